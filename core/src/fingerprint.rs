@@ -1,0 +1,99 @@
+//! The fingerprint: whether two attempts of an id are the same request.
+//!
+//! Invariant: two requests have one fingerprint only if all that is covered is equal. Each part goes in behind its
+//! length, so that no byte can move from one part into the next.
+
+use crate::message::Request;
+use sha2::{Digest, Sha256};
+
+/// SHA-256 over method, path with query, content type, content encoding and body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// The fingerprint of a request.
+    pub fn of(request: &Request) -> Self {
+        let content_type = request.headers.get("content-type").map(normalised).unwrap_or_default();
+        let encoding = request.headers.get("content-encoding").unwrap_or_default();
+        let parts = [
+            request.method.as_str().as_bytes(),
+            request.path.with_query().as_bytes(),
+            content_type.as_bytes(),
+            encoding.as_bytes(),
+            &request.body,
+        ];
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+
+    /// Reads what [`Fingerprint::as_bytes`] gave.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The 32 bytes of the hash.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Type and subtype are case-insensitive; parameters stay as sent, for a boundary is not.
+fn normalised(content_type: &str) -> String {
+    let (essence, parameters) = match content_type.find(';') {
+        Some(at) => content_type.split_at(at),
+        None => (content_type, ""),
+    };
+    format!("{}{parameters}", essence.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Headers, Method};
+    use crate::path::Path;
+
+    fn fingerprint(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Fingerprint {
+        let (pathname, query) = path.split_at(path.find('?').unwrap_or(path.len()));
+        let Ok(path) = Path::new(pathname, query) else { return Fingerprint([0; 32]) };
+        let headers = headers.iter().copied().collect::<Headers>();
+        Fingerprint::of(&Request { method: Method::new(method), path, headers, body: body.into() })
+    }
+
+    #[test]
+    fn every_part_that_is_covered_changes_it() {
+        let base =
+            fingerprint("POST", "/a?b=1", &[("content-type", "text/plain; x=Y"), ("content-encoding", "gzip")], "body");
+        let others = [
+            fingerprint("PUT", "/a?b=1", &[("content-type", "text/plain; x=Y"), ("content-encoding", "gzip")], "body"),
+            fingerprint("POST", "/a?b=2", &[("content-type", "text/plain; x=Y"), ("content-encoding", "gzip")], "body"),
+            fingerprint("POST", "/a", &[("content-type", "text/plain; x=Y"), ("content-encoding", "gzip")], "body"),
+            fingerprint("POST", "/a?b=1", &[("content-type", "text/html; x=Y"), ("content-encoding", "gzip")], "body"),
+            fingerprint("POST", "/a?b=1", &[("content-type", "text/plain; x=y"), ("content-encoding", "gzip")], "body"),
+            fingerprint("POST", "/a?b=1", &[("content-type", "text/plain; x=Y")], "body"),
+            fingerprint("POST", "/a?b=1", &[("content-type", "text/plain; x=Y"), ("content-encoding", "gzip")], "bodY"),
+        ];
+        for other in others {
+            assert_ne!(base, other);
+        }
+    }
+
+    #[test]
+    fn other_headers_and_the_case_of_the_media_type_do_not_change_it() {
+        assert_eq!(
+            fingerprint("POST", "/a", &[("content-type", "Text/Plain; x=Y"), ("user-agent", "one")], "body"),
+            fingerprint("POST", "/a", &[("content-type", "text/plain; x=Y"), ("user-agent", "two")], "body"),
+        );
+    }
+
+    #[test]
+    fn bytes_cannot_move_from_one_part_into_the_next() {
+        assert_ne!(
+            fingerprint("POST", "/a", &[("content-type", "x")], "yz"),
+            fingerprint("POST", "/a", &[("content-type", "xy")], "z"),
+        );
+    }
+}

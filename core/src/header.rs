@@ -1,0 +1,296 @@
+//! The request headers of the protocol.
+//!
+//! Invariants:
+//! - Structured fields are parsed by a structured-field library; this module says what each field may hold.
+//! - What is not exactly as specified is refused, never guessed: a misread id is a second payment.
+
+use crate::id::{Invalid, Key, Principal, RequestId};
+use crate::message::Headers;
+use sfv::{BareItem, Item, List, ListEntry, Parser};
+
+/// `Semel-Ack` names at most so many ids.
+pub const ACKS_MAX: usize = 64;
+/// `Semel-Ack` has at most so many bytes.
+pub const ACK_BYTES_MAX: usize = 4096;
+/// Deadlines and first-sent are at most so far ahead of the key's clock.
+pub const AHEAD_MS_MAX: i64 = 120_000;
+/// Instants have at most 15 digits.
+pub const INSTANT_MAX: i64 = 999_999_999_999_999;
+/// `Prefer: wait` when it is absent.
+pub const WAIT_S_DEFAULT: u32 = 30;
+/// `Prefer: wait` at most.
+pub const WAIT_S_MAX: u32 = 60;
+
+/// Every request header of the protocol, for CORS.
+pub const REQUEST_HEADERS: &[&str] = &[
+    "Idempotency-Key",
+    "Semel-Key",
+    "Semel-Ack",
+    "Semel-First-Sent",
+    "Semel-Deadline",
+    "Semel-Session",
+    "Semel-Principal",
+    "Prefer",
+    "Authorization",
+    "Content-Type",
+];
+
+/// Every response header of the protocol, for CORS.
+pub const RESPONSE_HEADERS: &[&str] =
+    &["Semel-Status", "Semel-Now", "Idempotent-Replayed", "Semel-Key", "Semel-Expires", "Semel-Offset", "Retry-After"];
+
+/// One acknowledged id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ack {
+    /// Its outcome is held by the client, and it will never be sent again.
+    pub id: RequestId,
+    /// The latest deadline that any attempt of the id may carry, in Unix ms.
+    pub until_ms: Option<i64>,
+}
+
+/// What the headers of one attempt say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Attempt {
+    /// The request id.
+    pub id: Option<RequestId>,
+    /// When the request was first sent, in Unix seconds.
+    pub first_sent_s: Option<i64>,
+    /// The instant after which the attempt must not start to execute, in Unix ms.
+    pub deadline_ms: Option<i64>,
+}
+
+impl Attempt {
+    /// Reads the headers of an attempt that arrived at `now_ms` of the key's clock.
+    pub fn parse(headers: &Headers, now_ms: i64) -> Result<Self, Invalid> {
+        if headers.get("semel-session").is_some() {
+            return Err(Invalid::new("Semel-Session: this server has no sessions"));
+        }
+        Ok(Self {
+            id: headers.get("idempotency-key").map(request_id).transpose()?,
+            first_sent_s: headers.get("semel-first-sent").map(|value| first_sent(value, now_ms)).transpose()?,
+            deadline_ms: headers.get("semel-deadline").map(|value| deadline(value, now_ms)).transpose()?,
+        })
+    }
+}
+
+/// `Idempotency-Key`: a structured-field string, or a bare run of letters, digits and a few signs.
+fn request_id(value: &str) -> Result<RequestId, Invalid> {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/+=".contains(&byte);
+    let id =
+        if !value.is_empty() && value.bytes().all(bare) { value.to_owned() } else { string("Idempotency-Key", value)? };
+    RequestId::new(id)
+}
+
+/// `Semel-First-Sent`: a structured-field date.
+fn first_sent(value: &str, now_ms: i64) -> Result<i64, Invalid> {
+    match bare_item("Semel-First-Sent", value)? {
+        BareItem::Date(date) => checked_first_sent(date.unix_seconds().into(), now_ms),
+        _ => Err(Invalid::new("Semel-First-Sent: not a structured-field date (@unix-seconds)")),
+    }
+}
+
+/// The bounds of a first-sent, wherever it comes from.
+pub fn checked_first_sent(first_sent_s: i64, now_ms: i64) -> Result<i64, Invalid> {
+    if !(0..=INSTANT_MAX / 1000).contains(&first_sent_s) {
+        return Err(Invalid::new("first-sent: out of range"));
+    }
+    if first_sent_s.saturating_mul(1000) > now_ms.saturating_add(AHEAD_MS_MAX) {
+        return Err(Invalid::new("first-sent: more than 120 s ahead of the server's clock (Semel-Now)"));
+    }
+    Ok(first_sent_s)
+}
+
+/// `Semel-Deadline`: an integer.
+fn deadline(value: &str, now_ms: i64) -> Result<i64, Invalid> {
+    let BareItem::Integer(deadline) = bare_item("Semel-Deadline", value)? else {
+        return Err(Invalid::new("Semel-Deadline: not an integer (Unix ms)"));
+    };
+    let deadline_ms = checked_instant(deadline.into())?;
+    if deadline_ms > now_ms.saturating_add(AHEAD_MS_MAX) {
+        return Err(Invalid::new("Semel-Deadline: more than 120 s ahead of the server's clock (Semel-Now)"));
+    }
+    Ok(deadline_ms)
+}
+
+/// The bounds of an instant in Unix ms.
+pub fn checked_instant(instant_ms: i64) -> Result<i64, Invalid> {
+    if (0..=INSTANT_MAX).contains(&instant_ms) {
+        Ok(instant_ms)
+    } else {
+        Err(Invalid::new("an instant has 1 to 15 digits and no sign"))
+    }
+}
+
+/// `Semel-Ack`: a list of strings, each with an optional `until`.
+pub fn acks(headers: &Headers) -> Result<Vec<Ack>, Invalid> {
+    let Some(value) = headers.get("semel-ack") else { return Ok(Vec::new()) };
+    if value.len() > ACK_BYTES_MAX {
+        return Err(Invalid::new(format!("Semel-Ack: more than {ACK_BYTES_MAX} bytes")));
+    }
+    let list: List = Parser::new(value).parse().map_err(|error| Invalid::new(format!("Semel-Ack: {error}")))?;
+    if list.len() > ACKS_MAX {
+        return Err(Invalid::new(format!("Semel-Ack: more than {ACKS_MAX} ids")));
+    }
+    list.into_iter().map(ack).collect()
+}
+
+fn ack(entry: ListEntry) -> Result<Ack, Invalid> {
+    let ListEntry::Item(Item { bare_item: BareItem::String(id), params }) = entry else {
+        return Err(Invalid::new("Semel-Ack: not a list of strings"));
+    };
+    let mut until_ms = None;
+    for (name, value) in params {
+        match (name.as_str(), value) {
+            ("until", BareItem::Integer(until)) => until_ms = Some(checked_instant(until.into())?),
+            _ => return Err(Invalid::new("Semel-Ack: the only parameter is until, an integer (Unix ms)")),
+        }
+    }
+    Ok(Ack { id: RequestId::new(String::from(id))?, until_ms })
+}
+
+/// `Semel-Key`: a structured-field string of percent-encoded UTF-8.
+pub fn key(headers: &Headers) -> Result<Option<Key>, Invalid> {
+    headers.get("semel-key").map(|value| Key::from_encoded(&string("Semel-Key", value)?)).transpose()
+}
+
+/// `Semel-Principal`: a structured-field string.
+pub fn principal(headers: &Headers) -> Result<Option<Principal>, Invalid> {
+    headers.get("semel-principal").map(|value| Principal::new(string("Semel-Principal", value)?)).transpose()
+}
+
+/// `Prefer: wait=N`. As RFC 7240 has it, a preference that is not understood is passed over.
+pub fn wait_s(headers: &Headers) -> u32 {
+    let preferences = headers.get("prefer").unwrap_or_default().split([',', ';']);
+    let wait = preferences
+        .filter_map(|each| each.trim().split_once('='))
+        .find(|(name, _)| name.trim_end().eq_ignore_ascii_case("wait"));
+    wait.and_then(|(_, seconds)| seconds.trim().parse().ok())
+        .map_or(WAIT_S_DEFAULT, |seconds: u32| seconds.min(WAIT_S_MAX))
+}
+
+/// A string as the value of a structured field.
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn string(header: &str, value: &str) -> Result<String, Invalid> {
+    match bare_item(header, value)? {
+        BareItem::String(string) => Ok(String::from(string)),
+        _ => Err(Invalid::new(format!("{header}: not a structured-field string"))),
+    }
+}
+
+fn bare_item(header: &str, value: &str) -> Result<BareItem, Invalid> {
+    let item: Item = Parser::new(value).parse().map_err(|error| Invalid::new(format!("{header}: {error}")))?;
+    if !item.params.is_empty() {
+        return Err(Invalid::new(format!("{header}: takes no parameters")));
+    }
+    Ok(item.bare_item)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_000_000_000_000;
+
+    fn attempt(name: &str, value: &str) -> Result<Attempt, Invalid> {
+        Attempt::parse(&[(name, value)].into_iter().collect(), NOW)
+    }
+
+    fn id(value: &str) -> Option<String> {
+        attempt("idempotency-key", value).ok()?.id.map(|id| id.as_str().to_owned())
+    }
+
+    #[test]
+    fn an_id_is_the_same_quoted_and_bare() {
+        assert_eq!(id("\"8e03978e-40d5-43dd-bc93-6894a57f9324\""), id("8e03978e-40d5-43dd-bc93-6894a57f9324"));
+        assert_eq!(id("AZaz09-._~:/+="), Some("AZaz09-._~:/+=".into()));
+        assert_eq!(id("\"with space, and \\\"quotes\\\"\""), Some("with space, and \"quotes\"".into()));
+    }
+
+    #[test]
+    fn an_id_that_could_be_read_in_two_ways_is_refused() {
+        let long = "x".repeat(256);
+        for bad in [
+            "",
+            "\"\"",
+            "a, b",
+            "\"a\", \"b\"",
+            "a b",
+            "\"a",
+            "\"a\";p=1",
+            "a;p",
+            ":YQ==:;x",
+            "\u{e9}",
+            "a\tb",
+            "(a)",
+            &long,
+            &format!("\"{long}\""),
+        ] {
+            assert_eq!(id(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_an_integer_of_at_most_15_digits_and_120_s_ahead() {
+        let deadline = |value: &str| attempt("semel-deadline", value).ok().and_then(|attempt| attempt.deadline_ms);
+        assert_eq!(deadline("1000000120000"), Some(NOW + 120_000));
+        assert_eq!(deadline("0"), Some(0));
+        for bad in ["1000000120001", "-1", "1.5", "1000000000000000", "abc", "", "\"1\"", "1, 2", "1;x=1", "+1", "0x10"]
+        {
+            assert_eq!(deadline(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn first_sent_is_a_date_at_most_120_s_ahead() {
+        let first_sent = |value: &str| attempt("semel-first-sent", value).ok().and_then(|attempt| attempt.first_sent_s);
+        assert_eq!(first_sent("@1000000120"), Some(NOW / 1000 + 120));
+        for bad in ["@1000000121", "@-1", "1000000000", "@1.5", "@", "\"@1\""] {
+            assert_eq!(first_sent(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn acknowledgements_are_strings_with_an_optional_until() {
+        let parse = |value: &str| acks(&[("semel-ack", value)].into_iter().collect());
+        let ack = |id: &str, until_ms| RequestId::new(id).map(|id| Ack { id, until_ms });
+        assert_eq!(parse("\"a\", \"b\";until=5"), [ack("a", None), ack("b", Some(5))].into_iter().collect());
+        assert_eq!(parse(""), Ok(Vec::new()));
+        let sixty_four = vec!["\"a\""; 64].join(", ");
+        assert_eq!(parse(&sixty_four).map(|acks| acks.len()), Ok(64));
+        let too_many = vec!["\"a\""; 65].join(", ");
+        let too_long = format!("\"{}\"", vec!["x".repeat(250); 17].join("\", \""));
+        for bad in [
+            "a",
+            "1",
+            "\"a\";until=x",
+            "\"a\";until=-1",
+            "\"a\";until=1000000000000000",
+            "\"a\";u=1",
+            "(\"a\")",
+            "\"a\",",
+            "\"\"",
+            &too_many,
+            &too_long,
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_preference_to_wait_is_bounded_and_never_an_error() {
+        let wait = |value: &str| wait_s(&[("prefer", value)].into_iter().collect());
+        assert_eq!(wait("wait=5"), 5);
+        assert_eq!(wait("respond-async, wait=5"), 5);
+        assert_eq!(wait("wait=500"), 60);
+        assert_eq!(wait("wait=x"), 30);
+        assert_eq!(wait("return=minimal"), 30);
+    }
+
+    #[test]
+    fn a_quoted_string_reads_as_it_was() {
+        assert_eq!(string("Test", &quoted("a\"b\\c")), Ok("a\"b\\c".to_owned()));
+    }
+}

@@ -1,0 +1,173 @@
+//! The names of things: request ids, keys, principals.
+//!
+//! Invariant: a value of these types is valid. Each is checked once, where it enters, and nowhere after.
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use std::fmt;
+
+/// The longest request id, in characters.
+pub const REQUEST_ID_CHARS_MAX: usize = 255;
+/// The longest key, in bytes of decoded UTF-8.
+pub const KEY_BYTES_MAX: usize = 512;
+/// The longest name of a principal, in bytes.
+pub const PRINCIPAL_BYTES_MAX: usize = 255;
+
+/// Why a name was refused, in words for the client's developer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid(pub String);
+
+impl Invalid {
+    /// A refusal with its reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Names one intended effect at one key; the same on every attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(String);
+
+impl RequestId {
+    /// Checks the length, and that a structured-field string can hold the characters.
+    pub fn new(id: impl Into<String>) -> Result<Self, Invalid> {
+        let id = id.into();
+        if id.is_empty() || id.len() > REQUEST_ID_CHARS_MAX {
+            return Err(Invalid::new(format!(
+                "a request id has 1 to {REQUEST_ID_CHARS_MAX} characters, not {}",
+                id.len()
+            )));
+        }
+        if !id.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+            return Err(Invalid::new("a request id has printable ASCII characters only"));
+        }
+        Ok(Self(id))
+    }
+
+    /// The id as it is on the wire, unquoted.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Names one serial executor: one Durable Object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(String);
+
+/// What is written as `%XX` in a key on the wire. `%` keeps it reversible, `"` and `\` keep it free of quoting.
+const KEY_ESCAPED: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'%').add(b'\\').add(b'<').add(b'>').add(b'`').add(b'#').add(b'?');
+
+impl Key {
+    /// Takes a key in its decoded form.
+    pub fn new(key: impl Into<String>) -> Result<Self, Invalid> {
+        let key = key.into();
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            return Err(Invalid::new(format!("a key has 1 to {KEY_BYTES_MAX} bytes, not {}", key.len())));
+        }
+        if key.chars().any(char::is_control) {
+            return Err(Invalid::new("a key has no control characters"));
+        }
+        Ok(Self(key))
+    }
+
+    /// Takes a key in percent-encoded UTF-8, as it is in `Semel-Key` and in control paths.
+    pub fn from_encoded(encoded: &str) -> Result<Self, Invalid> {
+        Self::new(percent_decoded(encoded)?)
+    }
+
+    /// The key in percent-encoded UTF-8.
+    pub fn encoded(&self) -> String {
+        utf8_percent_encode(&self.0, KEY_ESCAPED).to_string()
+    }
+
+    /// The key, decoded.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Who is authenticated. Records belong to one. Nobody in particular is a principal too, with an empty name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Principal(String);
+
+impl Principal {
+    /// Takes a name as a structured-field string can hold it; empty stands for nobody in particular.
+    pub fn new(name: impl Into<String>) -> Result<Self, Invalid> {
+        let name = name.into();
+        if name.len() > PRINCIPAL_BYTES_MAX {
+            return Err(Invalid::new(format!("a principal has at most {PRINCIPAL_BYTES_MAX} characters")));
+        }
+        if !name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+            return Err(Invalid::new("a principal has printable ASCII characters only"));
+        }
+        Ok(Self(name))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Decodes `%XX` once. Unlike browsers, it refuses an escape that is none, and what is not UTF-8.
+pub fn percent_decoded(text: &str) -> Result<String, Invalid> {
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let is_hex = |digit: Option<u8>| digit.is_some_and(|digit| digit.is_ascii_hexdigit());
+        if byte == b'%' && !(is_hex(rest.next()) && is_hex(rest.next())) {
+            return Err(Invalid::new("a % is not followed by two hexadecimal digits"));
+        }
+    }
+    match percent_decode_str(text).decode_utf8() {
+        Ok(decoded) => Ok(decoded.into_owned()),
+        Err(_) => Err(Invalid::new("the escapes do not decode to UTF-8")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_id_has_1_to_255_printable_characters() {
+        assert!(RequestId::new("").is_err());
+        assert!(RequestId::new("x".repeat(255)).is_ok());
+        assert!(RequestId::new("x".repeat(256)).is_err());
+        assert!(RequestId::new("a b\"c\\").is_ok());
+        for bad in ["a\nb", "a\u{7f}", "\u{e9}", "\0"] {
+            assert!(RequestId::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_same_after_encoding_and_decoding() {
+        for key in ["accounts/alice", "a b", "100%", "\"quoted\\\"", "h\u{e9}", "\u{1f600}/x?y#z"] {
+            let key = Key::new(key);
+            assert_eq!(key.clone().and_then(|key| Key::from_encoded(&key.encoded())), key);
+        }
+    }
+
+    #[test]
+    fn a_key_is_refused_when_it_is_empty_too_long_or_holds_controls() {
+        assert!(Key::new("").is_err());
+        assert!(Key::new("x".repeat(512)).is_ok());
+        assert!(Key::new("x".repeat(513)).is_err());
+        assert!(Key::new("\u{e9}".repeat(257)).is_err(), "the limit counts bytes");
+        assert!(Key::from_encoded("a%00b").is_err());
+        assert!(Key::from_encoded("a%c2%85b").is_err(), "C1 controls are controls");
+    }
+
+    #[test]
+    fn an_escape_that_is_none_is_refused() {
+        for bad in ["%", "%4", "%zz", "a%4gb", "%ff", "%c3"] {
+            assert!(percent_decoded(bad).is_err(), "{bad}");
+        }
+        assert_eq!(percent_decoded("%2541"), Ok("%41".to_owned()), "decoded once");
+    }
+}

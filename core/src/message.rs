@@ -1,0 +1,174 @@
+//! Requests and responses as both halves see them: bytes and text, no HTTP library.
+//!
+//! Invariant: header names are lower-case; a header that occurs twice is there twice, in order.
+
+use crate::path::Path;
+
+/// Header lines in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    /// No headers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a line; earlier lines of that name stay.
+    pub fn append(&mut self, name: &str, value: impl Into<String>) {
+        self.0.push((name.to_ascii_lowercase(), value.into()));
+    }
+
+    /// The first line of that (lower-case) name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(each, _)| *each == name).map(|(_, value)| value)
+    }
+
+    /// Every line, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Keeps the lines of which the test is true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.0.retain(|(name, _)| keep(name));
+    }
+
+    /// Reads what [`Headers::to_lines`] wrote. A line without a colon is left out: no HTTP server lets one through.
+    pub fn from_lines(lines: &str) -> Self {
+        let mut headers = Self::new();
+        for line in lines.split('\n') {
+            if let Some((name, value)) = line.split_once(':') {
+                headers.append(name, value);
+            }
+        }
+        headers
+    }
+
+    /// One `name:value` a line: a form to store, and to hand over in one piece. Values hold no line feed.
+    pub fn to_lines(&self) -> String {
+        let mut lines = String::new();
+        for (name, value) in self.iter() {
+            lines.push_str(name);
+            lines.push(':');
+            lines.push_str(value);
+            lines.push('\n');
+        }
+        lines
+    }
+}
+
+impl<N: AsRef<str>, V: Into<String>> FromIterator<(N, V)> for Headers {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(lines: I) -> Self {
+        let mut headers = Self::new();
+        for (name, value) in lines {
+            headers.append(name.as_ref(), value);
+        }
+        headers
+    }
+}
+
+/// A request method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`: reads.
+    Get,
+    /// `HEAD`: reads, and answers without a body.
+    Head,
+    /// `POST`: changes.
+    Post,
+    /// `PUT`: changes.
+    Put,
+    /// `PATCH`: changes.
+    Patch,
+    /// `DELETE`: changes.
+    Delete,
+    /// `OPTIONS`: asks what is allowed.
+    Options,
+    /// Any other: nothing handles it.
+    Other(String),
+}
+
+impl Method {
+    /// Takes a method as sent: methods are case-sensitive.
+    pub fn new(method: &str) -> Self {
+        match method {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "PATCH" => Self::Patch,
+            "DELETE" => Self::Delete,
+            "OPTIONS" => Self::Options,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// The method as sent.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+            Self::Other(other) => other,
+        }
+    }
+
+    /// Whether a request with this method is executed exactly once, and so needs an id.
+    pub fn changes(&self) -> bool {
+        matches!(self, Self::Post | Self::Put | Self::Patch | Self::Delete)
+    }
+
+    /// Whether a request with this method reads.
+    pub fn reads(&self) -> bool {
+        matches!(self, Self::Get | Self::Head)
+    }
+}
+
+/// A request, whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The path with its query.
+    pub path: Path,
+    /// All headers, ours among them.
+    pub headers: Headers,
+    /// The body, as sent.
+    pub body: Vec<u8>,
+}
+
+/// A handler's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// 200 to 299 or 400 to 499 make an outcome; anything else is rolled back.
+    pub status: u16,
+    /// The handler's headers.
+    pub headers: Headers,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// A response with a body of JSON.
+    pub fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Headers::from_iter([("content-type", "application/json")]), body: body.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_keep_order_repetition_and_empty_values() {
+        let headers = Headers::from_iter([("X-A", "1"), ("x-b", ""), ("X-A", "a:b")]);
+        assert_eq!(Headers::from_lines(&headers.to_lines()), headers);
+        assert_eq!(headers.iter().collect::<Vec<_>>(), [("x-a", "1"), ("x-b", ""), ("x-a", "a:b")]);
+        assert_eq!(headers.get("x-a"), Some("1"));
+    }
+}

@@ -1,0 +1,124 @@
+//! The path of an application request, as `new URL(request.url)` gives it, and its segments for the key rule.
+//!
+//! Invariant: in a [`Path`], every segment is decoded once, is not empty, and can't be mistaken for a way up or for two
+//! segments.
+
+use crate::id::{Invalid, percent_decoded};
+
+/// Where the paths of the protocol begin. All others are the application's.
+const CONTROL_PREFIX: &str = "/semel/";
+
+/// A checked path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    with_query: String,
+    segments: Vec<String>,
+    is_control: bool,
+}
+
+impl Path {
+    /// Takes `pathname` and `search` of a URL (`search` with its `?`, or empty).
+    pub fn new(pathname: &str, search: &str) -> Result<Self, Invalid> {
+        let Some(rest) = pathname.strip_prefix('/') else {
+            return Err(Invalid::new("a path begins with /"));
+        };
+        let is_control = pathname.starts_with(CONTROL_PREFIX);
+        let mut segments = Vec::new();
+        // The bare root has no segments; anywhere else, nothing between two slashes is an empty segment.
+        if !rest.is_empty() {
+            for raw in rest.split('/') {
+                let segment = segment(raw)?;
+                // In a control path, a segment is a whole key or id.
+                if !is_control {
+                    check_unambiguous(&segment)?;
+                }
+                segments.push(segment);
+            }
+        }
+        Ok(Self { with_query: format!("{pathname}{search}"), segments, is_control })
+    }
+
+    /// Whether it is one of the protocol's paths.
+    pub fn is_control(&self) -> bool {
+        self.is_control
+    }
+
+    /// The path as sent, with its query: what the fingerprint covers.
+    pub fn with_query(&self) -> &str {
+        &self.with_query
+    }
+
+    /// The decoded segments, to match on.
+    pub fn segments(&self) -> Vec<&str> {
+        self.segments.iter().map(String::as_str).collect()
+    }
+
+    /// The decoded segments in one: the key of a path that no rule names.
+    pub fn joined(&self) -> String {
+        self.segments.join("/")
+    }
+}
+
+fn segment(raw: &str) -> Result<String, Invalid> {
+    let segment = percent_decoded(raw)?;
+    if segment.is_empty() {
+        return Err(Invalid::new("the path has an empty segment"));
+    }
+    if segment.chars().any(char::is_control) {
+        return Err(Invalid::new("a path segment decodes to something with control characters"));
+    }
+    Ok(segment)
+}
+
+fn check_unambiguous(segment: &str) -> Result<(), Invalid> {
+    if segment == "." || segment == ".." {
+        return Err(Invalid::new("a path segment decodes to . or .."));
+    }
+    if segment.contains(['/', '\\']) {
+        return Err(Invalid::new("a path segment decodes to something with / or \\"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_decoded_once_and_the_query_is_kept_as_sent() {
+        let path = Path::new("/accounts/h%C3%A9%2541/deposit", "?a=%20b");
+        assert_eq!(path.as_ref().map(Path::segments), Ok(vec!["accounts", "h\u{e9}%41", "deposit"]));
+        assert_eq!(path.as_ref().map(Path::with_query), Ok("/accounts/h%C3%A9%2541/deposit?a=%20b"));
+        assert_eq!(Path::new("/", "").map(|path| path.segments().len()), Ok(0));
+    }
+
+    #[test]
+    fn a_segment_of_a_control_path_is_a_whole_key() {
+        let path = Path::new("/semel/v1/keys/accounts%2Falice/acks", "");
+        assert_eq!(path.as_ref().map(Path::segments), Ok(vec!["semel", "v1", "keys", "accounts/alice", "acks"]));
+        assert_eq!(path.map(|path| path.is_control()), Ok(true));
+        assert!(Path::new("/semel/v1/keys/%00/acks", "").is_err());
+    }
+
+    #[test]
+    fn a_path_that_could_be_read_in_two_ways_is_refused() {
+        for bad in [
+            "",
+            "a",
+            "//",
+            "/a//b",
+            "/a/",
+            "/%00",
+            "/%ff",
+            "/%zz",
+            "/a/..%2f..",
+            "/%2e%2e",
+            "/%2E",
+            "/a%5cb",
+            "/a%0ab",
+            "/%7f",
+        ] {
+            assert!(Path::new(bad, "").is_err(), "{bad}");
+        }
+    }
+}

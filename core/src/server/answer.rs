@@ -1,0 +1,215 @@
+//! What goes back: outcomes, reads, problems, and the headers of the layer.
+//!
+//! Invariants:
+//! - `Semel-Status` and `Semel-Now` are on every answer, `executed` and `replayed` only on outcomes.
+//! - An outcome is checked before it is committed: whatever is recorded can be sent, again and again, byte for byte.
+
+use super::config::OUTCOME_HEADER_BYTES_MAX;
+use super::record::Outcome;
+use crate::header::{REQUEST_HEADERS, RESPONSE_HEADERS, quoted};
+use crate::id::Key;
+use crate::message::{Headers, Response};
+use crate::problem::{Code, Problem};
+use serde::Serialize;
+
+/// An answer, and a line for the log if an operator should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// All headers.
+    pub headers: Headers,
+    /// The body.
+    pub body: Vec<u8>,
+    /// What an operator should know of it.
+    pub log: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ProblemBody<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'a str,
+    executed: &'a str,
+    retry: &'a str,
+}
+
+impl Answer {
+    /// The outcome of an attempt that ran just now.
+    pub fn executed(outcome: Outcome, expires_s: i64) -> Self {
+        Self::outcome(outcome, "executed", "false", expires_s)
+    }
+
+    /// The recorded outcome.
+    pub fn replayed(outcome: Outcome, expires_s: i64) -> Self {
+        Self::outcome(outcome, "replayed", "true", expires_s)
+    }
+
+    fn outcome(outcome: Outcome, status: &str, replayed: &str, expires_s: i64) -> Self {
+        let mut headers = outcome.headers;
+        headers.append("semel-status", status);
+        headers.append("idempotent-replayed", replayed);
+        headers.append("semel-expires", format!("@{expires_s}"));
+        Self { status: outcome.status, headers, body: outcome.body, log: None }
+    }
+
+    /// What a reader gets: nothing of it is recorded.
+    pub fn read(response: Response) -> Self {
+        let mut headers = response.headers;
+        headers.append("semel-status", "read");
+        Self { status: response.status, headers, body: response.body, log: None }
+    }
+
+    /// A control answer that changed something, and is not recorded.
+    pub fn changed() -> Self {
+        let headers = Headers::from_iter([("semel-status", "executed"), ("idempotent-replayed", "false")]);
+        Self { status: 204, headers, body: Vec::new(), log: None }
+    }
+
+    /// A problem.
+    pub fn problem(problem: &Problem) -> Self {
+        let code = problem.code;
+        let body = ProblemBody {
+            r#type: problem.type_uri(),
+            title: code.title(),
+            status: code.status(),
+            detail: &problem.detail,
+            code: code.as_str(),
+            executed: problem.executed.as_str(),
+            retry: code.retry().as_str(),
+        };
+        let mut headers = Headers::from_iter([
+            ("content-type", "application/problem+json"),
+            ("cache-control", "no-store"),
+            ("semel-status", code.as_str()),
+        ]);
+        if let Some(seconds) = problem.retry_after_s() {
+            headers.append("retry-after", seconds.to_string());
+        }
+        // Serialising these strings can't fail; were it to, status and code are in the headers as well.
+        Self { status: code.status(), headers, body: serde_json::to_vec(&body).unwrap_or_default(), log: None }
+    }
+
+    /// The answer that storage or object is not available.
+    pub fn unavailable(detail: &str) -> Self {
+        Self::problem(&Problem::new(Code::Unavailable, detail))
+    }
+
+    /// What a browser asks before it sends: everything of the protocol is allowed, and what it asks for.
+    pub fn preflight(asked: Option<&str>) -> Self {
+        let mut allowed: Vec<&str> = REQUEST_HEADERS.to_vec();
+        let is_token = |name: &str| name.bytes().all(is_token_byte) && !name.is_empty();
+        allowed.extend(asked.unwrap_or_default().split(',').map(str::trim).filter(|name| is_token(name)));
+        let headers = Headers::from_iter([
+            ("access-control-allow-methods", "GET, HEAD, POST, PUT, PATCH, DELETE".to_owned()),
+            ("access-control-allow-headers", allowed.join(", ")),
+            ("access-control-max-age", "86400".to_owned()),
+            ("semel-status", "read".to_owned()),
+        ]);
+        Self { status: 204, headers, body: Vec::new(), log: None }
+    }
+
+    /// The same, with a line for the log.
+    pub fn with_log(self, line: impl Into<String>) -> Self {
+        Self { log: Some(line.into()), ..self }
+    }
+
+    /// The same, with what every answer has. `key`: of an object that applied the acknowledgements.
+    pub fn stamped(mut self, now_ms: i64, key: Option<&Key>) -> Self {
+        let mut exposed = RESPONSE_HEADERS.join(", ");
+        for (name, _) in self.headers.iter() {
+            if !name.starts_with("access-control-")
+                && !RESPONSE_HEADERS.iter().any(|known| known.eq_ignore_ascii_case(name))
+            {
+                exposed.push_str(", ");
+                exposed.push_str(name);
+            }
+        }
+        self.headers.append("semel-now", now_ms.to_string());
+        if let Some(key) = key {
+            self.headers.append("semel-key", quoted(&key.encoded()));
+        }
+        self.headers.append("access-control-allow-origin", "*");
+        self.headers.append("access-control-expose-headers", exposed);
+        self
+    }
+}
+
+/// Checks a handler's answer to a change, and makes it what is recorded. The error is for the log.
+pub fn checked_outcome(response: Response, body_bytes_max: usize) -> Result<Outcome, String> {
+    if !matches!(response.status, 200..=299 | 400..=499) {
+        return Err(format!("the handler answered {}, which is no outcome", response.status));
+    }
+    let Response { status, headers, body } = checked_response(response)?;
+    if body.len() > body_bytes_max {
+        return Err(format!("the handler's body has {} bytes, more than {body_bytes_max}", body.len()));
+    }
+    Ok(Outcome { status, headers, body })
+}
+
+/// Checks a handler's answer to a read. The error is for the log.
+pub fn checked_response(response: Response) -> Result<Response, String> {
+    let Response { status, headers, body } = response;
+    if !(200..=599).contains(&status) {
+        return Err(format!("the handler answered {status}, which is no status"));
+    }
+    if matches!(status, 204 | 205 | 304) && !body.is_empty() {
+        return Err(format!("the handler answered {status} with a body"));
+    }
+    Ok(Response { status, headers: checked_headers(headers)?, body })
+}
+
+/// Headers that belong to one connection, one answer, or this layer, and so to no record.
+const UNRECORDED: &[&str] = &[
+    "connection",
+    "content-length",
+    "date",
+    "idempotent-replayed",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "server-timing",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
+    let named: Vec<String> =
+        headers.get("connection").unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+    headers.retain(|name| {
+        let ours = name.starts_with("semel-") || name.starts_with("access-control-");
+        !ours && !UNRECORDED.contains(&name) && !named.iter().any(|each| each == name)
+    });
+    let mut bytes = 0;
+    for (name, value) in headers.iter() {
+        if name.is_empty() || !name.bytes().all(is_token_byte) {
+            return Err(format!("the handler's header name {name:?} is malformed"));
+        }
+        // What is trimmed on the wire could not be replayed as it was.
+        if value.trim_matches([' ', '\t']) != value || !value.chars().all(is_value_char) {
+            return Err(format!("the handler's header {name} has a malformed value"));
+        }
+        bytes += name.len() + value.len();
+    }
+    if bytes > OUTCOME_HEADER_BYTES_MAX {
+        return Err(format!("the handler's headers have {bytes} bytes, more than {OUTCOME_HEADER_BYTES_MAX}"));
+    }
+    if headers.get("cache-control").is_none() {
+        headers.append("cache-control", "no-store");
+    }
+    Ok(headers)
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn is_value_char(char: char) -> bool {
+    char == '\t' || (' '..='\u{ff}').contains(&char) && char != '\u{7f}'
+}

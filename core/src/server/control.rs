@@ -1,0 +1,188 @@
+//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up.
+//!
+//! Invariants:
+//! - A look-up runs nothing, and tells nobody but its principal that an id exists.
+//! - A cancellation is judged as an attempt of the id would be, so that `cancelled` is never said of what may still run.
+
+use super::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
+use super::decision::{Asked, Decision, decide};
+use super::record::{self, LatestDeadline, Outcome, Record, State};
+use super::turn::{Undone, Work};
+use crate::header::{Ack, checked_first_sent, checked_instant};
+use crate::id::{Invalid, Key, RequestId};
+use crate::message::{Method, Response};
+use crate::path::Path;
+use crate::problem::{Code, Problem};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// The answer to a cancellation that came too late holds the outcome, at worst in base64.
+pub const CANCEL_BODY_BYTES_MAX: usize = OUTCOME_BODY_BYTES_MAX / 3 * 4 + (128 << 10);
+
+/// A control request to a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Control {
+    /// `POST acks`
+    Acknowledge,
+    /// `POST cancel`
+    Cancel,
+    /// `GET outcomes/{id}`
+    LookUp(RequestId),
+}
+
+/// Reads method and path of a control request to a key; `None` if there is no such.
+pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Problem> {
+    let invalid = |Invalid(detail): Invalid| Problem::new(Code::KeyInvalid, detail);
+    let segments = path.segments();
+    let ["semel", "v1", "keys", key, rest @ ..] = segments.as_slice() else { return Ok(None) };
+    let control = match (method, rest) {
+        (Method::Post, ["acks"]) => Control::Acknowledge,
+        (Method::Post, ["cancel"]) => Control::Cancel,
+        (Method::Get | Method::Head, ["outcomes", id]) => Control::LookUp(RequestId::new(*id).map_err(invalid)?),
+        _ => return Ok(None),
+    };
+    Ok(Some((Key::new(*key).map_err(invalid)?, control)))
+}
+
+/// Reads a JSON object. An array that happens to fit is none.
+pub fn json_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err("not a JSON object".to_owned());
+    }
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+fn body_invalid(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::BodyInvalid, detail)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AcksBody {
+    ids: Vec<AckBody>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+enum AckBody {
+    Id(String),
+    Until { id: String, until: Option<i64> },
+}
+
+/// Reads the body of `POST acks`.
+pub fn acks(body: &[u8]) -> Result<Vec<Ack>, Problem> {
+    let AcksBody { ids } = json_object(body).map_err(body_invalid)?;
+    if ids.len() > CONTROL_IDS_MAX {
+        return Err(body_invalid(format!("more than {CONTROL_IDS_MAX} ids")));
+    }
+    let ack = |each| {
+        let (id, until) = match each {
+            AckBody::Id(id) => (id, None),
+            AckBody::Until { id, until } => (id, until),
+        };
+        Ok(Ack { id: RequestId::new(id)?, until_ms: until.map(checked_instant).transpose()? })
+    };
+    ids.into_iter().map(ack).collect::<Result<_, Invalid>>().map_err(|Invalid(detail)| body_invalid(detail))
+}
+
+/// What to cancel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancellation {
+    /// The id that must never run.
+    pub id: RequestId,
+    /// When its request was first sent.
+    pub first_sent_s: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CancelBody {
+    id: String,
+    #[serde(rename = "firstSent")]
+    first_sent: Option<i64>,
+}
+
+/// Reads the body of `POST cancel`. `own`: the id of the control request itself.
+pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64) -> Result<Cancellation, Problem> {
+    let body: CancelBody = json_object(body).map_err(body_invalid)?;
+    let invalid = |Invalid(detail)| body_invalid(detail);
+    let id = RequestId::new(body.id).map_err(invalid)?;
+    if id == *own {
+        return Err(body_invalid("a cancellation needs an id of its own"));
+    }
+    let first_sent_s =
+        body.first_sent.map(|first_sent_s| checked_first_sent(first_sent_s, now_ms)).transpose().map_err(invalid)?;
+    Ok(Cancellation { id, first_sent_s })
+}
+
+/// Cancels, in the transaction of the control request.
+pub(super) fn cancel(
+    work: &mut Work<'_>,
+    cancellation: &Cancellation,
+    deadline_ms: Option<i64>,
+) -> Result<Response, Undone> {
+    let found = record::find(work.sql, &cancellation.id)?;
+    let asked =
+        Asked { principal: work.principal, fingerprint: None, first_sent_s: cancellation.first_sent_s, deadline_ms };
+    match (decide(found.as_ref(), &asked, work.instant), &found) {
+        (Decision::Replay, Some(Record { state: State::Executed(_, outcome), .. })) => Ok(executed(outcome)),
+        (Decision::Refuse(problem), _) if problem.code == Code::Cancelled => Ok(cancelled()),
+        (Decision::Refuse(problem), _) => Err(Undone::Problem(problem)),
+        _ => {
+            let record = Record {
+                principal: work.principal.clone(),
+                first_sent_s: cancellation.first_sent_s,
+                at_ms: work.instant.now_ms,
+                deadline: LatestDeadline::of(deadline_ms),
+                state: State::Cancelled { lapses_ms: None },
+            };
+            work.put(&cancellation.id, found.as_ref(), &record)?;
+            Ok(cancelled())
+        }
+    }
+}
+
+fn cancelled() -> Response {
+    Response::json(200, json!({ "state": "cancelled" }).to_string())
+}
+
+fn executed(outcome: &Outcome) -> Response {
+    let mut headers = Map::new();
+    for (name, value) in outcome.headers.iter() {
+        // As `Headers.get` of a browser has it: lines of one name are one value.
+        let value = match headers.get(name).and_then(Value::as_str) {
+            Some(before) => format!("{before}, {value}"),
+            None => value.to_owned(),
+        };
+        headers.insert(name.to_owned(), Value::String(value));
+    }
+    let outcome = json!({ "status": outcome.status, "headers": headers, "body": wire_body(&outcome.body) });
+    Response::json(200, json!({ "state": "executed", "outcome": outcome }).to_string())
+}
+
+/// A body in JSON: text as it is, unless escaping would make it longer than base64 of the bytes.
+fn wire_body(body: &[u8]) -> Value {
+    let base64_bytes = body.len() / 3 * 4 + 20;
+    let text = std::str::from_utf8(body).ok().filter(|text| {
+        let escaped: usize = text
+            .bytes()
+            .map(|byte| {
+                if byte < 0x20 {
+                    6
+                } else if byte == b'"' || byte == b'\\' {
+                    2
+                } else {
+                    1
+                }
+            })
+            .sum();
+        escaped <= base64_bytes
+    });
+    match text {
+        Some(text) => Value::String(text.to_owned()),
+        None => json!({ "base64": BASE64.encode(body) }),
+    }
+}

@@ -1,0 +1,113 @@
+//! What becomes of an attempt. Pure: the checkers explore this very code.
+//!
+//! Invariants, in the order of the checks:
+//! - Record first: what has an outcome is answered from it, however late the attempt.
+//! - Another fingerprint or principal learns nothing of the record.
+//! - Then the fence, then the deadline: what can't be proven new, or comes too late, is refused.
+
+use super::record::{Record, State, TombstoneKind};
+use crate::fingerprint::Fingerprint;
+use crate::id::Principal;
+use crate::problem::{Code, Executed, Problem};
+
+/// The attempt, as far as it matters here.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Who asks.
+    pub principal: &'a Principal,
+    /// What is asked; `None` for a cancellation, which names an id whatever its request was.
+    pub fingerprint: Option<&'a Fingerprint>,
+    /// When the request was first sent, in Unix s.
+    pub first_sent_s: Option<i64>,
+    /// The attempt's deadline, in Unix ms.
+    pub deadline_ms: Option<i64>,
+}
+
+/// The key's position in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instant {
+    /// The key's clock, in Unix ms.
+    pub now_ms: i64,
+    /// What was first sent before this and has no record is refused, in Unix s.
+    pub fence_s: i64,
+}
+
+/// What becomes of the attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Answer with the recorded outcome.
+    Replay,
+    /// Run the handler.
+    Execute {
+        /// How often it crashed on this id before.
+        crashes: i64,
+    },
+    /// Answer with a problem.
+    Refuse(Problem),
+}
+
+/// Decides.
+pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> Decision {
+    let mut crashes = 0;
+    if let Some(record) = record {
+        if let State::Suspect { crashes: before } = record.state {
+            crashes = if record.principal == *asked.principal { before } else { 0 };
+        } else {
+            return decide_recorded(record, asked);
+        }
+    }
+    if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < instant.fence_s) {
+        let detail = "first sent before what this key still remembers; whether it ran can't be told";
+        return Decision::Refuse(Problem::new(Code::OutsideWindow, detail));
+    }
+    if asked.deadline_ms.is_some_and(|deadline_ms| deadline_ms < instant.now_ms) {
+        return Decision::Refuse(Problem::new(
+            Code::AttemptExpired,
+            "the deadline is before Semel-Now; this attempt did not run",
+        ));
+    }
+    Decision::Execute { crashes }
+}
+
+fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
+    let same = |recorded: &Fingerprint| asked.fingerprint.is_none_or(|fingerprint| fingerprint == recorded);
+    if record.principal != *asked.principal {
+        return Decision::Refuse(mismatch());
+    }
+    match &record.state {
+        State::Executed(fingerprint, _) | State::Poisoned(fingerprint) if !same(fingerprint) => {
+            Decision::Refuse(mismatch())
+        }
+        State::Executed(..) => Decision::Replay,
+        State::Poisoned(_) => Decision::Refuse(poisoned()),
+        State::Cancelled { .. } => {
+            Decision::Refuse(Problem::new(Code::Cancelled, "cancelled before it ran; it never will"))
+        }
+        State::Tombstone { kind, executed, .. } => Decision::Refuse(gone(*kind, *executed)),
+        State::Suspect { .. } => Decision::Execute { crashes: 0 },
+    }
+}
+
+fn mismatch() -> Problem {
+    Problem::new(
+        Code::FingerprintMismatch,
+        "this id is in use for another request; a new request needs an id of its own",
+    )
+}
+
+/// The problem of an id on which the handler crashed too often.
+pub fn poisoned() -> Problem {
+    Problem::new(Code::Poisoned, "the handler crashed on it each time, and nothing of it was kept; it won't run again")
+}
+
+fn gone(kind: TombstoneKind, executed: Executed) -> Problem {
+    match kind {
+        TombstoneKind::Acknowledged => {
+            Problem::new(Code::Acknowledged, "acknowledged before, so its outcome was freed")
+        }
+        TombstoneKind::Expired => {
+            Problem::new(Code::OutcomeExpired, "its outcome was kept for the retention and is gone")
+        }
+    }
+    .with_executed(executed)
+}

@@ -1,0 +1,127 @@
+//! The engine of one key: told of one attempt at a time, it answers.
+//!
+//! Invariants:
+//! - Nothing but storage decides: what is kept in memory is rebuilt from it, and dropped after any error.
+//! - The key's clock never goes back, not even over a restart: it is the latest of the wall clock and all that was
+//!   committed.
+
+use super::answer::Answer;
+use super::config::Config;
+use super::decision::Instant;
+use super::handler::Handler;
+use super::record::{self, Change};
+use super::retention::{self, Sweep};
+use super::router;
+use super::schema::{self, Versions};
+use super::sql::{Sql, SqlError};
+use super::turn::{Purpose, Turn};
+use crate::header;
+use crate::id::{Key, Principal};
+use crate::message::{Method, Request};
+
+/// One attempt, as it reaches the object of its key.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// The key.
+    pub key: &'a Key,
+    /// Who is authenticated.
+    pub principal: &'a Principal,
+    /// The request. Where its body was too large, it is empty.
+    pub request: &'a Request,
+    /// Whether the body was larger than allowed, and so was not read.
+    pub body_too_large: bool,
+    /// The wall clock, in Unix ms.
+    pub wall_ms: i64,
+}
+
+/// What is known of the storage without asking it again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Loaded {
+    pub versions: Versions,
+    pub clock_ms: i64,
+    pub fence_s: i64,
+    pub count: Change,
+    pub sweep: Sweep,
+}
+
+/// The engine of one key with its handler.
+pub struct Engine<H> {
+    handler: H,
+    config: Config,
+    loaded: Option<Loaded>,
+}
+
+impl<H: Handler> Engine<H> {
+    /// An engine that has not looked at its storage yet.
+    pub fn new(handler: H, config: Config) -> Self {
+        Self { handler, config, loaded: None }
+    }
+
+    /// Answers an attempt.
+    pub fn handle(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        self.answer(sql, arrival, Purpose::Execute)
+    }
+
+    /// Answers an attempt whose execution crashed and was rolled back. Never runs the handler.
+    pub fn crashed(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        self.answer(sql, arrival, Purpose::CountCrash)
+    }
+
+    fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
+        let mut answered = match self.load(sql, arrival.wall_ms) {
+            Ok(loaded) => self.answer_loaded(sql, arrival, purpose, loaded),
+            Err(error) => unavailable(&error).stamped(arrival.wall_ms, None),
+        };
+        if arrival.request.method == Method::Head {
+            answered.body.clear();
+        }
+        answered
+    }
+
+    fn answer_loaded(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose, mut loaded: Loaded) -> Answer {
+        let now_ms = loaded.clock_ms;
+        let acks = match header::acks(&arrival.request.headers) {
+            Ok(acks) => acks,
+            Err(error) => {
+                self.loaded = Some(loaded);
+                return Answer::problem(&router::invalid(error)).stamped(now_ms, None);
+            }
+        };
+        let instant = Instant { now_ms, fence_s: loaded.fence_s };
+        let turn = Turn { handler: &self.handler, config: &self.config, sql, arrival, acks, instant, purpose };
+        match turn.run(&mut loaded) {
+            Ok(answer) => {
+                self.loaded = Some(loaded);
+                answer.stamped(now_ms, Some(arrival.key))
+            }
+            // What is in memory may no longer be what is stored; the next attempt looks again.
+            Err(error) => unavailable(&error).stamped(now_ms, None),
+        }
+    }
+
+    /// Takes what is known of the storage, with clock and fence moved on to now.
+    fn load(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Loaded, SqlError> {
+        let mut loaded = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => {
+                let meta = schema::meta(sql)?;
+                schema::check::<H>(meta.versions)?;
+                let totals = if meta.versions.engine == 0 { record::Totals::default() } else { record::totals(sql)? };
+                Loaded {
+                    versions: meta.versions,
+                    clock_ms: meta.clock_ms.max(totals.clock_ms),
+                    fence_s: meta.fence_s,
+                    count: totals.count,
+                    sweep: Sweep::default(),
+                }
+            }
+        };
+        loaded.clock_ms = loaded.clock_ms.max(wall_ms);
+        loaded.fence_s = loaded.fence_s.max(retention::fence_s(loaded.clock_ms, self.config.retention_s));
+        Ok(loaded)
+    }
+}
+
+fn unavailable(error: &SqlError) -> Answer {
+    Answer::unavailable("the key's storage failed").with_log(format!("storage failed: {error}"))
+}

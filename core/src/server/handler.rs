@@ -1,0 +1,64 @@
+//! What an application implements.
+//!
+//! Invariant: a handler is synchronous by type. It can't await between its first write and its last, so its effect and
+//! the record of the request are one commit.
+
+use super::sql::{Sql, SqlError};
+use crate::id::{Key, Principal};
+use crate::message::{Method, Request, Response};
+use crate::path::Path;
+
+/// What a handler has at hand.
+pub struct Context<'a> {
+    /// The key's database. Tables whose names begin with `semel_` are the engine's.
+    pub sql: &'a dyn Sql,
+    /// The key's clock, in Unix ms. It never goes back.
+    pub now_ms: i64,
+    /// The key.
+    pub key: &'a Key,
+    /// Who is authenticated.
+    pub principal: &'a Principal,
+}
+
+/// Why a handler has no answer. All that it wrote is undone, and the client may send again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// It does not know this path and method.
+    NotFound,
+    /// A statement failed.
+    Sql(SqlError),
+    /// Anything else, in words for the log.
+    Other(String),
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
+}
+
+/// What the application's key rule says of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyRule {
+    /// Nothing handles this method and path.
+    Unhandled,
+    /// It belongs to this key and no other.
+    Key(String),
+    /// It belongs to the key that `Semel-Key` names, else to one named as the path.
+    Any,
+}
+
+/// An application: what a key does with a request.
+pub trait Handler {
+    /// The version of the handler's own tables.
+    const SCHEMA_VERSION: i64;
+
+    /// Maps a path to its key.
+    fn key(&self, method: &Method, path: &Path) -> KeyRule;
+
+    /// Brings the handler's tables from version `from` (0: none yet) to [`Handler::SCHEMA_VERSION`].
+    fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError>;
+
+    /// Executes a request. For `GET` and `HEAD`, whatever it writes is undone.
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
+}

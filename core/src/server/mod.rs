@@ -1,0 +1,31 @@
+//! The half that executes: what a key's object and the router in front of it decide.
+//!
+//! - [`sql`]: the one trait through which all storage goes
+//! - [`decision`]: what becomes of an attempt, from its record, the fence and the clock; pure
+//! - [`record`]: records, their life, and their rows
+//! - [`retention`]: the fence and the sweep
+//! - [`schema`]: the tables, with a version
+//! - [`handler`]: what an application implements
+//! - [`engine`]: the engine of one key, and what it knows without asking; `turn`: one attempt, start to end
+//! - [`control`]: requests under `/semel/v1/keys/{key}/`
+//! - [`answer`]: what goes back, with the headers of the layer
+//! - [`router`]: what happens before a key's object is asked
+
+pub mod answer;
+pub mod config;
+pub mod control;
+pub mod decision;
+pub mod engine;
+pub mod handler;
+pub mod record;
+pub mod retention;
+pub mod router;
+pub mod schema;
+pub mod sql;
+mod turn;
+
+pub use answer::Answer;
+pub use config::Config;
+pub use engine::Engine;
+pub use handler::{Context, Failure, Handler, KeyRule};
+pub use sql::{Sql, SqlError, Value};

@@ -1,0 +1,189 @@
+//! What happens before a key's object is asked: who asks, which key, how long to wait.
+//!
+//! Invariants:
+//! - Authentication comes before everything else.
+//! - An answer from here carries no `Semel-Key`: no object was asked, no acknowledgement applied.
+//! - A path that nothing handles reaches no object, so nobody can make objects by asking for paths.
+
+use super::answer::Answer;
+use super::config::{self, Config};
+use super::control::{self, Control};
+use super::handler::{Handler, KeyRule};
+use super::schema::SCHEMA_VERSION;
+use crate::header::{self, Attempt};
+use crate::id::{Invalid, Key, Principal};
+use crate::message::{Headers, Method};
+use crate::path::Path;
+use crate::problem::{Code, Problem};
+
+/// The version of the wire protocol.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// It is answered here.
+    Answer(Answer),
+    /// It goes to the object of a key.
+    Object {
+        /// The key.
+        key: Key,
+        /// Who is authenticated.
+        principal: Principal,
+        /// How long to wait for the object's answer, in ms.
+        wait_ms: i64,
+    },
+}
+
+/// Routes a request by its head.
+pub fn route<H: Handler>(
+    handler: &H,
+    config: &Config,
+    method: &Method,
+    url: (&str, &str),
+    headers: &Headers,
+    now_ms: i64,
+) -> Route {
+    let answer = |answer: Answer| Route::Answer(answer.stamped(now_ms, None));
+    if *method == Method::Options {
+        return answer(Answer::preflight(headers.get("access-control-request-headers")));
+    }
+    let (pathname, search) = url;
+    if pathname == "/semel/v1/health" && method.reads() {
+        return answer(health(config, now_ms));
+    }
+    match find_object(handler, config, method, (pathname, search), headers, now_ms) {
+        Ok((key, principal)) => Route::Object { key, principal, wait_ms: wait_ms(headers, now_ms) },
+        Err(problem) => answer(Answer::problem(&problem)),
+    }
+}
+
+fn find_object<H: Handler>(
+    handler: &H,
+    config: &Config,
+    method: &Method,
+    (pathname, search): (&str, &str),
+    headers: &Headers,
+    now_ms: i64,
+) -> Result<(Key, Principal), Problem> {
+    let principal = authenticate(config, headers)?;
+    let path = Path::new(pathname, search).map_err(invalid)?;
+    let named = header::key(headers).map_err(invalid)?;
+    let ruled = if path.is_control() { control_key(method, &path) } else { ruled_key(handler, method, &path, named) };
+    // In the order of checks, parsing comes before the key rule. The object parses; only on the way to a refusal is it
+    // done here as well, to give the first reason.
+    let key = ruled.map_err(|problem| malformed(method, &path, headers, now_ms).unwrap_or(problem))?;
+    Ok((key, principal))
+}
+
+/// In an open deployment the bearer token is the principal's name.
+fn authenticate(config: &Config, headers: &Headers) -> Result<Principal, Problem> {
+    if !config.open {
+        let detail = "no authentication is configured; SEMEL_OPEN=\"true\" serves everybody, for development";
+        return Err(Problem::new(Code::Unauthorized, detail));
+    }
+    let bearer = match headers.get("authorization") {
+        None => "",
+        Some(credentials) => match credentials.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+            _ => return Err(Problem::new(Code::Unauthorized, "Authorization: not a bearer token")),
+        },
+    };
+    let principal = Principal::new(bearer).map_err(|Invalid(detail)| Problem::new(Code::Unauthorized, detail))?;
+    match header::principal(headers).map_err(invalid)? {
+        Some(expected) if expected != principal => {
+            Err(Problem::new(Code::Forbidden, "Semel-Principal names somebody else than is authenticated"))
+        }
+        _ => Ok(principal),
+    }
+}
+
+fn ruled_key<H: Handler>(handler: &H, method: &Method, path: &Path, named: Option<Key>) -> Result<Key, Problem> {
+    let not_found = || Problem::new(Code::NotFound, "nothing handles this path and method");
+    if !method.changes() && !method.reads() {
+        return Err(not_found());
+    }
+    let rule = match handler.key(method, path) {
+        KeyRule::Unhandled => return Err(not_found()),
+        KeyRule::Key(key) => Key::new(key).map_err(invalid)?,
+        KeyRule::Any => match named {
+            Some(key) => return Ok(key),
+            None => return Key::new(path.joined()).map_err(invalid),
+        },
+    };
+    match named {
+        Some(named) if named != rule => {
+            let detail = format!("the key of this path is {}", header::quoted(&rule.encoded()));
+            Err(Problem::new(Code::KeyMismatch, detail))
+        }
+        _ => Ok(rule),
+    }
+}
+
+fn control_key(method: &Method, path: &Path) -> Result<Key, Problem> {
+    match control::parse(method, path)? {
+        Some((key, _)) => Ok(key),
+        None => Err(Problem::new(Code::NotFound, "no such control path and method")),
+    }
+}
+
+fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Option<Problem> {
+    if let Err(error) = header::acks(headers) {
+        return Some(invalid(error));
+    }
+    let needs_id = match control::parse(method, path) {
+        Ok(Some((_, control))) => matches!(control, Control::Cancel),
+        _ => method.changes(),
+    };
+    match Attempt::parse(headers, now_ms) {
+        Err(error) => Some(invalid(error)),
+        Ok(Attempt { id: None, .. }) if needs_id => Some(key_missing()),
+        Ok(_) => None,
+    }
+}
+
+/// The problem of a malformed header or path.
+pub fn invalid(Invalid(detail): Invalid) -> Problem {
+    Problem::new(Code::KeyInvalid, detail)
+}
+
+/// The problem of a change without a request id.
+pub fn key_missing() -> Problem {
+    Problem::new(Code::KeyMissing, "a change needs an Idempotency-Key")
+}
+
+/// As long as the client would wait, never past its deadline. An attempt that comes late may still get an outcome.
+fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
+    let wait_ms = i64::from(header::wait_s(headers)) * 1000;
+    let deadline_ms = Attempt::parse(headers, now_ms).ok().and_then(|attempt| attempt.deadline_ms);
+    match deadline_ms {
+        Some(deadline_ms) if deadline_ms > now_ms => wait_ms.min(deadline_ms - now_ms),
+        _ => wait_ms,
+    }
+}
+
+fn health(config: &Config, now_ms: i64) -> Answer {
+    let body = serde_json::json!({
+        "status": "ok",
+        "versions": { "protocol": PROTOCOL_VERSION, "semel": env!("CARGO_PKG_VERSION"), "schema": SCHEMA_VERSION },
+        "now": now_ms,
+        "retentionSeconds": config.retention_s,
+        "limits": {
+            "idChars": crate::id::REQUEST_ID_CHARS_MAX,
+            "keyBytes": crate::id::KEY_BYTES_MAX,
+            "ackIds": header::ACKS_MAX,
+            "ackBytes": header::ACK_BYTES_MAX,
+            "aheadMs": header::AHEAD_MS_MAX,
+            "waitSeconds": header::WAIT_S_MAX,
+            "requestBodyBytes": config::REQUEST_BODY_BYTES_MAX,
+            "outcomeBodyBytes": config::OUTCOME_BODY_BYTES_MAX,
+            "outcomeHeaderBytes": config::OUTCOME_HEADER_BYTES_MAX,
+            "controlIds": config::CONTROL_IDS_MAX,
+            "recordsPerKey": config.records_max,
+            "tombstonesPerKey": config.tombstones_max,
+        },
+    });
+    let mut response = crate::message::Response::json(200, body.to_string());
+    response.headers.append("cache-control", "no-store");
+    Answer::read(response)
+}

@@ -1,0 +1,36 @@
+-- The engine's tables, version 1. Statements are parted by a semicolon and an empty line.
+--
+-- One row a request, in one b-tree: an insert, a tombstone and a delete are three rows written in the life of a request,
+-- and there is no index that would double them.
+CREATE TABLE semel_records (
+  id TEXT PRIMARY KEY,
+  -- record::State: 1 executed, 2 poisoned, 3 cancelled, 4 suspect, 5 acknowledged, 6 expired
+  state INTEGER NOT NULL,
+  principal TEXT NOT NULL,
+  -- Unix s; NULL: the client did not say
+  first_sent_s INTEGER,
+  -- the key's clock at the last change of the row but a deadline's
+  at_ms INTEGER NOT NULL,
+  -- the latest deadline seen, rounded up; NULL: an attempt had none
+  deadline_ms INTEGER,
+  -- when a tombstone may leave
+  lapses_ms INTEGER,
+  -- of a suspect: how often the handler crashed on it
+  crashes INTEGER,
+  -- of a tombstone: whether it ran
+  executed INTEGER,
+  fingerprint BLOB,
+  status INTEGER,
+  headers TEXT,
+  body BLOB
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE semel_meta (
+  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+  engine_version INTEGER NOT NULL,
+  handler_version INTEGER NOT NULL,
+  fence_s INTEGER NOT NULL,
+  clock_ms INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO semel_meta VALUES (1, 0, 0, 0, 0)

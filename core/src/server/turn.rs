@@ -1,0 +1,399 @@
+//! One attempt from start to end, on one key.
+//!
+//! Invariants:
+//! - Effect, record, acknowledgements and fence of an attempt are one transaction, or nothing.
+//! - Acknowledgements are applied with every answer that carries `Semel-Key`, refusals too, and never to the id that is asked.
+//! - What is in memory changes only after the commit.
+
+use super::answer::{Answer, checked_outcome, checked_response};
+use super::config::{Config, OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
+use super::control::{self, Control};
+use super::decision::{Asked, Decision, Instant, decide, poisoned};
+use super::engine::{Arrival, Loaded};
+use super::handler::{Context, Failure, Handler};
+use super::record::{self, CRASHES_MAX, Change, LatestDeadline, Outcome, Record, State};
+use super::router::{invalid, key_missing};
+use super::schema::{self, Versions};
+use super::sql::{Sql, SqlError, atomically};
+use crate::fingerprint::Fingerprint;
+use crate::header::{Ack, Attempt};
+use crate::id::{Principal, RequestId};
+use crate::message::Response;
+use crate::problem::{Code, Problem};
+
+/// What the attempt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be executed.
+    Execute,
+    /// Its execution crashed; that is to be counted.
+    CountCrash,
+}
+
+/// Why a transaction was undone.
+pub(super) enum Undone {
+    /// The layer refuses.
+    Problem(Problem),
+    /// The handler has no answer.
+    Failed(Failure),
+    /// The handler's answer can't be recorded.
+    Rejected(String),
+    /// Storage failed.
+    Storage(SqlError),
+}
+
+impl From<SqlError> for Undone {
+    fn from(error: SqlError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+/// What is written to in a transaction, and what that comes to in memory once it is committed.
+pub(super) struct Work<'a> {
+    pub sql: &'a dyn Sql,
+    pub principal: &'a Principal,
+    pub instant: Instant,
+    after: Loaded,
+}
+
+impl Work<'_> {
+    /// Writes a record over the one that was found.
+    pub fn put(&mut self, id: &RequestId, found: Option<&Record>, record: &Record) -> Result<(), SqlError> {
+        record::put(self.sql, id, record)?;
+        if let Some(found) = found {
+            self.after.count.left(found);
+        }
+        self.after.count.came(record);
+        Ok(())
+    }
+}
+
+/// What an attempt changes besides executing.
+#[derive(Default)]
+struct Aside<'a> {
+    /// The record that has seen a later deadline.
+    seen: Option<(&'a RequestId, Record)>,
+    /// Whether a refusal rests on the fence, which so must not go back.
+    fence: bool,
+}
+
+/// An attempt with an id, as it was decided on.
+struct Identified<'a> {
+    id: &'a RequestId,
+    attempt: &'a Attempt,
+    fingerprint: Fingerprint,
+    found: Option<Record>,
+}
+
+pub(super) struct Turn<'a, H> {
+    pub handler: &'a H,
+    pub config: &'a Config,
+    pub sql: &'a dyn Sql,
+    pub arrival: Arrival<'a>,
+    pub acks: Vec<Ack>,
+    pub instant: Instant,
+    pub purpose: Purpose,
+}
+
+impl<H: Handler> Turn<'_, H> {
+    /// Answers the attempt. An error means that storage failed, and nothing is known of what it holds.
+    pub fn run(mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
+        let request = self.arrival.request;
+        let control = match control::parse(&request.method, &request.path) {
+            Ok(control) => control.map(|(_, control)| control),
+            Err(problem) => return self.refuse(loaded, &problem, None, Aside::default()),
+        };
+        let attempt = match Attempt::parse(&request.headers, self.instant.now_ms) {
+            Ok(attempt) => attempt,
+            Err(error) => return self.refuse(loaded, &invalid(error), None, Aside::default()),
+        };
+        if self.arrival.body_too_large {
+            let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
+            return self.refuse(loaded, &Problem::new(Code::TooLarge, detail), None, Aside::default());
+        }
+        match control {
+            Some(Control::Acknowledge) => self.acknowledge(loaded),
+            Some(Control::LookUp(id)) => self.look_up(loaded, &id),
+            Some(Control::Cancel) => self.change(loaded, &attempt, true),
+            None if request.method.reads() => self.read(loaded),
+            None => self.change(loaded, &attempt, false),
+        }
+    }
+
+    fn acknowledge(&mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
+        match control::acks(&self.arrival.request.body) {
+            Ok(acks) => self.acks.extend(acks),
+            Err(problem) => return self.refuse(loaded, &problem, None, Aside::default()),
+        }
+        self.set_aside(loaded, None, Aside::default())?;
+        Ok(Answer::changed())
+    }
+
+    fn look_up(&mut self, loaded: &mut Loaded, id: &RequestId) -> Result<Answer, SqlError> {
+        let found = self.find(loaded, id)?.filter(|record| record.principal == *self.arrival.principal);
+        let asked =
+            Asked { principal: self.arrival.principal, fingerprint: None, first_sent_s: None, deadline_ms: None };
+        let answer = match (decide(found.as_ref(), &asked, self.instant), found) {
+            (Decision::Refuse(problem), _) => Answer::problem(&problem),
+            (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
+                self.replayed(outcome, at_ms)
+            }
+            _ => Answer::problem(&Problem::new(Code::NotSeen, "this key has no outcome under this id")),
+        };
+        self.set_aside(loaded, Some(id), Aside::default())?;
+        Ok(answer)
+    }
+
+    fn read(&self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
+        let mut answer = None;
+        // Always undone, the tables of an untouched key as well.
+        let ended: Result<(), Undone> = atomically(self.sql, || {
+            if self.purpose == Purpose::Execute {
+                schema::migrate(self.sql, self.handler, loaded.versions)?;
+                let response =
+                    self.handler.handle(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
+                answer = Some(checked_response(response).map_err(Undone::Rejected)?);
+            }
+            Err(Undone::Rejected("the handler crashed".to_owned()))
+        });
+        let answer = match (answer, ended) {
+            (Some(response), _) if response.status < 500 => Answer::read(response),
+            (Some(response), _) => rolled_back(&format!("the handler answered {}", response.status)),
+            (None, Err(undone)) => self.undone(undone)?,
+            (None, Ok(())) => rolled_back("the read did not end"),
+        };
+        self.set_aside(loaded, None, Aside::default())?;
+        Ok(answer)
+    }
+
+    /// A request that is executed exactly once: the application's, or a cancellation.
+    fn change(&self, loaded: &mut Loaded, attempt: &Attempt, is_cancel: bool) -> Result<Answer, SqlError> {
+        let Some(id) = &attempt.id else {
+            return self.refuse(loaded, &key_missing(), None, Aside::default());
+        };
+        let fingerprint = Fingerprint::of(self.arrival.request);
+        let found = self.find(loaded, id)?;
+        let asked = Asked {
+            principal: self.arrival.principal,
+            fingerprint: Some(&fingerprint),
+            first_sent_s: attempt.first_sent_s,
+            deadline_ms: attempt.deadline_ms,
+        };
+        let decision = decide(found.as_ref(), &asked, self.instant);
+        if let Decision::Execute { crashes } = decision {
+            let identified = Identified { id, attempt, fingerprint, found };
+            return match self.purpose {
+                Purpose::Execute if is_cancel => self.cancel(loaded, &identified),
+                Purpose::Execute => self.execute(loaded, &identified, OUTCOME_BODY_BYTES_MAX, |work| {
+                    let mut context = self.context();
+                    context.sql = work.sql;
+                    self.handler.handle(&mut context, self.arrival.request).map_err(Undone::Failed)
+                }),
+                Purpose::CountCrash => self.count_crash(loaded, &identified, crashes + 1),
+            };
+        }
+        let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
+        let seen = found
+            .as_ref()
+            .filter(|_| !is_mismatch)
+            .and_then(|record| record.seen_again(attempt.deadline_ms, self.instant.now_ms, self.config.retention_s));
+        let aside = Aside { seen: seen.map(|record| (id, record)), fence: false };
+        match (decision, found) {
+            (Decision::Refuse(problem), _) => {
+                let fence = problem.code == Code::OutsideWindow;
+                self.refuse(loaded, &problem, Some(id), Aside { fence, ..aside })
+            }
+            (_, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
+                self.set_aside(loaded, Some(id), aside)?;
+                Ok(self.replayed(outcome, at_ms))
+            }
+            _ => Err(SqlError("a decision to replay without an outcome".to_owned())),
+        }
+    }
+
+    fn cancel(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+        match control::cancellation(&self.arrival.request.body, identified.id, self.instant.now_ms) {
+            Err(problem) => self.refuse(loaded, &problem, Some(identified.id), Aside::default()),
+            Ok(cancellation) => self.execute(loaded, identified, control::CANCEL_BODY_BYTES_MAX, |work| {
+                control::cancel(work, &cancellation, identified.attempt.deadline_ms)
+            }),
+        }
+    }
+
+    /// Runs `effect` and records its answer, with all that goes along, in one transaction.
+    fn execute(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        body_bytes_max: usize,
+        effect: impl FnOnce(&mut Work<'_>) -> Result<Response, Undone>,
+    ) -> Result<Answer, SqlError> {
+        if self.is_full(loaded) {
+            let problem =
+                Problem::new(Code::Capacity, "the key keeps as many unacknowledged records or tombstones as it may");
+            return self.refuse(loaded, &problem, Some(identified.id), Aside::default());
+        }
+        let mut work = self.work(loaded);
+        let ended: Result<Outcome, Undone> = atomically(self.sql, || {
+            schema::migrate(self.sql, self.handler, loaded.versions)?;
+            let response = effect(&mut work)?;
+            let outcome = checked_outcome(response, body_bytes_max).map_err(Undone::Rejected)?;
+            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()));
+            work.put(identified.id, identified.found.as_ref(), &record)?;
+            self.write_aside(&mut work, Some(identified.id), &Aside::default())?;
+            work.after.versions = Versions::current::<H>();
+            Ok(outcome)
+        });
+        match ended {
+            Ok(outcome) => {
+                *loaded = work.after;
+                Ok(Answer::executed(outcome, self.expires_s(self.instant.now_ms)))
+            }
+            Err(undone) => {
+                let fence = matches!(&undone, Undone::Problem(problem) if problem.code == Code::OutsideWindow);
+                let answer = self.undone(undone)?;
+                self.set_aside(loaded, Some(identified.id), Aside { fence, ..Aside::default() })?;
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Counts a crash of the handler. At the last one, the id is recorded as one that never runs again.
+    fn count_crash(&self, loaded: &mut Loaded, identified: &Identified<'_>, crashes: i64) -> Result<Answer, SqlError> {
+        let is_last = crashes >= CRASHES_MAX;
+        let state = if is_last { State::Poisoned(identified.fingerprint) } else { State::Suspect { crashes } };
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            // Not the handler's tables: making them may be what crashed.
+            self.create(&mut work)?;
+            work.put(identified.id, identified.found.as_ref(), &self.record(identified, state))?;
+            self.write_aside(&mut work, Some(identified.id), &Aside::default())
+        })?;
+        *loaded = work.after;
+        let log = format!("the handler crashed on {:?}, {crashes} of {CRASHES_MAX} times", identified.id.as_str());
+        Ok(if is_last { Answer::problem(&poisoned()).with_log(log) } else { rolled_back(&log) })
+    }
+
+    fn refuse(
+        &self,
+        loaded: &mut Loaded,
+        problem: &Problem,
+        own: Option<&RequestId>,
+        aside: Aside<'_>,
+    ) -> Result<Answer, SqlError> {
+        self.set_aside(loaded, own, aside)?;
+        Ok(Answer::problem(problem))
+    }
+
+    /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
+    fn set_aside(&self, loaded: &mut Loaded, own: Option<&RequestId>, aside: Aside<'_>) -> Result<(), SqlError> {
+        let is_virgin = loaded.versions.engine == 0;
+        let may_apply = !self.acks.is_empty() || aside.seen.is_some() || self.is_sweep_due(loaded);
+        if !aside.fence && (is_virgin || !may_apply) {
+            return Ok(());
+        }
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            self.create(&mut work)?;
+            self.write_aside(&mut work, own, &aside)
+        })?;
+        *loaded = work.after;
+        Ok(())
+    }
+
+    /// Writes acknowledgements, later deadlines, a page of the sweep, and the fence where something rests on it.
+    fn write_aside(&self, work: &mut Work<'_>, own: Option<&RequestId>, aside: &Aside<'_>) -> Result<(), SqlError> {
+        if let Some((id, record)) = &aside.seen {
+            record::put_deadline(self.sql, id, record)?;
+        }
+        let Instant { now_ms, fence_s } = self.instant;
+        let retention_s = self.config.retention_s;
+        for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own) {
+            let Some(found) = record::find(self.sql, &ack.id)? else { continue };
+            if let Some(tombstone) = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, retention_s) {
+                work.put(&ack.id, Some(&found), &tombstone)?;
+            }
+        }
+        let mut is_fence_used = aside.fence;
+        if self.is_sweep_due(&work.after) {
+            let swept = work.after.sweep.page(self.sql, fence_s, now_ms, retention_s)?;
+            is_fence_used |= swept.change != Change::default();
+            work.after.count.records += swept.change.records;
+            work.after.count.tombstones += swept.change.tombstones;
+            work.after.sweep = swept.next;
+        }
+        if is_fence_used {
+            schema::put_fence(self.sql, fence_s, now_ms)?;
+        }
+        Ok(())
+    }
+
+    fn create(&self, work: &mut Work<'_>) -> Result<(), SqlError> {
+        schema::create(self.sql, work.after.versions)?;
+        work.after.versions.engine = schema::SCHEMA_VERSION;
+        Ok(())
+    }
+
+    fn find(&self, loaded: &Loaded, id: &RequestId) -> Result<Option<Record>, SqlError> {
+        if loaded.versions.engine == 0 { Ok(None) } else { record::find(self.sql, id) }
+    }
+
+    fn work<'w>(&'w self, loaded: &Loaded) -> Work<'w> {
+        Work { sql: self.sql, principal: self.arrival.principal, instant: self.instant, after: loaded.clone() }
+    }
+
+    fn record(&self, identified: &Identified<'_>, state: State) -> Record {
+        Record {
+            principal: self.arrival.principal.clone(),
+            first_sent_s: identified.attempt.first_sent_s,
+            at_ms: self.instant.now_ms,
+            deadline: LatestDeadline::of(identified.attempt.deadline_ms),
+            state,
+        }
+    }
+
+    fn context(&self) -> Context<'_> {
+        let Arrival { key, principal, .. } = self.arrival;
+        Context { sql: self.sql, now_ms: self.instant.now_ms, key, principal }
+    }
+
+    fn is_full(&self, loaded: &Loaded) -> bool {
+        let reached = |count: i64, max: u64| u64::try_from(count).unwrap_or(0) >= max;
+        reached(loaded.count.records, self.config.records_max)
+            || reached(loaded.count.tombstones, self.config.tombstones_max)
+    }
+
+    /// A full key sweeps with every request, so that it opens as soon as something may leave.
+    fn is_sweep_due(&self, loaded: &Loaded) -> bool {
+        loaded.sweep.is_due(self.instant.now_ms) || self.is_full(loaded)
+    }
+
+    fn replayed(&self, outcome: Outcome, at_ms: i64) -> Answer {
+        Answer::replayed(outcome, self.expires_s(at_ms))
+    }
+
+    /// Until when an outcome of that instant can be replayed, in Unix s.
+    fn expires_s(&self, at_ms: i64) -> i64 {
+        at_ms.div_euclid(1000) + self.config.retention_s
+    }
+
+    /// The answer where a transaction was undone.
+    fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
+        Ok(match undone {
+            Undone::Problem(problem) => Answer::problem(&problem),
+            Undone::Failed(Failure::NotFound) => {
+                Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
+            }
+            Undone::Failed(Failure::Sql(error)) => rolled_back(&format!("a statement of the handler failed: {error}")),
+            Undone::Failed(Failure::Other(reason)) => rolled_back(&format!("the handler failed: {reason}")),
+            Undone::Rejected(reason) => rolled_back(&reason),
+            Undone::Storage(error) => return Err(error),
+        })
+    }
+}
+
+/// The reason goes to the log: it may hold what is no client's business.
+fn rolled_back(reason: &str) -> Answer {
+    let problem = Problem::new(Code::RolledBack, "the handler failed; all that it did was undone");
+    Answer::problem(&problem).with_log(format!("rolled back: {reason}"))
+}

@@ -1,0 +1,9 @@
+// Where things are. All that is built or cached lies below `target/`, `build/` or `node_modules/` of this checkout.
+
+import { fileURLToPath } from "node:url";
+import { join } from "node:path";
+
+export const ROOT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
+export const TARGET = join(ROOT, "target");
+export const BUILD = join(ROOT, "build");
+export const bin = (name) => join(ROOT, "node_modules", ".bin", name);

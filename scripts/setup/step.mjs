@@ -1,0 +1,85 @@
+// One line a step, and one way to run a command.
+//
+// Invariants:
+// - Only Node's built-ins: this runs before anything is installed.
+// - A step that fails says which one, what was printed, and what to do; nothing goes on after it.
+// - Children stay in the caller's process group, so that killing the group ends them all.
+
+import { spawn } from "node:child_process";
+
+/** A failure whose message is written for the person at the terminal. */
+export class StepError extends Error {
+  constructor(message, advice) {
+    super(message);
+    this.advice = advice;
+  }
+}
+
+/** Runs `work` and prints one line with the step's name, time and result. */
+export async function step(name, work) {
+  const started = Date.now();
+  process.stdout.write(`  ${name} ... `);
+  try {
+    const note = await work();
+    const seconds = ((Date.now() - started) / 1000).toFixed(1);
+    process.stdout.write(`${note ?? "done"} (${seconds} s)\n`);
+  } catch (error) {
+    process.stdout.write("FAILED\n");
+    throw error;
+  }
+}
+
+/** Runs a command to its end. Resolves to what it printed; a non-zero exit is a `StepError`. */
+export function run(command, args, { cwd, env, advice, timeoutMs, stdio } = {}) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, {
+      cwd,
+      env: { ...process.env, ...env },
+      stdio: stdio ?? ["ignore", "pipe", "pipe"],
+      timeout: timeoutMs,
+      killSignal: "SIGKILL",
+    });
+    let stdout = "";
+    let all = "";
+    child.stdout?.on("data", (chunk) => {
+      stdout += chunk;
+      all += chunk;
+    });
+    child.stderr?.on("data", (chunk) => {
+      all += chunk;
+    });
+    child.on("error", (error) => {
+      const why = error.code === "ENOENT" ? `${command} was not found on PATH` : error.message;
+      reject(new StepError(why, advice));
+    });
+    child.on("close", (code, signal) => {
+      if (code === 0) return resolve(stdout);
+      const tail = all.trim().split("\n").slice(-40).join("\n");
+      const how = signal ? `was ended by ${signal}` : `ended with ${code}`;
+      reject(new StepError(`\`${[command, ...args].join(" ")}\` ${how}\n${tail}`, advice));
+    });
+  });
+}
+
+/** Whether a command ends with 0. For probes: its failure is an answer, not an error. */
+export async function succeeds(command, args, options = {}) {
+  try {
+    await run(command, args, options);
+    return true;
+  } catch (error) {
+    if (error instanceof StepError) return false;
+    throw error;
+  }
+}
+
+/** The last act of every script: says what failed and what to do, and sets the exit code. */
+export async function main(work) {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof StepError)) throw error;
+    console.error(`\n${error.message}`);
+    if (error.advice) console.error(`\nWhat to do: ${error.advice}`);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,30 @@
+// The build's command line tools that come as source. Built once a version, below `target/`.
+
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ROOT, TARGET } from "./paths.mjs";
+import { hashOf, onceFor } from "./stamp.mjs";
+import { StepError, run } from "./step.mjs";
+
+const FOLDER = "scripts/tools";
+const target = join(TARGET, "tools");
+
+export const wasmBindgen = {
+  path: join(target, "release/wasm-bindgen"),
+  async build() {
+    await checkVersion();
+    return onceFor(join(target, "stamp"), await hashOf([FOLDER]), async () => {
+      await run("cargo", ["build", "--release", "--locked"], { cwd: join(ROOT, FOLDER), env: { CARGO_TARGET_DIR: target } });
+      return "built";
+    });
+  },
+};
+
+/** The tool must be of the very version of the library that the workspace is locked to. */
+async function checkVersion() {
+  const lock = await readFile(join(ROOT, "Cargo.lock"), "utf8");
+  const library = /name = "wasm-bindgen"\nversion = "([^"]+)"/.exec(lock)?.[1];
+  const manifest = await readFile(join(ROOT, FOLDER, "Cargo.toml"), "utf8");
+  const tool = /wasm-bindgen-cli = \{ version = "=([^"]+)"/.exec(manifest)?.[1];
+  if (library !== tool) throw new StepError(`Cargo.lock has wasm-bindgen ${library}, ${FOLDER} has ${tool}.`, `Set both to one version.`);
+}

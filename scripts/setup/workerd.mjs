@@ -1,0 +1,109 @@
+// Runs a built worker on workerd, the runtime of Cloudflare Workers, with Durable Objects in SQLite files.
+//
+// Invariants:
+// - The runtime is asked for a port and tells where it listens: no guess, no race.
+// - It stays in the caller's process group, and ends by SIGKILL: SIGTERM would wait for hung requests, and what is
+//   acknowledged is on disk anyway.
+
+import { spawn } from "node:child_process";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join, relative } from "node:path";
+import { StepError } from "./step.mjs";
+
+const COMPATIBILITY_DATE = "2026-05-01";
+const LISTEN_TIMEOUT_MS = 20_000;
+
+/**
+ * Starts `folder` (a built worker) on `address`, with its state in `state`.
+ * `objects`: binding to class of each namespace; `vars`: the worker's settings.
+ */
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, onLog }) {
+  await mkdir(state, { recursive: true });
+  const config = join(state, "config.capnp");
+  await writeFile(config, await configOf({ folder, address, objects, vars, state }));
+  const { default: binary } = createRequire(import.meta.url)("workerd");
+  const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", config], {
+    stdio: ["ignore", "pipe", "pipe", "pipe"],
+    env: { ...process.env, CLOUDFLARE_CF_FETCH_ENABLED: "false" },
+  });
+  let log = "";
+  const keep = (chunk) => {
+    log = (log + chunk).slice(-20_000);
+    onLog?.(String(chunk));
+  };
+  child.stdout.on("data", keep);
+  child.stderr.on("data", keep);
+  const exited = new Promise((resolve) => {
+    child.on("exit", (code, signal) => resolve({ code, signal }));
+    child.on("error", (error) => resolve({ error }));
+  });
+  const port = await listening(child, exited, () => log);
+  return {
+    url: `http://${address.replace(/:\d+$/, "")}:${port}`,
+    pid: child.pid,
+    exited,
+    log: () => log,
+    async kill() {
+      child.kill("SIGKILL");
+      await exited;
+    },
+  };
+}
+
+function listening(child, exited, log) {
+  return new Promise((resolve, reject) => {
+    const fail = (why) => {
+      clearTimeout(timer);
+      child.kill("SIGKILL");
+      reject(new StepError(`workerd did not start: ${why}\n${log()}`));
+    };
+    const timer = setTimeout(() => fail("it did not listen in time"), LISTEN_TIMEOUT_MS);
+    exited.then(({ code, signal, error }) => fail(error ? error.message : `it ended with ${code ?? signal}`));
+    let told = "";
+    child.stdio[3].on("data", (chunk) => {
+      told += chunk;
+      for (const line of told.split("\n").slice(0, -1)) {
+        const event = JSON.parse(line);
+        if (event.event !== "listen") continue;
+        clearTimeout(timer);
+        resolve(event.port);
+      }
+    });
+  });
+}
+
+async function configOf({ folder, address, objects, vars, state }) {
+  const text = JSON.stringify;
+  const modules = [];
+  // The entry comes first. A path that begins with / would be looked for in the schema's search path.
+  for (const name of ["index.js", ...(await readdir(folder)).filter((name) => name !== "index.js")]) {
+    const kind = name.endsWith(".wasm") ? "wasm" : "esModule";
+    modules.push(`(name = ${text(name)}, ${kind} = embed ${text(relative(state, join(folder, name)))})`);
+  }
+  const namespaces = Object.values(objects).map((name) => `(className = ${text(name)}, uniqueKey = ${text(`semel-${name}`)}, enableSql = true)`);
+  const bindings = [
+    ...Object.entries(objects).map(([binding, name]) => `(name = ${text(binding)}, durableObjectNamespace = ${text(name)})`),
+    ...Object.entries(vars).map(([name, value]) => `(name = ${text(name)}, text = ${text(String(value))})`),
+  ];
+  const objectsFolder = join(state, "objects");
+  await mkdir(objectsFolder, { recursive: true });
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .main),
+    (name = "state", disk = (path = ${text(objectsFolder)}, writable = true)),
+  ],
+  sockets = [ (name = "http", address = ${text(address)}, http = (), service = "main") ],
+);
+const main :Workerd.Worker = (
+  modules = [
+    ${modules.join(",\n    ")}
+  ],
+  compatibilityDate = ${text(COMPATIBILITY_DATE)},
+  durableObjectNamespaces = [ ${namespaces.join(", ")} ],
+  durableObjectStorage = (localDisk = "state"),
+  bindings = [ ${bindings.join(", ")} ],
+);
+`;
+}

@@ -1,0 +1,6 @@
+// The probe's Worker: nothing but the host.
+
+import { SemelObject, serve } from "./host.js";
+
+export { SemelObject };
+export default { fetch: serve };

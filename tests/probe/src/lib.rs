@@ -1,0 +1,113 @@
+//! A handler that does what its path says, the worst included. The tests run it on `workerd` and natively.
+//!
+//! Every change first counts itself in a table, so that a test can see what was kept and what was undone.
+
+use semel_worker::{
+    Context, Failure, Handler, Headers, KeyRule, Method, Path, Request, Response, Sql, SqlError, Value,
+};
+
+semel_worker::export!(Probe);
+
+/// The handler.
+#[derive(Default)]
+pub struct Probe;
+
+impl Handler for Probe {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, _: &Method, path: &Path) -> KeyRule {
+        match path.segments().as_slice() {
+            ["unhandled", ..] => KeyRule::Unhandled,
+            ["keyed", key, ..] => KeyRule::Key((*key).to_owned()),
+            _ => KeyRule::Any,
+        }
+    }
+
+    fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        sql.exec(
+            "CREATE TABLE probe (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), runs INTEGER NOT NULL) STRICT",
+            &[],
+        )?;
+        sql.exec("INSERT INTO probe VALUES (1, 0)", &[]).map(|_| ())
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        context.sql.exec("UPDATE probe SET runs = runs + 1", &[])?;
+        let segments = request.path.segments();
+        let argument = |index: usize| segments.get(index).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        match segments.first().copied().unwrap_or_default() {
+            "runs" => Ok(Response::json(200, runs(context.sql)?.to_string())),
+            "panic" => panic!("the probe was asked to panic"),
+            "overflow" => Ok(Response::json(200, overflow(argument(1)).to_string())),
+            "spin" => loop {
+                std::hint::black_box(());
+            },
+            "fail" => Err(Failure::Other("the probe was asked to fail".to_owned())),
+            "bad-sql" => Err(Failure::Sql(
+                context.sql.exec("SELECT nothing FROM nowhere", &[]).err().unwrap_or(SqlError(String::new())),
+            )),
+            "nowhere" => Err(Failure::NotFound),
+            "status" => Ok(Response { status: argument(1) as u16, headers: Headers::new(), body: Vec::new() }),
+            "body-and-status" => {
+                Ok(Response { status: argument(1) as u16, headers: Headers::new(), body: b"x".to_vec() })
+            }
+            "large" => Ok(Response { status: 200, headers: Headers::new(), body: vec![b'x'; argument(1) as usize] }),
+            "many-headers" => Ok(Response {
+                status: 200,
+                headers: Headers::from_iter([("x-large", "x".repeat(argument(1) as usize))]),
+                body: Vec::new(),
+            }),
+            "bad-header" => Ok(Response {
+                status: 200,
+                headers: Headers::from_iter([("x-bad", "a\r\nx-injected: b")]),
+                body: Vec::new(),
+            }),
+            "headers" => Ok(Response { status: 201, headers: all_headers(), body: b"made".to_vec() }),
+            "who" => Ok(Response::json(200, format!("{:?}", (context.key.as_str(), context.principal.as_str())))),
+            "now" => Ok(Response::json(200, context.now_ms.to_string())),
+            _ => Ok(echo(request)),
+        }
+    }
+}
+
+fn runs(sql: &dyn Sql) -> Result<i64, SqlError> {
+    let rows = sql.exec("SELECT runs FROM probe LIMIT 1", &[])?;
+    Ok(rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(0))
+}
+
+#[allow(unconditional_recursion)]
+fn overflow(depth: u64) -> u64 {
+    std::hint::black_box(overflow(std::hint::black_box(depth + 1))) + 1
+}
+
+/// Headers that are recorded, and those that must not be.
+fn all_headers() -> Headers {
+    Headers::from_iter([
+        ("content-type", "text/plain; charset=utf-8"),
+        ("x-repeated", "one"),
+        ("x-repeated", "two"),
+        ("x-empty", ""),
+        ("x-latin", "caf\u{e9}"),
+        ("location", "/made/1"),
+        ("set-cookie", "session=secret"),
+        ("date", "Thu, 01 Jan 1970 00:00:00 GMT"),
+        ("access-control-allow-origin", "https://evil.example"),
+        ("server-timing", "db;dur=5"),
+        ("semel-status", "forged"),
+        ("idempotent-replayed", "forged"),
+        ("connection", "x-hop"),
+        ("x-hop", "1"),
+        ("keep-alive", "timeout=5"),
+        ("transfer-encoding", "chunked"),
+    ])
+}
+
+/// What was sent comes back: type, body and every header of the application's.
+fn echo(request: &Request) -> Response {
+    let mut headers = Headers::new();
+    for (name, value) in request.headers.iter().filter(|(name, _)| name.starts_with("x-") || *name == "content-type") {
+        headers.append(name, value);
+    }
+    headers.append("x-path", request.path.with_query());
+    Response { status: 200, headers, body: request.body.clone() }
+}

@@ -1,0 +1,155 @@
+// The edge of the worker: it moves bytes between the runtime and the module, and decides nothing.
+//
+// Invariants:
+// - Every call into the module is synchronous. A panic is an exception here: the instance is thrown away, a fresh one
+//   counts the crash, and the caller gets an answer. Nobody is left waiting for a promise that a dead instance held.
+// - What an object keeps in memory can be rebuilt from its storage, for a crash anywhere in the isolate drops it.
+// - Every wait has a deadline.
+
+import { DurableObject } from "cloudflare:workers";
+import module from "./semel_bg.wasm";
+import * as glue from "./semel.js";
+
+/** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
+const BODY_BYTES_MAX = 1 << 20;
+
+/** Counts the instances, so that what was made in an old one is made again. */
+let instance = 0;
+
+glue.initSync({ module });
+glue.log_panics();
+
+/** Throws the instance away after a panic: its memory may be half-written. */
+function restart() {
+  instance += 1;
+  glue.__wbg_reset_state();
+  glue.log_panics();
+}
+
+/** Calls into the module; after a panic, calls `otherwise` on a fresh instance. */
+export function guarded(call, otherwise) {
+  try {
+    return call();
+  } catch (error) {
+    console.error(`semel: the module was restarted: ${error}`);
+    restart();
+    return otherwise();
+  }
+}
+
+const settingsOf = (env) =>
+  Object.entries(env)
+    .filter(([name, value]) => name.startsWith("SEMEL_") && typeof value === "string")
+    .map(([name, value]) => `${name}=${value}\n`)
+    .join("");
+
+/** Keeps what `make` makes in the module for as long as its instance lives. */
+export function perInstance(make) {
+  let madeIn = -1;
+  let made;
+  return (argument) => {
+    if (madeIn !== instance) {
+      made = make(argument);
+      madeIn = instance;
+    }
+    return made;
+  };
+}
+
+const routerOf = perInstance((env) => new glue.SemelRouter(settingsOf(env)));
+
+/** One `name:value` a line: headers cross the boundary in one piece. */
+export function linesOf(headers) {
+  let lines = "";
+  for (const [name, value] of headers) lines += `${name}:${value}\n`;
+  return lines;
+}
+
+/** Makes a response of `[status, header lines, body or undefined, log line or undefined]`. */
+export function responseOf([status, lines, body, log]) {
+  if (log !== undefined) console.error(`semel: ${log}`);
+  const headers = new Headers();
+  for (const line of lines.split("\n")) {
+    const colon = line.indexOf(":");
+    if (colon > 0) headers.append(line.slice(0, colon), line.slice(colon + 1));
+  }
+  return new Response(body ?? null, { status, headers });
+}
+
+/** Reads a body; undefined where it has more bytes than allowed. */
+export async function bodyOf(request) {
+  if (request.body === null) return new Uint8Array();
+  if (Number(request.headers.get("content-length")) > BODY_BYTES_MAX) return undefined;
+  const chunks = [];
+  let bytes = 0;
+  for await (const chunk of request.body) {
+    bytes += chunk.byteLength;
+    if (bytes > BODY_BYTES_MAX) return undefined;
+    chunks.push(chunk);
+  }
+  if (chunks.length === 1) return chunks[0];
+  const body = new Uint8Array(bytes);
+  let at = 0;
+  for (const chunk of chunks) {
+    body.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return body;
+}
+
+/** The object of a key. */
+export class SemelObject extends DurableObject {
+  #engine = perInstance(() => new glue.SemelEngine(this.ctx.storage, settingsOf(this.env)));
+
+  async fetch(request) {
+    const { pathname, search } = new URL(request.url);
+    const body = await bodyOf(request);
+    // From here to the answer nothing is awaited: the decision, the effect and the record are one turn.
+    const attempt = [request.method, pathname, search, linesOf(request.headers), body, Date.now()];
+    return responseOf(
+      guarded(
+        () => this.#engine().handle(...attempt),
+        () =>
+          guarded(
+            () => this.#engine().crashed(...attempt),
+            () => routerOf(this.env).unavailable("the object crashed", Date.now()),
+          ),
+      ),
+    );
+  }
+}
+
+/** Answers `unavailable` where the object does not answer in time, or fails. What it goes on to do is its own commit. */
+async function ask(env, stub, request, headers, waitMs) {
+  let timer;
+  const late = new Promise((resolve) => {
+    timer = setTimeout(() => resolve("the object did not answer in time"), waitMs);
+  });
+  try {
+    const answer = await Promise.race([stub.fetch(request, { headers, redirect: "manual" }), late]);
+    if (typeof answer !== "string") return answer;
+    return responseOf(routerOf(env).unavailable(answer, Date.now()));
+  } catch (error) {
+    console.error(`semel: the object failed: ${error}`);
+    return responseOf(routerOf(env).unavailable("the object failed", Date.now()));
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** The Worker: routes a request to the object of its key. */
+export async function serve(request, env) {
+  const { pathname, search } = new URL(request.url);
+  const head = [request.method, pathname, search, linesOf(request.headers), Date.now()];
+  const route = guarded(
+    () => routerOf(env).route(...head),
+    () => routerOf(env).unavailable("the router crashed", Date.now()),
+  );
+  if (typeof route[0] === "number") return responseOf(route);
+  const [key, semelKey, semelPrincipal, waitMs] = route;
+  const headers = new Headers(request.headers);
+  headers.set("semel-key", semelKey);
+  headers.set("semel-principal", semelPrincipal);
+  const objects = env.SEMEL;
+  return ask(env, objects.get(objects.idFromName(key)), request, headers, waitMs);
+}

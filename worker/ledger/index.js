@@ -1,0 +1,29 @@
+// The Worker that is deployed: the protected ledger, and where NAIVE is bound, the naive one of the demonstration.
+
+import { DurableObject } from "cloudflare:workers";
+import { SemelObject, bodyOf, linesOf, perInstance, responseOf, serve } from "./host.js";
+import { NaiveEngine } from "./semel.js";
+
+export { SemelObject };
+
+const NAIVE = "/naive";
+
+/** An account without protection. It has no memory of ids, so a retry deposits again. */
+export class NaiveObject extends DurableObject {
+  #engine = perInstance(() => new NaiveEngine(this.ctx.storage));
+
+  async fetch(request) {
+    const { pathname } = new URL(request.url);
+    const body = (await bodyOf(request)) ?? new Uint8Array();
+    return responseOf(this.#engine().handle(request.method, pathname.slice(NAIVE.length), linesOf(request.headers), body, Date.now()));
+  }
+}
+
+export default {
+  fetch(request, env) {
+    const { pathname } = new URL(request.url);
+    const account = env.NAIVE && pathname.startsWith(`${NAIVE}/accounts/`) && pathname.split("/")[3];
+    if (!account) return serve(request, env);
+    return env.NAIVE.get(env.NAIVE.idFromName(account)).fetch(request);
+  },
+};

@@ -1,0 +1,107 @@
+//! Accounts with a balance: `POST /accounts/{id}/deposit` and `/withdraw` with `{"amount":N}`, `GET /accounts/{id}`.
+//!
+//! Invariants:
+//! - One account a key, one row an account.
+//! - A balance is an integer from 0 to 2^53 - 1, which every JavaScript client can hold.
+//! - What a client gets wrong is an outcome as well: it is recorded, and stays the answer.
+
+use semel_worker::{
+    Context, Failure, Handler, KeyRule, Method, Path, Request, Response, Sql, SqlError, Value, json_object,
+};
+use serde::{Deserialize, Serialize};
+
+/// The largest integer that a JSON number carries through every client.
+pub const BALANCE_MAX: i64 = (1 << 53) - 1;
+
+/// The ledger's handler.
+#[derive(Default)]
+pub struct Ledger;
+
+#[derive(Deserialize)]
+struct Movement {
+    /// Unsigned, so that fractions, exponents and signs are refused where they are read.
+    amount: u64,
+}
+
+#[derive(Serialize)]
+struct Account<'a> {
+    id: &'a str,
+    balance: i64,
+    entries: i64,
+}
+
+enum Asked<'a> {
+    Deposit(&'a str),
+    Withdraw(&'a str),
+    Show(&'a str),
+}
+
+fn asked<'a>(method: &Method, segments: &[&'a str]) -> Option<Asked<'a>> {
+    match (method, segments) {
+        (Method::Post, ["accounts", id, "deposit"]) => Some(Asked::Deposit(id)),
+        (Method::Post, ["accounts", id, "withdraw"]) => Some(Asked::Withdraw(id)),
+        (Method::Get | Method::Head, ["accounts", id]) => Some(Asked::Show(id)),
+        _ => None,
+    }
+}
+
+impl Handler for Ledger {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, method: &Method, path: &Path) -> KeyRule {
+        match asked(method, &path.segments()) {
+            Some(Asked::Deposit(id) | Asked::Withdraw(id) | Asked::Show(id)) => KeyRule::Key(format!("accounts/{id}")),
+            None => KeyRule::Unhandled,
+        }
+    }
+
+    fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        sql.exec(
+            "CREATE TABLE account (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), balance INTEGER NOT NULL, entries INTEGER NOT NULL) STRICT",
+            &[],
+        )
+        .map(|_| ())
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        let segments = request.path.segments();
+        let asked = asked(&request.method, &segments).ok_or(Failure::NotFound)?;
+        let (balance, entries) = read(context.sql)?;
+        let id = match asked {
+            Asked::Show(id) => return account(id, balance, entries),
+            Asked::Deposit(id) | Asked::Withdraw(id) => id,
+        };
+        let amount = match json_object::<Movement>(&request.body).map(|movement| i64::try_from(movement.amount)) {
+            Ok(Ok(amount)) if (1..=BALANCE_MAX).contains(&amount) => amount,
+            _ => return Ok(refused(400, "invalid-amount")),
+        };
+        let balance = match asked {
+            Asked::Withdraw(_) if amount > balance => return Ok(refused(409, "insufficient-funds")),
+            Asked::Withdraw(_) => balance - amount,
+            _ if amount > BALANCE_MAX - balance => return Ok(refused(400, "balance-too-large")),
+            _ => balance + amount,
+        };
+        write(context.sql, balance, entries + 1)?;
+        account(id, balance, entries + 1)
+    }
+}
+
+fn read(sql: &dyn Sql) -> Result<(i64, i64), SqlError> {
+    let rows = sql.exec("SELECT balance, entries FROM account LIMIT 1", &[])?;
+    let value = |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Value::as_integer);
+    Ok((value(0).unwrap_or(0), value(1).unwrap_or(0)))
+}
+
+fn write(sql: &dyn Sql, balance: i64, entries: i64) -> Result<(), SqlError> {
+    sql.exec("INSERT OR REPLACE INTO account VALUES (1, ?1, ?2)", &[balance.into(), entries.into()]).map(|_| ())
+}
+
+fn account(id: &str, balance: i64, entries: i64) -> Result<Response, Failure> {
+    let body =
+        serde_json::to_vec(&Account { id, balance, entries }).map_err(|error| Failure::Other(error.to_string()))?;
+    Ok(Response::json(200, body))
+}
+
+fn refused(status: u16, error: &str) -> Response {
+    Response::json(status, format!("{{\"error\":\"{error}\"}}"))
+}

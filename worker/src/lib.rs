@@ -1,0 +1,108 @@
+//! Semel's engine in a Durable Object.
+//!
+//! An application implements [`Handler`] and names it in one line, `semel_worker::export!(Handler)`. That line makes what
+//! `host.js` calls: a router for the Worker and an object for each key.
+//!
+//! Invariants:
+//! - Every call from JavaScript is synchronous, from the request's bytes to the answer's. There is no executor, and no
+//!   promise that a panic could leave unsettled: a panic is an exception that `host.js` catches, answers and counts.
+//! - The boundary is narrow: one string for all headers, one call a statement.
+//!
+//! The object's side of the boundary is in [`object`], the Worker's in [`router`].
+
+pub mod object;
+pub mod router;
+pub mod settings;
+mod storage;
+mod wire;
+
+pub use semel_core::id::{Key, Principal};
+pub use semel_core::message::{Headers, Method, Request, Response};
+pub use semel_core::path::Path;
+pub use semel_core::server::control::json_object;
+pub use semel_core::server::sql::{Row, Sql, SqlError, Value};
+pub use semel_core::server::{Context, Failure, Handler, KeyRule};
+
+#[doc(hidden)]
+pub use {js_sys, wasm_bindgen};
+
+/// Makes the classes that `host.js` works with, for a handler that has a `Default`.
+#[macro_export]
+macro_rules! export {
+    ($handler:ty) => {
+        /// What the Worker asks where a request goes.
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        pub struct SemelRouter($crate::router::Router<$handler>);
+
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        impl SemelRouter {
+            /// A router with a deployment's settings, one `NAME=value` a line.
+            #[wasm_bindgen(constructor)]
+            pub fn new(settings: &str) -> Result<Self, wasm_bindgen::JsValue> {
+                $crate::router::Router::new(<$handler>::default(), settings).map(Self)
+            }
+
+            /// Routes a request by its head.
+            pub fn route(
+                &self,
+                method: &str,
+                pathname: &str,
+                search: &str,
+                headers: &str,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.route(method, pathname, search, headers, now_ms)
+            }
+
+            /// The answer where an object can't be reached, or does not answer in time.
+            pub fn unavailable(&self, detail: &str, now_ms: f64) -> $crate::js_sys::Array {
+                self.0.unavailable(detail, now_ms)
+            }
+        }
+
+        /// What the Durable Object of a key asks.
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        pub struct SemelEngine($crate::object::Object<$handler>);
+
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        impl SemelEngine {
+            /// An engine over an object's storage.
+            #[wasm_bindgen(constructor)]
+            pub fn new(storage: wasm_bindgen::JsValue, settings: &str) -> Result<Self, wasm_bindgen::JsValue> {
+                $crate::object::Object::new(<$handler>::default(), storage, settings).map(Self)
+            }
+
+            /// Answers an attempt; `body` is undefined where it was too large to read.
+            pub fn handle(
+                &mut self,
+                method: &str,
+                pathname: &str,
+                search: &str,
+                headers: &str,
+                body: Option<Vec<u8>>,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.answer($crate::object::Purpose::Handle, method, (pathname, search), headers, body, now_ms)
+            }
+
+            /// Answers an attempt on which the handler crashed, without running it again.
+            pub fn crashed(
+                &mut self,
+                method: &str,
+                pathname: &str,
+                search: &str,
+                headers: &str,
+                body: Option<Vec<u8>>,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.answer($crate::object::Purpose::Crashed, method, (pathname, search), headers, body, now_ms)
+            }
+        }
+
+        /// Called once for each instance of the module: a panic's message goes to the log.
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        pub fn log_panics() {
+            $crate::object::log_panics();
+        }
+    };
+}

@@ -1,0 +1,119 @@
+//! An object's SQLite storage, behind the engine's trait.
+//!
+//! Invariants:
+//! - A transaction is the object's `transactionSync`: writes outside of one would outlive a handler that fails.
+//! - A panic inside a transaction leaves at once, through JavaScript, which undoes the transaction. Going on in this
+//!   instance would be going on with half-written memory.
+
+use js_sys::{Array, Reflect, Uint8Array};
+use semel_core::server::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
+use wasm_bindgen::prelude::*;
+
+#[wasm_bindgen]
+extern "C" {
+    type Storage;
+    type SqlStorage;
+    type Cursor;
+
+    #[wasm_bindgen(method, getter)]
+    fn sql(this: &Storage) -> SqlStorage;
+
+    #[wasm_bindgen(method, catch, js_name = transactionSync)]
+    fn transaction_sync(this: &Storage, body: &mut dyn FnMut() -> Result<JsValue, JsValue>)
+    -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(method, catch, variadic)]
+    fn exec(this: &SqlStorage, statement: &str, arguments: &Array) -> Result<Cursor, JsValue>;
+
+    /// All rows, each an array of its values.
+    #[wasm_bindgen(method, catch)]
+    fn raw(this: &Cursor) -> Result<js_sys::Iterator, JsValue>;
+
+    #[wasm_bindgen(js_namespace = console, js_name = error)]
+    pub fn console_error(line: &str);
+}
+
+pub struct ObjectSql {
+    storage: Storage,
+    sql: SqlStorage,
+}
+
+impl ObjectSql {
+    pub fn new(storage: JsValue) -> Self {
+        let storage: Storage = storage.unchecked_into();
+        let sql = storage.sql();
+        Self { storage, sql }
+    }
+}
+
+impl Sql for ObjectSql {
+    fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        let bound = Array::new();
+        for argument in arguments {
+            bound.push(&to_js(argument));
+        }
+        let cursor = self.sql.exec(statement, &bound).map_err(|error| failure(&error))?;
+        let mut rows = Vec::new();
+        for row in &cursor.raw().map_err(|error| failure(&error))? {
+            let row: Array = row.map_err(|error| failure(&error))?.unchecked_into();
+            rows.push(row.iter().map(|value| from_js(&value)).collect());
+        }
+        Ok(rows)
+    }
+
+    fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        let mut is_undone = false;
+        let ended = self.storage.transaction_sync(&mut || match body() {
+            Ok(()) => Ok(JsValue::UNDEFINED),
+            Err(Rollback) => {
+                is_undone = true;
+                Err(JsValue::UNDEFINED)
+            }
+        });
+        match ended {
+            Ok(_) => Ok(Ended::Committed),
+            Err(_) if is_undone => Ok(Ended::RolledBack),
+            Err(error) if is_trap(&error) => wasm_bindgen::throw_val(error),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+}
+
+/// Whether an exception is a trap of this module, and not an error of storage.
+fn is_trap(error: &JsValue) -> bool {
+    let name = Reflect::get(error, &JsValue::from_str("name")).ok().and_then(|name| name.as_string());
+    let is_stack_overflow = name.as_deref() == Some("RangeError");
+    is_stack_overflow || error.is_instance_of::<js_sys::WebAssembly::RuntimeError>()
+}
+
+fn failure(error: &JsValue) -> SqlError {
+    let message = Reflect::get(error, &JsValue::from_str("message")).ok().and_then(|message| message.as_string());
+    SqlError(message.or_else(|| error.as_string()).unwrap_or_else(|| "storage failed without a message".to_owned()))
+}
+
+fn to_js(value: &Value) -> JsValue {
+    match value {
+        Value::Null => JsValue::NULL,
+        Value::Integer(value) => JsValue::from_f64(*value as f64),
+        Value::Real(value) => JsValue::from_f64(*value),
+        Value::Text(value) => JsValue::from_str(value),
+        Value::Blob(value) => Uint8Array::from(value.as_slice()).into(),
+    }
+}
+
+fn from_js(value: &JsValue) -> Value {
+    if let Some(number) = value.as_f64() {
+        // SQLite's integers arrive as floats; a whole float within 2^53 is one.
+        return match Value::Real(number).as_integer() {
+            Some(integer) => Value::Integer(integer),
+            None => Value::Real(number),
+        };
+    }
+    if let Some(text) = value.as_string() {
+        return Value::Text(text);
+    }
+    match value.dyn_ref::<js_sys::ArrayBuffer>() {
+        Some(buffer) => Value::Blob(Uint8Array::new(buffer).to_vec()),
+        None => Value::Null,
+    }
+}

@@ -1,0 +1,33 @@
+//! What crosses the boundary to `host.js`, and how it is laid out.
+//!
+//! Invariant: an answer is `[status, header lines, body or undefined, log line or undefined]`.
+
+use js_sys::{Array, Uint8Array};
+use semel_core::id::Invalid;
+use semel_core::message::{Headers, Method, Request};
+use semel_core::path::Path;
+use semel_core::server::Answer;
+use wasm_bindgen::JsValue;
+
+pub fn answer(answer: &Answer) -> Array {
+    // A body for 204 and its like would make the runtime throw.
+    let body =
+        if answer.body.is_empty() { JsValue::UNDEFINED } else { Uint8Array::from(answer.body.as_slice()).into() };
+    let log = answer.log.as_deref().map_or(JsValue::UNDEFINED, JsValue::from_str);
+    Array::of4(&JsValue::from(answer.status), &JsValue::from_str(&answer.headers.to_lines()), &body, &log)
+}
+
+pub fn request(
+    method: &str,
+    (pathname, search): (&str, &str),
+    headers: &str,
+    body: Vec<u8>,
+) -> Result<Request, Invalid> {
+    let headers = Headers::from_lines(headers);
+    Ok(Request { method: Method::new(method), path: Path::new(pathname, search)?, headers, body })
+}
+
+/// JavaScript's clock, in whole ms.
+pub fn instant_ms(now_ms: f64) -> i64 {
+    now_ms as i64
+}
