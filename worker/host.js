@@ -99,7 +99,12 @@ export async function bodyOf(request) {
 
 /** The object of a key. */
 export class SemelObject extends DurableObject {
-  #engine = perInstance(() => new glue.SemelEngine(this.ctx.storage, settingsOf(this.env)));
+  #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env)));
+
+  /** Where the engine keeps all it knows. A subclass may look over its shoulder. */
+  storage() {
+    return this.ctx.storage;
+  }
 
   async fetch(request) {
     const { pathname, search } = new URL(request.url);

@@ -1,0 +1,87 @@
+// `npm test`: sets up all it needs and runs every check and test there is.
+//
+// Invariants:
+// - Nothing is skipped: what can't run fails, and says what to do.
+// - The last line is `N passed, N failed`, and the exit code agrees with it.
+
+import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ROOT } from "./setup/paths.mjs";
+import { installPackages } from "./setup/packages.mjs";
+import { StepError, main, step } from "./setup/step.mjs";
+import { buildWorker } from "./setup/worker.mjs";
+
+const total = { passed: 0, failed: 0 };
+
+await main(async () => {
+  try {
+    await step("npm packages", installPackages);
+    await check("formatting", ["fmt", "--all", "--check"]);
+    await check("clippy", ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]);
+    await nativeTests();
+    for (const worker of ["ledger", "probe"]) await buildWorker(worker);
+    await nodeTests();
+  } catch (error) {
+    total.failed += 1;
+    throw error;
+  } finally {
+    process.exitCode = total.failed === 0 && total.passed > 0 ? 0 : 1;
+    process.on("exit", () => console.log(`${total.passed} passed, ${total.failed} failed`));
+  }
+});
+
+/** Runs a command with its output shown, and resolves to its exit code and what it printed. */
+function shown(command, args) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+    let output = "";
+    child.stdout.on("data", (chunk) => {
+      output += chunk;
+      process.stdout.write(chunk);
+    });
+    child.on("error", (error) => reject(new StepError(`${command}: ${error.message}`)));
+    child.on("close", (code) => resolve({ code, output }));
+  });
+}
+
+async function check(name, args) {
+  const { code } = await shown("cargo", args);
+  total[code === 0 ? "passed" : "failed"] += 1;
+  console.log(`${name}: ${code === 0 ? "passed" : `FAILED (cargo ${args.join(" ")}; \`rustup component add clippy rustfmt\` if it is missing)`}`);
+}
+
+async function nativeTests() {
+  const { code, output } = await shown("cargo", ["test", "--workspace", "--locked", "--no-fail-fast"]);
+  const results = [...output.matchAll(/^test result: .*? (\d+) passed; (\d+) failed; (\d+) ignored/gm)];
+  count({ passed: sum(results, 1), failed: sum(results, 2), skipped: sum(results, 3), code });
+}
+
+async function nodeTests() {
+  const folder = join(ROOT, "tests/e2e");
+  const files = (await readdir(folder)).filter((name) => name.endsWith(".test.mjs")).sort();
+  const scratch = await mkdtemp(join(tmpdir(), "semel-test-"));
+  const report = join(scratch, "report.tap");
+  try {
+    const reporters = ["--test-reporter=spec", "--test-reporter-destination=stdout", "--test-reporter=tap", `--test-reporter-destination=${report}`];
+    const { code } = await shown(process.execPath, ["--test", "--test-concurrency=2", ...reporters, ...files.map((name) => join(folder, name))]);
+    const tap = await readFile(report, "utf8");
+    const number = (name) => sum([...tap.matchAll(new RegExp(`^# ${name} (\\d+)`, "gm"))], 1);
+    count({ passed: number("pass"), failed: number("fail") + number("cancelled"), skipped: number("skipped") + number("todo"), code });
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+function count({ passed, failed, skipped, code }) {
+  total.passed += passed;
+  total.failed += failed + skipped;
+  if (skipped > 0) console.log(`${skipped} skipped: that counts as failed`);
+  // A runner that died without a count of failures has failed all the same.
+  if (code !== 0 && failed + skipped === 0) total.failed += 1;
+}
+
+function sum(matches, group) {
+  return matches.reduce((all, match) => all + Number(match[group]), 0);
+}

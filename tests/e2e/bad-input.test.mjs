@@ -1,0 +1,114 @@
+// Bad input, byte by byte: each gets the table's answer, or none, and leaves every balance as it was.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, afterEach, test } from "node:test";
+import { serve } from "./server.mjs";
+
+const server = await serve(after, "ledger");
+const ACCOUNT = { id: "victim", balance: 100, entries: 1 };
+await server.deposit("victim", 100);
+afterEach(async () => assert.deepEqual(await server.account("victim"), ACCOUNT));
+
+/** Sends a deposit as it stands, and resolves to `status semel-status`, or to what came instead of an answer. */
+async function rawDeposit({ path = "/accounts/victim/deposit", lines = [`Idempotency-Key: ${randomUUID()}`], body = '{"amount":1}', length = Buffer.byteLength(body) }) {
+  const head = [`POST ${path} HTTP/1.1`, "Host: localhost", "Connection: close", `Content-Length: ${length}`, ...lines];
+  const bytes = Buffer.concat([Buffer.from(`${head.join("\r\n")}\r\n\r\n`, "latin1"), Buffer.from(body)]);
+  const answer = await server.raw(bytes);
+  const status = /^HTTP\/1\.1 (\d{3})/.exec(answer)?.[1] ?? "none";
+  const semel = /^semel-status: (.*?)\r?$/im.exec(answer)?.[1] ?? "none";
+  return { summary: `${status} ${semel}`, answer };
+}
+
+/** Where the HTTP server itself refuses first, no effect is enough. */
+const REFUSED_BY_SERVER = /^(none|4\d\d) none$/;
+
+test("ids: none, two, too long, control characters, half-quoted", async () => {
+  const cases = [
+    [[], "400 key-missing"],
+    [["Idempotency-Key: a", "Idempotency-Key: b"], "400 key-invalid"],
+    [['Idempotency-Key: "a"', 'Idempotency-Key: "b"'], "400 key-invalid"],
+    [[`Idempotency-Key: ${"x".repeat(256)}`], "400 key-invalid"],
+    [["Idempotency-Key: a\tb"], "400 key-invalid"],
+    [['Idempotency-Key: "a'], "400 key-invalid"],
+    [["Idempotency-Key: caf\u00e9"], "400 key-invalid"],
+    [["Idempotency-Key:"], "400 key-invalid"],
+  ];
+  for (const [lines, expected] of cases) assert.equal((await rawDeposit({ lines })).summary, expected, lines.join());
+  for (const control of ["\0", "\x01", "\x7f"]) {
+    const { summary } = await rawDeposit({ lines: [`Idempotency-Key: a${control}b`] });
+    assert.ok(summary === "400 key-invalid" || REFUSED_BY_SERVER.test(summary), summary);
+  }
+});
+
+test("paths: escapes that are none, not UTF-8, controls, ways up, empty segments", async () => {
+  const cases = [
+    ["/accounts/%00/deposit", "400 key-invalid"],
+    ["/accounts/%ff/deposit", "400 key-invalid"],
+    ["/accounts/%zz/deposit", "400 key-invalid"],
+    ["/accounts/..%2f..%2faccounts%2fvictim/deposit", "400 key-invalid"],
+    ["/accounts/x%2fvictim/deposit", "400 key-invalid"],
+    ["/accounts/%5cvictim/deposit", "400 key-invalid"],
+    ["/accounts//deposit", "400 key-invalid"],
+    ["//accounts/victim/deposit", "400 key-invalid"],
+    ["/accounts/victim/deposit/", "400 key-invalid"],
+    ["/accounts/victim%0a/deposit", "400 key-invalid"],
+    // `new URL` takes these as ways up before anybody else looks.
+    ["/accounts/%2e%2e/deposit", "404 not-found"],
+    ["/accounts/../deposit", "404 not-found"],
+    [`/accounts/${"x".repeat(600)}/deposit`, "400 key-invalid"],
+    ["/nowhere", "404 not-found"],
+    ["/semel/v1/keys/%00/cancel", "400 key-invalid"],
+    ["/semel/v1/keys/%zz/acks", "400 key-invalid"],
+    [`/semel/v1/keys/${"x".repeat(513)}/acks`, "400 key-invalid"],
+    ["/semel/v1/keys//acks", "400 key-invalid"],
+  ];
+  for (const [path, expected] of cases) assert.equal((await rawDeposit({ path })).summary, expected, path);
+});
+
+test("an unknown method", async () => {
+  const answer = await server.raw(`BREW /accounts/victim/deposit HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  assert.match(answer, /^HTTP\/1\.1 (400|404|405|501)/);
+});
+
+test("header injection through ids and keys comes back as nothing", async () => {
+  const key = "accounts%2Fvictim%0d%0ax-injected%3a%20yes";
+  for (const bytes of [
+    { lines: [`Idempotency-Key: ${randomUUID()}`, `Semel-Key: "${key}"`] },
+    { path: `/accounts/a%0d%0ax-injected:%20yes/deposit` },
+    { path: `/semel/v1/keys/${key}/acks` },
+  ]) {
+    const { answer, summary } = await rawDeposit(bytes);
+    assert.equal(summary, "400 key-invalid");
+    assert.doesNotMatch(answer, /^x-injected/im);
+  }
+  const { answer } = await rawDeposit({ path: "/accounts/a%22%3b%20b/deposit", body: '{"amount":0}' });
+  assert.match(answer, /^semel-key: "accounts\/a%22;%20b"\r?$/im);
+});
+
+test("a body that is cut short has no effect", async () => {
+  const { summary } = await rawDeposit({ length: 500 });
+  assert.doesNotMatch(summary, /executed|replayed/);
+});
+
+test("bodies that are no amount are outcomes, and change nothing", async () => {
+  const bodies = [
+    "", "{}", "[]", "null", "5", '"5"', "[5]", "{", '{"amount":}', '{"amount":0}', '{"amount":-1}', '{"amount":-0}', '{"amount":1.0}', '{"amount":1e3}',
+    '{"amount":"1"}', '{"amount":null}', '{"amount":9007199254740992}', '{"amount":1e400}', '{"amount":1,"amount":2}', '{"amount":1}x', '{"amount":9007199254740991}',
+  ];
+  for (const body of [...bodies, Buffer.from([0x7b, 0xff, 0xfe, 0x7d])]) {
+    const answer = await server.send("POST", "/accounts/victim/deposit", { id: randomUUID(), body });
+    assert.deepEqual([answer.status, answer.semel], [400, "executed"], String(body));
+  }
+});
+
+test("a withdrawal of more than there is, and of nonsense", async () => {
+  for (const [body, status] of [['{"amount":101}', 409], ['{"amount":0}', 400], ["", 400]]) {
+    const answer = await server.send("POST", "/accounts/victim/withdraw", { id: randomUUID(), body });
+    assert.deepEqual([answer.status, answer.semel], [status, "executed"]);
+  }
+});
+
+test("an account that nobody knows has nothing, and asking leaves no trace", async () => {
+  assert.deepEqual(await server.account("nobody"), { id: "nobody", balance: 0, entries: 0 });
+});

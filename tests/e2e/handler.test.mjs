@@ -1,0 +1,182 @@
+// What a handler may do, the worst included, and what its callers get. On workerd, with the probe.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, test } from "node:test";
+import { serve } from "./server.mjs";
+
+const server = await serve(after, "probe");
+const key = '"probe"';
+const change = (path, options = {}) => server.send("POST", path, { id: randomUUID(), key, ...options });
+const read = (path, options = {}) => server.send("GET", path, { key, ...options });
+/** How many changes were kept. The read counts itself, and is undone. */
+const runs = async (options) => Number((await read("/runs", options)).text) - 1;
+
+/** Runs `work`, and checks how many changes were kept of it. */
+async function keeps(count, work) {
+  const before = await runs();
+  await work();
+  assert.equal(await runs(), before + count);
+}
+
+test("a handler that panics: its caller is answered at once, others go on, the third crash is poisoned", () =>
+  keeps(8, async () => {
+    const id = randomUUID();
+    const crash = () => change("/panic", { id, deadline: Date.now() + 5000 });
+    for (const expected of ["rolled-back", "rolled-back", "poisoned", "poisoned"]) {
+      const started = Date.now();
+      const [answer, ...others] = await Promise.all([crash(), change("/echo"), change("/echo", { key: '"other"' }), change("/echo")]);
+      assert.equal(answer.semel, expected);
+      assert.equal(answer.json.executed, "no");
+      assert.equal(answer.json.retry, expected === "poisoned" ? "never" : "same-id");
+      assert.equal(answer.headers.get("semel-key"), key);
+      assert.ok(Date.now() - started < 5000, "within the deadline");
+      for (const other of others) assert.equal(other.semel, "executed");
+    }
+    await server.restart();
+    assert.equal((await crash()).semel, "poisoned", "it is recorded");
+  }));
+
+test("crashes are counted over restarts, each id by itself, and a stack overflow is one", () =>
+  keeps(0, async () => {
+    const [one, other] = [randomUUID(), randomUUID()];
+    assert.equal((await change("/overflow/0", { id: one })).semel, "rolled-back");
+    await server.restart();
+    assert.equal((await change("/overflow/0", { id: one })).semel, "rolled-back");
+    assert.equal((await change("/overflow/0", { id: other })).semel, "rolled-back");
+    assert.equal((await change("/overflow/0", { id: one })).semel, "poisoned");
+    assert.equal((await change("/overflow/0", { id: other })).semel, "rolled-back");
+  }));
+
+test("a read that panics is answered, and counts for nothing", () =>
+  keeps(0, async () => {
+    for (let time = 0; time < 4; time += 1) assert.equal((await read("/panic")).semel, "rolled-back");
+  }));
+
+test("rolled-back: what fails leaves nothing, is not recorded, and runs again", () =>
+  keeps(1, async () => {
+    for (const path of ["/fail", "/bad-sql", "/status/500", "/status/302", "/status/199", "/body-and-status/204", "/large/1048577", "/many-headers/70000", "/bad-header"]) {
+      const id = randomUUID();
+      const answer = await change(path, { id });
+      assert.equal(answer.semel, "rolled-back", path);
+      assert.deepEqual([answer.status, answer.json.executed, answer.json.retry], [500, "no", "same-id"]);
+      assert.equal(answer.headers.get("x-injected"), null);
+      assert.equal((await change(path, { id })).semel, "rolled-back", path);
+    }
+    assert.match(server.log, /rolled back: the handler's body has 1048577 bytes, more than 1048576/);
+    // Not recorded: under the same id, another request is no mismatch.
+    const id = randomUUID();
+    await change("/fail", { id });
+    assert.equal((await change("/echo", { id })).semel, "executed");
+  }));
+
+test("not-found from the handler is no outcome", () =>
+  keeps(0, async () => {
+    const answer = await change("/nowhere");
+    assert.deepEqual([answer.semel, answer.status, answer.json.retry], ["not-found", 404, "after-fix"]);
+    assert.equal((await change("/unhandled")).semel, "not-found");
+  }));
+
+test("an outcome may be a 4xx, a 204 or 1 MiB large", () =>
+  keeps(4, async () => {
+    for (const [path, status, bytes] of [
+      ["/status/404", 404, 0],
+      ["/status/204", 204, 0],
+      ["/status/205", 205, 0],
+      ["/large/1048576", 200, 1_048_576],
+    ]) {
+      const id = randomUUID();
+      for (const semel of ["executed", "replayed"]) {
+        const answer = await change(path, { id });
+        assert.deepEqual([answer.semel, answer.status, answer.body.length], [semel, status, bytes]);
+      }
+    }
+  }));
+
+test("headers: recorded and replayed as they were, without those that must not be recorded", async () => {
+  const id = randomUUID();
+  for (const semel of ["executed", "replayed"]) {
+    const answer = await change("/headers", { id });
+    const { headers } = answer;
+    assert.deepEqual([answer.semel, answer.status, answer.text], [semel, 201, "made"]);
+    assert.equal(headers.get("content-type"), "text/plain; charset=utf-8");
+    assert.equal(headers.get("x-repeated"), "one, two");
+    assert.equal(headers.get("x-empty"), "");
+    // workerd writes header values as UTF-8.
+    assert.equal(Buffer.from(headers.get("x-latin"), "latin1").toString("utf8"), "caf\u00e9");
+    assert.equal(headers.get("location"), "/made/1");
+    assert.equal(headers.get("cache-control"), "no-store");
+    assert.equal(headers.get("access-control-allow-origin"), "*");
+    assert.ok(headers.get("access-control-expose-headers").split(", ").includes("x-latin"));
+    for (const name of ["set-cookie", "date", "server-timing", "x-hop", "keep-alive"]) assert.equal(headers.get(name), null, name);
+  }
+});
+
+test("any body and content type goes in and comes back, byte for byte", () =>
+  keeps(4, async () => {
+    const bodies = [
+      ["application/octet-stream", Buffer.from(Array.from({ length: 256 }, (_, byte) => byte))],
+      ["text/plain; charset=latin1", Buffer.from("caf\u00e9", "latin1")],
+      ["multipart/form-data; boundary=X", Buffer.from("--X\r\n\r\n\0\r\n--X--")],
+      ["application/octet-stream", Buffer.alloc(1 << 20, 0xff)],
+    ];
+    for (const [type, body] of bodies) {
+      const id = randomUUID();
+      for (const semel of ["executed", "replayed"]) {
+        const answer = await change("/echo?q=%20", { id, body, headers: { "content-type": type, "x-own": "", "x-twice": "a, b" } });
+        assert.equal(answer.semel, semel);
+        assert.ok(answer.body.equals(body));
+        assert.equal(answer.headers.get("content-type"), type);
+        assert.equal(answer.headers.get("x-own"), "");
+        assert.equal(answer.headers.get("x-path"), "/echo?q=%20");
+      }
+    }
+  }));
+
+test("a read sees what is committed, and what it writes is undone", () =>
+  keeps(0, async () => {
+    assert.equal((await read("/echo")).semel, "read");
+    assert.equal((await read("/echo")).headers.get("semel-expires"), null);
+    const head = await server.send("HEAD", "/echo", { key });
+    assert.deepEqual([head.status, head.semel, head.body.length], [200, "read", 0]);
+    assert.equal((await read("/status/503")).semel, "rolled-back");
+  }));
+
+test("a path that no rule names is its own key, and Semel-Key may name another", async () => {
+  assert.equal((await change("/who/am/i", { key: undefined })).text, '("who/am/i", "")');
+  assert.equal((await change("/who", { key: '"caf%C3%A9"', as: "alice" })).text, '("café", "alice")');
+  assert.equal((await change("/who", { key: '"caf%C3%A9"' })).headers.get("semel-key"), '"caf%C3%A9"');
+});
+
+test("capacity: a key that is full refuses new work, keeps all it has, and opens when something leaves", async (t) => {
+  const small = await serve((end) => t.after(end), "probe", { SEMEL_RECORDS_MAX: "2" });
+  const send = (id, options) => small.send("POST", "/echo", { id, key, ...options });
+  await send("one");
+  await send("two");
+  const full = await send("three");
+  assert.deepEqual([full.semel, full.status, full.json.executed, full.json.retry], ["capacity", 503, "no", "same-id"]);
+  assert.equal(full.headers.get("retry-after"), "1");
+  assert.equal((await send("one")).semel, "replayed");
+  await send("two", { ack: '"one"' });
+  assert.equal((await send("three")).semel, "executed");
+});
+
+test("outcome-expired: without first-sent, an id is refused for one more retention after its outcome is gone", async (t) => {
+  const short = await serve((end) => t.after(end), "probe", { SEMEL_RETENTION_SECONDS: "1" });
+  const first = await short.send("POST", "/echo", { id: "a", key });
+  const expires = Number(first.headers.get("semel-expires").slice(1));
+  // Real time: until the server's own clock is past the retention. A fresh object begins a sweep with its first request.
+  let now;
+  do now = Number((await short.send("GET", "/semel/v1/health")).headers.get("semel-now"));
+  while (now < (expires + 1) * 1000);
+  await short.restart();
+  await short.send("POST", "/echo", { id: "b", key });
+  const gone = await short.send("POST", "/echo", { id: "a", key });
+  assert.deepEqual([gone.semel, gone.status, gone.json.executed, gone.json.retry], ["outcome-expired", 410, "yes", "never"]);
+});
+
+test("an unreadable setting serves nobody, and the log names it", async (t) => {
+  const wrong = await serve((end) => t.after(end), "probe", { SEMEL_RETENTION_SECONDS: "forever" });
+  assert.notEqual((await wrong.send("POST", "/echo", { id: "a", key })).status, 200);
+  assert.match(wrong.log, /SEMEL_RETENTION_SECONDS/);
+});

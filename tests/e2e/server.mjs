@@ -1,0 +1,107 @@
+// A real workerd for a test file, and requests to it.
+//
+// Invariants: ports are 0, the state is a temporary folder, and nothing outlives the test file.
+
+import { randomUUID } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startWorkerd } from "../../scripts/setup/workerd.mjs";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
+
+const OBJECTS = {
+  ledger: { SEMEL: "SemelObject", NAIVE: "NaiveObject" },
+  probe: { SEMEL: "SemelObject" },
+};
+
+/** Starts a worker for a test file. `after` is node:test's. */
+export async function serve(after, worker, vars = {}) {
+  const state = await mkdtemp(join(tmpdir(), "semel-e2e-"));
+  const options = { folder: workerFolder(worker), state, objects: OBJECTS[worker], vars: { SEMEL_OPEN: "true", ...vars } };
+  const server = new Server(options, await startWorkerd(options));
+  after(async () => {
+    await server.kill();
+    await rm(state, { recursive: true, force: true });
+  });
+  return server;
+}
+
+class Server {
+  #options;
+  #workerd;
+
+  constructor(options, workerd) {
+    this.#options = options;
+    this.#workerd = workerd;
+  }
+
+  get url() {
+    return this.#workerd.url;
+  }
+
+  get log() {
+    return this.#workerd.log();
+  }
+
+  /** `kill -9`. */
+  kill() {
+    return this.#workerd.kill();
+  }
+
+  /** Starts again on the same files. */
+  async restart() {
+    await this.kill();
+    this.#workerd = await startWorkerd(this.#options);
+  }
+
+  /** Sends a request; `id` and the like become headers. Resolves to the answer with its body read. */
+  async send(method, path, { id, key, ack, firstSent, deadline, as, headers = {}, body } = {}) {
+    const all = { ...headers };
+    if (id !== undefined) all["idempotency-key"] = id;
+    if (key !== undefined) all["semel-key"] = key;
+    if (ack !== undefined) all["semel-ack"] = ack;
+    if (firstSent !== undefined) all["semel-first-sent"] = `@${firstSent}`;
+    if (deadline !== undefined) all["semel-deadline"] = String(deadline);
+    if (as !== undefined) all.authorization = `Bearer ${as}`;
+    const response = await fetch(this.url + path, { method, headers: all, body, redirect: "manual", signal: AbortSignal.timeout(20_000) });
+    return answerOf(response.status, response.headers, Buffer.from(await response.arrayBuffer()));
+  }
+
+  /** A deposit to an account of the ledger, under a new id unless one is given. */
+  deposit(account, amount, { id = randomUUID(), ...rest } = {}) {
+    return this.send("POST", `/accounts/${account}/deposit`, { id, body: JSON.stringify({ amount }), ...rest });
+  }
+
+  async account(account) {
+    return (await this.send("GET", `/accounts/${account}`)).json;
+  }
+
+  /** Sends bytes as they are and resolves to all that came back. For what `fetch` would put right. */
+  raw(bytes, { end = true } = {}) {
+    const { hostname, port } = new URL(this.url);
+    return new Promise((resolve, reject) => {
+      const chunks = [];
+      const socket = connect({ host: hostname, port: Number(port) });
+      socket.setTimeout(10_000, () => socket.destroy(new Error("no answer")));
+      socket.on("connect", () => (end ? socket.end(bytes) : socket.write(bytes)));
+      socket.on("data", (chunk) => chunks.push(chunk));
+      socket.on("error", (error) => (chunks.length > 0 || error.code === "ECONNRESET" ? resolve(Buffer.concat(chunks).toString("latin1")) : reject(error)));
+      socket.on("close", () => resolve(Buffer.concat(chunks).toString("latin1")));
+    });
+  }
+}
+
+function answerOf(status, headers, body) {
+  const text = body.toString("utf8");
+  return {
+    status,
+    headers,
+    body,
+    text,
+    semel: headers.get("semel-status"),
+    get json() {
+      return JSON.parse(text);
+    },
+  };
+}
