@@ -1,0 +1,35 @@
+// The ledger's Worker, with a count of the rows that its objects write: what Cloudflare bills.
+
+import ledger, { NaiveObject as Naive, SemelObject as Semel } from "./ledger.js";
+
+/** An object's storage that adds up `rowsWritten` of every cursor. The engine can't tell it from the real one. */
+function counting(storage, counted) {
+  const exec = (...statement) => {
+    const cursor = storage.sql.exec(...statement);
+    counted(() => cursor.rowsWritten);
+    return cursor;
+  };
+  return { sql: { exec }, transactionSync: (body) => storage.transactionSync(body) };
+}
+
+const withRows = (Base) =>
+  class extends Base {
+    #cursors = [];
+
+    storage() {
+      return counting(super.storage(), (rows) => this.#cursors.push(rows));
+    }
+
+    async fetch(request) {
+      const answer = await super.fetch(request);
+      const rows = this.#cursors.reduce((sum, rowsOf) => sum + rowsOf(), 0);
+      this.#cursors = [];
+      const counted = new Response(answer.body, answer);
+      counted.headers.set("x-rows-written", String(rows));
+      return counted;
+    }
+  };
+
+export const SemelObject = withRows(Semel);
+export const NaiveObject = withRows(Naive);
+export default ledger;
