@@ -76,7 +76,8 @@ async function countingWorker() {
 async function reportRows({ url }) {
   console.log("\nrows written by one deposit, of which the ledger's own is one");
   const send = async (path, headers) => {
-    const answer = await fetch(url + path, { method: "POST", headers, body: '{"amount":1}' });
+    const firstSent = `@${Math.floor(Date.now() / 1000)}`;
+    const answer = await fetch(url + path, { method: "POST", headers: { "semel-first-sent": firstSent, ...headers }, body: '{"amount":1}' });
     return answer.headers.get("x-rows-written");
   };
   await send(SIDES.plain, {});

@@ -18,6 +18,8 @@ let instance = 0;
 
 glue.initSync({ module });
 glue.log_panics();
+/** After so long, an object has no suspects: nothing of a crash before it is still being resent. */
+const YOUNG_MS = glue.young_ms();
 
 /** Throws the instance away after a panic: its memory may be half-written. */
 function restart() {
@@ -106,21 +108,56 @@ export class SemelObject extends DurableObject {
     return this.ctx.storage;
   }
 
+  #startedMs = Date.now();
+  /** Settles when the suspects that came before have ended; undefined where there are none. */
+  #suspects;
+
   async fetch(request) {
     const { pathname, search } = new URL(request.url);
     const body = await bodyOf(request);
-    // From here to the answer nothing is awaited: the decision, the effect and the record are one turn.
-    const attempt = [request.method, pathname, search, linesOf(request.headers), body, Date.now()];
+    const lines = linesOf(request.headers);
+    const attempt = () => [request.method, pathname, search, lines, body, Date.now()];
+    const isYoung = Date.now() < this.#startedMs + YOUNG_MS;
+    if (isYoung && glue.is_suspect(request.method, lines, this.#startedMs, Date.now())) return this.#runAlone(attempt);
+    while (this.#suspects) await this.#suspects;
+    return this.#run(attempt);
+  }
+
+  /** From the call to the answer nothing is awaited: the decision, the effect and the record are one turn. */
+  #run(attempt) {
+    const crashed = () => this.#engine().crashed(...attempt());
+    const unavailable = () => routerOf(this.env).unavailable("the object crashed", Date.now());
     return responseOf(
       guarded(
-        () => this.#engine().handle(...attempt),
-        () =>
-          guarded(
-            () => this.#engine().crashed(...attempt),
-            () => routerOf(this.env).unavailable("the object crashed", Date.now()),
-          ),
+        () => this.#engine().handle(...attempt()),
+        () => guarded(crashed, unavailable),
       ),
     );
+  }
+
+  /**
+   * Runs what may have ended the object before. Its start is durable before it runs, and so is all that ran before it; if
+   * the object ends once more, nobody else was in that commit.
+   */
+  async #runAlone(attempt) {
+    while (this.#suspects) await this.#suspects;
+    let end;
+    this.#suspects = new Promise((resolve) => {
+      end = resolve;
+    });
+    try {
+      guarded(
+        () => this.#engine().start(...attempt()),
+        () => undefined,
+      );
+      await this.ctx.storage.sync();
+      const answer = this.#run(attempt);
+      await this.ctx.storage.sync();
+      return answer;
+    } finally {
+      this.#suspects = undefined;
+      end();
+    }
   }
 }
 

@@ -7,13 +7,15 @@ import { connect } from "node:net";
 
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
 
-/** A request to deposit 1, under a new id each time. */
+/** A request to deposit 1, under a new id each time, with the headers that an SDK sends. */
 export function deposit(path) {
   const body = '{"amount":1}';
   return (ack) => {
     const id = randomUUID();
-    const acks = ack ? `Semel-Ack: "${ack}"\r\n` : "";
-    const head = `POST ${path} HTTP/1.1\r\nHost: bench\r\nIdempotency-Key: ${id}\r\n${acks}Content-Length: ${body.length}\r\n\r\n`;
+    const now = Date.now();
+    const acks = ack ? `Semel-Ack: "${ack}";until=${now}\r\n` : "";
+    const times = `Semel-First-Sent: @${Math.floor(now / 1000)}\r\nSemel-Deadline: ${now + 10_000}\r\n`;
+    const head = `POST ${path} HTTP/1.1\r\nHost: bench\r\nIdempotency-Key: ${id}\r\n${times}${acks}Content-Length: ${body.length}\r\n\r\n`;
     return { id, bytes: Buffer.from(head + body) };
   };
 }

@@ -48,6 +48,34 @@ test("crashes are counted over restarts, each id by itself, and a stack overflow
     assert.equal((await change("/overflow/0", { id: other })).semel, "rolled-back");
   }));
 
+test("a handler that never returns is counted over the ends of the process, and nobody is blamed for it", async (t) => {
+  const hung = await serve((end) => t.after(end), "probe");
+  const send = (path, id) => hung.send("POST", path, { id, key });
+  await send("/echo", "before");
+  // Each start is counted before it runs, so three of them are three crashes.
+  for (let time = 0; time < 3; time += 1) {
+    const before = await hung.cpu();
+    const lost = assert.rejects(send("/spin", "spins"));
+    // Only the spinning takes so much.
+    while ((await hung.cpu()) < before + 0.5) continue;
+    await hung.restart();
+    await lost;
+    assert.equal((await send("/echo", `after-${time}`)).semel, "executed");
+  }
+  const poisoned = await send("/spin", "spins");
+  assert.deepEqual([poisoned.semel, poisoned.json.executed, poisoned.json.retry], ["poisoned", "no", "never"]);
+  for (const id of ["before", "after-0", "after-1", "after-2"]) assert.equal((await send("/echo", id)).semel, "replayed");
+});
+
+test("a suspect that fails without a crash is no longer counted", async (t) => {
+  const fresh = await serve((end) => t.after(end), "probe");
+  for (let time = 0; time < 5; time += 1) {
+    assert.equal((await fresh.send("POST", "/fail", { id: "fails", key })).semel, "rolled-back");
+    await fresh.restart();
+  }
+  assert.equal((await fresh.send("POST", "/echo", { id: "fails", key })).semel, "executed");
+});
+
 test("a read that panics is answered, and counts for nothing", () =>
   keeps(0, async () => {
     for (let time = 0; time < 4; time += 1) assert.equal((await read("/panic")).semel, "rolled-back");

@@ -3,12 +3,15 @@
 // Invariants: ports are 0, the state is a temporary folder, and nothing outlives the test file.
 
 import { randomUUID } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startWorkerd } from "../../scripts/setup/workerd.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
+
+/** Linux has this number wherever Node runs. */
+const CLOCK_TICKS_PER_SECOND = 100;
 
 const OBJECTS = {
   ledger: { SEMEL: "SemelObject", NAIVE: "NaiveObject" },
@@ -42,6 +45,13 @@ class Server {
 
   get log() {
     return this.#workerd.log();
+  }
+
+  /** The seconds of CPU that the server has used. */
+  async cpu() {
+    const stat = await readFile(`/proc/${this.#workerd.pid}/stat`, "utf8");
+    const [user, system] = stat.slice(stat.lastIndexOf(")") + 2).split(" ").slice(11, 13).map(Number);
+    return (user + system) / CLOCK_TICKS_PER_SECOND;
   }
 
   /** `kill -9`. */

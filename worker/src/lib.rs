@@ -85,6 +85,19 @@ macro_rules! export {
                 self.0.answer($crate::object::Purpose::Handle, method, (pathname, search), headers, body, now_ms)
             }
 
+            /// Counts the start of a suspect, which `handle` is asked to run next.
+            pub fn start(
+                &mut self,
+                method: &str,
+                pathname: &str,
+                search: &str,
+                headers: &str,
+                body: Option<Vec<u8>>,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.answer($crate::object::Purpose::Start, method, (pathname, search), headers, body, now_ms)
+            }
+
             /// Answers an attempt on which the handler crashed, without running it again.
             pub fn crashed(
                 &mut self,
@@ -97,6 +110,18 @@ macro_rules! export {
             ) -> $crate::js_sys::Array {
                 self.0.answer($crate::object::Purpose::Crashed, method, (pathname, search), headers, body, now_ms)
             }
+        }
+
+        /// Whether an attempt may have ended the object that ran before.
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        pub fn is_suspect(method: &str, headers: &str, started_ms: f64, now_ms: f64) -> bool {
+            $crate::object::is_suspect(method, headers, started_ms, now_ms)
+        }
+
+        /// How long an object is young, and has suspects, in ms.
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        pub fn young_ms() -> f64 {
+            $crate::object::YOUNG_MS
         }
 
         /// Called once for each instance of the module: a panic's message goes to the log.

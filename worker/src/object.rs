@@ -5,9 +5,10 @@ use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header;
 use semel_core::id::{Invalid, Key, Principal};
-use semel_core::message::{Headers, Response};
+use semel_core::message::{Headers, Method, Response};
 use semel_core::server::engine::Arrival;
 use semel_core::server::sql::{Sql, SqlError, atomically};
+use semel_core::server::suspicion;
 use semel_core::server::{Answer, Context, Engine, Failure, Handler};
 use wasm_bindgen::JsValue;
 
@@ -18,6 +19,8 @@ pub enum Purpose {
     Handle,
     /// An attempt crashed.
     Crashed,
+    /// A suspect is about to run.
+    Start,
 }
 
 /// The engine of one key.
@@ -50,6 +53,7 @@ impl<H: Handler> Object<H> {
                 match purpose {
                     Purpose::Handle => self.engine.handle(&self.sql, arrival),
                     Purpose::Crashed => self.engine.crashed(&self.sql, arrival),
+                    Purpose::Start => self.engine.start(&self.sql, arrival),
                 }
             }
             Err(Invalid(reason)) => {
@@ -58,6 +62,15 @@ impl<H: Handler> Object<H> {
         };
         wire::answer(&answer)
     }
+}
+
+/// How long an object is young, in ms.
+pub const YOUNG_MS: f64 = suspicion::YOUNG_MS as f64;
+
+/// Whether an attempt may have ended the object that ran before. The times are the wall clock's, in Unix ms.
+pub fn is_suspect(method: &str, headers: &str, started_ms: f64, now_ms: f64) -> bool {
+    let (started_ms, now_ms) = (wire::instant_ms(started_ms), wire::instant_ms(now_ms));
+    suspicion::is_suspect(&Method::new(method), &Headers::from_lines(headers), started_ms, now_ms)
 }
 
 fn routed(

@@ -38,23 +38,16 @@ pub enum Decision {
     /// Answer with the recorded outcome.
     Replay,
     /// Run the handler.
-    Execute {
-        /// How often it crashed on this id before.
-        crashes: i64,
-    },
+    Execute,
     /// Answer with a problem.
     Refuse(Problem),
 }
 
 /// Decides.
 pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> Decision {
-    let mut crashes = 0;
-    if let Some(record) = record {
-        if let State::Suspect { crashes: before } = record.state {
-            crashes = if record.principal == *asked.principal { before } else { 0 };
-        } else {
-            return decide_recorded(record, asked);
-        }
+    // A suspect has no outcome and nothing to protect: it is as good as new.
+    if let Some(record) = record.filter(|record| !matches!(record.state, State::Suspect { .. })) {
+        return decide_recorded(record, asked);
     }
     if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < instant.fence_s) {
         let detail = "first sent before what this key still remembers; whether it ran can't be told";
@@ -66,7 +59,7 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
             "the deadline is before Semel-Now; this attempt did not run",
         ));
     }
-    Decision::Execute { crashes }
+    Decision::Execute
 }
 
 fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
@@ -84,7 +77,7 @@ fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
             Decision::Refuse(Problem::new(Code::Cancelled, "cancelled before it ran; it never will"))
         }
         State::Tombstone { kind, executed, .. } => Decision::Refuse(gone(*kind, *executed)),
-        State::Suspect { .. } => Decision::Execute { crashes: 0 },
+        State::Suspect { .. } => Decision::Execute,
     }
 }
 

@@ -67,6 +67,13 @@ impl<H: Handler> Engine<H> {
         self.answer(sql, arrival, Purpose::CountCrash)
     }
 
+    /// Counts the start of a suspect ([`super::suspicion`]), and at the last one refuses the id for good. What it wrote must
+    /// be durable before [`Engine::handle`] is asked, and nothing else may run in between.
+    /// Where it fails, so will `handle`: the answer is of no interest to the caller.
+    pub fn start(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        self.answer(sql, arrival, Purpose::CountStart)
+    }
+
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
         let mut answered = match self.load(sql, arrival.wall_ms) {
             Ok(loaded) => self.answer_loaded(sql, arrival, purpose, loaded),

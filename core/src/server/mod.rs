@@ -5,6 +5,7 @@
 //! - [`record`]: records, their life, and their rows
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
+//! - [`suspicion`]: requests that end the process, or may have
 //! - [`handler`]: what an application implements
 //! - [`engine`]: the engine of one key, and what it knows without asking; `turn`: one attempt, start to end
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
@@ -22,6 +23,7 @@ pub mod retention;
 pub mod router;
 pub mod schema;
 pub mod sql;
+pub mod suspicion;
 mod turn;
 
 pub use answer::Answer;

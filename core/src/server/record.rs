@@ -15,8 +15,6 @@ use crate::problem::Executed;
 pub const TOMBSTONE_GRACE_MS: i64 = 60_000;
 /// Deadlines are kept rounded up to this, so that a run of replays writes a row once in ten seconds, not each time.
 pub const DEADLINE_GRAIN_MS: i64 = 10_000;
-/// An id on which the handler crashed so often never runs again.
-pub const CRASHES_MAX: i64 = 3;
 
 /// The recorded answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,10 +77,12 @@ pub enum State {
         /// When it may leave.
         lapses_ms: Option<i64>,
     },
-    /// The handler crashed on it, so often; it may run.
+    /// The handler crashed on it, or may have; it may run again. See [`super::suspicion`].
     Suspect {
-        /// How often.
+        /// How often it crashed.
         crashes: i64,
+        /// Whether it was started since, and has not ended.
+        is_started: bool,
     },
     /// Its outcome is gone, and it must not run again.
     Tombstone {
@@ -190,7 +190,7 @@ mod number {
     pub const EXPIRED: i64 = 6;
 }
 
-const COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, executed, fingerprint, status, headers, body";
+const COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, fingerprint, status, headers, body";
 
 /// Reads the record of an id.
 pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
@@ -203,7 +203,7 @@ pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
 /// [`crate::server::retention`] to tell which of them leave.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
     let rows = sql.exec(
-        "SELECT principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, executed, zeroblob(32), 0, '', x'', id \
+        "SELECT principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, zeroblob(32), 0, '', x'', id \
          FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2",
         &[after.into(), limit.into()],
     )?;
@@ -219,6 +219,7 @@ pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<(RequestId, Re
 pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlError> {
     let mut lapses_ms = Value::Null;
     let mut crashes = Value::Null;
+    let mut is_started = Value::Null;
     let mut executed = Value::Null;
     let mut fingerprint = Value::Null;
     let mut outcome = [Value::Null, Value::Null, Value::Null];
@@ -240,8 +241,9 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
             lapses_ms = (*lapses).into();
             number::CANCELLED
         }
-        State::Suspect { crashes: count } => {
+        State::Suspect { crashes: count, is_started: started } => {
             crashes = (*count).into();
+            is_started = i64::from(*started).into();
             number::SUSPECT
         }
         State::Tombstone { kind, executed: ran, lapses_ms: lapses } => {
@@ -263,6 +265,7 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
         state.into(),
         lapses_ms,
         crashes,
+        is_started,
         executed,
         fingerprint,
         status,
@@ -270,7 +273,7 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
         body,
     ];
     let statement = format!(
-        "INSERT OR REPLACE INTO semel_records (id, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+        "INSERT OR REPLACE INTO semel_records (id, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
     );
     sql.exec(&statement, &arguments).map(|_| ())
 }
@@ -331,12 +334,13 @@ fn from_row(row: Row) -> Option<Record> {
         state,
         lapses_ms,
         crashes,
+        is_started,
         executed,
         fingerprint,
         status,
         headers,
         body,
-    ] = <[Value; 12]>::try_from(row).ok()?;
+    ] = <[Value; 13]>::try_from(row).ok()?;
     let executed = if executed.as_integer() == Some(1) { Executed::Yes } else { Executed::No };
     let tombstone = |kind| Some(State::Tombstone { kind, executed, lapses_ms: lapses_ms.as_integer()? });
     let state = match state.as_integer()? {
@@ -350,7 +354,9 @@ fn from_row(row: Row) -> Option<Record> {
         }
         number::POISONED => State::Poisoned(Fingerprint::from_bytes(&fingerprint.into_blob()?)?),
         number::CANCELLED => State::Cancelled { lapses_ms: lapses_ms.as_integer() },
-        number::SUSPECT => State::Suspect { crashes: crashes.as_integer()? },
+        number::SUSPECT => {
+            State::Suspect { crashes: crashes.as_integer()?, is_started: is_started.as_integer() == Some(1) }
+        }
         number::ACKNOWLEDGED => tombstone(TombstoneKind::Acknowledged)?,
         number::EXPIRED => tombstone(TombstoneKind::Expired)?,
         _ => return None,

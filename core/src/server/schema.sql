@@ -15,8 +15,9 @@ CREATE TABLE semel_records (
   deadline_ms INTEGER,
   -- when a tombstone may leave
   lapses_ms INTEGER,
-  -- of a suspect: how often the handler crashed on it
+  -- of a suspect: how often the handler crashed on it, and whether it was started since without an end
   crashes INTEGER,
+  is_started INTEGER,
   -- of a tombstone: whether it ran
   executed INTEGER,
   fingerprint BLOB,

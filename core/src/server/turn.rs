@@ -8,10 +8,10 @@
 use super::answer::{Answer, checked_outcome, checked_response};
 use super::config::{Config, OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
 use super::control::{self, Control};
-use super::decision::{Asked, Decision, Instant, decide, poisoned};
+use super::decision::{Asked, Decision, Instant, decide};
 use super::engine::{Arrival, Loaded};
 use super::handler::{Context, Failure, Handler};
-use super::record::{self, CRASHES_MAX, Change, LatestDeadline, Outcome, Record, State};
+use super::record::{self, Change, LatestDeadline, Outcome, Record, State};
 use super::router::{invalid, key_missing};
 use super::schema::{self, Versions};
 use super::sql::{Sql, SqlError, atomically};
@@ -26,6 +26,8 @@ use crate::problem::{Code, Problem};
 pub(super) enum Purpose {
     /// To be executed.
     Execute,
+    /// It will be executed next; that is to be counted.
+    CountStart,
     /// Its execution crashed; that is to be counted.
     CountCrash,
 }
@@ -53,7 +55,7 @@ pub(super) struct Work<'a> {
     pub sql: &'a dyn Sql,
     pub principal: &'a Principal,
     pub instant: Instant,
-    after: Loaded,
+    pub after: Loaded,
 }
 
 impl Work<'_> {
@@ -70,19 +72,21 @@ impl Work<'_> {
 
 /// What an attempt changes besides executing.
 #[derive(Default)]
-struct Aside<'a> {
+pub(super) struct Aside<'a> {
     /// The record that has seen a later deadline.
     seen: Option<(&'a RequestId, Record)>,
     /// Whether a refusal rests on the fence, which so must not go back.
     fence: bool,
+    /// The record of a start that ended well enough to be counted no longer.
+    ended: Option<(&'a RequestId, &'a Record)>,
 }
 
 /// An attempt with an id, as it was decided on.
-struct Identified<'a> {
-    id: &'a RequestId,
-    attempt: &'a Attempt,
-    fingerprint: Fingerprint,
-    found: Option<Record>,
+pub(super) struct Identified<'a> {
+    pub id: &'a RequestId,
+    pub attempt: &'a Attempt,
+    pub fingerprint: Fingerprint,
+    pub found: Option<Record>,
 }
 
 pub(super) struct Turn<'a, H> {
@@ -180,7 +184,7 @@ impl<H: Handler> Turn<'_, H> {
             deadline_ms: attempt.deadline_ms,
         };
         let decision = decide(found.as_ref(), &asked, self.instant);
-        if let Decision::Execute { crashes } = decision {
+        if decision == Decision::Execute {
             let identified = Identified { id, attempt, fingerprint, found };
             return match self.purpose {
                 Purpose::Execute if is_cancel => self.cancel(loaded, &identified),
@@ -189,15 +193,19 @@ impl<H: Handler> Turn<'_, H> {
                     context.sql = work.sql;
                     self.handler.handle(&mut context, self.arrival.request).map_err(Undone::Failed)
                 }),
-                Purpose::CountCrash => self.count_crash(loaded, &identified, crashes + 1),
+                Purpose::CountStart => self.count_start(loaded, &identified),
+                Purpose::CountCrash => self.count_crash(loaded, &identified),
             };
+        }
+        if self.purpose == Purpose::CountStart {
+            return Ok(Answer::changed());
         }
         let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
         let seen = found
             .as_ref()
             .filter(|_| !is_mismatch)
             .and_then(|record| record.seen_again(attempt.deadline_ms, self.instant.now_ms, self.config.retention_s));
-        let aside = Aside { seen: seen.map(|record| (id, record)), fence: false };
+        let aside = Aside { seen: seen.map(|record| (id, record)), ..Aside::default() };
         match (decision, found) {
             (Decision::Refuse(problem), _) => {
                 let fence = problem.code == Code::OutsideWindow;
@@ -228,7 +236,8 @@ impl<H: Handler> Turn<'_, H> {
         body_bytes_max: usize,
         effect: impl FnOnce(&mut Work<'_>) -> Result<Response, Undone>,
     ) -> Result<Answer, SqlError> {
-        if self.is_full(loaded) {
+        // A suspect has its place already.
+        if identified.found.is_none() && self.is_full(loaded) {
             let problem =
                 Problem::new(Code::Capacity, "the key keeps as many unacknowledged records or tombstones as it may");
             return self.refuse(loaded, &problem, Some(identified.id), Aside::default());
@@ -252,26 +261,11 @@ impl<H: Handler> Turn<'_, H> {
             Err(undone) => {
                 let fence = matches!(&undone, Undone::Problem(problem) if problem.code == Code::OutsideWindow);
                 let answer = self.undone(undone)?;
-                self.set_aside(loaded, Some(identified.id), Aside { fence, ..Aside::default() })?;
+                let ended = identified.found.as_ref().map(|found| (identified.id, found));
+                self.set_aside(loaded, Some(identified.id), Aside { fence, ended, ..Aside::default() })?;
                 Ok(answer)
             }
         }
-    }
-
-    /// Counts a crash of the handler. At the last one, the id is recorded as one that never runs again.
-    fn count_crash(&self, loaded: &mut Loaded, identified: &Identified<'_>, crashes: i64) -> Result<Answer, SqlError> {
-        let is_last = crashes >= CRASHES_MAX;
-        let state = if is_last { State::Poisoned(identified.fingerprint) } else { State::Suspect { crashes } };
-        let mut work = self.work(loaded);
-        atomically(self.sql, || {
-            // Not the handler's tables: making them may be what crashed.
-            self.create(&mut work)?;
-            work.put(identified.id, identified.found.as_ref(), &self.record(identified, state))?;
-            self.write_aside(&mut work, Some(identified.id), &Aside::default())
-        })?;
-        *loaded = work.after;
-        let log = format!("the handler crashed on {:?}, {crashes} of {CRASHES_MAX} times", identified.id.as_str());
-        Ok(if is_last { Answer::problem(&poisoned()).with_log(log) } else { rolled_back(&log) })
     }
 
     fn refuse(
@@ -288,7 +282,8 @@ impl<H: Handler> Turn<'_, H> {
     /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
     fn set_aside(&self, loaded: &mut Loaded, own: Option<&RequestId>, aside: Aside<'_>) -> Result<(), SqlError> {
         let is_virgin = loaded.versions.engine == 0;
-        let may_apply = !self.acks.is_empty() || aside.seen.is_some() || self.is_sweep_due(loaded);
+        let is_noted = aside.seen.is_some() || aside.ended.is_some();
+        let may_apply = !self.acks.is_empty() || is_noted || self.is_sweep_due(loaded);
         if !aside.fence && (is_virgin || !may_apply) {
             return Ok(());
         }
@@ -302,9 +297,17 @@ impl<H: Handler> Turn<'_, H> {
     }
 
     /// Writes acknowledgements, later deadlines, a page of the sweep, and the fence where something rests on it.
-    fn write_aside(&self, work: &mut Work<'_>, own: Option<&RequestId>, aside: &Aside<'_>) -> Result<(), SqlError> {
+    pub(super) fn write_aside(
+        &self,
+        work: &mut Work<'_>,
+        own: Option<&RequestId>,
+        aside: &Aside<'_>,
+    ) -> Result<(), SqlError> {
         if let Some((id, record)) = &aside.seen {
             record::put_deadline(self.sql, id, record)?;
+        }
+        if let Some((id, found)) = aside.ended {
+            self.end_start(work, id, found)?;
         }
         let Instant { now_ms, fence_s } = self.instant;
         let retention_s = self.config.retention_s;
@@ -328,7 +331,7 @@ impl<H: Handler> Turn<'_, H> {
         Ok(())
     }
 
-    fn create(&self, work: &mut Work<'_>) -> Result<(), SqlError> {
+    pub(super) fn create(&self, work: &mut Work<'_>) -> Result<(), SqlError> {
         schema::create(self.sql, work.after.versions)?;
         work.after.versions.engine = schema::SCHEMA_VERSION;
         Ok(())
@@ -338,11 +341,11 @@ impl<H: Handler> Turn<'_, H> {
         if loaded.versions.engine == 0 { Ok(None) } else { record::find(self.sql, id) }
     }
 
-    fn work<'w>(&'w self, loaded: &Loaded) -> Work<'w> {
+    pub(super) fn work<'w>(&'w self, loaded: &Loaded) -> Work<'w> {
         Work { sql: self.sql, principal: self.arrival.principal, instant: self.instant, after: loaded.clone() }
     }
 
-    fn record(&self, identified: &Identified<'_>, state: State) -> Record {
+    pub(super) fn record(&self, identified: &Identified<'_>, state: State) -> Record {
         Record {
             principal: self.arrival.principal.clone(),
             first_sent_s: identified.attempt.first_sent_s,
@@ -357,7 +360,7 @@ impl<H: Handler> Turn<'_, H> {
         Context { sql: self.sql, now_ms: self.instant.now_ms, key, principal }
     }
 
-    fn is_full(&self, loaded: &Loaded) -> bool {
+    pub(super) fn is_full(&self, loaded: &Loaded) -> bool {
         let reached = |count: i64, max: u64| u64::try_from(count).unwrap_or(0) >= max;
         reached(loaded.count.records, self.config.records_max)
             || reached(loaded.count.tombstones, self.config.tombstones_max)
@@ -393,7 +396,7 @@ impl<H: Handler> Turn<'_, H> {
 }
 
 /// The reason goes to the log: it may hold what is no client's business.
-fn rolled_back(reason: &str) -> Answer {
+pub(super) fn rolled_back(reason: &str) -> Answer {
     let problem = Problem::new(Code::RolledBack, "the handler failed; all that it did was undone");
     Answer::problem(&problem).with_log(format!("rolled back: {reason}"))
 }

@@ -1,0 +1,136 @@
+//! Requests that end the process, or may have.
+//!
+//! A panic is counted where it happened, after its rollback. A handler that never returns, or takes all memory, ends the
+//! object before anything can be counted; so after a start of the object, what may have ended the one before is counted
+//! ahead of running it.
+//!
+//! Invariants:
+//! - An id on which the handler crashed [`CRASHES_MAX`] times never runs again, and the client is told so.
+//! - A start is counted only for an id that runs alone in its commit: nobody is blamed for a neighbour.
+//! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written.
+
+use super::answer::Answer;
+use super::decision::poisoned;
+use super::engine::Loaded;
+use super::handler::Handler;
+use super::record::{self, Record, State};
+use super::sql::{SqlError, atomically};
+use super::turn::{Aside, Identified, Turn, Work, rolled_back};
+use crate::header::Attempt;
+use crate::id::{Principal, RequestId};
+use crate::message::{Headers, Method};
+
+/// An id on which the handler crashed so often never runs again.
+pub const CRASHES_MAX: i64 = 3;
+/// An object is young for so long after its start.
+pub const YOUNG_MS: i64 = 60_000;
+/// A request that was first sent so long before the object's start may have ended the object before. Of one that does not
+/// say, this is assumed for as long after the start: a client that got no answer is back by then.
+const EARLIER_MS: i64 = 5_000;
+
+/// Whether an attempt that arrives at `now_ms` may have ended the object that ran before this one, started at `started_ms`.
+pub fn is_suspect(method: &Method, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
+    if !method.changes() || now_ms >= started_ms.saturating_add(YOUNG_MS) {
+        return false;
+    }
+    let earlier_ms = started_ms.saturating_sub(EARLIER_MS);
+    match Attempt::parse(headers, now_ms) {
+        Ok(Attempt { id: Some(_), first_sent_s: Some(first_sent_s), .. }) => {
+            first_sent_s.saturating_mul(1000) < earlier_ms
+        }
+        Ok(Attempt { id: Some(_), first_sent_s: None, .. }) => now_ms < started_ms.saturating_add(EARLIER_MS),
+        _ => false,
+    }
+}
+
+/// What is counted of an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    /// How often the handler crashed on it.
+    pub crashes: i64,
+    /// Whether it was started since, and has not ended.
+    pub is_started: bool,
+}
+
+impl Count {
+    /// What a record says of an id of that principal.
+    pub fn of(found: Option<&Record>, principal: &Principal) -> Self {
+        match found {
+            Some(Record { state: State::Suspect { crashes, is_started }, principal: owner, .. })
+                if owner == principal =>
+            {
+                Self { crashes: *crashes, is_started: *is_started }
+            }
+            _ => Self::default(),
+        }
+    }
+
+    /// At a start: one before that never ended was a crash.
+    pub fn started(self) -> Self {
+        Self { crashes: self.crashes + i64::from(self.is_started), is_started: true }
+    }
+
+    /// After a crash.
+    pub fn crashed(self) -> Self {
+        Self { crashes: self.crashes + 1, is_started: false }
+    }
+
+    /// Whether the id must not run again.
+    pub fn is_poisoned(self) -> bool {
+        self.crashes >= CRASHES_MAX
+    }
+}
+
+impl<H: Handler> Turn<'_, H> {
+    /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
+    pub(super) fn count_start(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+        if !self.is_full(loaded) {
+            let count = Count::of(identified.found.as_ref(), self.arrival.principal).started();
+            self.put_count(loaded, identified, count)?;
+        }
+        Ok(Answer::changed())
+    }
+
+    /// Counts a crash of the handler. At the last one, the id is recorded as one that never runs again.
+    pub(super) fn count_crash(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+        let count = Count::of(identified.found.as_ref(), self.arrival.principal).crashed();
+        self.put_count(loaded, identified, count)?;
+        let id = identified.id.as_str();
+        let log = format!("the handler crashed on {id:?}, {} of {CRASHES_MAX} times", count.crashes);
+        Ok(if count.is_poisoned() { Answer::problem(&poisoned()).with_log(log) } else { rolled_back(&log) })
+    }
+
+    fn put_count(&self, loaded: &mut Loaded, identified: &Identified<'_>, count: Count) -> Result<(), SqlError> {
+        let Count { crashes, is_started } = count;
+        let state = if count.is_poisoned() {
+            State::Poisoned(identified.fingerprint)
+        } else {
+            State::Suspect { crashes, is_started }
+        };
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            // Not the handler's tables: making them may be what crashes.
+            self.create(&mut work)?;
+            work.put(identified.id, identified.found.as_ref(), &self.record(identified, state))?;
+            self.write_aside(&mut work, Some(identified.id), &Aside::default())
+        })?;
+        *loaded = work.after;
+        Ok(())
+    }
+
+    /// Takes back the count of a start that ended, if only with a failure.
+    pub(super) fn end_start(&self, work: &mut Work<'_>, id: &RequestId, found: &Record) -> Result<(), SqlError> {
+        match found.state {
+            State::Suspect { crashes: 0, .. } => {
+                record::delete(self.sql, id)?;
+                work.after.count.left(found);
+                Ok(())
+            }
+            State::Suspect { crashes, is_started: true } => {
+                let state = State::Suspect { crashes, is_started: false };
+                work.put(id, Some(found), &Record { state, ..found.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
