@@ -75,7 +75,8 @@ export function responseOf([status, lines, body, log]) {
     const colon = line.indexOf(":");
     if (colon > 0) headers.append(line.slice(0, colon), line.slice(colon + 1));
   }
-  return new Response(body ?? null, { status, headers });
+  // What the handler encoded is encoded: the runtime must not do it again.
+  return new Response(body ?? null, { status, headers, encodeBody: "manual" });
 }
 
 /** Reads a body; undefined where it has more bytes than allowed. */
@@ -118,18 +119,20 @@ export class SemelObject extends DurableObject {
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, Date.now()];
     const isYoung = Date.now() < this.#startedMs + YOUNG_MS;
-    if (isYoung && glue.is_suspect(request.method, lines, this.#startedMs, Date.now())) return this.#runAlone(attempt);
+    if (isYoung && glue.is_suspect(request.method, pathname, lines, this.#startedMs, Date.now())) return this.#runAlone(attempt);
     while (this.#suspects) await this.#suspects;
     return this.#run(attempt);
   }
 
   /** From the call to the answer nothing is awaited: the decision, the effect and the record are one turn. */
   #run(attempt) {
-    const crashed = () => this.#engine().crashed(...attempt());
+    // One instant for both: a crash is counted as of the start.
+    const args = attempt();
+    const crashed = () => this.#engine().crashed(...args);
     const unavailable = () => routerOf(this.env).unavailable("the object crashed", Date.now());
     return responseOf(
       guarded(
-        () => this.#engine().handle(...attempt()),
+        () => this.#engine().handle(...args),
         () => guarded(crashed, unavailable),
       ),
     );

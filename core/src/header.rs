@@ -160,12 +160,18 @@ pub fn principal(headers: &Headers) -> Result<Option<Principal>, Invalid> {
 
 /// `Prefer: wait=N`. As RFC 7240 has it, a preference that is not understood is passed over.
 pub fn wait_s(headers: &Headers) -> u32 {
-    let preferences = headers.get("prefer").unwrap_or_default().split([',', ';']);
-    let wait = preferences
-        .filter_map(|each| each.trim().split_once('='))
-        .find(|(name, _)| name.trim_end().eq_ignore_ascii_case("wait"));
-    wait.and_then(|(_, seconds)| seconds.trim().parse().ok())
-        .map_or(WAIT_S_DEFAULT, |seconds: u32| seconds.min(WAIT_S_MAX))
+    let preferences = headers.get("prefer").unwrap_or_default().split(',');
+    // What follows a semicolon are parameters of that preference.
+    let named = preferences.filter_map(|each| each.split(';').next()?.split_once('='));
+    let mut waits =
+        named.filter(|(name, _)| name.trim().eq_ignore_ascii_case("wait")).map(|(_, seconds)| seconds.trim());
+    match waits.next() {
+        Some(seconds) if !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
+            // Even who would not wait waits for its own execution.
+            seconds.parse().unwrap_or(WAIT_S_MAX).clamp(1, WAIT_S_MAX)
+        }
+        _ => WAIT_S_DEFAULT,
+    }
 }
 
 /// A string as the value of a structured field.
@@ -285,6 +291,10 @@ mod tests {
         assert_eq!(wait("wait=5"), 5);
         assert_eq!(wait("respond-async, wait=5"), 5);
         assert_eq!(wait("wait=500"), 60);
+        assert_eq!(wait("wait=99999999999"), 60);
+        assert_eq!(wait("wait=0"), 1);
+        assert_eq!(wait("foo; wait=5"), 30);
+        assert_eq!(wait("wait=5; foo"), 5);
         assert_eq!(wait("wait=x"), 30);
         assert_eq!(wait("return=minimal"), 30);
     }

@@ -22,7 +22,7 @@ impl Path {
         let Some(rest) = pathname.strip_prefix('/') else {
             return Err(Invalid::new("a path begins with /"));
         };
-        let is_control = pathname.starts_with(CONTROL_PREFIX);
+        let is_control = Self::begins_control(pathname);
         let mut segments = Vec::new();
         // The bare root has no segments; anywhere else, nothing between two slashes is an empty segment.
         if !rest.is_empty() {
@@ -36,6 +36,11 @@ impl Path {
             }
         }
         Ok(Self { with_query: format!("{pathname}{search}"), segments, is_control })
+    }
+
+    /// Whether a path is one of the protocol's, before it is checked.
+    pub fn begins_control(pathname: &str) -> bool {
+        pathname.starts_with(CONTROL_PREFIX)
     }
 
     /// Whether it is one of the protocol's paths.

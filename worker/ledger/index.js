@@ -1,7 +1,7 @@
 // The Worker that is deployed: the protected ledger, and where NAIVE is bound, the naive one of the demonstration.
 
 import { DurableObject } from "cloudflare:workers";
-import { SemelObject, bodyOf, linesOf, perInstance, responseOf, serve } from "./host.js";
+import { SemelObject, bodyOf, guarded, linesOf, perInstance, responseOf, serve } from "./host.js";
 import { NaiveEngine } from "./semel.js";
 
 export { SemelObject };
@@ -20,7 +20,13 @@ export class NaiveObject extends DurableObject {
   async fetch(request) {
     const { pathname } = new URL(request.url);
     const body = (await bodyOf(request)) ?? new Uint8Array();
-    return responseOf(this.#engine().handle(request.method, pathname.slice(NAIVE.length), linesOf(request.headers), body, Date.now()));
+    const attempt = [request.method, pathname.slice(NAIVE.length), linesOf(request.headers), body, Date.now()];
+    return responseOf(
+      guarded(
+        () => this.#engine().handle(...attempt),
+        () => [500, "", undefined, undefined],
+      ),
+    );
   }
 }
 

@@ -114,8 +114,8 @@ macro_rules! export {
 
         /// Whether an attempt may have ended the object that ran before.
         #[wasm_bindgen::prelude::wasm_bindgen]
-        pub fn is_suspect(method: &str, headers: &str, started_ms: f64, now_ms: f64) -> bool {
-            $crate::object::is_suspect(method, headers, started_ms, now_ms)
+        pub fn is_suspect(method: &str, pathname: &str, headers: &str, started_ms: f64, now_ms: f64) -> bool {
+            $crate::object::is_suspect(method, pathname, headers, started_ms, now_ms)
         }
 
         /// How long an object is young, and has suspects, in ms.

@@ -68,9 +68,9 @@ impl<H: Handler> Object<H> {
 pub const YOUNG_MS: f64 = suspicion::YOUNG_MS as f64;
 
 /// Whether an attempt may have ended the object that ran before. The times are the wall clock's, in Unix ms.
-pub fn is_suspect(method: &str, headers: &str, started_ms: f64, now_ms: f64) -> bool {
+pub fn is_suspect(method: &str, pathname: &str, headers: &str, started_ms: f64, now_ms: f64) -> bool {
     let (started_ms, now_ms) = (wire::instant_ms(started_ms), wire::instant_ms(now_ms));
-    suspicion::is_suspect(&Method::new(method), &Headers::from_lines(headers), started_ms, now_ms)
+    suspicion::is_suspect(&Method::new(method), pathname, &Headers::from_lines(headers), started_ms, now_ms)
 }
 
 fn routed(

@@ -4,7 +4,7 @@
 //! - `Semel-Status` and `Semel-Now` are on every answer, `executed` and `replayed` only on outcomes.
 //! - An outcome is checked before it is committed: whatever is recorded can be sent, again and again, byte for byte.
 
-use super::config::OUTCOME_HEADER_BYTES_MAX;
+use super::config::{OUTCOME_HEADER_BYTES_MAX, OUTCOME_HEADERS_MAX};
 use super::record::Outcome;
 use crate::header::{REQUEST_HEADERS, RESPONSE_HEADERS, quoted};
 use crate::id::Key;
@@ -85,6 +85,9 @@ impl Answer {
             ("cache-control", "no-store"),
             ("semel-status", code.as_str()),
         ]);
+        if code == Code::Unauthorized {
+            headers.append("www-authenticate", "Bearer");
+        }
         if let Some(seconds) = problem.retry_after_s() {
             headers.append("retry-after", seconds.to_string());
         }
@@ -180,8 +183,9 @@ const UNRECORDED: &[&str] = &[
 ];
 
 fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
+    let connection = headers.iter().filter(|(name, _)| *name == "connection");
     let named: Vec<String> =
-        headers.get("connection").unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+        connection.flat_map(|(_, names)| names.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
     headers.retain(|name| {
         let ours = name.starts_with("semel-") || name.starts_with("access-control-");
         !ours && !UNRECORDED.contains(&name) && !named.iter().any(|each| each == name)
@@ -196,6 +200,9 @@ fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
             return Err(format!("the handler's header {name} has a malformed value"));
         }
         bytes += name.len() + value.len();
+    }
+    if headers.iter().count() > OUTCOME_HEADERS_MAX {
+        return Err(format!("the handler's answer has more than {OUTCOME_HEADERS_MAX} header lines"));
     }
     if bytes > OUTCOME_HEADER_BYTES_MAX {
         return Err(format!("the handler's headers have {bytes} bytes, more than {OUTCOME_HEADER_BYTES_MAX}"));

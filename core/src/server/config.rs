@@ -19,6 +19,8 @@ pub const REQUEST_BODY_BYTES_MAX: usize = 1 << 20;
 pub const OUTCOME_BODY_BYTES_MAX: usize = 1 << 20;
 /// An outcome's headers have at most so many bytes, names and values together.
 pub const OUTCOME_HEADER_BYTES_MAX: usize = 64 << 10;
+/// An outcome has at most so many header lines.
+pub const OUTCOME_HEADERS_MAX: usize = 256;
 /// A control request names at most so many ids.
 pub const CONTROL_IDS_MAX: usize = 256;
 /// The longest retention that can be set: a hundred years.

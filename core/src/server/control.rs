@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// The answer to a cancellation that came too late holds the outcome, at worst in base64.
-pub const CANCEL_BODY_BYTES_MAX: usize = OUTCOME_BODY_BYTES_MAX / 3 * 4 + (128 << 10);
+pub const CANCEL_BODY_BYTES_MAX: usize = OUTCOME_BODY_BYTES_MAX / 3 * 4 + (256 << 10);
 
 /// A control request to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,9 @@ pub enum Control {
 /// Reads method and path of a control request to a key; `None` if there is no such.
 pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Problem> {
     let invalid = |Invalid(detail): Invalid| Problem::new(Code::KeyInvalid, detail);
+    if !path.is_control() {
+        return Ok(None);
+    }
     let segments = path.segments();
     let ["semel", "v1", "keys", key, rest @ ..] = segments.as_slice() else { return Ok(None) };
     let control = match (method, rest) {

@@ -45,9 +45,11 @@ pub enum Decision {
 
 /// Decides.
 pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> Decision {
-    // A suspect has no outcome and nothing to protect: it is as good as new.
-    if let Some(record) = record.filter(|record| !matches!(record.state, State::Suspect { .. })) {
-        return decide_recorded(record, asked);
+    match record {
+        Some(record) if record.principal != *asked.principal => return Decision::Refuse(mismatch()),
+        // A suspect has no outcome: it is judged like what is new.
+        None | Some(Record { state: State::Suspect { .. }, .. }) => {}
+        Some(record) => return decide_recorded(record, asked),
     }
     if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < instant.fence_s) {
         let detail = "first sent before what this key still remembers; whether it ran can't be told";
@@ -64,9 +66,6 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
 
 fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
     let same = |recorded: &Fingerprint| asked.fingerprint.is_none_or(|fingerprint| fingerprint == recorded);
-    if record.principal != *asked.principal {
-        return Decision::Refuse(mismatch());
-    }
     match &record.state {
         State::Executed(fingerprint, _) | State::Poisoned(fingerprint) if !same(fingerprint) => {
             Decision::Refuse(mismatch())

@@ -7,6 +7,7 @@
 
 use super::sql::{Row, Sql, SqlError, Value};
 use crate::fingerprint::Fingerprint;
+use crate::header::Attempt;
 use crate::id::{Principal, RequestId};
 use crate::message::Headers;
 use crate::problem::Executed;
@@ -140,18 +141,26 @@ impl Change {
 }
 
 impl Record {
-    /// The record after one more attempt that carried `deadline_ms`; `None` if that changes nothing.
-    pub fn seen_again(&self, deadline_ms: Option<i64>, now_ms: i64, retention_s: i64) -> Option<Self> {
-        let deadline = self.deadline.and(deadline_ms);
-        if deadline == self.deadline {
-            return None;
-        }
-        let mut record = Self { deadline, ..self.clone() };
+    /// The record after one more attempt; `None` if that changes nothing.
+    ///
+    /// What protects an id must hold for every attempt of it: the latest deadline and the latest first-sent count, and one
+    /// attempt without stands for all.
+    pub fn seen_again(&self, attempt: &Attempt, now_ms: i64, retention_s: i64) -> Option<Self> {
+        let mut record = Self {
+            first_sent_s: latest_first_sent(self.first_sent_s, attempt.first_sent_s),
+            deadline: self.deadline.and(attempt.deadline_ms),
+            ..self.clone()
+        };
         if let State::Tombstone { lapses_ms, .. } = &mut record.state {
             // An attempt past what the client announced: the tombstone must outlive it too.
-            *lapses_ms = (*lapses_ms).max(lapses(deadline, Some(0), now_ms, retention_s));
+            let needed_ms = match LatestDeadline::of(attempt.deadline_ms) {
+                LatestDeadline::At(deadline_ms) => deadline_ms + TOMBSTONE_GRACE_MS,
+                LatestDeadline::None if self.deadline == LatestDeadline::None => *lapses_ms,
+                LatestDeadline::None => now_ms + retention_s * 1000,
+            };
+            *lapses_ms = needed_ms.max(*lapses_ms);
         }
-        Some(record)
+        (record != *self).then_some(record)
     }
 
     /// The tombstone that an acknowledgement makes of it; `None` if it is not to be acknowledged.
@@ -166,18 +175,26 @@ impl Record {
         if *by != self.principal {
             return None;
         }
-        let lapses_ms = lapses(self.deadline, until_ms, now_ms, retention_s);
+        let (deadline, lapses_ms) = match (self.deadline, until_ms) {
+            (LatestDeadline::At(seen_ms), Some(until_ms)) => {
+                (self.deadline, seen_ms.max(until_ms) + TOMBSTONE_GRACE_MS)
+            }
+            // No deadline bounds what may still arrive, so the fence has to: see `retention::fate`.
+            (LatestDeadline::At(seen_ms), None) => {
+                (LatestDeadline::None, (now_ms + retention_s * 1000).max(seen_ms + TOMBSTONE_GRACE_MS))
+            }
+            (LatestDeadline::None, _) => {
+                (LatestDeadline::None, (now_ms + retention_s * 1000).max(until_ms.unwrap_or(0) + TOMBSTONE_GRACE_MS))
+            }
+        };
         let state = State::Tombstone { kind: TombstoneKind::Acknowledged, executed, lapses_ms };
-        Some(Self { at_ms: now_ms, state, ..self.clone() })
+        Some(Self { at_ms: now_ms, deadline, state, ..self.clone() })
     }
 }
 
-/// When a tombstone may leave: after the latest deadline, and where that can't be known, after the retention.
-fn lapses(deadline: LatestDeadline, until_ms: Option<i64>, now_ms: i64, retention_s: i64) -> i64 {
-    match (deadline, until_ms) {
-        (LatestDeadline::At(deadline_ms), Some(until_ms)) => deadline_ms.max(until_ms) + TOMBSTONE_GRACE_MS,
-        _ => now_ms + retention_s * 1000,
-    }
+/// The first-sent that holds for both: the later, or none if one has none.
+pub fn latest_first_sent(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    one.zip(other).map(|(one, other)| one.max(other))
 }
 
 /// The number that stands for a state in a row.
@@ -278,15 +295,16 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
     sql.exec(&statement, &arguments).map(|_| ())
 }
 
-/// Writes what an attempt that did not execute changed: the latest deadline, and until when a tombstone lives.
-pub fn put_deadline(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlError> {
+/// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives.
+pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlError> {
     let lapses_ms = match record.state {
         State::Tombstone { lapses_ms, .. } => Some(lapses_ms),
         State::Cancelled { lapses_ms } => lapses_ms,
         State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } => None,
     };
-    let arguments = [id.as_str().into(), deadline_value(record.deadline), lapses_ms.into()];
-    sql.exec("UPDATE semel_records SET deadline_ms = ?2, lapses_ms = ?3 WHERE id = ?1", &arguments).map(|_| ())
+    let arguments = [id.as_str().into(), record.first_sent_s.into(), deadline_value(record.deadline), lapses_ms.into()];
+    let statement = "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1";
+    sql.exec(statement, &arguments).map(|_| ())
 }
 
 /// Deletes the record of an id.

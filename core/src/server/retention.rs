@@ -5,7 +5,7 @@
 //! - An unacknowledged record leaves only when the fence has passed it: whoever still sends that id is refused.
 //! - A sweep reads a bounded page a request, and starts over no sooner than ten seconds after its end.
 
-use super::record::{self, Change, Record, State, TombstoneKind};
+use super::record::{self, Change, LatestDeadline, Record, State, TombstoneKind};
 use super::sql::{Sql, SqlError};
 use crate::id::RequestId;
 use crate::problem::Executed;
@@ -40,7 +40,10 @@ pub fn fate(record: &Record, fence_s: i64, now_ms: i64, retention_s: i64) -> Fat
     let fenced = record.first_sent_s.is_some();
     let next = match &record.state {
         State::Tombstone { lapses_ms, .. } | State::Cancelled { lapses_ms: Some(lapses_ms) } => {
-            return if *lapses_ms <= now_ms { Fate::Leaves } else { Fate::Stays };
+            // Where deadlines don't bound what may still arrive, the fence must be able to refuse it.
+            let is_bounded = matches!(record.deadline, LatestDeadline::At(_));
+            let is_refused = record.first_sent_s.is_none_or(|first_sent_s| first_sent_s < fence_s);
+            return if *lapses_ms <= now_ms && (is_bounded || is_refused) { Fate::Leaves } else { Fate::Stays };
         }
         _ if !passed => return Fate::Stays,
         _ if fenced => return Fate::Leaves,

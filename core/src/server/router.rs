@@ -69,7 +69,12 @@ fn find_object<H: Handler>(
     let principal = authenticate(config, headers)?;
     let path = Path::new(pathname, search).map_err(invalid)?;
     let named = header::key(headers).map_err(invalid)?;
-    let ruled = if path.is_control() { control_key(method, &path) } else { ruled_key(handler, method, &path, named) };
+    let ruled = match control::parse(method, &path) {
+        _ if !path.is_control() => ruled_key(handler, method, &path, named),
+        Ok(Some((key, _))) => agreed(key, named),
+        Ok(None) => Err(Problem::new(Code::NotFound, "no such control path and method")),
+        Err(problem) => Err(problem),
+    };
     // In the order of checks, parsing comes before the key rule. The object parses; only on the way to a refusal is it
     // done here as well, to give the first reason.
     let key = ruled.map_err(|problem| malformed(method, &path, headers, now_ms).unwrap_or(problem))?;
@@ -111,19 +116,17 @@ fn ruled_key<H: Handler>(handler: &H, method: &Method, path: &Path, named: Optio
             None => return Key::new(path.joined()).map_err(invalid),
         },
     };
-    match named {
-        Some(named) if named != rule => {
-            let detail = format!("the key of this path is {}", header::quoted(&rule.encoded()));
-            Err(Problem::new(Code::KeyMismatch, detail))
-        }
-        _ => Ok(rule),
-    }
+    agreed(rule, named)
 }
 
-fn control_key(method: &Method, path: &Path) -> Result<Key, Problem> {
-    match control::parse(method, path)? {
-        Some((key, _)) => Ok(key),
-        None => Err(Problem::new(Code::NotFound, "no such control path and method")),
+/// The key of the path, unless `Semel-Key` names another.
+fn agreed(key: Key, named: Option<Key>) -> Result<Key, Problem> {
+    match named {
+        Some(named) if named != key => {
+            let detail = format!("the key of this path is {}", header::quoted(&key.encoded()));
+            Err(Problem::new(Code::KeyMismatch, detail))
+        }
+        _ => Ok(key),
     }
 }
 
@@ -133,7 +136,7 @@ fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Op
     }
     let needs_id = match control::parse(method, path) {
         Ok(Some((_, control))) => matches!(control, Control::Cancel),
-        _ => method.changes(),
+        _ => method.changes() && !path.is_control(),
     };
     match Attempt::parse(headers, now_ms) {
         Err(error) => Some(invalid(error)),

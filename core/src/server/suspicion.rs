@@ -17,8 +17,9 @@ use super::record::{self, Record, State};
 use super::sql::{SqlError, atomically};
 use super::turn::{Aside, Identified, Turn, Work, rolled_back};
 use crate::header::Attempt;
-use crate::id::{Principal, RequestId};
+use crate::id::RequestId;
 use crate::message::{Headers, Method};
+use crate::path::Path;
 
 /// An id on which the handler crashed so often never runs again.
 pub const CRASHES_MAX: i64 = 3;
@@ -29,8 +30,9 @@ pub const YOUNG_MS: i64 = 60_000;
 const EARLIER_MS: i64 = 5_000;
 
 /// Whether an attempt that arrives at `now_ms` may have ended the object that ran before this one, started at `started_ms`.
-pub fn is_suspect(method: &Method, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
-    if !method.changes() || now_ms >= started_ms.saturating_add(YOUNG_MS) {
+pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
+    // A control request runs no handler.
+    if !method.changes() || Path::begins_control(pathname) || now_ms >= started_ms.saturating_add(YOUNG_MS) {
         return false;
     }
     let earlier_ms = started_ms.saturating_sub(EARLIER_MS);
@@ -53,12 +55,10 @@ pub struct Count {
 }
 
 impl Count {
-    /// What a record says of an id of that principal.
-    pub fn of(found: Option<&Record>, principal: &Principal) -> Self {
+    /// What a record says of its id.
+    pub fn of(found: Option<&Record>) -> Self {
         match found {
-            Some(Record { state: State::Suspect { crashes, is_started }, principal: owner, .. })
-                if owner == principal =>
-            {
+            Some(Record { state: State::Suspect { crashes, is_started }, .. }) => {
                 Self { crashes: *crashes, is_started: *is_started }
             }
             _ => Self::default(),
@@ -85,7 +85,7 @@ impl<H: Handler> Turn<'_, H> {
     /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
     pub(super) fn count_start(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
         if !self.is_full(loaded) {
-            let count = Count::of(identified.found.as_ref(), self.arrival.principal).started();
+            let count = Count::of(identified.found.as_ref()).started();
             self.put_count(loaded, identified, count)?;
         }
         Ok(Answer::changed())
@@ -93,7 +93,7 @@ impl<H: Handler> Turn<'_, H> {
 
     /// Counts a crash of the handler. At the last one, the id is recorded as one that never runs again.
     pub(super) fn count_crash(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
-        let count = Count::of(identified.found.as_ref(), self.arrival.principal).crashed();
+        let count = Count::of(identified.found.as_ref()).crashed();
         self.put_count(loaded, identified, count)?;
         let id = identified.id.as_str();
         let log = format!("the handler crashed on {id:?}, {} of {CRASHES_MAX} times", count.crashes);

@@ -7,11 +7,11 @@
 
 use super::answer::{Answer, checked_outcome, checked_response};
 use super::config::{Config, OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
-use super::control::{self, Control};
+use super::control::{self, Cancellation, Control};
 use super::decision::{Asked, Decision, Instant, decide};
 use super::engine::{Arrival, Loaded};
 use super::handler::{Context, Failure, Handler};
-use super::record::{self, Change, LatestDeadline, Outcome, Record, State};
+use super::record::{self, Change, LatestDeadline, Outcome, Record, State, latest_first_sent};
 use super::router::{invalid, key_missing};
 use super::schema::{self, Versions};
 use super::sql::{Sql, SqlError, atomically};
@@ -118,9 +118,9 @@ impl<H: Handler> Turn<'_, H> {
         match control {
             Some(Control::Acknowledge) => self.acknowledge(loaded),
             Some(Control::LookUp(id)) => self.look_up(loaded, &id),
-            Some(Control::Cancel) => self.change(loaded, &attempt, true),
+            Some(Control::Cancel) => self.cancel(loaded, &attempt),
             None if request.method.reads() => self.read(loaded),
-            None => self.change(loaded, &attempt, false),
+            None => self.change(loaded, &attempt, None),
         }
     }
 
@@ -170,8 +170,23 @@ impl<H: Handler> Turn<'_, H> {
         Ok(answer)
     }
 
+    /// Cancels. What is to be cancelled is parsed before any record is looked at.
+    fn cancel(&self, loaded: &mut Loaded, attempt: &Attempt) -> Result<Answer, SqlError> {
+        let body = &self.arrival.request.body;
+        let parsed = attempt.id.as_ref().map(|id| control::cancellation(body, id, self.instant.now_ms));
+        match parsed.transpose() {
+            Ok(cancellation) => self.change(loaded, attempt, cancellation),
+            Err(problem) => self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),
+        }
+    }
+
     /// A request that is executed exactly once: the application's, or a cancellation.
-    fn change(&self, loaded: &mut Loaded, attempt: &Attempt, is_cancel: bool) -> Result<Answer, SqlError> {
+    fn change(
+        &self,
+        loaded: &mut Loaded,
+        attempt: &Attempt,
+        cancellation: Option<Cancellation>,
+    ) -> Result<Answer, SqlError> {
         let Some(id) = &attempt.id else {
             return self.refuse(loaded, &key_missing(), None, Aside::default());
         };
@@ -186,45 +201,44 @@ impl<H: Handler> Turn<'_, H> {
         let decision = decide(found.as_ref(), &asked, self.instant);
         if decision == Decision::Execute {
             let identified = Identified { id, attempt, fingerprint, found };
-            return match self.purpose {
-                Purpose::Execute if is_cancel => self.cancel(loaded, &identified),
-                Purpose::Execute => self.execute(loaded, &identified, OUTCOME_BODY_BYTES_MAX, |work| {
-                    let mut context = self.context();
-                    context.sql = work.sql;
-                    self.handler.handle(&mut context, self.arrival.request).map_err(Undone::Failed)
+            return match (self.purpose, cancellation) {
+                (Purpose::Execute, Some(cancellation)) => {
+                    self.execute(loaded, &identified, control::CANCEL_BODY_BYTES_MAX, |work| {
+                        control::cancel(work, &cancellation, attempt.deadline_ms)
+                    })
+                }
+                (Purpose::Execute, None) => self.execute(loaded, &identified, OUTCOME_BODY_BYTES_MAX, |_| {
+                    self.handler.handle(&mut self.context(), self.arrival.request).map_err(Undone::Failed)
                 }),
-                Purpose::CountStart => self.count_start(loaded, &identified),
-                Purpose::CountCrash => self.count_crash(loaded, &identified),
+                (Purpose::CountStart, _) => self.count_start(loaded, &identified),
+                (Purpose::CountCrash, _) => self.count_crash(loaded, &identified),
             };
         }
         if self.purpose == Purpose::CountStart {
             return Ok(Answer::changed());
         }
         let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
-        let seen = found
-            .as_ref()
-            .filter(|_| !is_mismatch)
-            .and_then(|record| record.seen_again(attempt.deadline_ms, self.instant.now_ms, self.config.retention_s));
-        let aside = Aside { seen: seen.map(|record| (id, record)), ..Aside::default() };
-        match (decision, found) {
+        let aside = match found.as_ref().filter(|_| !is_mismatch) {
+            // It was started, and is refused: it did not crash.
+            Some(suspect @ Record { state: State::Suspect { .. }, .. }) => {
+                Aside { ended: Some((id, suspect)), ..Aside::default() }
+            }
+            Some(record) => {
+                let seen = record.seen_again(attempt, self.instant.now_ms, self.config.retention_s);
+                Aside { seen: seen.map(|record| (id, record)), ..Aside::default() }
+            }
+            None => Aside::default(),
+        };
+        match (decision, &found) {
             (Decision::Refuse(problem), _) => {
                 let fence = problem.code == Code::OutsideWindow;
                 self.refuse(loaded, &problem, Some(id), Aside { fence, ..aside })
             }
             (_, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
                 self.set_aside(loaded, Some(id), aside)?;
-                Ok(self.replayed(outcome, at_ms))
+                Ok(self.replayed(outcome.clone(), *at_ms))
             }
             _ => Err(SqlError("a decision to replay without an outcome".to_owned())),
-        }
-    }
-
-    fn cancel(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
-        match control::cancellation(&self.arrival.request.body, identified.id, self.instant.now_ms) {
-            Err(problem) => self.refuse(loaded, &problem, Some(identified.id), Aside::default()),
-            Ok(cancellation) => self.execute(loaded, identified, control::CANCEL_BODY_BYTES_MAX, |work| {
-                control::cancel(work, &cancellation, identified.attempt.deadline_ms)
-            }),
         }
     }
 
@@ -304,7 +318,7 @@ impl<H: Handler> Turn<'_, H> {
         aside: &Aside<'_>,
     ) -> Result<(), SqlError> {
         if let Some((id, record)) = &aside.seen {
-            record::put_deadline(self.sql, id, record)?;
+            record::put_seen(self.sql, id, record)?;
         }
         if let Some((id, found)) = aside.ended {
             self.end_start(work, id, found)?;
@@ -346,12 +360,22 @@ impl<H: Handler> Turn<'_, H> {
     }
 
     pub(super) fn record(&self, identified: &Identified<'_>, state: State) -> Record {
-        Record {
+        let attempt = identified.attempt;
+        let now = Record {
             principal: self.arrival.principal.clone(),
-            first_sent_s: identified.attempt.first_sent_s,
+            first_sent_s: attempt.first_sent_s,
             at_ms: self.instant.now_ms,
-            deadline: LatestDeadline::of(identified.attempt.deadline_ms),
+            deadline: LatestDeadline::of(attempt.deadline_ms),
             state,
+        };
+        // A suspect has seen attempts before this one.
+        match &identified.found {
+            Some(suspect) => Record {
+                first_sent_s: latest_first_sent(suspect.first_sent_s, attempt.first_sent_s),
+                deadline: suspect.deadline.and(attempt.deadline_ms),
+                ..now
+            },
+            None => now,
         }
     }
 

@@ -1,0 +1,23 @@
+//! What the native tests stand on: the real engine on real SQLite, one key at a time.
+//!
+//! - [`database`]: SQLite in a file, that can die before any statement
+//! - [`call`]: a request to send, as often as a test likes
+//! - [`reply`]: what came back, checked for what every answer must have
+//! - [`world`]: one key with its clock, its engine and its database
+//! - [`counter`]: a handler whose effects can be counted, and that fails when told to
+//!
+//! Invariants:
+//! - No wall clock and no sleeping: time passes when a test says so.
+//! - A test sees what is committed, never what is in memory or in an open transaction.
+
+pub mod call;
+pub mod counter;
+pub mod database;
+pub mod reply;
+pub mod world;
+
+pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, post, put};
+pub use counter::{Counter, Trouble};
+pub use database::Database;
+pub use reply::Reply;
+pub use world::{KEY, START_MS, START_S, World};

@@ -1,0 +1,157 @@
+//! What came back.
+//!
+//! Invariant: whatever a test is about, every answer is checked for what every answer must have.
+
+use semel_core::server::Answer;
+use serde_json::Value;
+
+/// An answer of the layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply(Answer);
+
+impl Reply {
+    /// Takes an answer and checks what holds of all of them.
+    #[track_caller]
+    pub fn checked(answer: Answer) -> Self {
+        let reply = Self(answer);
+        let status = reply.only("semel-status").to_owned();
+        reply.now_ms();
+        match status.as_str() {
+            "executed" => assert_eq!(reply.only("idempotent-replayed"), "false"),
+            "replayed" => assert_eq!(reply.only("idempotent-replayed"), "true"),
+            _ => assert_eq!(reply.header("idempotent-replayed"), None),
+        }
+        if !matches!(status.as_str(), "executed" | "replayed" | "read") {
+            reply.check_problem(&status);
+        }
+        let exposed = reply.only("access-control-expose-headers").to_ascii_lowercase();
+        let exposed: Vec<&str> = exposed.split(", ").collect();
+        for (name, _) in reply.0.headers.iter() {
+            assert!(name.starts_with("access-control-") || exposed.contains(&name), "{name} is not exposed");
+        }
+        reply
+    }
+
+    #[track_caller]
+    fn check_problem(&self, code: &str) {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        assert_eq!(self.header("semel-expires"), None, "only an outcome expires");
+        // To a HEAD there is no body.
+        if !self.0.body.is_empty() {
+            assert_eq!(self.field("code"), code);
+            assert_eq!(self.json()["status"], self.status());
+            assert!(matches!(self.field("executed").as_str(), "no" | "yes" | "unknown"));
+            assert!(matches!(self.field("retry").as_str(), "same-id" | "after-fix" | "never"));
+            for field in ["type", "title", "detail"] {
+                assert_ne!(self.field(field), "", "{field}");
+            }
+        }
+        let passes_by_itself = matches!(code, "in-flight" | "locked" | "rate-limited" | "capacity" | "unavailable");
+        let seconds = self.header("retry-after").map(|seconds| seconds.parse::<u32>().expect("seconds"));
+        assert_eq!(seconds.is_some(), passes_by_itself, "Retry-After of {code}");
+    }
+
+    /// The status.
+    pub fn status(&self) -> u16 {
+        self.0.status
+    }
+
+    /// The first line of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.0.headers.get(name)
+    }
+
+    /// Every line of a header, in order.
+    pub fn lines(&self, name: &str) -> Vec<&str> {
+        self.0.headers.iter().filter(|(each, _)| *each == name).map(|(_, value)| value).collect()
+    }
+
+    /// The only line of a header.
+    #[track_caller]
+    pub fn only(&self, name: &str) -> &str {
+        match self.lines(name).as_slice() {
+            [only] => only,
+            lines => panic!("{name} has {} lines: {:?}", lines.len(), self.0),
+        }
+    }
+
+    /// `Semel-Now`.
+    #[track_caller]
+    pub fn now_ms(&self) -> i64 {
+        self.only("semel-now").parse().expect("Semel-Now is a number")
+    }
+
+    /// `Semel-Expires`, in Unix s.
+    #[track_caller]
+    pub fn expires_s(&self) -> i64 {
+        self.only("semel-expires").strip_prefix('@').and_then(|date| date.parse().ok()).expect("Semel-Expires is a date")
+    }
+
+    /// Every header but those that belong to this answer alone.
+    pub fn recorded_headers(&self) -> Vec<(&str, &str)> {
+        let own = |name: &str| {
+            name.starts_with("semel-") || name.starts_with("access-control-") || name == "idempotent-replayed"
+        };
+        self.0.headers.iter().filter(|(name, _)| !own(name)).collect()
+    }
+
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        &self.0.body
+    }
+
+    /// The body as text.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.0.body).expect("a body of text")
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.0.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.0))
+    }
+
+    /// The line for the log.
+    pub fn log(&self) -> Option<&str> {
+        self.0.log.as_deref()
+    }
+
+    /// A field of the body that is text.
+    #[track_caller]
+    fn field(&self, name: &str) -> String {
+        self.json()[name].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Asserts a row of the table of codes.
+    #[track_caller]
+    pub fn is_problem(&self, status: u16, code: &str, executed: &str, retry: &str) -> &Self {
+        let found = (self.status(), self.only("semel-status"), self.field("executed"), self.field("retry"));
+        assert_eq!(found, (status, code, executed.to_owned(), retry.to_owned()), "{}", self.field("detail"));
+        self
+    }
+
+    /// Asserts that the request ran just now, and with what status it ended.
+    #[track_caller]
+    pub fn is_executed(&self, status: u16) -> &Self {
+        assert_eq!((self.only("semel-status"), self.status()), ("executed", status), "{:?}", self.0);
+        self
+    }
+
+    /// Asserts that this is the recorded outcome of `first`, byte for byte.
+    #[track_caller]
+    pub fn replays(&self, first: &Self) -> &Self {
+        assert_eq!(self.only("semel-status"), "replayed", "{:?}", self.0);
+        assert_eq!(self.status(), first.status());
+        assert_eq!(self.recorded_headers(), first.recorded_headers());
+        assert_eq!(self.body(), first.body());
+        self
+    }
+
+    /// Asserts that a reader was answered.
+    #[track_caller]
+    pub fn is_read(&self, status: u16) -> &Self {
+        assert_eq!((self.only("semel-status"), self.status()), ("read", status), "{:?}", self.0);
+        self
+    }
+}

@@ -1,0 +1,188 @@
+//! One key with its clock, its engine and its database.
+//!
+//! Invariants:
+//! - The engine is asked as `host.js` asks it: after a panic, a fresh engine counts the crash.
+//! - `Semel-Now` is checked never to go back while an engine lives.
+//! - A restart keeps the file, and nothing else.
+
+use crate::call::Call;
+use crate::counter::Counter;
+use crate::database::Database;
+use crate::reply::Reply;
+use semel_core::id::{Key, Principal};
+use semel_core::server::engine::Arrival;
+use semel_core::server::router::{self, Route};
+use semel_core::server::{Answer, Config, Engine, Handler, Sql, Value};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The key under test.
+pub const KEY: &str = "counters/1";
+/// Where the clock starts, in Unix s.
+pub const START_S: i64 = 1_800_000_000;
+/// Where the clock starts, in Unix ms.
+pub const START_MS: i64 = START_S * 1000;
+
+/// One key.
+pub struct World<H = Counter> {
+    /// What it stands on.
+    pub database: Database,
+    /// What it runs.
+    pub handler: H,
+    /// The wall clock, in Unix ms.
+    pub wall_ms: i64,
+    config: Config,
+    engine: Engine<H>,
+    latest_ms: i64,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl World {
+    /// A counter with the default settings.
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// A counter with other settings.
+    pub fn with(set: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config { open: true, ..Config::default() };
+        set(&mut config);
+        Self::of(Counter::default(), config)
+    }
+
+    /// How many effects of all requests are kept.
+    pub fn effects(&self) -> i64 {
+        self.database.number("SELECT count(*) FROM effects")
+    }
+
+    /// How many effects of a request are kept.
+    pub fn effects_of(&self, id: &str) -> i64 {
+        self.database.number(&format!("SELECT count(*) FROM effects WHERE id = '{id}'"))
+    }
+
+    /// How often the handler was called, whatever was kept of it.
+    pub fn calls(&self) -> u64 {
+        self.handler.calls.get()
+    }
+}
+
+impl<H: Handler + Clone> World<H> {
+    /// Any handler.
+    pub fn of(handler: H, config: Config) -> Self {
+        let engine = Engine::new(handler.clone(), config.clone());
+        Self { database: Database::new(), handler, wall_ms: START_MS, config, engine, latest_ms: 0 }
+    }
+
+    /// Sends one attempt to the key's object.
+    #[track_caller]
+    pub fn send(&mut self, call: &Call) -> Reply {
+        let handled = catch_unwind(AssertUnwindSafe(|| self.ask(call, Engine::handle)));
+        let answer = handled.unwrap_or_else(|_| {
+            self.renew();
+            self.ask(call, Engine::crashed)
+        });
+        self.checked(answer)
+    }
+
+    /// Tells the object that an attempt crashed it.
+    #[track_caller]
+    pub fn crashed(&mut self, call: &Call) -> Reply {
+        let answer = self.ask(call, Engine::crashed);
+        self.checked(answer)
+    }
+
+    /// Tells the object that a suspect is about to run.
+    pub fn start(&mut self, call: &Call) {
+        self.ask(call, Engine::start);
+    }
+
+    /// Asks the router where a request goes.
+    pub fn route(&self, call: &Call) -> Route {
+        router::route(&self.handler, &self.config, call.method(), call.url(), &call.headers(), self.wall_ms)
+    }
+
+    /// Ends the object and starts it again.
+    pub fn restart(&mut self) {
+        self.renew();
+        self.latest_ms = 0;
+    }
+
+    /// Starts the object again with other settings.
+    pub fn restart_with(&mut self, set: impl FnOnce(&mut Config)) {
+        set(&mut self.config);
+        self.restart();
+    }
+
+    /// Lets time pass.
+    pub fn pass_s(&mut self, seconds: i64) {
+        self.pass_ms(seconds * 1000);
+    }
+
+    /// Lets time pass.
+    pub fn pass_ms(&mut self, ms: i64) {
+        self.wall_ms += ms;
+    }
+
+    /// The wall clock, in Unix s.
+    pub fn wall_s(&self) -> i64 {
+        self.wall_ms.div_euclid(1000)
+    }
+
+    /// One column of the row of an id, as it is committed; `None` if there is no row.
+    pub fn row(&self, id: &str, column: &str) -> Option<Value> {
+        let rows = self.database.query(&format!("SELECT {column} FROM semel_records WHERE id = '{id}'"));
+        rows.into_iter().next().and_then(|row| row.into_iter().next())
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> i64 {
+        self.database.number("SELECT count(*) FROM semel_records")
+    }
+
+    /// The fence that is committed, in Unix s.
+    pub fn fence_s(&self) -> i64 {
+        self.database.number("SELECT fence_s FROM semel_meta")
+    }
+
+    /// A fresh engine on a fresh connection.
+    fn renew(&mut self) {
+        self.database.reopen();
+        self.engine = Engine::new(self.handler.clone(), self.config.clone());
+    }
+
+    fn ask(&mut self, call: &Call, ask: impl Fn(&mut Engine<H>, &dyn Sql, Arrival<'_>) -> Answer) -> Answer {
+        let mut request = call.request();
+        if call.is_too_large {
+            request.body.clear();
+        }
+        let key = Key::new(KEY).expect("a key");
+        let principal = Principal::new(call.principal.as_str()).expect("a principal");
+        let arrival = Arrival {
+            key: &key,
+            principal: &principal,
+            request: &request,
+            body_too_large: call.is_too_large,
+            wall_ms: self.wall_ms,
+        };
+        ask(&mut self.engine, &self.database, arrival)
+    }
+
+    #[track_caller]
+    fn checked(&mut self, answer: Answer) -> Reply {
+        let reply = Reply::checked(answer);
+        match reply.header("semel-key") {
+            Some(key) => assert_eq!(key, format!("\"{KEY}\"")),
+            None => assert!(matches!(reply.only("semel-status"), "unavailable" | "key-invalid"), "{reply:?}"),
+        }
+        // Where storage failed, the key's clock is not known.
+        if reply.header("semel-key").is_some() {
+            assert!(reply.now_ms() >= self.latest_ms, "the clock went back");
+            self.latest_ms = reply.now_ms();
+        }
+        reply
+    }
+}
