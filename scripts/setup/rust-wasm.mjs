@@ -22,8 +22,19 @@ const DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /** Checksums of the packages that were looked at. Another version is taken on apt's signature alone. */
 const DEBIAN_SHA256 = { "1.95.0": "7b76db5b880a77f9e52975d2baa6209d2f76d2c9c2789515c3088cb960e2c83b" };
 
-/** Resolves to the environment in which cargo compiles to wasm, and a word on where the target came from. */
+/**
+ * Resolves to the environment in which cargo compiles to wasm, a word on where the target came from, and the name of a
+ * target folder for it: cargo doesn't notice another std of one version, and would mix what was compiled against each.
+ */
 export async function rustForWasm() {
+  const { env, note } = await findOrMake();
+  const libraries = (await run("rustc", ["--print", "target-libdir", "--target", TRIPLE], { env })).trim();
+  const std = (await readdir(libraries)).filter((name) => name.startsWith("libstd-")).sort().join();
+  const name = createHash("sha256").update(`${await run("rustc", ["-vV"], { env })}\0${std}`).digest("hex").slice(0, 12);
+  return { env, note, target: join(TARGET, `wasm-${name}`) };
+}
+
+async function findOrMake() {
   const version = await rustcVersion();
   const own = join(TARGET, "wasm-toolchain", version);
   if (await compiles()) return { env: {}, note: "rustc has the target" };

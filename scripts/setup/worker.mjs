@@ -6,7 +6,7 @@ import { copyFile, mkdir, readFile, readdir, rm } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { BUILD, ROOT, TARGET, bin } from "./paths.mjs";
+import { BUILD, ROOT, bin } from "./paths.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
 import { StepError, run, step } from "./step.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
@@ -29,26 +29,23 @@ export async function buildWorker(name) {
   const output = workerFolder(name);
   const hash = await hashOf([...COMMON, folder]);
   const unchanged = await onceFor(join(BUILD, `${name}.stamp`), hash, async () => {
-    let env;
+    let rust;
     await step("Rust for wasm", async () => {
-      const rust = await rustForWasm();
-      env = rust.env;
+      rust = await rustForWasm();
       return rust.note;
     });
     await step("wasm-bindgen", wasmBindgen.build);
-    await step(`worker ${name}`, () => compile(crate, folder, output, env));
+    await step(`worker ${name}`, () => compile(crate, folder, output, rust));
     await step(`size of ${name}`, () => checkSize(output));
   });
   if (unchanged) await step(`worker ${name}`, async () => "unchanged");
 }
 
-async function compile(crate, folder, output, env) {
+async function compile(crate, folder, output, { env, target }) {
   const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
   // No path of this machine goes into what is published.
   const flags = `--remap-path-prefix=${cargoHome}=/cargo --remap-path-prefix=${ROOT}=/semel`;
   const args = ["build", "--release", "--locked", "--target", "wasm32-unknown-unknown", "-p", crate];
-  // A target folder of its own: std may have been built here, and cargo doesn't notice another std of one version.
-  const target = join(TARGET, "wasm");
   await run("cargo", args, { cwd: ROOT, env: { ...env, CARGO_TARGET_DIR: target, RUSTFLAGS: flags } });
   await rm(output, { recursive: true, force: true });
   await mkdir(output, { recursive: true });

@@ -72,11 +72,15 @@ test("key-mismatch: a key that is not the rule's", () =>
     const answer = await server.deposit("k4", 1, { key: '"accounts/other"' });
     assertProblem(answer, 400, "key-mismatch", "no", "after-fix");
     assert.equal((await server.account("other")).balance, 0);
+    const control = await server.send("POST", `${KEYS}accounts%2Fk4/acks`, { key: '"accounts/other"', body: '{"ids":[]}' });
+    assertProblem(control, 400, "key-mismatch", "no", "after-fix");
   }));
 
 test("unauthorized: where nothing is configured, nobody is served", async (t) => {
   const closed = await serve((end) => t.after(end), "ledger", { SEMEL_OPEN: "false" });
-  assertProblem(await closed.deposit("k5", 1), 401, "unauthorized", "no", "after-fix");
+  const refused = await closed.deposit("k5", 1);
+  assertProblem(refused, 401, "unauthorized", "no", "after-fix");
+  assert.equal(refused.headers.get("www-authenticate"), "Bearer");
   assert.equal((await closed.send("GET", "/semel/v1/health")).status, 200);
 });
 
@@ -101,6 +105,8 @@ test("not-found: an unknown path, method or control path", async () => {
   ]) {
     assertProblem(await server.send(method, path, { id: randomUUID() }), 404, "not-found", "no", "after-fix");
   }
+  assertProblem(await server.send("POST", `${KEYS}accounts%2Fk7/batch`, { body: "[]" }), 404, "not-found", "no", "after-fix");
+  assertProblem(await server.send("POST", "/accounts"), 400, "key-missing", "no", "after-fix");
 });
 
 test("not-seen: a look-up of an id that was never seen, or is somebody else's", async () => {

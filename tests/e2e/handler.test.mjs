@@ -140,6 +140,20 @@ test("headers: recorded and replayed as they were, without those that must not b
   }
 });
 
+test("a body that the handler has encoded is handed on as it is", () =>
+  keeps(1, async () => {
+    const id = randomUUID();
+    for (const semel of ["executed", "replayed"]) {
+      const answer = await change("/gzip", { id, headers: { "accept-encoding": "gzip" } });
+      assert.deepEqual([answer.semel, answer.headers.get("content-encoding"), answer.text], [semel, "gzip", "once"]);
+    }
+  }));
+
+test("an escaped path is the application's, whatever it decodes to", async () => {
+  const answer = await change("/%73emel/v1/keys/victim/acks", { body: '{"ids":[]}' });
+  assert.deepEqual([answer.semel, answer.headers.get("semel-key")], ["executed", key]);
+});
+
 test("any body and content type goes in and comes back, byte for byte", () =>
   keeps(4, async () => {
     const bodies = [

@@ -7,12 +7,14 @@
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
 //! - [`handler`]: what an application implements
-//! - [`engine`]: the engine of one key, and what it knows without asking; `turn`: one attempt, start to end
+//! - [`engine`]: the engine of one key, and what it knows without asking; `turn`: one attempt, start to end;
+//!   `aside`: what goes along with it, whatever becomes of it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
 //! - [`answer`]: what goes back, with the headers of the layer
 //! - [`router`]: what happens before a key's object is asked
 
 pub mod answer;
+mod aside;
 pub mod config;
 pub mod control;
 pub mod decision;

@@ -10,12 +10,13 @@
 //! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written.
 
 use super::answer::Answer;
+use super::aside::Aside;
 use super::decision::poisoned;
 use super::engine::Loaded;
 use super::handler::Handler;
 use super::record::{self, Record, State};
 use super::sql::{SqlError, atomically};
-use super::turn::{Aside, Identified, Turn, Work, rolled_back};
+use super::turn::{Identified, Turn, Work, rolled_back};
 use crate::header::Attempt;
 use crate::id::RequestId;
 use crate::message::{Headers, Method};

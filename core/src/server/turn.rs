@@ -6,12 +6,13 @@
 //! - What is in memory changes only after the commit.
 
 use super::answer::{Answer, checked_outcome, checked_response};
+use super::aside::Aside;
 use super::config::{Config, OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
 use super::control::{self, Cancellation, Control};
 use super::decision::{Asked, Decision, Instant, decide};
 use super::engine::{Arrival, Loaded};
 use super::handler::{Context, Failure, Handler};
-use super::record::{self, Change, LatestDeadline, Outcome, Record, State, latest_first_sent};
+use super::record::{self, LatestDeadline, Outcome, Record, State, latest_first_sent};
 use super::router::{invalid, key_missing};
 use super::schema::{self, Versions};
 use super::sql::{Sql, SqlError, atomically};
@@ -68,17 +69,6 @@ impl Work<'_> {
         self.after.count.came(record);
         Ok(())
     }
-}
-
-/// What an attempt changes besides executing.
-#[derive(Default)]
-pub(super) struct Aside<'a> {
-    /// The record that has seen a later deadline.
-    seen: Option<(&'a RequestId, Record)>,
-    /// Whether a refusal rests on the fence, which so must not go back.
-    fence: bool,
-    /// The record of a start that ended well enough to be counted no longer.
-    ended: Option<(&'a RequestId, &'a Record)>,
 }
 
 /// An attempt with an id, as it was decided on.
@@ -293,58 +283,6 @@ impl<H: Handler> Turn<'_, H> {
         Ok(Answer::problem(problem))
     }
 
-    /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
-    fn set_aside(&self, loaded: &mut Loaded, own: Option<&RequestId>, aside: Aside<'_>) -> Result<(), SqlError> {
-        let is_virgin = loaded.versions.engine == 0;
-        let is_noted = aside.seen.is_some() || aside.ended.is_some();
-        let may_apply = !self.acks.is_empty() || is_noted || self.is_sweep_due(loaded);
-        if !aside.fence && (is_virgin || !may_apply) {
-            return Ok(());
-        }
-        let mut work = self.work(loaded);
-        atomically(self.sql, || {
-            self.create(&mut work)?;
-            self.write_aside(&mut work, own, &aside)
-        })?;
-        *loaded = work.after;
-        Ok(())
-    }
-
-    /// Writes acknowledgements, later deadlines, a page of the sweep, and the fence where something rests on it.
-    pub(super) fn write_aside(
-        &self,
-        work: &mut Work<'_>,
-        own: Option<&RequestId>,
-        aside: &Aside<'_>,
-    ) -> Result<(), SqlError> {
-        if let Some((id, record)) = &aside.seen {
-            record::put_seen(self.sql, id, record)?;
-        }
-        if let Some((id, found)) = aside.ended {
-            self.end_start(work, id, found)?;
-        }
-        let Instant { now_ms, fence_s } = self.instant;
-        let retention_s = self.config.retention_s;
-        for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own) {
-            let Some(found) = record::find(self.sql, &ack.id)? else { continue };
-            if let Some(tombstone) = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, retention_s) {
-                work.put(&ack.id, Some(&found), &tombstone)?;
-            }
-        }
-        let mut is_fence_used = aside.fence;
-        if self.is_sweep_due(&work.after) {
-            let swept = work.after.sweep.page(self.sql, fence_s, now_ms, retention_s)?;
-            is_fence_used |= swept.change != Change::default();
-            work.after.count.records += swept.change.records;
-            work.after.count.tombstones += swept.change.tombstones;
-            work.after.sweep = swept.next;
-        }
-        if is_fence_used {
-            schema::put_fence(self.sql, fence_s, now_ms)?;
-        }
-        Ok(())
-    }
-
     pub(super) fn create(&self, work: &mut Work<'_>) -> Result<(), SqlError> {
         schema::create(self.sql, work.after.versions)?;
         work.after.versions.engine = schema::SCHEMA_VERSION;
@@ -382,17 +320,6 @@ impl<H: Handler> Turn<'_, H> {
     fn context(&self) -> Context<'_> {
         let Arrival { key, principal, .. } = self.arrival;
         Context { sql: self.sql, now_ms: self.instant.now_ms, key, principal }
-    }
-
-    pub(super) fn is_full(&self, loaded: &Loaded) -> bool {
-        let reached = |count: i64, max: u64| u64::try_from(count).unwrap_or(0) >= max;
-        reached(loaded.count.records, self.config.records_max)
-            || reached(loaded.count.tombstones, self.config.tombstones_max)
-    }
-
-    /// A full key sweeps with every request, so that it opens as soon as something may leave.
-    fn is_sweep_due(&self, loaded: &Loaded) -> bool {
-        loaded.sweep.is_due(self.instant.now_ms) || self.is_full(loaded)
     }
 
     fn replayed(&self, outcome: Outcome, at_ms: i64) -> Answer {

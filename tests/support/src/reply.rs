@@ -84,7 +84,10 @@ impl Reply {
     /// `Semel-Expires`, in Unix s.
     #[track_caller]
     pub fn expires_s(&self) -> i64 {
-        self.only("semel-expires").strip_prefix('@').and_then(|date| date.parse().ok()).expect("Semel-Expires is a date")
+        self.only("semel-expires")
+            .strip_prefix('@')
+            .and_then(|date| date.parse().ok())
+            .expect("Semel-Expires is a date")
     }
 
     /// Every header but those that belong to this answer alone.

@@ -1,0 +1,151 @@
+//! Requests that end the process, or may have.
+
+use semel_core::message::{Headers, Method};
+use semel_core::server::suspicion::is_suspect;
+use semel_support::{Call, START_MS, START_S, Trouble, World, cancel, get, post};
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+fn failing(world: &World, trouble: Trouble) {
+    world.handler.trouble.set(trouble);
+}
+
+/// A start that ends the process: the count is durable, and nothing else came of it.
+fn ends(world: &mut World, call: &Call) {
+    world.start(call);
+    world.restart();
+}
+
+#[test]
+fn an_id_that_ended_the_process_three_times_never_runs_again() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        ends(&mut world, &change("a"));
+    }
+    world.start(&change("a"));
+    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.calls(), 0);
+}
+
+#[test]
+fn an_id_that_ended_the_process_twice_may_still_run() {
+    let mut world = World::new();
+    for _ in 0..2 {
+        ends(&mut world, &change("a"));
+    }
+    world.start(&change("a"));
+    world.send(&change("a")).is_executed(200);
+    assert_eq!((world.effects(), world.rows()), (1, 1));
+}
+
+#[test]
+fn ends_of_the_process_and_panics_are_counted_together() {
+    let mut world = World::new();
+    ends(&mut world, &change("a"));
+    failing(&world, Trouble::Panics);
+    world.start(&change("a"));
+    world.send(&change("a")).is_problem(500, "rolled-back", "no", "same-id");
+    world.start(&change("a"));
+    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.effects(), 0);
+}
+
+#[test]
+fn a_start_that_is_refused_or_fails_was_no_crash() {
+    let late = change("a").deadline_ms(START_MS - 1);
+    let unknown = post("/not-found").id("a");
+    for (call, trouble, code) in [
+        (change("a"), Trouble::Fails, "rolled-back"),
+        (change("a"), Trouble::BadSql, "rolled-back"),
+        (late, Trouble::None, "attempt-expired"),
+        (unknown, Trouble::None, "not-found"),
+    ] {
+        let mut world = World::new();
+        failing(&world, trouble);
+        for _ in 0..5 {
+            // Started in time, and refused when it was about to run.
+            world.start(&change("a"));
+            assert_eq!(world.send(&call).only("semel-status"), code);
+            world.restart();
+        }
+        assert_eq!(world.rows(), 0);
+        failing(&world, Trouble::None);
+        world.send(&change("a")).is_executed(200);
+    }
+}
+
+#[test]
+fn crashes_before_a_start_that_failed_stay_counted() {
+    let mut world = World::new();
+    world.crashed(&change("a"));
+    world.crashed(&change("a"));
+    failing(&world, Trouble::Fails);
+    world.start(&change("a"));
+    world.send(&change("a")).is_problem(500, "rolled-back", "no", "same-id");
+    world.crashed(&change("a")).is_problem(410, "poisoned", "no", "never");
+}
+
+#[test]
+fn a_start_changes_nothing_for_an_id_that_has_an_outcome() {
+    let mut world = World::new();
+    let first = world.send(&change("a"));
+    world.start(&change("a"));
+    world.send(&change("a")).replays(&first);
+}
+
+#[test]
+fn a_suspect_belongs_to_its_principal() {
+    let mut world = World::new();
+    world.crashed(&change("a"));
+    let mismatch = (422, "fingerprint-mismatch", "no", "after-fix");
+    for call in [change("a").by("mallory"), cancel("own", "a").by("mallory")] {
+        world.send(&call).is_problem(mismatch.0, mismatch.1, mismatch.2, mismatch.3);
+    }
+    world.send(&change("a")).is_executed(200);
+}
+
+#[test]
+fn a_suspect_has_its_place_in_a_key_that_is_full() {
+    let mut world = World::with(|config| config.records_max = 1);
+    world.start(&change("a"));
+    world.send(&change("a")).is_executed(200);
+    world.start(&change("b"));
+    world.send(&change("b")).is_problem(503, "capacity", "no", "same-id");
+    assert_eq!(world.rows(), 1);
+}
+
+#[test]
+fn what_the_attempts_before_a_crash_carried_still_counts() {
+    let mut world = World::with(|config| config.retention_s = 1000);
+    // The crashed attempt had neither deadline nor first-sent; a copy of it may be on its way.
+    world.crashed(&change("a"));
+    world.send(&change("a").first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
+    world.send(&get("/count").ack_until("a", START_MS));
+    world.pass_s(900);
+    world.restart();
+    world.send(&change("a")).is_problem(410, "acknowledged", "yes", "never");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn only_changes_with_an_id_that_may_be_older_than_a_young_object_are_suspects() {
+    let at = |first_sent_s: Option<i64>, age_ms: i64| {
+        let mut headers = Headers::from_iter([("idempotency-key", "a")]);
+        if let Some(first_sent_s) = first_sent_s {
+            headers.append("semel-first-sent", format!("@{first_sent_s}"));
+        }
+        is_suspect(&Method::Post, "/count", &headers, START_MS, START_MS + age_ms)
+    };
+    assert!(at(Some(START_S - 6), 0));
+    assert!(at(Some(START_S - 6), 59_999));
+    assert!(!at(Some(START_S - 6), 60_000), "the object is no longer young");
+    assert!(!at(Some(START_S - 5), 0), "a first attempt that was on its way as the object started");
+    assert!(at(None, 4_999));
+    assert!(!at(None, 5_000));
+    let headers = Headers::from_iter([("idempotency-key", "a")]);
+    assert!(!is_suspect(&Method::Get, "/count", &headers, START_MS, START_MS));
+    assert!(!is_suspect(&Method::Post, "/semel/v1/keys/k/cancel", &headers, START_MS, START_MS));
+    assert!(!is_suspect(&Method::Post, "/count", &Headers::new(), START_MS, START_MS));
+}
