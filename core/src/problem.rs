@@ -2,6 +2,7 @@
 //!
 //! Invariant: an answer that is no outcome always says whether the request ran, and how to go on.
 
+use crate::id::Invalid;
 use std::fmt;
 
 /// Whether the request of which a problem speaks was executed.
@@ -137,6 +138,11 @@ impl Problem {
         Self { code, executed: code.executed(), detail: detail.into() }
     }
 
+    /// The problem of a change without a request id.
+    pub fn key_missing() -> Self {
+        Self::new(Code::KeyMissing, "a change needs an Idempotency-Key")
+    }
+
     /// The same, with what a record tells of the execution.
     pub fn with_executed(self, executed: Executed) -> Self {
         Self { executed, ..self }
@@ -153,6 +159,13 @@ impl Problem {
             Code::InFlight | Code::Locked | Code::RateLimited | Code::Capacity | Code::Unavailable => Some(1),
             _ => None,
         }
+    }
+}
+
+/// What is malformed in headers or path. A body has a code of its own.
+impl From<Invalid> for Problem {
+    fn from(Invalid(detail): Invalid) -> Self {
+        Self::new(Code::KeyInvalid, detail)
     }
 }
 

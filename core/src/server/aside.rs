@@ -5,12 +5,11 @@
 //! - An untouched key stays untouched, unless a refusal rests on its fence.
 
 use super::decision::Instant;
-use super::engine::Loaded;
 use super::handler::Handler;
 use super::record::{self, Change, Record};
 use super::schema;
 use super::sql::{SqlError, atomically};
-use super::turn::{Turn, Work};
+use super::turn::{Loaded, Turn, Work};
 use crate::id::RequestId;
 
 /// What an attempt changes besides executing.

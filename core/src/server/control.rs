@@ -35,7 +35,6 @@ pub enum Control {
 
 /// Reads method and path of a control request to a key; `None` if there is no such.
 pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Problem> {
-    let invalid = |Invalid(detail): Invalid| Problem::new(Code::KeyInvalid, detail);
     if !path.is_control() {
         return Ok(None);
     }
@@ -44,10 +43,10 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
     let control = match (method, rest) {
         (Method::Post, ["acks"]) => Control::Acknowledge,
         (Method::Post, ["cancel"]) => Control::Cancel,
-        (Method::Get | Method::Head, ["outcomes", id]) => Control::LookUp(RequestId::new(*id).map_err(invalid)?),
+        (Method::Get | Method::Head, ["outcomes", id]) => Control::LookUp(RequestId::new(*id)?),
         _ => return Ok(None),
     };
-    Ok(Some((Key::new(*key).map_err(invalid)?, control)))
+    Ok(Some((Key::new(*key)?, control)))
 }
 
 /// Reads a JSON object. An array that happens to fit is none.

@@ -9,40 +9,16 @@ use super::answer::Answer;
 use super::config::Config;
 use super::decision::Instant;
 use super::handler::Handler;
-use super::record::{self, Change};
+use super::record;
 use super::retention::{self, Sweep};
-use super::router;
-use super::schema::{self, Versions};
+use super::schema;
 use super::sql::{Sql, SqlError};
-use super::turn::{Purpose, Turn};
+use super::turn::{Loaded, Purpose, Turn};
 use crate::header;
-use crate::id::{Key, Principal};
-use crate::message::{Method, Request};
+use crate::message::Method;
+use crate::problem::Problem;
 
-/// One attempt, as it reaches the object of its key.
-#[derive(Debug, Clone, Copy)]
-pub struct Arrival<'a> {
-    /// The key.
-    pub key: &'a Key,
-    /// Who is authenticated.
-    pub principal: &'a Principal,
-    /// The request. Where its body was too large, it is empty.
-    pub request: &'a Request,
-    /// Whether the body was larger than allowed, and so was not read.
-    pub body_too_large: bool,
-    /// The wall clock, in Unix ms.
-    pub wall_ms: i64,
-}
-
-/// What is known of the storage without asking it again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Loaded {
-    pub versions: Versions,
-    pub clock_ms: i64,
-    pub fence_s: i64,
-    pub count: Change,
-    pub sweep: Sweep,
-}
+pub use super::turn::Arrival;
 
 /// The engine of one key with its handler.
 pub struct Engine<H> {
@@ -91,7 +67,7 @@ impl<H: Handler> Engine<H> {
             Ok(acks) => acks,
             Err(error) => {
                 self.loaded = Some(loaded);
-                return Answer::problem(&router::invalid(error)).stamped(now_ms, None);
+                return Answer::problem(&Problem::from(error)).stamped(now_ms, None);
             }
         };
         let instant = Instant { now_ms, fence_s: loaded.fence_s };

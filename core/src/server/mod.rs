@@ -7,8 +7,8 @@
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
 //! - [`handler`]: what an application implements
-//! - [`engine`]: the engine of one key, and what it knows without asking; `turn`: one attempt, start to end;
-//!   `aside`: what goes along with it, whatever becomes of it
+//! - [`engine`]: the engine of one key, and what it knows without asking
+//! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
 //! - [`answer`]: what goes back, with the headers of the layer
 //! - [`router`]: what happens before a key's object is asked
@@ -19,6 +19,7 @@ pub mod config;
 pub mod control;
 pub mod decision;
 pub mod engine;
+mod execution;
 pub mod handler;
 pub mod record;
 pub mod retention;

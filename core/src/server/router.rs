@@ -67,8 +67,8 @@ fn find_object<H: Handler>(
     now_ms: i64,
 ) -> Result<(Key, Principal), Problem> {
     let principal = authenticate(config, headers)?;
-    let path = Path::new(pathname, search).map_err(invalid)?;
-    let named = header::key(headers).map_err(invalid)?;
+    let path = Path::new(pathname, search)?;
+    let named = header::key(headers)?;
     let ruled = match control::parse(method, &path) {
         _ if !path.is_control() => ruled_key(handler, method, &path, named),
         Ok(Some((key, _))) => agreed(key, named),
@@ -95,7 +95,7 @@ fn authenticate(config: &Config, headers: &Headers) -> Result<Principal, Problem
         },
     };
     let principal = Principal::new(bearer).map_err(|Invalid(detail)| Problem::new(Code::Unauthorized, detail))?;
-    match header::principal(headers).map_err(invalid)? {
+    match header::principal(headers)? {
         Some(expected) if expected != principal => {
             Err(Problem::new(Code::Forbidden, "Semel-Principal names somebody else than is authenticated"))
         }
@@ -110,10 +110,10 @@ fn ruled_key<H: Handler>(handler: &H, method: &Method, path: &Path, named: Optio
     }
     let rule = match handler.key(method, path) {
         KeyRule::Unhandled => return Err(not_found()),
-        KeyRule::Key(key) => Key::new(key).map_err(invalid)?,
+        KeyRule::Key(key) => Key::new(key)?,
         KeyRule::Any => match named {
             Some(key) => return Ok(key),
-            None => return Key::new(path.joined()).map_err(invalid),
+            None => return Key::new(path.joined()).map_err(Problem::from),
         },
     };
     agreed(rule, named)
@@ -132,27 +132,17 @@ fn agreed(key: Key, named: Option<Key>) -> Result<Key, Problem> {
 
 fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Option<Problem> {
     if let Err(error) = header::acks(headers) {
-        return Some(invalid(error));
+        return Some(Problem::from(error));
     }
     let needs_id = match control::parse(method, path) {
         Ok(Some((_, control))) => matches!(control, Control::Cancel),
         _ => method.changes() && !path.is_control(),
     };
     match Attempt::parse(headers, now_ms) {
-        Err(error) => Some(invalid(error)),
-        Ok(Attempt { id: None, .. }) if needs_id => Some(key_missing()),
+        Err(error) => Some(Problem::from(error)),
+        Ok(Attempt { id: None, .. }) if needs_id => Some(Problem::key_missing()),
         Ok(_) => None,
     }
-}
-
-/// The problem of a malformed header or path.
-pub fn invalid(Invalid(detail): Invalid) -> Problem {
-    Problem::new(Code::KeyInvalid, detail)
-}
-
-/// The problem of a change without a request id.
-pub fn key_missing() -> Problem {
-    Problem::new(Code::KeyMissing, "a change needs an Idempotency-Key")
 }
 
 /// As long as the client would wait, never past its deadline. An attempt that comes late may still get an outcome.

@@ -12,11 +12,10 @@
 use super::answer::Answer;
 use super::aside::Aside;
 use super::decision::poisoned;
-use super::engine::Loaded;
 use super::handler::Handler;
 use super::record::{self, Record, State};
 use super::sql::{SqlError, atomically};
-use super::turn::{Identified, Turn, Work, rolled_back};
+use super::turn::{Identified, Loaded, Turn, Work, rolled_back};
 use crate::header::Attempt;
 use crate::id::RequestId;
 use crate::message::{Headers, Method};

@@ -1,0 +1,239 @@
+//! One attempt from start to end, on one key.
+//!
+//! Invariants:
+//! - Effect, record, acknowledgements and fence of an attempt are one transaction, or nothing.
+//! - Acknowledgements are applied with every answer that carries `Semel-Key`, refusals too, and never to the id that is asked.
+
+use super::answer::{Answer, checked_outcome, checked_response};
+use super::aside::Aside;
+use super::config::{OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
+use super::control::{self, Cancellation, Control};
+use super::decision::{Asked, Decision, decide};
+use super::handler::{Failure, Handler};
+use super::record::{Outcome, Record, State};
+use super::schema::{self, Versions};
+use super::sql::{SqlError, atomically};
+use super::turn::{Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
+use crate::fingerprint::Fingerprint;
+use crate::header::Attempt;
+use crate::id::RequestId;
+use crate::message::Response;
+use crate::problem::{Code, Problem};
+
+impl<H: Handler> Turn<'_, H> {
+    /// Answers the attempt. An error means that storage failed, and nothing is known of what it holds.
+    pub fn run(mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
+        let request = self.arrival.request;
+        let control = match control::parse(&request.method, &request.path) {
+            Ok(control) => control.map(|(_, control)| control),
+            Err(problem) => return self.refuse(loaded, &problem, None, Aside::default()),
+        };
+        let attempt = match Attempt::parse(&request.headers, self.instant.now_ms) {
+            Ok(attempt) => attempt,
+            Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
+        };
+        if self.arrival.body_too_large {
+            let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
+            return self.refuse(loaded, &Problem::new(Code::TooLarge, detail), None, Aside::default());
+        }
+        match control {
+            Some(Control::Acknowledge) => self.acknowledge(loaded),
+            Some(Control::LookUp(id)) => self.look_up(loaded, &id),
+            Some(Control::Cancel) => self.cancel(loaded, &attempt),
+            None if request.method.reads() => self.read(loaded),
+            None => self.change(loaded, &attempt, None),
+        }
+    }
+
+    fn acknowledge(&mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
+        match control::acks(&self.arrival.request.body) {
+            Ok(acks) => self.acks.extend(acks),
+            Err(problem) => return self.refuse(loaded, &problem, None, Aside::default()),
+        }
+        self.set_aside(loaded, None, Aside::default())?;
+        Ok(Answer::changed())
+    }
+
+    fn look_up(&mut self, loaded: &mut Loaded, id: &RequestId) -> Result<Answer, SqlError> {
+        let found = self.find(loaded, id)?.filter(|record| record.principal == *self.arrival.principal);
+        let asked =
+            Asked { principal: self.arrival.principal, fingerprint: None, first_sent_s: None, deadline_ms: None };
+        let answer = match (decide(found.as_ref(), &asked, self.instant), found) {
+            (Decision::Refuse(problem), _) => Answer::problem(&problem),
+            (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
+                self.replayed(outcome, at_ms)
+            }
+            _ => Answer::problem(&Problem::new(Code::NotSeen, "this key has no outcome under this id")),
+        };
+        self.set_aside(loaded, Some(id), Aside::default())?;
+        Ok(answer)
+    }
+
+    fn read(&self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
+        let mut answer = None;
+        // Always undone, the tables of an untouched key as well.
+        let ended: Result<(), Undone> = atomically(self.sql, || {
+            if self.purpose == Purpose::Execute {
+                schema::migrate(self.sql, self.handler, loaded.versions)?;
+                let response =
+                    self.handler.handle(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
+                answer = Some(checked_response(response).map_err(Undone::Rejected)?);
+            }
+            Err(Undone::Rejected("the handler crashed".to_owned()))
+        });
+        let answer = match (answer, ended) {
+            (Some(response), _) if response.status < 500 => Answer::read(response),
+            (Some(response), _) => rolled_back(&format!("the handler answered {}", response.status)),
+            (None, Err(undone)) => self.undone(undone)?,
+            (None, Ok(())) => rolled_back("the read did not end"),
+        };
+        self.set_aside(loaded, None, Aside::default())?;
+        Ok(answer)
+    }
+
+    /// Cancels. What is to be cancelled is parsed before any record is looked at.
+    fn cancel(&self, loaded: &mut Loaded, attempt: &Attempt) -> Result<Answer, SqlError> {
+        let body = &self.arrival.request.body;
+        let parsed = attempt.id.as_ref().map(|id| control::cancellation(body, id, self.instant.now_ms));
+        match parsed.transpose() {
+            Ok(cancellation) => self.change(loaded, attempt, cancellation),
+            Err(problem) => self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),
+        }
+    }
+
+    /// A request that is executed exactly once: the application's, or a cancellation.
+    fn change(
+        &self,
+        loaded: &mut Loaded,
+        attempt: &Attempt,
+        cancellation: Option<Cancellation>,
+    ) -> Result<Answer, SqlError> {
+        let Some(id) = &attempt.id else {
+            return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
+        };
+        let fingerprint = Fingerprint::of(self.arrival.request);
+        let found = self.find(loaded, id)?;
+        let asked = Asked {
+            principal: self.arrival.principal,
+            fingerprint: Some(&fingerprint),
+            first_sent_s: attempt.first_sent_s,
+            deadline_ms: attempt.deadline_ms,
+        };
+        let decision = decide(found.as_ref(), &asked, self.instant);
+        if decision == Decision::Execute {
+            let identified = Identified { id, attempt, fingerprint, found };
+            return match (self.purpose, cancellation) {
+                (Purpose::Execute, Some(cancellation)) => {
+                    self.execute(loaded, &identified, control::CANCEL_BODY_BYTES_MAX, |work| {
+                        control::cancel(work, &cancellation, attempt.deadline_ms)
+                    })
+                }
+                (Purpose::Execute, None) => self.execute(loaded, &identified, OUTCOME_BODY_BYTES_MAX, |_| {
+                    self.handler.handle(&mut self.context(), self.arrival.request).map_err(Undone::Failed)
+                }),
+                (Purpose::CountStart, _) => self.count_start(loaded, &identified),
+                (Purpose::CountCrash, _) => self.count_crash(loaded, &identified),
+            };
+        }
+        if self.purpose == Purpose::CountStart {
+            return Ok(Answer::changed());
+        }
+        let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
+        let aside = match found.as_ref().filter(|_| !is_mismatch) {
+            // It was started, and is refused: it did not crash.
+            Some(suspect @ Record { state: State::Suspect { .. }, .. }) => {
+                Aside { ended: Some((id, suspect)), ..Aside::default() }
+            }
+            Some(record) => {
+                let seen = record.seen_again(attempt, self.instant.now_ms, self.config.retention_s);
+                Aside { seen: seen.map(|record| (id, record)), ..Aside::default() }
+            }
+            None => Aside::default(),
+        };
+        match (decision, &found) {
+            (Decision::Refuse(problem), _) => {
+                let fence = problem.code == Code::OutsideWindow;
+                self.refuse(loaded, &problem, Some(id), Aside { fence, ..aside })
+            }
+            (_, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
+                self.set_aside(loaded, Some(id), aside)?;
+                Ok(self.replayed(outcome.clone(), *at_ms))
+            }
+            _ => Err(SqlError("a decision to replay without an outcome".to_owned())),
+        }
+    }
+
+    /// Runs `effect` and records its answer, with all that goes along, in one transaction.
+    fn execute(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        body_bytes_max: usize,
+        effect: impl FnOnce(&mut Work<'_>) -> Result<Response, Undone>,
+    ) -> Result<Answer, SqlError> {
+        // A suspect has its place already.
+        if identified.found.is_none() && self.is_full(loaded) {
+            let problem =
+                Problem::new(Code::Capacity, "the key keeps as many unacknowledged records or tombstones as it may");
+            return self.refuse(loaded, &problem, Some(identified.id), Aside::default());
+        }
+        let mut work = self.work(loaded);
+        let ended: Result<Outcome, Undone> = atomically(self.sql, || {
+            schema::migrate(self.sql, self.handler, loaded.versions)?;
+            let response = effect(&mut work)?;
+            let outcome = checked_outcome(response, body_bytes_max).map_err(Undone::Rejected)?;
+            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()));
+            work.put(identified.id, identified.found.as_ref(), &record)?;
+            self.write_aside(&mut work, Some(identified.id), &Aside::default())?;
+            work.after.versions = Versions::current::<H>();
+            Ok(outcome)
+        });
+        match ended {
+            Ok(outcome) => {
+                *loaded = work.after;
+                Ok(Answer::executed(outcome, self.expires_s(self.instant.now_ms)))
+            }
+            Err(undone) => {
+                let fence = matches!(&undone, Undone::Problem(problem) if problem.code == Code::OutsideWindow);
+                let answer = self.undone(undone)?;
+                let ended = identified.found.as_ref().map(|found| (identified.id, found));
+                self.set_aside(loaded, Some(identified.id), Aside { fence, ended, ..Aside::default() })?;
+                Ok(answer)
+            }
+        }
+    }
+
+    fn refuse(
+        &self,
+        loaded: &mut Loaded,
+        problem: &Problem,
+        own: Option<&RequestId>,
+        aside: Aside<'_>,
+    ) -> Result<Answer, SqlError> {
+        self.set_aside(loaded, own, aside)?;
+        Ok(Answer::problem(problem))
+    }
+
+    fn replayed(&self, outcome: Outcome, at_ms: i64) -> Answer {
+        Answer::replayed(outcome, self.expires_s(at_ms))
+    }
+
+    /// Until when an outcome of that instant can be replayed, in Unix s.
+    fn expires_s(&self, at_ms: i64) -> i64 {
+        at_ms.div_euclid(1000) + self.config.retention_s
+    }
+
+    /// The answer where a transaction was undone.
+    fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
+        Ok(match undone {
+            Undone::Problem(problem) => Answer::problem(&problem),
+            Undone::Failed(Failure::NotFound) => {
+                Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
+            }
+            Undone::Failed(Failure::Sql(error)) => rolled_back(&format!("a statement of the handler failed: {error}")),
+            Undone::Failed(Failure::Other(reason)) => rolled_back(&format!("the handler failed: {reason}")),
+            Undone::Rejected(reason) => rolled_back(&reason),
+            Undone::Storage(error) => return Err(error),
+        })
+    }
+}
