@@ -118,10 +118,19 @@ export class SemelObject extends DurableObject {
     const body = await bodyOf(request);
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, Date.now()];
-    const isYoung = Date.now() < this.#startedMs + YOUNG_MS;
-    if (isYoung && glue.is_suspect(request.method, pathname, lines, this.#startedMs, Date.now())) return this.#runAlone(attempt);
+    if (this.#isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt);
     while (this.#suspects) await this.#suspects;
     return this.#run(attempt);
+  }
+
+  /** Whether it may have ended the object that ran before. Only a young object asks. */
+  #isSuspect(method, pathname, lines) {
+    const now = Date.now();
+    if (now >= this.#startedMs + YOUNG_MS) return false;
+    return guarded(
+      () => glue.is_suspect(method, pathname, lines, this.#startedMs, now),
+      () => false,
+    );
   }
 
   /** From the call to the answer nothing is awaited: the decision, the effect and the record are one turn. */

@@ -140,7 +140,8 @@ pub(super) fn cancel(
                 at_ms: work.instant.now_ms,
                 deadline: LatestDeadline::of(deadline_ms),
                 state: State::Cancelled { lapses_ms: None },
-            };
+            }
+            .over(found.as_ref());
             work.put(&cancellation.id, found.as_ref(), &record)?;
             Ok(cancelled())
         }

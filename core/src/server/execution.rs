@@ -113,11 +113,13 @@ impl<H: Handler> Turn<'_, H> {
         };
         let fingerprint = Fingerprint::of(self.arrival.request);
         let found = self.find(loaded, id)?;
+        // What has crashed was let in by fence and deadline, wherever these are by now.
+        let judged = if self.purpose == Purpose::CountCrash { &Attempt::default() } else { attempt };
         let asked = Asked {
             principal: self.arrival.principal,
             fingerprint: Some(&fingerprint),
-            first_sent_s: attempt.first_sent_s,
-            deadline_ms: attempt.deadline_ms,
+            first_sent_s: judged.first_sent_s,
+            deadline_ms: judged.deadline_ms,
         };
         let decision = decide(found.as_ref(), &asked, self.instant);
         if decision == Decision::Execute {

@@ -48,9 +48,9 @@ impl LatestDeadline {
         }
     }
 
-    /// With one more attempt.
-    pub fn and(self, deadline_ms: Option<i64>) -> Self {
-        match (self, Self::of(deadline_ms)) {
+    /// With other attempts.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
             (Self::At(one), Self::At(other)) => Self::At(one.max(other)),
             _ => Self::None,
         }
@@ -141,6 +141,18 @@ impl Change {
 }
 
 impl Record {
+    /// The record, protected from the attempts that another record of the id has seen as well.
+    pub fn over(self, found: Option<&Self>) -> Self {
+        match found {
+            Some(found) => Self {
+                first_sent_s: latest_first_sent(found.first_sent_s, self.first_sent_s),
+                deadline: found.deadline.and(self.deadline),
+                ..self
+            },
+            None => self,
+        }
+    }
+
     /// The record after one more attempt; `None` if that changes nothing.
     ///
     /// What protects an id must hold for every attempt of it: the latest deadline and the latest first-sent count, and one
@@ -148,7 +160,7 @@ impl Record {
     pub fn seen_again(&self, attempt: &Attempt, now_ms: i64, retention_s: i64) -> Option<Self> {
         let mut record = Self {
             first_sent_s: latest_first_sent(self.first_sent_s, attempt.first_sent_s),
-            deadline: self.deadline.and(attempt.deadline_ms),
+            deadline: self.deadline.and(LatestDeadline::of(attempt.deadline_ms)),
             ..self.clone()
         };
         if let State::Tombstone { lapses_ms, .. } = &mut record.state {
@@ -193,7 +205,7 @@ impl Record {
 }
 
 /// The first-sent that holds for both: the later, or none if one has none.
-pub fn latest_first_sent(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+fn latest_first_sent(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.zip(other).map(|(one, other)| one.max(other))
 }
 

@@ -14,6 +14,7 @@ use super::aside::Aside;
 use super::decision::poisoned;
 use super::handler::Handler;
 use super::record::{self, Record, State};
+use super::schema;
 use super::sql::{SqlError, atomically};
 use super::turn::{Identified, Loaded, Turn, Work, rolled_back};
 use crate::header::Attempt;
@@ -84,7 +85,8 @@ impl Count {
 impl<H: Handler> Turn<'_, H> {
     /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
     pub(super) fn count_start(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
-        if !self.is_full(loaded) {
+        // A suspect has its place already.
+        if identified.found.is_some() || !self.is_full(loaded) {
             let count = Count::of(identified.found.as_ref()).started();
             self.put_count(loaded, identified, count)?;
         }
@@ -124,7 +126,8 @@ impl<H: Handler> Turn<'_, H> {
             State::Suspect { crashes: 0, .. } => {
                 record::delete(self.sql, id)?;
                 work.after.count.left(found);
-                Ok(())
+                // The row held the clock.
+                schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)
             }
             State::Suspect { crashes, is_started: true } => {
                 let state = State::Suspect { crashes, is_started: false };

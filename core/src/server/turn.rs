@@ -6,7 +6,7 @@ use super::answer::Answer;
 use super::config::Config;
 use super::decision::Instant;
 use super::handler::{Context, Failure, Handler};
-use super::record::{self, Change, LatestDeadline, Record, State, latest_first_sent};
+use super::record::{self, Change, LatestDeadline, Record, State};
 use super::retention::Sweep;
 use super::schema::{self, Versions};
 use super::sql::{Sql, SqlError};
@@ -132,15 +132,8 @@ impl<H: Handler> Turn<'_, H> {
             deadline: LatestDeadline::of(attempt.deadline_ms),
             state,
         };
-        // A suspect has seen attempts before this one.
-        match &identified.found {
-            Some(suspect) => Record {
-                first_sent_s: latest_first_sent(suspect.first_sent_s, attempt.first_sent_s),
-                deadline: suspect.deadline.and(attempt.deadline_ms),
-                ..now
-            },
-            None => now,
-        }
+        // What is found is a suspect, which has seen attempts before this one.
+        now.over(identified.found.as_ref())
     }
 
     pub fn context(&self) -> Context<'_> {

@@ -10,10 +10,13 @@ use crate::counter::Counter;
 use crate::database::Database;
 use crate::reply::Reply;
 use semel_core::id::{Key, Principal};
+use semel_core::message::{Method, Request, Response};
+use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
 use semel_core::server::router::{self, Route};
-use semel_core::server::{Answer, Config, Engine, Handler, Sql, Value};
+use semel_core::server::{Answer, Config, Context, Engine, Failure, Handler, KeyRule, Sql, SqlError, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 /// The key under test.
 pub const KEY: &str = "counters/1";
@@ -22,16 +25,35 @@ pub const START_S: i64 = 1_800_000_000;
 /// Where the clock starts, in Unix ms.
 pub const START_MS: i64 = START_S * 1000;
 
+/// A handler that outlives its engine, so that a test can look at it.
+struct Shared<H>(Rc<H>);
+
+impl<H: Handler> Handler for Shared<H> {
+    const SCHEMA_VERSION: i64 = H::SCHEMA_VERSION;
+
+    fn key(&self, method: &Method, path: &Path) -> KeyRule {
+        self.0.key(method, path)
+    }
+
+    fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError> {
+        self.0.migrate(sql, from)
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        self.0.handle(context, request)
+    }
+}
+
 /// One key.
 pub struct World<H = Counter> {
     /// What it stands on.
     pub database: Database,
     /// What it runs.
-    pub handler: H,
+    pub handler: Rc<H>,
     /// The wall clock, in Unix ms.
     pub wall_ms: i64,
     config: Config,
-    engine: Engine<H>,
+    engine: Engine<Shared<H>>,
     latest_ms: i64,
 }
 
@@ -70,10 +92,11 @@ impl World {
     }
 }
 
-impl<H: Handler + Clone> World<H> {
+impl<H: Handler> World<H> {
     /// Any handler.
     pub fn of(handler: H, config: Config) -> Self {
-        let engine = Engine::new(handler.clone(), config.clone());
+        let handler = Rc::new(handler);
+        let engine = Engine::new(Shared(handler.clone()), config.clone());
         Self { database: Database::new(), handler, wall_ms: START_MS, config, engine, latest_ms: 0 }
     }
 
@@ -102,7 +125,7 @@ impl<H: Handler + Clone> World<H> {
 
     /// Asks the router where a request goes.
     pub fn route(&self, call: &Call) -> Route {
-        router::route(&self.handler, &self.config, call.method(), call.url(), &call.headers(), self.wall_ms)
+        router::route(&*self.handler, &self.config, call.method(), call.url(), &call.headers(), self.wall_ms)
     }
 
     /// Ends the object and starts it again.
@@ -151,10 +174,10 @@ impl<H: Handler + Clone> World<H> {
     /// A fresh engine on a fresh connection.
     fn renew(&mut self) {
         self.database.reopen();
-        self.engine = Engine::new(self.handler.clone(), self.config.clone());
+        self.engine = Engine::new(Shared(self.handler.clone()), self.config.clone());
     }
 
-    fn ask(&mut self, call: &Call, ask: impl Fn(&mut Engine<H>, &dyn Sql, Arrival<'_>) -> Answer) -> Answer {
+    fn ask(&mut self, call: &Call, ask: impl Fn(&mut Engine<Shared<H>>, &dyn Sql, Arrival<'_>) -> Answer) -> Answer {
         let mut request = call.request();
         if call.is_too_large {
             request.body.clear();

@@ -1,0 +1,201 @@
+//! *Acknowledging*, a sentence a test.
+
+use semel_support::call::control;
+use semel_support::*;
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+const GRACE_MS: i64 = 60_000;
+
+fn world_with(ids: &[&str]) -> World {
+    let mut world = World::new();
+    for id in ids {
+        assert_eq!(world.send(&change(id).first_sent_s(world.wall_s())).only("semel-status"), "executed");
+    }
+    world
+}
+
+/// What an attempt of that id gets now.
+fn asked(world: &mut World, id: &str) -> String {
+    world.send(&change(id).first_sent_s(START_S)).only("semel-status").to_owned()
+}
+
+#[test]
+fn it_is_applied_with_any_answer_of_the_object() {
+    let carriers: [(Call, &str); 9] = [
+        (change("new"), "executed"),
+        (change("known"), "replayed"),
+        (change("known").body("other"), "fingerprint-mismatch"),
+        (post("/count"), "key-missing"),
+        (change("new").deadline_ms(1), "attempt-expired"),
+        (post("/status/500").id("new"), "rolled-back"),
+        (get("/count"), "read"),
+        (look_up("nobody"), "not-seen"),
+        (cancel("own", "x"), "executed"),
+    ];
+    for (carrier, status) in carriers {
+        let mut world = world_with(&["a"]);
+        world.send(&change("known"));
+        let got = world.send(&carrier.ack("a"));
+        assert_eq!(got.only("semel-status"), status);
+        assert!(got.header("semel-key").is_some());
+        assert_eq!(asked(&mut world, "a"), "acknowledged", "after {status}");
+    }
+}
+
+#[test]
+fn it_goes_without_a_request_too() {
+    let mut world = world_with(&["a", "b", "c"]);
+    let body = "{\"ids\":[\"a\",{\"id\":\"b\",\"until\":1800000005000},\"never seen\"]}";
+    let got = world.send(&post(&control("acks")).body(body).ack("c"));
+    assert_eq!((got.status(), got.only("semel-status"), got.only("idempotent-replayed")), (204, "executed", "false"));
+    for id in ["a", "b", "c"] {
+        assert_eq!(asked(&mut world, id), "acknowledged");
+    }
+}
+
+#[test]
+fn it_affects_only_records_of_the_same_principal() {
+    let mut world = world_with(&["a"]);
+    world.send(&get("/count").ack("a").by("mallory"));
+    world.send(&post(&control("acks")).body("{\"ids\":[\"a\"]}").by("mallory"));
+    assert_eq!(asked(&mut world, "a"), "replayed");
+}
+
+#[test]
+fn it_never_affects_the_requests_own_id() {
+    let mut world = World::new();
+    assert_eq!(world.send(&change("a").ack("a")).only("semel-status"), "executed");
+    assert_eq!(world.send(&change("a").ack("a")).only("semel-status"), "replayed");
+    assert_eq!(world.send(&look_up("a").ack("a")).only("semel-status"), "replayed");
+    assert_eq!(world.send(&change("a")).only("semel-status"), "replayed");
+}
+
+#[test]
+fn it_passes_over_what_is_not_settled() {
+    let mut world = World::new();
+    world.send(&get("/count").ack("a"));
+    assert_eq!(world.send(&change("a")).only("semel-status"), "executed", "an id that was not seen yet");
+    world.crashed(&change("crashes"));
+    world.send(&get("/count").ack("crashes"));
+    assert_eq!(world.send(&change("crashes")).only("semel-status"), "executed", "an id without an outcome");
+    world.send(&cancel("own", "x"));
+    world.send(&get("/count").ack("x"));
+    assert_eq!(world.send(&change("x")).only("semel-status"), "cancelled", "a cancelled id leaves by the fence alone");
+}
+
+#[test]
+fn outcome_and_fingerprint_go_at_once() {
+    let mut world = world_with(&["a"]);
+    world.send(&get("/count").ack("a"));
+    let kept = "SELECT count(*) FROM semel_records WHERE coalesce(fingerprint, status, headers, body) IS NOT NULL";
+    assert_eq!(world.database.number(kept), 0);
+    assert_eq!(world.rows(), 1);
+}
+
+#[test]
+fn the_tombstone_answers_only_its_principal() {
+    let mut world = world_with(&["a"]);
+    world.send(&get("/count").ack("a"));
+    assert_eq!(world.send(&change("a").by("mallory")).only("semel-status"), "fingerprint-mismatch");
+}
+
+/// Executes `a` with that deadline, acknowledges it so, and answers after how many ms its tombstone has left.
+fn lives_ms(attempts: &[Option<i64>], until_ms: Option<i64>, late: &[Option<i64>], retention_s: i64) -> i64 {
+    let mut world = World::with(|config| config.retention_s = retention_s);
+    let send = |world: &mut World, deadline_ms: &Option<i64>| {
+        let request = change("a").first_sent_s(START_S);
+        world.send(&match deadline_ms {
+            Some(deadline_ms) => request.deadline_ms(*deadline_ms),
+            None => request,
+        });
+    };
+    attempts.iter().for_each(|deadline_ms| send(&mut world, deadline_ms));
+    world.send(&match until_ms {
+        Some(until_ms) => get("/count").ack_until("a", until_ms),
+        None => get("/count").ack("a"),
+    });
+    late.iter().for_each(|deadline_ms| send(&mut world, deadline_ms));
+    assert_eq!(world.effects(), 1);
+    loop {
+        world.wall_ms += 5_000;
+        // A fresh object sweeps with its first request.
+        world.restart();
+        world.send(&get("/count"));
+        if world.rows() == 0 {
+            return world.wall_ms - START_MS;
+        }
+        assert!(world.wall_ms < START_MS + 10_000_000, "it never left");
+    }
+}
+
+#[test]
+fn the_tombstone_lives_until_60_s_after_the_later_of_until_and_the_latest_deadline() {
+    let at = |s: i64| Some(START_MS + s * 1000);
+    let day = 86_400;
+    assert_eq!(lives_ms(&[at(10)], at(30), &[], day), 30_000 + GRACE_MS, "until is later");
+    assert_eq!(lives_ms(&[at(40)], at(30), &[], day), 40_000 + GRACE_MS, "the deadline is later");
+    assert_eq!(lives_ms(&[at(10), at(50)], at(30), &[], day), 50_000 + GRACE_MS, "a replay's deadline is later");
+    assert_eq!(lives_ms(&[at(10)], at(30), &[at(70)], day), 70_000 + GRACE_MS, "a late attempt's deadline is later");
+    assert_eq!(lives_ms(&[at(11)], at(5), &[], day), 20_000 + GRACE_MS, "deadlines are kept rounded up to 10 s");
+}
+
+#[test]
+fn without_until_or_if_an_attempt_had_no_deadline_it_lives_for_the_retention() {
+    let at = |s: i64| Some(START_MS + s * 1000);
+    // The fence has to pass the second of the first-sent, which takes one second more; steps are of 5 s.
+    let retention_s = 600;
+    let retention = 605_000;
+    assert_eq!(lives_ms(&[at(10)], None, &[], retention_s), retention, "no until");
+    assert_eq!(lives_ms(&[None], at(30), &[], retention_s), retention, "no deadline");
+    assert_eq!(lives_ms(&[at(10), None], at(30), &[], retention_s), retention, "a replay had no deadline");
+    assert_eq!(lives_ms(&[at(10)], at(30), &[None], retention_s), retention, "a late attempt had no deadline");
+}
+
+#[test]
+fn a_short_retention_does_not_end_a_tombstone_before_a_deadline_that_was_seen() {
+    let at = |s: i64| Some(START_MS + s * 1000);
+    assert_eq!(lives_ms(&[at(100)], None, &[], 10), 100_000 + GRACE_MS);
+    assert_eq!(lives_ms(&[None], at(100), &[], 10), 100_000 + GRACE_MS);
+}
+
+#[test]
+fn a_tombstone_stays_until_the_fence_can_refuse_its_id() {
+    // First sent 100 s ahead of the clock, as it may be, and a retention of 11 s.
+    let mut world = World::with(|config| config.retention_s = 11);
+    let request = change("a").first_sent_s(world.wall_s() + 100);
+    world.send(&request);
+    world.send(&get("/count").ack("a"));
+    for _ in 0..130 {
+        world.pass_s(1);
+        world.restart();
+        assert_ne!(
+            world.send(&request).only("semel-status"),
+            "executed",
+            "after {} s",
+            (world.wall_ms - START_MS) / 1000
+        );
+    }
+    assert_eq!(world.send(&request).only("semel-status"), "outside-window");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn a_run_of_replays_writes_a_row_once_in_ten_seconds() {
+    let mut world = World::new();
+    let attempt = |world: &World, ms: i64| change("a").deadline_ms(world.wall_ms + ms);
+    world.send(&attempt(&world, 10_000));
+    world.send(&attempt(&world, 20_000));
+    let writes = |world: &mut World, ms: i64| {
+        let before = world.database.statements();
+        assert_eq!(world.send(&attempt(world, ms)).only("semel-status"), "replayed");
+        world.database.statements() - before
+    };
+    let quiet = writes(&mut world, 20_000);
+    assert_eq!(quiet, 1, "only the record is read");
+    assert_eq!(writes(&mut world, 15_000), quiet);
+    assert!(writes(&mut world, 20_001) > quiet);
+    assert_eq!(writes(&mut world, 29_000), quiet);
+}

@@ -1,0 +1,178 @@
+//! *Bounded*: what counts against the limits of a key, in memory and after a restart alike.
+
+use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+fn world(records_max: u64, tombstones_max: u64) -> World {
+    World::with(|config| {
+        config.retention_s = 1000;
+        config.records_max = records_max;
+        config.tombstones_max = tombstones_max;
+    })
+}
+
+/// How many records more the key takes, by trying; the ids of earlier tries are taken too.
+fn room(world: &mut World, tried: &str) -> usize {
+    let executed = |n: &usize| world.send(&change(&format!("{tried}-{n}"))).only("semel-status") == "executed";
+    (0..10).take_while(executed).count()
+}
+
+/// Does something to a key with ten places, and asserts how many are left, by memory and by storage.
+#[track_caller]
+fn leaves(room_left: usize, act: impl Fn(&mut World)) {
+    for restarts in [false, true] {
+        let mut world = world(10, 1000);
+        act(&mut world);
+        if restarts {
+            world.restart();
+        }
+        assert_eq!(room(&mut world, "room"), room_left, "restarts: {restarts}");
+    }
+}
+
+#[test]
+fn an_execution_takes_a_place_and_its_replays_and_refusals_none() {
+    leaves(9, |world| {
+        for _ in 0..5 {
+            world.send(&change("a"));
+            world.send(&change("a").body("other"));
+            world.send(&change("late").deadline_ms(START_MS - 1));
+            world.send(&change("old").first_sent_s(1));
+            world.send(&post("/not-found").id("b"));
+            world.send(&get("/count"));
+        }
+    });
+}
+
+#[test]
+fn an_acknowledgement_frees_a_place_once() {
+    leaves(10, |world| {
+        world.send(&change("a"));
+        world.send(&change("b"));
+        for _ in 0..5 {
+            world.send(&acknowledge("[\"a\",\"a\",\"b\",\"unknown\"]"));
+            world.send(&get("/count").ack("a").ack("a"));
+        }
+    });
+}
+
+#[test]
+fn a_cancellation_takes_a_place_for_itself_and_none_for_its_id() {
+    leaves(9, |world| (0..5).for_each(|_| drop(world.send(&cancel("own", "a")))));
+    leaves(9, |world| {
+        world.crashed(&change("a"));
+        world.send(&cancel("own", "a"));
+    });
+}
+
+#[test]
+fn a_suspect_takes_a_place_until_it_ends() {
+    leaves(9, |world| (0..2).for_each(|_| drop(world.crashed(&change("a")))));
+    leaves(9, |world| (0..4).for_each(|_| drop(world.crashed(&change("poisoned")))));
+    leaves(9, |world| {
+        world.start(&change("a"));
+        world.send(&change("a")).is_executed(200);
+    });
+    leaves(10, |world| {
+        world.handler.trouble.set(Trouble::Fails);
+        world.start(&change("a"));
+        world.send(&change("a"));
+        world.handler.trouble.set(Trouble::None);
+    });
+}
+
+#[test]
+fn what_the_sweep_takes_away_frees_its_place() {
+    leaves(10, |world| {
+        world.send(&change("fenced").first_sent_s(START_S));
+        world.send(&change("expired"));
+        world.crashed(&change("suspect"));
+        world.pass_s(1001);
+        world.send(&get("/count"));
+    });
+}
+
+#[test]
+fn a_place_that_a_failed_commit_would_have_taken_stays_free() {
+    for n in 0.. {
+        let mut world = world(10, 1000);
+        world.send(&change("a"));
+        world.database.fail(n);
+        let first = world.send(&change("b"));
+        world.database.fail(u64::MAX);
+        world.send(&change("b"));
+        assert_eq!(room(&mut world, "room"), 8, "statement {n}");
+        if first.only("semel-status") == "executed" {
+            assert!(n >= 4, "only {n} statements");
+            break;
+        }
+    }
+}
+
+#[test]
+fn tombstones_count_against_a_limit_of_their_own_until_they_lapse() {
+    for restarts in [false, true] {
+        let mut world = world(10, 2);
+        for id in ["a", "b"] {
+            world.send(&change(id).first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
+        }
+        world.send(&acknowledge(&format!(
+            "[{{\"id\":\"a\",\"until\":{START_MS}}},{{\"id\":\"b\",\"until\":{START_MS}}}]"
+        )));
+        if restarts {
+            world.restart();
+        }
+        world.send(&change("c")).is_problem(503, "capacity", "no", "same-id");
+        world.pass_ms(59_999);
+        world.send(&change("c")).is_problem(503, "capacity", "no", "same-id");
+        world.pass_ms(1);
+        // This refusal sweeps.
+        world.send(&change("c")).is_problem(503, "capacity", "no", "same-id");
+        world.send(&change("c")).is_executed(200);
+    }
+}
+
+#[test]
+fn a_suspect_is_counted_in_a_full_key_too() {
+    // It has its place and may run, so a handler that never returns must be poisoned here as well.
+    let mut world = world(1, 1000);
+    for _ in 0..3 {
+        world.start(&change("a"));
+        world.restart();
+    }
+    world.start(&change("a"));
+    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.calls(), 0);
+}
+
+#[test]
+fn a_crash_counts_though_the_deadline_passed_meanwhile() {
+    let mut world = World::new();
+    for n in 0..3 {
+        let call = change("a").deadline_ms(world.wall_ms + 10);
+        world.start(&call);
+        world.pass_ms(11);
+        let reply = world.crashed(&call);
+        if n == 2 {
+            reply.is_problem(410, "poisoned", "no", "never");
+        }
+    }
+    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+}
+
+#[test]
+fn a_cancelled_suspect_is_protected_from_all_attempts_that_were_seen() {
+    // An attempt without first-sent was seen, so the fence alone can't refuse the id.
+    let mut world = world(10, 1000);
+    world.crashed(&change("a"));
+    let call = cancel("own", "a").body(format!("{{\"id\":\"a\",\"firstSent\":{START_S}}}"));
+    world.send(&call).is_executed(200);
+    world.pass_s(1001);
+    world.restart();
+    world.send(&get("/count"));
+    world.send(&change("a")).is_problem(410, "cancelled", "no", "never");
+    assert_eq!(world.effects(), 0);
+}

@@ -1,0 +1,61 @@
+//! The clock of a key: the latest of the wall clock and all that was committed. It never goes back.
+
+use semel_support::{Call, START_MS, START_S, Trouble, World, cancel, get, look_up, post};
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+/// Does something an hour later, sets the wall clock back, and asserts that the key's clock stays: in the living object,
+/// and where something was committed, in the next.
+#[track_caller]
+fn stays(act: impl Fn(&mut World), is_committed: bool) {
+    let mut world = World::new();
+    world.send(&change("before").first_sent_s(START_S));
+    world.pass_s(3600);
+    act(&mut world);
+    let later_ms = world.wall_ms;
+    world.wall_ms = START_MS;
+    assert_eq!(world.send(&look_up("a")).now_ms(), later_ms);
+    if is_committed {
+        world.restart();
+        assert_eq!(world.send(&look_up("a")).now_ms(), later_ms, "after a restart");
+        world.send(&change("late").deadline_ms(later_ms - 1)).is_problem(408, "attempt-expired", "no", "same-id");
+    }
+}
+
+#[test]
+fn the_wall_clock_may_go_back_while_the_object_lives() {
+    stays(|world| drop(world.send(&get("/count"))), false);
+    stays(|world| drop(world.send(&post("/not-found").id("a"))), false);
+}
+
+#[test]
+fn what_was_committed_holds_over_a_restart() {
+    stays(|world| drop(world.send(&change("a"))), true);
+    stays(|world| drop(world.send(&cancel("own", "a"))), true);
+    stays(|world| drop(world.send(&get("/count").ack("before"))), true);
+    stays(|world| drop(world.crashed(&change("a"))), true);
+    stays(|world| world.start(&change("a")), true);
+    stays(|world| drop(world.send(&change("old").first_sent_s(1))), true);
+}
+
+#[test]
+fn what_was_committed_holds_though_its_row_has_left() {
+    let failed_start = |world: &mut World| {
+        world.start(&change("a"));
+        world.handler.trouble.set(Trouble::Fails);
+        world.send(&change("a")).is_problem(500, "rolled-back", "no", "same-id");
+        world.handler.trouble.set(Trouble::None);
+    };
+    stays(failed_start, true);
+}
+
+#[test]
+fn the_handler_is_told_the_clock_of_the_key() {
+    let mut world = World::new();
+    world.pass_s(5);
+    assert_eq!(world.send(&post("/now").id("a")).text(), world.wall_ms.to_string());
+    world.wall_ms = START_MS;
+    assert_eq!(world.send(&get("/now")).text(), (START_MS + 5000).to_string());
+}

@@ -1,0 +1,59 @@
+//! What a request costs: rows written are billed, and a commit is the slowest thing an object does.
+
+use semel_support::{Call, START_MS, World, acknowledge, get, look_up, post};
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+/// A key in normal running: its tables are there, its sweep is done.
+fn world() -> World {
+    let mut world = World::new();
+    world.send(&change("first"));
+    world.send(&get("/count"));
+    world
+}
+
+/// How many rows `call` writes, that of the handler's effect among them, and how many statements it takes.
+fn cost(world: &mut World, call: &Call) -> (u64, u64) {
+    let before = (world.database.rows_written(), world.database.statements());
+    world.send(call);
+    (world.database.rows_written() - before.0, world.database.statements() - before.1)
+}
+
+#[test]
+fn an_execution_writes_one_row_besides_its_effect() {
+    let mut world = world();
+    let (rows, statements) = cost(&mut world, &change("a"));
+    assert_eq!(rows, 2);
+    // Of which BEGIN, COMMIT and two are the handler's.
+    assert!(statements <= 6, "{statements}");
+}
+
+#[test]
+fn a_replay_a_refusal_and_a_look_up_write_nothing_and_open_no_transaction() {
+    let mut world = world();
+    for call in [
+        change("first"),
+        change("first").body("other"),
+        change("late").deadline_ms(START_MS - 1),
+        look_up("first"),
+        look_up("unknown"),
+    ] {
+        assert_eq!(cost(&mut world, &call), (0, 1));
+    }
+    assert_eq!(cost(&mut world, &post("/count")), (0, 0), "what is malformed needs no storage");
+}
+
+#[test]
+fn an_acknowledgement_writes_one_row_and_a_leaving_row_is_one_more() {
+    let mut world = world();
+    world.send(&change("a").deadline_ms(START_MS));
+    let ack = acknowledge(&format!("[{{\"id\":\"a\",\"until\":{START_MS}}}]"));
+    assert_eq!(cost(&mut world, &ack).0, 1);
+    assert_eq!(cost(&mut world, &ack).0, 0, "again it changes nothing");
+    world.pass_s(61);
+    let (rows, _) = cost(&mut world, &look_up("first"));
+    assert_eq!(rows, 2, "the row, and once a page the fence");
+    assert_eq!(world.row("a", "id"), None);
+}

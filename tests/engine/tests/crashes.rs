@@ -1,0 +1,156 @@
+//! A crash between any two statements leaves all or nothing, and the resent request goes on from there.
+
+use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, post};
+
+fn change(id: &str) -> Call {
+    post("/count").id(id).first_sent_s(START_S)
+}
+
+/// What is committed: whatever a client could ever learn of it.
+fn committed(world: &World) -> Vec<Vec<String>> {
+    let queries = [
+        "SELECT id FROM effects ORDER BY id",
+        "SELECT id, state, principal, first_sent_s, at_ms, deadline_ms, lapses_ms, crashes, is_started, executed, hex(fingerprint), status, headers, hex(body) FROM semel_records ORDER BY id",
+        "SELECT engine_version, handler_version, fence_s, clock_ms FROM semel_meta",
+    ];
+    let rows = queries.iter().flat_map(|query| world.database.query(query));
+    rows.map(|row| row.iter().map(|value| format!("{value:?}")).collect()).collect()
+}
+
+/// Crashes before every statement of `call` in turn. After each, the state is that before or that after, and sending it
+/// again ends as it would have without a crash.
+fn crash_everywhere(prepare: impl Fn(&mut World), call: &Call, effects: i64) {
+    let ready = || {
+        let mut world = World::with(|config| config.retention_s = 1000);
+        prepare(&mut world);
+        world
+    };
+    let mut whole = ready();
+    let before = committed(&whole);
+    let expected = whole.send(call);
+    let after = committed(&whole);
+    assert_ne!(before, after, "the request writes");
+    let mut crashes = 0;
+    loop {
+        let mut world = ready();
+        world.database.crash_before(crashes);
+        let got = world.send(call);
+        if !world.database.has_crashed() {
+            assert_eq!(got, expected);
+            break;
+        }
+        got.is_problem(503, "unavailable", "unknown", "same-id");
+        world.restart();
+        let found = committed(&world);
+        assert!(found == before || found == after, "crash {crashes} left a part: {found:?}");
+        world.send(call).only("semel-status");
+        assert_eq!(world.effects(), effects, "crash {crashes}");
+        // However it went, another attempt gets what it would have got.
+        let again = world.send(call);
+        assert_eq!((again.status(), again.body()), (expected.status(), expected.body()), "crash {crashes}");
+        crashes += 1;
+    }
+    assert!(crashes >= 4, "only {crashes} places to crash");
+}
+
+#[test]
+fn in_the_first_request_of_a_key() {
+    crash_everywhere(|_| {}, &change("a"), 1);
+}
+
+#[test]
+fn in_a_request_that_brings_acknowledgements() {
+    let prepare = |world: &mut World| {
+        world.send(&change("old")).is_executed(200);
+        world.send(&change("older")).is_executed(200);
+    };
+    crash_everywhere(prepare, &change("a").ack("old").ack_until("older", START_MS), 3);
+}
+
+#[test]
+fn in_a_replay_that_brings_an_acknowledgement_and_a_later_deadline() {
+    let prepare = |world: &mut World| {
+        world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
+        world.send(&change("old")).is_executed(200);
+    };
+    crash_everywhere(prepare, &change("a").deadline_ms(START_MS + 50_000).ack("old"), 2);
+}
+
+#[test]
+fn in_a_refusal_that_brings_an_acknowledgement() {
+    let prepare = |world: &mut World| {
+        world.send(&change("a")).is_executed(200);
+        world.send(&change("old")).is_executed(200);
+    };
+    crash_everywhere(prepare, &change("a").body("other").ack("old"), 2);
+}
+
+#[test]
+fn in_a_cancellation() {
+    let prepare = |world: &mut World| drop(world.send(&change("old")));
+    crash_everywhere(prepare, &cancel("own", "a").ack("old"), 1);
+}
+
+#[test]
+fn in_acknowledgements_without_a_request() {
+    let prepare = |world: &mut World| {
+        world.send(&change("a")).is_executed(200);
+        world.send(&change("b")).is_executed(200);
+    };
+    crash_everywhere(prepare, &acknowledge("[\"a\",\"b\"]"), 2);
+}
+
+#[test]
+fn in_a_sweep() {
+    let prepare = |world: &mut World| {
+        world.send(&change("fenced")).is_executed(200);
+        world.send(&post("/count").id("tombstone")).is_executed(200);
+        world.pass_s(1001);
+        world.restart();
+    };
+    crash_everywhere(prepare, &get("/count"), 2);
+}
+
+#[test]
+fn in_a_handler_that_fails() {
+    // The failure is undone; what is written is the acknowledgement.
+    let prepare = |world: &mut World| drop(world.send(&change("old")));
+    crash_everywhere(prepare, &post("/not-found").id("a").ack("old"), 1);
+}
+
+#[test]
+fn in_counting_the_last_crash() {
+    let ready = || {
+        let mut world = World::new();
+        world.crashed(&change("a"));
+        world.crashed(&change("a"));
+        world
+    };
+    let before = committed(&ready());
+    for n in 0.. {
+        let mut world = ready();
+        world.database.crash_before(n);
+        world.crashed(&change("a"));
+        if !world.database.has_crashed() {
+            assert!(n >= 4);
+            break;
+        }
+        world.restart();
+        assert_eq!(committed(&world), before);
+        world.crashed(&change("a")).is_problem(410, "poisoned", "no", "never");
+    }
+}
+
+#[test]
+fn a_commit_that_fails_leaves_nothing_and_the_key_goes_on() {
+    for n in 0..8 {
+        let mut world = World::new();
+        world.send(&change("old")).is_executed(200);
+        world.database.fail(n);
+        let first = world.send(&change("a").ack("old"));
+        let again = world.send(&change("a").ack("old"));
+        assert_eq!(again.status(), 200, "statement {n}: {}", first.only("semel-status"));
+        assert_eq!(world.effects(), 2, "statement {n}");
+        assert_eq!(world.rows(), 2);
+    }
+}

@@ -1,0 +1,217 @@
+//! *Retention*, a sentence a test.
+
+use semel_support::*;
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+const RETENTION_S: i64 = 1000;
+
+fn world() -> World {
+    World::with(|config| config.retention_s = RETENTION_S)
+}
+
+/// Has a fresh object sweep: it does so with its first request.
+fn sweep(world: &mut World) {
+    world.restart();
+    world.send(&get("/count"));
+}
+
+#[test]
+fn retention_moves_the_fence() {
+    let mut world = world();
+    let first_sent_s = world.wall_s();
+    let request = |id: &str| change(id).first_sent_s(first_sent_s);
+    world.pass_s(RETENTION_S);
+    assert_eq!(world.send(&request("a")).only("semel-status"), "executed");
+    world.pass_s(1);
+    assert_eq!(world.send(&request("b")).only("semel-status"), "outside-window");
+}
+
+#[test]
+fn the_fence_never_moves_back() {
+    let mut world = world();
+    let first_sent_s = world.wall_s();
+    world.pass_s(RETENTION_S + 1);
+    assert_eq!(world.send(&change("a").first_sent_s(first_sent_s)).only("semel-status"), "outside-window");
+    // Neither when the wall clock goes back, nor with a restart, nor with a longer retention.
+    world.wall_ms = START_MS;
+    assert_eq!(world.send(&change("a").first_sent_s(first_sent_s)).only("semel-status"), "outside-window");
+    world.restart_with(|config| config.retention_s = RETENTION_S * 10);
+    assert_eq!(world.send(&change("a").first_sent_s(first_sent_s)).only("semel-status"), "outside-window");
+    assert_eq!(world.effects(), 0);
+}
+
+#[test]
+fn the_clock_of_a_key_never_goes_back_behind_what_was_committed() {
+    let mut world = world();
+    world.pass_s(50);
+    world.send(&change("a"));
+    let committed_ms = world.wall_ms;
+    world.wall_ms = START_MS;
+    assert_eq!(world.send(&get("/count")).only("semel-now"), committed_ms.to_string());
+    world.restart();
+    assert_eq!(world.send(&get("/count")).only("semel-now"), committed_ms.to_string());
+    assert_eq!(world.send(&change("b").deadline_ms(committed_ms - 1)).only("semel-status"), "attempt-expired");
+}
+
+#[test]
+fn the_clock_is_not_lost_with_the_rows_that_leave() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(world.wall_s()));
+    world.pass_s(RETENTION_S + 1);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 0);
+    let swept_ms = world.wall_ms;
+    world.wall_ms = START_MS;
+    world.restart();
+    assert_eq!(world.send(&get("/count")).only("semel-now"), swept_ms.to_string());
+    assert_eq!(world.send(&change("a").first_sent_s(START_S)).only("semel-status"), "outside-window");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn an_unacknowledged_record_leaves_only_once_the_fence_has_passed_its_first_sent() {
+    let mut world = world();
+    let request = change("a").first_sent_s(world.wall_s() + 100);
+    world.send(&request);
+    world.pass_s(100 + RETENTION_S);
+    sweep(&mut world);
+    assert_eq!(world.send(&request).only("semel-status"), "replayed");
+    world.pass_s(1);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 0);
+    assert_eq!(world.send(&request).only("semel-status"), "outside-window");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn an_outcome_is_kept_for_a_whole_retention_from_its_execution() {
+    let mut world = world();
+    let request = change("a").first_sent_s(world.wall_s());
+    world.pass_s(RETENTION_S - 1);
+    let expires = world.send(&request).only("semel-expires").to_owned();
+    assert_eq!(expires, format!("@{}", world.wall_s() + RETENTION_S));
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    let again = world.send(&request);
+    assert_eq!((again.only("semel-status"), again.only("semel-expires")), ("replayed", expires.as_str()));
+    world.pass_s(1);
+    sweep(&mut world);
+    assert_eq!(world.send(&request).only("semel-status"), "outside-window");
+}
+
+#[test]
+fn a_cancelled_id_leaves_only_once_the_fence_has_passed_its_first_sent() {
+    let mut world = world();
+    let first_sent_s = world.wall_s();
+    let body = format!("{{\"id\":\"a\",\"firstSent\":{first_sent_s}}}");
+    world.send(&cancel("own", "a").body(body).first_sent_s(first_sent_s));
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    assert_eq!(world.send(&change("a").first_sent_s(first_sent_s)).only("semel-status"), "cancelled");
+    world.pass_s(1);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 0);
+    assert_eq!(world.send(&change("a").first_sent_s(first_sent_s)).only("semel-status"), "outside-window");
+}
+
+#[test]
+fn without_first_sent_a_leaving_record_stays_as_a_tombstone_for_one_more_retention() {
+    for (kind, refusal) in
+        [("executed", "outcome-expired"), ("cancelled", "cancelled"), ("poisoned", "outcome-expired")]
+    {
+        let mut world = world();
+        match kind {
+            "executed" => assert_eq!(world.send(&change("a")).only("semel-status"), "executed"),
+            "cancelled" => {
+                assert_eq!(world.send(&cancel("own", "a").first_sent_s(START_S)).only("semel-status"), "executed")
+            }
+            _ => (0..3).for_each(|_| drop(world.crashed(&change("a")))),
+        }
+        let effects = world.effects();
+        world.pass_s(RETENTION_S + 1);
+        sweep(&mut world);
+        let got = world.send(&change("a"));
+        let executed = if kind == "executed" { "yes" } else { "no" };
+        let body = got.json();
+        assert_eq!((got.only("semel-status"), body["executed"].as_str()), (refusal, Some(executed)));
+        world.pass_s(RETENTION_S - 1);
+        sweep(&mut world);
+        assert_eq!(world.send(&change("a")).only("semel-status"), refusal);
+        assert_eq!(world.effects(), effects);
+        world.pass_s(1);
+        sweep(&mut world);
+        assert_eq!(world.send(&change("a")).only("semel-status"), "executed", "after two retentions it counts as new");
+    }
+}
+
+#[test]
+fn one_attempt_without_first_sent_is_enough_for_the_tombstone() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(world.wall_s()));
+    assert_eq!(world.send(&change("a")).only("semel-status"), "replayed");
+    world.pass_s(RETENTION_S + 1);
+    sweep(&mut world);
+    assert_eq!(world.send(&change("a")).only("semel-status"), "outcome-expired");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn the_latest_first_sent_counts() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(world.wall_s()));
+    let later = change("a").first_sent_s(world.wall_s() + 100);
+    assert_eq!(world.send(&later).only("semel-status"), "replayed");
+    world.pass_s(RETENTION_S + 1);
+    sweep(&mut world);
+    assert_eq!(world.send(&later).only("semel-status"), "replayed");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn a_sweep_looks_at_a_bounded_page_with_each_request_and_reaches_all() {
+    let mut world = world();
+    let count = 300;
+    for n in 0..count {
+        world.send(&change(&format!("id-{n:04}")).first_sent_s(world.wall_s()));
+    }
+    world.pass_s(RETENTION_S + 1);
+    world.restart();
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        world.send(&get("/count"));
+        left.push(world.rows());
+    }
+    assert_eq!(left, [172, 44, 0, 0]);
+}
+
+#[test]
+fn a_sweep_starts_over_no_sooner_than_ten_seconds_after_its_end() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(world.wall_s()));
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    world.pass_s(9);
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), 1);
+    world.pass_s(1);
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), 0);
+}
+
+#[test]
+fn a_full_key_opens_as_soon_as_something_may_leave() {
+    let mut world = World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.records_max = 2
+    });
+    world.send(&change("a").first_sent_s(world.wall_s()));
+    world.pass_s(RETENTION_S);
+    world.send(&change("b").first_sent_s(world.wall_s()));
+    world.pass_s(1);
+    // The last sweep was a second ago; the refusal sweeps all the same.
+    assert_eq!(world.send(&change("c").first_sent_s(world.wall_s())).only("semel-status"), "capacity");
+    assert_eq!(world.send(&change("c").first_sent_s(world.wall_s())).only("semel-status"), "executed");
+}

@@ -1,0 +1,233 @@
+//! What happens before a key's object is asked.
+
+use semel_core::message::Headers;
+use semel_core::server::router::{Route, route};
+use semel_support::call::control;
+use semel_support::{Call, Counter, Reply, START_MS, World, cancel, delete, get, head, look_up, post};
+
+/// The answer of the router, which comes from no object.
+#[track_caller]
+fn answered(world: &World, call: &Call) -> Reply {
+    match world.route(call) {
+        Route::Answer(answer) => {
+            let reply = Reply::checked(answer);
+            assert_eq!(reply.header("semel-key"), None, "no object was asked");
+            assert_eq!(reply.now_ms(), START_MS);
+            reply
+        }
+        object => panic!("{object:?}"),
+    }
+}
+
+/// The object that is asked: key, principal, and how long to wait.
+#[track_caller]
+fn routed(world: &World, call: &Call) -> (String, String, i64) {
+    match world.route(call) {
+        Route::Object { key, principal, wait_ms } => (key.as_str().to_owned(), principal.as_str().to_owned(), wait_ms),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+fn change(path: &str) -> Call {
+    post(path).id("a")
+}
+
+#[test]
+fn nobody_is_served_unless_the_deployment_is_open() {
+    let world = World::with(|config| config.open = false);
+    for call in [change("/count"), get("/count"), look_up("a"), get("/unhandled"), get("/a//b")] {
+        answered(&world, &call.header("authorization", "Bearer alice")).is_problem(
+            401,
+            "unauthorized",
+            "no",
+            "after-fix",
+        );
+    }
+    answered(&world, &get("/semel/v1/health")).is_read(200);
+    answered(&world, &Call::new("OPTIONS", "/count"));
+}
+
+#[test]
+fn the_bearer_token_of_an_open_deployment_is_the_principal() {
+    let world = World::new();
+    let principal = |credentials: &str| routed(&world, &change("/count").header("authorization", credentials)).1;
+    assert_eq!(principal("Bearer alice"), "alice");
+    assert_eq!(principal("bearer alice"), "alice");
+    assert_eq!(routed(&world, &change("/count")).1, "", "nobody in particular");
+    let too_long = format!("Bearer {}", "x".repeat(256));
+    for bad in ["alice", "Basic YTpi", "Bearer \u{e9}", &too_long] {
+        answered(&world, &change("/count").header("authorization", bad)).is_problem(
+            401,
+            "unauthorized",
+            "no",
+            "after-fix",
+        );
+    }
+}
+
+#[test]
+fn a_request_made_under_another_principal_is_forbidden() {
+    let world = World::new();
+    let by_alice =
+        |expected: &str| change("/count").header("authorization", "Bearer alice").header("semel-principal", expected);
+    assert_eq!(routed(&world, &by_alice("\"alice\"")).1, "alice");
+    for other in ["\"bob\"", "\"\"", "\"Alice\""] {
+        answered(&world, &by_alice(other)).is_problem(403, "forbidden", "no", "after-fix");
+    }
+    answered(&world, &by_alice("alice")).is_problem(400, "key-invalid", "no", "after-fix");
+    answered(&world, &change("/count").header("semel-principal", "\"bob\"")).is_problem(
+        403,
+        "forbidden",
+        "no",
+        "after-fix",
+    );
+}
+
+#[test]
+fn the_key_is_the_one_of_the_rule_else_the_one_named_else_the_path() {
+    let world = World::new();
+    let key = |call: Call| routed(&world, &call).0;
+    assert_eq!(key(change("/keyed/k1/x")), "k1");
+    assert_eq!(key(change("/keyed/k%2f1/x".replace("%2f", "%20").as_str())), "k 1");
+    assert_eq!(key(change("/keyed/k1/x").header("semel-key", "\"k1\"")), "k1");
+    assert_eq!(key(change("/count/h%C3%A9?x=1")), "count/h\u{e9}");
+    assert_eq!(key(change("/count").header("semel-key", "\"h%C3%A9/1\"")), "h\u{e9}/1");
+    assert_eq!(key(get("/count")), "count");
+}
+
+#[test]
+fn a_key_that_the_rule_does_not_name_is_a_mismatch() {
+    let world = World::new();
+    let call = change("/keyed/k1/x").header("semel-key", "\"k2\"");
+    answered(&world, &call).is_problem(400, "key-mismatch", "no", "after-fix");
+    // A control path names its key itself.
+    let call = cancel("own", "a").header("semel-key", "\"k2\"");
+    answered(&world, &call).is_problem(400, "key-mismatch", "no", "after-fix");
+}
+
+#[test]
+fn a_malformed_path_or_key_is_key_invalid() {
+    let world = World::new();
+    for path in ["/a//b", "/a/", "/a/%2e%2e", "/a%2fb", "/a%5Cb", "/%00", "/%ff", "/%zz", "/semel/v1/keys/%00/acks"] {
+        answered(&world, &change(path)).is_problem(400, "key-invalid", "no", "after-fix");
+    }
+    let long = format!("/{}", "x".repeat(513));
+    answered(&world, &change(&long)).is_problem(400, "key-invalid", "no", "after-fix");
+    answered(&world, &change("/")).is_problem(400, "key-invalid", "no", "after-fix");
+    for key in ["k1", "\"\"", "\"%ff\"", "\"%00\"", "\"%\"", "\"a\", \"b\"", &format!("\"{}\"", "x".repeat(513))] {
+        answered(&world, &change("/count").header("semel-key", key)).is_problem(400, "key-invalid", "no", "after-fix");
+    }
+}
+
+#[test]
+fn what_nothing_handles_is_not_found_and_reaches_no_object() {
+    let world = World::new();
+    for call in [
+        change("/unhandled/x"),
+        get("/unhandled"),
+        delete("/count").id("a"),
+        Call::new("PROPFIND", "/count"),
+        Call::new("post", "/count").id("a"),
+        get("/semel/v1/keys/k/acks"),
+        post("/semel/v1/keys/k/log").id("a"),
+        get("/semel/v1/keys/k/log"),
+        get("/semel/v1/transactions/1"),
+        get("/semel/v2/health"),
+        get("/semel/unknown"),
+        post("/semel/v1/health").id("a"),
+    ] {
+        answered(&world, &call).is_problem(404, "not-found", "no", "after-fix");
+    }
+}
+
+#[test]
+fn control_requests_go_to_the_key_of_their_path() {
+    let world = World::new();
+    for call in [cancel("own", "a"), look_up("a"), post(&control("acks")), head(&control("outcomes/a"))] {
+        assert_eq!(routed(&world, &call).0, "counters/1");
+    }
+    assert_eq!(routed(&world, &get("/semel/v1/keys/h%C3%A9/outcomes/a")).0, "h\u{e9}");
+}
+
+#[test]
+fn waiting_is_bounded_and_never_past_the_deadline() {
+    let world = World::new();
+    let wait = |call: Call| routed(&world, &call).2;
+    assert_eq!(wait(change("/count")), 30_000);
+    assert_eq!(wait(change("/count").header("prefer", "wait=5")), 5_000);
+    assert_eq!(wait(change("/count").header("prefer", "wait=500")), 60_000);
+    assert_eq!(wait(change("/count").header("prefer", "wait=never")), 30_000);
+    assert_eq!(wait(change("/count").deadline_ms(START_MS + 7)), 7);
+    assert_eq!(wait(change("/count").deadline_ms(START_MS + 100_000)), 30_000);
+    assert_eq!(wait(change("/count").deadline_ms(START_MS + 100_000).header("prefer", "wait=60")), 60_000);
+}
+
+#[test]
+fn options_allows_every_request_header_and_exposes_every_response_header() {
+    let call = Call::new("OPTIONS", "/anything//at/all").header("access-control-request-headers", "x-own, x bad");
+    let reply = answered(&World::new(), &call);
+    assert_eq!((reply.status(), reply.body()), (204, b"".as_slice()));
+    let listed = |name: &str| reply.only(name).to_ascii_lowercase().split(", ").map(str::to_owned).collect::<Vec<_>>();
+    let allowed = listed("access-control-allow-headers");
+    for name in [
+        "idempotency-key",
+        "semel-key",
+        "semel-ack",
+        "semel-first-sent",
+        "semel-deadline",
+        "semel-session",
+        "semel-principal",
+        "prefer",
+        "authorization",
+        "content-type",
+        "x-own",
+    ] {
+        assert!(allowed.contains(&name.to_owned()), "{name}");
+    }
+    assert!(!allowed.contains(&"x bad".to_owned()));
+    let methods = listed("access-control-allow-methods");
+    for method in ["get", "head", "post", "put", "patch", "delete"] {
+        assert!(methods.contains(&method.to_owned()), "{method}");
+    }
+    let exposed = listed("access-control-expose-headers");
+    for name in [
+        "semel-status",
+        "semel-now",
+        "idempotent-replayed",
+        "semel-key",
+        "semel-expires",
+        "semel-offset",
+        "retry-after",
+    ] {
+        assert!(exposed.contains(&name.to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn every_answer_may_be_read_by_any_origin_refusals_too() {
+    for call in [Call::new("OPTIONS", "/x"), get("/unhandled"), get("/semel/v1/health")] {
+        assert_eq!(answered(&World::new(), &call).only("access-control-allow-origin"), "*");
+    }
+}
+
+#[test]
+fn health_tells_versions_limits_retention_and_clock() {
+    let world = World::with(|config| config.retention_s = 77);
+    let health = answered(&world, &get("/semel/v1/health"));
+    health.is_read(200);
+    let body = health.json();
+    assert_eq!((body["now"].as_i64(), body["retentionSeconds"].as_i64()), (Some(START_MS), Some(77)));
+    assert_eq!(body["versions"]["protocol"], 1);
+    assert_eq!((body["limits"]["idChars"].as_i64(), body["limits"]["ackIds"].as_i64()), (Some(255), Some(64)));
+}
+
+#[test]
+fn a_request_that_the_handler_does_not_know_never_asks_the_handler_to_run() {
+    let handler = Counter::default();
+    let config = semel_core::server::Config { open: true, ..semel_core::server::Config::default() };
+    let headers = Headers::from_iter([("idempotency-key", "a")]);
+    for path in ["/unhandled", "/count", "/keyed/1"] {
+        route(&handler, &config, change(path).method(), (path, ""), &headers, START_MS);
+    }
+    assert_eq!(handler.calls.get(), 0);
+}
