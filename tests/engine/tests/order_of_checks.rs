@@ -133,3 +133,18 @@ fn a_read_needs_no_id_and_has_no_deadline_to_keep() {
     let mut world = world();
     world.send(&late(get("/count"))).is_read(200);
 }
+
+#[test]
+fn a_malformed_acknowledgement_comes_before_all_and_the_answer_names_no_key() {
+    let mut world = world();
+    world.send(&change("a"));
+    for acks in ["a", "\"a\", b", "\"a\";until=x", "\"a\";other=1", "(\"a\")", &vec!["\"a\""; 65].join(", ")] {
+        let reply = world.send(&change("b").header("semel-ack", acks));
+        reply.is_problem(400, "key-invalid", "no", "after-fix");
+        assert_eq!(reply.header("semel-key"), None, "the client must not take {acks} as done");
+    }
+    assert_eq!(asked(&mut world, &change("a")), "replayed", "none was applied in part");
+    assert_eq!(asked(&mut world, &change("b")), "executed");
+    let sixty_four = (0..64).fold(get("/count"), |call, n| call.ack(&format!("unknown-{n}")));
+    assert!(world.send(&sixty_four).header("semel-key").is_some());
+}

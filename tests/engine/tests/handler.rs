@@ -1,0 +1,98 @@
+//! What a handler is given, and what it may do.
+
+use semel_core::message::{Method, Request, Response};
+use semel_core::path::Path;
+use semel_core::server::sql::SqlError;
+use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
+use semel_support::{KEY, World, get, post};
+use std::cell::Cell;
+
+#[test]
+fn it_knows_its_key_and_who_asks() {
+    let mut world = World::new();
+    assert_eq!(world.send(&post("/who").id("a").by("bob")).text(), format!("{KEY} bob"));
+    assert_eq!(world.send(&get("/who").by("")).text(), format!("{KEY} "));
+}
+
+#[test]
+fn it_may_undo_a_part_of_what_it_did() {
+    let mut world = World::new();
+    let first = world.send(&post("/nested").id("a"));
+    assert_eq!(first.text(), "2", "its own effect, and the part that it kept");
+    assert_eq!((world.effects_of("a"), world.effects_of("nested")), (1, 1));
+    world.send(&post("/nested").id("a")).replays(&first);
+    assert_eq!(world.effects(), 2);
+}
+
+#[test]
+fn what_it_committed_in_a_nested_transaction_is_undone_with_the_rest() {
+    let mut world = World::new();
+    world.send(&get("/nested")).is_read(200);
+    assert!(world.database.tables().is_empty());
+    // The record can't be written, so nothing stays.
+    world.send(&post("/count").id("before"));
+    for n in 0.. {
+        world.database.fail(n);
+        let reply = world.send(&post("/nested").id(&format!("try-{n}")));
+        world.database.fail(u64::MAX);
+        if reply.only("semel-status") == "executed" {
+            assert!(n >= 10, "only {n} statements");
+            break;
+        }
+        assert_eq!(world.effects(), 1, "statement {n}");
+    }
+}
+
+/// A handler of some version, whose tables remember what they were migrated from.
+#[derive(Default)]
+struct Versioned<const VERSION: i64> {
+    fails: Cell<bool>,
+}
+
+impl<const VERSION: i64> Handler for Versioned<VERSION> {
+    const SCHEMA_VERSION: i64 = VERSION;
+
+    fn key(&self, _: &Method, _: &Path) -> KeyRule {
+        KeyRule::Any
+    }
+
+    fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError> {
+        sql.exec("CREATE TABLE IF NOT EXISTS migrations (was INTEGER, became INTEGER)", &[])?;
+        sql.exec("INSERT INTO migrations VALUES (?1, ?2)", &[from.into(), VERSION.into()])?;
+        if self.fails.get() { Err(SqlError("told to fail".to_owned())) } else { Ok(()) }
+    }
+
+    fn handle(&self, context: &mut Context<'_>, _: &Request) -> Result<Response, Failure> {
+        let rows = context.sql.exec("SELECT was, became FROM migrations ORDER BY rowid", &[])?;
+        let numbers = rows.iter().map(|row| row.iter().filter_map(|value| value.as_integer()).collect::<Vec<_>>());
+        Ok(Response::json(200, format!("{:?}", numbers.collect::<Vec<_>>())))
+    }
+}
+
+fn config() -> Config {
+    Config { open: true, ..Config::default() }
+}
+
+#[test]
+fn its_tables_are_brought_up_to_date_once_in_the_commit_that_needs_them() {
+    let mut old = World::of(Versioned::<1>::default(), config());
+    let first = old.send(&post("/x").id("a"));
+    assert_eq!(first.text(), "[[0, 1]]");
+    assert_eq!(old.send(&post("/x").id("b")).text(), "[[0, 1]]");
+
+    let mut new = World::of(Versioned::<3>::default(), config());
+    std::mem::swap(&mut old.database, &mut new.database);
+    new.send(&post("/x").id("a")).replays(&first);
+    assert_eq!(new.send(&get("/x")).text(), "[[0, 1], [1, 3]]");
+    let migrations = "SELECT count(*) FROM migrations";
+    assert_eq!(new.database.number(migrations), 1, "a read keeps nothing of it");
+
+    new.handler.fails.set(true);
+    assert_eq!(new.send(&post("/x").id("c")).status(), 503);
+    assert_eq!((new.database.number(migrations), new.rows()), (1, 2));
+    new.handler.fails.set(false);
+    assert_eq!(new.send(&post("/x").id("c")).text(), "[[0, 1], [1, 3]]");
+    assert_eq!(new.send(&post("/x").id("d")).text(), "[[0, 1], [1, 3]]");
+    new.restart();
+    assert_eq!(new.send(&post("/x").id("e")).text(), "[[0, 1], [1, 3]]");
+}
