@@ -6,7 +6,8 @@
 
 use super::decision::Instant;
 use super::handler::Handler;
-use super::record::{self, Change, Record};
+use super::record::{Change, Record};
+use super::rows;
 use super::schema;
 use super::sql::{SqlError, atomically};
 use super::turn::{Loaded, Turn, Work};
@@ -54,7 +55,7 @@ impl<H: Handler> Turn<'_, H> {
         aside: &Aside<'_>,
     ) -> Result<(), SqlError> {
         if let Some((id, record)) = &aside.seen {
-            record::put_seen(self.sql, id, record)?;
+            rows::put_seen(self.sql, id, record)?;
         }
         if let Some((id, found)) = aside.ended {
             self.end_start(work, id, found)?;
@@ -62,7 +63,7 @@ impl<H: Handler> Turn<'_, H> {
         let Instant { now_ms, fence_s } = self.instant;
         let retention_s = self.config.retention_s;
         for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own) {
-            let Some(found) = record::find(self.sql, &ack.id)? else { continue };
+            let Some(found) = rows::find(self.sql, &ack.id)? else { continue };
             if let Some(tombstone) = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, retention_s) {
                 work.put(&ack.id, Some(&found), &tombstone)?;
             }

@@ -6,7 +6,8 @@
 
 use super::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
 use super::decision::{Asked, Decision, decide};
-use super::record::{self, LatestDeadline, Outcome, Record, State};
+use super::record::{LatestDeadline, Outcome, Record, State};
+use super::rows;
 use super::turn::{Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, RequestId};
@@ -126,7 +127,7 @@ pub(super) fn cancel(
     cancellation: &Cancellation,
     deadline_ms: Option<i64>,
 ) -> Result<Response, Undone> {
-    let found = record::find(work.sql, &cancellation.id)?;
+    let found = rows::find(work.sql, &cancellation.id)?;
     let asked =
         Asked { principal: work.principal, fingerprint: None, first_sent_s: cancellation.first_sent_s, deadline_ms };
     match (decide(found.as_ref(), &asked, work.instant), &found) {

@@ -9,8 +9,8 @@ use super::answer::Answer;
 use super::config::Config;
 use super::decision::Instant;
 use super::handler::Handler;
-use super::record;
 use super::retention::{self, Sweep};
+use super::rows;
 use super::schema;
 use super::sql::{Sql, SqlError};
 use super::turn::{Loaded, Purpose, Turn};
@@ -89,7 +89,7 @@ impl<H: Handler> Engine<H> {
             None => {
                 let meta = schema::meta(sql)?;
                 schema::check::<H>(meta.versions)?;
-                let totals = if meta.versions.engine == 0 { record::Totals::default() } else { record::totals(sql)? };
+                let totals = if meta.versions.engine == 0 { rows::Totals::default() } else { rows::totals(sql)? };
                 Loaded {
                     versions: meta.versions,
                     clock_ms: meta.clock_ms.max(totals.clock_ms),

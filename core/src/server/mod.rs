@@ -2,7 +2,7 @@
 //!
 //! - [`sql`]: the one trait through which all storage goes
 //! - [`decision`]: what becomes of an attempt, from its record, the fence and the clock; pure
-//! - [`record`]: records, their life, and their rows
+//! - [`record`]: records and their life; pure. [`rows`]: their rows
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
@@ -24,6 +24,7 @@ pub mod handler;
 pub mod record;
 pub mod retention;
 pub mod router;
+pub mod rows;
 pub mod schema;
 pub mod sql;
 pub mod suspicion;

@@ -5,7 +5,8 @@
 //! - An unacknowledged record leaves only when the fence has passed it: whoever still sends that id is refused.
 //! - A sweep reads a bounded page a request, and starts over no sooner than ten seconds after its end.
 
-use super::record::{self, Change, LatestDeadline, Record, State, TombstoneKind};
+use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
+use super::rows;
 use super::sql::{Sql, SqlError};
 use crate::id::RequestId;
 use crate::problem::Executed;
@@ -79,16 +80,16 @@ impl Sweep {
 
     /// Sweeps one page. Call it in a transaction that also writes the fence.
     pub fn page(&self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<Swept, SqlError> {
-        let rows = record::page(sql, &self.after, SWEEP_ROWS)?;
+        let rows = rows::page(sql, &self.after, SWEEP_ROWS)?;
         let mut swept = Swept { next: self.clone(), change: Change::default() };
         for (id, record) in &rows {
             match fate(record, fence_s, now_ms, retention_s) {
                 Fate::Stays => continue,
                 Fate::Becomes(next) => {
-                    record::put(sql, id, &next)?;
+                    rows::put(sql, id, &next)?;
                     swept.change.came(&next);
                 }
-                Fate::Leaves => record::delete(sql, id)?,
+                Fate::Leaves => rows::delete(sql, id)?,
             }
             swept.change.left(record);
         }

@@ -4,7 +4,7 @@
 -- and there is no index that would double them.
 CREATE TABLE semel_records (
   id TEXT PRIMARY KEY,
-  -- record::State: 1 executed, 2 poisoned, 3 cancelled, 4 suspect, 5 acknowledged, 6 expired
+  -- rows::number: 1 executed, 2 poisoned, 3 cancelled, 4 suspect, 5 acknowledged, 6 expired
   state INTEGER NOT NULL,
   principal TEXT NOT NULL,
   -- Unix s; NULL: the client did not say

@@ -13,7 +13,8 @@ use super::answer::Answer;
 use super::aside::Aside;
 use super::decision::poisoned;
 use super::handler::Handler;
-use super::record::{self, Record, State};
+use super::record::{Record, State};
+use super::rows;
 use super::schema;
 use super::sql::{SqlError, atomically};
 use super::turn::{Identified, Loaded, Turn, Work, rolled_back};
@@ -124,7 +125,7 @@ impl<H: Handler> Turn<'_, H> {
     pub(super) fn end_start(&self, work: &mut Work<'_>, id: &RequestId, found: &Record) -> Result<(), SqlError> {
         match found.state {
             State::Suspect { crashes: 0, .. } => {
-                record::delete(self.sql, id)?;
+                rows::delete(self.sql, id)?;
                 work.after.count.left(found);
                 // The row held the clock.
                 schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)

@@ -6,8 +6,9 @@ use super::answer::Answer;
 use super::config::Config;
 use super::decision::Instant;
 use super::handler::{Context, Failure, Handler};
-use super::record::{self, Change, LatestDeadline, Record, State};
+use super::record::{Change, LatestDeadline, Record, State};
 use super::retention::Sweep;
+use super::rows;
 use super::schema::{self, Versions};
 use super::sql::{Sql, SqlError};
 use crate::fingerprint::Fingerprint;
@@ -81,7 +82,7 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     /// Writes a record over the one that was found.
     pub fn put(&mut self, id: &RequestId, found: Option<&Record>, record: &Record) -> Result<(), SqlError> {
-        record::put(self.sql, id, record)?;
+        rows::put(self.sql, id, record)?;
         if let Some(found) = found {
             self.after.count.left(found);
         }
@@ -116,7 +117,7 @@ impl<H: Handler> Turn<'_, H> {
     }
 
     pub fn find(&self, loaded: &Loaded, id: &RequestId) -> Result<Option<Record>, SqlError> {
-        if loaded.versions.engine == 0 { Ok(None) } else { record::find(self.sql, id) }
+        if loaded.versions.engine == 0 { Ok(None) } else { rows::find(self.sql, id) }
     }
 
     pub fn work<'w>(&'w self, loaded: &Loaded) -> Work<'w> {

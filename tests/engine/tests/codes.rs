@@ -101,6 +101,39 @@ fn a_malformed_body_of_acks_is_body_invalid() {
 }
 
 #[test]
+fn a_malformed_body_of_a_cancellation_is_body_invalid() {
+    let ahead = format!("{{\"id\":\"a\",\"firstSent\":{}}}", START_S + 121);
+    for body in [
+        "",
+        "{}",
+        "[\"a\"]",
+        "{\"id\":\"\"}",
+        "{\"id\":\"own\"}",
+        "{\"id\":\"a\",\"firstSent\":1.5}",
+        "{\"id\":\"a\",\"firstSent\":-1}",
+        "{\"id\":\"a\",\"first_sent\":1}",
+        "{\"session\":{\"name\":\"s\",\"epoch\":1,\"seq\":1}}",
+        ahead.as_str(),
+    ] {
+        let mut world = World::new();
+        world.send(&cancel("own", "a").body(body)).is_problem(400, "body-invalid", "no", "after-fix");
+        assert!(world.database.tables().is_empty(), "{body}");
+    }
+}
+
+#[test]
+fn an_outcome_with_too_many_headers_or_one_that_would_be_trimmed_is_rolled_back() {
+    let many = |count: usize| {
+        (0..count).fold(post("/headers").id("a"), |call, n| call.header(&format!("x-answer-x-{n}"), "1"))
+    };
+    let mut world = World::new();
+    world.send(&many(257)).is_problem(500, "rolled-back", "no", "same-id");
+    world.send(&post("/headers").id("a").header("x-answer-x", "a ")).is_problem(500, "rolled-back", "no", "same-id");
+    assert_eq!(world.effects(), 0);
+    world.send(&many(256)).is_executed(201);
+}
+
+#[test]
 fn what_the_handler_does_not_know_is_not_found_and_not_recorded() {
     let mut world = World::new();
     undoes(&mut world, &post("/not-found").id("a"), (404, "not-found", "no", "after-fix"));
