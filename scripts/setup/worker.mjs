@@ -60,7 +60,8 @@ async function compile(crate, folder, output, { env, target }) {
   await copyFile(join(ROOT, folder, "index.js"), join(output, "index.js"));
 }
 
-async function checkSize(output) {
+/** Adds up the bundle, each file in gzip. */
+export async function checkSize(output) {
   let bytes = 0;
   for (const name of await readdir(output)) bytes += gzipSync(await readFile(join(output, name)), { level: 9 }).length;
   if (bytes > BUNDLE_GZIP_BYTES_MAX) {

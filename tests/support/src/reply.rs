@@ -36,6 +36,7 @@ impl Reply {
     fn check_problem(&self, code: &str) {
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
         assert_eq!(self.header("semel-expires"), None, "only an outcome expires");
+        assert_eq!(self.header("www-authenticate").is_some(), code == "unauthorized", "WWW-Authenticate of {code}");
         // To a HEAD there is no body.
         if !self.0.body.is_empty() {
             assert_eq!(self.field("code"), code);
