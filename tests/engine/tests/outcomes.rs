@@ -54,6 +54,12 @@ fn only_the_handlers_own_headers_are_recorded() {
     assert_eq!(got.recorded_headers(), own);
     assert_eq!(got.only("semel-status"), "executed");
     assert_eq!(got.only("access-control-allow-origin"), "*");
+    let layer = "Semel-Status, Semel-Now, Idempotent-Replayed, Semel-Key, Semel-Expires, Semel-Offset, Retry-After";
+    assert_eq!(
+        got.only("access-control-expose-headers"),
+        format!("{layer}, x-twice, x-twice, x-empty, cache-control"),
+        "each header of the answer is named, and none twice that is the layer's"
+    );
 }
 
 #[test]
