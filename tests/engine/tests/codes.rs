@@ -70,6 +70,8 @@ fn a_malformed_header_is_key_invalid() {
 
 #[test]
 fn a_malformed_body_of_acks_is_body_invalid() {
+    let as_many_as_may_be = format!("[{}]", vec!["\"a\""; 256].join(","));
+    assert_eq!(World::new().send(&acknowledge(&as_many_as_may_be)).status(), 204);
     let too_many = vec!["\"a\""; 257].join(",");
     let mut world = World::new();
     world.send(&change("a"));
@@ -131,6 +133,9 @@ fn an_outcome_with_too_many_headers_or_one_that_would_be_trimmed_is_rolled_back(
     world.send(&post("/headers").id("a").header("x-answer-x", "a ")).is_problem(500, "rolled-back", "no", "same-id");
     assert_eq!(world.effects(), 0);
     world.send(&many(256)).is_executed(201);
+    // Names and values together: 64 KiB, and not one byte more.
+    world.send(&post("/large-header/65529").id("b")).is_executed(200);
+    world.send(&post("/large-header/65530").id("c")).is_problem(500, "rolled-back", "no", "same-id");
 }
 
 #[test]

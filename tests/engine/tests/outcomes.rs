@@ -177,6 +177,9 @@ fn the_largest_outcome_fits_into_the_answer_to_its_cancellation() {
     for (id, call, part) in [
         ("bytes", post("/echo").id("bytes").body(vec![0xff; 1 << 20]), "{\"base64\":\"////"),
         ("controls", post("/echo").id("controls").body(vec![1; 1 << 20]), "{\"base64\":\"AQEB"),
+        ("quotes", post("/echo").id("quotes").body(vec![b'"'; 1 << 20]), "{\"base64\":\"IiIi"),
+        ("slashes", post("/echo").id("slashes").body(vec![b'\\'; 1 << 20]), "{\"base64\":\"XFxc"),
+        ("spaces", post("/echo").id("spaces").body(vec![b' '; 1 << 20]), "\"body\":\"    "),
         ("text", post("/large/1048576").id("text"), "\"body\":\"xxxx"),
         ("headers", echo, "\"x-249\":"),
     ] {
