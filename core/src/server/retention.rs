@@ -53,7 +53,7 @@ pub fn fate(record: &Record, fence_s: i64, now_ms: i64, retention_s: i64) -> Fat
         State::Poisoned(_) => expired(Executed::No),
         State::Cancelled { lapses_ms: None } => State::Cancelled { lapses_ms: Some(lapses_ms) },
     };
-    Fate::Becomes(Record { at_ms: now_ms, state: next, ..record.clone() })
+    Fate::Becomes(Record { state: next, ..record.clone() })
 }
 
 /// The place of the sweep. Rebuilt after a restart by starting over.

@@ -104,9 +104,19 @@ fn the_tombstone_answers_only_its_principal() {
 
 /// Executes `a` with that deadline, acknowledges it so, and answers after how many ms its tombstone has left.
 fn lives_ms(attempts: &[Option<i64>], until_ms: Option<i64>, late: &[Option<i64>], retention_s: i64) -> i64 {
+    stays_ms(&change("a").first_sent_s(START_S), attempts, until_ms, late, retention_s)
+}
+
+fn stays_ms(
+    call: &Call,
+    attempts: &[Option<i64>],
+    until_ms: Option<i64>,
+    late: &[Option<i64>],
+    retention_s: i64,
+) -> i64 {
     let mut world = World::with(|config| config.retention_s = retention_s);
     let send = |world: &mut World, deadline_ms: &Option<i64>| {
-        let request = change("a").first_sent_s(START_S);
+        let request = call.clone();
         world.send(&match deadline_ms {
             Some(deadline_ms) => request.deadline_ms(*deadline_ms),
             None => request,
@@ -152,6 +162,18 @@ fn without_until_or_if_an_attempt_had_no_deadline_it_lives_for_the_retention() {
     assert_eq!(lives_ms(&[None], at(30), &[], retention_s), retention, "no deadline");
     assert_eq!(lives_ms(&[at(10), None], at(30), &[], retention_s), retention, "a replay had no deadline");
     assert_eq!(lives_ms(&[at(10)], at(30), &[None], retention_s), retention, "a late attempt had no deadline");
+}
+
+#[test]
+fn without_first_sent_it_lives_for_the_retention_to_the_second() {
+    let at = |s: i64| Some(START_MS + s * 1000);
+    let lives = |attempts: &[Option<i64>], until_ms, late: &[Option<i64>]| {
+        stays_ms(&change("a"), attempts, until_ms, late, 600)
+    };
+    assert_eq!(lives(&[at(10)], None, &[]), 600_000, "no until");
+    assert_eq!(lives(&[None], at(30), &[]), 600_000, "no deadline");
+    assert_eq!(lives(&[at(10)], at(30), &[None]), 600_000, "a late attempt had no deadline");
+    assert_eq!(lives(&[at(10)], at(30), &[]), 30_000 + GRACE_MS, "deadlines bound it all the same");
 }
 
 #[test]

@@ -176,3 +176,17 @@ fn a_cancelled_suspect_is_protected_from_all_attempts_that_were_seen() {
     world.send(&change("a")).is_problem(410, "cancelled", "no", "never");
     assert_eq!(world.effects(), 0);
 }
+
+#[test]
+fn records_take_no_places_of_tombstones() {
+    for restarts in [false, true] {
+        let mut world = world(10, 2);
+        for id in ["a", "b", "c"] {
+            world.send(&change(id)).is_executed(200);
+        }
+        if restarts {
+            world.restart();
+        }
+        world.send(&change("d")).is_executed(200);
+    }
+}

@@ -44,6 +44,18 @@ fn the_fence_never_moves_back() {
 }
 
 #[test]
+fn a_cancellation_that_the_fence_refuses_holds_the_fence_as_well() {
+    let mut world = world();
+    let body = format!("{{\"id\":\"a\",\"firstSent\":{START_S}}}");
+    world.pass_s(RETENTION_S + 1);
+    world.send(&cancel("own", "a").body(body)).is_problem(412, "outside-window", "unknown", "never");
+    world.wall_ms = START_MS;
+    world.restart();
+    world.send(&change("a").first_sent_s(START_S)).is_problem(412, "outside-window", "unknown", "never");
+    assert_eq!(world.effects(), 0);
+}
+
+#[test]
 fn the_clock_of_a_key_never_goes_back_behind_what_was_committed() {
     let mut world = world();
     world.pass_s(50);
@@ -185,6 +197,22 @@ fn a_sweep_looks_at_a_bounded_page_with_each_request_and_reaches_all() {
         left.push(world.rows());
     }
     assert_eq!(left, [172, 44, 0, 0]);
+}
+
+#[test]
+fn a_sweep_goes_on_behind_a_page_of_which_nothing_leaves() {
+    let mut world = world();
+    world.send(&change("z").first_sent_s(world.wall_s()));
+    world.pass_s(500);
+    for n in 0..200 {
+        world.send(&change(&format!("a-{n:04}")).first_sent_s(world.wall_s()));
+    }
+    world.pass_s(RETENTION_S - 499);
+    world.restart();
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), 201);
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), 200);
 }
 
 #[test]

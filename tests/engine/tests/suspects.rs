@@ -125,7 +125,22 @@ fn what_the_attempts_before_a_crash_carried_still_counts() {
     world.send(&get("/count").ack_until("a", START_MS));
     world.pass_s(900);
     world.restart();
+    world.send(&get("/count"));
     world.send(&change("a")).is_problem(410, "acknowledged", "yes", "never");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn a_crashed_attempt_without_a_deadline_stands_for_all_of_its_id() {
+    let mut world = World::with(|config| config.retention_s = 1000);
+    world.crashed(&change("a").first_sent_s(START_S));
+    world.send(&change("a").first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
+    world.send(&get("/count").ack_until("a", START_MS));
+    world.pass_s(900);
+    world.restart();
+    world.send(&get("/count"));
+    // A copy of the crashed attempt arrives: nothing but the tombstone can refuse it.
+    world.send(&change("a").first_sent_s(START_S)).is_problem(410, "acknowledged", "yes", "never");
     assert_eq!(world.effects(), 1);
 }
 
