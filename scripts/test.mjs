@@ -13,6 +13,9 @@ import { installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 
+/** Past this, what runs hangs. */
+const TIMEOUT_MS = 15 * 60_000;
+
 const total = { passed: 0, failed: 0 };
 
 await main(async () => {
@@ -35,7 +38,7 @@ await main(async () => {
 /** Runs a command with its output shown, and resolves to its exit code and what it printed. */
 function shown(command, args) {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(command, args, { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"], timeout: TIMEOUT_MS, killSignal: "SIGKILL" });
     let output = "";
     child.stdout.on("data", (chunk) => {
       output += chunk;

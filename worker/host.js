@@ -193,6 +193,17 @@ async function ask(env, stub, request, headers, waitMs) {
 
 /** The Worker: routes a request to the object of its key. */
 export async function serve(request, env) {
+  try {
+    return await routed(request, env);
+  } catch (error) {
+    // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
+    console.error(`semel: ${error}`);
+    const headers = { "semel-status": "unavailable", "semel-now": String(Date.now()), "retry-after": "1" };
+    return new Response(null, { status: 503, headers });
+  }
+}
+
+async function routed(request, env) {
   const { pathname, search } = new URL(request.url);
   const head = [request.method, pathname, search, linesOf(request.headers), Date.now()];
   const route = guarded(

@@ -88,7 +88,7 @@ test("header injection through ids and keys comes back as nothing", async () => 
 
 test("a body that is cut short has no effect", async () => {
   const { summary } = await rawDeposit({ length: 500 });
-  assert.doesNotMatch(summary, /executed|replayed/);
+  assert.equal(summary, "503 unavailable");
 });
 
 test("bodies that are no amount are outcomes, and change nothing", async () => {

@@ -57,7 +57,8 @@ test("a handler that never returns is counted over the ends of the process, and 
     const before = await hung.cpu();
     const lost = assert.rejects(send("/spin", "spins"));
     // Only the spinning takes so much.
-    while ((await hung.cpu()) < before + 0.5) continue;
+    const limit = Date.now() + 20_000;
+    while ((await hung.cpu()) < before + 0.5) assert.ok(Date.now() < limit, "it spins");
     await hung.restart();
     await lost;
     assert.equal((await send("/echo", `after-${time}`)).semel, "executed");
@@ -96,6 +97,24 @@ test("rolled-back: what fails leaves nothing, is not recorded, and runs again", 
     const id = randomUUID();
     await change("/fail", { id });
     assert.equal((await change("/echo", { id })).semel, "executed");
+  }));
+
+test("fingerprint-mismatch: the same id with another method", () =>
+  keeps(1, async () => {
+    const id = randomUUID();
+    await change("/echo", { id });
+    const other = await server.send("PUT", "/echo", { id, key });
+    assert.deepEqual([other.status, other.semel, other.json.executed], [422, "fingerprint-mismatch", "no"]);
+  }));
+
+test("unavailable: an object that does not answer in time, for it waits for a body that does not come", () =>
+  keeps(0, async () => {
+    const head = ["POST /echo HTTP/1.1", "Host: localhost", "Connection: close", "Content-Length: 5", "Idempotency-Key: late", `Semel-Key: ${key}`, "Prefer: wait=1"];
+    const answer = await server.raw(`${head.join("\r\n")}\r\n\r\nab`, { end: false });
+    assert.match(answer, /^HTTP\/1\.1 503/);
+    assert.match(answer, /^semel-status: unavailable\r?$/im);
+    assert.match(answer, /^retry-after: 1\r?$/im);
+    assert.match(answer, /"executed":"unknown","retry":"same-id"/);
   }));
 
 test("not-found from the handler is no outcome", () =>
@@ -219,6 +238,7 @@ test("outcome-expired: without first-sent, an id is refused for one more retenti
 
 test("an unreadable setting serves nobody, and the log names it", async (t) => {
   const wrong = await serve((end) => t.after(end), "probe", { SEMEL_RETENTION_SECONDS: "forever" });
-  assert.notEqual((await wrong.send("POST", "/echo", { id: "a", key })).status, 200);
+  const answer = await wrong.send("POST", "/echo", { id: "a", key });
+  assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
   assert.match(wrong.log, /SEMEL_RETENTION_SECONDS/);
 });

@@ -63,7 +63,7 @@ impl<H: Handler> Turn<'_, H> {
         let Instant { now_ms, fence_s } = self.instant;
         let retention_s = self.config.retention_s;
         for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own) {
-            let Some(found) = rows::find(self.sql, &ack.id)? else { continue };
+            let Some(found) = rows::find_bare(self.sql, &ack.id)? else { continue };
             if let Some(tombstone) = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, retention_s) {
                 work.put(&ack.id, Some(&found), &tombstone)?;
             }

@@ -23,6 +23,12 @@ pub struct Asked<'a> {
     pub deadline_ms: Option<i64>,
 }
 
+impl Asked<'_> {
+    fn is_before(&self, fence_s: i64) -> bool {
+        self.first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s)
+    }
+}
+
 /// The key's position in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant {
@@ -49,11 +55,14 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
         Some(record) if record.principal != *asked.principal => return Decision::Refuse(mismatch()),
         // A suspect has no outcome: it is judged like what is new.
         None | Some(Record { state: State::Suspect { .. }, .. }) => {}
+        // Cancelled without first-sent, when its record may have left before: whether it ran can't be told.
+        Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. }) if asked.is_before(instant.fence_s) => {
+            return Decision::Refuse(outside_window());
+        }
         Some(record) => return decide_recorded(record, asked),
     }
-    if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < instant.fence_s) {
-        let detail = "first sent before what this key still remembers; whether it ran can't be told";
-        return Decision::Refuse(Problem::new(Code::OutsideWindow, detail));
+    if asked.is_before(instant.fence_s) {
+        return Decision::Refuse(outside_window());
     }
     if asked.deadline_ms.is_some_and(|deadline_ms| deadline_ms < instant.now_ms) {
         return Decision::Refuse(Problem::new(
@@ -78,6 +87,11 @@ fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
         State::Tombstone { kind, executed, .. } => Decision::Refuse(gone(*kind, *executed)),
         State::Suspect { .. } => Decision::Execute,
     }
+}
+
+fn outside_window() -> Problem {
+    let detail = "first sent before what this key still remembers; whether it ran can't be told";
+    Problem::new(Code::OutsideWindow, detail)
 }
 
 fn mismatch() -> Problem {

@@ -96,6 +96,7 @@ impl<H: Handler> Engine<H> {
                     fence_s: meta.fence_s,
                     count: totals.count,
                     sweep: Sweep::default(),
+                    started: None,
                 }
             }
         };

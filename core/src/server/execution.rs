@@ -18,7 +18,7 @@ use crate::fingerprint::Fingerprint;
 use crate::header::Attempt;
 use crate::id::RequestId;
 use crate::message::Response;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Executed, Problem};
 
 impl<H: Handler> Turn<'_, H> {
     /// Answers the attempt. An error means that storage failed, and nothing is known of what it holds.
@@ -59,6 +59,10 @@ impl<H: Handler> Turn<'_, H> {
         let asked =
             Asked { principal: self.arrival.principal, fingerprint: None, first_sent_s: None, deadline_ms: None };
         let answer = match (decide(found.as_ref(), &asked, self.instant), found) {
+            // Cancelled without first-sent: it won't run, but its record may have left before.
+            (Decision::Refuse(problem), Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. })) => {
+                Answer::problem(&problem.with_executed(Executed::Unknown))
+            }
             (Decision::Refuse(problem), _) => Answer::problem(&problem),
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
                 self.replayed(outcome, at_ms)
@@ -142,9 +146,8 @@ impl<H: Handler> Turn<'_, H> {
         }
         let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
         let aside = match found.as_ref().filter(|_| !is_mismatch) {
-            // It was started, and is refused: it did not crash.
             Some(suspect @ Record { state: State::Suspect { .. }, .. }) => {
-                Aside { ended: Some((id, suspect)), ..Aside::default() }
+                Aside { ended: loaded.ended(id, suspect), ..Aside::default() }
             }
             Some(record) => {
                 let seen = record.seen_again(attempt, self.instant.now_ms, self.config.retention_s);
@@ -198,7 +201,7 @@ impl<H: Handler> Turn<'_, H> {
             Err(undone) => {
                 let fence = matches!(&undone, Undone::Problem(problem) if problem.code == Code::OutsideWindow);
                 let answer = self.undone(undone)?;
-                let ended = identified.found.as_ref().map(|found| (identified.id, found));
+                let ended = identified.found.as_ref().and_then(|found| loaded.ended(identified.id, found));
                 self.set_aside(loaded, Some(identified.id), Aside { fence, ended, ..Aside::default() })?;
                 Ok(answer)
             }

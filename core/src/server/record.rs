@@ -6,7 +6,7 @@
 //! - A tombstone outlives every attempt that may still arrive: it lapses 60 s after the latest deadline.
 
 use crate::fingerprint::Fingerprint;
-use crate::header::Attempt;
+use crate::header::{AHEAD_MS_MAX, Attempt};
 use crate::id::Principal;
 use crate::message::Headers;
 use crate::problem::Executed;
@@ -186,6 +186,9 @@ impl Record {
         if *by != self.principal {
             return None;
         }
+        // No attempt carries a deadline so far ahead, and past two retentions nothing is promised: a client's mistake must
+        // not leave a tombstone for good.
+        let until_ms = until_ms.map(|until_ms| until_ms.min(now_ms + 2 * retention_s * 1000 + AHEAD_MS_MAX));
         let (deadline, lapses_ms) = match (self.deadline, until_ms) {
             (LatestDeadline::At(seen_ms), Some(until_ms)) => {
                 (self.deadline, seen_ms.max(until_ms) + TOMBSTONE_GRACE_MS)

@@ -30,14 +30,21 @@ pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
     rows.into_iter().next().map(|row| from_row(row).ok_or_else(|| unreadable(id))).transpose()
 }
 
-/// Up to `limit` records with ids after `after`, in the order of ids, without fingerprints and outcomes: enough for
-/// [`crate::server::retention`] to tell which of them leave.
+/// In place of fingerprint and outcome, which may be large: enough to judge what becomes of a record.
+const BARE_COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, \
+     zeroblob(32), 0, '', x''";
+
+/// Reads the record of an id without fingerprint and outcome.
+pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
+    let statement = format!("SELECT {BARE_COLUMNS} FROM semel_records WHERE id = ?1 LIMIT 1");
+    let rows = sql.exec(&statement, &[id.as_str().into()])?;
+    rows.into_iter().next().map(|row| from_row(row).ok_or_else(|| unreadable(id))).transpose()
+}
+
+/// Up to `limit` records with ids after `after`, in the order of ids, without fingerprints and outcomes.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
-    let rows = sql.exec(
-        "SELECT principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, zeroblob(32), 0, '', x'', id \
-         FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2",
-        &[after.into(), limit.into()],
-    )?;
+    let statement = format!("SELECT {BARE_COLUMNS}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2");
+    let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
     rows.into_iter()
         .map(|mut row| {
             let id = row.pop().and_then(Value::into_text).and_then(|id| RequestId::new(id).ok());

@@ -7,7 +7,9 @@
 //! Invariants:
 //! - An id on which the handler crashed [`CRASHES_MAX`] times never runs again, and the client is told so.
 //! - A start is counted only for an id that runs alone in its commit: nobody is blamed for a neighbour.
-//! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written.
+//! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written. So a
+//!   client that comes back only after [`YOUNG_MS`], or without first-sent after five seconds, can end several objects
+//!   without being counted.
 
 use super::answer::Answer;
 use super::aside::Aside;
@@ -90,6 +92,7 @@ impl<H: Handler> Turn<'_, H> {
         if identified.found.is_some() || !self.is_full(loaded) {
             let count = Count::of(identified.found.as_ref()).started();
             self.put_count(loaded, identified, count)?;
+            loaded.started = Some(identified.id.clone());
         }
         Ok(Answer::changed())
     }

@@ -40,6 +40,15 @@ pub(super) struct Loaded {
     pub fence_s: i64,
     pub count: Change,
     pub sweep: Sweep,
+    /// What this engine has counted the start of, last. A start that is not here was a dead object's.
+    pub started: Option<RequestId>,
+}
+
+impl Loaded {
+    /// A suspect that was started here, and is answered without a crash.
+    pub fn ended<'a>(&self, id: &'a RequestId, suspect: &'a Record) -> Option<(&'a RequestId, &'a Record)> {
+        (self.started.as_ref() == Some(id)).then_some((id, suspect))
+    }
 }
 
 /// What the attempt is for.

@@ -177,6 +177,12 @@ fn without_first_sent_it_lives_for_the_retention_to_the_second() {
 }
 
 #[test]
+fn an_until_far_ahead_leaves_no_tombstone_for_good() {
+    let far = Some(999_999_999_999_999);
+    assert_eq!(stays_ms(&change("a"), &[Some(START_MS)], far, &[], 600), 1_200_000 + 120_000 + GRACE_MS);
+}
+
+#[test]
 fn a_short_retention_does_not_end_a_tombstone_before_a_deadline_that_was_seen() {
     let at = |s: i64| Some(START_MS + s * 1000);
     assert_eq!(lives_ms(&[at(100)], None, &[], 10), 100_000 + GRACE_MS);

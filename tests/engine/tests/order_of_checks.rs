@@ -84,7 +84,7 @@ fn every_settled_record_is_told_before_the_fence_and_the_deadline() {
     let mut world = world();
     world.send(&change("acknowledged"));
     world.send(&acknowledge("[\"acknowledged\"]"));
-    world.send(&cancel("own", "cancelled"));
+    world.send(&cancel("own", "cancelled").body(format!("{{\"id\":\"cancelled\",\"firstSent\":{START_S}}}")));
     (0..3).for_each(|_| drop(world.crashed(&change("poisoned"))));
     for id in ["acknowledged", "cancelled", "poisoned"] {
         assert_eq!(asked(&mut world, &late(change(id))), id);
@@ -104,7 +104,7 @@ fn another_principal_learns_nothing_of_what_became_of_an_id() {
     let mut world = world();
     world.send(&change("acknowledged"));
     world.send(&acknowledge("[\"acknowledged\"]"));
-    world.send(&cancel("own", "cancelled"));
+    world.send(&cancel("own", "cancelled").body(format!("{{\"id\":\"cancelled\",\"firstSent\":{START_S}}}")));
     (0..3).for_each(|_| drop(world.crashed(&change("poisoned"))));
     for id in ["acknowledged", "cancelled", "poisoned"] {
         assert_eq!(asked(&mut world, &change(id).by("mallory")), "fingerprint-mismatch", "{id}");

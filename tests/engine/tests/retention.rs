@@ -56,6 +56,20 @@ fn a_cancellation_that_the_fence_refuses_holds_the_fence_as_well() {
 }
 
 #[test]
+fn a_cancellation_without_first_sent_never_says_no_of_what_may_have_run() {
+    let mut world = world();
+    let request = change("a").first_sent_s(world.wall_s());
+    world.send(&request).is_executed(200);
+    world.pass_s(RETENTION_S + 1);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 0);
+    world.send(&cancel("own", "a")).is_executed(200);
+    world.send(&request).is_problem(412, "outside-window", "unknown", "never");
+    world.send(&look_up("a")).is_problem(410, "cancelled", "unknown", "never");
+    world.send(&change("a")).is_problem(410, "cancelled", "no", "never");
+}
+
+#[test]
 fn the_clock_of_a_key_never_goes_back_behind_what_was_committed() {
     let mut world = world();
     world.pass_s(50);

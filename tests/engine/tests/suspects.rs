@@ -77,6 +77,20 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
 }
 
 #[test]
+fn a_refusal_does_not_take_back_the_start_of_an_object_that_died() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        ends(&mut world, &change("a"));
+        // A copy of it that comes too late, asked for as a suspect as well.
+        let late = change("a").deadline_ms(START_MS - 1);
+        world.start(&late);
+        world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");
+    }
+    world.start(&change("a"));
+    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+}
+
+#[test]
 fn crashes_before_a_start_that_failed_stay_counted() {
     let mut world = World::new();
     world.crashed(&change("a"));
