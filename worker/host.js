@@ -12,6 +12,8 @@ import * as glue from "./semel.js";
 
 /** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
 const BODY_BYTES_MAX = 1 << 20;
+/** So much of a larger body is read and thrown away: a client that is still sending would not see its 413. */
+const DRAINED_BYTES_MAX = 16 << 20;
 
 /** Counts the instances, so that what was made in an old one is made again. */
 let instance = 0;
@@ -82,14 +84,16 @@ export function responseOf([status, lines, body, log]) {
 /** Reads a body; undefined where it has more bytes than allowed. */
 export async function bodyOf(request) {
   if (request.body === null) return new Uint8Array();
-  if (Number(request.headers.get("content-length")) > BODY_BYTES_MAX) return undefined;
+  if (Number(request.headers.get("content-length")) > DRAINED_BYTES_MAX) return undefined;
   const chunks = [];
   let bytes = 0;
   for await (const chunk of request.body) {
     bytes += chunk.byteLength;
-    if (bytes > BODY_BYTES_MAX) return undefined;
-    chunks.push(chunk);
+    if (bytes > DRAINED_BYTES_MAX) return undefined;
+    if (bytes <= BODY_BYTES_MAX) chunks.push(chunk);
+    else chunks.length = 0;
   }
+  if (bytes > BODY_BYTES_MAX) return undefined;
   if (chunks.length === 1) return chunks[0];
   const body = new Uint8Array(bytes);
   let at = 0;
