@@ -102,6 +102,21 @@ fn crashes_before_a_start_that_failed_stay_counted() {
 }
 
 #[test]
+fn failures_after_a_crash_are_no_crashes() {
+    let mut world = World::new();
+    world.crashed(&change("a"));
+    failing(&world, Trouble::Fails);
+    for _ in 0..4 {
+        world.start(&change("a"));
+        world.send(&change("a")).is_problem(500, "rolled-back", "no", "same-id");
+        world.restart();
+    }
+    failing(&world, Trouble::None);
+    world.start(&change("a"));
+    world.send(&change("a")).is_executed(200);
+}
+
+#[test]
 fn a_start_changes_nothing_for_an_id_that_has_an_outcome() {
     let mut world = World::new();
     let first = world.send(&change("a"));
