@@ -6,6 +6,7 @@
 //! - Nothing here panics: a panic in a Durable Object ends every request of its isolate.
 //! - Words mean what the table in `PROTOCOL.md` says, here as on the wire.
 
+pub mod client;
 pub mod fingerprint;
 pub mod header;
 pub mod id;

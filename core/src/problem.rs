@@ -25,6 +25,11 @@ impl Executed {
             Self::Unknown => "unknown",
         }
     }
+
+    /// Reads the word on the wire.
+    pub fn from_wire(word: &str) -> Option<Self> {
+        [Self::No, Self::Yes, Self::Unknown].into_iter().find(|each| each.as_str() == word)
+    }
 }
 
 /// How a client goes on.
@@ -46,6 +51,11 @@ impl Retry {
             Self::AfterFix => "after-fix",
             Self::Never => "never",
         }
+    }
+
+    /// Reads the word on the wire.
+    pub fn from_wire(word: &str) -> Option<Self> {
+        [Self::SameId, Self::AfterFix, Self::Never].into_iter().find(|each| each.as_str() == word)
     }
 }
 

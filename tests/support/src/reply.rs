@@ -2,6 +2,7 @@
 //!
 //! Invariant: whatever a test is about, every answer is checked for what every answer must have.
 
+use semel_core::message::Headers;
 use semel_core::server::Answer;
 use serde_json::Value;
 
@@ -55,6 +56,11 @@ impl Reply {
     /// The status.
     pub fn status(&self) -> u16 {
         self.0.status
+    }
+
+    /// All headers.
+    pub fn headers(&self) -> &Headers {
+        &self.0.headers
     }
 
     /// The first line of a header.

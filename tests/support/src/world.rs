@@ -52,6 +52,7 @@ pub struct World<H = Counter> {
     pub handler: Rc<H>,
     /// The wall clock, in Unix ms.
     pub wall_ms: i64,
+    key: Key,
     config: Config,
     engine: Engine<Shared<H>>,
     latest_ms: i64,
@@ -95,9 +96,15 @@ impl World {
 impl<H: Handler> World<H> {
     /// Any handler.
     pub fn of(handler: H, config: Config) -> Self {
+        Self::at(KEY, handler, config)
+    }
+
+    /// Any handler at any key.
+    pub fn at(key: &str, handler: H, config: Config) -> Self {
+        let key = Key::new(key).expect("a key");
         let handler = Rc::new(handler);
         let engine = Engine::new(Shared(handler.clone()), config.clone());
-        Self { database: Database::new(), handler, wall_ms: START_MS, config, engine, latest_ms: 0 }
+        Self { database: Database::new(), handler, wall_ms: START_MS, key, config, engine, latest_ms: 0 }
     }
 
     /// Sends one attempt to the key's object.
@@ -182,10 +189,9 @@ impl<H: Handler> World<H> {
         if call.is_too_large {
             request.body.clear();
         }
-        let key = Key::new(KEY).expect("a key");
         let principal = Principal::new(call.principal.as_str()).expect("a principal");
         let arrival = Arrival {
-            key: &key,
+            key: &self.key,
             principal: &principal,
             request: &request,
             body_too_large: call.is_too_large,
@@ -198,7 +204,7 @@ impl<H: Handler> World<H> {
     fn checked(&mut self, answer: Answer) -> Reply {
         let reply = Reply::checked(answer);
         match reply.header("semel-key") {
-            Some(key) => assert_eq!(key, format!("\"{KEY}\"")),
+            Some(key) => assert_eq!(key, format!("\"{}\"", self.key.encoded())),
             None => assert!(matches!(reply.only("semel-status"), "unavailable" | "key-invalid"), "{reply:?}"),
         }
         // Where storage failed, the key's clock is not known.

@@ -1,0 +1,92 @@
+//! What passes between the client and its host.
+
+use super::failure::Failure;
+use super::row::{Answered, Change};
+use crate::message::Headers;
+
+/// The client's own name for a request in hand.
+pub type Ticket = u64;
+
+/// To whom an answer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receiver {
+    /// Who called.
+    Caller,
+    /// Whoever takes the answers that nobody waits for.
+    Recovered,
+}
+
+/// What the host is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Change the row of an id in one durable transaction: give [`Change::apply`] what is there and store what it returns.
+    /// Report by [`super::Client::changed`].
+    Change {
+        /// Whose.
+        ticket: Ticket,
+        /// The row's id.
+        id: String,
+        /// What to do to it.
+        change: Change,
+    },
+    /// Delete rows whose ids the server has forgotten. No report.
+    Remove(Vec<String>),
+    /// Send. Report by [`super::Client::answered`] or [`super::Client::lost`].
+    Transmit(Transmission),
+    /// Give an attempt up; it is reported no more.
+    Abort(u64),
+    /// Hand an answer over. Once the receiver has it, report by [`super::Client::delivered`].
+    Deliver {
+        /// Whose.
+        ticket: Ticket,
+        /// To whom.
+        to: Receiver,
+        /// The answer.
+        answered: Answered,
+    },
+    /// Tell the caller that it need not wait any more; the request goes on. No report.
+    GiveUp(Ticket),
+    /// Tell the application that a request pauses, and why. [`super::Client::resume`] sends it on.
+    Pause {
+        /// Whose.
+        ticket: Ticket,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// One attempt, or a control request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmission {
+    /// Names it in reports.
+    pub attempt: u64,
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// All headers but the host's own.
+    pub headers: Headers,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// What came back, read to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: Headers,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Of a body that is a JSON object: its members that are strings. Needed where `Semel-Status` is no outcome of an
+    /// application request.
+    pub members: Vec<(String, String)>,
+}
+
+impl Answer {
+    /// A member of the body.
+    pub fn member(&self, name: &str) -> Option<&str> {
+        self.members.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str())
+    }
+}

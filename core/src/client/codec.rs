@@ -1,0 +1,270 @@
+//! How a row is laid out in bytes.
+//!
+//! Invariants:
+//! - The first byte is the version of the layout. A row of another version is unreadable, never misread.
+//! - What was encoded decodes to the same; anything else decodes to [`Unreadable`], never to a guess.
+//!
+//! By hand, and not by a serialisation library: every byte of the SDK is downloaded by every visitor.
+
+use super::failure::Failure;
+use super::row::{Answered, Draft, Entry, Row, Settled, Unreadable};
+use crate::message::{Headers, Response};
+use crate::problem::{Executed, Retry};
+
+const VERSION: u8 = 1;
+const PENDING: u8 = 0;
+const SETTLED: u8 = 1;
+const OUTCOME: u8 = 0;
+const FAILURE: u8 = 1;
+
+/// Lays a row out.
+pub fn encode(row: &Row) -> Vec<u8> {
+    let mut out = Writer(vec![VERSION]);
+    match row {
+        Row::Pending(entry) => {
+            out.byte(PENDING);
+            out.entry(entry);
+        }
+        Row::Settled(settled) => {
+            out.byte(SETTLED);
+            out.settled(settled);
+        }
+    }
+    out.0
+}
+
+/// Reads a row.
+pub fn decode(bytes: &[u8]) -> Result<Row, Unreadable> {
+    let mut input = Reader(bytes);
+    let row = input.row().ok_or(Unreadable)?;
+    if input.0.is_empty() { Ok(row) } else { Err(Unreadable) }
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    fn flag(&mut self, flag: bool) {
+        self.byte(flag.into());
+    }
+
+    fn integer(&mut self, integer: i64) {
+        self.0.extend_from_slice(&integer.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.integer(bytes.len() as i64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        self.flag(value.is_some());
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        self.text(&entry.draft.method);
+        self.text(&entry.draft.target);
+        self.optional(entry.draft.key.as_deref(), Self::text);
+        self.text(&entry.draft.headers.to_lines());
+        self.bytes(&entry.draft.body);
+        self.text(&entry.owner);
+        self.flag(entry.is_shared);
+        self.optional(entry.first_sent_s, Self::integer);
+        self.optional(entry.until_ms, Self::integer);
+        self.flag(entry.is_cancelling);
+    }
+
+    fn settled(&mut self, settled: &Settled) {
+        self.optional(settled.key.as_deref(), Self::text);
+        self.integer(settled.until_ms);
+        self.flag(settled.was_cancelled);
+        self.optional(settled.kept.as_ref(), Self::answered);
+        self.integer(settled.at_s);
+        self.flag(settled.is_acknowledged);
+    }
+
+    fn answered(&mut self, answered: &Answered) {
+        match answered {
+            Answered::Outcome(response) => {
+                self.byte(OUTCOME);
+                self.integer(response.status.into());
+                self.text(&response.headers.to_lines());
+                self.bytes(&response.body);
+            }
+            Answered::Failure(failure) => {
+                self.byte(FAILURE);
+                self.text(&failure.code);
+                self.text(failure.executed.as_str());
+                self.text(failure.retry.as_str());
+                self.text(&failure.detail);
+                self.bytes(&failure.problem);
+            }
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn integer(&mut self) -> Option<i64> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(i64::from_le_bytes(*first))
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        let length = usize::try_from(self.integer()?).ok()?;
+        let (first, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(first.to_vec())
+    }
+
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.bytes()?).ok()
+    }
+
+    fn headers(&mut self) -> Option<Headers> {
+        Some(Headers::from_lines(&self.text()?))
+    }
+
+    fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        if self.flag()? { read(self).map(Some) } else { Some(None) }
+    }
+
+    fn row(&mut self) -> Option<Row> {
+        match (self.byte()?, self.byte()?) {
+            (VERSION, PENDING) => self.entry().map(Row::Pending),
+            (VERSION, SETTLED) => self.settled().map(Row::Settled),
+            _ => None,
+        }
+    }
+
+    fn entry(&mut self) -> Option<Entry> {
+        let draft = Draft {
+            method: self.text()?,
+            target: self.text()?,
+            key: self.optional(Self::text)?,
+            headers: self.headers()?,
+            body: self.bytes()?,
+        };
+        Some(Entry {
+            draft,
+            owner: self.text()?,
+            is_shared: self.flag()?,
+            first_sent_s: self.optional(Self::integer)?,
+            until_ms: self.optional(Self::integer)?,
+            is_cancelling: self.flag()?,
+        })
+    }
+
+    fn settled(&mut self) -> Option<Settled> {
+        Some(Settled {
+            key: self.optional(Self::text)?,
+            until_ms: self.integer()?,
+            was_cancelled: self.flag()?,
+            kept: self.optional(Self::answered)?,
+            at_s: self.integer()?,
+            is_acknowledged: self.flag()?,
+        })
+    }
+
+    fn answered(&mut self) -> Option<Answered> {
+        match self.byte()? {
+            OUTCOME => Some(Answered::Outcome(Response {
+                status: self.integer()?.try_into().ok()?,
+                headers: self.headers()?,
+                body: self.bytes()?,
+            })),
+            FAILURE => Some(Answered::Failure(Failure {
+                code: self.text()?,
+                executed: Executed::from_wire(&self.text()?)?,
+                retry: Retry::from_wire(&self.text()?)?,
+                detail: self.text()?,
+                problem: self.bytes()?,
+            })),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let draft = Draft {
+            method: "POST".into(),
+            target: "/h\u{e9}?a=b".into(),
+            key: Some("a%20b".into()),
+            headers: [("x-a", "1"), ("x-a", "")].into_iter().collect(),
+            body: vec![0, 255, 10],
+        };
+        let entry =
+            Entry { draft, owner: "tab".into(), first_sent_s: Some(-1), until_ms: Some(i64::MAX), ..Entry::default() };
+        let failure = Failure {
+            code: "cancelled".into(),
+            executed: Executed::No,
+            retry: Retry::Never,
+            detail: "d".into(),
+            problem: b"{}".to_vec(),
+        };
+        let settled = |kept| Settled {
+            key: Some("k".into()),
+            until_ms: 5,
+            was_cancelled: true,
+            kept,
+            at_s: 6,
+            is_acknowledged: false,
+        };
+        vec![
+            Row::Pending(entry.clone()),
+            Row::Pending(Entry { is_shared: true, is_cancelling: true, ..Entry::default() }),
+            Row::Settled(settled(None)),
+            Row::Settled(settled(Some(Answered::Failure(failure)))),
+            Row::Settled(settled(Some(Answered::Outcome(Response::json(200, "{}"))))),
+        ]
+    }
+
+    #[test]
+    fn a_row_decodes_to_what_was_encoded() {
+        for row in rows() {
+            assert_eq!(decode(&encode(&row)), Ok(row));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_longer_or_of_another_version_is_unreadable() {
+        for row in rows() {
+            let bytes = encode(&row);
+            for length in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..length]), Err(Unreadable), "{length} of {row:?}");
+            }
+            assert_eq!(decode(&[bytes.as_slice(), &[0]].concat()), Err(Unreadable));
+            assert_eq!(decode(&[&[VERSION + 1], &bytes[1..]].concat()), Err(Unreadable));
+        }
+    }
+}

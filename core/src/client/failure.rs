@@ -1,0 +1,73 @@
+//! What a caller gets where there is no outcome.
+//!
+//! Invariant: `executed` is `no` only where the request never ran under its id and never will. Whatever a problem says of
+//! one attempt, an earlier one may have run.
+
+use crate::problem::{Executed, Retry};
+
+macro_rules! client_codes {
+    ($($(#[$doc:meta])* $name:ident $code:literal $executed:ident $retry:ident $detail:literal;)*) => {
+        /// A code of the client's own.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum ClientCode {
+            $(#[doc = $detail] $name,)*
+        }
+
+        impl ClientCode {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The code as the caller sees it.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            fn executed(self) -> Executed {
+                match self { $(Self::$name => Executed::$executed,)* }
+            }
+
+            fn retry(self) -> Retry {
+                match self { $(Self::$name => Retry::$retry,)* }
+            }
+
+            fn detail(self) -> &'static str {
+                match self { $(Self::$name => $detail,)* }
+            }
+        }
+    };
+}
+
+client_codes! {
+    OutboxFull "outbox-full" No Never "too many requests are pending; this one was neither stored nor sent";
+    StoreFailed "store-failed" No Never "the request could not be stored, so it was not sent";
+    GaveUp "gave-up" Unknown SameId "no definitive answer in giveUpAfterMs; the request stays stored and goes on";
+    Closed "closed" Unknown SameId "the client was closed; the request stays stored and goes on at the next open";
+    OutcomeLost "outcome-lost" Unknown Never "the request is no longer in the store, and its answer is not kept";
+}
+
+/// An answer that is no outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// A code of the protocol, of the client, or of a newer server.
+    pub code: String,
+    /// Whether the request ran.
+    pub executed: Executed,
+    /// How to go on.
+    pub retry: Retry,
+    /// This case in a sentence.
+    pub detail: String,
+    /// The body of the problem as the server sent it; empty for a failure of the client's own.
+    pub problem: Vec<u8>,
+}
+
+impl From<ClientCode> for Failure {
+    fn from(code: ClientCode) -> Self {
+        Self {
+            code: code.as_str().to_owned(),
+            executed: code.executed(),
+            retry: code.retry(),
+            detail: code.detail().to_owned(),
+            problem: Vec::new(),
+        }
+    }
+}

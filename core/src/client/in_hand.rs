@@ -1,0 +1,91 @@
+//! A request in hand.
+//!
+//! Invariant: it is in one stage at a time, and every stage ends by a report of the host or by time.
+
+use super::action::{Action, Receiver, Ticket};
+use super::failure::Failure;
+use super::request::Aim;
+use super::row::{Answered, Entry};
+use std::collections::VecDeque;
+
+/// Where a request stands.
+#[derive(Debug)]
+pub(super) enum Stage {
+    Adding,
+    Adopting,
+    /// For its time, or for a free place.
+    Waiting {
+        due_ms: i64,
+    },
+    Raising {
+        aim: Aim,
+        deadline_ms: i64,
+    },
+    Sending,
+    Paused,
+    /// Whether another tab kept an outcome, before a failure is delivered.
+    Looking(Failure),
+    Delivering(Answered),
+    Settling(Answered),
+    /// The store failed; it is settled once more.
+    Unsettled {
+        due_ms: i64,
+        answered: Answered,
+    },
+}
+
+/// The request.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) id: String,
+    pub(super) entry: Entry,
+    pub(super) stage: Stage,
+    /// Whether its row may still be pending, so that it is settled once it is delivered.
+    pub(super) is_stored: bool,
+    pub(super) has_caller: bool,
+    pub(super) gives_up_ms: Option<i64>,
+    pub(super) attempts: u32,
+    /// The key, once it is known.
+    pub(super) key: Option<String>,
+    /// Whether the application gave it up, so that its key is asked to cancel it.
+    pub(super) is_cancelling: bool,
+    /// It ran before it could be cancelled: now for its outcome.
+    pub(super) ran_anyway: bool,
+}
+
+impl Request {
+    pub(super) fn deliver(&mut self, actions: &mut VecDeque<Action>, ticket: Ticket, answered: Answered) {
+        let to = if self.has_caller { Receiver::Caller } else { Receiver::Recovered };
+        actions.push_back(Action::Deliver { ticket, to, answered: answered.clone() });
+        self.stage = Stage::Delivering(answered);
+    }
+
+    /// Whether a caller still waits for an answer that isn't there yet.
+    pub(super) fn may_give_up(&self) -> bool {
+        let has_answer = matches!(self.stage, Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. });
+        self.has_caller && !has_answer
+    }
+
+    pub(super) fn state(&self) -> &'static str {
+        match self.stage {
+            Stage::Paused => "paused",
+            Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. } => "answered",
+            _ => "sending",
+        }
+    }
+}
+
+/// A pending request, for who asks what there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overview {
+    /// The id.
+    pub id: String,
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// How often this client has sent it.
+    pub attempts: u32,
+    /// `sending`, `paused`, `answered` or `elsewhere`.
+    pub state: &'static str,
+}

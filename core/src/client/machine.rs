@@ -1,0 +1,320 @@
+//! The machine: what happened goes in, what to do comes out.
+//!
+//! Invariants (beside those of the module above):
+//! - An answer that is not definitive never reaches the caller.
+//! - A report about something that is no longer in hand changes nothing.
+
+use super::acknowledgements::{Acknowledgements, Done};
+use super::action::{Action, Answer, Ticket};
+use super::clock::ServerClock;
+use super::failure::ClientCode;
+use super::in_hand::{Overview, Request, Stage};
+use super::request::Aim;
+use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
+use super::verdict::{self, Sent};
+use super::{KEPT_S_MAX, REQUESTS_MAX, codec};
+use crate::header;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How a client is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Names this tab or process among those that share a store.
+    pub owner: String,
+    /// Who makes the requests; empty for nobody in particular.
+    pub principal: String,
+    /// The pause between two attempts.
+    pub retry_interval_ms: i64,
+    /// How long an attempt may take, and how far its deadline lies ahead.
+    pub attempt_timeout_ms: i64,
+    /// When callers are told that they need not wait.
+    pub give_up_after_ms: Option<i64>,
+}
+
+/// What an attempt is for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    Request { ticket: Ticket, aim: Aim, sent: Sent },
+    Health,
+    Acknowledge,
+}
+
+/// An attempt under way.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) purpose: Purpose,
+    pub(super) ends_ms: i64,
+}
+
+/// The client of one worker under one identity.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) settings: Settings,
+    pub(super) clock: ServerClock,
+    pub(super) requests: BTreeMap<Ticket, Request>,
+    pub(super) attempts: BTreeMap<u64, InFlight>,
+    pub(super) acks: Acknowledgements,
+    pub(super) keys_of_paths: BTreeMap<String, String>,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) last_ticket: Ticket,
+    pub(super) last_attempt: u64,
+    pub(super) health_due_ms: i64,
+}
+
+impl Client {
+    /// A client with nothing in hand.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            clock: ServerClock::default(),
+            requests: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            acks: Acknowledgements::default(),
+            keys_of_paths: BTreeMap::new(),
+            actions: VecDeque::new(),
+            last_ticket: 0,
+            last_attempt: 0,
+            health_due_ms: i64::MIN,
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Takes what is stored: at the start, and when an owner has gone. `alive`: the owners that certainly live; `None` where
+    /// that can't be told.
+    pub fn stored(
+        &mut self,
+        now_ms: i64,
+        rows: &[(String, Vec<u8>)],
+        alive: Option<&[String]>,
+    ) -> Result<(), Unreadable> {
+        let rows: Vec<(&String, Row)> =
+            rows.iter().map(|(id, bytes)| Ok((id, codec::decode(bytes)?))).collect::<Result<_, Unreadable>>()?;
+        for (id, row) in rows {
+            match row {
+                Row::Pending(entry) => self.adopt(id, entry, alive),
+                Row::Settled(settled) if settled.is_to_acknowledge() => self.acks.add(id, &settled, now_ms),
+                Row::Settled(settled) => {
+                    if self.clock.at(None, now_ms).is_some_and(|at_ms| at_ms / 1000 > settled.at_s + KEPT_S_MAX) {
+                        self.actions.push_back(Action::Remove(vec![id.clone()]));
+                    }
+                }
+            }
+        }
+        self.advance(now_ms);
+        Ok(())
+    }
+
+    /// Takes a request in hand. `id` must be new.
+    pub fn request(&mut self, now_ms: i64, id: String, draft: Draft) -> Ticket {
+        let is_full = self.requests.len() >= REQUESTS_MAX || self.acks.is_full();
+        let key = draft.key.clone().or_else(|| self.keys_of_paths.get(path_of(&draft.target)).cloned());
+        let mut entry = Entry { draft, owner: self.settings.owner.clone(), ..Entry::default() };
+        if let Some(at_ms) = self.clock.at(key.as_deref(), now_ms) {
+            // The first attempt follows at once: its `until` is stored in the same transaction.
+            entry.first_sent_s = Some(at_ms.div_euclid(1000));
+            entry.until_ms = Some(at_ms + self.settings.attempt_timeout_ms);
+        }
+        let ticket = self.insert(id, entry, Stage::Adding);
+        let gives_up_ms = self.settings.give_up_after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
+        self.with(ticket, |request, actions| {
+            request.has_caller = true;
+            request.gives_up_ms = gives_up_ms;
+            request.key = key;
+            if is_full {
+                request.is_stored = false;
+                request.deliver(actions, ticket, Answered::Failure(ClientCode::OutboxFull.into()));
+            } else {
+                let change = Change::Add(request.entry.clone());
+                actions.push_back(Action::Change { ticket, id: request.id.clone(), change });
+            }
+        });
+        ticket
+    }
+
+    /// Reports the answer to [`Action::Transmit`].
+    pub fn answered(&mut self, now_ms: i64, attempt: u64, answer: Answer) {
+        let key = header::key(&answer.headers).ok().flatten().map(|key| key.encoded());
+        let Some(InFlight { purpose, .. }) = self.end(now_ms, attempt, key.as_deref()) else { return };
+        match purpose {
+            Purpose::Request { ticket, aim, sent } => {
+                if let Some(mut request) = self.requests.remove(&ticket) {
+                    self.judge(now_ms, ticket, &mut request, aim, sent, key, answer);
+                    self.requests.insert(ticket, request);
+                }
+            }
+            Purpose::Health => match verdict::clock_ms(&answer) {
+                Some(clock_ms) if answer.headers.get("semel-status").is_some() => self.clock.learn(clock_ms, now_ms),
+                _ => self.health_due_ms = now_ms + self.settings.retry_interval_ms,
+            },
+            Purpose::Acknowledge => {}
+        }
+        self.advance(now_ms);
+    }
+
+    /// Reports that [`Action::Transmit`] got no answer.
+    pub fn lost(&mut self, now_ms: i64, attempt: u64) {
+        let again_ms = now_ms + self.settings.retry_interval_ms;
+        match self.end(now_ms, attempt, None).map(|ended| ended.purpose) {
+            Some(Purpose::Request { ticket, .. }) => {
+                self.with(ticket, |request, _| request.stage = Stage::Waiting { due_ms: again_ms });
+            }
+            Some(Purpose::Health) => self.health_due_ms = again_ms,
+            Some(Purpose::Acknowledge) | None => {}
+        }
+        self.advance(now_ms);
+    }
+
+    /// Reports that the receiver of [`Action::Deliver`] has the answer.
+    pub fn delivered(&mut self, now_ms: i64, ticket: Ticket) {
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        if !request.is_stored {
+            self.requests.remove(&ticket);
+        } else if let Stage::Delivering(answered) = &request.stage {
+            let answered = answered.clone();
+            self.settle(now_ms, ticket, answered);
+        }
+        self.advance(now_ms);
+    }
+
+    /// Sends a paused request again.
+    pub fn resume(&mut self, now_ms: i64, ticket: Ticket) {
+        self.with(ticket, |request, _| {
+            if matches!(request.stage, Stage::Paused) {
+                request.stage = Stage::Waiting { due_ms: now_ms };
+            }
+        });
+        self.advance(now_ms);
+    }
+
+    /// Sends all paused requests again.
+    pub fn resume_all(&mut self, now_ms: i64) {
+        for ticket in self.requests.keys().copied().collect::<Vec<_>>() {
+            self.resume(now_ms, ticket);
+        }
+    }
+
+    /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run.
+    pub fn give_up(&mut self, now_ms: i64, ticket: Ticket) {
+        self.with(ticket, |request, _| {
+            request.is_cancelling = true;
+            if matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
+                request.stage = Stage::Waiting { due_ms: now_ms };
+            }
+        });
+        self.advance(now_ms);
+    }
+
+    /// When [`Client::wake`] is to be called.
+    pub fn wakes_at(&self) -> Option<i64> {
+        let has_place = self.has_place();
+        let attempts = self.attempts.values().map(|attempt| attempt.ends_ms);
+        let requests = self.requests.values().filter_map(|request| match request.stage {
+            // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
+            Stage::Waiting { due_ms } if has_place && self.clock.is_known() => Some(due_ms),
+            Stage::Unsettled { due_ms, .. } => Some(due_ms),
+            _ => None,
+        });
+        let callers = self.requests.values().filter(|request| request.may_give_up()).filter_map(|r| r.gives_up_ms);
+        let health = self.needs_health().then_some(self.health_due_ms);
+        let acks = self.acks.due_ms().filter(|_| has_place);
+        attempts.chain(requests).chain(callers).chain(health).chain(acks).min()
+    }
+
+    /// Time has passed.
+    pub fn wake(&mut self, now_ms: i64) {
+        let is_over = |(attempt, in_flight): (&u64, &InFlight)| (in_flight.ends_ms <= now_ms).then_some(*attempt);
+        for attempt in self.attempts.iter().filter_map(is_over).collect::<Vec<_>>() {
+            self.actions.push_back(Action::Abort(attempt));
+            self.lost(now_ms, attempt);
+        }
+        for (ticket, request) in &mut self.requests {
+            if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
+                request.has_caller = false;
+                self.actions.push_back(Action::GiveUp(*ticket));
+            }
+        }
+        self.advance(now_ms);
+    }
+
+    /// What there is: in hand, and in the rows that others see to.
+    pub fn overview(&self, rows: &[(String, Vec<u8>)]) -> Result<Vec<Overview>, Unreadable> {
+        let mut all = Vec::new();
+        for (id, bytes) in rows {
+            let Row::Pending(entry) = codec::decode(bytes)? else { continue };
+            let own = self.requests.values().find(|request| request.id == *id);
+            all.push(Overview {
+                id: id.clone(),
+                method: entry.draft.method,
+                target: entry.draft.target,
+                attempts: own.map_or(0, |request| request.attempts),
+                state: own.map_or("elsewhere", Request::state),
+            });
+        }
+        Ok(all)
+    }
+
+    /// Id, method and target of a request in hand.
+    pub fn describe(&self, ticket: Ticket) -> Option<(&str, &str, &str)> {
+        let request = self.requests.get(&ticket)?;
+        Some((&request.id, &request.entry.draft.method, &request.entry.draft.target))
+    }
+
+    fn insert(&mut self, id: String, entry: Entry, stage: Stage) -> Ticket {
+        self.last_ticket += 1;
+        let request = Request {
+            id,
+            stage,
+            is_stored: true,
+            has_caller: false,
+            gives_up_ms: None,
+            attempts: 0,
+            key: entry.draft.key.clone(),
+            is_cancelling: entry.is_cancelling,
+            ran_anyway: false,
+            entry,
+        };
+        self.requests.insert(self.last_ticket, request);
+        self.last_ticket
+    }
+
+    pub(super) fn with(&mut self, ticket: Ticket, work: impl FnOnce(&mut Request, &mut VecDeque<Action>)) {
+        if let Some(request) = self.requests.get_mut(&ticket) {
+            work(request, &mut self.actions);
+        }
+    }
+
+    fn adopt(&mut self, id: &str, entry: Entry, alive: Option<&[String]>) {
+        let is_in_hand = self.requests.values().any(|request| request.id == id);
+        if is_in_hand || alive.is_some_and(|alive| alive.contains(&entry.owner)) {
+            return;
+        }
+        let change =
+            Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone(), is_shared: alive.is_none() };
+        let ticket = self.insert(id.to_owned(), entry, Stage::Adopting);
+        self.actions.push_back(Action::Change { ticket, id: id.to_owned(), change });
+    }
+
+    /// Forgets what rode on an attempt that has ended.
+    fn end(&mut self, now_ms: i64, attempt: u64, key: Option<&str>) -> Option<InFlight> {
+        let ended = self.attempts.remove(&attempt)?;
+        let (kept, done): (Vec<Done>, Vec<Done>) =
+            self.acks.ended(attempt, key, now_ms).into_iter().partition(|done| done.is_kept);
+        if !done.is_empty() {
+            self.actions.push_back(Action::Remove(done.into_iter().map(|done| done.row).collect()));
+        }
+        for Done { row, .. } in kept {
+            // Nobody waits for the report: should the store fail, it is acknowledged once more after the next start.
+            self.actions.push_back(Action::Change { ticket: 0, id: row, change: Change::Acknowledged });
+        }
+        Some(ended)
+    }
+}
+
+/// The path of a target.
+pub(super) fn path_of(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
+}

@@ -1,0 +1,81 @@
+//! How an attempt looks on the wire.
+//!
+//! Invariant: all attempts of a request are the same but for deadline, acknowledgements and the host's own headers: one id,
+//! one first-sent, one fingerprint.
+
+use super::action::Transmission;
+use super::row::Entry;
+use super::verdict::Sent;
+use crate::header::quoted;
+use crate::message::Headers;
+
+/// What an attempt asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// That the request is executed, or its outcome.
+    Execute,
+    /// Its outcome, if it has one. The deadline lies in the past, so nothing is executed.
+    Probe,
+    /// That it never is executed, or its outcome.
+    Cancel,
+}
+
+/// The id of the cancellation of an id. It is a request of its own, the same on every attempt.
+pub fn cancellation_of(id: &str) -> String {
+    format!("cancel-{id}")
+}
+
+/// The path of a control request to a key.
+pub fn control_target(key: &str, what: &str) -> String {
+    // A key is one segment of the path.
+    format!("/semel/v1/keys/{}/{what}", key.replace('/', "%2F"))
+}
+
+/// Makes an attempt, but for the acknowledgements that ride on it.
+pub fn transmission(attempt: u64, id: &str, entry: &Entry, aim: Aim, key: Option<&str>, sent: Sent) -> Transmission {
+    let (own_id, mut made) = match (aim, key) {
+        (Aim::Cancel, Some(key)) => (cancellation_of(id), cancellation(attempt, id, key, sent)),
+        _ => (id.to_owned(), application_request(attempt, entry)),
+    };
+    let headers = &mut made.headers;
+    headers.append("idempotency-key", quoted(&own_id));
+    headers.append("semel-first-sent", format!("@{}", sent.first_sent_s));
+    headers.append("semel-deadline", sent.deadline_ms.to_string());
+    made
+}
+
+fn application_request(attempt: u64, entry: &Entry) -> Transmission {
+    let draft = entry.draft.clone();
+    let mut headers = draft.headers;
+    if let Some(key) = &draft.key {
+        headers.append("semel-key", quoted(key));
+    }
+    Transmission { attempt, method: draft.method, target: draft.target, headers, body: draft.body }
+}
+
+fn cancellation(attempt: u64, id: &str, key: &str, sent: Sent) -> Transmission {
+    let body = format!("{{\"id\":{},\"firstSent\":{}}}", quoted(id), sent.first_sent_s);
+    control(attempt, key, "cancel", body)
+}
+
+/// A control request with a body of JSON.
+pub fn control(attempt: u64, key: &str, what: &str, body: String) -> Transmission {
+    Transmission {
+        attempt,
+        method: "POST".to_owned(),
+        target: control_target(key, what),
+        headers: Headers::from_iter([("content-type", "application/json")]),
+        body: body.into_bytes(),
+    }
+}
+
+/// The request for the worker's clock.
+pub fn health(attempt: u64) -> Transmission {
+    Transmission {
+        attempt,
+        method: "GET".to_owned(),
+        target: "/semel/v1/health".to_owned(),
+        headers: Headers::new(),
+        body: Vec::new(),
+    }
+}

@@ -1,0 +1,307 @@
+//! What is stored of a request, and the ways in which it may change.
+//!
+//! Invariants:
+//! - A row changes in one transaction of the store, by [`Change::apply`], whatever tab or process does it.
+//! - `until` only grows while the row is pending, and never afterwards: what is sent later finds no pending row.
+//! - A row that was settled never becomes pending again.
+
+use super::codec;
+use super::failure::Failure;
+use crate::message::{Headers, Response};
+
+/// A request as the application made it, fixed once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Draft {
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// The key, percent-encoded, if the application names it.
+    pub key: Option<String>,
+    /// The headers that are stored: none with credentials.
+    pub headers: Headers,
+    /// The body, byte for byte as it is sent.
+    pub body: Vec<u8>,
+}
+
+/// A request that has no definitive answer yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// The request.
+    pub draft: Draft,
+    /// The tab or process that sees to it.
+    pub owner: String,
+    /// Whether somebody else may wait for it as well: it was adopted from an owner that may live.
+    pub is_shared: bool,
+    /// When it was first sent, in Unix s of the server's clock.
+    pub first_sent_s: Option<i64>,
+    /// The latest deadline that any attempt may carry, in Unix ms of the server's clock. None: none has left.
+    pub until_ms: Option<i64>,
+    /// Whether the application gave it up, so that the key is asked to cancel it.
+    pub is_cancelling: bool,
+}
+
+/// The definitive answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answered {
+    /// The outcome.
+    Outcome(Response),
+    /// There is none.
+    Failure(Failure),
+}
+
+/// A request whose answer is delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// The key at which it is to be acknowledged, percent-encoded; `None` where there is nothing to acknowledge.
+    pub key: Option<String>,
+    /// The latest deadline that any attempt carried.
+    pub until_ms: i64,
+    /// Whether its cancellation was sent, and is to be acknowledged too.
+    pub was_cancelled: bool,
+    /// The answer, for who waits in another tab.
+    pub kept: Option<Answered>,
+    /// When, in Unix s of the server's clock.
+    pub at_s: i64,
+    /// Whether the key has taken the acknowledgement.
+    pub is_acknowledged: bool,
+}
+
+/// A row of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Row {
+    /// Without a definitive answer.
+    Pending(Entry),
+    /// With one.
+    Settled(Settled),
+}
+
+/// What is done to a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Stores a new request.
+    Add(Entry),
+    /// Before an attempt: checks that it is still pending, and raises `until`.
+    Raise {
+        /// First-sent, if it was not sent before, in Unix s.
+        first_sent_s: i64,
+        /// The attempt's deadline, in Unix ms.
+        until_ms: i64,
+        /// Whether the attempt is a cancellation, now and from now on.
+        is_cancelling: bool,
+    },
+    /// Looks whether another tab kept an answer.
+    Look,
+    /// Takes a request over from an owner that is gone.
+    Adopt {
+        /// Who takes it.
+        by: String,
+        /// From whom.
+        from: String,
+        /// Whether the former owner may live, and wait.
+        is_shared: bool,
+    },
+    /// The caller has the answer.
+    Settle {
+        /// Who says so.
+        by: String,
+        /// The key that answered, if it is to be acknowledged there.
+        key: Option<String>,
+        /// The answer.
+        answered: Answered,
+        /// The instant, in Unix s of the server's clock.
+        at_s: i64,
+    },
+    /// The key has taken the acknowledgement.
+    Acknowledged,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// It is pending, and this is what it says now.
+    Pending(Entry),
+    /// It is settled.
+    Settled(Settled),
+    /// There is no such row.
+    Gone,
+}
+
+/// What to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// Nothing.
+    Nothing,
+    /// The row as it is now.
+    Put(Vec<u8>),
+    /// Delete it.
+    Delete,
+}
+
+/// A row that can't be read: written by a newer version, or damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreadable;
+
+impl Change {
+    /// Applies it to a row. To be called inside the store's transaction.
+    pub fn apply(&self, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
+        let row = stored.map(codec::decode).transpose()?;
+        let before = row.clone();
+        let after = self.transition(row);
+        let write = match &after {
+            None if before.is_none() => Write::Nothing,
+            None => Write::Delete,
+            after if *after == before => Write::Nothing,
+            Some(row) => Write::Put(codec::encode(row)),
+        };
+        let changed = match after {
+            Some(Row::Pending(entry)) => Changed::Pending(entry),
+            Some(Row::Settled(settled)) => Changed::Settled(settled),
+            None => Changed::Gone,
+        };
+        Ok((write, changed))
+    }
+
+    fn transition(&self, row: Option<Row>) -> Option<Row> {
+        match (self, row) {
+            (Self::Add(entry), None) => Some(Row::Pending(entry.clone())),
+            (Self::Raise { first_sent_s, until_ms, is_cancelling }, Some(Row::Pending(mut entry))) => {
+                entry.first_sent_s.get_or_insert(*first_sent_s);
+                entry.until_ms = Some(entry.until_ms.map_or(*until_ms, |before_ms| before_ms.max(*until_ms)));
+                entry.is_cancelling |= is_cancelling;
+                Some(Row::Pending(entry))
+            }
+            (Self::Adopt { by, from, is_shared }, Some(Row::Pending(mut entry))) if entry.owner == *from => {
+                entry.owner.clone_from(by);
+                entry.is_shared |= is_shared;
+                Some(Row::Pending(entry))
+            }
+            (Self::Settle { by, key, answered, at_s }, Some(Row::Pending(entry))) => {
+                let is_awaited_elsewhere = entry.is_shared || entry.owner != *by;
+                Some(Row::Settled(Settled {
+                    // What never left has nothing to acknowledge.
+                    key: key.clone().filter(|_| entry.until_ms.is_some()),
+                    until_ms: entry.until_ms.unwrap_or_default(),
+                    was_cancelled: entry.is_cancelling,
+                    kept: is_awaited_elsewhere.then(|| answered.clone()),
+                    at_s: *at_s,
+                    is_acknowledged: false,
+                }))
+                .filter(Row::is_of_use)
+            }
+            (Self::Acknowledged, Some(Row::Settled(mut settled))) => {
+                settled.is_acknowledged = true;
+                Some(Row::Settled(settled)).filter(Row::is_of_use)
+            }
+            (_, row) => row,
+        }
+    }
+}
+
+impl Row {
+    /// Whether there is anything left to do with it.
+    fn is_of_use(&self) -> bool {
+        match self {
+            Self::Pending(_) => true,
+            Self::Settled(settled) => settled.is_to_acknowledge() || settled.kept.is_some(),
+        }
+    }
+}
+
+impl Settled {
+    /// Whether the key has still to be told.
+    pub fn is_to_acknowledge(&self) -> bool {
+        self.key.is_some() && !self.is_acknowledged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        Entry { owner: "a".into(), ..Entry::default() }
+    }
+
+    fn stored(row: &Row) -> Vec<u8> {
+        codec::encode(row)
+    }
+
+    fn raise(until_ms: i64) -> Change {
+        Change::Raise { first_sent_s: 5, until_ms, is_cancelling: false }
+    }
+
+    fn settle(by: &str) -> Change {
+        let answered = Answered::Failure(super::super::ClientCode::Closed.into());
+        Change::Settle { by: by.into(), key: Some("k".into()), answered, at_s: 7 }
+    }
+
+    fn apply(change: &Change, row: Option<&Row>) -> (Write, Changed) {
+        change.apply(row.map(stored).as_deref()).expect("readable")
+    }
+
+    fn sent() -> Entry {
+        Entry { first_sent_s: Some(5), until_ms: Some(100), ..entry() }
+    }
+
+    #[test]
+    fn a_raise_fails_once_the_entry_is_gone_or_settled() {
+        assert_eq!(apply(&raise(9), None), (Write::Nothing, Changed::Gone));
+        let (write, _) = apply(&settle("a"), Some(&Row::Pending(sent())));
+        let Write::Put(settled) = write else { panic!("{write:?}") };
+        let (write, changed) = raise(900).apply(Some(&settled)).expect("readable");
+        assert_eq!(write, Write::Nothing);
+        assert!(matches!(changed, Changed::Settled(Settled { until_ms: 100, .. })), "{changed:?}");
+    }
+
+    #[test]
+    fn until_only_grows_and_first_sent_stays() {
+        let (_, changed) = apply(&raise(50), Some(&Row::Pending(sent())));
+        assert_eq!(changed, Changed::Pending(sent()));
+        let (_, changed) = apply(&raise(150), Some(&Row::Pending(sent())));
+        assert_eq!(changed, Changed::Pending(Entry { until_ms: Some(150), ..sent() }));
+    }
+
+    #[test]
+    fn a_row_is_adopted_by_one_only() {
+        let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), is_shared: false };
+        let (write, _) = apply(&adopt("b"), Some(&Row::Pending(entry())));
+        let Write::Put(adopted) = write else { panic!("{write:?}") };
+        let (write, changed) = adopt("c").apply(Some(&adopted)).expect("readable");
+        assert_eq!(write, Write::Nothing);
+        assert_eq!(changed, Changed::Pending(Entry { owner: "b".into(), ..entry() }));
+    }
+
+    #[test]
+    fn an_answer_is_kept_where_another_may_wait_for_it() {
+        let kept = |row: Entry, by: &str| match apply(&settle(by), Some(&Row::Pending(row))).1 {
+            Changed::Settled(settled) => settled.kept.is_some(),
+            changed => panic!("{changed:?}"),
+        };
+        assert!(!kept(sent(), "a"));
+        assert!(kept(sent(), "b"), "the owner waits");
+        assert!(kept(Entry { is_shared: true, ..sent() }, "a"), "the former owner may wait");
+    }
+
+    #[test]
+    fn an_acknowledged_row_leaves_unless_an_answer_is_kept() {
+        let settled = |by: &str| match apply(&settle(by), Some(&Row::Pending(sent()))).1 {
+            Changed::Settled(settled) => Row::Settled(settled),
+            changed => panic!("{changed:?}"),
+        };
+        assert_eq!(apply(&Change::Acknowledged, Some(&settled("a"))).0, Write::Delete);
+        let (_, changed) = apply(&Change::Acknowledged, Some(&settled("b")));
+        assert!(matches!(changed, Changed::Settled(Settled { is_acknowledged: true, kept: Some(_), .. })));
+    }
+
+    #[test]
+    fn what_never_left_leaves_no_acknowledgement() {
+        assert_eq!(apply(&settle("a"), Some(&Row::Pending(entry()))), (Write::Delete, Changed::Gone));
+    }
+
+    #[test]
+    fn an_id_that_is_there_is_not_added_again() {
+        let other = Entry { owner: "b".into(), ..entry() };
+        assert_eq!(apply(&Change::Add(other), Some(&Row::Pending(entry()))).0, Write::Nothing);
+    }
+}

@@ -1,0 +1,163 @@
+//! Attempts: when one starts, how it is sent, what its answer does.
+//!
+//! Invariants:
+//! - Between an attempt and its row stands a transaction that found the row pending and raised its `until`.
+//! - What fails is tried again at a constant interval, never under another id.
+
+use super::action::{Action, Answer, Ticket, Transmission};
+use super::failure::Failure;
+use super::in_hand::{Request, Stage};
+use super::machine::{Client, InFlight, Purpose, path_of};
+use super::request::{self, Aim};
+use super::row::{Answered, Change};
+use super::verdict::{self, Sent, Verdict};
+use super::{ATTEMPTS_MAX, KEYS_KNOWN_MAX};
+use crate::header::quoted;
+use crate::message::Response;
+use crate::problem::{Code, Problem, Retry};
+
+impl Client {
+    #[expect(clippy::too_many_arguments, reason = "one answer and all that is known of its attempt")]
+    pub(super) fn judge(
+        &mut self,
+        now_ms: i64,
+        ticket: Ticket,
+        request: &mut Request,
+        aim: Aim,
+        sent: Sent,
+        key: Option<String>,
+        answer: Answer,
+    ) {
+        if let Some(key) = &key {
+            self.learn_key(request, aim, key);
+        }
+        let again = |after_ms: i64| Stage::Waiting { due_ms: now_ms + after_ms.max(self.settings.retry_interval_ms) };
+        match verdict::judge(&answer, sent) {
+            Verdict::Outcome if aim == Aim::Cancel => match answer.member("state") {
+                Some("cancelled") => request.deliver(&mut self.actions, ticket, Answered::Failure(cancelled())),
+                Some("executed") => {
+                    request.ran_anyway = true;
+                    request.stage = Stage::Waiting { due_ms: now_ms };
+                }
+                _ => request.stage = again(0),
+            },
+            Verdict::Outcome => {
+                let Answer { status, headers, body, .. } = answer;
+                request.deliver(&mut self.actions, ticket, Answered::Outcome(Response { status, headers, body }));
+            }
+            Verdict::Never(failure) => {
+                self.actions.push_back(Action::Change { ticket, id: request.id.clone(), change: Change::Look });
+                request.stage = Stage::Looking(failure);
+            }
+            Verdict::Again { after_ms, clock_ms } => {
+                request.stage = again(after_ms);
+                if aim == Aim::Probe {
+                    // It was to be refused. Now the key is known, and can be asked to cancel.
+                    request.stage = again(0);
+                } else if let Some(clock_ms) = clock_ms {
+                    match &key {
+                        Some(key) => self.clock.learn_of(key, clock_ms, now_ms),
+                        None => self.clock.learn(clock_ms, now_ms),
+                    }
+                }
+            }
+            Verdict::Pause(failure) => {
+                request.stage = Stage::Paused;
+                self.actions.push_back(Action::Pause { ticket, failure });
+            }
+        }
+    }
+
+    pub(super) fn learn_key(&mut self, request: &mut Request, aim: Aim, key: &str) {
+        request.key = Some(key.to_owned());
+        if aim != Aim::Cancel && request.entry.draft.key.is_none() {
+            if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
+                self.keys_of_paths.clear();
+            }
+            self.keys_of_paths.insert(path_of(&request.entry.draft.target).to_owned(), key.to_owned());
+        }
+    }
+
+    pub(super) fn has_place(&self) -> bool {
+        let raising = self.requests.values().filter(|request| matches!(request.stage, Stage::Raising { .. })).count();
+        self.attempts.len() + raising < ATTEMPTS_MAX
+    }
+
+    pub(super) fn needs_health(&self) -> bool {
+        let is_asking = self.attempts.values().any(|attempt| matches!(attempt.purpose, Purpose::Health));
+        !self.clock.is_known()
+            && !is_asking
+            && self.requests.values().any(|request| matches!(request.stage, Stage::Waiting { .. }))
+    }
+
+    /// Starts all that is due and has a place.
+    pub(super) fn advance(&mut self, now_ms: i64) {
+        if self.needs_health() && self.health_due_ms <= now_ms {
+            let attempt = self.next_attempt();
+            self.transmit(now_ms, request::health(attempt), Purpose::Health);
+        }
+        for ticket in self.requests.keys().copied().collect::<Vec<_>>() {
+            match self.requests.get(&ticket).map(|request| &request.stage) {
+                Some(Stage::Waiting { due_ms }) if *due_ms <= now_ms && self.has_place() => self.raise(now_ms, ticket),
+                Some(Stage::Unsettled { due_ms, answered }) if *due_ms <= now_ms => {
+                    let answered = answered.clone();
+                    self.settle(now_ms, ticket, answered);
+                }
+                _ => {}
+            }
+        }
+        while self.has_place() {
+            let attempt = self.next_attempt();
+            let Some((key, body)) = self.acks.post(attempt, now_ms) else { break };
+            self.transmit(now_ms, request::control(attempt, &key, "acks", body), Purpose::Acknowledge);
+        }
+    }
+
+    /// The transaction before an attempt.
+    pub(super) fn raise(&mut self, now_ms: i64, ticket: Ticket) {
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let Some(at_ms) = self.clock.at(request.key.as_deref(), now_ms) else { return };
+        let (aim, deadline_ms) = match (request.is_cancelling && !request.ran_anyway, &request.key) {
+            (true, None) => (Aim::Probe, 0),
+            (true, Some(_)) => (Aim::Cancel, at_ms + self.settings.attempt_timeout_ms),
+            (false, _) => (Aim::Execute, at_ms + self.settings.attempt_timeout_ms),
+        };
+        let change = Change::Raise {
+            first_sent_s: at_ms.div_euclid(1000),
+            until_ms: deadline_ms,
+            is_cancelling: request.is_cancelling,
+        };
+        request.stage = Stage::Raising { aim, deadline_ms };
+        self.actions.push_back(Action::Change { ticket, id: request.id.clone(), change });
+    }
+
+    pub(super) fn send(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, aim: Aim, sent: Sent) {
+        let attempt = self.next_attempt();
+        let mut made = request::transmission(attempt, &request.id, &request.entry, aim, request.key.as_deref(), sent);
+        if let Some(acks) = request.key.as_deref().and_then(|key| self.acks.ride(key, attempt)) {
+            made.headers.append("semel-ack", acks);
+        }
+        request.attempts += 1;
+        request.stage = Stage::Sending;
+        self.transmit(now_ms, made, Purpose::Request { ticket, aim, sent });
+    }
+
+    pub(super) fn transmit(&mut self, now_ms: i64, mut made: Transmission, purpose: Purpose) {
+        if !matches!(purpose, Purpose::Health) {
+            made.headers.append("semel-principal", quoted(&self.settings.principal));
+        }
+        let ends_ms = now_ms + self.settings.attempt_timeout_ms;
+        self.attempts.insert(made.attempt, InFlight { purpose, ends_ms });
+        self.actions.push_back(Action::Transmit(made));
+    }
+
+    pub(super) fn next_attempt(&mut self) -> u64 {
+        self.last_attempt += 1;
+        self.last_attempt
+    }
+}
+
+fn cancelled() -> Failure {
+    let Problem { code, executed, detail } = Problem::new(Code::Cancelled, "cancelled before it ran; it never will");
+    Failure { code: code.as_str().to_owned(), executed, retry: Retry::Never, detail, problem: Vec::new() }
+}

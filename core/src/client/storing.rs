@@ -1,0 +1,155 @@
+//! What became of the changes of a row, and what follows.
+//!
+//! Invariants:
+//! - A request leaves the hand only once its row is settled, or was never stored.
+//! - Where another tab has settled it, who waits here gets the answer that was kept, never one made up.
+
+use super::ACK_RIDE_MS;
+use super::action::{Action, Ticket};
+use super::failure::{ClientCode, Failure};
+use super::in_hand::{Request, Stage};
+use super::machine::Client;
+use super::request::Aim;
+use super::row::{Answered, Change, Changed};
+use super::verdict::Sent;
+
+impl Client {
+    /// Reports what became of [`Action::Change`]; `None`: the store failed, and nothing was changed.
+    pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
+        let Some(mut request) = self.requests.remove(&ticket) else { return };
+        let stage = std::mem::replace(&mut request.stage, Stage::Paused);
+        let stays = match stage {
+            Stage::Adding => self.added(now_ms, ticket, &mut request, changed),
+            Stage::Adopting => self.adopted(now_ms, &mut request, changed),
+            Stage::Raising { aim, deadline_ms } => {
+                self.raised(now_ms, ticket, &mut request, changed, (aim, deadline_ms))
+            }
+            Stage::Looking(failure) => self.looked(now_ms, ticket, &mut request, changed, failure),
+            Stage::Settling(answered) => self.settled(now_ms, &mut request, changed, answered),
+            other => {
+                request.stage = other;
+                true
+            }
+        };
+        if stays {
+            self.requests.insert(ticket, request);
+        }
+        self.advance(now_ms);
+    }
+
+    fn added(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
+        match changed {
+            Some(Changed::Pending(entry)) if entry == request.entry => match (entry.first_sent_s, entry.until_ms) {
+                (Some(first_sent_s), Some(deadline_ms)) if self.has_place() && !request.is_cancelling => {
+                    self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
+                }
+                _ => request.stage = Stage::Waiting { due_ms: now_ms },
+            },
+            _ => {
+                request.is_stored = false;
+                request.deliver(&mut self.actions, ticket, Answered::Failure(ClientCode::StoreFailed.into()));
+            }
+        }
+        true
+    }
+
+    fn adopted(&mut self, now_ms: i64, request: &mut Request, changed: Option<Changed>) -> bool {
+        match changed {
+            Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
+                request.is_cancelling = entry.is_cancelling;
+                request.entry = entry;
+                request.stage = Stage::Waiting { due_ms: now_ms };
+                true
+            }
+            // Somebody else has it, or it was settled meanwhile.
+            _ => false,
+        }
+    }
+
+    fn raised(
+        &mut self,
+        now_ms: i64,
+        ticket: Ticket,
+        request: &mut Request,
+        changed: Option<Changed>,
+        (aim, deadline_ms): (Aim, i64),
+    ) -> bool {
+        match changed {
+            Some(Changed::Pending(entry)) => {
+                let first_sent_s = entry.first_sent_s.unwrap_or_default();
+                request.entry = entry;
+                self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
+                true
+            }
+            Some(Changed::Settled(_) | Changed::Gone) => {
+                self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into())
+            }
+            None => {
+                request.stage = Stage::Waiting { due_ms: now_ms + self.settings.retry_interval_ms };
+                true
+            }
+        }
+    }
+
+    fn looked(
+        &mut self,
+        now_ms: i64,
+        ticket: Ticket,
+        request: &mut Request,
+        changed: Option<Changed>,
+        failure: Failure,
+    ) -> bool {
+        match changed {
+            Some(Changed::Pending(_)) => {
+                request.deliver(&mut self.actions, ticket, Answered::Failure(failure));
+                true
+            }
+            Some(_) => self.settled_elsewhere(ticket, request, changed, failure),
+            None => {
+                request.stage = Stage::Waiting { due_ms: now_ms + self.settings.retry_interval_ms };
+                true
+            }
+        }
+    }
+
+    /// Another tab has delivered the answer. Who waits here gets it from the row, or `failure` where it is not kept.
+    fn settled_elsewhere(
+        &mut self,
+        ticket: Ticket,
+        request: &mut Request,
+        changed: Option<Changed>,
+        failure: Failure,
+    ) -> bool {
+        request.is_stored = false;
+        let kept = match changed {
+            Some(Changed::Settled(settled)) => settled.kept,
+            _ => None,
+        };
+        if request.has_caller {
+            request.deliver(&mut self.actions, ticket, kept.unwrap_or(Answered::Failure(failure)));
+        }
+        request.has_caller
+    }
+
+    fn settled(&mut self, now_ms: i64, request: &mut Request, changed: Option<Changed>, answered: Answered) -> bool {
+        match changed {
+            Some(Changed::Settled(settled)) => self.acks.add(&request.id, &settled, now_ms + ACK_RIDE_MS),
+            Some(Changed::Gone) => {}
+            Some(Changed::Pending(_)) | None => {
+                request.stage = Stage::Unsettled { due_ms: now_ms + self.settings.retry_interval_ms, answered };
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn settle(&mut self, now_ms: i64, ticket: Ticket, answered: Answered) {
+        let at_s = self.clock.at(None, now_ms).unwrap_or_default().div_euclid(1000);
+        let by = self.settings.owner.clone();
+        self.with(ticket, |request, actions| {
+            let change = Change::Settle { by, key: request.key.clone(), answered: answered.clone(), at_s };
+            actions.push_back(Action::Change { ticket, id: request.id.clone(), change });
+            request.stage = Stage::Settling(answered);
+        });
+    }
+}

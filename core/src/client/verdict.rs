@@ -1,0 +1,95 @@
+//! What an answer to an attempt means.
+//!
+//! Invariants:
+//! - Only `executed` and `replayed` are outcomes; only problems with `retry: "never"` are definitive besides. No 5xx is.
+//! - An answer without `Semel-Status` says nothing, whatever its status.
+
+use super::RETRY_AFTER_S_MAX;
+use super::action::Answer;
+use super::failure::Failure;
+use crate::header::AHEAD_MS_MAX;
+use crate::problem::{Code, Executed, Retry};
+
+/// The instants that an attempt carried.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// `Semel-First-Sent`, in Unix s.
+    pub first_sent_s: i64,
+    /// `Semel-Deadline`, in Unix ms.
+    pub deadline_ms: i64,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The outcome.
+    Outcome,
+    /// The definitive answer, and no outcome.
+    Never(Failure),
+    /// Send again, after so many ms or the interval, whichever is longer.
+    Again {
+        /// `Retry-After`.
+        after_ms: i64,
+        /// The server's clock, where the answer says that the client's idea of it is wrong.
+        clock_ms: Option<i64>,
+    },
+    /// Something must be mended first, credentials among it.
+    Pause(Failure),
+}
+
+const AGAIN: Verdict = Verdict::Again { after_ms: 0, clock_ms: None };
+
+/// Judges an answer.
+pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
+    let Some(status) = answer.headers.get("semel-status") else { return AGAIN };
+    if status == "executed" || status == "replayed" {
+        let is_outcome = matches!(answer.status, 200..=299 | 400..=499);
+        return if is_outcome { Verdict::Outcome } else { AGAIN };
+    }
+    let code = Code::ALL.iter().find(|code| code.as_str() == status).copied();
+    let retry = answer.member("retry").and_then(Retry::from_wire).or(code.map(Code::retry));
+    let after_ms = retry_after_ms(answer);
+    let again = Verdict::Again { after_ms, clock_ms: None };
+    if answer.status >= 500 {
+        return again;
+    }
+    match retry {
+        Some(Retry::Never) => Verdict::Never(failure(answer, status, executed(answer, code), Retry::Never)),
+        Some(Retry::AfterFix) => match clock_ms(answer) {
+            Some(clock_ms) if code == Some(Code::KeyInvalid) && is_too_far_ahead(sent, clock_ms) => {
+                Verdict::Again { after_ms, clock_ms: Some(clock_ms) }
+            }
+            _ => Verdict::Pause(failure(answer, status, Executed::Unknown, Retry::AfterFix)),
+        },
+        Some(Retry::SameId) if code == Some(Code::AttemptExpired) => {
+            Verdict::Again { after_ms, clock_ms: clock_ms(answer) }
+        }
+        Some(Retry::SameId) | None => again,
+    }
+}
+
+/// `Semel-Now`.
+pub fn clock_ms(answer: &Answer) -> Option<i64> {
+    answer.headers.get("semel-now")?.parse().ok()
+}
+
+fn executed(answer: &Answer, code: Option<Code>) -> Executed {
+    let told = answer.member("executed").and_then(Executed::from_wire);
+    told.or(code.map(Code::executed)).unwrap_or(Executed::Unknown)
+}
+
+fn is_too_far_ahead(sent: Sent, clock_ms: i64) -> bool {
+    let latest_ms = clock_ms.saturating_add(AHEAD_MS_MAX);
+    sent.deadline_ms > latest_ms || sent.first_sent_s.saturating_mul(1000) > latest_ms
+}
+
+/// `Retry-After` in seconds. The other form, a date, is not of this protocol.
+fn retry_after_ms(answer: &Answer) -> i64 {
+    let seconds = answer.headers.get("retry-after").and_then(|value| value.parse::<u32>().ok()).map_or(0, i64::from);
+    seconds.min(RETRY_AFTER_S_MAX) * 1000
+}
+
+fn failure(answer: &Answer, code: &str, executed: Executed, retry: Retry) -> Failure {
+    let detail = answer.member("detail").or(answer.member("title")).unwrap_or(code).to_owned();
+    Failure { code: code.to_owned(), executed, retry, detail, problem: answer.body.clone() }
+}

@@ -1,0 +1,46 @@
+//! The rows that the tabs of one browser share. They outlive every tab.
+
+use semel_core::client::row::Write;
+use semel_core::client::{Change, Changed, Row, codec};
+use std::collections::BTreeMap;
+
+/// The rows, by id.
+#[derive(Debug, Default)]
+pub struct Store {
+    rows: BTreeMap<String, Vec<u8>>,
+}
+
+impl Store {
+    /// One transaction.
+    pub fn change(&mut self, id: &str, change: &Change) -> Changed {
+        let (write, changed) = change.apply(self.rows.get(id).map(Vec::as_slice)).expect("a readable row");
+        match write {
+            Write::Nothing => {}
+            Write::Put(row) => drop(self.rows.insert(id.to_owned(), row)),
+            Write::Delete => drop(self.rows.remove(id)),
+        }
+        changed
+    }
+
+    /// Deletes rows.
+    pub fn remove(&mut self, ids: &[String]) {
+        for id in ids {
+            self.rows.remove(id);
+        }
+    }
+
+    /// All rows.
+    pub fn load(&self) -> Vec<(String, Vec<u8>)> {
+        self.rows.iter().map(|(id, row)| (id.clone(), row.clone())).collect()
+    }
+
+    /// The rows that wait for something: not those that only keep an answer for another tab.
+    pub fn unfinished(&self) -> Vec<(String, Row)> {
+        let rows = self.rows.iter().map(|(id, row)| (id.clone(), codec::decode(row).expect("a readable row")));
+        rows.filter(|(_, row)| match row {
+            Row::Pending(_) => true,
+            Row::Settled(settled) => settled.is_to_acknowledge(),
+        })
+        .collect()
+    }
+}
