@@ -179,6 +179,22 @@ pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
+/// The text of a structured-field string without parameters; `None` of anything else. What the SDK reads is only this, and
+/// the whole of a structured-field library would be a tenth of it.
+pub fn unquoted(value: &str) -> Option<String> {
+    let mut rest = value.strip_prefix('"')?.strip_suffix('"')?.chars();
+    let mut text = String::new();
+    while let Some(char) = rest.next() {
+        match char {
+            '\\' => text.push(rest.next().filter(|escaped| matches!(escaped, '"' | '\\'))?),
+            '"' => return None,
+            ' '..='~' => text.push(char),
+            _ => return None,
+        }
+    }
+    Some(text)
+}
+
 fn string(header: &str, value: &str) -> Result<String, Invalid> {
     match bare_item(header, value)? {
         BareItem::String(string) => Ok(String::from(string)),
@@ -301,6 +317,13 @@ mod tests {
 
     #[test]
     fn a_quoted_string_reads_as_it_was() {
-        assert_eq!(string("Test", &quoted("a\"b\\c")), Ok("a\"b\\c".to_owned()));
+        for text in ["a\"b\\c", "", "a b"] {
+            assert_eq!(string("Test", &quoted(text)), Ok(text.to_owned()));
+            assert_eq!(unquoted(&quoted(text)), Some(text.to_owned()));
+        }
+        for bad in ["", "\"", "a", "\"a", "\"a\"b\"", "\"\\a\"", "\"\\\"", "\"\u{e9}\"", "\"a\";p=1"] {
+            assert_eq!(unquoted(bad), None, "{bad}");
+            assert!(string("Test", bad).is_err(), "{bad}");
+        }
     }
 }

@@ -2,13 +2,13 @@
 //
 // Invariant: the bundle stays below its limit, or the build fails.
 
-import { copyFile, mkdir, readFile, readdir, rm } from "node:fs/promises";
-import { homedir } from "node:os";
+import { copyFile, readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { BUILD, ROOT, bin } from "./paths.mjs";
+import { compileToWasm } from "./compile.mjs";
+import { BUILD, ROOT } from "./paths.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
-import { StepError, run, step } from "./step.mjs";
+import { StepError, step } from "./step.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
@@ -41,21 +41,8 @@ export async function buildWorker(name) {
   if (unchanged) await step(`worker ${name}`, async () => "unchanged");
 }
 
-async function compile(crate, folder, output, { env, target }) {
-  const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
-  // No path of this machine goes into what is published.
-  const flags = `--remap-path-prefix=${cargoHome}=/cargo --remap-path-prefix=${ROOT}=/semel`;
-  const args = ["build", "--release", "--locked", "--target", "wasm32-unknown-unknown", "-p", crate];
-  await run("cargo", args, { cwd: ROOT, env: { ...env, CARGO_TARGET_DIR: target, RUSTFLAGS: flags } });
-  await rm(output, { recursive: true, force: true });
-  await mkdir(output, { recursive: true });
-  const wasm = join(target, "wasm32-unknown-unknown/release", `${crate.replaceAll("-", "_")}.wasm`);
-  await run(wasmBindgen.path, [
-    ...["--target", "web", "--no-typescript", "--omit-default-module-path", "--experimental-reset-state-function"],
-    ...["--out-name", "semel", "--out-dir", output, wasm],
-  ]);
-  const module = join(output, "semel_bg.wasm");
-  await run(bin("wasm-opt"), ["-O3", "--enable-bulk-memory", "--enable-nontrapping-float-to-int", "--enable-sign-ext", "--enable-mutable-globals", "--enable-reference-types", "--enable-multivalue", module, "-o", module]);
+async function compile(crate, folder, output, rust) {
+  await compileToWasm({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
   await copyFile(join(ROOT, "worker/host.js"), join(output, "host.js"));
   await copyFile(join(ROOT, folder, "index.js"), join(output, "index.js"));
 }

@@ -29,10 +29,18 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The ids that it stands for, each with what follows.
-    fn ids(&self) -> impl Iterator<Item = String> {
-        let cancellation = self.was_cancelled.then(|| cancellation_of(&self.row));
-        std::iter::once(self.row.clone()).chain(cancellation)
+    /// Writes the ids that it stands for, quoted, each with its `until`.
+    fn write(&self, text: &mut String, (before, between, after): (&str, &str, &str)) {
+        let until_ms = self.until_ms.to_string();
+        for id in [Some(quoted(&self.row)), self.was_cancelled.then(|| quoted(&cancellation_of(&self.row)))] {
+            let Some(id) = id else { continue };
+            if !text.is_empty() {
+                text.push_str(", ");
+            }
+            for part in [before, &id, between, &until_ms, after] {
+                text.push_str(part);
+            }
+        }
     }
 
     fn count(&self) -> usize {
@@ -83,17 +91,16 @@ impl Acknowledgements {
         let mut value = String::new();
         let mut count = 0;
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.riding.is_none() && waiting.key == key) {
-            let until_ms = waiting.until_ms;
-            let more: String = waiting.ids().map(|id| format!(", {};until={until_ms}", quoted(&id))).collect();
+            let length = value.len();
             count += waiting.count();
-            // The first two bytes will be cut off.
-            if count > ACKS_MAX || value.len() + more.len() > ACK_BYTES_MAX + 2 {
+            waiting.write(&mut value, ("", ";until=", ""));
+            if count > ACKS_MAX || value.len() > ACK_BYTES_MAX {
+                value.truncate(length);
                 break;
             }
-            value.push_str(&more);
             waiting.riding = Some(attempt);
         }
-        value.get(2..).map(str::to_owned)
+        Some(value).filter(|value| !value.is_empty())
     }
 
     /// Lets what found no ride in time go by itself: the key, and the body of `POST acks`.
@@ -107,14 +114,11 @@ impl Acknowledgements {
             if count > POSTED_IDS_MAX {
                 break;
             }
-            let until_ms = waiting.until_ms;
-            for id in waiting.ids() {
-                // What a structured-field string escapes is what JSON escapes: ids are printable ASCII.
-                ids.push_str(&format!(",{{\"id\":{},\"until\":{until_ms}}}", quoted(&id)));
-            }
+            // What a structured-field string escapes is what JSON escapes: ids are printable ASCII.
+            waiting.write(&mut ids, ("{\"id\":", ",\"until\":", "}"));
             waiting.riding = Some(attempt);
         }
-        Some((key, format!("{{\"ids\":[{}]}}", ids.get(1..).unwrap_or_default())))
+        Some((key, format!("{{\"ids\":[{ids}]}}")))
     }
 
     /// An attempt has ended; `key`: the object that answered it. What rode on it is done, or looks for another ride.

@@ -1,8 +1,9 @@
 //! What passes between the client and its host.
 
 use super::failure::Failure;
-use super::row::{Answered, Change};
+use super::row::{Answered, Change, Draft};
 use crate::message::Headers;
+use std::rc::Rc;
 
 /// The client's own name for a request in hand.
 pub type Ticket = u64;
@@ -42,10 +43,15 @@ pub enum Action {
         /// To whom.
         to: Receiver,
         /// The answer.
-        answered: Answered,
+        answered: Rc<Answered>,
     },
-    /// Tell the caller that it need not wait any more; the request goes on. No report.
-    GiveUp(Ticket),
+    /// Tell the caller that it need not wait any more, and why; the request goes on. No report.
+    GiveUp {
+        /// The request id.
+        id: String,
+        /// Why.
+        failure: Failure,
+    },
     /// Tell the application that a request pauses, and why. [`super::Client::resume`] sends it on.
     Pause {
         /// Whose.
@@ -60,14 +66,10 @@ pub enum Action {
 pub struct Transmission {
     /// Names it in reports.
     pub attempt: u64,
-    /// The method.
-    pub method: String,
-    /// Path and query.
-    pub target: String,
-    /// All headers but the host's own.
+    /// Method, target, headers and body; `key` is among the headers below.
+    pub request: Rc<Draft>,
+    /// More headers, of this attempt. The host adds its own to both.
     pub headers: Headers,
-    /// The body.
-    pub body: Vec<u8>,
 }
 
 /// What came back, read to its end.
@@ -81,12 +83,12 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Of a body that is a JSON object: its members that are strings. Needed where `Semel-Status` is no outcome of an
     /// application request.
-    pub members: Vec<(String, String)>,
+    pub members: Headers,
 }
 
 impl Answer {
     /// A member of the body.
     pub fn member(&self, name: &str) -> Option<&str> {
-        self.members.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str())
+        self.members.get(name)
     }
 }

@@ -4,13 +4,13 @@
 //! may be ahead of the worker's.
 
 use super::KEYS_KNOWN_MAX;
-use std::collections::BTreeMap;
+use litemap::LiteMap;
 
 /// How far the server's clocks are from the client's.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     worker_ms: Option<i64>,
-    keys_ms: BTreeMap<String, i64>,
+    keys_ms: LiteMap<String, i64>,
 }
 
 impl ServerClock {

@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::row::{Answered, Draft, Entry, Row, Settled, Unreadable};
 use crate::message::{Headers, Response};
 use crate::problem::{Executed, Retry};
+use std::rc::Rc;
 
 const VERSION: u8 = 1;
 const PENDING: u8 = 0;
@@ -88,7 +89,7 @@ impl Writer {
         self.optional(settled.key.as_deref(), Self::text);
         self.integer(settled.until_ms);
         self.flag(settled.was_cancelled);
-        self.optional(settled.kept.as_ref(), Self::answered);
+        self.optional(settled.kept.as_deref(), Self::answered);
         self.integer(settled.at_s);
         self.flag(settled.is_acknowledged);
     }
@@ -172,7 +173,7 @@ impl Reader<'_> {
             body: self.bytes()?,
         };
         Some(Entry {
-            draft,
+            draft: Rc::new(draft),
             owner: self.text()?,
             is_shared: self.flag()?,
             first_sent_s: self.optional(Self::integer)?,
@@ -186,7 +187,7 @@ impl Reader<'_> {
             key: self.optional(Self::text)?,
             until_ms: self.integer()?,
             was_cancelled: self.flag()?,
-            kept: self.optional(Self::answered)?,
+            kept: self.optional(Self::answered)?.map(Rc::new),
             at_s: self.integer()?,
             is_acknowledged: self.flag()?,
         })
@@ -223,8 +224,13 @@ mod tests {
             headers: [("x-a", "1"), ("x-a", "")].into_iter().collect(),
             body: vec![0, 255, 10],
         };
-        let entry =
-            Entry { draft, owner: "tab".into(), first_sent_s: Some(-1), until_ms: Some(i64::MAX), ..Entry::default() };
+        let entry = Entry {
+            draft: Rc::new(draft),
+            owner: "tab".into(),
+            first_sent_s: Some(-1),
+            until_ms: Some(i64::MAX),
+            ..Entry::default()
+        };
         let failure = Failure {
             code: "cancelled".into(),
             executed: Executed::No,
@@ -244,8 +250,8 @@ mod tests {
             Row::Pending(entry.clone()),
             Row::Pending(Entry { is_shared: true, is_cancelling: true, ..Entry::default() }),
             Row::Settled(settled(None)),
-            Row::Settled(settled(Some(Answered::Failure(failure)))),
-            Row::Settled(settled(Some(Answered::Outcome(Response::json(200, "{}"))))),
+            Row::Settled(settled(Some(Rc::new(Answered::Failure(failure))))),
+            Row::Settled(settled(Some(Rc::new(Answered::Outcome(Response::json(200, "{}")))))),
         ]
     }
 

@@ -7,6 +7,7 @@ use super::failure::Failure;
 use super::request::Aim;
 use super::row::{Answered, Entry};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// Where a request stands.
 #[derive(Debug)]
@@ -25,12 +26,12 @@ pub(super) enum Stage {
     Paused,
     /// Whether another tab kept an outcome, before a failure is delivered.
     Looking(Failure),
-    Delivering(Answered),
-    Settling(Answered),
+    Delivering(Rc<Answered>),
+    Settling(Rc<Answered>),
     /// The store failed; it is settled once more.
     Unsettled {
         due_ms: i64,
-        answered: Answered,
+        answered: Rc<Answered>,
     },
 }
 
@@ -45,8 +46,10 @@ pub(super) struct Request {
     pub(super) has_caller: bool,
     pub(super) gives_up_ms: Option<i64>,
     pub(super) attempts: u32,
-    /// The key, once it is known.
+    /// The key, as far as it can be guessed.
     pub(super) key: Option<String>,
+    /// Whether it is no guess: the application named it, or it answered this very request.
+    pub(super) is_key_certain: bool,
     /// Whether the application gave it up, so that its key is asked to cancel it.
     pub(super) is_cancelling: bool,
     /// It ran before it could be cancelled: now for its outcome.
@@ -54,7 +57,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn deliver(&mut self, actions: &mut VecDeque<Action>, ticket: Ticket, answered: Answered) {
+    pub(super) fn deliver(&mut self, actions: &mut VecDeque<Action>, ticket: Ticket, answered: Rc<Answered>) {
         let to = if self.has_caller { Receiver::Caller } else { Receiver::Recovered };
         actions.push_back(Action::Deliver { ticket, to, answered: answered.clone() });
         self.stage = Stage::Delivering(answered);

@@ -14,7 +14,9 @@ use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
 use super::{KEPT_S_MAX, REQUESTS_MAX, codec};
 use crate::header;
-use std::collections::{BTreeMap, VecDeque};
+use litemap::LiteMap;
+use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// How a client is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,10 +53,10 @@ pub(super) struct InFlight {
 pub struct Client {
     pub(super) settings: Settings,
     pub(super) clock: ServerClock,
-    pub(super) requests: BTreeMap<Ticket, Request>,
-    pub(super) attempts: BTreeMap<u64, InFlight>,
+    pub(super) requests: LiteMap<Ticket, Request>,
+    pub(super) attempts: LiteMap<u64, InFlight>,
     pub(super) acks: Acknowledgements,
-    pub(super) keys_of_paths: BTreeMap<String, String>,
+    pub(super) keys_of_paths: LiteMap<String, String>,
     pub(super) actions: VecDeque<Action>,
     pub(super) last_ticket: Ticket,
     pub(super) last_attempt: u64,
@@ -67,10 +69,10 @@ impl Client {
         Self {
             settings,
             clock: ServerClock::default(),
-            requests: BTreeMap::new(),
-            attempts: BTreeMap::new(),
+            requests: LiteMap::new(),
+            attempts: LiteMap::new(),
             acks: Acknowledgements::default(),
-            keys_of_paths: BTreeMap::new(),
+            keys_of_paths: LiteMap::new(),
             actions: VecDeque::new(),
             last_ticket: 0,
             last_attempt: 0,
@@ -83,19 +85,21 @@ impl Client {
         self.actions.pop_front()
     }
 
-    /// Takes what is stored: at the start, and when an owner has gone. `alive`: the owners that certainly live; `None` where
-    /// that can't be told.
+    /// Takes what is stored: at the start, and when an owner has gone. `lives`: whether an owner certainly lives; `None`
+    /// where that can't be told.
     pub fn stored(
         &mut self,
         now_ms: i64,
         rows: &[(String, Vec<u8>)],
-        alive: Option<&[String]>,
+        lives: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<(), Unreadable> {
-        let rows: Vec<(&String, Row)> =
-            rows.iter().map(|(id, bytes)| Ok((id, codec::decode(bytes)?))).collect::<Result<_, Unreadable>>()?;
-        for (id, row) in rows {
-            match row {
-                Row::Pending(entry) => self.adopt(id, entry, alive),
+        // All or nothing: what can't be read must not be sent past.
+        for (_, bytes) in rows {
+            codec::decode(bytes)?;
+        }
+        for (id, bytes) in rows {
+            match codec::decode(bytes)? {
+                Row::Pending(entry) => self.adopt(id, entry, lives),
                 Row::Settled(settled) if settled.is_to_acknowledge() => self.acks.add(id, &settled, now_ms),
                 Row::Settled(settled) => {
                     if self.clock.at(None, now_ms).is_some_and(|at_ms| at_ms / 1000 > settled.at_s + KEPT_S_MAX) {
@@ -112,7 +116,7 @@ impl Client {
     pub fn request(&mut self, now_ms: i64, id: String, draft: Draft) -> Ticket {
         let is_full = self.requests.len() >= REQUESTS_MAX || self.acks.is_full();
         let key = draft.key.clone().or_else(|| self.keys_of_paths.get(path_of(&draft.target)).cloned());
-        let mut entry = Entry { draft, owner: self.settings.owner.clone(), ..Entry::default() };
+        let mut entry = Entry { draft: Rc::new(draft), owner: self.settings.owner.clone(), ..Entry::default() };
         if let Some(at_ms) = self.clock.at(key.as_deref(), now_ms) {
             // The first attempt follows at once: its `until` is stored in the same transaction.
             entry.first_sent_s = Some(at_ms.div_euclid(1000));
@@ -126,7 +130,7 @@ impl Client {
             request.key = key;
             if is_full {
                 request.is_stored = false;
-                request.deliver(actions, ticket, Answered::Failure(ClientCode::OutboxFull.into()));
+                request.deliver(actions, ticket, Rc::new(Answered::Failure(ClientCode::OutboxFull.into())));
             } else {
                 let change = Change::Add(request.entry.clone());
                 actions.push_back(Action::Change { ticket, id: request.id.clone(), change });
@@ -137,7 +141,7 @@ impl Client {
 
     /// Reports the answer to [`Action::Transmit`].
     pub fn answered(&mut self, now_ms: i64, attempt: u64, answer: Answer) {
-        let key = header::key(&answer.headers).ok().flatten().map(|key| key.encoded());
+        let key = answer.headers.get("semel-key").and_then(header::unquoted);
         let Some(InFlight { purpose, .. }) = self.end(now_ms, attempt, key.as_deref()) else { return };
         match purpose {
             Purpose::Request { ticket, aim, sent } => {
@@ -231,13 +235,25 @@ impl Client {
             self.actions.push_back(Action::Abort(attempt));
             self.lost(now_ms, attempt);
         }
-        for (ticket, request) in &mut self.requests {
+        for (_, request) in self.requests.iter_mut() {
             if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
                 request.has_caller = false;
-                self.actions.push_back(Action::GiveUp(*ticket));
+                let (id, failure) = (request.id.clone(), ClientCode::GaveUp.into());
+                self.actions.push_back(Action::GiveUp { id, failure });
             }
         }
         self.advance(now_ms);
+    }
+
+    /// Ends it: callers are told that they need not wait, and nothing is in hand any more. What is stored stays stored.
+    pub fn close(&mut self) {
+        self.actions.clear();
+        for request in self.requests.values().filter(|request| request.has_caller) {
+            let (id, failure) = (request.id.clone(), ClientCode::Closed.into());
+            self.actions.push_back(Action::GiveUp { id, failure });
+        }
+        self.requests.clear();
+        self.attempts.clear();
     }
 
     /// What there is: in hand, and in the rows that others see to.
@@ -248,8 +264,8 @@ impl Client {
             let own = self.requests.values().find(|request| request.id == *id);
             all.push(Overview {
                 id: id.clone(),
-                method: entry.draft.method,
-                target: entry.draft.target,
+                method: entry.draft.method.clone(),
+                target: entry.draft.target.clone(),
                 attempts: own.map_or(0, |request| request.attempts),
                 state: own.map_or("elsewhere", Request::state),
             });
@@ -273,6 +289,7 @@ impl Client {
             gives_up_ms: None,
             attempts: 0,
             key: entry.draft.key.clone(),
+            is_key_certain: entry.draft.key.is_some(),
             is_cancelling: entry.is_cancelling,
             ran_anyway: false,
             entry,
@@ -287,13 +304,13 @@ impl Client {
         }
     }
 
-    fn adopt(&mut self, id: &str, entry: Entry, alive: Option<&[String]>) {
+    fn adopt(&mut self, id: &str, entry: Entry, lives: Option<&dyn Fn(&str) -> bool>) {
         let is_in_hand = self.requests.values().any(|request| request.id == id);
-        if is_in_hand || alive.is_some_and(|alive| alive.contains(&entry.owner)) {
+        if is_in_hand || lives.is_some_and(|lives| lives(&entry.owner)) {
             return;
         }
         let change =
-            Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone(), is_shared: alive.is_none() };
+            Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone(), is_shared: lives.is_none() };
         let ticket = self.insert(id.to_owned(), entry, Stage::Adopting);
         self.actions.push_back(Action::Change { ticket, id: id.to_owned(), change });
     }
@@ -301,14 +318,17 @@ impl Client {
     /// Forgets what rode on an attempt that has ended.
     fn end(&mut self, now_ms: i64, attempt: u64, key: Option<&str>) -> Option<InFlight> {
         let ended = self.attempts.remove(&attempt)?;
-        let (kept, done): (Vec<Done>, Vec<Done>) =
-            self.acks.ended(attempt, key, now_ms).into_iter().partition(|done| done.is_kept);
-        if !done.is_empty() {
-            self.actions.push_back(Action::Remove(done.into_iter().map(|done| done.row).collect()));
+        let mut done = Vec::new();
+        for Done { row, is_kept } in self.acks.ended(attempt, key, now_ms) {
+            if is_kept {
+                // Nobody waits for the report: should the store fail, it is acknowledged once more after the next start.
+                self.actions.push_back(Action::Change { ticket: 0, id: row, change: Change::Acknowledged });
+            } else {
+                done.push(row);
+            }
         }
-        for Done { row, .. } in kept {
-            // Nobody waits for the report: should the store fail, it is acknowledged once more after the next start.
-            self.actions.push_back(Action::Change { ticket: 0, id: row, change: Change::Acknowledged });
+        if !done.is_empty() {
+            self.actions.push_back(Action::Remove(done));
         }
         Some(ended)
     }

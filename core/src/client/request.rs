@@ -4,10 +4,11 @@
 //! one first-sent, one fingerprint.
 
 use super::action::Transmission;
-use super::row::Entry;
+use super::row::{Draft, Entry};
 use super::verdict::Sent;
 use crate::header::quoted;
 use crate::message::Headers;
+use std::rc::Rc;
 
 /// What an attempt asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,49 +34,36 @@ pub fn control_target(key: &str, what: &str) -> String {
 
 /// Makes an attempt, but for the acknowledgements that ride on it.
 pub fn transmission(attempt: u64, id: &str, entry: &Entry, aim: Aim, key: Option<&str>, sent: Sent) -> Transmission {
-    let (own_id, mut made) = match (aim, key) {
-        (Aim::Cancel, Some(key)) => (cancellation_of(id), cancellation(attempt, id, key, sent)),
-        _ => (id.to_owned(), application_request(attempt, entry)),
+    let mut headers = Headers::new();
+    let (own_id, request) = match (aim, key) {
+        (Aim::Cancel, Some(key)) => (cancellation_of(id), cancellation(id, key, sent)),
+        _ => {
+            if let Some(key) = &entry.draft.key {
+                headers.append("semel-key", quoted(key));
+            }
+            (id.to_owned(), entry.draft.clone())
+        }
     };
-    let headers = &mut made.headers;
     headers.append("idempotency-key", quoted(&own_id));
     headers.append("semel-first-sent", format!("@{}", sent.first_sent_s));
     headers.append("semel-deadline", sent.deadline_ms.to_string());
-    made
+    Transmission { attempt, request, headers }
 }
 
-fn application_request(attempt: u64, entry: &Entry) -> Transmission {
-    let draft = entry.draft.clone();
-    let mut headers = draft.headers;
-    if let Some(key) = &draft.key {
-        headers.append("semel-key", quoted(key));
-    }
-    Transmission { attempt, method: draft.method, target: draft.target, headers, body: draft.body }
-}
-
-fn cancellation(attempt: u64, id: &str, key: &str, sent: Sent) -> Transmission {
+fn cancellation(id: &str, key: &str, sent: Sent) -> Rc<Draft> {
     let body = format!("{{\"id\":{},\"firstSent\":{}}}", quoted(id), sent.first_sent_s);
-    control(attempt, key, "cancel", body)
+    control(key, "cancel", body)
 }
 
 /// A control request with a body of JSON.
-pub fn control(attempt: u64, key: &str, what: &str, body: String) -> Transmission {
-    Transmission {
-        attempt,
-        method: "POST".to_owned(),
-        target: control_target(key, what),
-        headers: Headers::from_iter([("content-type", "application/json")]),
-        body: body.into_bytes(),
-    }
+pub fn control(key: &str, what: &str, body: String) -> Rc<Draft> {
+    let mut headers = Headers::new();
+    headers.append("content-type", "application/json");
+    let target = control_target(key, what);
+    Rc::new(Draft { method: "POST".to_owned(), target, key: None, headers, body: body.into_bytes() })
 }
 
 /// The request for the worker's clock.
-pub fn health(attempt: u64) -> Transmission {
-    Transmission {
-        attempt,
-        method: "GET".to_owned(),
-        target: "/semel/v1/health".to_owned(),
-        headers: Headers::new(),
-        body: Vec::new(),
-    }
+pub fn health() -> Rc<Draft> {
+    Rc::new(Draft { method: "GET".to_owned(), target: "/semel/v1/health".to_owned(), ..Draft::default() })
 }

@@ -8,6 +8,7 @@
 use super::codec;
 use super::failure::Failure;
 use crate::message::{Headers, Response};
+use std::rc::Rc;
 
 /// A request as the application made it, fixed once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,7 +29,7 @@ pub struct Draft {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
     /// The request.
-    pub draft: Draft,
+    pub draft: Rc<Draft>,
     /// The tab or process that sees to it.
     pub owner: String,
     /// Whether somebody else may wait for it as well: it was adopted from an owner that may live.
@@ -60,7 +61,7 @@ pub struct Settled {
     /// Whether its cancellation was sent, and is to be acknowledged too.
     pub was_cancelled: bool,
     /// The answer, for who waits in another tab.
-    pub kept: Option<Answered>,
+    pub kept: Option<Rc<Answered>>,
     /// When, in Unix s of the server's clock.
     pub at_s: i64,
     /// Whether the key has taken the acknowledgement.
@@ -108,7 +109,7 @@ pub enum Change {
         /// The key that answered, if it is to be acknowledged there.
         key: Option<String>,
         /// The answer.
-        answered: Answered,
+        answered: Rc<Answered>,
         /// The instant, in Unix s of the server's clock.
         at_s: i64,
     },
@@ -145,16 +146,14 @@ pub struct Unreadable;
 impl Change {
     /// Applies it to a row. To be called inside the store's transaction.
     pub fn apply(&self, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
-        let row = stored.map(codec::decode).transpose()?;
-        let before = row.clone();
-        let after = self.transition(row);
-        let write = match &after {
-            None if before.is_none() => Write::Nothing,
-            None => Write::Delete,
-            after if *after == before => Write::Nothing,
+        let mut row = stored.map(codec::decode).transpose()?;
+        let is_changed = self.change(&mut row);
+        let write = match &row {
+            _ if !is_changed => Write::Nothing,
             Some(row) => Write::Put(codec::encode(row)),
+            None => Write::Delete,
         };
-        let changed = match after {
+        let changed = match row {
             Some(Row::Pending(entry)) => Changed::Pending(entry),
             Some(Row::Settled(settled)) => Changed::Settled(settled),
             None => Changed::Gone,
@@ -162,23 +161,22 @@ impl Change {
         Ok((write, changed))
     }
 
-    fn transition(&self, row: Option<Row>) -> Option<Row> {
-        match (self, row) {
-            (Self::Add(entry), None) => Some(Row::Pending(entry.clone())),
-            (Self::Raise { first_sent_s, until_ms, is_cancelling }, Some(Row::Pending(mut entry))) => {
+    /// Changes the row, and says whether there is anything to write.
+    fn change(&self, row: &mut Option<Row>) -> bool {
+        match (self, row.as_mut()) {
+            (Self::Add(entry), None) => *row = Some(Row::Pending(entry.clone())),
+            (Self::Raise { first_sent_s, until_ms, is_cancelling }, Some(Row::Pending(entry))) => {
                 entry.first_sent_s.get_or_insert(*first_sent_s);
-                entry.until_ms = Some(entry.until_ms.map_or(*until_ms, |before_ms| before_ms.max(*until_ms)));
+                entry.until_ms = entry.until_ms.max(Some(*until_ms));
                 entry.is_cancelling |= is_cancelling;
-                Some(Row::Pending(entry))
             }
-            (Self::Adopt { by, from, is_shared }, Some(Row::Pending(mut entry))) if entry.owner == *from => {
+            (Self::Adopt { by, from, is_shared }, Some(Row::Pending(entry))) if entry.owner == *from => {
                 entry.owner.clone_from(by);
                 entry.is_shared |= is_shared;
-                Some(Row::Pending(entry))
             }
             (Self::Settle { by, key, answered, at_s }, Some(Row::Pending(entry))) => {
                 let is_awaited_elsewhere = entry.is_shared || entry.owner != *by;
-                Some(Row::Settled(Settled {
+                let settled = Settled {
                     // What never left has nothing to acknowledge.
                     key: key.clone().filter(|_| entry.until_ms.is_some()),
                     until_ms: entry.until_ms.unwrap_or_default(),
@@ -186,25 +184,16 @@ impl Change {
                     kept: is_awaited_elsewhere.then(|| answered.clone()),
                     at_s: *at_s,
                     is_acknowledged: false,
-                }))
-                .filter(Row::is_of_use)
+                };
+                *row = settled.row();
             }
-            (Self::Acknowledged, Some(Row::Settled(mut settled))) => {
+            (Self::Acknowledged, Some(Row::Settled(settled))) => {
                 settled.is_acknowledged = true;
-                Some(Row::Settled(settled)).filter(Row::is_of_use)
+                *row = settled.clone().row();
             }
-            (_, row) => row,
+            _ => return false,
         }
-    }
-}
-
-impl Row {
-    /// Whether there is anything left to do with it.
-    fn is_of_use(&self) -> bool {
-        match self {
-            Self::Pending(_) => true,
-            Self::Settled(settled) => settled.is_to_acknowledge() || settled.kept.is_some(),
-        }
+        true
     }
 }
 
@@ -212,6 +201,11 @@ impl Settled {
     /// Whether the key has still to be told.
     pub fn is_to_acknowledge(&self) -> bool {
         self.key.is_some() && !self.is_acknowledged
+    }
+
+    /// The row, if there is anything left to do with it.
+    fn row(self) -> Option<Row> {
+        (self.is_to_acknowledge() || self.kept.is_some()).then_some(Row::Settled(self))
     }
 }
 
@@ -232,7 +226,7 @@ mod tests {
     }
 
     fn settle(by: &str) -> Change {
-        let answered = Answered::Failure(super::super::ClientCode::Closed.into());
+        let answered = Rc::new(Answered::Failure(super::super::ClientCode::Closed.into()));
         Change::Settle { by: by.into(), key: Some("k".into()), answered, at_s: 7 }
     }
 

@@ -13,8 +13,9 @@ use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
 use super::{ATTEMPTS_MAX, KEYS_KNOWN_MAX};
 use crate::header::quoted;
-use crate::message::Response;
+use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem, Retry};
+use std::rc::Rc;
 
 impl Client {
     #[expect(clippy::too_many_arguments, reason = "one answer and all that is known of its attempt")]
@@ -34,7 +35,9 @@ impl Client {
         let again = |after_ms: i64| Stage::Waiting { due_ms: now_ms + after_ms.max(self.settings.retry_interval_ms) };
         match verdict::judge(&answer, sent) {
             Verdict::Outcome if aim == Aim::Cancel => match answer.member("state") {
-                Some("cancelled") => request.deliver(&mut self.actions, ticket, Answered::Failure(cancelled())),
+                Some("cancelled") => {
+                    request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(cancelled())))
+                }
                 Some("executed") => {
                     request.ran_anyway = true;
                     request.stage = Stage::Waiting { due_ms: now_ms };
@@ -43,7 +46,11 @@ impl Client {
             },
             Verdict::Outcome => {
                 let Answer { status, headers, body, .. } = answer;
-                request.deliver(&mut self.actions, ticket, Answered::Outcome(Response { status, headers, body }));
+                request.deliver(
+                    &mut self.actions,
+                    ticket,
+                    Rc::new(Answered::Outcome(Response { status, headers, body })),
+                );
             }
             Verdict::Never(failure) => {
                 self.actions.push_back(Action::Change { ticket, id: request.id.clone(), change: Change::Look });
@@ -70,6 +77,7 @@ impl Client {
 
     pub(super) fn learn_key(&mut self, request: &mut Request, aim: Aim, key: &str) {
         request.key = Some(key.to_owned());
+        request.is_key_certain = true;
         if aim != Aim::Cancel && request.entry.draft.key.is_none() {
             if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
                 self.keys_of_paths.clear();
@@ -94,7 +102,8 @@ impl Client {
     pub(super) fn advance(&mut self, now_ms: i64) {
         if self.needs_health() && self.health_due_ms <= now_ms {
             let attempt = self.next_attempt();
-            self.transmit(now_ms, request::health(attempt), Purpose::Health);
+            let made = Transmission { attempt, request: request::health(), headers: Headers::new() };
+            self.transmit(now_ms, made, Purpose::Health);
         }
         for ticket in self.requests.keys().copied().collect::<Vec<_>>() {
             match self.requests.get(&ticket).map(|request| &request.stage) {
@@ -109,7 +118,8 @@ impl Client {
         while self.has_place() {
             let attempt = self.next_attempt();
             let Some((key, body)) = self.acks.post(attempt, now_ms) else { break };
-            self.transmit(now_ms, request::control(attempt, &key, "acks", body), Purpose::Acknowledge);
+            let made = Transmission { attempt, request: request::control(&key, "acks", body), headers: Headers::new() };
+            self.transmit(now_ms, made, Purpose::Acknowledge);
         }
     }
 
@@ -117,10 +127,12 @@ impl Client {
     pub(super) fn raise(&mut self, now_ms: i64, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         let Some(at_ms) = self.clock.at(request.key.as_deref(), now_ms) else { return };
-        let (aim, deadline_ms) = match (request.is_cancelling && !request.ran_anyway, &request.key) {
-            (true, None) => (Aim::Probe, 0),
-            (true, Some(_)) => (Aim::Cancel, at_ms + self.settings.attempt_timeout_ms),
-            (false, _) => (Aim::Execute, at_ms + self.settings.attempt_timeout_ms),
+        let deadline_ms = at_ms + self.settings.attempt_timeout_ms;
+        let (aim, deadline_ms) = match (request.is_cancelling && !request.ran_anyway, request.is_key_certain) {
+            (false, _) => (Aim::Execute, deadline_ms),
+            (true, true) => (Aim::Cancel, deadline_ms),
+            // To cancel at a guessed key would prove nothing.
+            (true, false) => (Aim::Probe, 0),
         };
         let change = Change::Raise {
             first_sent_s: at_ms.div_euclid(1000),

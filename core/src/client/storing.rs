@@ -12,6 +12,7 @@ use super::machine::Client;
 use super::request::Aim;
 use super::row::{Answered, Change, Changed};
 use super::verdict::Sent;
+use std::rc::Rc;
 
 impl Client {
     /// Reports what became of [`Action::Change`]; `None`: the store failed, and nothing was changed.
@@ -39,15 +40,17 @@ impl Client {
 
     fn added(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         match changed {
-            Some(Changed::Pending(entry)) if entry == request.entry => match (entry.first_sent_s, entry.until_ms) {
-                (Some(first_sent_s), Some(deadline_ms)) if self.has_place() && !request.is_cancelling => {
-                    self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
+            Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
+                match (entry.first_sent_s, entry.until_ms) {
+                    (Some(first_sent_s), Some(deadline_ms)) if self.has_place() && !request.is_cancelling => {
+                        self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
+                    }
+                    _ => request.stage = Stage::Waiting { due_ms: now_ms },
                 }
-                _ => request.stage = Stage::Waiting { due_ms: now_ms },
-            },
+            }
             _ => {
                 request.is_stored = false;
-                request.deliver(&mut self.actions, ticket, Answered::Failure(ClientCode::StoreFailed.into()));
+                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(ClientCode::StoreFailed.into())));
             }
         }
         true
@@ -101,7 +104,7 @@ impl Client {
     ) -> bool {
         match changed {
             Some(Changed::Pending(_)) => {
-                request.deliver(&mut self.actions, ticket, Answered::Failure(failure));
+                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
                 true
             }
             Some(_) => self.settled_elsewhere(ticket, request, changed, failure),
@@ -126,12 +129,18 @@ impl Client {
             _ => None,
         };
         if request.has_caller {
-            request.deliver(&mut self.actions, ticket, kept.unwrap_or(Answered::Failure(failure)));
+            request.deliver(&mut self.actions, ticket, kept.unwrap_or_else(|| Rc::new(Answered::Failure(failure))));
         }
         request.has_caller
     }
 
-    fn settled(&mut self, now_ms: i64, request: &mut Request, changed: Option<Changed>, answered: Answered) -> bool {
+    fn settled(
+        &mut self,
+        now_ms: i64,
+        request: &mut Request,
+        changed: Option<Changed>,
+        answered: Rc<Answered>,
+    ) -> bool {
         match changed {
             Some(Changed::Settled(settled)) => self.acks.add(&request.id, &settled, now_ms + ACK_RIDE_MS),
             Some(Changed::Gone) => {}
@@ -143,11 +152,16 @@ impl Client {
         false
     }
 
-    pub(super) fn settle(&mut self, now_ms: i64, ticket: Ticket, answered: Answered) {
+    pub(super) fn settle(&mut self, now_ms: i64, ticket: Ticket, answered: Rc<Answered>) {
         let at_s = self.clock.at(None, now_ms).unwrap_or_default().div_euclid(1000);
         let by = self.settings.owner.clone();
         self.with(ticket, |request, actions| {
-            let change = Change::Settle { by, key: request.key.clone(), answered: answered.clone(), at_s };
+            let change = Change::Settle {
+                by,
+                key: request.key.clone().filter(|_| request.is_key_certain),
+                answered: answered.clone(),
+                at_s,
+            };
             actions.push_back(Action::Change { ticket, id: request.id.clone(), change });
             request.stage = Stage::Settling(answered);
         });

@@ -10,9 +10,10 @@ use crate::server::{Message, Server};
 use crate::store::Store;
 use crate::tab::{self, Tab};
 use fastrand::Rng;
-use semel_core::client::{Action, Answer, Change, Changed, Draft, Receiver, Ticket, Transmission};
+use semel_core::client::{Action, Answer, Answered, Change, Changed, Draft, Receiver, Ticket, Transmission};
 use semel_core::message::Headers;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A run that has not come to rest so long after the faults ended never will.
 const SETTLES_MS_MAX: i64 = 3_600_000;
@@ -31,7 +32,7 @@ enum Happening {
     Changed(Ticket, Changed),
     Answered(u64, Box<Answer>),
     Lost(u64),
-    HandedOver { ticket: Ticket, number: usize, to: Receiver, answered: Box<semel_core::client::Answered> },
+    HandedOver { ticket: Ticket, number: usize, to: Receiver, answered: Rc<Answered> },
     Delivered(Ticket),
     OwnerGone,
     Wake,
@@ -200,10 +201,12 @@ impl Pair {
 
     fn look_at_store(&mut self, tab: usize) {
         let open = self.tabs.iter().filter(|tab| tab.is_open).map(|tab| tab.owner.clone());
-        let alive: Option<Vec<String>> = self.plan.has_locks.then(|| open.collect());
+        let open: Vec<String> = open.collect();
+        let lives = |owner: &str| open.iter().any(|each| each == owner);
+        let lives: Option<&dyn Fn(&str) -> bool> = if self.plan.has_locks { Some(&lives) } else { None };
         let rows = self.store.load();
         let now_ms = self.local_ms(tab);
-        self.tabs[tab].client.stored(now_ms, &rows, alive.as_deref()).expect("readable rows");
+        self.tabs[tab].client.stored(now_ms, &rows, lives).expect("readable rows");
         self.drive(tab);
     }
 
@@ -241,7 +244,7 @@ impl Pair {
                 if to == Receiver::Caller && self.tabs[tab].callers.remove(&ticket).is_none() {
                     self.story.complain(format!("{number} was answered to nobody"));
                 }
-                self.story.deliver(number, *answered);
+                self.story.deliver(number, (*answered).clone());
             }
             Happening::Delivered(ticket) => client.delivered(now_ms, ticket),
             Happening::OwnerGone => self.look_at_store(tab),
@@ -277,7 +280,7 @@ impl Pair {
                 Action::Transmit(transmission) => self.transmit(tab, transmission),
                 Action::Abort(_) => {}
                 Action::Deliver { ticket, to, answered } => self.deliver(tab, ticket, to, answered),
-                Action::GiveUp(_) => self.story.complain("a caller was given up".to_owned()),
+                Action::GiveUp { .. } => self.story.complain("a caller was given up".to_owned()),
                 Action::Pause { failure, .. } => self.story.complain(format!("it paused: {failure:?}")),
             }
         }
@@ -314,10 +317,10 @@ impl Pair {
         self.later(STORE_MS_MAX, Event::In(tab, Happening::Changed(ticket, changed)));
     }
 
-    fn deliver(&mut self, tab: usize, ticket: Ticket, to: Receiver, answered: semel_core::client::Answered) {
+    fn deliver(&mut self, tab: usize, ticket: Ticket, to: Receiver, answered: Rc<Answered>) {
         let id = self.tabs[tab].client.describe(ticket).map(|(id, ..)| id.to_owned()).unwrap_or_default();
         let number = self.story.number_of(&id);
-        let handed_over = Happening::HandedOver { ticket, number, to, answered: Box::new(answered) };
+        let handed_over = Happening::HandedOver { ticket, number, to, answered };
         if self.plan.wrong == Wrong::ForgetBeforeDelivery {
             self.push(self.now_ms, Event::In(tab, Happening::Delivered(ticket)));
             return self.later(1_000, Event::In(tab, handed_over));
@@ -327,7 +330,9 @@ impl Pair {
     }
 
     fn transmit(&mut self, tab: usize, transmission: Transmission) {
-        let Transmission { attempt, method, target, mut headers, body } = transmission;
+        let Transmission { attempt, request, headers: own } = transmission;
+        let Draft { method, target, headers, body, .. } = (*request).clone();
+        let mut headers: Headers = headers.iter().chain(own.iter()).collect();
         headers.append("authorization", format!("Bearer {}", crate::server::PRINCIPAL));
         if self.plan.wrong == Wrong::NewIdPerAttempt {
             self.renew_id(tab, &mut headers);

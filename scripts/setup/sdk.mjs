@@ -1,0 +1,72 @@
+// Builds the browser SDK: the crate in `sdk/` and the JavaScript round it, into the npm package's folder.
+//
+// Invariants:
+// - The package stays below its limit, or the build fails. Every file counts by itself, as it would be sent.
+// - Of the package, two files are generated: the module, and the JavaScript that all entries share.
+
+import { existsSync } from "node:fs";
+import { copyFile, readFile, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { brotliCompressSync, constants } from "node:zlib";
+import { compileToWasm } from "./compile.mjs";
+import { BUILD, ROOT, bin } from "./paths.mjs";
+import { rustForWasm } from "./rust-wasm.mjs";
+import { hashOf, onceFor } from "./stamp.mjs";
+import { StepError, run, step } from "./step.mjs";
+import { wasmBindgen } from "./tools.mjs";
+
+const PACKAGE_BROTLI_BYTES_MAX = 40_000;
+const CRATE = "semel-sdk";
+const GENERATED = ["semel.js", "semel.wasm"];
+const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
+
+/** The npm package: entry points and types by hand, and what is built. */
+export const SDK_PACKAGE = join(ROOT, "sdk/npm");
+
+/** Builds the SDK unless its sources are unchanged, a line a step. */
+export async function buildSdk() {
+  const stamp = join(BUILD, "sdk.stamp");
+  // The output lies among sources, where a clean-up takes it and leaves the stamp.
+  if (GENERATED.some((name) => !existsSync(join(SDK_PACKAGE, name)))) await rm(stamp, { force: true });
+  const byHand = (await readdir(SDK_PACKAGE)).filter((name) => !GENERATED.includes(name)).sort().map((name) => `sdk/npm/${name}`);
+  const unchanged = await onceFor(stamp, await hashOf([...SOURCES, ...byHand]), async () => {
+    let rust;
+    await step("Rust for wasm", async () => {
+      rust = await rustForWasm();
+      return rust.note;
+    });
+    await step("wasm-bindgen", wasmBindgen.build);
+    await step("SDK", () => build(rust));
+    await step("size of the SDK", () => checkPackageSize(SDK_PACKAGE));
+  });
+  if (unchanged) await step("SDK", async () => "unchanged");
+}
+
+async function build(rust) {
+  const output = join(BUILD, "sdk");
+  await compileToWasm({ crate: CRATE, profile: "sdk", optimise: ["-Oz", "--converge", "-tnh"], output, rust });
+  await copyFile(join(output, "semel_bg.wasm"), join(SDK_PACKAGE, "semel.wasm"));
+  const options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--log-level=warning"];
+  await run(bin("esbuild"), [join(ROOT, "sdk/js/package.js"), ...options, `--outfile=${join(SDK_PACKAGE, "semel.js")}`]);
+}
+
+/** Adds up all JS and wasm of the package in `folder`, each file in brotli. */
+export async function checkPackageSize(folder) {
+  let wasm = 0;
+  let js = 0;
+  for (const file of await readdir(folder)) {
+    if (file.endsWith(".wasm")) wasm += await brotliBytes(join(folder, file));
+    if (/\.[cm]?js$/.test(file)) js += await brotliBytes(join(folder, file));
+  }
+  const sizes = `${count(wasm + js)} of ${count(PACKAGE_BROTLI_BYTES_MAX)} bytes brotli (wasm ${count(wasm)}, JS ${count(js)})`;
+  if (wasm + js > PACKAGE_BROTLI_BYTES_MAX) {
+    throw new StepError(`The SDK is too large: ${sizes}.`, "Find what grew: a new dependency, as a rule.");
+  }
+  return sizes;
+}
+
+async function brotliBytes(path) {
+  return brotliCompressSync(await readFile(path), { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }).length;
+}
+
+const count = (bytes) => bytes.toLocaleString("en-US");

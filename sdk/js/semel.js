@@ -1,0 +1,254 @@
+// `semel.fetch`: from what `fetch` takes to what the module takes, and back; and what the module asks of its host.
+//
+// Invariants:
+// - Nothing is decided here: what is stored, sent and forgotten is the module's.
+// - What is stored is what is sent, byte for byte; so nothing with credentials in it is stored.
+// - The methods that the module calls don't throw.
+// - After `close`, no promise is left that nobody will settle.
+
+import { errorOf } from "./errors.js";
+import { linesOf, toLines } from "./lines.js";
+import { encodedKey, setupOf } from "./options.js";
+import { customStore, memoryStore } from "./store.js";
+import { lightBeacon } from "./tabs.js";
+import { given, send } from "./transport.js";
+
+export { OutcomeUnknownError, SemelError } from "./errors.js";
+
+const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
+/** Statuses with which a Response takes no body. */
+const WITHOUT_BODY = new Set([101, 103, 204, 205, 304]);
+/** What the module is told of an attempt, or of the request of a ticket: see `Outbox::tell`. */
+const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL] = [0, 1, 2, 3, 4];
+/** So often a tab looks for what tabs that were opened later have left. */
+const LOOK_MS = 5_000;
+
+export class Outbox {
+  #setup;
+  #glue;
+  #module;
+  #beacon;
+  #looking;
+  #closing = new AbortController();
+  /** The callers that wait, by request id. */
+  #callers = new Map();
+  /** The attempts under way, by number. */
+  #attempts = new Map();
+  /** Answers that nobody has taken yet. */
+  #recovered = [];
+  #onrecovered = null;
+  onpaused = null;
+
+  /** Opens the outbox, and goes on with what was left unfinished. `load` gives the module's glue. */
+  static async open(options, load) {
+    const setup = setupOf(options);
+    const semel = new this(setup, await load());
+    await semel.#start(options);
+    return semel;
+  }
+
+  constructor(setup, glue) {
+    this.#setup = setup;
+    this.#glue = glue;
+  }
+
+  async #start({ onrecovered = null, onpaused = null }) {
+    const { origin, identity, store, durability, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs } = this.#setup;
+    const owner = this.#glue.random_id();
+    const database = `semel ${origin} ${identity}`;
+    const own = store ? customStore(store) : durability === "memory" ? memoryStore() : undefined;
+    this.onpaused = onpaused;
+    this.onrecovered = onrecovered;
+    const timing = [retryIntervalMs, attemptTimeoutMs, giveUpAfterMs];
+    this.#module = await this.#glue.Outbox.open(this.#host(), owner, identity, ...timing, own, database, { durability });
+    try {
+      if (!own) this.#beacon = await lightBeacon(database, owner);
+      await this.#takeOver();
+    } catch (error) {
+      this.#end();
+      throw error;
+    }
+    // A tab that is opened later may leave something too.
+    if (this.#beacon) this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS);
+  }
+
+  /** Goes on with what tabs left that are gone, and waits for those that live. */
+  async #takeOver() {
+    if (this.#closing.signal.aborted) return;
+    const alive = await this.#beacon?.alive();
+    const owners = await this.#module.take_over(alive?.join("\n"));
+    if (alive) for (const owner of owners.split("\n")) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
+  }
+
+  get onrecovered() {
+    return this.#onrecovered;
+  }
+
+  set onrecovered(handler) {
+    this.#onrecovered = typeof handler === "function" ? handler : null;
+    for (const recovered of this.#recovered.splice(0)) this.#recover(...recovered);
+  }
+
+  async fetch(input, init = {}) {
+    const url = new URL(input, this.#setup.origin);
+    if (url.origin !== this.#setup.origin) throw new TypeError(`semel: ${url.origin} is not ${this.#setup.origin}`);
+    const { key: named, signal, ...rest } = init;
+    const key = encodedKey(named);
+    // It normalises method, headers and body as `fetch` does.
+    const request = new Request(url, rest);
+    if (!CHANGES.has(request.method)) return this.#passThrough(request, key, signal);
+    const lines = storable(request.headers);
+    const body = new Uint8Array(await request.arrayBuffer());
+    signal?.throwIfAborted();
+    this.#closing.signal.throwIfAborted();
+    return this.#change(request.method, url.pathname + url.search, key, lines, body, signal);
+  }
+
+  async pending() {
+    this.#closing.signal.throwIfAborted();
+    const lines = await this.#module.pending();
+    const pending = (line) => {
+      const [requestId, method, target, state, attempts] = line.split("\t");
+      return { requestId, method, url: this.#setup.origin + target, attempts: Number(attempts), state };
+    };
+    return lines === "" ? [] : lines.split("\n").map(pending);
+  }
+
+  resume() {
+    this.#module.tell(RESUME_ALL, 0);
+  }
+
+  async close() {
+    if (!this.#closing.signal.aborted) this.#end();
+  }
+
+  #end() {
+    this.#closing.abort(new TypeError("semel: it is closed"));
+    clearInterval(this.#looking);
+    this.#module.close();
+    this.#beacon?.putOut();
+    for (const attempt of this.#attempts.values()) attempt.abort();
+  }
+
+  /** A read, or a method that the protocol does not execute: sent as it is, and once. */
+  async #passThrough(request, key, signal) {
+    const headers = new Headers(await given(this.#setup.headers));
+    for (const [name, value] of request.headers) headers.set(name, value);
+    if (key !== undefined) headers.set("semel-key", `"${key}"`);
+    const signals = [this.#closing.signal, signal].filter(Boolean);
+    return this.#setup.fetch(new Request(request, { headers }), { signal: AbortSignal.any(signals) });
+  }
+
+  #change(method, target, key, lines, body, signal) {
+    const requestId = this.#glue.random_id();
+    return new Promise((resolve, reject) => {
+      let ticket;
+      const giveUp = () => this.#module.tell(GIVE_UP, ticket);
+      this.#callers.set(requestId, { resolve, reject, settled: () => signal?.removeEventListener("abort", giveUp) });
+      ticket = this.#module.request(requestId, method, target, key, lines, body);
+      signal?.addEventListener("abort", giveUp, { once: true });
+    });
+  }
+
+  /** What the module calls. */
+  #host() {
+    return {
+      transmit: (attempt, ...request) => this.#transmit(attempt, request),
+      abort: (attempt) => {
+        this.#attempts.get(attempt)?.abort();
+        this.#attempts.delete(attempt);
+      },
+      outcome: (ticket, isAwaited, described, ...outcome) => this.#deliver(ticket, isAwaited, this.#described(described), outcome),
+      failure: (ticket, isAwaited, described, ...failure) => {
+        const request = this.#described(described);
+        this.#deliver(ticket, isAwaited, request, undefined, errorOf(request.requestId, ...failure));
+      },
+      gaveUp: (requestId, failure) => this.#caller(requestId)?.reject(errorOf(requestId, failure)),
+      pause: (ticket, described, ...failure) => this.#pause(ticket, this.#described(described), failure),
+    };
+  }
+
+  #described(described) {
+    const [requestId, method, target] = described.split("\t");
+    return { requestId, method, url: this.#setup.origin + target };
+  }
+
+  /** Takes out who waits for an answer. */
+  #caller(requestId) {
+    const caller = this.#callers.get(requestId);
+    this.#callers.delete(requestId);
+    caller?.settled();
+    return caller;
+  }
+
+  #deliver(ticket, isAwaited, request, outcome, error) {
+    if (!isAwaited) return this.#recover(ticket, request, outcome, error);
+    const caller = this.#caller(request.requestId);
+    if (outcome) caller?.resolve(responseOf(request.url, outcome));
+    else caller?.reject(error);
+    this.#module.tell(DELIVERED, ticket);
+  }
+
+  async #transmit(attempt, request) {
+    const controller = new AbortController();
+    this.#attempts.set(attempt, controller);
+    let answer;
+    try {
+      answer = await send(this.#setup, request, controller.signal);
+    } catch {
+      // No answer, for whatever reason: the network, or the headers function.
+    }
+    // One that was given up is reported no more.
+    if (!this.#attempts.delete(attempt)) return;
+    if (answer) this.#module.answered(attempt, ...answer);
+    else this.#module.tell(LOST, attempt);
+  }
+
+  #pause(ticket, request, failure) {
+    const error = errorOf(request.requestId, ...failure);
+    if (typeof this.onpaused !== "function") {
+      console.warn(`semel: ${request.method} ${request.url} waits, and there is no onpaused: ${error.message}`);
+      return;
+    }
+    const paused = {
+      ...request,
+      error,
+      resume: () => this.#module.tell(RESUME, ticket),
+      giveUp: () => this.#module.tell(GIVE_UP, ticket),
+    };
+    // Not from within the module's call.
+    queueMicrotask(() => this.onpaused?.(paused));
+  }
+
+  /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
+  async #recover(ticket, request, outcome, error) {
+    const keep = () => this.#recovered.push([ticket, request, outcome, error]);
+    if (!this.#onrecovered) return keep();
+    try {
+      const response = outcome && responseOf(request.url, outcome);
+      await this.#onrecovered({ ...request, response, error });
+    } catch (thrown) {
+      console.error("semel: onrecovered failed, so the answer is kept:", thrown);
+      return keep();
+    }
+    this.#module.tell(DELIVERED, ticket);
+  }
+}
+
+/** What is stored must hold no credentials, and nothing that the module sets itself. */
+function storable(headers) {
+  for (const [name] of headers) {
+    if (name === "authorization" || name === "cookie") throw new TypeError(`semel: ${name} would be stored; give it in the headers option of open`);
+    if (name === "idempotency-key" || name.startsWith("semel-")) throw new TypeError(`semel: ${name} is set by the SDK`);
+  }
+  return toLines(headers);
+}
+
+function responseOf(url, [status, lines, body]) {
+  const headers = new Headers();
+  for (const [name, value] of linesOf(lines)) headers.append(name, value);
+  const response = new Response(WITHOUT_BODY.has(status) ? null : body, { status, headers });
+  // As `fetch` has it; a Response that was made by hand has none.
+  Object.defineProperty(response, "url", { value: url });
+  return response;
+}

@@ -1,0 +1,39 @@
+// `fetch`, for the attempts of the machine.
+//
+// Invariants:
+// - A redirect is never followed. An answer counts only once it is read to its end.
+// - The application's own headers are computed for this attempt and stored nowhere. They change nothing of what makes the
+//   request: neither the protocol's headers nor the body's type.
+
+import { linesOf, toLines } from "./lines.js";
+
+/** What the headers option must not set. */
+const isReserved = (name) => /^(content-(type|encoding)|idempotency-key|semel-.*)$/.test(name);
+
+/** Sends, and resolves to `[status, header lines, body, member lines]`. */
+export async function send({ origin, headers, fetch }, [method, target, lines, body], signal) {
+  const all = new Headers(await given(headers));
+  for (const name of [...all.keys()]) if (isReserved(name)) all.delete(name);
+  for (const [name, value] of linesOf(lines)) all.append(name, value);
+  const init = { method, headers: all, redirect: "manual", signal };
+  if (method === "GET") init.cache = "no-store";
+  else init.body = body;
+  const response = await fetch(origin + target, init);
+  const answer = new Uint8Array(await response.arrayBuffer());
+  return [response.status, toLines(response.headers), answer, membersOf(target, response, answer)];
+}
+
+/** The headers option: a value, or a function that is asked for each attempt. */
+export const given = async (headers) => (typeof headers === "function" ? headers() : headers);
+
+/** Of a problem, or an answer to a control request: the members of the JSON object that are strings. */
+function membersOf(target, response, body) {
+  const type = response.headers.get("content-type") ?? "";
+  if (!type.startsWith("application/problem+json") && !target.startsWith("/semel/")) return "";
+  try {
+    const members = Object.entries(JSON.parse(new TextDecoder().decode(body)));
+    return toLines(members.filter(([, value]) => typeof value === "string").map(([name, value]) => [name, value.replace(/\s+/g, " ")]));
+  } catch {
+    return "";
+  }
+}

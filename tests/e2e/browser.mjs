@@ -1,0 +1,141 @@
+// A real Chromium for a test file, the pages that it opens, and what they tell.
+//
+// Invariants:
+// - The profile is a temporary folder: it outlives a `kill -9` of the browser, and nothing outlives the test file.
+// - Pages come from a server of their own, so that the worker is of another origin and CORS is in force.
+// - What a page tells is a request that it awaits: what has not arrived here was not told.
+
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { extname, join, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+import { findBrowser } from "../../scripts/setup/browser.mjs";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+
+/** What is not among Playwright's own. As root, and in a container, Chromium starts with these. */
+const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"];
+const FOLDERS = { page: fileURLToPath(new URL("page", import.meta.url)), sdk: join(ROOT, "sdk/npm") };
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".mjs": "text/javascript; charset=utf-8",
+  ".json": "application/json",
+  ".wasm": "application/wasm",
+};
+
+/** Starts Chromium for a test file. `after` is node:test's. */
+export async function browse(after) {
+  const executablePath = process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium;
+  const pages = await servePages();
+  const profile = await mkdtemp(join(tmpdir(), "semel-profile-"));
+  const browser = new Browser(pages, profile, executablePath);
+  after(async () => {
+    await browser.close();
+    await pages.close();
+    // A process that was killed a moment ago may still be writing.
+    await rm(profile, { recursive: true, force: true, maxRetries: 10 });
+  });
+  await browser.start();
+  return browser;
+}
+
+class Browser {
+  /** Errors that nobody caught, in any page. */
+  errors = [];
+  #pages;
+  #profile;
+  #executablePath;
+  #context;
+
+  constructor(pages, profile, executablePath) {
+    this.#pages = pages;
+    this.#profile = profile;
+    this.#executablePath = executablePath;
+  }
+
+  /** What pages told, in the order of arrival. */
+  get told() {
+    return this.#pages.told;
+  }
+
+  /** Starts it, again on the same profile. */
+  async start() {
+    this.#context = await chromium.launchPersistentContext(this.#profile, { executablePath: this.#executablePath, headless: true, args: ARGUMENTS });
+    this.#context.on("weberror", (error) => this.errors.push(error.error()));
+  }
+
+  /** Opens the test page in a new tab. */
+  async tab() {
+    const tab = await this.#context.newPage();
+    await tab.goto(this.#pages.url);
+    return tab;
+  }
+
+  offline(offline) {
+    return this.#context.setOffline(offline);
+  }
+
+  /** `kill -9` of all its processes. */
+  async kill() {
+    const ended = new Promise((resolve) => this.#context.on("close", resolve));
+    const devtools = await this.#context.browser().newBrowserCDPSession();
+    const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
+    const first = (process) => (process.type === "browser" ? 0 : 1);
+    for (const { id } of processInfo.sort((one, other) => first(one) - first(other))) killNow(id);
+    await ended;
+  }
+
+  async close() {
+    await this.#context?.close();
+  }
+}
+
+function killNow(id) {
+  try {
+    process.kill(id, "SIGKILL");
+  } catch (error) {
+    // Some end by themselves as soon as the first is gone.
+    if (error.code !== "ESRCH") throw error;
+  }
+}
+
+/** Serves `page/` and the SDK as it is packed, and keeps what is posted to `/tell`. */
+async function servePages() {
+  const told = [];
+  const server = createServer(async (request, response) => {
+    if (request.method === "POST" && request.url === "/tell") {
+      let text = "";
+      try {
+        for await (const chunk of request) text += chunk;
+      } catch {
+        return; // The page is gone, and has told nothing.
+      }
+      told.push(JSON.parse(text));
+      return response.writeHead(204).end();
+    }
+    const path = fileOf(request.url);
+    const content = path && (await readFile(path).catch(() => undefined));
+    if (content === undefined) return response.writeHead(404).end();
+    response.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "cache-control": "no-store" }).end(content);
+  });
+  await new Promise((resolve, reject) => server.on("error", reject).listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${server.address().port}/page/index.html`,
+    told,
+    close() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      return closed;
+    },
+  };
+}
+
+/** The file of `/page/…` or `/sdk/…`; undefined outside of their folders. */
+function fileOf(url) {
+  const [, name, rest] = /^\/(page|sdk)\/([\w./-]+)$/.exec(url) ?? [];
+  if (name === undefined) return undefined;
+  const path = join(FOLDERS[name], rest);
+  return path.startsWith(FOLDERS[name] + sep) ? path : undefined;
+}

@@ -1,0 +1,74 @@
+// The page that end-to-end tests open: deposits by the SDK, and what comes of them, told to the test.
+//
+// Invariants:
+// - A deposit is told before it is handed to the SDK, and each answer as soon as it is there.
+// - An answer by `onrecovered` is told before the SDK may forget it.
+// - Every URL carries the number of its deposit: `?n=17`.
+
+import { Semel } from "semel";
+
+let semel;
+/** What this page got: also there when it can't tell, offline. */
+const answers = [];
+const recovered = [];
+
+window.bank = {
+  answers,
+  recovered,
+
+  async open(options) {
+    semel = await Semel.open(options);
+  },
+
+  pending: () => semel.pending(),
+  close: () => semel.close(),
+
+  /** Takes the answers to requests of earlier pages, from now on. */
+  takeRecovered() {
+    semel.onrecovered = async ({ requestId, url, response, error }) => {
+      const answer = { n: numberOf(url), by: "onrecovered", requestId, ...(error ? refusal(error) : await outcome(response)) };
+      recovered.push(answer);
+      await tell(answer);
+    };
+  },
+
+  /** Makes deposits, so many at a time. Resolves when all have their answers. */
+  async run(deposits, atATime) {
+    const open = [...deposits];
+    const caller = async () => {
+      for (let next = open.shift(); next !== undefined; next = open.shift()) {
+        await tell({ n: next.n, by: "started" });
+        await deposit(next);
+      }
+    };
+    await Promise.all(Array.from({ length: atATime }, caller));
+  },
+
+  deposit,
+};
+
+async function deposit({ n, account, amount }) {
+  const body = JSON.stringify({ amount });
+  const answer = await semel.fetch(`/accounts/${account}/deposit?n=${n}`, { method: "POST", body }).then(outcome, refusal);
+  answers.push({ n, by: "promise", ...answer });
+  await tell({ n, by: "promise", ...answer });
+  return answer;
+}
+
+async function outcome(response) {
+  return { status: response.status, semel: response.headers.get("semel-status"), text: await response.text() };
+}
+
+function refusal({ name, code, executed, message }) {
+  return { error: { name, code, executed, message } };
+}
+
+function numberOf(url) {
+  return Number(new URL(url, location).searchParams.get("n"));
+}
+
+/** Awaits that the test has it. */
+async function tell(what) {
+  const response = await fetch("/tell", { method: "POST", body: JSON.stringify(what), keepalive: true });
+  if (response.status !== 204) throw new Error(`/tell: ${response.status}`);
+}

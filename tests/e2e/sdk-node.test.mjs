@@ -1,0 +1,129 @@
+// The SDK in Node, through a proxy that loses a third of requests and a third of answers.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { after, test } from "node:test";
+import { promisify } from "node:util";
+import { acknowledged, startLossy, until } from "./lossy.mjs";
+import { serve } from "./server.mjs";
+
+const SDK = new URL("../../sdk/npm/node.js", import.meta.url);
+const { OutcomeUnknownError, Semel, SemelError } = await import(SDK);
+
+const server = await serve(after, "ledger");
+
+/** An outbox and the proxy that it sends through. */
+async function outbox(t, { faults = {}, ...options } = {}) {
+  const proxy = await startLossy({ target: () => server.url, seed: 11, ...faults });
+  const semel = await Semel.open({ url: proxy.url, durability: "memory", retryIntervalMs: 20, ...options });
+  t.after(async () => {
+    await semel.close();
+    await proxy.close();
+  });
+  return { proxy, semel };
+}
+
+function deposit(semel, account, amount) {
+  return semel.fetch(`/accounts/${account}/deposit`, { method: "POST", body: JSON.stringify({ amount }) });
+}
+
+test("importing it does nothing: no global, no request, no timer, no output, and the process ends by itself", async () => {
+  const script = `
+    for (const name of ["fetch", "setTimeout", "setInterval"]) globalThis[name] = () => console.log(name + " was called");
+    const before = Object.getOwnPropertyNames(globalThis).sort().join();
+    const semel = await import(${JSON.stringify(SDK.href)});
+    const after = Object.getOwnPropertyNames(globalThis).sort().join();
+    if (before !== after) throw new Error("it made a global: " + after);
+    if (typeof semel.Semel.open !== "function") throw new Error("it exports no Semel");
+  `;
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { timeout: 20_000 });
+  assert.deepEqual({ stdout, stderr }, { stdout: "", stderr: "" });
+});
+
+test("100 deposits are exact, every caller gets the answer to its own, and all are acknowledged", async (t) => {
+  const DEPOSITS = 50;
+  const faults = { loseRequests: 1 / 3, loseAnswers: 1 / 3, duplicate: 1 / 10, delayMsMax: 10 };
+  const { proxy, semel } = await outbox(t, { faults });
+  const accounts = ["node-a", "node-b"];
+  await Promise.all(
+    accounts.map(async (account) => {
+      // Powers of two: a balance tells which deposits are in it, and with the entries, that each is in it once.
+      const answers = await Promise.all(Array.from({ length: DEPOSITS }, async (_, n) => [2 ** n, await (await deposit(semel, account, 2 ** n)).json()]));
+      answers.sort(([, one], [, other]) => one.entries - other.entries);
+      let balance = 0;
+      for (const [index, [amount, answer]] of answers.entries()) {
+        balance += amount;
+        assert.deepEqual(answer, { id: account, balance, entries: index + 1 });
+      }
+      assert.deepEqual(await server.account(account), { id: account, balance: 2 ** DEPOSITS - 1, entries: DEPOSITS });
+    }),
+  );
+  assert.deepEqual(await semel.pending(), []);
+  assert.ok(proxy.counts.lostRequests > 0 && proxy.counts.lostAnswers > 0 && proxy.counts.duplicates > 0, JSON.stringify(proxy.counts));
+  assert.equal(proxy.changes.size, accounts.length * DEPOSITS, "one id for each deposit");
+  await acknowledged(server, proxy.changes);
+});
+
+test("a read passes through, and is no change", async (t) => {
+  const { proxy, semel } = await outbox(t);
+  await server.deposit("read", 5);
+  const answer = await semel.fetch("/accounts/read");
+  assert.equal(answer.headers.get("semel-status"), "read");
+  assert.deepEqual(await answer.json(), { id: "read", balance: 5, entries: 1 });
+  assert.equal((await semel.fetch(`${proxy.url}/accounts/read`, { method: "HEAD" })).status, 200);
+  assert.equal(proxy.changes.size, 0);
+  proxy.settings.loseRequests = 1;
+  await assert.rejects(semel.fetch("/accounts/read"), TypeError);
+});
+
+test("a refusal of the handler is a Response and no error", async (t) => {
+  const { semel } = await outbox(t, { faults: { loseAnswers: 1 / 2 } });
+  const answer = await semel.fetch("/accounts/poor/withdraw", { method: "POST", body: '{"amount":10}' });
+  assert.ok(answer instanceof Response);
+  assert.equal(answer.status, 409);
+  assert.deepEqual(await answer.json(), { error: "insufficient-funds" });
+});
+
+test("closing it rejects callers that wait: the outcome is unknown", async (t) => {
+  const { proxy, semel } = await outbox(t, { faults: { loseAnswers: 1, spare: ({ method }) => method !== "POST" } });
+  const caller = assert.rejects(deposit(semel, "closed", 5), (error) => {
+    assert.ok(error instanceof OutcomeUnknownError && error instanceof SemelError && error instanceof Error);
+    const { name, code, executed, requestId, problem } = error;
+    assert.deepEqual({ name, code, executed, problem }, { name: "OutcomeUnknownError", code: "closed", executed: "unknown", problem: undefined });
+    assert.ok(proxy.changes.has(requestId), "it tells the id that was sent");
+    return true;
+  });
+  await until(() => proxy.counts.lostAnswers > 1, "it was sent twice");
+  const [pending] = await semel.pending();
+  assert.deepEqual([pending.method, pending.state, pending.attempts > 1], ["POST", "sending", true]);
+  await semel.close();
+  await caller;
+  assert.deepEqual(await server.account("closed"), { id: "closed", balance: 5, entries: 1 }, "and so it is: this one ran");
+});
+
+test("what is not from Semel is no answer: a portal's 200, a proxy's 403, a redirect", async (t) => {
+  const { proxy, semel } = await outbox(t);
+  const strangers = [
+    { status: 200, headers: { "content-type": "text/html" }, body: "<h1>Log in</h1>" },
+    { status: 403, headers: { "content-type": "text/html" }, body: "<h1>Blocked</h1>" },
+    { status: 307, headers: { location: `${proxy.url}/elsewhere` } },
+    { status: 303, headers: { location: `${proxy.url}/elsewhere` } },
+    { status: 502, headers: {}, body: "Bad Gateway" },
+  ];
+  const elsewhere = [];
+  proxy.settings.instead = ({ url }) => {
+    if (url === "/elsewhere") elsewhere.push(url);
+    return strangers.shift();
+  };
+  const answer = await deposit(semel, "stranger", 5);
+  assert.deepEqual(await answer.json(), { id: "stranger", balance: 5, entries: 1 });
+  assert.deepEqual([proxy.counts.instead, elsewhere], [5, []]);
+});
+
+test("credentials among a request's own headers are refused: they would be stored", async (t) => {
+  const { proxy, semel } = await outbox(t);
+  for (const name of ["Authorization", "authorization"]) {
+    await assert.rejects(semel.fetch("/accounts/safe/deposit", { method: "POST", body: '{"amount":5}', headers: { [name]: "Bearer secret" } }), TypeError);
+  }
+  assert.deepEqual([await semel.pending(), proxy.counts.requests], [[], 0]);
+});
