@@ -90,23 +90,21 @@ export class Outbox {
   }
 
   async fetch(input, init = {}) {
-    const url = new URL(input, this.#setup.origin);
-    if (url.origin !== this.#setup.origin) throw new TypeError(`semel: ${url.origin} is not ${this.#setup.origin}`);
-    const { key: named, signal, ...rest } = init;
+    const { key: named, signal = input.signal, ...rest } = init;
     const key = encodedKey(named);
     // It normalises method, headers and body as `fetch` does.
-    const request = new Request(url, rest);
+    const request = new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), rest);
+    const { origin, pathname, search } = new URL(request.url);
+    if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
     if (!CHANGES.has(request.method)) return this.#passThrough(request, key, signal);
     const lines = storable(request.headers);
-    const body = new Uint8Array(await request.arrayBuffer());
+    const body = new Uint8Array(await this.#unlessClosed(() => request.arrayBuffer()));
     signal?.throwIfAborted();
-    this.#closing.signal.throwIfAborted();
-    return this.#change(request.method, url.pathname + url.search, key, lines, body, signal);
+    return this.#change(request.method, pathname + search, key, lines, body, signal);
   }
 
   async pending() {
-    this.#closing.signal.throwIfAborted();
-    const lines = await this.#module.pending();
+    const lines = await this.#unlessClosed(() => this.#module.pending());
     const pending = (line) => {
       const [requestId, method, target, state, attempts] = line.split("\t");
       return { requestId, method, url: this.#setup.origin + target, attempts: Number(attempts), state };
@@ -122,6 +120,24 @@ export class Outbox {
     if (!this.#closing.signal.aborted) this.#end();
   }
 
+  /** What a promise gives, unless the outbox is closed before: what may never settle must not be waited for then. */
+  async #unlessClosed(begin) {
+    const { signal } = this.#closing;
+    let onClose;
+    const closed = new Promise((_, reject) => {
+      onClose = () => reject(signal.reason);
+    });
+    signal.addEventListener("abort", onClose);
+    try {
+      signal.throwIfAborted();
+      const value = await Promise.race([begin(), closed]);
+      signal.throwIfAborted();
+      return value;
+    } finally {
+      signal.removeEventListener("abort", onClose);
+    }
+  }
+
   #end() {
     this.#closing.abort(new TypeError("semel: it is closed"));
     clearInterval(this.#looking);
@@ -132,7 +148,7 @@ export class Outbox {
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */
   async #passThrough(request, key, signal) {
-    const headers = new Headers(await given(this.#setup.headers));
+    const headers = new Headers(await this.#unlessClosed(() => given(this.#setup.headers)));
     for (const [name, value] of request.headers) headers.set(name, value);
     if (key !== undefined) headers.set("semel-key", `"${key}"`);
     const signals = [this.#closing.signal, signal].filter(Boolean);

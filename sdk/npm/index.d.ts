@@ -166,7 +166,7 @@ export class Semel {
    * As `fetch`: `POST`, `PUT`, `PATCH` and `DELETE` are stored, happen exactly once and resolve with the first answer.
    * Other methods pass through. Aborting `init.signal` asks the key to cancel.
    */
-  fetch(input: string | URL, init?: Init): Promise<Response>;
+  fetch(input: string | URL | Request, init?: Init): Promise<Response>;
 
   /** What is stored and has no definitive answer yet, of every tab. */
   pending(): Promise<Pending[]>;

@@ -116,7 +116,7 @@ impl Driver {
         if let Some(wakes_ms) = wakes_ms
             && !self.is_closed.get()
         {
-            let after_ms = (wakes_ms - now_ms()).clamp(0, TIMER_MS_MAX) as u32;
+            let after_ms = wakes_ms.saturating_sub(now_ms()).clamp(0, TIMER_MS_MAX) as u32;
             let own = self.clone();
             let wake = move || {
                 // This timer is over: to clear it would be one call too many.

@@ -38,6 +38,8 @@ pub mod request;
 pub mod row;
 mod sending;
 mod storing;
+#[cfg(test)]
+mod tests;
 pub mod verdict;
 
 pub use action::{Action, Answer, Receiver, Ticket, Transmission};

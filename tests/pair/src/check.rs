@@ -24,6 +24,8 @@ pub struct Story {
     wishes: BTreeMap<usize, Wish>,
     ids: BTreeMap<String, usize>,
     complaints: Vec<String>,
+    /// What came about at least once: a run in which nothing happens proves nothing.
+    pub seen: BTreeSet<String>,
     /// What the application gave up.
     pub given_up: BTreeSet<usize>,
 }
@@ -48,6 +50,14 @@ impl Story {
 
     /// The server has answered.
     pub fn replied(&mut self, message: &Message, reply: &Reply) {
+        let kind = match message.target.strip_prefix("/semel/v1/keys/").and_then(|rest| rest.split_once('/')) {
+            Some((_, control)) => control,
+            None => "request",
+        };
+        self.seen.insert(format!("{kind}: {}", reply.only("semel-status")));
+        if message.headers.get("semel-ack").is_some() {
+            self.seen.insert("ack: ridden".to_owned());
+        }
         let is_outcome = matches!(reply.only("semel-status"), "executed" | "replayed");
         if is_outcome && !message.target.starts_with("/semel/") {
             let number = String::from_utf8_lossy(&message.body).parse().expect("a number");
@@ -58,6 +68,11 @@ impl Story {
     /// The application has got an answer.
     pub fn deliver(&mut self, number: usize, answered: Answered) {
         self.of(number).got.push(answered);
+    }
+
+    /// Something came about.
+    pub fn see(&mut self, what: &str) {
+        self.seen.insert(what.to_owned());
     }
 
     /// Something happened that must not.

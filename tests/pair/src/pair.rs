@@ -12,7 +12,7 @@ use crate::tab::{self, Tab};
 use fastrand::Rng;
 use semel_core::client::{Action, Answer, Answered, Change, Changed, Draft, Receiver, Ticket, Transmission};
 use semel_core::message::Headers;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A run that has not come to rest so long after the faults ended never will.
@@ -63,15 +63,16 @@ struct Pair {
     story: Story,
 }
 
-/// Runs a plan to its end. The error says what did not hold.
-pub fn run(plan: Plan) -> Result<(), String> {
+/// Runs a plan to its end, and returns what came about. The error says what did not hold.
+pub fn run(plan: Plan) -> Result<BTreeSet<String>, String> {
     let seed = plan.seed;
     let mut pair = Pair::new(plan);
     pair.set_up();
     let ended = pair.go();
     ended
         .and_then(|()| pair.story.check(&pair.server, &pair.store, &pair.tabs))
-        .map_err(|error| format!("seed {seed}: {error}\n{:#?}", pair.plan))
+        .map_err(|error| format!("seed {seed}: {error}\n{:#?}", pair.plan))?;
+    Ok(pair.story.seen)
 }
 
 impl Pair {
@@ -224,6 +225,7 @@ impl Pair {
         }
         let thaws_ms = self.tabs[tab].frozen_until_ms;
         if thaws_ms > self.now_ms {
+            self.story.see("tab: frozen");
             return self.push(thaws_ms, Event::In(tab, happening));
         }
         let now_ms = self.local_ms(tab);
@@ -241,7 +243,9 @@ impl Pair {
             Happening::Answered(attempt, answer) => client.answered(now_ms, attempt, *answer),
             Happening::Lost(attempt) => client.lost(now_ms, attempt),
             Happening::HandedOver { ticket, number, to, answered } => {
-                if to == Receiver::Caller && self.tabs[tab].callers.remove(&ticket).is_none() {
+                if to == Receiver::Recovered {
+                    self.story.see("delivered: recovered");
+                } else if self.tabs[tab].callers.remove(&ticket).is_none() {
                     self.story.complain(format!("{number} was answered to nobody"));
                 }
                 self.story.deliver(number, (*answered).clone());
@@ -311,6 +315,14 @@ impl Pair {
             return;
         }
         let changed = self.store.change(id, change);
+        match (change, &changed) {
+            (Change::Settle { .. }, Changed::Settled(settled)) if settled.kept.is_some() => self.story.see("row: kept"),
+            (Change::Adopt { .. }, Changed::Pending(_)) => self.story.see("row: adopted"),
+            (Change::Raise { .. } | Change::Look, Changed::Settled(settled)) if settled.kept.is_some() => {
+                self.story.see("row: taken from another tab");
+            }
+            _ => {}
+        }
         if matches!(change, Change::Add(_)) {
             self.story.stored(id);
         }
@@ -369,6 +381,9 @@ impl Pair {
 
     fn arrive(&mut self, tab: usize, attempt: u64, message: &Message) {
         let reply = self.server.answer(&mut self.rng, self.now_ms, message);
+        if self.server.has_crashed {
+            self.story.see("server: crashed");
+        }
         if let Some(reply) = &reply {
             self.story.replied(message, reply);
         }

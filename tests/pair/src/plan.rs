@@ -101,7 +101,7 @@ impl Plan {
             retry_interval_ms: [50, 1_000, 5_000][rng.usize(0..3)],
             attempt_timeouts_ms: [rng.i64(100..=100_000), rng.i64(100..=20_000)],
             give_up,
-            keys_ahead_ms: [0, -15_000, 90_000, 43_200_000][rng.usize(0..4)],
+            keys_ahead_ms: [0, -60_000, 90_000, 43_200_000][rng.usize(0..4)],
             retention_s: 86_400,
         };
         if rng.u32(0..5) == 0 { plan.crowded() } else { plan }

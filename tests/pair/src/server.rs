@@ -77,6 +77,8 @@ pub struct Server {
     config: Config,
     keys_ahead_ms: i64,
     keys: BTreeMap<String, Keyed>,
+    /// Whether it crashed at the last request.
+    pub has_crashed: bool,
 }
 
 /// A request as it is on the wire.
@@ -101,6 +103,7 @@ impl Server {
             crash_percent: plan.crash_server,
             keys_ahead_ms: plan.keys_ahead_ms,
             keys: BTreeMap::new(),
+            has_crashed: false,
             config,
         }
     }
@@ -112,6 +115,7 @@ impl Server {
 
     /// Answers a request that arrives at `at_ms` of the run; `None`: it died on the way.
     pub fn answer(&mut self, rng: &mut Rng, at_ms: i64, message: &Message) -> Option<Reply> {
+        self.has_crashed = false;
         let mut call = Call::new(&message.method, &message.target).body(message.body.clone()).by(PRINCIPAL);
         for (name, value) in message.headers.iter() {
             call = call.header(name, self.header(name, value));
@@ -135,6 +139,7 @@ impl Server {
         }
         let reply = keyed.world.send(call);
         let has_crashed = keyed.world.database.has_crashed();
+        self.has_crashed = has_crashed;
         // A crash that was to come later in the call than the call was long does not come at all.
         keyed.world.database.crash_before(u64::MAX);
         if has_crashed {
