@@ -119,8 +119,6 @@ impl Driver {
             let after_ms = wakes_ms.saturating_sub(now_ms()).clamp(0, TIMER_MS_MAX) as u32;
             let own = self.clone();
             let wake = move || {
-                // This timer is over: to clear it would be one call too many.
-                drop(own.timer.take().map(Timeout::forget));
                 own.tell(Client::wake);
             };
             self.timer.replace(Some(Timeout::new(after_ms, wake)));

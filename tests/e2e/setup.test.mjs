@@ -1,4 +1,4 @@
-// The parts of the set-up that decide: what is unchanged, what is too large.
+// The parts of the set-up that decide: what is unchanged, what is too large, what is missing, what counts as passed.
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
@@ -6,9 +6,12 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
+import { findBrowser } from "../../scripts/setup/browser.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { checkPackageSize } from "../../scripts/setup/sdk.mjs";
 import { hashOf, onceFor } from "../../scripts/setup/stamp.mjs";
 import { StepError, run } from "../../scripts/setup/step.mjs";
+import { countTests } from "../../scripts/setup/wasm-tests.mjs";
 import { checkSize } from "../../scripts/setup/worker.mjs";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-setup-"));
@@ -56,4 +59,65 @@ test("a command that is missing or fails says so, with its output and what to do
     return error instanceof StepError;
   });
   await assert.rejects(run("sh", ["-c", "echo why >&2; exit 3"]), /ended with 3\nwhy/);
+});
+
+test("an SDK over 40 kB brotli fails the build, its wasm and JavaScript together", async () => {
+  const folder = await mkdtemp(join(scratch, "sdk-"));
+  await writeFile(join(folder, "semel.wasm"), randomBytes(30_000));
+  await writeFile(join(folder, "README.md"), randomBytes(30_000));
+  assert.match(await checkPackageSize(folder), /^30,\d\d\d of 40,000 bytes brotli \(wasm 30,\d\d\d, JS 0\)$/);
+  await writeFile(join(folder, "semel.js"), randomBytes(10_000));
+  await assert.rejects(checkPackageSize(folder), StepError);
+});
+
+/** A machine of programs that answer with a version, on which `apt-get install` brings Chromium and its driver. */
+function machine(programs, installed = {}) {
+  const ran = [];
+  const execute = async (command, args) => {
+    ran.push([command, ...args].join(" "));
+    if (command === "/bin/sh" && programs[args[2]]) return `/usr/bin/${args[2]}\n`;
+    const version = programs[command.split("/").at(-1)];
+    if (args[0] === "--version" && version) return version;
+    if (command === "apt-get") {
+      if (args.includes("install")) Object.assign(programs, installed);
+      return "";
+    }
+    throw new StepError(`${command} was not found on PATH`);
+  };
+  return { ran, execute };
+}
+
+test("the browser comes from PATH, and nothing is installed beside it", async () => {
+  const { ran, execute } = machine({ chromium: "Chromium 156.0.1", chromedriver: "ChromeDriver 156.0.2" });
+  const found = await findBrowser({ env: { PATH: "/usr/bin" }, isRoot: true, execute });
+  assert.deepEqual([found.chromium, found.chromedriver], ["/usr/bin/chromium", "/usr/bin/chromedriver"]);
+  assert.ok(!ran.some((command) => command.startsWith("apt-get")));
+});
+
+test("without a browser, root gets it from apt-get, and anybody else is told the command", async () => {
+  const installed = { chromium: "Chromium 156.0.1", chromedriver: "ChromeDriver 156.0.2" };
+  const root = machine({ "apt-get": "apt 2" }, installed);
+  const found = await findBrowser({ env: { PATH: "/usr/bin" }, isRoot: true, execute: root.execute });
+  assert.equal(found.chromium, "/usr/bin/chromium");
+  assert.ok(root.ran.some((command) => /^apt-get .*install .*chromium chromium-driver$/.test(command)), root.ran.join("\n"));
+
+  const somebody = machine({ "apt-get": "apt 2" }, installed);
+  await assert.rejects(findBrowser({ env: { PATH: "/usr/bin" }, isRoot: false, execute: somebody.execute }), (error) => {
+    assert.match(error.advice, /sudo apt-get install -y --no-install-recommends chromium chromium-driver/);
+    return error instanceof StepError;
+  });
+  assert.ok(!somebody.ran.some((command) => command.startsWith("apt-get")));
+});
+
+test("a browser and a driver that do not belong together are refused", async () => {
+  const { execute } = machine({ chromium: "Chromium 156.0.1", chromedriver: "ChromeDriver 155.0.2" });
+  await assert.rejects(findBrowser({ env: { PATH: "/usr/bin" }, isRoot: true, execute }), /major versions must agree/);
+});
+
+test("wasm tests that never ran, or never ended, count as failed", () => {
+  const ok = "running 2 tests\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 filtered out\n";
+  assert.deepEqual(countTests(ok, 0), { passed: 2, failed: 0, skipped: 0 });
+  assert.equal(countTests("no tests to run!\n", 0).failed, 1);
+  assert.equal(countTests(`${ok}running 3 tests\n`, 0).failed, 3);
+  assert.equal(countTests(ok, 1).failed, 1);
 });
