@@ -75,9 +75,9 @@ export class Outbox {
   /** Goes on with what tabs left that are gone, and waits for those that live. */
   async #takeOver() {
     if (this.#closing.signal.aborted) return;
-    const alive = await this.#beacon?.alive();
-    const owners = await this.#module.take_over(alive?.join("\n"));
-    if (alive) for (const owner of owners.split("\n")) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
+    const owners = await this.#module.take_over();
+    if (!this.#beacon) return;
+    for (const owner of owners.split("\n")) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
   }
 
   get onrecovered() {
@@ -179,6 +179,7 @@ export class Outbox {
         const request = this.#described(described);
         this.#deliver(ticket, isAwaited, request, undefined, errorOf(request.requestId, ...failure));
       },
+      alive: (done) => Promise.resolve(this.#beacon?.alive()).then((owners) => done(owners?.join("\n")), done),
       gaveUp: (requestId, failure) => this.#caller(requestId)?.reject(errorOf(requestId, failure)),
       pause: (ticket, described, ...failure) => this.#pause(ticket, this.#described(described), failure),
     };

@@ -6,6 +6,7 @@
 
 use crate::clock::now_ms;
 use crate::store::{Rows, Store, unreadable};
+use crate::{Done, callback};
 use gloo_timers::callback::Timeout;
 use js_sys::Uint8Array;
 use semel_core::client::{Action, Answered, Client, Draft, Failure, Receiver, Row, Ticket, codec};
@@ -34,6 +35,8 @@ extern "C" {
     #[wasm_bindgen(method, js_name = gaveUp)]
     fn gave_up(this: &Host, id: &str, failure: &str);
     #[wasm_bindgen(method)]
+    fn alive(this: &Host, done: JsValue);
+    #[wasm_bindgen(method)]
     fn pause(this: &Host, ticket: f64, described: &str, failure: &str, problem: Uint8Array);
 }
 
@@ -52,6 +55,16 @@ impl Driver {
     pub fn new(client: Client, store: Store, host: Host) -> Rc<Self> {
         let (client, timer) = (RefCell::new(client), RefCell::new(None));
         Rc::new(Self { client, timer, is_closed: Cell::new(false), host, store })
+    }
+
+    /// Asks who certainly lives, one a line; `None` where that can't be told. To be asked after rows were read: an owner lives
+    /// before it writes its first row, so whoever has a row and lives is among them.
+    pub fn ask_who_lives(&self, done: Done<Result<Option<String>, JsValue>>) {
+        let told = move |told: JsValue| match told.as_string() {
+            None if !told.is_undefined() => done(Err(told)),
+            lives => done(Ok(lives)),
+        };
+        self.host.alive(callback(Box::new(told)));
     }
 
     /// Takes the rows of owners that don't live, and returns the owners of what is pending, one a line.

@@ -52,10 +52,18 @@ impl Outbox {
     }
 
     /// Goes on with what owners left that don't live, and resolves to the owners of all that is pending, one a line.
-    /// `alive`: who certainly lives, one a line; undefined where that can't be told.
-    pub fn take_over(&self, alive: Option<String>) -> Promise {
+    pub fn take_over(&self) -> Promise {
         let driver = self.driver.clone();
-        self.with_rows(Box::new(move |rows| driver.take(&rows, alive.as_deref())))
+        promise(Box::new(move |settle| {
+            let own = driver.clone();
+            let loaded = move |rows: Result<Rows, JsValue>| match rows {
+                Ok(rows) => own.clone().ask_who_lives(Box::new(move |lives| {
+                    settle(lives.and_then(|lives| own.take(&rows, lives.as_deref())))
+                })),
+                Err(error) => settle(Err(error)),
+            };
+            driver.store.load(Box::new(loaded));
+        }))
     }
 
     /// Takes a request in hand, and returns its ticket; undefined if it is closed. `key`: percent-encoded, as the server does.

@@ -302,6 +302,31 @@ for (const opened of ["after", "before"]) {
   });
 }
 
+test("a tab that opens while another looks round is not taken for gone", LIMIT, async (t) => {
+  const { proxy, tab } = await through(t, UNHEARD);
+  const one = await tab();
+  // Its next look learns who lives, and is held up then.
+  await one.evaluate(() => {
+    const query = navigator.locks.query.bind(navigator.locks);
+    window.look = { count: 0 };
+    const released = new Promise((resolve) => (window.look.release = resolve));
+    navigator.locks.query = async () => {
+      const found = await query();
+      window.look.count += 1;
+      await released;
+      return found;
+    };
+  });
+  await until(() => one.evaluate(() => window.look.count === 1), "it looks round");
+  const two = await tab();
+  const deposit = small("tabs-late", 5);
+  await begin(two, deposit);
+  await until(() => unheard(proxy, deposit) > 0, "tab two sends");
+  await one.evaluate(() => window.look.release());
+  await until(() => one.evaluate(() => window.look.count > 1), "that look is over");
+  assert.deepEqual((await pending(one)).map(({ state }) => state), ["elsewhere"]);
+});
+
 test("the browser asks for leave once for all attempts of a request", LIMIT, async (t) => {
   const preflights = [];
   const instead = ({ method, url }) => void (method === "OPTIONS" && preflights.push(url));
