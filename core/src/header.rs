@@ -176,7 +176,15 @@ pub fn wait_s(headers: &Headers) -> u32 {
 
 /// A string as the value of a structured field.
 pub fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let mut quoted = String::from('"');
+    for char in text.chars() {
+        if matches!(char, '"' | '\\') {
+            quoted.push('\\');
+        }
+        quoted.push(char);
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// The text of a structured-field string without parameters; `None` of anything else. What the SDK reads is only this, and

@@ -17,6 +17,8 @@ import { wasmBindgen } from "./tools.mjs";
 
 const PACKAGE_BROTLI_BYTES_MAX = 40_000;
 const CRATE = "semel-sdk";
+/** A second round finds some more. The sections are for tools that are done with it. */
+const OPTIMISE = ["-Oz", "--converge", "-Oz", "--reorder-functions", "--reorder-locals", "--strip-producers", "--strip-target-features"];
 const GENERATED = ["semel.js", "semel.wasm"];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
@@ -44,7 +46,7 @@ export async function buildSdk() {
 
 async function build(rust) {
   const output = join(BUILD, "sdk");
-  await compileToWasm({ crate: CRATE, profile: "sdk", optimise: ["-Oz", "--converge", "-tnh"], output, rust });
+  await compileToWasm({ crate: CRATE, profile: "sdk", optimise: OPTIMISE, output, rust });
   await copyFile(join(output, "semel_bg.wasm"), join(SDK_PACKAGE, "semel.wasm"));
   const options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--log-level=warning"];
   await run(bin("esbuild"), [join(ROOT, "sdk/js/package.js"), ...options, `--outfile=${join(SDK_PACKAGE, "semel.js")}`]);

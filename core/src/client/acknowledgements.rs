@@ -118,7 +118,7 @@ impl Acknowledgements {
             waiting.write(&mut ids, ("{\"id\":", ",\"until\":", "}"));
             waiting.riding = Some(attempt);
         }
-        Some((key, format!("{{\"ids\":[{ids}]}}")))
+        Some((key, ["{\"ids\":[", &ids, "]}"].concat()))
     }
 
     /// An attempt has ended; `key`: the object that answered it. What rode on it is done, or looks for another ride.

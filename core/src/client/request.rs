@@ -23,13 +23,13 @@ pub enum Aim {
 
 /// The id of the cancellation of an id. It is a request of its own, the same on every attempt.
 pub fn cancellation_of(id: &str) -> String {
-    format!("cancel-{id}")
+    ["cancel-", id].concat()
 }
 
 /// The path of a control request to a key.
 pub fn control_target(key: &str, what: &str) -> String {
     // A key is one segment of the path.
-    format!("/semel/v1/keys/{}/{what}", key.replace('/', "%2F"))
+    ["/semel/v1/keys/", &key.replace('/', "%2F"), "/", what].concat()
 }
 
 /// Makes an attempt, but for the acknowledgements that ride on it.
@@ -45,13 +45,13 @@ pub fn transmission(attempt: u64, id: &str, entry: &Entry, aim: Aim, key: Option
         }
     };
     headers.append("idempotency-key", quoted(&own_id));
-    headers.append("semel-first-sent", format!("@{}", sent.first_sent_s));
+    headers.append("semel-first-sent", ["@", &sent.first_sent_s.to_string()].concat());
     headers.append("semel-deadline", sent.deadline_ms.to_string());
     Transmission { attempt, request, headers }
 }
 
 fn cancellation(id: &str, key: &str, sent: Sent) -> Rc<Draft> {
-    let body = format!("{{\"id\":{},\"firstSent\":{}}}", quoted(id), sent.first_sent_s);
+    let body = ["{\"id\":", &quoted(id), ",\"firstSent\":", &sent.first_sent_s.to_string(), "}"].concat();
     control(key, "cancel", body)
 }
 
