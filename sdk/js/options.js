@@ -10,6 +10,9 @@ export function setupOf(options) {
   const { identity = "", headers, store, durability = "strict", fetch = globalThis.fetch } = options;
   if (typeof identity !== "string" || !/^[ -~]{0,255}$/.test(identity)) throw new TypeError("semel: identity has at most 255 characters of printable ASCII");
   if (typeof fetch !== "function") throw new TypeError("semel: fetch is not a function");
+  for (const name of ["onrecovered", "onpaused"]) {
+    if (options[name] != null && typeof options[name] !== "function") throw new TypeError(`semel: ${name} is not a function`);
+  }
   if (!DURABILITIES.includes(durability)) throw new TypeError(`semel: durability is one of ${DURABILITIES.join(", ")}`);
   if (store !== undefined && !["load", "change", "remove"].every((name) => typeof store?.[name] === "function")) {
     throw new TypeError("semel: a store has the methods load, change and remove");

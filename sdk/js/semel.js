@@ -34,6 +34,8 @@ export class Outbox {
   #callers = new Map();
   /** The attempts under way, by number. */
   #attempts = new Map();
+  /** What ends the other waits, once it is closed. */
+  #waiting = new Set();
   /** Answers that nobody has taken yet. */
   #recovered = [];
   #onrecovered = null;
@@ -100,6 +102,7 @@ export class Outbox {
     const lines = storable(request.headers);
     const body = new Uint8Array(await this.#unlessClosed(() => request.arrayBuffer()));
     signal?.throwIfAborted();
+    this.#closing.signal.throwIfAborted();
     return this.#change(request.method, pathname + search, key, lines, body, signal);
   }
 
@@ -122,24 +125,20 @@ export class Outbox {
 
   /** What a promise gives, unless the outbox is closed before: what may never settle must not be waited for then. */
   async #unlessClosed(begin) {
-    const { signal } = this.#closing;
-    let onClose;
-    const closed = new Promise((_, reject) => {
-      onClose = () => reject(signal.reason);
-    });
-    signal.addEventListener("abort", onClose);
+    this.#closing.signal.throwIfAborted();
+    let stop;
+    const closed = new Promise((_, reject) => (stop = reject));
+    this.#waiting.add(stop);
     try {
-      signal.throwIfAborted();
-      const value = await Promise.race([begin(), closed]);
-      signal.throwIfAborted();
-      return value;
+      return await Promise.race([begin(), closed]);
     } finally {
-      signal.removeEventListener("abort", onClose);
+      this.#waiting.delete(stop);
     }
   }
 
   #end() {
     this.#closing.abort(new TypeError("semel: it is closed"));
+    for (const stop of this.#waiting) stop(this.#closing.signal.reason);
     clearInterval(this.#looking);
     this.#module.close();
     this.#beacon?.putOut();
@@ -152,7 +151,8 @@ export class Outbox {
     for (const [name, value] of request.headers) headers.set(name, value);
     if (key !== undefined) headers.set("semel-key", `"${key}"`);
     const signals = [this.#closing.signal, signal].filter(Boolean);
-    return this.#setup.fetch(new Request(request, { headers }), { signal: AbortSignal.any(signals) });
+    const read = new Request(request, { headers });
+    return this.#unlessClosed(() => this.#setup.fetch(read, { signal: AbortSignal.any(signals) }));
   }
 
   #change(method, target, key, lines, body, signal) {
@@ -240,7 +240,7 @@ export class Outbox {
   /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
   async #recover(ticket, request, outcome, error) {
     const keep = () => this.#recovered.push([ticket, request, outcome, error]);
-    if (!this.#onrecovered) return keep();
+    if (!this.#onrecovered || this.#closing.signal.aborted) return keep();
     try {
       const response = outcome && responseOf(request.url, outcome);
       await this.#onrecovered({ ...request, response, error });

@@ -13,6 +13,8 @@ const isReserved = (name) => /^(content-(type|encoding)|idempotency-key|semel-.*
 /** Sends, and resolves to `[status, header lines, body, member lines]`. */
 export async function send({ origin, headers, fetch }, [method, target, lines, body], signal) {
   const all = new Headers(await given(headers));
+  // The attempt may be over by now.
+  signal.throwIfAborted();
   for (const name of [...all.keys()]) if (isReserved(name)) all.delete(name);
   for (const [name, value] of linesOf(lines)) all.append(name, value);
   const init = { method, headers: all, redirect: "manual", signal };

@@ -36,6 +36,7 @@ impl Outbox {
     ) -> Promise {
         promise(Box::new(move |settle| {
             let client = Client::new(Settings {
+                outbox: database.clone(),
                 owner,
                 principal: identity,
                 retry_interval_ms: retry_interval_ms as i64,

@@ -78,6 +78,7 @@ impl Writer {
         self.optional(entry.draft.key.as_deref(), Self::text);
         self.text(&entry.draft.headers.to_lines());
         self.bytes(&entry.draft.body);
+        self.text(&entry.outbox);
         self.text(&entry.owner);
         self.flag(entry.is_shared);
         self.optional(entry.first_sent_s, Self::integer);
@@ -86,6 +87,7 @@ impl Writer {
     }
 
     fn settled(&mut self, settled: &Settled) {
+        self.text(&settled.outbox);
         self.optional(settled.key.as_deref(), Self::text);
         self.integer(settled.until_ms);
         self.flag(settled.was_cancelled);
@@ -174,6 +176,7 @@ impl Reader<'_> {
         };
         Some(Entry {
             draft: Rc::new(draft),
+            outbox: self.text()?,
             owner: self.text()?,
             is_shared: self.flag()?,
             first_sent_s: self.optional(Self::integer)?,
@@ -184,6 +187,7 @@ impl Reader<'_> {
 
     fn settled(&mut self) -> Option<Settled> {
         Some(Settled {
+            outbox: self.text()?,
             key: self.optional(Self::text)?,
             until_ms: self.integer()?,
             was_cancelled: self.flag()?,
@@ -239,6 +243,7 @@ mod tests {
             problem: b"{}".to_vec(),
         };
         let settled = |kept| Settled {
+            outbox: "o".into(),
             key: Some("k".into()),
             until_ms: 5,
             was_cancelled: true,

@@ -54,6 +54,8 @@ pub(super) struct Request {
     pub(super) is_cancelling: bool,
     /// It ran before it could be cancelled: now for its outcome.
     pub(super) ran_anyway: bool,
+    /// The server asked for no attempt before.
+    pub(super) not_before_ms: i64,
 }
 
 impl Request {

@@ -12,7 +12,7 @@ use super::in_hand::{Overview, Request, Stage};
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
-use super::{KEPT_S_MAX, REQUESTS_MAX, codec};
+use super::{REQUESTS_MAX, codec};
 use crate::header;
 use litemap::LiteMap;
 use std::collections::VecDeque;
@@ -21,6 +21,8 @@ use std::rc::Rc;
 /// How a client is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
+    /// Names the worker and the identity: of a store, only rows with this name are this client's.
+    pub outbox: String,
     /// Names this tab or process among those that share a store.
     pub owner: String,
     /// Who makes the requests; empty for nobody in particular.
@@ -61,6 +63,8 @@ pub struct Client {
     pub(super) last_ticket: Ticket,
     pub(super) last_attempt: u64,
     pub(super) health_due_ms: i64,
+    /// Rows that only keep an answer, and since when, in Unix s.
+    pub(super) kept: Vec<(String, i64)>,
 }
 
 impl Client {
@@ -77,6 +81,7 @@ impl Client {
             last_ticket: 0,
             last_attempt: 0,
             health_due_ms: i64::MIN,
+            kept: Vec::new(),
         }
     }
 
@@ -97,15 +102,14 @@ impl Client {
         for (_, bytes) in rows {
             codec::decode(bytes)?;
         }
+        self.kept.clear();
         for (id, bytes) in rows {
             match codec::decode(bytes)? {
-                Row::Pending(entry) => self.adopt(id, entry, lives),
+                Row::Pending(entry) if entry.outbox == self.settings.outbox => self.adopt(id, entry, lives),
+                Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
                 Row::Settled(settled) if settled.is_to_acknowledge() => self.acks.add(id, &settled, now_ms),
-                Row::Settled(settled) => {
-                    if self.clock.at(None, now_ms).is_some_and(|at_ms| at_ms / 1000 > settled.at_s + KEPT_S_MAX) {
-                        self.actions.push_back(Action::Remove(vec![id.clone()]));
-                    }
-                }
+                Row::Settled(settled) => self.kept.push((id.clone(), settled.at_s)),
+                Row::Pending(_) => {}
             }
         }
         self.advance(now_ms);
@@ -116,7 +120,8 @@ impl Client {
     pub fn request(&mut self, now_ms: i64, id: String, draft: Draft) -> Ticket {
         let is_full = self.requests.len() >= REQUESTS_MAX || self.acks.is_full();
         let key = draft.key.clone().or_else(|| self.keys_of_paths.get(path_of(&draft.target)).cloned());
-        let mut entry = Entry { draft: Rc::new(draft), owner: self.settings.owner.clone(), ..Entry::default() };
+        let (outbox, owner) = (self.settings.outbox.clone(), self.settings.owner.clone());
+        let mut entry = Entry { draft: Rc::new(draft), outbox, owner, ..Entry::default() };
         if let Some(at_ms) = self.clock.at(key.as_deref(), now_ms) {
             // The first attempt follows at once: its `until` is stored in the same transaction.
             entry.first_sent_s = Some(at_ms.div_euclid(1000));
@@ -206,7 +211,8 @@ impl Client {
         self.with(ticket, |request, _| {
             request.is_cancelling = true;
             if matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
-                request.stage = Stage::Waiting { due_ms: now_ms };
+                // Not sooner than the server asked for.
+                request.stage = Stage::Waiting { due_ms: request.not_before_ms.max(now_ms) };
             }
         });
         self.advance(now_ms);
@@ -214,7 +220,7 @@ impl Client {
 
     /// When [`Client::wake`] is to be called.
     pub fn wakes_at(&self) -> Option<i64> {
-        let has_place = self.has_place();
+        let has_place = self.places() > 0;
         let attempts = self.attempts.values().map(|attempt| attempt.ends_ms);
         let requests = self.requests.values().filter_map(|request| match request.stage {
             // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
@@ -261,6 +267,9 @@ impl Client {
         let mut all = Vec::new();
         for (id, bytes) in rows {
             let Row::Pending(entry) = codec::decode(bytes)? else { continue };
+            if entry.outbox != self.settings.outbox {
+                continue;
+            }
             let own = self.requests.values().find(|request| request.id == *id);
             all.push(Overview {
                 id: id.clone(),
@@ -292,6 +301,7 @@ impl Client {
             is_key_certain: entry.draft.key.is_some(),
             is_cancelling: entry.is_cancelling,
             ran_anyway: false,
+            not_before_ms: i64::MIN,
             entry,
         };
         self.requests.insert(self.last_ticket, request);

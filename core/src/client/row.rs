@@ -30,6 +30,8 @@ pub struct Draft {
 pub struct Entry {
     /// The request.
     pub draft: Rc<Draft>,
+    /// The worker and the identity that it is for: a store may be shared with others.
+    pub outbox: String,
     /// The tab or process that sees to it.
     pub owner: String,
     /// Whether somebody else may wait for it as well: it was adopted from an owner that may live.
@@ -54,6 +56,8 @@ pub enum Answered {
 /// A request whose answer is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
+    /// The worker and the identity that it was for.
+    pub outbox: String,
     /// The key at which it is to be acknowledged, percent-encoded; `None` where there is nothing to acknowledge.
     pub key: Option<String>,
     /// The latest deadline that any attempt carried.
@@ -177,6 +181,7 @@ impl Change {
             (Self::Settle { by, key, answered, at_s }, Some(Row::Pending(entry))) => {
                 let is_awaited_elsewhere = entry.is_shared || entry.owner != *by;
                 let settled = Settled {
+                    outbox: std::mem::take(&mut entry.outbox),
                     // What never left has nothing to acknowledge.
                     key: key.clone().filter(|_| entry.until_ms.is_some()),
                     until_ms: entry.until_ms.unwrap_or_default(),

@@ -11,7 +11,7 @@ use super::machine::{Client, InFlight, Purpose, path_of};
 use super::request::{self, Aim};
 use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
-use super::{ATTEMPTS_MAX, KEYS_KNOWN_MAX};
+use super::{ATTEMPTS_MAX, KEPT_S_MAX, KEYS_KNOWN_MAX};
 use crate::header::quoted;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem, Retry};
@@ -58,15 +58,17 @@ impl Client {
             }
             Verdict::Again { after_ms, clock_ms } => {
                 request.stage = again(after_ms);
-                if aim == Aim::Probe {
-                    // It was to be refused. Now the key is known, and can be asked to cancel.
-                    request.stage = again(0);
-                } else if let Some(clock_ms) = clock_ms {
-                    match &key {
-                        Some(key) => self.clock.learn_of(key, clock_ms, now_ms),
-                        None => self.clock.learn(clock_ms, now_ms),
-                    }
+                request.not_before_ms = now_ms + after_ms;
+                match (clock_ms, &key) {
+                    // A probe is refused whatever the clock: its deadline is long past.
+                    (Some(clock_ms), Some(key)) if aim != Aim::Probe => self.clock.learn_of(key, clock_ms, now_ms),
+                    (Some(clock_ms), None) if aim != Aim::Probe => self.clock.learn(clock_ms, now_ms),
+                    _ => {}
                 }
+            }
+            // It was given up, and can't be cancelled as it is: there is nothing to wait for but credentials.
+            Verdict::Pause(failure) if aim != Aim::Execute && !matches!(answer.status, 401 | 403) => {
+                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
             }
             Verdict::Pause(failure) => {
                 request.stage = Stage::Paused;
@@ -86,9 +88,10 @@ impl Client {
         }
     }
 
-    pub(super) fn has_place(&self) -> bool {
+    /// How many more attempts may be under way.
+    pub(super) fn places(&self) -> usize {
         let raising = self.requests.values().filter(|request| matches!(request.stage, Stage::Raising { .. })).count();
-        self.attempts.len() + raising < ATTEMPTS_MAX
+        ATTEMPTS_MAX.saturating_sub(self.attempts.len() + raising)
     }
 
     pub(super) fn needs_health(&self) -> bool {
@@ -98,29 +101,63 @@ impl Client {
             && self.requests.values().any(|request| matches!(request.stage, Stage::Waiting { .. }))
     }
 
+    /// Lets go of answers that were kept for longer than anybody waits, once the server's clock is known.
+    fn drop_kept(&mut self, now_ms: i64) {
+        let Some(at_ms) = self.clock.at(None, now_ms).filter(|_| !self.kept.is_empty()) else { return };
+        let mut old = Vec::new();
+        for (id, at_s) in std::mem::take(&mut self.kept) {
+            if at_ms / 1000 > at_s + KEPT_S_MAX {
+                old.push(id);
+            }
+        }
+        if !old.is_empty() {
+            self.actions.push_back(Action::Remove(old));
+        }
+    }
+
     /// Starts all that is due and has a place.
     pub(super) fn advance(&mut self, now_ms: i64) {
+        self.drop_kept(now_ms);
         if self.needs_health() && self.health_due_ms <= now_ms {
             let attempt = self.next_attempt();
             let made = Transmission { attempt, request: request::health(), headers: Headers::new() };
             self.transmit(now_ms, made, Purpose::Health);
         }
-        for ticket in self.requests.keys().copied().collect::<Vec<_>>() {
+        let mut places = self.places();
+        for ticket in self.due(now_ms) {
             match self.requests.get(&ticket).map(|request| &request.stage) {
-                Some(Stage::Waiting { due_ms }) if *due_ms <= now_ms && self.has_place() => self.raise(now_ms, ticket),
-                Some(Stage::Unsettled { due_ms, answered }) if *due_ms <= now_ms => {
+                Some(Stage::Unsettled { answered, .. }) => {
                     let answered = answered.clone();
                     self.settle(now_ms, ticket, answered);
+                }
+                Some(_) if places > 0 => {
+                    self.raise(now_ms, ticket);
+                    places -= 1;
                 }
                 _ => {}
             }
         }
-        while self.has_place() {
+        while places > 0 {
             let attempt = self.next_attempt();
             let Some((key, body)) = self.acks.post(attempt, now_ms) else { break };
             let made = Transmission { attempt, request: request::control(&key, "acks", body), headers: Headers::new() };
             self.transmit(now_ms, made, Purpose::Acknowledge);
+            places -= 1;
         }
+    }
+
+    /// The requests whose time has come, in the order in which they were made.
+    fn due(&self, now_ms: i64) -> Vec<Ticket> {
+        let is_ready = self.clock.is_known();
+        let mut due = Vec::new();
+        for (ticket, request) in self.requests.iter() {
+            match request.stage {
+                Stage::Waiting { due_ms } if is_ready && due_ms <= now_ms => due.push(*ticket),
+                Stage::Unsettled { due_ms, .. } if due_ms <= now_ms => due.push(*ticket),
+                _ => {}
+            }
+        }
+        due
     }
 
     /// The transaction before an attempt.

@@ -42,7 +42,7 @@ impl Client {
         match changed {
             Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
                 match (entry.first_sent_s, entry.until_ms) {
-                    (Some(first_sent_s), Some(deadline_ms)) if self.has_place() && !request.is_cancelling => {
+                    (Some(first_sent_s), Some(deadline_ms)) if self.places() > 0 && !request.is_cancelling => {
                         self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
                     }
                     _ => request.stage = Stage::Waiting { due_ms: now_ms },

@@ -37,6 +37,7 @@ impl Bench {
 
     fn with(set: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings {
+            outbox: "outbox".into(),
             owner: "tab".into(),
             principal: "alice".into(),
             retry_interval_ms: INTERVAL_MS,
@@ -642,7 +643,9 @@ fn the_overview_tells_what_is_pending_and_where() {
     bench.lose();
     bench.request("y");
     bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
-    let foreign = super::Entry { owner: "other".into(), ..super::Entry::default() };
+    let foreign = super::Entry { owner: "other".into(), outbox: "outbox".into(), ..super::Entry::default() };
+    let stranger = super::Entry { owner: "other".into(), outbox: "another".into(), ..super::Entry::default() };
+    bench.change("stranger", &super::Change::Add(stranger));
     bench.change("z", &super::Change::Add(foreign));
     let rows: Vec<_> = bench.rows.clone().into_iter().collect();
     let all = bench.client.overview(&rows).unwrap();

@@ -32,6 +32,7 @@ impl Tab {
     pub fn new(n: usize, plan: &Plan, ahead_ms: i64) -> Self {
         let owner = format!("tab-{n}");
         let settings = Settings {
+            outbox: "outbox".into(),
             owner: owner.clone(),
             principal: PRINCIPAL.to_owned(),
             retry_interval_ms: plan.retry_interval_ms,
