@@ -9,7 +9,6 @@ use super::request::cancellation_of;
 use super::row::Settled;
 use super::{ACK_RIDE_MS, ACKS_WAITING_MAX};
 use crate::header::{ACK_BYTES_MAX, ACKS_MAX, quoted};
-use std::collections::VecDeque;
 
 /// So many ids go in one request of their own.
 const POSTED_IDS_MAX: usize = 256;
@@ -60,7 +59,7 @@ pub struct Done {
 /// All that wait, oldest first.
 #[derive(Debug, Default)]
 pub struct Acknowledgements {
-    waiting: VecDeque<Waiting>,
+    waiting: Vec<Waiting>,
 }
 
 impl Acknowledgements {
@@ -70,7 +69,7 @@ impl Acknowledgements {
         if self.waiting.iter().any(|waiting| waiting.row == row) {
             return;
         }
-        self.waiting.push_back(Waiting {
+        self.waiting.push(Waiting {
             row: row.to_owned(),
             key,
             until_ms: settled.until_ms,

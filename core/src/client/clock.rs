@@ -4,13 +4,12 @@
 //! may be ahead of the worker's.
 
 use super::KEYS_KNOWN_MAX;
-use litemap::LiteMap;
 
 /// How far the server's clocks are from the client's.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     worker_ms: Option<i64>,
-    keys_ms: LiteMap<String, i64>,
+    keys_ms: Vec<(String, i64)>,
 }
 
 impl ServerClock {
@@ -21,7 +20,7 @@ impl ServerClock {
 
     /// The instant at a key, or at the worker where the key's clock isn't known apart.
     pub fn at(&self, key: Option<&str>, now_ms: i64) -> Option<i64> {
-        let own = key.and_then(|key| self.keys_ms.get(key).copied());
+        let own = self.keys_ms.iter().find(|(each, _)| Some(each.as_str()) == key).map(|(_, ahead_ms)| *ahead_ms);
         own.or(self.worker_ms).map(|ahead_ms| now_ms.saturating_add(ahead_ms))
     }
 
@@ -32,11 +31,16 @@ impl ServerClock {
 
     /// Takes over the clock of a key.
     pub fn learn_of(&mut self, key: &str, semel_now_ms: i64, now_ms: i64) {
+        let ahead_ms = semel_now_ms.saturating_sub(now_ms);
+        if let Some((_, known_ms)) = self.keys_ms.iter_mut().find(|(each, _)| each == key) {
+            *known_ms = ahead_ms;
+            return;
+        }
         if self.keys_ms.len() >= KEYS_KNOWN_MAX {
             // What is forgotten is learned again from the first refusal.
             self.keys_ms.clear();
         }
-        self.keys_ms.insert(key.to_owned(), semel_now_ms.saturating_sub(now_ms));
+        self.keys_ms.push((key.to_owned(), ahead_ms));
     }
 }
 

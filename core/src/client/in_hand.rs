@@ -6,7 +6,6 @@ use super::action::{Action, Receiver, Ticket};
 use super::failure::Failure;
 use super::request::Aim;
 use super::row::{Answered, Entry};
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Where a request stands.
@@ -59,9 +58,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn deliver(&mut self, actions: &mut VecDeque<Action>, ticket: Ticket, answered: Rc<Answered>) {
+    pub(super) fn deliver(&mut self, actions: &mut Vec<Action>, ticket: Ticket, answered: Rc<Answered>) {
         let to = if self.has_caller { Receiver::Caller } else { Receiver::Recovered };
-        actions.push_back(Action::Deliver { ticket, to, answered: answered.clone() });
+        actions.push(Action::Deliver { ticket, to, answered: answered.clone() });
         self.stage = Stage::Delivering(answered);
     }
 

@@ -15,7 +15,6 @@ use super::verdict::{self, Sent};
 use super::{REQUESTS_MAX, codec};
 use crate::header;
 use litemap::LiteMap;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// How a client is set up.
@@ -58,8 +57,8 @@ pub struct Client {
     pub(super) requests: LiteMap<Ticket, Request>,
     pub(super) attempts: LiteMap<u64, InFlight>,
     pub(super) acks: Acknowledgements,
-    pub(super) keys_of_paths: LiteMap<String, String>,
-    pub(super) actions: VecDeque<Action>,
+    pub(super) keys_of_paths: Vec<(String, String)>,
+    pub(super) actions: Vec<Action>,
     pub(super) last_ticket: Ticket,
     pub(super) last_attempt: u64,
     pub(super) health_due_ms: i64,
@@ -76,8 +75,8 @@ impl Client {
             requests: LiteMap::new(),
             attempts: LiteMap::new(),
             acks: Acknowledgements::default(),
-            keys_of_paths: LiteMap::new(),
-            actions: VecDeque::new(),
+            keys_of_paths: Vec::new(),
+            actions: Vec::new(),
             last_ticket: 0,
             last_attempt: 0,
             health_due_ms: i64::MIN,
@@ -87,7 +86,7 @@ impl Client {
 
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        (!self.actions.is_empty()).then(|| self.actions.remove(0))
     }
 
     /// Takes what is stored: at the start, and when an owner has gone. `lives`: whether an owner certainly lives; `None`
@@ -119,7 +118,7 @@ impl Client {
     /// Takes a request in hand. `id` must be new.
     pub fn request(&mut self, now_ms: i64, id: String, draft: Draft) -> Ticket {
         let is_full = self.requests.len() >= REQUESTS_MAX || self.acks.is_full();
-        let key = draft.key.clone().or_else(|| self.keys_of_paths.get(path_of(&draft.target)).cloned());
+        let key = draft.key.clone().or_else(|| self.guessed_key(&draft.target));
         let (outbox, owner) = (self.settings.outbox.clone(), self.settings.owner.clone());
         let mut entry = Entry { draft: Rc::new(draft), outbox, owner, ..Entry::default() };
         if let Some(at_ms) = self.clock.at(key.as_deref(), now_ms) {
@@ -138,7 +137,7 @@ impl Client {
                 request.deliver(actions, ticket, Rc::new(Answered::Failure(ClientCode::OutboxFull.into())));
             } else {
                 let change = Change::Add(request.entry.clone());
-                actions.push_back(Action::Change { ticket, id: request.id.clone(), change });
+                actions.push(Action::Change { ticket, id: request.id.clone(), change });
             }
         });
         ticket
@@ -220,32 +219,45 @@ impl Client {
 
     /// When [`Client::wake`] is to be called.
     pub fn wakes_at(&self) -> Option<i64> {
+        let mut earliest_ms = i64::MAX;
+        let mut consider = |due_ms: i64| earliest_ms = earliest_ms.min(due_ms);
+        // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
         let has_place = self.places() > 0;
-        let attempts = self.attempts.values().map(|attempt| attempt.ends_ms);
-        let requests = self.requests.values().filter_map(|request| match request.stage {
-            // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
-            Stage::Waiting { due_ms } if has_place && self.clock.is_known() => Some(due_ms),
-            Stage::Unsettled { due_ms, .. } => Some(due_ms),
-            _ => None,
-        });
-        let callers = self.requests.values().filter(|request| request.may_give_up()).filter_map(|r| r.gives_up_ms);
-        let health = self.needs_health().then_some(self.health_due_ms);
-        let acks = self.acks.due_ms().filter(|_| has_place);
-        attempts.chain(requests).chain(callers).chain(health).chain(acks).min()
+        let is_ready = has_place && self.clock.is_known();
+        for (_, attempt) in self.attempts.iter() {
+            consider(attempt.ends_ms);
+        }
+        for (_, request) in self.requests.iter() {
+            match request.stage {
+                Stage::Waiting { due_ms } if is_ready => consider(due_ms),
+                Stage::Unsettled { due_ms, .. } => consider(due_ms),
+                _ => {}
+            }
+            if let (true, Some(gives_up_ms)) = (request.may_give_up(), request.gives_up_ms) {
+                consider(gives_up_ms);
+            }
+        }
+        if self.needs_health() {
+            consider(self.health_due_ms);
+        }
+        if let (true, Some(due_ms)) = (has_place, self.acks.due_ms()) {
+            consider(due_ms);
+        }
+        (earliest_ms != i64::MAX).then_some(earliest_ms)
     }
 
     /// Time has passed.
     pub fn wake(&mut self, now_ms: i64) {
         let is_over = |(attempt, in_flight): (&u64, &InFlight)| (in_flight.ends_ms <= now_ms).then_some(*attempt);
         for attempt in self.attempts.iter().filter_map(is_over).collect::<Vec<_>>() {
-            self.actions.push_back(Action::Abort(attempt));
+            self.actions.push(Action::Abort(attempt));
             self.lost(now_ms, attempt);
         }
         for (_, request) in self.requests.iter_mut() {
             if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
                 request.has_caller = false;
                 let (id, failure) = (request.id.clone(), ClientCode::GaveUp.into());
-                self.actions.push_back(Action::GiveUp { id, failure });
+                self.actions.push(Action::GiveUp { id, failure });
             }
         }
         self.advance(now_ms);
@@ -256,7 +268,7 @@ impl Client {
         self.actions.clear();
         for request in self.requests.values().filter(|request| request.has_caller) {
             let (id, failure) = (request.id.clone(), ClientCode::Closed.into());
-            self.actions.push_back(Action::GiveUp { id, failure });
+            self.actions.push(Action::GiveUp { id, failure });
         }
         self.requests.clear();
         self.attempts.clear();
@@ -308,7 +320,7 @@ impl Client {
         self.last_ticket
     }
 
-    pub(super) fn with(&mut self, ticket: Ticket, work: impl FnOnce(&mut Request, &mut VecDeque<Action>)) {
+    pub(super) fn with(&mut self, ticket: Ticket, work: impl FnOnce(&mut Request, &mut Vec<Action>)) {
         if let Some(request) = self.requests.get_mut(&ticket) {
             work(request, &mut self.actions);
         }
@@ -322,7 +334,7 @@ impl Client {
         let change =
             Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone(), is_shared: lives.is_none() };
         let ticket = self.insert(id.to_owned(), entry, Stage::Adopting);
-        self.actions.push_back(Action::Change { ticket, id: id.to_owned(), change });
+        self.actions.push(Action::Change { ticket, id: id.to_owned(), change });
     }
 
     /// Forgets what rode on an attempt that has ended.
@@ -332,13 +344,13 @@ impl Client {
         for Done { row, is_kept } in self.acks.ended(attempt, key, now_ms) {
             if is_kept {
                 // Nobody waits for the report: should the store fail, it is acknowledged once more after the next start.
-                self.actions.push_back(Action::Change { ticket: 0, id: row, change: Change::Acknowledged });
+                self.actions.push(Action::Change { ticket: 0, id: row, change: Change::Acknowledged });
             } else {
                 done.push(row);
             }
         }
         if !done.is_empty() {
-            self.actions.push_back(Action::Remove(done));
+            self.actions.push(Action::Remove(done));
         }
         Some(ended)
     }

@@ -53,7 +53,7 @@ impl Client {
                 );
             }
             Verdict::Never(failure) => {
-                self.actions.push_back(Action::Change { ticket, id: request.id.clone(), change: Change::Look });
+                self.actions.push(Action::Change { ticket, id: request.id.clone(), change: Change::Look });
                 request.stage = Stage::Looking(failure);
             }
             Verdict::Again { after_ms, clock_ms } => {
@@ -72,7 +72,7 @@ impl Client {
             }
             Verdict::Pause(failure) => {
                 request.stage = Stage::Paused;
-                self.actions.push_back(Action::Pause { ticket, failure });
+                self.actions.push(Action::Pause { ticket, failure });
             }
         }
     }
@@ -81,11 +81,26 @@ impl Client {
         request.key = Some(key.to_owned());
         request.is_key_certain = true;
         if aim != Aim::Cancel && request.entry.draft.key.is_none() {
-            if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
-                self.keys_of_paths.clear();
-            }
-            self.keys_of_paths.insert(path_of(&request.entry.draft.target).to_owned(), key.to_owned());
+            self.guess_key(&request.entry.draft.target, key);
         }
+    }
+
+    /// The key that answered this path before. Its method may have had another: a guess, good for acknowledgements and clocks.
+    pub(super) fn guessed_key(&self, target: &str) -> Option<String> {
+        let path = path_of(target);
+        self.keys_of_paths.iter().find(|(each, _)| each == path).map(|(_, key)| key.clone())
+    }
+
+    fn guess_key(&mut self, target: &str, key: &str) {
+        if self.guessed_key(target).as_deref() == Some(key) {
+            return;
+        }
+        let path = path_of(target);
+        self.keys_of_paths.retain(|(each, _)| each != path);
+        if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
+            self.keys_of_paths.clear();
+        }
+        self.keys_of_paths.push((path.to_owned(), key.to_owned()));
     }
 
     /// How many more attempts may be under way.
@@ -111,7 +126,7 @@ impl Client {
             }
         }
         if !old.is_empty() {
-            self.actions.push_back(Action::Remove(old));
+            self.actions.push(Action::Remove(old));
         }
     }
 
@@ -177,7 +192,7 @@ impl Client {
             is_cancelling: request.is_cancelling,
         };
         request.stage = Stage::Raising { aim, deadline_ms };
-        self.actions.push_back(Action::Change { ticket, id: request.id.clone(), change });
+        self.actions.push(Action::Change { ticket, id: request.id.clone(), change });
     }
 
     pub(super) fn send(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, aim: Aim, sent: Sent) {
@@ -197,7 +212,7 @@ impl Client {
         }
         let ends_ms = now_ms + self.settings.attempt_timeout_ms;
         self.attempts.insert(made.attempt, InFlight { purpose, ends_ms });
-        self.actions.push_back(Action::Transmit(made));
+        self.actions.push(Action::Transmit(made));
     }
 
     pub(super) fn next_attempt(&mut self) -> u64 {

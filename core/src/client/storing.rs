@@ -162,7 +162,7 @@ impl Client {
                 answered: answered.clone(),
                 at_s,
             };
-            actions.push_back(Action::Change { ticket, id: request.id.clone(), change });
+            actions.push(Action::Change { ticket, id: request.id.clone(), change });
             request.stage = Stage::Settling(answered);
         });
     }
