@@ -143,3 +143,95 @@ impl Acknowledgements {
         self.waiting.iter().filter(|waiting| waiting.riding.is_none()).map(|waiting| waiting.due_ms).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Headers;
+
+    fn settled(key: &str) -> Settled {
+        let (key, was_cancelled) = (Some(key.to_owned()), false);
+        Settled {
+            outbox: String::new(),
+            key,
+            until_ms: 1_800_000_000_000,
+            was_cancelled,
+            kept: None,
+            at_s: 0,
+            is_acknowledged: false,
+        }
+    }
+
+    fn waiting(count: usize, was_cancelled: bool, digits: usize) -> Acknowledgements {
+        let mut acks = Acknowledgements::default();
+        for n in 0..count {
+            acks.add(&format!("{n:0>digits$}"), &Settled { was_cancelled, ..settled("k") }, 0);
+        }
+        acks
+    }
+
+    /// Each ride keeps the limits of the header, and all get one.
+    #[test]
+    fn a_ride_keeps_the_limits_and_leaves_the_rest_to_the_next() {
+        for (was_cancelled, digits) in [(false, 2), (true, 2), (false, 200), (true, 90)] {
+            let mut acks = waiting(150, was_cancelled, digits);
+            let mut seen = 0;
+            for attempt in 1.. {
+                let Some(value) = acks.ride("k", attempt) else { break };
+                let headers: Headers = [("semel-ack", value)].into_iter().collect();
+                seen += crate::header::acks(&headers).expect("within the limits").len();
+            }
+            assert_eq!(seen, 150 * (1 + usize::from(was_cancelled)), "{was_cancelled} {digits}");
+        }
+        let value = waiting(65, false, 2).ride("k", 1).expect("a ride");
+        assert_eq!(value.split(", ").count(), ACKS_MAX, "as many as may be");
+    }
+
+    #[test]
+    fn a_request_of_its_own_keeps_its_limit() {
+        for was_cancelled in [false, true] {
+            let mut acks = waiting(300, was_cancelled, 3);
+            let (_, body) = acks.post(1, 0).expect("due");
+            assert_eq!(body.matches("\"id\"").count(), POSTED_IDS_MAX);
+        }
+    }
+
+    #[test]
+    fn what_rides_takes_no_second_ride_and_none_to_another_key() {
+        let mut acks = waiting(1, false, 2);
+        assert_eq!(acks.ride("other", 1), None);
+        assert!(acks.ride("k", 2).is_some());
+        assert_eq!(acks.ride("k", 3), None);
+        assert_eq!(acks.ended(2, Some("other"), 10), [], "the answer of another key's object proves nothing");
+        assert_eq!(acks.due_ms(), Some(10 + ACK_RIDE_MS), "and not at once again");
+        assert!(acks.ride("k", 4).is_some());
+        assert_eq!(acks.ended(4, Some("k"), 20), [Done { row: "00".into(), is_kept: false }]);
+    }
+
+    #[test]
+    fn an_id_waits_once_and_not_when_it_was_acknowledged() {
+        let mut acks = waiting(1, false, 2);
+        acks.add("00", &settled("k"), 0);
+        acks.add("01", &Settled { is_acknowledged: true, ..settled("k") }, 0);
+        assert_eq!(acks.waiting.len(), 1);
+    }
+
+    #[test]
+    fn there_is_a_limit_to_what_waits() {
+        let mut acks = waiting(1, false, 2);
+        assert!(!acks.is_full());
+        while acks.waiting.len() < ACKS_WAITING_MAX {
+            let row = acks.waiting.len().to_string();
+            acks.waiting.push(Waiting {
+                row,
+                key: "k".into(),
+                until_ms: 0,
+                was_cancelled: false,
+                is_kept: false,
+                due_ms: 0,
+                riding: None,
+            });
+        }
+        assert!(acks.is_full());
+    }
+}

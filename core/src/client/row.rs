@@ -303,4 +303,17 @@ mod tests {
         let other = Entry { owner: "b".into(), ..entry() };
         assert_eq!(apply(&Change::Add(other), Some(&Row::Pending(entry()))).0, Write::Nothing);
     }
+
+    #[test]
+    fn what_was_given_up_stays_given_up_and_what_is_shared_stays_shared() {
+        let given_up = Entry { is_cancelling: true, is_shared: true, ..sent() };
+        let (_, changed) = apply(&raise(150), Some(&Row::Pending(given_up.clone())));
+        assert!(
+            matches!(changed, Changed::Pending(Entry { is_cancelling: true, .. })),
+            "another tab goes on: {changed:?}"
+        );
+        let adopt = Change::Adopt { by: "b".into(), from: "a".into(), is_shared: false };
+        let (_, changed) = apply(&adopt, Some(&Row::Pending(given_up)));
+        assert!(matches!(changed, Changed::Pending(Entry { is_shared: true, .. })), "{changed:?}");
+    }
 }

@@ -631,6 +631,7 @@ fn what_cannot_be_read_stops_everything() {
     let mut rows: Vec<_> = bench.rows.clone().into_iter().collect();
     rows.push(("y".into(), vec![9, 9, 9]));
     let mut next = Bench::new();
+    next.rows = bench.rows.clone();
     assert!(next.client.stored(0, &rows, None).is_err());
     next.drive();
     assert!(next.sent.is_empty());
@@ -651,4 +652,263 @@ fn the_overview_tells_what_is_pending_and_where() {
     let all = bench.client.overview(&rows).unwrap();
     let seen: Vec<_> = all.iter().map(|one| (one.id.as_str(), one.state, one.attempts)).collect();
     assert_eq!(seen, [("x", "sending", 1), ("y", "paused", 1), ("z", "elsewhere", 0)]);
+}
+
+#[test]
+fn the_key_that_the_application_names_goes_along_and_is_asked_to_cancel_at_once() {
+    let mut bench = Bench::ready();
+    let named = Draft { key: Some("a%20b/c".into()), ..draft("x") };
+    let ticket = bench.client.request(bench.now_ms, "x".into(), named);
+    bench.drive();
+    assert_eq!(bench.last().headers.get("semel-key"), Some("\"a%20b/c\""));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.lose();
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().request.target, "/semel/v1/keys/a%20b%2Fc/cancel");
+    assert_eq!(bench.last().headers.get("semel-key"), None);
+}
+
+#[test]
+fn what_was_not_told_is_unknown_and_what_a_code_means_needs_no_body() {
+    let judged = |http, code: &str, members: &[(&str, &str)]| {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        let members = members.iter().copied().collect();
+        let answer = from_object(Answer { status: http, members, ..status(code) }, bench.server_ms());
+        bench.answer(answer);
+        bench
+    };
+    let bench = judged(410, "of-the-future", &[("retry", "never")]);
+    let [(_, _, Answered::Failure(failure))] = bench.delivered.as_slice() else { panic!() };
+    assert_eq!(failure.executed, Executed::Unknown, "nothing says that it did not run");
+    assert_eq!(bodies(&judged(410, "cancelled", &[])), ["cancelled"]);
+    assert_eq!(judged(401, "unauthorized", &[]).paused.len(), 1);
+}
+
+#[test]
+fn a_refusal_that_is_not_for_the_clock_pauses_however_wrong_the_clock_is() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms() - 3_600_000));
+    assert_eq!(bench.paused.len(), 1);
+}
+
+#[test]
+fn a_first_sent_too_far_ahead_is_waited_for() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    for _ in 0..2 {
+        // Only the first attempt's deadline is too far ahead as well.
+        bench.answer(problem(400, "key-invalid", "no", "after-fix", bench.server_ms() - 3_600_000));
+        assert!(bench.paused.is_empty());
+        bench.pass(INTERVAL_MS);
+    }
+    assert_eq!(bench.sent.len(), 3);
+}
+
+#[test]
+fn a_refusal_of_the_router_for_the_deadline_tells_the_clock_of_the_worker() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let ahead_ms = 3_600_000;
+    let mut answer = problem(408, "attempt-expired", "no", "same-id", bench.server_ms() + ahead_ms);
+    answer.headers.retain(|name| name != "semel-key");
+    bench.answer(answer);
+    bench.pass(INTERVAL_MS);
+    assert_eq!(deadline_ms(bench.last()), bench.server_ms() + ahead_ms + TIMEOUT_MS);
+}
+
+#[test]
+fn a_first_sent_is_the_servers_second_at_the_first_attempt() {
+    let mut bench = Bench::new();
+    bench.now_ms = 1_999;
+    bench.request("x");
+    bench.answer(health(bench.server_ms()));
+    let expected = format!("@{}", bench.server_ms() / 1000);
+    assert_eq!(bench.last().headers.get("semel-first-sent"), Some(expected.as_str()));
+}
+
+#[test]
+fn an_answer_to_a_cancellation_that_says_nothing_is_asked_for_again() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.drive();
+    bench.answer(outcome("not an object", bench.server_ms()));
+    assert!(bench.delivered.is_empty(), "the outcome of a cancellation is not that of the request");
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"cancel-x\""));
+}
+
+#[test]
+fn an_id_that_is_another_tabs_is_not_sent() {
+    let mut bench = Bench::ready();
+    bench.change(
+        "x",
+        &super::Change::Add(super::Entry { owner: "other".into(), outbox: "outbox".into(), ..super::Entry::default() }),
+    );
+    bench.request("x");
+    assert_eq!((bodies(&bench), bench.sent.len()), (vec!["store-failed".to_owned()], 0));
+}
+
+#[test]
+fn what_is_given_up_before_it_is_stored_is_never_sent_to_be_executed() {
+    let mut bench = Bench::ready();
+    let ticket = bench.client.request(bench.now_ms, "x".into(), draft("x"));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.drive();
+    assert_eq!(deadline_ms(bench.last()), 0);
+}
+
+#[test]
+fn what_two_tabs_adopt_is_sent_by_one_and_what_is_in_hand_is_not_adopted_again() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+    let mut next = Bench::with(|settings| settings.owner = "next".into());
+    next.rows = bench.rows.clone();
+    next.change("x", &super::Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false });
+    next.client.stored(0, &rows, Some(&|_| false)).unwrap();
+    next.drive();
+    assert!(next.sent.is_empty(), "it came too late");
+    let before = bench.sent.len();
+    for _ in 0..3 {
+        bench.client.stored(bench.now_ms, &rows, None).unwrap();
+        bench.drive();
+        bench.pass(INTERVAL_MS);
+    }
+    assert_eq!(bench.sent.len(), before);
+}
+
+#[test]
+fn what_was_given_up_meanwhile_is_adopted_as_given_up() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+    let raise = super::Change::Raise { first_sent_s: 0, until_ms: 0, is_cancelling: true };
+    bench.change("x", &raise);
+    let mut next = Bench::with(|settings| settings.owner = "next".into());
+    next.rows = bench.rows.clone();
+    next.client.stored(0, &rows, None).unwrap();
+    next.drive();
+    next.answer(health(next.server_ms()));
+    assert_eq!(deadline_ms(next.last()), 0, "it is not to be executed");
+}
+
+#[test]
+fn no_failure_is_delivered_while_the_store_cannot_say_whether_another_tab_has_the_answer() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.is_broken = true;
+    bench.answer(problem(410, "acknowledged", "yes", "never", bench.server_ms()));
+    assert!(bench.delivered.is_empty());
+    bench.is_broken = false;
+    bench.pass(INTERVAL_MS);
+    bench.answer(problem(410, "acknowledged", "yes", "never", bench.server_ms()));
+    assert_eq!(bodies(&bench), ["acknowledged"]);
+}
+
+#[test]
+fn nothing_is_acknowledged_at_a_guessed_key() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let mut answer = problem(410, "forgotten", "unknown", "never", bench.server_ms());
+    answer.headers.retain(|name| name != "semel-key");
+    bench.answer(answer);
+    assert_eq!((bodies(&bench), bench.row("x")), (vec!["forgotten".to_owned()], None));
+}
+
+#[test]
+fn once_it_is_closed_nothing_is_asked_for_any_more() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.lose();
+    let ticket = bench.client.request(bench.now_ms, "y".into(), draft("y"));
+    bench.client.close();
+    let mut actions = Vec::new();
+    while let Some(action) = bench.client.poll() {
+        actions.push(action);
+    }
+    assert!(actions.iter().all(|action| matches!(action, Action::GiveUp { .. })), "{actions:?}");
+    assert_eq!((actions.len(), bench.client.wakes_at()), (2, None));
+    bench.client.changed(bench.now_ms, ticket, None);
+    bench.client.wake(bench.now_ms + 100 * INTERVAL_MS);
+    assert_eq!(bench.client.poll(), None);
+}
+
+#[test]
+fn an_answer_that_was_kept_leaves_after_its_time_and_not_before() {
+    for (old_s, stays) in [(super::KEPT_S_MAX - 10, true), (super::KEPT_S_MAX + 10, false)] {
+        let mut bench = Bench::ready();
+        let kept = Some(Answered::Outcome(Response::json(201, "kept")).into());
+        let at_s = bench.server_ms() / 1000 - old_s;
+        let settled = super::row::Settled {
+            outbox: "outbox".into(),
+            key: None,
+            until_ms: 0,
+            was_cancelled: false,
+            kept,
+            at_s,
+            is_acknowledged: true,
+        };
+        bench.rows.insert("x".into(), codec::encode(&Row::Settled(settled)));
+        let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+        bench.client.stored(bench.now_ms, &rows, None).unwrap();
+        bench.drive();
+        assert_eq!(bench.row("x").is_some(), stays, "{old_s}");
+    }
+}
+
+#[test]
+fn what_is_being_sent_is_not_sent_again_by_a_resume() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.client.resume_all(bench.now_ms);
+    bench.drive();
+    assert_eq!(bench.sent.len(), 1);
+}
+
+#[test]
+fn what_has_no_place_wakes_nobody() {
+    let mut bench = Bench::ready();
+    for n in 0..=ATTEMPTS_MAX {
+        bench.request(&n.to_string());
+    }
+    assert_eq!(bench.client.wakes_at(), Some(bench.now_ms + TIMEOUT_MS));
+}
+
+#[test]
+fn what_could_not_be_stored_takes_no_place_for_ever() {
+    let mut bench = Bench::ready();
+    bench.is_broken = true;
+    for n in 0..=REQUESTS_MAX {
+        bench.request(&n.to_string());
+    }
+    bench.is_broken = false;
+    bench.request("x");
+    assert!(bench.row("x").is_some(), "{:?}", bodies(&bench).last());
+}
+
+#[test]
+fn who_has_the_answer_is_not_told_that_there_is_none() {
+    let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
+    bench.request("x");
+    bench.answer(health(bench.server_ms()));
+    bench.is_broken = true;
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(10_000);
+    assert_eq!((bodies(&bench), bench.given_up.len()), (vec!["done".to_owned()], 0));
+}
+
+#[test]
+fn the_paths_that_are_remembered_are_bounded() {
+    let mut bench = Bench::ready();
+    for n in 0..super::KEYS_KNOWN_MAX + 10 {
+        let target = format!("/{n}");
+        bench.client.request(bench.now_ms, target.clone(), Draft { target, ..draft("") });
+        bench.drive();
+        bench.answer(outcome("", bench.server_ms()));
+    }
+    assert!(bench.client.keys_of_paths.len() <= super::KEYS_KNOWN_MAX);
 }
