@@ -33,9 +33,9 @@ export function setupOf(options) {
 }
 
 function originOf(url) {
-  const { protocol, origin, pathname, search } = new URL(url, globalThis.location?.href);
+  const { protocol, origin, href } = new URL(url, globalThis.location?.href);
   if (protocol !== "http:" && protocol !== "https:") throw new TypeError("semel: url is not an http or https URL");
-  if (pathname !== "/" || search !== "") throw new TypeError("semel: url is an origin, without a path");
+  if (href !== `${origin}/`) throw new TypeError("semel: url is an origin, and nothing else");
   return origin;
 }
 
@@ -50,6 +50,7 @@ function ms(name, value, min, max) {
 export function encodedKey(key) {
   if (key === undefined) return undefined;
   const bytes = typeof key === "string" ? new TextEncoder().encode(key).length : 0;
-  if (bytes < 1 || bytes > 512 || /\p{Cc}/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes of UTF-8 and no control characters");
+  // As a segment of a path, . and .. would lead elsewhere: such a key could be neither acknowledged nor cancelled.
+  if (bytes < 1 || bytes > 512 || /\p{Cc}|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes of UTF-8, no control characters, and is not . or ..");
   return key.replace(/[ "%\\<>`#?]|[^\0-\x7f]+/gu, encodeURIComponent);
 }

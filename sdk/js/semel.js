@@ -163,6 +163,8 @@ export class Outbox {
       this.#callers.set(requestId, { resolve, reject, settled: () => signal?.removeEventListener("abort", giveUp) });
       ticket = this.#module.request(requestId, method, target, key, lines, body);
       signal?.addEventListener("abort", giveUp, { once: true });
+      // A store that is asked synchronously may have aborted it by now.
+      if (signal?.aborted) giveUp();
     });
   }
 

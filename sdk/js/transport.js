@@ -16,7 +16,8 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   // The attempt may be over by now.
   signal.throwIfAborted();
   for (const name of [...all.keys()]) if (isReserved(name)) all.delete(name);
-  for (const [name, value] of linesOf(lines)) all.append(name, value);
+  // The request's own win over the option's.
+  for (const [name, value] of linesOf(lines)) all.set(name, value);
   const init = { method, headers: all, redirect: "manual", signal };
   if (method === "GET") init.cache = "no-store";
   else init.body = body;

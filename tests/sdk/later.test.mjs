@@ -1,0 +1,359 @@
+// What comes after: giving up to wait, answers that nobody waits for, and acknowledgements.
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { OutcomeUnknownError, SemelError } from "../../sdk/npm/node.js";
+import { Rows, Stub, deposit, hang, lost, outbox, problem, rejection, until } from "./stub.mjs";
+
+const DAY_MS = 86_400_000;
+
+const states = async (semel) => (await semel.pending()).map(({ state }) => state);
+const some = () => new Promise((resolve) => setTimeout(resolve, 40));
+
+/** A store with what an outbox left that was closed while it sent; the first attempt is treated by `treat`. */
+async function leftovers(t, { treat = lost, accounts = ["a"] } = {}) {
+  const [store, server] = [new Rows(), new Stub()];
+  const { semel } = await outbox(t, { store, server });
+  server.each = (call, serve) => (call.kind === "change" ? treat(call, serve) : serve());
+  const left = accounts.map((account) => rejection(deposit(semel, account, { headers: { "content-type": "text/left" } })));
+  await until(() => new Set(server.attempts.map(({ id }) => id)).size === accounts.length, "all were sent");
+  await semel.close();
+  for (const each of left) assert.equal((await each).code, "closed");
+  const sent = server.attempts.slice();
+  server.calls.length = 0;
+  server.each = (_call, serve) => serve();
+  return { store, server, sent };
+}
+
+test("after giveUpAfterMs the caller learns that the outcome is unknown; the request goes on, and its answer is recovered", async (t) => {
+  const store = new Rows();
+  const recovered = [];
+  const { semel, server } = await outbox(t, { store, giveUpAfterMs: 60, onrecovered: (one) => void recovered.push(one) });
+  let isOver = false;
+  server.each = (call, serve) => (call.kind === "change" && !isOver ? lost() : serve());
+  const started = performance.now();
+  const error = await rejection(deposit(semel));
+  const took = performance.now() - started;
+  assert.ok(took >= 59 && took < 1_000, `${took} ms`);
+  assert.ok(error instanceof OutcomeUnknownError && error instanceof SemelError);
+  const { name, code, executed, retry, requestId, problem: said } = error;
+  assert.deepEqual({ name, code, executed, retry, said }, { name: "OutcomeUnknownError", code: "gave-up", executed: "unknown", retry: "same-id", said: undefined });
+  assert.equal(requestId, server.attempts[0].id);
+  assert.deepEqual([await states(semel), store.holds("amount")], [["sending"], true]);
+  const attempts = server.attempts.length;
+  await until(() => server.attempts.length > attempts + 2, "it goes on");
+  assert.deepEqual(recovered, []);
+  isOver = true;
+  const [{ response, ...rest }] = await until(() => recovered.length > 0 && recovered, "it is recovered");
+  assert.deepEqual(rest, { requestId, method: "POST", url: "https://worker.test/accounts/a/deposit", error: undefined });
+  assert.deepEqual(await response.json(), { ran: 1, path: "/accounts/a/deposit" });
+  await until(() => !store.holds("amount"), "it left the store");
+  assert.deepEqual([await semel.pending(), recovered.length, server.runs.get(requestId)], [[], 1, 1]);
+});
+
+test("an answer in time is not given up", async (t) => {
+  for (const giveUpAfterMs of [400, Infinity, undefined]) {
+    const { semel, server } = await outbox(t, { giveUpAfterMs, onrecovered: () => assert.fail("it was recovered") });
+    server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? lost() : serve());
+    assert.equal((await deposit(semel)).status, 200);
+  }
+  await new Promise((resolve) => setTimeout(resolve, 420));
+});
+
+test("what is given up while it pauses, or before health answers, stays pending too", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 40, onpaused: () => {} });
+  server.each = lost;
+  assert.equal((await rejection(deposit(semel))).code, "gave-up");
+  assert.deepEqual(await states(semel), ["sending"]);
+  server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
+  assert.equal((await rejection(deposit(semel))).code, "gave-up");
+  assert.deepEqual(await states(semel), ["paused", "paused"]);
+});
+
+test("what a closed outbox left is gone on with at the next open, under the same id, and recovered once", async (t) => {
+  const { store, server, sent } = await leftovers(t, { accounts: ["a", "b", "c"] });
+  const recovered = [];
+  const { semel } = await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+  await until(() => recovered.length === 3, "all are recovered");
+  for (const { requestId, method, url, response, error } of recovered) {
+    const before = sent.find(({ id }) => id === requestId);
+    const again = server.attempts.filter(({ id }) => id === requestId);
+    assert.equal(again.length, 1);
+    const same = ({ method, path, body, firstSent, headers }) => ({ method, path, body, firstSent, type: headers.get("content-type") });
+    assert.deepEqual(same(again[0]), same(before));
+    assert.ok(again[0].deadline >= before.deadline);
+    assert.deepEqual([method, url, error], ["POST", `https://worker.test${before.path}`, undefined]);
+    assert.deepEqual([response.url, (await response.json()).ran], [url, 1]);
+  }
+  await until(() => !store.holds("amount"), "they left the store");
+  await semel.close();
+  const { semel: third } = await outbox(t, { store, server, onrecovered: () => assert.fail("once more") });
+  await some();
+  assert.deepEqual([await third.pending(), recovered.length], [[], 3]);
+});
+
+test("what had run before it was closed is recovered with its first answer", async (t) => {
+  const treat = async (_call, serve) => {
+    await serve();
+    throw new TypeError("fetch failed");
+  };
+  const { store, server, sent } = await leftovers(t, { treat });
+  const recovered = [];
+  await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+  const [{ response }] = await until(() => recovered.length > 0 && recovered, "it is recovered");
+  assert.equal(response.headers.get("semel-status"), "replayed");
+  assert.deepEqual([...server.runs.values()], [1]);
+  assert.ok(sent.length > 0);
+});
+
+test("a definitive problem is recovered as an error", async (t) => {
+  const { store, server, sent } = await leftovers(t);
+  server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 412, "outside-window", { retry: "never" }) : serve());
+  const recovered = [];
+  await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+  const [{ response, error, requestId }] = await until(() => recovered.length > 0 && recovered, "it is recovered");
+  assert.equal(response, undefined);
+  assert.ok(error instanceof SemelError);
+  assert.deepEqual([error.code, error.executed, error.requestId, error.problem.status], ["outside-window", "unknown", requestId, 412]);
+  assert.equal(requestId, sent[0].id);
+});
+
+test("what pauses after the next open is told to onpaused, and given up from there", async (t) => {
+  const { store, server } = await leftovers(t);
+  server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 403, "forbidden", { executed: "no", retry: "after-fix" }) : serve());
+  const recovered = [];
+  await outbox(t, { store, server, onpaused: (paused) => paused.giveUp(), onrecovered: (one) => void recovered.push(one) });
+  const [{ error }] = await until(() => recovered.length > 0 && recovered, "it is recovered");
+  assert.deepEqual([error.code, error.executed, server.runs.size], ["cancelled", "no", 0]);
+});
+
+test("without onrecovered an answer is kept, and the first handler gets it", async (t) => {
+  const { store, server } = await leftovers(t);
+  const { semel } = await outbox(t, { store, server });
+  await until(async () => (await states(semel))[0] === "answered", "it has its answer");
+  await some();
+  assert.deepEqual([await states(semel), store.holds("amount"), server.attempts.length], [["answered"], true, 1]);
+  const recovered = [];
+  semel.onrecovered = (one) => void recovered.push(one);
+  assert.equal(typeof semel.onrecovered, "function");
+  await until(async () => (await semel.pending()).length === 0, "it is taken");
+  semel.onrecovered = () => assert.fail("it was taken");
+  await some();
+  assert.equal(recovered.length, 1);
+});
+
+test("an answer that nobody took is there again after the next open: it is replayed", async (t) => {
+  const { store, server } = await leftovers(t);
+  const { semel } = await outbox(t, { store, server });
+  await until(async () => (await states(semel))[0] === "answered", "it has its answer");
+  await semel.close();
+  const recovered = [];
+  await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+  const [{ response }] = await until(() => recovered.length > 0 && recovered, "it is recovered");
+  assert.deepEqual([response.headers.get("semel-status"), [...server.runs.values()]], ["replayed", [1]]);
+});
+
+for (const [name, handler] of [
+  ["throws", () => {
+    throw new Error("not now");
+  }],
+  ["rejects", async () => {
+    throw new Error("not now");
+  }],
+]) {
+  test(`a handler that ${name} keeps the answer, says so, and setting one again gets it`, async (t) => {
+    const logged = t.mock.method(console, "error", () => {});
+    const { store, server, sent } = await leftovers(t);
+    let called = 0;
+    const { semel } = await outbox(t, {
+      store,
+      server,
+      onrecovered: (one) => {
+        called += 1;
+        return handler(one);
+      },
+    });
+    await until(() => logged.mock.callCount() === 1, "it says so");
+    assert.match(logged.mock.calls[0].arguments.join(" "), /onrecovered.*not now/);
+    await some();
+    assert.deepEqual([called, await states(semel), store.holds("amount")], [1, ["answered"], true]);
+    semel.onrecovered = null;
+    const recovered = [];
+    semel.onrecovered = (one) => void recovered.push(one);
+    await until(async () => (await semel.pending()).length === 0, "it is taken");
+    assert.deepEqual([recovered.length, recovered[0].requestId, server.attempts.length], [1, sent[0].id, 1]);
+    assert.equal((await recovered[0].response.json()).ran, 1, "its body can be read again");
+  });
+}
+
+test("a request leaves the store only once what onrecovered returned has resolved", async (t) => {
+  const { store, server } = await leftovers(t);
+  let called = 0;
+  let finish;
+  const handler = () => {
+    called += 1;
+    return new Promise((resolve) => (finish = resolve));
+  };
+  const { semel } = await outbox(t, { store, server, onrecovered: handler });
+  await until(() => finish, "it is told");
+  // A handler that is set meanwhile does not get what another works on.
+  semel.onrecovered = handler;
+  await some();
+  assert.deepEqual([called, await states(semel), store.holds("amount")], [1, ["answered"], true]);
+  finish();
+  await until(() => !store.holds("amount"), "it left");
+  assert.deepEqual([await semel.pending(), called], [[], 1]);
+});
+
+test("a handler that is still at work when the outbox is closed gets it again after the next open", async (t) => {
+  const { store, server } = await leftovers(t);
+  let finish;
+  const { semel } = await outbox(t, { store, server, onrecovered: () => new Promise((resolve) => (finish = resolve)) });
+  await until(() => finish, "it is told");
+  await semel.close();
+  finish();
+  await some();
+  assert.ok(store.holds("amount"));
+  const recovered = [];
+  await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+  await until(() => recovered.length === 1, "it is recovered");
+  assert.deepEqual([...server.runs.values()], [1]);
+});
+
+test("pending tells what is stored, in each state", async (t) => {
+  const { store, server } = await leftovers(t);
+  const { semel } = await outbox(t, { store, server, onpaused: () => {} });
+  await until(async () => (await states(semel))[0] === "answered", "the first has its answer");
+  server.each = (call, serve) => {
+    if (call.key === "accounts/paused") return server.problem(call.key, 403, "forbidden", { executed: "no", retry: "after-fix" });
+    return call.kind === "change" ? hang() : serve();
+  };
+  const others = [deposit(semel, "paused"), semel.fetch("/accounts/sending?x=%20", { method: "DELETE" })].map(rejection);
+  await until(() => server.attempts.length === 3, "all were sent");
+  await until(async () => (await states(semel)).includes("paused"), "one pauses");
+  const pending = (await semel.pending()).sort((one, other) => one.state.localeCompare(other.state));
+  assert.deepEqual(
+    pending.map(({ method, url, attempts, state }) => [method, url, attempts, state]),
+    [
+      ["POST", "https://worker.test/accounts/a/deposit", 1, "answered"],
+      ["POST", "https://worker.test/accounts/paused/deposit", 1, "paused"],
+      ["DELETE", "https://worker.test/accounts/sending?x=%20", 1, "sending"],
+    ],
+  );
+  assert.deepEqual(new Set(pending.map(({ requestId }) => requestId)), new Set(server.attempts.map(({ id }) => id)));
+  await semel.close();
+  for (const other of others) assert.equal((await other).code, "closed");
+});
+
+test("an answer that is kept for another process leaves the store after a day", async (t) => {
+  const { store, server, sent } = await leftovers(t);
+  const recovered = [];
+  const { semel } = await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+  await until(() => recovered.length === 1, "it is recovered");
+  await until(() => !store.holds("amount"), "it is settled");
+  await deposit(semel);
+  await semel.close();
+  server.aheadMs = 3 * DAY_MS;
+  for (let opened = 0; opened < 2; opened += 1) {
+    const { semel: later } = await outbox(t, { store, server });
+    await deposit(later, "other");
+    await some();
+    await later.close();
+  }
+  assert.deepEqual([...store.rows.keys()].filter((id) => id === sent[0].id), []);
+});
+
+test("an acknowledgement rides on the next request to its key, with the latest deadline of its attempts", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? lost() : serve());
+  await deposit(semel);
+  const [first, , last] = server.attempts;
+  await until(async () => (await semel.pending()).length === 0, "it is settled");
+  await deposit(semel, "b");
+  const other = server.attempts.at(-1);
+  assert.deepEqual(other.acks, [], "not to another key");
+  await until(async () => (await semel.pending()).length === 0, "it is settled");
+  await deposit(semel);
+  const next = server.attempts.at(-1);
+  assert.deepEqual(next.acks, [[first.id, last.deadline]]);
+  assert.deepEqual(server.record("accounts/a", first.id), { state: "acknowledged", until: last.deadline, principal: "" });
+  await until(() => !store.rows.has(first.id), "its row is gone");
+  await deposit(semel);
+  assert.deepEqual(server.attempts.at(-1).acks.map(([id]) => id), [next.id], "and it is not acknowledged again");
+  assert.ok(store.rows.has(other.id) && server.of("acks").length === 0);
+});
+
+test("an acknowledgement is done only with an answer of its key: until then it rides again", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  await deposit(semel);
+  const [{ id }] = server.attempts;
+  await until(async () => (await semel.pending()).length === 0, "it is settled");
+  const answers = [
+    lost,
+    () => new Response("<h1>Log in</h1>"),
+    () => problem(400, "rate-limited", { executed: "no", retry: "same-id" }),
+    () => server.problem("accounts/a", 500, "rolled-back", { executed: "no" }),
+  ];
+  server.each = (call, serve) => answers.shift()?.() ?? serve();
+  await deposit(semel);
+  const rides = server.attempts.slice(1).map(({ acks }) => acks.map(([acknowledged]) => acknowledged));
+  assert.deepEqual(rides, [[id], [id], [id], [id], []], "a refusal of the key has applied it");
+});
+
+test("an outbox acknowledges at once what the one before left", async (t) => {
+  const [store, server] = [new Rows(), new Stub()];
+  const { semel } = await outbox(t, { store, server });
+  await Promise.all([deposit(semel), deposit(semel), deposit(semel, "b")]);
+  await until(async () => (await semel.pending()).length === 0, "all are settled");
+  await semel.close();
+  const left = new Map([...store.rows.keys()].map((id) => [id, server.attempts.findLast((call) => call.id === id)]));
+  assert.equal(left.size, 3);
+  server.calls.length = 0;
+  const opened = performance.now();
+  await outbox(t, { store, server });
+  await until(() => store.rows.size === 0, "all are acknowledged");
+  assert.ok(performance.now() - opened < 1_000);
+  assert.deepEqual(server.calls.map(({ kind, path }) => [kind, path]).sort(), [
+    ["acks", "/semel/v1/keys/accounts%2Fa/acks"],
+    ["acks", "/semel/v1/keys/accounts%2Fb/acks"],
+  ]);
+  const told = server.of("acks").flatMap(({ json }) => json.ids.map(({ id, until: latest }) => [id, latest]));
+  assert.deepEqual(new Map(told), new Map([...left].map(([id, { deadline }]) => [id, deadline])));
+});
+
+// These wait for the five seconds in which an acknowledgement looks for a ride.
+describe("without a ride", { concurrency: true }, () => {
+  test("an acknowledgement goes by itself after 5 s, as the identity", async (t) => {
+    const store = new Rows();
+    const { semel, server } = await outbox(t, { store, identity: "alice", headers: { authorization: "Bearer alice" } });
+    await Promise.all([deposit(semel), deposit(semel, "b")]);
+    const answered = performance.now();
+    await until(() => store.rows.size === 0, "all are acknowledged", 8_000);
+    assert.deepEqual([server.of("acks").length, server.attempts.length], [2, 2]);
+    for (const call of server.of("acks")) {
+      const waited = call.startedMs - answered;
+      assert.ok(waited > 4_900 && waited < 7_000, `${waited} ms`);
+      const { id, deadline } = server.attempts.find(({ key }) => key === call.key);
+      assert.deepEqual(call.json, { ids: [{ id, until: deadline }] });
+      assert.deepEqual([call.principal, call.headers.get("authorization"), call.id], ["alice", "Bearer alice", undefined]);
+      assert.equal(server.record(call.key, id).state, "acknowledged");
+    }
+  });
+
+  test("one that its key did not answer goes again, 5 s later", async (t) => {
+    const [store, server] = [new Rows(), new Stub()];
+    const { semel } = await outbox(t, { store, server });
+    await deposit(semel);
+    await until(async () => (await semel.pending()).length === 0, "it is settled");
+    await semel.close();
+    server.each = (call, serve) => (call.kind === "acks" && call.n === 1 ? new Response(null, { status: 204 }) : serve());
+    await outbox(t, { store, server });
+    await until(() => store.rows.size === 0, "it is acknowledged", 8_000);
+    const [first, second] = server.of("acks");
+    const waited = second.startedMs - first.endedMs;
+    assert.deepEqual([server.of("acks").length, first.body], [2, second.body]);
+    assert.ok(waited > 4_900 && waited < 7_000, `${waited} ms`);
+  });
+});

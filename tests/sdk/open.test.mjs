@@ -1,0 +1,382 @@
+// Opening and closing: wrong options, and that nobody waits for ever.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { OutcomeUnknownError, Semel } from "../../sdk/npm/node.js";
+import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
+
+/** Of a class, whatever its module. */
+const is = (error, ...names) => assert.ok(names.includes(error?.name), `${names.join(" or ")} was expected, and it is ${error}`);
+
+test("open wants the origin of a worker: http or https, without a path or a query", async () => {
+  for (const url of [undefined, null, "", "worker.test", "/", "ftp://worker.test", "file:///worker", "blob:https://worker.test/1", "https://worker.test/api", "https://worker.test/?a=1", {}, 5]) {
+    const store = new Rows();
+    const server = new Stub();
+    is(await rejection(Semel.open({ url, store, fetch: server.fetch })), "TypeError");
+    assert.deepEqual([store.log, store.closed, server.calls], [[], 0, []]);
+  }
+});
+
+test("open takes an origin in each of its forms", async (t) => {
+  for (const [url, origin] of [
+    ["https://worker.test", "https://worker.test"],
+    ["https://worker.test/", "https://worker.test"],
+    [new URL("https://worker.test"), "https://worker.test"],
+    ["HTTPS://Worker.Test:443", "https://worker.test"],
+    ["http://127.0.0.1:8787", "http://127.0.0.1:8787"],
+  ]) {
+    const { semel, server } = await outbox(t, { url });
+    assert.equal((await deposit(semel)).url, `${origin}/accounts/a/deposit`);
+    assert.deepEqual(new Set(server.calls.map((call) => call.origin)), new Set([origin]));
+  }
+});
+
+const WRONG = {
+  identity: [5, null, {}, ["alice"], "ä", "a\nb", "x".repeat(256)],
+  headers: ["x", 5, [["a"]], { "not a name": "x" }, { x: "a\nb" }],
+  retryIntervalMs: [0, 9, -1, NaN, Infinity, "1000", {}],
+  attemptTimeoutMs: [0, 99, 100_001, NaN, Infinity, "1000"],
+  giveUpAfterMs: [-1, NaN, "1000", {}, -Infinity],
+  fetch: [5, "fetch", {}, null],
+  store: [5, null, {}, new Map(), { load() {}, change() {} }, { load() {}, remove() {} }, { load() {}, change: 1, remove() {} }],
+  durability: ["", "Strict", "none", null, 5, {}],
+  onrecovered: [5, "handler", {}],
+  onpaused: [5, "handler", {}],
+  retryInterval: [1000],
+  Headers: [{}],
+  onRecovered: [() => {}],
+  timeout: [undefined],
+};
+
+for (const [name, values] of Object.entries(WRONG)) {
+  test(`open refuses a wrong ${name}, and nothing is touched`, async () => {
+    for (const value of values) {
+      const store = new Rows();
+      const server = new Stub();
+      const error = await rejection(
+        Semel.open({ url: URL_OF_STUB, store, fetch: server.fetch, [name]: value }).then(async (semel) => {
+          await semel.close();
+          assert.fail(`${name} ${String(value)} was accepted`);
+        }),
+      );
+      is(error, "TypeError", "RangeError");
+      // What a runtime says of headers can't name the option.
+      if (name !== "headers") assert.match(error.message, new RegExp(name === "identity" ? "identity|principal" : name, "i"));
+      assert.deepEqual([store.log, store.closed, server.calls], [[], 0, []]);
+    }
+  });
+}
+
+test("open takes what is at the limits", async (t) => {
+  for (const options of [
+    { retryIntervalMs: 10, attemptTimeoutMs: 100, giveUpAfterMs: 60_000 },
+    { retryIntervalMs: 60_000, attemptTimeoutMs: 100_000, giveUpAfterMs: Infinity },
+    { retryIntervalMs: undefined, attemptTimeoutMs: undefined, giveUpAfterMs: undefined, onrecovered: undefined, onpaused: undefined, store: undefined },
+    { identity: "x".repeat(255), onrecovered: null, onpaused: null, headers: undefined },
+    { durability: "memory" },
+  ]) {
+    const { semel } = await outbox(t, options);
+    assert.equal((await deposit(semel)).status, 200);
+  }
+});
+
+test("open without options is a TypeError", async () => {
+  for (const nothing of [undefined, null, {}]) is(await rejection(Semel.open(nothing)), "TypeError");
+});
+
+test("where there is no IndexedDB, open rejects unless a store or memory is asked for, and nothing is sent", async () => {
+  assert.equal(globalThis.indexedDB, undefined);
+  for (const durability of [undefined, "strict", "relaxed"]) {
+    const server = new Stub();
+    const error = await within(rejection(Semel.open({ url: URL_OF_STUB, fetch: server.fetch, durability })), "open");
+    assert.ok(error instanceof Error && /IndexedDB/i.test(error.message), String(error));
+    assert.deepEqual(server.calls, []);
+  }
+});
+
+test("open sends nothing where nothing was left, and rejects with what its store rejects with", async (t) => {
+  const { server } = await outbox(t, { store: new Rows() });
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.deepEqual(server.calls, []);
+  const thrown = new Error("no disk");
+  for (const load of [() => Promise.reject(thrown), () => {
+    throw thrown;
+  }]) {
+    const store = Object.assign(new Rows(), { load });
+    assert.equal(await rejection(Semel.open({ url: URL_OF_STUB, fetch: server.fetch, store })), thrown);
+    assert.equal(store.closed, 1, "the store is closed");
+  }
+});
+
+test("open refuses a store whose rows it can't read, sends nothing and changes nothing", async () => {
+  const strange = [
+    [["id", new Uint8Array([99, 0, 0])]],
+    [["id", new Uint8Array()]],
+    [["id", "text"]],
+    [["id", undefined]],
+    [[5, new Uint8Array([1])]],
+    [undefined],
+    undefined,
+    {},
+  ];
+  for (const loaded of strange) {
+    const store = Object.assign(new Rows(), { load: async () => loaded });
+    const server = new Stub();
+    const error = await within(rejection(Semel.open({ url: URL_OF_STUB, fetch: server.fetch, store })), "open");
+    assert.ok(error instanceof Error, String(error));
+    assert.deepEqual([store.log, server.calls], [[], []]);
+  }
+});
+
+test("close settles every caller that waits: the outcome is unknown, and the requests stay stored", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store, onpaused: () => {} });
+  // While health is asked, and while it is stored.
+  server.each = hang;
+  const withoutClock = rejection(deposit(semel, "a"));
+  await until(() => server.calls.length === 1, "health is asked");
+  await closes(semel, [withoutClock], store, 1);
+
+  const { semel: other } = await outbox(t, { store: new Rows(), server, onpaused: () => {} });
+  server.each = (call, serve) => {
+    if (call.key === "accounts/hangs") return hang();
+    if (call.key === "accounts/pauses") return server.problem(call.key, 403, "forbidden", { executed: "no", retry: "after-fix" });
+    return call.key === "accounts/waits" ? lost() : serve();
+  };
+  const waiting = ["hangs", "pauses", "waits"].map((account) => rejection(deposit(other, account)));
+  await until(() => server.attempts.length > 4, "all were sent");
+  const hanging = server.attempts.find(({ key }) => key === "accounts/hangs");
+  await closes(other, waiting);
+  assert.ok(hanging.init.signal.aborted, "what is under way is aborted");
+});
+
+async function closes(semel, waiting, store, rows) {
+  await within(semel.close(), "close");
+  for (const error of await within(Promise.all(waiting), "who waits")) {
+    assert.ok(error instanceof OutcomeUnknownError);
+    const { code, executed, retry } = error;
+    assert.deepEqual({ code, executed, retry }, { code: "closed", executed: "unknown", retry: "same-id" });
+  }
+  if (store) assert.deepEqual([store.rows.size, store.closed], [rows, 1]);
+}
+
+test("close settles who waits for the store", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  store.before = hang;
+  store.load = hang;
+  const stored = rejection(deposit(semel));
+  const pending = rejection(semel.pending());
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  await within(semel.close(), "close");
+  assert.equal((await within(stored, "fetch")).code, "closed");
+  is(await within(pending, "pending"), "TypeError");
+  assert.deepEqual(server.calls, []);
+});
+
+test("close settles who waits for a body", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  const body = new ReadableStream({ pull: hang });
+  const upload = rejection(semel.fetch("/things", { method: "POST", body, duplex: "half" }));
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  await semel.close();
+  is(await within(upload, "fetch"), "TypeError");
+  assert.deepEqual([store.log, server.calls], [[["load"]], []]);
+});
+
+test("close settles a caller at any moment", async (t) => {
+  const { arrayBuffer } = Request.prototype;
+  for (let turns = 0; turns < 12; turns += 1) {
+    const { semel } = await outbox(t);
+    const closeLater = async () => {
+      for (let turn = 0; turn < turns; turn += 1) await undefined;
+      await semel.close();
+    };
+    const read = t.mock.method(Request.prototype, "arrayBuffer", function () {
+      const reading = arrayBuffer.call(this);
+      reading.then(closeLater);
+      return reading;
+    });
+    const error = await within(rejection(deposit(semel)), `close ${turns} turns after the body was read`, 500);
+    read.mock.restore();
+    is(error, "TypeError", "OutcomeUnknownError");
+  }
+});
+
+test("close settles a read: one that is under way, one whose fetch ignores its signal, one that waits for headers", async (t) => {
+  const server = new Stub();
+  server.each = hang;
+  const { semel: one } = await outbox(t, { server });
+  const { semel: deaf } = await outbox(t, { fetch: hang });
+  const { semel: waits } = await outbox(t, { server, headers: hang });
+  const reads = Object.entries({ one, deaf, waits }).map(([name, semel]) => [name, semel, rejection(semel.fetch("/accounts/a"))]);
+  await until(() => server.calls.length === 1, "one was sent");
+  for (const [name, semel, read] of reads) {
+    await semel.close();
+    is(await within(read, name, 500), "TypeError", "AbortError");
+  }
+  assert.equal(server.calls.length, 1);
+});
+
+test("after close everything rejects or does nothing, and nothing is sent", async (t) => {
+  const store = new Rows();
+  const headers = t.mock.fn(() => ({}));
+  const { semel, server } = await outbox(t, { store, headers });
+  await semel.close();
+  await semel.close();
+  assert.equal(store.closed, 1, "once");
+  is(await rejection(deposit(semel)), "TypeError");
+  is(await rejection(semel.fetch("/accounts/a")), "TypeError");
+  is(await rejection(semel.pending()), "TypeError");
+  semel.resume();
+  semel.onrecovered = () => {};
+  semel.onpaused = () => {};
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.deepEqual([server.calls, store.log, headers.mock.callCount()], [[], [["load"]], 0]);
+});
+
+test("after close nothing is sent, though a headers function answers only then", async (t) => {
+  const server = new Stub();
+  let answer;
+  const headers = () => new Promise((resolve) => (answer = resolve));
+  const deaf = (url, init) => server.fetch(url, { ...init, signal: undefined });
+  const { semel } = await outbox(t, { server, headers, fetch: deaf });
+  const waiting = rejection(deposit(semel));
+  await until(() => answer, "headers are asked for");
+  await semel.close();
+  answer({});
+  assert.equal((await waiting).code, "closed");
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.deepEqual(server.calls, []);
+});
+
+test("after close the handles of a pause do nothing", async (t) => {
+  const told = [];
+  const { semel, server } = await outbox(t, { onpaused: (paused) => told.push(paused) });
+  server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 403, "forbidden", { executed: "no", retry: "after-fix" }) : serve());
+  const giveUp = new AbortController();
+  const waiting = rejection(deposit(semel, "a", { signal: giveUp.signal }));
+  const [paused] = await until(() => told.length > 0 && told, "it pauses");
+  await semel.close();
+  assert.equal((await waiting).code, "closed");
+  paused.resume();
+  paused.giveUp();
+  giveUp.abort();
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.deepEqual([server.attempts.length, server.of("cancel").length], [1, 0]);
+});
+
+/** A store with 40 requests of a closed outbox: more than are sent at once. */
+async function manyLeft(t) {
+  const [store, server] = [new Rows(), new Stub()];
+  const { semel } = await outbox(t, { store, server });
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const left = Array.from({ length: 40 }, (_, n) => rejection(deposit(semel, `a${n}`)));
+  await until(() => store.rows.size === 40, "all are stored");
+  await semel.close();
+  await Promise.all(left);
+  return { store, server };
+}
+
+test("an onrecovered that closes the outbox is called no more, and nothing is stored or sent", async (t) => {
+  const { store, server } = await manyLeft(t);
+  const opened = {};
+  server.each = async (call, serve) => {
+    await until(() => opened.semel, "it is open");
+    return serve();
+  };
+  let called = 0;
+  const onrecovered = () => {
+    called += 1;
+    return opened.semel.close();
+  };
+  let late = 0;
+  const change = store.change;
+  store.change = function (...of) {
+    late += this.closed - 1;
+    return change.apply(this, of);
+  };
+  opened.semel = (await outbox(t, { store, server, onrecovered })).semel;
+  await until(() => called > 0, "one is recovered");
+  const sent = server.calls.length;
+  await new Promise((resolve) => setTimeout(resolve, 40));
+  assert.deepEqual({ called, late, sent: server.calls.length - sent }, { called: 1, late: 0, sent: 0 });
+});
+
+test("an onrecovered that closes the outbox is not called for the other answers that were kept", async (t) => {
+  const { store, server } = await manyLeft(t);
+  server.each = (_call, serve) => serve();
+  const { semel } = await outbox(t, { store, server });
+  await until(async () => (await semel.pending()).every(({ state }) => state === "answered"), "all are answered");
+  const first = [];
+  semel.onrecovered = ({ requestId }) => {
+    first.push(requestId);
+    return semel.close();
+  };
+  // What it got after that would be recovered twice: a closed outbox can't tell the store.
+  assert.equal(first.length, 1);
+  const again = [];
+  await outbox(t, { store, server, onrecovered: ({ requestId }) => void again.push(requestId) });
+  await until(() => again.length >= 39, "the others are recovered");
+});
+
+test("a store is opened again after close, as often as one likes", async (t) => {
+  const store = new Rows();
+  const server = new Stub();
+  for (let n = 0; n < 3; n += 1) {
+    const { semel } = await outbox(t, { store, server });
+    assert.equal((await deposit(semel)).status, 200);
+    await until(async () => (await semel.pending()).length === 0, "it is settled");
+    await semel.close();
+  }
+  assert.deepEqual([store.closed, server.runs.size], [3, 3]);
+});
+
+test("an outbox that is closed, or has nothing to do, lets the process end", async () => {
+  const script = (end) => `
+    import { Stub, URL_OF_STUB } from ${JSON.stringify(new URL("./stub.mjs", import.meta.url).href)};
+    import { Semel } from ${JSON.stringify(new URL("../../sdk/npm/node.js", import.meta.url).href)};
+    const server = new Stub();
+    const semel = await Semel.open({ url: URL_OF_STUB, fetch: server.fetch, durability: "memory" });
+    ${end}
+  `;
+  const closed = `
+    await semel.fetch("/accounts/a/deposit", { method: "POST" });
+    server.each = () => new Promise(() => {});
+    semel.fetch("/accounts/a/deposit", { method: "POST" }).catch(() => {});
+    setTimeout(() => semel.close(), 20);
+  `;
+  for (const end of [closed, "await semel.fetch('/accounts/a');"]) {
+    const { stdout, stderr } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script(end)], { timeout: 4_000 });
+    assert.deepEqual({ stdout, stderr }, { stdout: "", stderr: "" });
+  }
+});
+
+test("many callers at once are no reason for a warning of the runtime", async (t) => {
+  const warned = [];
+  const listener = (warning) => warned.push(warning.message);
+  process.on("warning", listener);
+  t.after(() => process.off("warning", listener));
+  const { semel } = await outbox(t);
+  await Promise.all(Array.from({ length: 60 }, (_, n) => (n % 2 ? deposit(semel) : semel.fetch("/accounts/a"))));
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.deepEqual(warned, []);
+});
+
+test("a thousand requests may be pending; one more is neither stored nor sent", async (t) => {
+  const { semel, server } = await outbox(t);
+  server.each = hang;
+  const started = performance.now();
+  const waiting = Array.from({ length: 1_000 }, () => rejection(deposit(semel)));
+  const error = await rejection(deposit(semel));
+  const took = performance.now() - started;
+  const { name, code, executed, retry } = error;
+  assert.deepEqual({ name, code, executed, retry }, { name: "SemelError", code: "outbox-full", executed: "no", retry: "never" });
+  assert.equal((await semel.pending()).length, 1_000);
+  await semel.close();
+  assert.equal((await Promise.all(waiting)).filter((each) => each.code === "closed").length, 1_000);
+  assert.ok(took < 3_000, `${Math.round(took)} ms, in which a page would stand still`);
+});

@@ -1,0 +1,284 @@
+// When the SDK sends, how often, and with which instants.
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { Rows, Stub, deposit, hang, lost, outbox, until } from "./stub.mjs";
+
+const DAY_MS = 86_400_000;
+
+const median = (numbers) => numbers.toSorted((one, other) => one - other)[numbers.length >> 1];
+
+test("nothing is sent before the change that stored the request has resolved", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  // The first without the server's clock, the second with it: they take different ways.
+  for (const account of ["first", "second"]) {
+    const before = server.calls.length;
+    let isOpen = false;
+    let open;
+    const gate = new Promise((resolve) => (open = resolve));
+    store.before = () => gate;
+    server.each = (call, serve) => {
+      assert.ok(isOpen, `${call.kind} was sent before ${account} was stored`);
+      return serve();
+    };
+    const answered = deposit(semel, account);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    assert.deepEqual([server.calls.length, store.holds(account)], [before, false], account);
+    isOpen = true;
+    open();
+    assert.equal((await answered).status, 200);
+  }
+});
+
+test("before every attempt its row is changed, and it is found there", async (t) => {
+  const store = new Rows();
+  const server = new Stub();
+  const { semel } = await outbox(t, { store, server });
+  server.each = (call, serve) => {
+    if (call.kind === "change") store.log.push(["attempt", call.id, store.rows.has(call.id)]);
+    return call.kind === "change" && call.n % 4 !== 0 ? lost() : serve();
+  };
+  await deposit(semel);
+  await deposit(semel);
+  const attempts = store.log.flatMap(([what], index) => (what === "attempt" ? [index] : []));
+  assert.equal(attempts.length, 8);
+  for (const index of attempts) {
+    const [, id, isStored] = store.log[index];
+    assert.ok(isStored, "the row is there");
+    assert.deepEqual(store.log[index - 1], ["change", id, "put"], JSON.stringify(store.log));
+  }
+});
+
+test("the row leaves only after the caller has the answer, and until then it is as it was sent", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  let answered = false;
+  let sent;
+  server.each = (call, serve) => {
+    if (call.kind === "change") {
+      sent = store.rows.get(call.id);
+      store.before = async () => {
+        await new Promise((resolve) => setImmediate(resolve));
+        assert.ok(answered, "the caller has the answer");
+        assert.equal(store.rows.get(call.id), sent);
+      };
+    }
+    return serve();
+  };
+  await deposit(semel);
+  answered = true;
+  const [{ id }] = server.attempts;
+  assert.equal(store.rows.get(id), sent);
+  await until(() => store.rows.get(id) !== sent, "it is settled");
+  assert.deepEqual(store.log.at(-1), ["change", id, "put"], "what is left waits to be acknowledged");
+  assert.equal(server.record("accounts/a", id).state, "executed");
+  assert.ok(!store.holds("amount"), "the request itself is gone");
+});
+
+test("a row that a store can't settle is settled later; its caller has the answer", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  let failures = 0;
+  server.each = async (call, serve) => {
+    if (call.kind === "change") store.before = async () => assert.ok((failures += 1) > 3, "the store fails");
+    return serve();
+  };
+  assert.equal((await deposit(semel)).status, 200);
+  assert.deepEqual((await semel.pending()).map(({ state }) => state), ["answered"]);
+  await until(async () => (await semel.pending()).length === 0, "it is settled");
+  assert.deepEqual([failures, server.attempts.length], [4, 1]);
+});
+
+test("all attempts are the same but for a later deadline: one id, one first-sent, one body", async (t) => {
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => (call.kind === "change" && call.n < 5 ? lost() : serve());
+  await deposit(semel, "a", { headers: { "content-type": "application/json", "x-own": "1" } });
+  const seen = server.attempts.map(({ method, path, headers, body }) => {
+    const all = Object.fromEntries(headers);
+    assert.match(all["semel-deadline"], /^\d{13}$/);
+    delete all["semel-deadline"];
+    return { method, path, body, ...all };
+  });
+  assert.equal(seen.length, 5);
+  for (const each of seen) assert.deepEqual(each, seen[0]);
+  assert.deepEqual(Object.keys(seen[0]).sort(), ["body", "content-type", "idempotency-key", "method", "path", "semel-first-sent", "semel-principal", "x-own"]);
+  assert.match(seen[0]["idempotency-key"], /^"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"$/);
+  const deadlines = server.attempts.map(({ deadline }) => deadline);
+  assert.deepEqual(deadlines, [...new Set(deadlines)].sort(), "each is later than the one before");
+});
+
+test("a body of any kind is sent byte for byte, with its type, on every attempt", async (t) => {
+  const { semel, server } = await outbox(t);
+  const form = new FormData();
+  form.append("a", new Blob(["\0ÿ"]), "file");
+  const bodies = [new Uint8Array([0, 255, 10]), "ä", new URLSearchParams({ a: "ü" }), form, new Blob(["x"], { type: "text/x" }), undefined];
+  for (const body of bodies) {
+    server.calls.length = 0;
+    server.each = (call, serve) => (call.n < 2 ? lost() : serve());
+    const expected = new Request("https://x", { method: "PUT", body });
+    const type = expected.headers.get("content-type");
+    const bytes = Buffer.from(await expected.arrayBuffer()).toString("latin1");
+    await semel.fetch("/bodies", { method: "PUT", body });
+    const [one, other] = server.attempts.map((call) => [call.headers.get("content-type"), call.body]);
+    assert.deepEqual(one, other);
+    // A boundary is drawn for each Request.
+    if (body !== form) assert.deepEqual(one, [type, bytes]);
+    else assert.equal(one[0].split("=")[0], type.split("=")[0]);
+  }
+});
+
+test("no attempt follows a redirect, and one that the network loses is sent to the same address", async (t) => {
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? lost() : serve());
+  await semel.fetch("/accounts/a/deposit?x=1&y=%20", { method: "PATCH", body: "1" });
+  assert.deepEqual(server.attempts.map(({ init }) => init.redirect), ["manual", "manual"]);
+  assert.deepEqual(server.attempts.map(({ origin, path }) => origin + path), Array(2).fill("https://worker.test/accounts/a/deposit?x=1&y=%20"));
+});
+
+test("until health has told the clock nothing else is sent, and health is asked again at the interval", async (t) => {
+  const { semel, server } = await outbox(t);
+  const strange = [() => new Response("<h1>Log in</h1>"), lost, () => new Response("{}", { headers: { "semel-status": "read" } })];
+  server.aheadMs = 5 * DAY_MS;
+  server.each = (call, serve) => {
+    if (call.kind !== "health" || call.n > strange.length) return serve();
+    return strange[call.n - 1]();
+  };
+  await deposit(semel);
+  assert.deepEqual(server.calls.map(({ kind }) => kind), ["health", "health", "health", "health", "change"]);
+  const [{ init, headers }] = server.calls;
+  assert.deepEqual([init.body, init.cache, headers.has("idempotency-key"), headers.has("semel-principal")], [undefined, "no-store", false, false]);
+  const [{ firstSent, deadline }] = server.attempts;
+  assert.ok(Math.abs(Number(firstSent.slice(1)) * 1000 - server.now()) < 5_000, firstSent);
+  assert.ok(Math.abs(deadline - server.now() - 10_000) < 5_000, String(deadline));
+});
+
+for (const [name, status, code, aheadMs] of [
+  ["408 attempt-expired", 408, "attempt-expired", DAY_MS],
+  ["400 key-invalid for a deadline too far ahead", 400, "key-invalid", -DAY_MS],
+]) {
+  test(`${name} teaches the key's clock at once, for that key alone`, async (t) => {
+    const onpaused = ({ error }) => assert.fail(error.message);
+    const { semel, server } = await outbox(t, { onpaused });
+    const seen = [];
+    server.each = async (call, serve) => {
+      const answer = await serve();
+      if (call.kind === "change") seen.push([call.key, answer.status, answer.headers.get("semel-status"), Math.round((call.deadline - Date.now()) / DAY_MS)]);
+      return answer;
+    };
+    server.aheadMsOfKeys.set("accounts/off", aheadMs);
+    const away = Math.sign(aheadMs);
+    assert.equal((await deposit(semel, "off")).status, 200);
+    assert.equal((await deposit(semel, "off")).status, 200);
+    assert.equal((await deposit(semel, "on")).status, 200);
+    assert.deepEqual(seen, [
+      ["accounts/off", status, code, 0],
+      ["accounts/off", 200, "executed", away],
+      ["accounts/off", 200, "executed", away],
+      ["accounts/on", 200, "executed", 0],
+    ]);
+    const [first, second] = server.attempts;
+    assert.deepEqual([first.id, first.firstSent], [second.id, second.firstSent]);
+  });
+}
+
+test("key-invalid for anything else than a deadline pauses, though the clock is off", async (t) => {
+  const told = [];
+  const { semel, server } = await outbox(t, { onpaused: (paused) => told.push(paused) });
+  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? server.problem(call.key, 400, "key-invalid", { executed: "no", retry: "after-fix" }) : serve());
+  const answered = deposit(semel);
+  const [paused] = await until(() => told.length > 0 && told, "it pauses");
+  paused.resume();
+  assert.equal((await answered).status, 200);
+});
+
+// What takes its time runs side by side.
+describe("the pause between two attempts", { concurrency: true }, () => {
+  test("is retryIntervalMs from the end of one to the start of the next, and does not grow", async (t) => {
+    const { semel, server } = await outbox(t, { retryIntervalMs: 25 });
+    const ATTEMPTS = 21;
+    server.each = async (call, serve) => {
+      if (call.kind !== "change" || call.n === ATTEMPTS) return serve();
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      return call.n % 2 ? lost() : server.problem(call.key, 500, "rolled-back", { executed: "no" });
+    };
+    await deposit(semel);
+    const pauses = server.attempts.slice(1).map(({ startedMs }, index) => startedMs - server.attempts[index].endedMs);
+    assert.equal(pauses.length, ATTEMPTS - 1);
+    // Instants are whole milliseconds to the machine.
+    for (const pause of pauses) assert.ok(pause >= 24, `${pause} ms`);
+    const [early, late] = [median(pauses.slice(0, 10)), median(pauses.slice(10))];
+    assert.ok(late < 2 * early && early < 75, `${early} ms, then ${late} ms`);
+  });
+
+  test("is Retry-After where that is longer, and the interval where that is", async (t) => {
+    const { semel, server } = await outbox(t, { retryIntervalMs: 40 });
+    const after = ["1", "0", "soon"];
+    server.each = (call, serve) => {
+      if (call.kind !== "change" || call.n > after.length) return serve();
+      return server.problem(call.key, 503, "unavailable", { headers: { "retry-after": after[call.n - 1] } });
+    };
+    await deposit(semel);
+    const pauses = server.attempts.slice(1).map(({ startedMs }, index) => startedMs - server.attempts[index].endedMs);
+    assert.ok(pauses[0] >= 999 && pauses[0] < 1_500, `${pauses}`);
+    for (const pause of pauses.slice(1)) assert.ok(pause >= 39 && pause < 500, `${pauses}`);
+  });
+
+  test("is Retry-After also for one that is given up before any key is known", async (t) => {
+    const { semel, server } = await outbox(t, { retryIntervalMs: 40 });
+    const giveUp = new AbortController();
+    server.each = (call, serve) => {
+      if (call.kind !== "change" || call.n > 2) return serve();
+      if (call.n === 2) return problemWithoutKey(server);
+      giveUp.abort();
+      return lost();
+    };
+    await assert.rejects(deposit(semel, "a", { signal: giveUp.signal }), { code: "cancelled" });
+    const [, refused, next] = server.attempts;
+    const pause = next.startedMs - refused.endedMs;
+    assert.ok(pause >= 999 && pause < 1_500, `${pause} ms`);
+  });
+
+  test("comes after attemptTimeoutMs where the fetch hangs: that is aborted, and sent again with a later deadline", async (t) => {
+    const { semel, server } = await outbox(t, { attemptTimeoutMs: 150 });
+    const hanging = [
+      hang,
+      // Neither does an answer count that never ends.
+      () => new Response(new ReadableStream({ pull: hang }), { headers: { "semel-status": "executed" } }),
+    ];
+    server.each = (call, serve) => (call.kind === "change" ? hanging[call.n - 1]?.() ?? serve() : serve());
+    assert.equal((await deposit(semel)).status, 200);
+    const [first, second, third] = server.attempts;
+    assert.equal(server.attempts.length, 3);
+    for (const [one, next] of [[first, second], [second, third]]) {
+      assert.ok(one.init.signal.aborted, "it was aborted");
+      assert.deepEqual([one.id, one.firstSent], [next.id, next.firstSent]);
+      const [apart, deadlines] = [next.startedMs - one.startedMs, next.deadline - one.deadline];
+      assert.ok(apart >= 158 && apart < 600, `${apart} ms apart`);
+      assert.ok(Math.abs(deadlines - apart) < 50, `deadlines ${deadlines} ms apart, attempts ${apart}`);
+    }
+    assert.equal(third.init.signal.aborted, false);
+  });
+
+  test("comes after attemptTimeoutMs also where the fetch ignores its signal, and what it says later counts for nothing", async (t) => {
+    const server = new Stub();
+    let late;
+    const fetch = (url, init) => {
+      if (late || new URL(url).pathname.startsWith("/semel/")) return server.fetch(url, init);
+      return new Promise((resolve) => (late = resolve));
+    };
+    const { semel } = await outbox(t, { server, fetch, attemptTimeoutMs: 100 });
+    const answered = deposit(semel);
+    await until(() => late, "it was sent");
+    server.each = async (call, serve) => {
+      late(new Response("late", { status: 409, headers: { "semel-status": "executed" } }));
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      return serve();
+    };
+    assert.equal((await answered).status, 200);
+  });
+});
+
+function problemWithoutKey(server) {
+  return server.problem(undefined, 503, "unavailable", { headers: { "retry-after": "1" } });
+}

@@ -1,0 +1,165 @@
+// Stores of the application's own that fail: nothing is sent before it is stored.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SemelError } from "../../sdk/npm/node.js";
+import { Rows, deposit, hang, lost, outbox, rejection, until } from "./stub.mjs";
+
+/** Ways in which a store can fail to change a row. All of them leave it as it is. */
+const FAILURES = {
+  "throws at once": () => {
+    throw new Error("no disk");
+  },
+  rejects: () => Promise.reject(new Error("no disk")),
+  "rejects with nothing": () => Promise.reject(),
+  "rejects after it has called `to`": async (rows, id, to) => {
+    to(rows.get(id));
+    throw new Error("no disk");
+  },
+  "never calls `to`, and resolves": async () => {},
+  "calls `to` twice": async (rows, id, to) => {
+    to(rows.get(id));
+    to(rows.get(id));
+  },
+  "calls `to` with a row that is none": async (_rows, _id, to) => {
+    to("text");
+  },
+  "calls `to` only after it has resolved": (rows, id, to) => {
+    setTimeout(() => {
+      try {
+        to(rows.get(id));
+      } catch {
+        // It may be told so.
+      }
+    }, 5);
+    return Promise.resolve();
+  },
+};
+
+for (const [name, failing] of Object.entries(FAILURES)) {
+  test(`a store that ${name}: what can't be stored is not sent, and its caller is told that it never ran`, async (t) => {
+    const store = new Rows();
+    const { semel, server } = await outbox(t, { store });
+    const change = store.change;
+    // Without the server's clock, and with it.
+    for (const account of ["a", "b"]) {
+      const before = [server.attempts.length, store.rows.size];
+      store.change = (id, to) => failing(store.rows, id, to);
+      const error = await rejection(deposit(semel, account));
+      assert.ok(error instanceof SemelError);
+      const { code, executed, retry, problem } = error;
+      assert.deepEqual({ code, executed, retry, problem }, { code: "store-failed", executed: "no", retry: "never", problem: undefined });
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      assert.deepEqual([server.attempts.length, store.rows.size], before);
+      assert.deepEqual(await semel.pending(), []);
+      store.change = change;
+      assert.equal((await deposit(semel, account)).status, 200, "the outbox goes on");
+      await until(async () => (await semel.pending()).length === 0, "it is settled");
+    }
+  });
+
+  test(`a store that ${name}: before an attempt, that attempt is not made, and it is tried again at the interval`, async (t) => {
+    const store = new Rows();
+    const { semel, server } = await outbox(t, { store });
+    const change = store.change;
+    let failures = 0;
+    server.each = (call, serve) => {
+      if (call.kind !== "change" || call.n > 1) return serve();
+      store.change = (id, to) => {
+        failures += 1;
+        if (failures === 3) store.change = change;
+        return failing(store.rows, id, to);
+      };
+      return lost();
+    };
+    assert.equal((await deposit(semel)).status, 200);
+    const [first, second] = server.attempts;
+    assert.deepEqual([server.attempts.length, failures, server.runs.get(first.id)], [2, 3, 1]);
+    assert.ok(second.startedMs - first.endedMs >= 4 * 9.5, "the interval lies between the tries");
+    assert.ok(second.deadline > first.deadline);
+  });
+}
+
+test("a store that never answers: nothing is sent, and close settles its caller", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  store.change = hang;
+  const answered = rejection(deposit(semel));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.deepEqual(server.calls, []);
+  await semel.close();
+  assert.equal((await answered).code, "closed");
+});
+
+test("a store that answers at once, and is no promise, does as well", async (t) => {
+  const rows = new Map();
+  const store = {
+    load: () => [...rows],
+    change: (id, to) => {
+      const row = to(rows.get(id));
+      if (row === undefined) rows.delete(id);
+      else if (row) rows.set(id, row);
+    },
+    remove: (ids) => ids.forEach((id) => rows.delete(id)),
+  };
+  const { semel, server } = await outbox(t, { store });
+  server.each = (call, serve) => (call.kind === "change" && call.n % 2 ? lost() : serve());
+  await Promise.all(["a", "b", "c"].map((account) => deposit(semel, account)));
+  await until(async () => (await semel.pending()).length === 0, "all are settled");
+  assert.deepEqual([...server.runs.values()], [1, 1, 1]);
+});
+
+test("the methods of a store are called on it, and its errors on remove and close are not the application's", async (t) => {
+  class Own extends Rows {
+    #private = 0;
+    async change(id, to) {
+      this.#private += 1;
+      return super.change(id, to);
+    }
+    remove() {
+      return Promise.reject(new Error(`no disk after ${this.#private}`));
+    }
+    close() {
+      throw new Error(`no disk after ${this.#private}`);
+    }
+  }
+  const { semel } = await outbox(t, { store: new Own() });
+  await deposit(semel);
+  await until(async () => (await semel.pending()).length === 0, "it is settled");
+  await deposit(semel);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await semel.close();
+});
+
+test("a row that another process has settled is not sent any more", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  server.each = (call, serve) => {
+    if (call.kind !== "change") return serve();
+    store.rows.delete(call.id);
+    return lost();
+  };
+  const error = await rejection(deposit(semel));
+  assert.deepEqual([error.name, error.code, error.executed], ["OutcomeUnknownError", "outcome-lost", "unknown"]);
+  await new Promise((resolve) => setTimeout(resolve, 40));
+  assert.deepEqual([server.attempts.length, store.rows.size, await semel.pending()], [1, 0, []]);
+});
+
+test("two processes on one store run a request once, and both who wait get the answer", async (t) => {
+  const store = new Rows();
+  const { semel: one, server } = await outbox(t, { store });
+  let isOver = false;
+  server.each = (call, serve) => (call.kind === "change" && !isOver ? lost() : serve());
+  const answered = deposit(one);
+  await until(() => server.attempts.length > 1, "it was sent");
+  const recovered = [];
+  const { semel: other } = await outbox(t, { store, server, onrecovered: (each) => void recovered.push(each) });
+  const attempts = server.attempts.length;
+  await until(() => server.attempts.length > attempts + 4, "both send it");
+  isOver = true;
+  const response = await answered;
+  assert.deepEqual([(await response.json()).ran, ...server.runs.values()], [1, 1]);
+  await until(async () => (await one.pending()).length + (await other.pending()).length === 0, "it is settled");
+  assert.ok(recovered.length <= 1);
+  assert.equal(new Set(server.attempts.map(({ id }) => id)).size, 1);
+});

@@ -1,0 +1,287 @@
+// A Semel worker as a `fetch` function, and stores that tell what is done to them.
+//
+// Invariants:
+// - Left alone, it answers as PROTOCOL.md says: it runs an id once, replays it, judges deadlines by the key's clock, cancels,
+//   and forgets what is acknowledged.
+// - It treats a signal as the real `fetch` does: what is aborted rejects. What had arrived before stays done.
+// - It records every call, also of what is lost on the way.
+
+import { Semel } from "../../sdk/npm/node.js";
+
+export const URL_OF_STUB = "https://worker.test";
+const AHEAD_MS_MAX = 120_000;
+
+/** No test may take longer. */
+const TEST_MS_MAX = 9_000;
+
+/** Opens an outbox that sends to a stub. It is closed after the test, or where the test hangs: then who waits gets `closed`. */
+export async function outbox(t, { server = new Stub(), ...options } = {}) {
+  const semel = await Semel.open({ url: URL_OF_STUB, fetch: server.fetch, durability: "memory", retryIntervalMs: 10, ...options });
+  const overdue = setTimeout(() => semel.close(), TEST_MS_MAX);
+  t.after(() => {
+    clearTimeout(overdue);
+    return semel.close();
+  });
+  return { semel, server };
+}
+
+/** A change at the key `accounts/{account}`. */
+export function deposit(semel, account = "a", init = {}) {
+  return semel.fetch(`/accounts/${account}/deposit`, { method: "POST", body: '{"amount":5}', ...init });
+}
+
+/** What a promise rejects with. */
+export async function rejection(promise) {
+  const [settled] = await within(Promise.allSettled([promise]), "what is to reject", TEST_MS_MAX);
+  if (settled.status === "fulfilled") throw new Error("it did not reject");
+  return settled.reason;
+}
+
+/** Resolves to what `condition` returns, once that is true. */
+export async function until(condition, what, timeoutMs = 5_000) {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const met = await condition();
+    if (met) return met;
+    if (performance.now() > deadline) throw new Error(`in ${timeoutMs} ms it did not come to this: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+/** Settles as `promise` does, or rejects if that takes too long. */
+export async function within(promise, what, timeoutMs = 2_000) {
+  let timer;
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error(`in ${timeoutMs} ms it did not settle: ${what}`)), timeoutMs)));
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** A call that never ends, unless it is aborted. */
+export const hang = () => new Promise(() => {});
+
+/** A connection that broke. */
+export const lost = () => Promise.reject(new TypeError("fetch failed"));
+
+/** A problem of the layer. Members that are given take the place of its own; one that is undefined is left out. */
+export function problem(status, code, { headers = {}, ...members } = {}) {
+  const body = { type: `urn:semel:problem:${code}`, title: code, status, detail: `this is ${code}`, code, executed: "unknown", retry: "same-id", ...members };
+  return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/problem+json", "semel-status": code, ...headers } });
+}
+
+export class Stub {
+  /** Every call, in order. */
+  calls = [];
+  /** How often each id has run. */
+  runs = new Map();
+  /** How far the worker's clock is ahead of this process's, and that of each key where it differs. */
+  aheadMs = 0;
+  aheadMsOfKeys = new Map();
+  /**
+   * Is asked for every call: it returns or throws what becomes of it. `serve` is what the worker makes of it. `call.n` counts
+   * the calls of its kind from 1.
+   */
+  each = (_call, serve) => serve();
+  /** The application: the status and body of an outcome. */
+  handler = (call) => ({ status: 200, body: { ran: this.runs.get(call.id), path: call.path } });
+  /** The records, by key and id. */
+  #records = new Map();
+
+  fetch = async (url, init) => {
+    const call = new Call(url, init);
+    this.calls.push(call);
+    call.n = this.of(call.kind).length;
+    try {
+      return await aborting(init.signal, Promise.resolve().then(() => this.each(call, () => this.serve(call))));
+    } finally {
+      call.endedMs = performance.now();
+    }
+  };
+
+  /** `health`, `change`, `read`, `acks` or `cancel`. */
+  of(kind) {
+    return this.calls.filter((call) => call.kind === kind);
+  }
+
+  get attempts() {
+    return this.of("change");
+  }
+
+  record(key, id) {
+    return this.#records.get(`${key} ${id}`);
+  }
+
+  now(key) {
+    return Date.now() + (this.aheadMsOfKeys.get(key) ?? this.aheadMs);
+  }
+
+  /** What the worker answers. */
+  serve(call) {
+    const { kind, path, key } = call;
+    if (kind === "health") return this.#answer(undefined, 200, "read", { status: "ok", now: this.now() });
+    for (const [id, until] of call.acks) this.#acknowledge(key, id, until, call.principal);
+    if (kind === "read") return this.#answer(key, 200, "read", { path });
+    if (kind === "acks") {
+      for (const each of call.json.ids) this.#acknowledge(key, each.id ?? each, each.until, call.principal);
+      return this.#answer(key, 204, "executed");
+    }
+    const record = this.record(key, call.id);
+    if (record) return this.#ofRecord(call, record);
+    const refused = this.#judgeDeadline(call);
+    if (refused) return refused;
+    if (kind === "cancel") return this.#cancel(call);
+    this.runs.set(call.id, (this.runs.get(call.id) ?? 0) + 1);
+    return this.#keep(call, this.handler(call));
+  }
+
+  #ofRecord({ key, principal, fingerprint }, record) {
+    if (record.principal !== principal || (record.fingerprint ?? fingerprint) !== fingerprint) {
+      return this.problem(key, 422, "fingerprint-mismatch", { executed: "no", retry: "after-fix" });
+    }
+    if (record.state === "cancelled") return this.problem(key, 410, "cancelled", { executed: "no", retry: "never" });
+    if (record.state === "acknowledged") return this.problem(key, 410, "acknowledged", { executed: "yes", retry: "never" });
+    return this.#answer(key, record.status, "replayed", record.body);
+  }
+
+  #judgeDeadline({ key, deadline }) {
+    if (deadline < this.now(key)) return this.problem(key, 408, "attempt-expired", { executed: "no", retry: "same-id" });
+    if (deadline > this.now(key) + AHEAD_MS_MAX) return this.problem(key, 400, "key-invalid", { executed: "no", retry: "after-fix" });
+    return undefined;
+  }
+
+  #keep({ key, id, principal, fingerprint }, { status, body }) {
+    this.#records.set(`${key} ${id}`, { state: "executed", status, body, principal, fingerprint });
+    return this.#answer(key, status, "executed", body);
+  }
+
+  #cancel(call) {
+    const { id } = call.json;
+    const named = this.record(call.key, id);
+    if (named?.state === "acknowledged") return this.#ofRecord(call, { ...named, fingerprint: undefined });
+    if (named?.state === "executed") {
+      const { status, body } = named;
+      return this.#keep(call, { status: 200, body: { state: "executed", outcome: { status, headers: {}, body: JSON.stringify(body) } } });
+    }
+    this.#records.set(`${call.key} ${id}`, { state: "cancelled", principal: call.principal });
+    return this.#keep(call, { status: 200, body: { state: "cancelled" } });
+  }
+
+  #acknowledge(key, id, until, principal) {
+    const record = this.record(key, id);
+    if (record?.state !== "executed" || record.principal !== principal) return;
+    this.#records.set(`${key} ${id}`, { state: "acknowledged", until, principal });
+  }
+
+  /** A problem of the object of `key`. */
+  problem(key, status, code, { headers, ...members } = {}) {
+    return problem(status, code, { headers: { ...this.#headers(key), ...headers }, ...members });
+  }
+
+  #answer(key, status, semelStatus, body) {
+    const headers = { ...this.#headers(key), "semel-status": semelStatus };
+    if (body !== undefined) headers["content-type"] = "application/json";
+    return new Response(body === undefined ? null : JSON.stringify(body), { status, headers });
+  }
+
+  #headers(key) {
+    const headers = { "semel-now": String(this.now(key)) };
+    if (key !== undefined) headers["semel-key"] = `"${key}"`;
+    return headers;
+  }
+}
+
+/** One call of the stub's `fetch`. */
+class Call {
+  startedMs = performance.now();
+  endedMs = undefined;
+
+  constructor(url, init = {}) {
+    // The real `fetch` takes both.
+    const { method, headers } = url instanceof Request ? url : init;
+    const { origin, pathname, search } = new URL(url instanceof Request ? url.url : url);
+    this.init = init;
+    this.wasAborted = init.signal?.aborted ?? false;
+    this.origin = origin;
+    this.method = method ?? "GET";
+    this.path = pathname + search;
+    this.headers = new Headers(headers);
+    this.body = init.body === undefined ? "" : Buffer.from(init.body).toString("latin1");
+    const [, control, what] = /^\/semel\/v1\/keys\/([^/]+)\/(\w+)$/.exec(pathname) ?? [];
+    this.kind = what ?? kindOf(this.method, pathname);
+    this.key = control === undefined ? this.#keyOf(pathname) : control.replaceAll("%2F", "/");
+    this.id = this.#unquoted("idempotency-key");
+    this.principal = this.#unquoted("semel-principal");
+    this.firstSent = this.headers.get("semel-first-sent");
+    this.deadline = this.headers.has("semel-deadline") ? Number(this.headers.get("semel-deadline")) : undefined;
+    const acks = (this.headers.get("semel-ack") ?? "").matchAll(/"([^"]+)"(?:;until=(\d+))?/g);
+    this.acks = [...acks].map(([, id, until]) => [id, until === undefined ? undefined : Number(until)]);
+    this.fingerprint = [this.method, this.path, this.headers.get("content-type"), this.body].join("\n");
+  }
+
+  get json() {
+    return JSON.parse(this.body);
+  }
+
+  #keyOf(pathname) {
+    const [, account] = /^\/accounts\/([^/]+)/.exec(pathname) ?? [];
+    return account === undefined ? (this.#unquoted("semel-key") ?? pathname.slice(1)) : `accounts/${account}`;
+  }
+
+  #unquoted(name) {
+    return this.headers.get(name)?.slice(1, -1);
+  }
+}
+
+function kindOf(method, pathname) {
+  if (pathname === "/semel/v1/health") return "health";
+  return ["POST", "PUT", "PATCH", "DELETE"].includes(method) ? "change" : "read";
+}
+
+function aborting(signal, promise) {
+  if (!signal) return promise;
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    promise.then(resolve, reject);
+  });
+}
+
+/** A store as index.d.ts asks for it, that takes a turn for each change, and can be shared. */
+export class Rows {
+  rows = new Map();
+  /** What was done: `["change", id, "put" | "delete" | "nothing"]` once it is durable, and the like. */
+  log = [];
+  closed = 0;
+  /** Is asked before each change: what it throws or rejects with is the store's error. */
+  before = async (_id) => {};
+
+  async load() {
+    this.log.push(["load"]);
+    return [...this.rows];
+  }
+
+  async change(id, to) {
+    await this.before(id);
+    await new Promise((resolve) => setImmediate(resolve));
+    const row = to(this.rows.get(id));
+    if (row === undefined) this.rows.delete(id);
+    else if (row !== null) this.rows.set(id, row);
+    this.log.push(["change", id, row === undefined ? "delete" : row === null ? "nothing" : "put"]);
+  }
+
+  async remove(ids) {
+    for (const id of ids) this.rows.delete(id);
+    this.log.push(["remove", ids]);
+  }
+
+  close() {
+    this.closed += 1;
+  }
+
+  /** Whether the bytes of `text` are in any row. */
+  holds(text) {
+    return [...this.rows.values()].some((row) => Buffer.from(row).includes(text));
+  }
+}

@@ -1,0 +1,49 @@
+// The types of the package: what must compile compiles, and what must not does not.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { OutcomeUnknownError, Semel, SemelError } from "../../sdk/npm/node.js";
+
+const TYPES = new URL("../../sdk/npm/index.d.ts", import.meta.url);
+const FLAGS = ["--strict", "--noEmit", "--target", "es2023", "--lib", "es2023,dom", "--module", "nodenext", "--exactOptionalPropertyTypes"];
+
+/** What the compiler says of files. */
+async function compile(...files) {
+  // Where it is missing, this throws, and the test fails.
+  const manifest = createRequire(import.meta.url).resolve("typescript/package.json");
+  const { bin } = JSON.parse(await readFile(manifest, "utf8"));
+  const args = [join(dirname(manifest), bin.tsc), ...FLAGS, ...files.map((file) => fileURLToPath(new URL(file, import.meta.url)))];
+  return new Promise((resolve) => execFile(process.execPath, args, { timeout: 60_000 }, (error, stdout, stderr) => resolve({ code: error?.code ?? 0, said: stdout + stderr })));
+}
+
+test("what an application writes compiles, and wrong uses do not", { timeout: 60_000 }, async () => {
+  assert.deepEqual(await compile("types/usage.ts", "types/wrong.ts"), { code: 0, said: "" });
+});
+
+test("the package exports what its types do, and no more", async () => {
+  const declared = [...(await readFile(TYPES, "utf8")).matchAll(/^export class (\w+)/gm)].map(([, name]) => name);
+  for (const entry of ["node", "index"]) {
+    const exported = await import(new URL(`../../sdk/npm/${entry}.js`, import.meta.url));
+    assert.deepEqual(Object.keys(exported).sort(), declared.sort(), entry);
+  }
+});
+
+test("the class has the members that its type has, and no more", async () => {
+  const [, body] = /export class Semel \{\n([\s\S]*?)\n\}/.exec(await readFile(TYPES, "utf8"));
+  const declared = [...body.matchAll(/^ {2}(\w+)[(:]/gm)].map(([, name]) => name);
+  const semel = await Semel.open({ url: "https://worker.test", durability: "memory", fetch: () => new Promise(() => {}) });
+  const members = new Set(Object.keys(semel));
+  for (let prototype = Object.getPrototypeOf(semel); prototype !== Object.prototype; prototype = Object.getPrototypeOf(prototype)) {
+    for (const name of Object.getOwnPropertyNames(prototype)) members.add(name);
+  }
+  await semel.close();
+  members.delete("constructor");
+  assert.deepEqual([...members].sort(), declared.filter((name) => name !== "constructor").sort());
+  assert.equal(semel.constructor, Semel);
+  assert.ok(OutcomeUnknownError.prototype instanceof SemelError && SemelError.prototype instanceof Error);
+});

@@ -1,0 +1,113 @@
+// What an application writes: all of it must compile.
+
+import {
+  type ClientCode,
+  type Executed,
+  type Init,
+  type Options,
+  OutcomeUnknownError,
+  type Paused,
+  type Pending,
+  type Problem,
+  type ProtocolCode,
+  type Recovered,
+  type Retry,
+  Semel,
+  SemelError,
+  type Store,
+} from "../../../sdk/npm/index.js";
+
+let token = "";
+
+const semel: Semel = await Semel.open({
+  url: "https://api.example.com",
+  identity: "alice",
+  headers: async () => ({ authorization: `Bearer ${token}` }),
+  onpaused: (paused) => {
+    token = "new";
+    paused.resume();
+  },
+  onrecovered: ({ response, error }) => console.log(response?.status, error?.code),
+});
+
+// The shortest, and every option.
+await Semel.open({ url: new URL("https://api.example.com") });
+const store: Store = {
+  load: async () => [["id", new Uint8Array()]],
+  change: async (_id, to) => {
+    const row: Uint8Array | undefined | null = to(undefined);
+    console.log(row);
+  },
+  remove: async (ids: string[]) => console.log(ids),
+};
+const options: Options = {
+  url: "https://api.example.com",
+  identity: "",
+  headers: [["x-a", "1"]],
+  retryIntervalMs: 10,
+  attemptTimeoutMs: 100,
+  giveUpAfterMs: Infinity,
+  fetch: globalThis.fetch,
+  store: { ...store, close: () => {} },
+  durability: "relaxed",
+  onrecovered: null,
+  onpaused: null,
+};
+await Semel.open({ ...options, headers: new Headers(), fetch: async (_input, _init) => new Response() });
+await Semel.open({ ...options, headers: () => new Headers(), store: { ...store, close: async () => {} }, durability: "memory" });
+
+// As fetch.
+const asFetch: typeof fetch = (input, init) => semel.fetch(input, init);
+const init: Init = { method: "POST", body: JSON.stringify({ amount: 5 }), key: "accounts/alice", signal: AbortSignal.timeout(5_000) };
+const response: Response = await semel.fetch("/accounts/alice/deposit", init);
+const body: { balance: number } = await response.json();
+await asFetch(new URL("https://api.example.com/accounts/alice"));
+await semel.fetch(new Request("https://api.example.com/things", { method: "POST" }), { key: "things" });
+console.log(body.balance);
+
+try {
+  await semel.fetch("/things", { method: "DELETE", headers: { "x-a": "1" } });
+} catch (error) {
+  if (error instanceof OutcomeUnknownError) {
+    const executed: Executed = error.executed;
+    console.log(executed, error.requestId);
+  } else if (error instanceof SemelError) {
+    const isError: Error = error;
+    const retry: Retry = error.retry;
+    const code: string = error.code;
+    const problem: Problem | undefined = error.problem;
+    // The codes that are known are there to choose from; others may come.
+    switch (error.code) {
+      case "cancelled":
+      case "outbox-full":
+      case "a-code-of-a-newer-server":
+        break;
+    }
+    console.log(isError.name, retry, code, problem?.detail?.length, problem?.["of-its-own"]);
+  }
+}
+
+const pending: Pending[] = await semel.pending();
+for (const { requestId, method, url, attempts, state } of pending) {
+  const known: "sending" | "paused" | "answered" | "elsewhere" = state;
+  console.log(requestId.length, method, url, attempts.toFixed(), known);
+}
+
+semel.onrecovered = async ({ requestId, method, url, response: outcome, error }: Recovered) => {
+  const failure: SemelError | undefined = error;
+  console.log(requestId, method, url, await outcome?.text(), failure);
+};
+semel.onpaused = ({ requestId, method, url, error, resume, giveUp }: Paused) => {
+  console.log(requestId, method, url, error.executed, resume);
+  giveUp();
+};
+semel.onrecovered = null;
+semel.onpaused = null;
+semel.resume();
+const closed: void = await semel.close();
+console.log(closed);
+
+// Every code has a name of its own.
+const codes: Array<ProtocolCode | ClientCode> = ["key-missing", "unavailable", "gave-up"];
+const executed: Record<Executed, Retry> = { no: "never", yes: "same-id", unknown: "after-fix" };
+console.log(codes, executed);
