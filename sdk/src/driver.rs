@@ -45,6 +45,9 @@ pub struct Driver {
     client: RefCell<Client>,
     timer: RefCell<Option<Timeout>>,
     is_closed: Cell<bool>,
+    /// Whether actions are being taken. What is told meanwhile adds to them: nesting would be as deep as there are requests, and
+    /// a stack that overflows in wasm is no error but wrong memory.
+    is_driving: Cell<bool>,
     host: Host,
     /// Where rows are kept.
     pub store: Store,
@@ -54,7 +57,8 @@ impl Driver {
     /// A host with nothing to do yet.
     pub fn new(client: Client, store: Store, host: Host) -> Rc<Self> {
         let (client, timer) = (RefCell::new(client), RefCell::new(None));
-        Rc::new(Self { client, timer, is_closed: Cell::new(false), host, store })
+        let (is_closed, is_driving) = (Cell::new(false), Cell::new(false));
+        Rc::new(Self { client, timer, is_closed, is_driving, host, store })
     }
 
     /// Asks who certainly lives, one a line; `None` where that can't be told. To be asked after rows were read: an owner lives
@@ -112,6 +116,9 @@ impl Driver {
     }
 
     fn drive(self: &Rc<Self>) {
+        if self.is_driving.replace(true) {
+            return;
+        }
         loop {
             let action = self.client.borrow_mut().poll();
             match action {
@@ -119,6 +126,7 @@ impl Driver {
                 None => break,
             }
         }
+        self.is_driving.set(false);
         self.set_timer();
     }
 
