@@ -8,13 +8,19 @@ import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { spawn } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { findBrowser } from "./setup/browser.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { installPackages } from "./setup/packages.mjs";
+import { buildSdk } from "./setup/sdk.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
+import { runWasmTests } from "./setup/wasm-tests.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 
 /** Past this, what runs hangs. */
 const TIMEOUT_MS = 15 * 60_000;
+
+/** Where `node --test` finds its files. */
+const NODE_TESTS = ["tests/sdk", "tests/e2e"];
 
 const total = { passed: 0, failed: 0 };
 
@@ -23,9 +29,12 @@ await main(async () => {
     await step("npm packages", installPackages);
     await check("formatting", ["fmt", "--all", "--check"]);
     await check("clippy", ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]);
+    const browser = await browserStep();
     await nativeTests();
     for (const worker of ["ledger", "probe"]) await buildWorker(worker);
-    await nodeTests();
+    await buildSdk();
+    count({ ...(await runWasmTests({ shown, browser })), code: 0 });
+    await nodeTests(browser);
   } catch (error) {
     total.failed += 1;
     throw error;
@@ -35,10 +44,20 @@ await main(async () => {
   }
 });
 
+/** Looks for the browser before the long steps: where it is missing, that is said at once. */
+async function browserStep() {
+  let browser;
+  await step("browser", async () => {
+    browser = await findBrowser();
+    return browser.note;
+  });
+  return browser;
+}
+
 /** Runs a command with its output shown, and resolves to its exit code and what it printed. */
-function shown(command, args) {
+function shown(command, args, { cwd = ROOT, env } = {}) {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"], timeout: TIMEOUT_MS, killSignal: "SIGKILL" });
+    const child = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "inherit"], timeout: TIMEOUT_MS, killSignal: "SIGKILL" });
     let output = "";
     child.stdout.on("data", (chunk) => {
       output += chunk;
@@ -61,14 +80,17 @@ async function nativeTests() {
   count({ passed: sum(results, 1), failed: sum(results, 2), skipped: sum(results, 3), code });
 }
 
-async function nodeTests() {
-  const folder = join(ROOT, "tests/e2e");
-  const files = (await readdir(folder)).filter((name) => name.endsWith(".test.mjs")).sort();
+async function nodeTests({ chromium }) {
+  const files = [];
+  for (const folder of NODE_TESTS) {
+    const names = (await readdir(join(ROOT, folder))).filter((name) => name.endsWith(".test.mjs"));
+    files.push(...names.sort().map((name) => join(ROOT, folder, name)));
+  }
   const scratch = await mkdtemp(join(tmpdir(), "semel-test-"));
   const report = join(scratch, "report.tap");
   try {
     const reporters = ["--test-reporter=spec", "--test-reporter-destination=stdout", "--test-reporter=tap", `--test-reporter-destination=${report}`];
-    const { code } = await shown(process.execPath, ["--test", "--test-concurrency=2", ...reporters, ...files.map((name) => join(folder, name))]);
+    const { code } = await shown(process.execPath, ["--test", "--test-concurrency=2", ...reporters, ...files], { env: { SEMEL_CHROMIUM: chromium } });
     const tap = await readFile(report, "utf8");
     const number = (name) => sum([...tap.matchAll(new RegExp(`^# ${name} (\\d+)`, "gm"))], 1);
     count({ passed: number("pass"), failed: number("fail") + number("cancelled"), skipped: number("skipped") + number("todo"), code });

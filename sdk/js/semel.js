@@ -28,6 +28,8 @@ export class Outbox {
   #glue;
   #module;
   #beacon;
+  /** Who certainly lives, as of the last look. */
+  #alive;
   #looking;
   #closing = new AbortController();
   /** The callers that wait, by request id. */
@@ -78,8 +80,9 @@ export class Outbox {
   async #takeOver() {
     if (this.#closing.signal.aborted) return;
     const owners = await this.#module.take_over();
-    if (!this.#beacon) return;
-    for (const owner of owners.split("\n")) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
+    // Of those that are gone, what is left was taken now, or will be at the next look.
+    const alive = owners.split("\n").filter((owner) => this.#alive?.includes(owner));
+    for (const owner of alive) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
   }
 
   get onrecovered() {
@@ -100,7 +103,7 @@ export class Outbox {
     if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
     if (!CHANGES.has(request.method)) return this.#passThrough(request, key, signal);
     const lines = storable(request.headers);
-    const body = new Uint8Array(await this.#unlessClosed(() => request.arrayBuffer()));
+    const body = new Uint8Array(await this.#unlessClosed(() => request.arrayBuffer(), signal));
     signal?.throwIfAborted();
     this.#closing.signal.throwIfAborted();
     return this.#change(request.method, pathname + search, key, lines, body, signal);
@@ -123,16 +126,20 @@ export class Outbox {
     if (!this.#closing.signal.aborted) this.#end();
   }
 
-  /** What a promise gives, unless the outbox is closed before: what may never settle must not be waited for then. */
-  async #unlessClosed(begin) {
+  /** What a promise gives, unless the outbox is closed before, or `signal` aborts: what may never settle must not be waited for then. */
+  async #unlessClosed(begin, signal) {
     this.#closing.signal.throwIfAborted();
+    signal?.throwIfAborted();
     let stop;
-    const closed = new Promise((_, reject) => (stop = reject));
+    const stopped = new Promise((_, reject) => (stop = reject));
+    const abort = () => stop(signal.reason);
     this.#waiting.add(stop);
+    signal?.addEventListener("abort", abort);
     try {
-      return await Promise.race([begin(), closed]);
+      return await Promise.race([begin(), stopped]);
     } finally {
       this.#waiting.delete(stop);
+      signal?.removeEventListener("abort", abort);
     }
   }
 
@@ -140,9 +147,9 @@ export class Outbox {
     this.#closing.abort(new TypeError("semel: it is closed"));
     for (const stop of this.#waiting) stop(this.#closing.signal.reason);
     clearInterval(this.#looking);
-    this.#module.close();
     this.#beacon?.putOut();
     for (const attempt of this.#attempts.values()) attempt.abort();
+    this.#module.close();
   }
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */
@@ -181,7 +188,13 @@ export class Outbox {
         const request = this.#described(described);
         this.#deliver(ticket, isAwaited, request, undefined, errorOf(request.requestId, ...failure));
       },
-      alive: (done) => Promise.resolve(this.#beacon?.alive()).then((owners) => done(owners?.join("\n")), done),
+      alive: (done) => {
+        const told = (owners) => {
+          this.#alive = owners;
+          done(owners?.join("\n"));
+        };
+        Promise.resolve(this.#beacon?.alive()).then(told, done);
+      },
       gaveUp: (requestId, failure) => this.#caller(requestId)?.reject(errorOf(requestId, failure)),
       pause: (ticket, described, ...failure) => this.#pause(ticket, this.#described(described), failure),
     };

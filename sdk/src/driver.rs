@@ -4,7 +4,7 @@
 //! - The machine is borrowed for one call of it, never across a call into JavaScript.
 //! - Once it is closed, nothing is sent, nobody is called, and no timer runs.
 
-use crate::clock::now_ms;
+use crate::clock::{self, now_ms};
 use crate::store::{Rows, Store, unreadable};
 use crate::{Done, callback};
 use gloo_timers::callback::Timeout;
@@ -48,6 +48,8 @@ pub struct Driver {
     /// Whether actions are being taken. What is told meanwhile adds to them: nesting would be as deep as there are requests, and
     /// a stack that overflows in wasm is no error but wrong memory.
     is_driving: Cell<bool>,
+    /// How far the wall clock was ahead of the other when it was last looked at.
+    asleep_ms: Cell<i64>,
     host: Host,
     /// Where rows are kept.
     pub store: Store,
@@ -58,7 +60,8 @@ impl Driver {
     pub fn new(client: Client, store: Store, host: Host) -> Rc<Self> {
         let (client, timer) = (RefCell::new(client), RefCell::new(None));
         let (is_closed, is_driving) = (Cell::new(false), Cell::new(false));
-        Rc::new(Self { client, timer, is_closed, is_driving, host, store })
+        let asleep_ms = Cell::new(clock::wall_ahead_ms());
+        Rc::new(Self { client, timer, is_closed, is_driving, asleep_ms, host, store })
     }
 
     /// Asks who certainly lives, one a line; `None` where that can't be told. To be asked after rows were read: an owner lives
@@ -75,9 +78,9 @@ impl Driver {
     pub fn take(self: &Rc<Self>, rows: &Rows, alive: Option<&str>) -> Result<JsValue, JsValue> {
         let lives = |owner: &str| alive.unwrap_or_default().split('\n').any(|each| each == owner);
         let lives: Option<&dyn Fn(&str) -> bool> = if alive.is_some() { Some(&lives) } else { None };
-        let taken = self.client.borrow_mut().stored(now_ms(), rows, lives);
-        taken.map_err(|_| unreadable())?;
-        self.drive();
+        if let Some(Err(_)) = self.tell(|client, now_ms| client.stored(now_ms, rows, lives)) {
+            return Err(unreadable());
+        }
         let mut owners = String::new();
         for (_, row) in rows {
             if let Ok(Row::Pending(entry)) = codec::decode(row) {
@@ -92,7 +95,13 @@ impl Driver {
         if self.is_closed.get() {
             return None;
         }
-        let told = what(&mut self.client.borrow_mut(), now_ms());
+        let told = {
+            let mut client = self.client.borrow_mut();
+            if clock::was_asleep(&self.asleep_ms) {
+                client.doubt_clock();
+            }
+            what(&mut client, now_ms())
+        };
         self.drive();
         Some(told)
     }

@@ -5,9 +5,9 @@
 //! - It carries the latest deadline that any attempt of its id may have.
 //! - It rides on the next request to its key; without a ride it goes by itself, at a constant interval.
 
+use super::ACKS_WAITING_MAX;
 use super::request::cancellation_of;
 use super::row::Settled;
-use super::{ACK_RIDE_MS, ACKS_WAITING_MAX};
 use crate::header::{ACK_BYTES_MAX, ACKS_MAX, quoted};
 
 /// So many ids go in one request of their own.
@@ -120,15 +120,16 @@ impl Acknowledgements {
         Some((key, ["{\"ids\":[", &ids, "]}"].concat()))
     }
 
-    /// An attempt has ended; `key`: the object that answered it. What rode on it is done, or looks for another ride.
-    pub fn ended(&mut self, attempt: u64, key: Option<&str>, now_ms: i64) -> Vec<Done> {
+    /// An attempt has ended; `key`: the object that answered it. What rode on it is done, or looks for another ride, and goes by
+    /// itself after `again_ms`.
+    pub fn ended(&mut self, attempt: u64, key: Option<&str>, again_ms: i64) -> Vec<Done> {
         let mut done = Vec::new();
         self.waiting.retain_mut(|waiting| {
             if waiting.riding != Some(attempt) {
                 return true;
             }
             waiting.riding = None;
-            waiting.due_ms = waiting.due_ms.max(now_ms + ACK_RIDE_MS);
+            waiting.due_ms = waiting.due_ms.max(again_ms);
             if key == Some(waiting.key.as_str()) {
                 done.push(Done { row: waiting.row.clone(), is_kept: waiting.is_kept });
                 return false;
@@ -203,7 +204,7 @@ mod tests {
         assert!(acks.ride("k", 2).is_some());
         assert_eq!(acks.ride("k", 3), None);
         assert_eq!(acks.ended(2, Some("other"), 10), [], "the answer of another key's object proves nothing");
-        assert_eq!(acks.due_ms(), Some(10 + ACK_RIDE_MS), "and not at once again");
+        assert_eq!(acks.due_ms(), Some(10), "and not at once again");
         assert!(acks.ride("k", 4).is_some());
         assert_eq!(acks.ended(4, Some("k"), 20), [Done { row: "00".into(), is_kept: false }]);
     }

@@ -13,6 +13,11 @@ pub struct ServerClock {
 }
 
 impl ServerClock {
+    /// Forgets all of it.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
     /// Whether anything is known.
     pub fn is_known(&self) -> bool {
         self.worker_ms.is_some()

@@ -12,7 +12,14 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(super) enum Stage {
     Adding,
-    Adopting,
+    Adopting {
+        is_shared: bool,
+    },
+    /// The store failed; it is adopted once more.
+    Unadopted {
+        due_ms: i64,
+        is_shared: bool,
+    },
     /// For its time, or for a free place.
     Waiting {
         due_ms: i64,

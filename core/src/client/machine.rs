@@ -12,7 +12,7 @@ use super::in_hand::{Overview, Request, Stage};
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
-use super::{REQUESTS_MAX, codec};
+use super::{ACK_RIDE_MS, POSTS_MAX, REQUESTS_MAX, codec};
 use crate::header;
 use litemap::LiteMap;
 use std::rc::Rc;
@@ -115,6 +115,11 @@ impl Client {
         Ok(())
     }
 
+    /// The client's clock may have stood still, or jumped: the server's is asked for anew before anything is sent.
+    pub fn doubt_clock(&mut self) {
+        self.clock.forget();
+    }
+
     /// Takes a request in hand. `id` must be new.
     pub fn request(&mut self, now_ms: i64, id: String, draft: Draft) -> Ticket {
         let is_full = self.requests.len() >= REQUESTS_MAX || self.acks.is_full();
@@ -146,7 +151,8 @@ impl Client {
     /// Reports the answer to [`Action::Transmit`].
     pub fn answered(&mut self, now_ms: i64, attempt: u64, answer: Answer) {
         let key = answer.headers.get("semel-key").and_then(header::unquoted);
-        let Some(InFlight { purpose, .. }) = self.end(now_ms, attempt, key.as_deref()) else { return };
+        let after_ms = ACK_RIDE_MS.max(verdict::retry_after_ms(&answer));
+        let Some(InFlight { purpose, .. }) = self.end(attempt, key.as_deref(), now_ms + after_ms) else { return };
         match purpose {
             Purpose::Request { ticket, aim, sent } => {
                 if let Some(mut request) = self.requests.remove(&ticket) {
@@ -166,7 +172,7 @@ impl Client {
     /// Reports that [`Action::Transmit`] got no answer.
     pub fn lost(&mut self, now_ms: i64, attempt: u64) {
         let again_ms = now_ms + self.settings.retry_interval_ms;
-        match self.end(now_ms, attempt, None).map(|ended| ended.purpose) {
+        match self.end(attempt, None, now_ms + ACK_RIDE_MS).map(|ended| ended.purpose) {
             Some(Purpose::Request { ticket, .. }) => {
                 self.with(ticket, |request, _| request.stage = Stage::Waiting { due_ms: again_ms });
             }
@@ -192,7 +198,7 @@ impl Client {
     pub fn resume(&mut self, now_ms: i64, ticket: Ticket) {
         self.with(ticket, |request, _| {
             if matches!(request.stage, Stage::Paused) {
-                request.stage = Stage::Waiting { due_ms: now_ms };
+                request.stage = Stage::Waiting { due_ms: request.not_before_ms.max(now_ms) };
             }
         });
         self.advance(now_ms);
@@ -222,15 +228,14 @@ impl Client {
         let mut earliest_ms = i64::MAX;
         let mut consider = |due_ms: i64| earliest_ms = earliest_ms.min(due_ms);
         // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
-        let has_place = self.places() > 0;
-        let is_ready = has_place && self.clock.is_known();
+        let is_ready = self.places() > 0 && self.clock.is_known();
         for (_, attempt) in self.attempts.iter() {
             consider(attempt.ends_ms);
         }
         for (_, request) in self.requests.iter() {
             match request.stage {
                 Stage::Waiting { due_ms } if is_ready => consider(due_ms),
-                Stage::Unsettled { due_ms, .. } => consider(due_ms),
+                Stage::Unsettled { due_ms, .. } | Stage::Unadopted { due_ms, .. } => consider(due_ms),
                 _ => {}
             }
             if let (true, Some(gives_up_ms)) = (request.may_give_up(), request.gives_up_ms) {
@@ -240,7 +245,7 @@ impl Client {
         if self.needs_health() {
             consider(self.health_due_ms);
         }
-        if let (true, Some(due_ms)) = (has_place, self.acks.due_ms()) {
+        if let (true, Some(due_ms)) = (self.posting() < POSTS_MAX, self.acks.due_ms()) {
             consider(due_ms);
         }
         (earliest_ms != i64::MAX).then_some(earliest_ms)
@@ -331,17 +336,16 @@ impl Client {
         if is_in_hand || lives.is_some_and(|lives| lives(&entry.owner)) {
             return;
         }
-        let change =
-            Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone(), is_shared: lives.is_none() };
-        let ticket = self.insert(id.to_owned(), entry, Stage::Adopting);
-        self.actions.push(Action::Change { ticket, id: id.to_owned(), change });
+        let is_shared = lives.is_none();
+        let ticket = self.insert(id.to_owned(), entry, Stage::Adopting { is_shared });
+        self.ask_to_adopt(ticket, is_shared);
     }
 
     /// Forgets what rode on an attempt that has ended.
-    fn end(&mut self, now_ms: i64, attempt: u64, key: Option<&str>) -> Option<InFlight> {
+    fn end(&mut self, attempt: u64, key: Option<&str>, again_ms: i64) -> Option<InFlight> {
         let ended = self.attempts.remove(&attempt)?;
         let mut done = Vec::new();
-        for Done { row, is_kept } in self.acks.ended(attempt, key, now_ms) {
+        for Done { row, is_kept } in self.acks.ended(attempt, key, again_ms) {
             if is_kept {
                 // Nobody waits for the report: should the store fail, it is acknowledged once more after the next start.
                 self.actions.push(Action::Change { ticket: 0, id: row, change: Change::Acknowledged });

@@ -54,6 +54,8 @@ pub const REQUESTS_MAX: usize = 1_000;
 pub const ACKS_WAITING_MAX: usize = 10_000;
 /// Attempts under way at once; what is due beyond waits for one to end.
 pub const ATTEMPTS_MAX: usize = 32;
+/// Requests under way at once that only acknowledge.
+pub const POSTS_MAX: usize = 4;
 /// An acknowledgement that found no ride in so long goes by itself.
 pub const ACK_RIDE_MS: i64 = 5_000;
 /// `Retry-After` is obeyed up to here.

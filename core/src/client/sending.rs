@@ -11,7 +11,7 @@ use super::machine::{Client, InFlight, Purpose, path_of};
 use super::request::{self, Aim};
 use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
-use super::{ATTEMPTS_MAX, KEPT_S_MAX, KEYS_KNOWN_MAX};
+use super::{ATTEMPTS_MAX, KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
 use crate::header::quoted;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem, Retry};
@@ -71,6 +71,8 @@ impl Client {
                 request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
             }
             Verdict::Pause(failure) => {
+                // Whoever resumes it at once, again and again, does so at the interval.
+                request.not_before_ms = now_ms + self.settings.retry_interval_ms;
                 request.stage = Stage::Paused;
                 self.actions.push(Action::Pause { ticket, failure });
             }
@@ -106,7 +108,7 @@ impl Client {
     /// How many more attempts may be under way.
     pub(super) fn places(&self) -> usize {
         let raising = self.requests.values().filter(|request| matches!(request.stage, Stage::Raising { .. })).count();
-        ATTEMPTS_MAX.saturating_sub(self.attempts.len() + raising)
+        ATTEMPTS_MAX.saturating_sub(self.attempts.len() - self.posting() + raising)
     }
 
     pub(super) fn needs_health(&self) -> bool {
@@ -138,41 +140,62 @@ impl Client {
             let made = Transmission { attempt, request: request::health(), headers: Headers::new() };
             self.transmit(now_ms, made, Purpose::Health);
         }
-        let mut places = self.places();
-        for ticket in self.due(now_ms) {
+        self.catch_up(now_ms);
+        // Who waits longest comes first: what hangs must not keep all else from its turn.
+        for _ in 0..self.places() {
+            let Some(ticket) = self.next_due(now_ms) else { break };
+            self.raise(now_ms, ticket);
+        }
+        // These have places of their own, for the same reason.
+        while self.posting() < POSTS_MAX {
+            let attempt = self.next_attempt();
+            let Some((key, body)) = self.acks.post(attempt, now_ms) else { break };
+            let made = Transmission { attempt, request: request::control(&key, "acks", body), headers: Headers::new() };
+            self.transmit(now_ms, made, Purpose::Acknowledge);
+        }
+    }
+
+    /// Does once more what the store failed to do.
+    fn catch_up(&mut self, now_ms: i64) {
+        let mut due = Vec::new();
+        for (ticket, request) in self.requests.iter() {
+            match request.stage {
+                Stage::Unsettled { due_ms, .. } | Stage::Unadopted { due_ms, .. } if due_ms <= now_ms => {
+                    due.push(*ticket)
+                }
+                _ => {}
+            }
+        }
+        for ticket in due {
             match self.requests.get(&ticket).map(|request| &request.stage) {
                 Some(Stage::Unsettled { answered, .. }) => {
                     let answered = answered.clone();
                     self.settle(now_ms, ticket, answered);
                 }
-                Some(_) if places > 0 => {
-                    self.raise(now_ms, ticket);
-                    places -= 1;
-                }
+                Some(&Stage::Unadopted { is_shared, .. }) => self.ask_to_adopt(ticket, is_shared),
                 _ => {}
             }
-        }
-        while places > 0 {
-            let attempt = self.next_attempt();
-            let Some((key, body)) = self.acks.post(attempt, now_ms) else { break };
-            let made = Transmission { attempt, request: request::control(&key, "acks", body), headers: Headers::new() };
-            self.transmit(now_ms, made, Purpose::Acknowledge);
-            places -= 1;
         }
     }
 
-    /// The requests whose time has come, in the order in which they were made.
-    fn due(&self, now_ms: i64) -> Vec<Ticket> {
-        let is_ready = self.clock.is_known();
-        let mut due = Vec::new();
+    /// The request whose time came first.
+    fn next_due(&self, now_ms: i64) -> Option<Ticket> {
+        let mut first = None;
+        if !self.clock.is_known() {
+            return None;
+        }
         for (ticket, request) in self.requests.iter() {
-            match request.stage {
-                Stage::Waiting { due_ms } if is_ready && due_ms <= now_ms => due.push(*ticket),
-                Stage::Unsettled { due_ms, .. } if due_ms <= now_ms => due.push(*ticket),
+            match (&request.stage, first) {
+                (Stage::Waiting { due_ms }, Some((before_ms, _))) if *due_ms >= before_ms => {}
+                (Stage::Waiting { due_ms }, _) if *due_ms <= now_ms => first = Some((*due_ms, *ticket)),
                 _ => {}
             }
         }
-        due
+        first.map(|(_, ticket)| ticket)
+    }
+
+    pub(super) fn posting(&self) -> usize {
+        self.attempts.values().filter(|attempt| matches!(attempt.purpose, Purpose::Acknowledge)).count()
     }
 
     /// The transaction before an attempt.

@@ -21,7 +21,7 @@ impl Client {
         let stage = std::mem::replace(&mut request.stage, Stage::Paused);
         let stays = match stage {
             Stage::Adding => self.added(now_ms, ticket, &mut request, changed),
-            Stage::Adopting => self.adopted(now_ms, &mut request, changed),
+            Stage::Adopting { is_shared } => self.adopted(now_ms, &mut request, changed, is_shared),
             Stage::Raising { aim, deadline_ms } => {
                 self.raised(now_ms, ticket, &mut request, changed, (aim, deadline_ms))
             }
@@ -56,7 +56,17 @@ impl Client {
         true
     }
 
-    fn adopted(&mut self, now_ms: i64, request: &mut Request, changed: Option<Changed>) -> bool {
+    /// Takes a request over from its owner, as its row names it.
+    pub(super) fn ask_to_adopt(&mut self, ticket: Ticket, is_shared: bool) {
+        let by = self.settings.owner.clone();
+        self.with(ticket, |request, actions| {
+            let change = Change::Adopt { by, from: request.entry.owner.clone(), is_shared };
+            actions.push(Action::Change { ticket, id: request.id.clone(), change });
+            request.stage = Stage::Adopting { is_shared };
+        });
+    }
+
+    fn adopted(&mut self, now_ms: i64, request: &mut Request, changed: Option<Changed>, is_shared: bool) -> bool {
         match changed {
             Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
                 request.is_cancelling = entry.is_cancelling;
@@ -64,8 +74,12 @@ impl Client {
                 request.stage = Stage::Waiting { due_ms: now_ms };
                 true
             }
+            None => {
+                request.stage = Stage::Unadopted { due_ms: now_ms + self.settings.retry_interval_ms, is_shared };
+                true
+            }
             // Somebody else has it, or it was settled meanwhile.
-            _ => false,
+            Some(_) => false,
         }
     }
 

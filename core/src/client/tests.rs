@@ -430,7 +430,7 @@ fn what_is_given_up_is_cancelled_at_its_key_and_only_then_said_not_to_have_run()
     let ticket = bench.request("x");
     bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
     bench.client.give_up(bench.now_ms, ticket);
-    bench.drive();
+    bench.pass(INTERVAL_MS);
     assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/cancel");
     assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"cancel-x\""));
     let body = String::from_utf8(bench.last().request.body.clone()).unwrap();
@@ -911,4 +911,114 @@ fn the_paths_that_are_remembered_are_bounded() {
         bench.answer(outcome("", bench.server_ms()));
     }
     assert!(bench.client.keys_of_paths.len() <= super::KEYS_KNOWN_MAX);
+}
+
+fn by_router(http: u16, code: &str, executed: &str, retry: &str, now_ms: i64) -> Answer {
+    let mut answer = problem(http, code, executed, retry, now_ms);
+    answer.headers.retain(|name| name != "semel-key");
+    answer
+}
+
+#[test]
+fn what_the_router_refuses_can_be_given_up() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    bench.answer(by_router(413, "too-large", "no", "after-fix", bench.server_ms()));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.drive();
+    assert_eq!(bench.sent.len(), 1, "whoever gives up at once, again and again, does so at the interval");
+    bench.pass(INTERVAL_MS);
+    bench.answer(by_router(413, "too-large", "no", "after-fix", bench.server_ms()));
+    let [(_, _, Answered::Failure(failure))] = bench.delivered.as_slice() else { panic!("its caller gets an answer") };
+    assert_eq!((failure.code.as_str(), failure.executed), ("too-large", Executed::Unknown));
+    assert!(bench.rows.is_empty());
+}
+
+#[test]
+fn a_kept_answer_leaves_once_its_time_is_over_though_the_store_is_read_only_once() {
+    let mut bench = Bench::new();
+    let settled = super::row::Settled {
+        outbox: "outbox".into(),
+        key: None,
+        until_ms: 0,
+        was_cancelled: false,
+        kept: Some(Answered::Outcome(Response::json(201, "kept")).into()),
+        at_s: SERVER_MS / 1000 - 10 * super::KEPT_S_MAX,
+        is_acknowledged: true,
+    };
+    bench.rows.insert("old".into(), codec::encode(&Row::Settled(settled)));
+    let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+    bench.client.stored(0, &rows, None).unwrap();
+    bench.drive();
+    bench.request("x");
+    bench.answer(health(bench.server_ms()));
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(ACK_RIDE_MS);
+    bench.answer(from_object(Answer { status: 204, ..status("executed") }, bench.server_ms()));
+    bench.pass(3_600_000);
+    assert!(!bench.rows.contains_key("old"), "ten days too old");
+}
+
+#[test]
+fn what_could_not_be_adopted_because_the_store_failed_is_adopted_later() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let mut next = Bench::with(|settings| settings.owner = "next".into());
+    next.rows = bench.rows.clone();
+    let rows: Vec<_> = next.rows.clone().into_iter().collect();
+    next.is_broken = true;
+    next.client.stored(0, &rows, None).unwrap();
+    next.drive();
+    next.is_broken = false;
+    next.pass(3_600_000);
+    assert!(!next.sent.is_empty(), "the store failed once, at the open");
+}
+
+#[test]
+fn after_a_sleep_the_clock_is_asked_for_before_anything_is_sent() {
+    let mut bench = Bench::ready();
+    let slept_ms = 48 * 3_600_000;
+    bench.client.doubt_clock();
+    bench.request("x");
+    assert_eq!(bench.targets(), ["/semel/v1/health"]);
+    let server_ms = bench.server_ms() + slept_ms;
+    bench.answer(health(server_ms));
+    let first_sent = format!("@{}", server_ms / 1000);
+    assert_eq!(bench.last().headers.get("semel-first-sent"), Some(first_sent.as_str()));
+}
+
+#[test]
+fn retry_after_is_obeyed_for_acknowledgements_too() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(ACK_RIDE_MS);
+    let sent = bench.sent.len();
+    let mut answer = by_router(429, "rate-limited", "no", "same-id", bench.server_ms());
+    answer.headers.append("retry-after", "600");
+    bench.answer(answer);
+    bench.pass(599_000);
+    assert_eq!(bench.sent.len(), sent, "POST acks");
+}
+
+#[test]
+fn a_clock_of_the_server_that_is_out_of_range_does_no_harm() {
+    let mut bench = Bench::new();
+    bench.request("x");
+    bench.answer(health(i64::MAX));
+}
+
+#[test]
+fn requests_to_a_key_that_hangs_do_not_keep_others_from_being_sent_for_ever() {
+    let mut bench = Bench::ready();
+    for n in 0..2 * ATTEMPTS_MAX {
+        bench.request(&format!("dead{n}"));
+    }
+    let mut healthy = draft("healthy");
+    healthy.target = "/elsewhere".into();
+    bench.client.request(bench.now_ms, "healthy".into(), healthy);
+    bench.drive();
+    // Nothing is answered: all attempts at /a/b hang to their timeout.
+    bench.pass(3_600_000);
+    assert!(bench.targets().contains(&"/elsewhere"), "not sent once in an hour, of {} attempts", bench.sent.len());
 }

@@ -7,7 +7,7 @@
 use super::RETRY_AFTER_S_MAX;
 use super::action::Answer;
 use super::failure::Failure;
-use crate::header::AHEAD_MS_MAX;
+use crate::header::{AHEAD_MS_MAX, INSTANT_MAX};
 use crate::problem::{Code, Executed, Retry};
 
 /// The instants that an attempt carried.
@@ -70,7 +70,7 @@ pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
 
 /// `Semel-Now`.
 pub fn clock_ms(answer: &Answer) -> Option<i64> {
-    answer.headers.get("semel-now")?.parse().ok()
+    answer.headers.get("semel-now")?.parse().ok().filter(|now_ms| (0..=INSTANT_MAX).contains(now_ms))
 }
 
 fn executed(answer: &Answer, code: Option<Code>) -> Executed {
@@ -84,7 +84,7 @@ fn is_too_far_ahead(sent: Sent, clock_ms: i64) -> bool {
 }
 
 /// `Retry-After` in seconds. The other form, a date, is not of this protocol.
-fn retry_after_ms(answer: &Answer) -> i64 {
+pub fn retry_after_ms(answer: &Answer) -> i64 {
     let seconds = answer.headers.get("retry-after").and_then(|value| value.parse::<u32>().ok()).map_or(0, i64::from);
     seconds.min(RETRY_AFTER_S_MAX) * 1000
 }

@@ -11,7 +11,7 @@ use crate::{Done, callback};
 use js_sys::{Function, Object, Uint8Array};
 use semel_core::client::row::Write;
 use semel_core::client::{Change, Changed};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
@@ -45,6 +45,19 @@ pub struct IndexedDb {
     name: String,
     options: Object,
     database: RefCell<Transacting>,
+    connection: Cell<Connection>,
+    /// What failed for want of a connection, to be told so once there is one. At once would be too soon: whoever tries again until
+    /// it works would never let the browser open one.
+    failed: RefCell<Vec<Box<dyn FnOnce()>>>,
+}
+
+/// How it stands with the connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Connection {
+    Open,
+    /// Lost; a new one is on its way.
+    Reopening,
+    Closed,
 }
 
 impl IndexedDb {
@@ -57,7 +70,9 @@ impl IndexedDb {
         let (own, own_name) = (factory.clone(), name.clone());
         let opened = move |opened: Result<Transacting, JsValue>| {
             done(opened.map(|database| {
-                Rc::new(Self { factory: own, name: own_name, options, database: RefCell::new(database) })
+                let (database, connection) = (RefCell::new(database), Cell::new(Connection::Open));
+                let failed = RefCell::new(Vec::new());
+                Rc::new(Self { factory: own, name: own_name, options, database, connection, failed })
             }));
         };
         connect(&factory, &name, Box::new(opened));
@@ -73,7 +88,7 @@ impl IndexedDb {
                 &transaction,
                 Box::new(move |ended| done(ended.and_then(|()| rows(&ids.result()?, &values.result()?)))),
             ),
-            Err(error) => done(Err(error)),
+            Err(error) => self.fail(Box::new(move || done(Err(error)))),
         }
     }
 
@@ -84,7 +99,7 @@ impl IndexedDb {
             let read = store.get(&id)?;
             Ok((transaction, store, read))
         });
-        let Ok((transaction, store, read)) = begun else { return done(None) };
+        let Ok((transaction, store, read)) = begun else { return self.fail(Box::new(move || done(None))) };
         let changed = Rc::new(RefCell::new(None));
         let (found, told, own) = (read.clone(), changed.clone(), transaction.clone());
         let on_read = callback(Box::new(move |_| match write(&store, &id, &found, &change) {
@@ -107,21 +122,44 @@ impl IndexedDb {
 
     /// Closes the connection; what is under way is finished.
     pub fn close(&self) {
+        self.connection.set(Connection::Closed);
         self.database.borrow().close();
     }
 
     fn begin(self: &Rc<Self>, mode: &str) -> Result<(IdbTransaction, IdbObjectStore), JsValue> {
+        if self.connection.get() != Connection::Open {
+            return Err(unreadable());
+        }
         let begun = self.database.borrow().transaction(ROWS, mode, &self.options);
-        let transaction = begun.inspect_err(|_| self.reconnect())?;
-        let store = transaction.object_store(ROWS)?;
-        Ok((transaction, store))
+        let begun = begun.and_then(|transaction| Ok((transaction.clone(), transaction.object_store(ROWS)?)));
+        begun.inspect_err(|_| self.reconnect())
+    }
+
+    /// Tells of a failure, once the connection that was lost is there again or can't be had.
+    fn fail(&self, told: Box<dyn FnOnce()>) {
+        match self.connection.get() {
+            Connection::Reopening => self.failed.borrow_mut().push(told),
+            Connection::Open | Connection::Closed => told(),
+        }
     }
 
     fn reconnect(self: &Rc<Self>) {
+        self.connection.set(Connection::Reopening);
         let own = self.clone();
         let reopened = move |database: Result<Transacting, JsValue>| {
-            if let Ok(database) = database {
-                own.database.replace(database);
+            match database {
+                // It was closed meanwhile.
+                Ok(database) if own.connection.get() == Connection::Closed => database.close(),
+                Ok(database) => {
+                    own.connection.set(Connection::Open);
+                    own.database.replace(database).close();
+                }
+                // The next that needs it tries again.
+                Err(_) if own.connection.get() == Connection::Reopening => own.connection.set(Connection::Open),
+                Err(_) => {}
+            }
+            for told in own.failed.take() {
+                told();
             }
         };
         connect(&self.factory, &self.name, Box::new(reopened));
@@ -152,9 +190,10 @@ fn connect(factory: &IdbFactory, name: &str, done: Done<Result<Transacting, JsVa
     }));
     opening.set_onupgradeneeded(Some(on_upgrade.unchecked_ref()));
     let own = opening.clone();
+    // Of an opening that failed, the result is undefined.
     let on_end = callback(Box::new(move |_| match own.result() {
-        Ok(database) => done(Ok(database.unchecked_into())),
-        Err(_) => done(Err(error_of(own.error().ok().flatten()))),
+        Ok(database) if database.is_object() => done(Ok(database.unchecked_into())),
+        _ => done(Err(error_of(own.error().ok().flatten()))),
     }));
     let on_end: &Function = on_end.unchecked_ref();
     opening.set_onsuccess(Some(on_end));
