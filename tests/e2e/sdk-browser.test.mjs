@@ -327,6 +327,21 @@ test("a tab that opens while another looks round is not taken for gone", LIMIT, 
   assert.deepEqual((await pending(one)).map(({ state }) => state), ["elsewhere"]);
 });
 
+test("an idle tab looks round now and then, not all the time", LIMIT, async (t) => {
+  const { tab } = await through(t);
+  const page = await tab();
+  await page.evaluate(() => {
+    const query = navigator.locks.query.bind(navigator.locks);
+    window.looks = { count: 0, since: performance.now() };
+    navigator.locks.query = () => {
+      window.looks.count += 1;
+      return query();
+    };
+  });
+  await until(() => page.evaluate(() => performance.now() - window.looks.since > 1_000), "a second is over");
+  assert.ok((await page.evaluate(() => window.looks.count)) <= 1, "it looks every five seconds");
+});
+
 test("the browser asks for leave once for all attempts of a request", LIMIT, async (t) => {
   const preflights = [];
   const instead = ({ method, url }) => void (method === "OPTIONS" && preflights.push(url));

@@ -144,7 +144,8 @@ async fn a_connection_that_the_browser_closes_costs_a_retry_and_no_answer() {
 async fn a_connection_that_is_closed_under_all_that_can_be_in_hand_costs_no_answer() {
     let (server, database) = (Server::new(), Database::new());
     // So many transactions take their time if each waits for the disk.
-    let setup = Setup { retry_interval_ms: 1_000.0, durability: "relaxed", ..setup("tab-a", &database) };
+    // The shortest interval: all are due again before the last of them has failed.
+    let setup = Setup { retry_interval_ms: 10.0, durability: "relaxed", ..setup("tab-a", &database) };
     let tab = Tab::opened(&server, &setup).await;
     // Without the clock they are stored, and wait.
     server.always_replies(HEALTH, Reply::Lost);
