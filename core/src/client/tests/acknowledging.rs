@@ -1,0 +1,112 @@
+//! Acknowledgements: their rides, their limits, and when they are done.
+
+use super::super::*;
+use super::*;
+
+#[test]
+fn a_definitive_answer_is_delivered_once_and_leaves_an_acknowledgement() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    let until_ms = deadline_ms(bench.last());
+    bench.answer(outcome("done", bench.server_ms()));
+    assert_eq!((bench.delivered.len(), bench.delivered[0].0, bench.delivered[0].1), (1, ticket, Receiver::Caller));
+    assert_eq!(bodies(&bench), ["done"]);
+    let Some(Row::Settled(settled)) = bench.row("x") else { panic!("{:?}", bench.row("x")) };
+    assert_eq!((settled.key.as_deref(), settled.until_ms), (Some("a/b"), until_ms));
+}
+
+#[test]
+fn an_acknowledgement_rides_to_its_key_and_is_done_when_its_object_answers() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let until_ms = deadline_ms(bench.last());
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.request("y");
+    let ack = format!("\"x\";until={until_ms}");
+    assert_eq!(bench.last().headers.get("semel-ack"), Some(ack.as_str()));
+    // An answer of the router, or of another key, proves nothing.
+    bench.answer(Answer { status: 503, ..status("unavailable") });
+    assert!(bench.row("x").is_some());
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().headers.get("semel-ack"), Some(ack.as_str()), "it rides again");
+    bench.answer(problem(500, "rolled-back", "no", "same-id", bench.server_ms()));
+    assert!(bench.row("x").is_none(), "a refusal of the object takes it too");
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().headers.get("semel-ack"), None);
+}
+
+#[test]
+fn an_acknowledgement_without_a_ride_goes_by_itself() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let until_ms = deadline_ms(bench.last());
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(ACK_RIDE_MS - 1);
+    assert_eq!(bench.sent.len(), 1);
+    bench.pass(1);
+    assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/acks");
+    let body = format!("{{\"ids\":[{{\"id\":\"x\",\"until\":{until_ms}}}]}}");
+    assert_eq!(bench.last().request.body, body.as_bytes());
+    bench.lose();
+    bench.pass(ACK_RIDE_MS);
+    assert_eq!(bench.sent.len(), 3, "and again");
+    bench.answer(from_object(Answer { status: 204, ..status("executed") }, bench.server_ms()));
+    assert!(bench.rows.is_empty());
+    assert_eq!(bench.client.wakes_at(), None, "nothing is left to do");
+}
+
+#[test]
+fn acknowledgements_keep_the_limits_of_the_header_and_of_the_request() {
+    let mut bench = Bench::ready();
+    let ids: Vec<String> = (0..REQUESTS_MAX / 2).map(|n| format!("{n:0>36}")).collect();
+    for id in &ids {
+        bench.request(id);
+        bench.answer(outcome("", bench.server_ms()));
+    }
+    for made in &bench.sent {
+        let Some(acks) = made.headers.get("semel-ack") else { continue };
+        assert!(acks.len() <= 4096 && acks.split(',').count() <= 64);
+        let headers = [("semel-ack", acks)].into_iter().collect();
+        assert!(crate::header::acks(&headers).is_ok());
+    }
+    bench.lose();
+    let rides = bench.sent.iter().filter(|made| made.headers.get("semel-ack").is_some()).count();
+    assert!(rides >= ids.len() - 1, "each rides on the next");
+}
+
+#[test]
+fn what_was_settled_before_a_restart_is_acknowledged_at_once() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(outcome("done", bench.server_ms()));
+    let mut next = Bench::new();
+    next.rows = bench.rows.clone();
+    let rows: Vec<_> = next.rows.clone().into_iter().collect();
+    next.client.stored(0, &rows, None).unwrap();
+    next.drive();
+    assert_eq!(next.targets(), ["/semel/v1/keys/a%2Fb/acks"]);
+}
+
+#[test]
+fn nothing_is_acknowledged_at_a_guessed_key() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let mut answer = problem(410, "forgotten", "unknown", "never", bench.server_ms());
+    answer.headers.retain(|name| name != "semel-key");
+    bench.answer(answer);
+    assert_eq!((bodies(&bench), bench.row("x")), (vec!["forgotten".to_owned()], None));
+}
+
+#[test]
+fn retry_after_is_obeyed_for_acknowledgements_too() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(ACK_RIDE_MS);
+    let sent = bench.sent.len();
+    let mut answer = by_router(429, "rate-limited", "no", "same-id", bench.server_ms());
+    answer.headers.append("retry-after", "600");
+    bench.answer(answer);
+    bench.pass(599_000);
+    assert_eq!(bench.sent.len(), sent, "POST acks");
+}

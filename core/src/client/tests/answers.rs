@@ -1,0 +1,196 @@
+//! What answers do: to the request, and to what is known of the clock.
+
+use super::super::*;
+use super::*;
+
+#[test]
+fn it_is_sent_again_at_a_constant_interval_under_one_id_and_one_first_sent() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let started_ms = bench.now_ms;
+    for attempt in 1..=5 {
+        assert_eq!((bench.sent.len(), bench.now_ms), (attempt, started_ms + (attempt as i64 - 1) * INTERVAL_MS));
+        bench.lose();
+        bench.pass(INTERVAL_MS - 1);
+        assert_eq!(bench.sent.len(), attempt, "not before the interval is over");
+        bench.pass(1);
+    }
+    for name in ["idempotency-key", "semel-first-sent"] {
+        assert!(bench.sent.iter().all(|made| made.headers.get(name) == bench.sent[0].headers.get(name)), "{name}");
+    }
+    assert_eq!(deadline_ms(bench.last()), bench.server_ms() + TIMEOUT_MS, "each attempt has its own deadline");
+}
+
+#[test]
+fn retry_after_is_obeyed_where_it_is_longer() {
+    for (retry_after, waits_ms) in [("3", 3_000), ("0", INTERVAL_MS), ("soon", INTERVAL_MS), ("999999", 3_600_000)] {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        let mut answer = problem(429, "rate-limited", "no", "same-id", bench.server_ms());
+        answer.headers.append("retry-after", retry_after);
+        bench.answer(answer);
+        bench.pass(waits_ms - 1);
+        assert_eq!(bench.sent.len(), 1, "{retry_after}");
+        bench.pass(1);
+        assert_eq!(bench.sent.len(), 2, "{retry_after}");
+    }
+}
+
+#[test]
+fn the_clock_is_learned_again_from_the_refusal_itself_and_for_that_key() {
+    let behind_ms = 3_600_000;
+    for (http, code, retry) in [(408, "attempt-expired", "same-id"), (400, "key-invalid", "after-fix")] {
+        let mut bench = Bench::ready();
+        let ahead_ms = if http == 408 { behind_ms } else { -behind_ms };
+        bench.request("x");
+        bench.answer(problem(http, code, "no", retry, bench.server_ms() + ahead_ms));
+        assert!(bench.paused.is_empty());
+        bench.pass(INTERVAL_MS);
+        assert_eq!(deadline_ms(bench.last()), bench.server_ms() + ahead_ms + TIMEOUT_MS, "{code}");
+        let mut elsewhere = draft("y");
+        elsewhere.target = "/elsewhere".into();
+        bench.client.request(bench.now_ms, "y".into(), elsewhere);
+        bench.drive();
+        assert_eq!(deadline_ms(bench.last()), bench.server_ms() + TIMEOUT_MS, "another key's clock is as it was");
+    }
+}
+
+#[test]
+fn what_must_be_mended_pauses_and_goes_on_under_the_same_id() {
+    for (http, code) in [(404, "not-found"), (401, "unauthorized"), (403, "forbidden"), (400, "key-invalid")] {
+        let mut bench = Bench::ready();
+        let ticket = bench.request("x");
+        bench.answer(problem(http, code, "no", "after-fix", bench.server_ms()));
+        let [(paused, failure)] = bench.paused.as_slice() else { panic!("{:?}", bench.paused) };
+        assert_eq!((*paused, failure.executed, failure.code.as_str()), (ticket, Executed::Unknown, code));
+        bench.pass(100 * INTERVAL_MS);
+        assert_eq!(bench.sent.len(), 1, "{code}");
+        bench.client.resume_all(bench.now_ms);
+        bench.drive();
+        assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"x\""));
+        bench.answer(outcome("done", bench.server_ms()));
+        assert_eq!(bodies(&bench), ["done"]);
+    }
+}
+
+#[test]
+fn a_problem_with_never_is_definitive_and_says_what_it_says() {
+    for (code, executed) in [("poisoned", "no"), ("acknowledged", "yes"), ("outside-window", "unknown")] {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        bench.answer(problem(410, code, executed, "never", bench.server_ms()));
+        let Answered::Failure(failure) = &bench.delivered[0].2 else { panic!() };
+        assert_eq!((failure.code.as_str(), failure.executed.as_str()), (code, executed));
+        assert_eq!((failure.retry, failure.detail.as_str()), (Retry::Never, "why"));
+    }
+}
+
+#[test]
+fn what_is_no_answer_of_semel_and_what_is_not_definitive_is_asked_again() {
+    let now_ms = SERVER_MS;
+    let portal = Answer { status: 200, body: b"<html>".to_vec(), ..Answer::default() };
+    let refusal = Answer { status: 403, ..Answer::default() };
+    let redirect = Answer { status: 307, ..Answer::default() };
+    let read = from_object(status("read"), now_ms);
+    let server_error = problem(503, "unavailable", "no", "never", now_ms);
+    let executed_500 = from_object(Answer { status: 500, ..status("executed") }, now_ms);
+    let executed_302 = from_object(Answer { status: 302, ..status("replayed") }, now_ms);
+    let in_flight = problem(409, "in-flight", "unknown", "same-id", now_ms);
+    let unheard_of = from_object(Answer { status: 418, ..status("of-the-future") }, now_ms);
+    for answer in [portal, refusal, redirect, read, server_error, executed_500, executed_302, in_flight, unheard_of] {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        bench.answer(answer.clone());
+        assert!(bench.delivered.is_empty() && bench.paused.is_empty(), "{answer:?}");
+        bench.pass(INTERVAL_MS);
+        assert_eq!(bench.sent.len(), 2, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_code_of_a_newer_server_is_judged_by_what_its_body_says() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(problem(418, "of-the-future", "no", "never", bench.server_ms()));
+    assert_eq!(bodies(&bench), ["of-the-future"]);
+}
+
+#[test]
+fn what_was_not_told_is_unknown_and_what_a_code_means_needs_no_body() {
+    let judged = |http, code: &str, members: &[(&str, &str)]| {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        let members = members.iter().copied().collect();
+        let answer = from_object(Answer { status: http, members, ..status(code) }, bench.server_ms());
+        bench.answer(answer);
+        bench
+    };
+    let bench = judged(410, "of-the-future", &[("retry", "never")]);
+    let [(_, _, Answered::Failure(failure))] = bench.delivered.as_slice() else { panic!() };
+    assert_eq!(failure.executed, Executed::Unknown, "nothing says that it did not run");
+    assert_eq!(bodies(&judged(410, "cancelled", &[])), ["cancelled"]);
+    assert_eq!(judged(401, "unauthorized", &[]).paused.len(), 1);
+}
+
+#[test]
+fn a_refusal_that_is_not_for_the_clock_pauses_however_wrong_the_clock_is() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms() - 3_600_000));
+    assert_eq!(bench.paused.len(), 1);
+}
+
+#[test]
+fn a_first_sent_too_far_ahead_is_waited_for() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    for _ in 0..2 {
+        // Only the first attempt's deadline is too far ahead as well.
+        bench.answer(problem(400, "key-invalid", "no", "after-fix", bench.server_ms() - 3_600_000));
+        assert!(bench.paused.is_empty());
+        bench.pass(INTERVAL_MS);
+    }
+    assert_eq!(bench.sent.len(), 3);
+}
+
+#[test]
+fn a_refusal_of_the_router_for_the_deadline_tells_the_clock_of_the_worker() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let ahead_ms = 3_600_000;
+    let mut answer = problem(408, "attempt-expired", "no", "same-id", bench.server_ms() + ahead_ms);
+    answer.headers.retain(|name| name != "semel-key");
+    bench.answer(answer);
+    bench.pass(INTERVAL_MS);
+    assert_eq!(deadline_ms(bench.last()), bench.server_ms() + ahead_ms + TIMEOUT_MS);
+}
+
+#[test]
+fn a_first_sent_is_the_servers_second_at_the_first_attempt() {
+    let mut bench = Bench::new();
+    bench.now_ms = 1_999;
+    bench.request("x");
+    bench.answer(health(bench.server_ms()));
+    let expected = format!("@{}", bench.server_ms() / 1000);
+    assert_eq!(bench.last().headers.get("semel-first-sent"), Some(expected.as_str()));
+}
+
+#[test]
+fn after_a_sleep_the_clock_is_asked_for_before_anything_is_sent() {
+    let mut bench = Bench::ready();
+    let slept_ms = 48 * 3_600_000;
+    bench.client.doubt_clock();
+    bench.request("x");
+    assert_eq!(bench.targets(), ["/semel/v1/health"]);
+    let server_ms = bench.server_ms() + slept_ms;
+    bench.answer(health(server_ms));
+    let first_sent = format!("@{}", server_ms / 1000);
+    assert_eq!(bench.last().headers.get("semel-first-sent"), Some(first_sent.as_str()));
+}
+
+#[test]
+fn a_clock_of_the_server_that_is_out_of_range_does_no_harm() {
+    let mut bench = Bench::new();
+    bench.request("x");
+    bench.answer(health(i64::MAX));
+}

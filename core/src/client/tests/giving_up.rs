@@ -1,0 +1,166 @@
+//! What is given up: by the application, by time, and what its key says to that.
+
+use super::super::*;
+use super::*;
+
+#[test]
+fn an_attempt_that_hangs_is_given_up_and_sent_again() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let hung = bench.last().attempt;
+    bench.pass(TIMEOUT_MS);
+    assert_eq!(bench.aborted, [hung]);
+    bench.answer_to(hung, outcome("late", bench.server_ms()));
+    assert!(bench.delivered.is_empty(), "it is reported no more");
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.sent.len(), 2);
+}
+
+#[test]
+fn what_is_given_up_is_cancelled_at_its_key_and_only_then_said_not_to_have_run() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/cancel");
+    assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"cancel-x\""));
+    let body = String::from_utf8(bench.last().request.body.clone()).unwrap();
+    let first_sent_s = bench.last().headers.get("semel-first-sent").unwrap().trim_start_matches('@').to_owned();
+    assert_eq!(body, format!("{{\"id\":\"x\",\"firstSent\":{first_sent_s}}}"));
+    bench.lose();
+    assert!(bench.delivered.is_empty());
+    bench.pass(INTERVAL_MS);
+    let mut cancelled = outcome("", bench.server_ms());
+    cancelled.members.append("state", "cancelled");
+    bench.answer(cancelled);
+    let [(_, Receiver::Caller, Answered::Failure(failure))] = bench.delivered.as_slice() else { panic!() };
+    assert_eq!((failure.executed, failure.retry, failure.code.as_str()), (Executed::No, Retry::Never, "cancelled"));
+    bench.pass(ACK_RIDE_MS);
+    let body = String::from_utf8(bench.last().request.body.clone()).unwrap();
+    assert!(body.contains("\"x\"") && body.contains("\"cancel-x\""), "both have records: {body}");
+}
+
+#[test]
+fn what_ran_before_it_could_be_cancelled_is_answered_with_its_outcome() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    bench.answer(problem(500, "rolled-back", "no", "same-id", bench.server_ms()));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.drive();
+    let mut executed = outcome("", bench.server_ms());
+    executed.members.append("state", "executed");
+    bench.answer(executed);
+    assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"x\""));
+    bench.answer(outcome("done", bench.server_ms()));
+    assert_eq!(bodies(&bench), ["done"]);
+}
+
+#[test]
+fn without_a_certain_key_it_is_asked_for_by_an_attempt_that_cannot_execute() {
+    let mut bench = Bench::ready();
+    // The path was seen, but its key may depend on the method: that is a guess.
+    let ticket = bench.request("x");
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.lose();
+    bench.pass(INTERVAL_MS);
+    assert_eq!((bench.last().request.target.as_str(), deadline_ms(bench.last())), ("/a/b?c", 0));
+    bench.answer(problem(408, "attempt-expired", "no", "same-id", bench.server_ms()));
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/cancel");
+    assert_eq!(deadline_ms(bench.last()), bench.server_ms() + TIMEOUT_MS, "the probe says nothing of the clock");
+}
+
+#[test]
+fn a_caller_that_waited_long_enough_is_told_and_the_request_goes_on() {
+    let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
+    bench.request("x");
+    bench.answer(health(bench.server_ms()));
+    bench.pass(2_999);
+    assert!(bench.given_up.is_empty());
+    bench.pass(1);
+    let [failure] = bench.given_up.as_slice() else { panic!("{:?}", bench.given_up) };
+    assert_eq!((failure.code.as_str(), failure.executed), (ClientCode::GaveUp.as_str(), Executed::Unknown));
+    assert!(matches!(bench.row("x"), Some(Row::Pending(_))));
+    bench.answer(outcome("done", bench.server_ms()));
+    assert_eq!(bench.delivered[0].1, Receiver::Recovered);
+    bench.pass(10_000);
+    assert_eq!(bench.given_up.len(), 1);
+}
+
+#[test]
+fn the_key_that_the_application_names_goes_along_and_is_asked_to_cancel_at_once() {
+    let mut bench = Bench::ready();
+    let named = Draft { key: Some("a%20b/c".into()), ..draft("x") };
+    let ticket = bench.client.request(bench.now_ms, "x".into(), named);
+    bench.drive();
+    assert_eq!(bench.last().headers.get("semel-key"), Some("\"a%20b/c\""));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.lose();
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().request.target, "/semel/v1/keys/a%20b%2Fc/cancel");
+    assert_eq!(bench.last().headers.get("semel-key"), None);
+}
+
+#[test]
+fn an_answer_to_a_cancellation_that_says_nothing_is_asked_for_again() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.drive();
+    bench.answer(outcome("not an object", bench.server_ms()));
+    assert!(bench.delivered.is_empty(), "the outcome of a cancellation is not that of the request");
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"cancel-x\""));
+}
+
+#[test]
+fn what_is_given_up_before_it_is_stored_is_never_sent_to_be_executed() {
+    let mut bench = Bench::ready();
+    let ticket = bench.client.request(bench.now_ms, "x".into(), draft("x"));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.drive();
+    assert_eq!(deadline_ms(bench.last()), 0);
+}
+
+#[test]
+fn what_was_given_up_meanwhile_is_adopted_as_given_up() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+    let raise = Change::Raise { first_sent_s: 0, until_ms: 0, is_cancelling: true };
+    bench.change("x", &raise);
+    let mut next = Bench::with(|settings| settings.owner = "next".into());
+    next.rows = bench.rows.clone();
+    next.client.stored(0, &rows, None).unwrap();
+    next.drive();
+    next.answer(health(next.server_ms()));
+    assert_eq!(deadline_ms(next.last()), 0, "it is not to be executed");
+}
+
+#[test]
+fn who_has_the_answer_is_not_told_that_there_is_none() {
+    let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
+    bench.request("x");
+    bench.answer(health(bench.server_ms()));
+    bench.is_broken = true;
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(10_000);
+    assert_eq!((bodies(&bench), bench.given_up.len()), (vec!["done".to_owned()], 0));
+}
+
+#[test]
+fn what_the_router_refuses_can_be_given_up() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    bench.answer(by_router(413, "too-large", "no", "after-fix", bench.server_ms()));
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.drive();
+    assert_eq!(bench.sent.len(), 1, "whoever gives up at once, again and again, does so at the interval");
+    bench.pass(INTERVAL_MS);
+    bench.answer(by_router(413, "too-large", "no", "after-fix", bench.server_ms()));
+    let [(_, _, Answered::Failure(failure))] = bench.delivered.as_slice() else { panic!("its caller gets an answer") };
+    assert_eq!((failure.code.as_str(), failure.executed), ("too-large", Executed::Unknown));
+    assert!(bench.rows.is_empty());
+}

@@ -1,0 +1,63 @@
+//! When something is sent, and what.
+
+use super::super::*;
+use super::*;
+
+#[test]
+fn there_is_a_limit_to_what_is_in_hand_and_to_what_is_under_way() {
+    let mut bench = Bench::ready();
+    for n in 0..REQUESTS_MAX {
+        bench.request(&n.to_string());
+    }
+    assert_eq!(bench.sent.len(), ATTEMPTS_MAX);
+    bench.request("one too many");
+    assert_eq!((bodies(&bench), bench.row("one too many")), (vec!["outbox-full".to_owned()], None));
+    let first = bench.sent[0].attempt;
+    bench.answer_to(first, outcome("", bench.server_ms()));
+    assert_eq!(bench.sent.len(), ATTEMPTS_MAX + 1, "the next takes its place");
+}
+
+#[test]
+fn what_is_being_sent_is_not_sent_again_by_a_resume() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.client.resume_all(bench.now_ms);
+    bench.drive();
+    assert_eq!(bench.sent.len(), 1);
+}
+
+#[test]
+fn what_has_no_place_wakes_nobody() {
+    let mut bench = Bench::ready();
+    for n in 0..=ATTEMPTS_MAX {
+        bench.request(&n.to_string());
+    }
+    assert_eq!(bench.client.wakes_at(), Some(bench.now_ms + TIMEOUT_MS));
+}
+
+#[test]
+fn the_paths_that_are_remembered_are_bounded() {
+    let mut bench = Bench::ready();
+    for n in 0..KEYS_KNOWN_MAX + 10 {
+        let target = format!("/{n}");
+        bench.client.request(bench.now_ms, target.clone(), Draft { target, ..draft("") });
+        bench.drive();
+        bench.answer(outcome("", bench.server_ms()));
+    }
+    assert!(bench.client.keys_of_paths.len() <= KEYS_KNOWN_MAX);
+}
+
+#[test]
+fn requests_to_a_key_that_hangs_do_not_keep_others_from_being_sent_for_ever() {
+    let mut bench = Bench::ready();
+    for n in 0..2 * ATTEMPTS_MAX {
+        bench.request(&format!("dead{n}"));
+    }
+    let mut healthy = draft("healthy");
+    healthy.target = "/elsewhere".into();
+    bench.client.request(bench.now_ms, "healthy".into(), healthy);
+    bench.drive();
+    // Nothing is answered: all attempts at /a/b hang to their timeout.
+    bench.pass(3_600_000);
+    assert!(bench.targets().contains(&"/elsewhere"), "not sent once in an hour, of {} attempts", bench.sent.len());
+}
