@@ -109,7 +109,10 @@ export interface Paused {
   readonly error: SemelError;
   /** Sends it again, under the same id. */
   resume(): void;
-  /** Asks the key to cancel it. The caller gets an error with `executed: "no"`, or the outcome if it had run. */
+  /**
+   * Asks the key to cancel it. The caller gets an error with `executed: "no"`, or the outcome if it had run; where the server
+   * refuses to cancel it as well, that problem, with `executed: "unknown"`.
+   */
   giveUp(): void;
 }
 

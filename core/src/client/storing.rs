@@ -167,7 +167,9 @@ impl Client {
     }
 
     pub(super) fn settle(&mut self, now_ms: i64, ticket: Ticket, answered: Rc<Answered>) {
-        let at_s = self.clock.at(None, now_ms).unwrap_or_default().div_euclid(1000);
+        // Right after a sleep the clock is not known. The row's own `until` is of the server's clock too, and not far.
+        let until_ms = self.requests.get(&ticket).and_then(|request| request.entry.until_ms);
+        let at_s = self.clock.at(None, now_ms).or(until_ms).unwrap_or_default().div_euclid(1000);
         let by = self.settings.owner.clone();
         self.with(ticket, |request, actions| {
             let change = Change::Settle {

@@ -281,3 +281,14 @@ fn what_could_not_be_adopted_because_the_store_failed_is_adopted_later() {
     next.pass(3_600_000);
     assert!(!next.sent.is_empty(), "the store failed once, at the open");
 }
+
+#[test]
+fn an_answer_that_is_kept_right_after_a_sleep_is_kept_as_long_as_any_other() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.change("x", &Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true });
+    bench.client.doubt_clock();
+    bench.answer(outcome("done", bench.server_ms()));
+    let Some(Row::Settled(settled)) = bench.row("x") else { panic!("{:?}", bench.row("x")) };
+    assert!(settled.kept.is_some() && settled.at_s >= bench.server_ms() / 1000, "{settled:?}");
+}
