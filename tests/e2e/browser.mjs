@@ -66,10 +66,10 @@ class Browser {
     this.#context.on("weberror", (error) => this.errors.push(error.error()));
   }
 
-  /** Opens the test page in a new tab. */
-  async tab() {
+  /** Opens a page in a new tab: the test page, unless told otherwise. */
+  async tab(url = this.#pages.url) {
     const tab = await this.#context.newPage();
-    await tab.goto(this.#pages.url);
+    await tab.goto(url);
     return tab;
   }
 
