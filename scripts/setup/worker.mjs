@@ -1,4 +1,4 @@
-// Builds a worker: a Rust crate with a handler, its host and its entry, into one folder that workerd runs.
+// Builds a worker: a Rust crate with a handler, its host and its own modules, into one folder that workerd runs.
 //
 // Invariant: the bundle stays below its limit, or the build fails.
 
@@ -44,7 +44,8 @@ export async function buildWorker(name) {
 async function compile(crate, folder, output, rust) {
   await compileToWasm({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
   await copyFile(join(ROOT, "worker/host.js"), join(output, "host.js"));
-  await copyFile(join(ROOT, folder, "index.js"), join(output, "index.js"));
+  const modules = (await readdir(join(ROOT, folder))).filter((name) => name.endsWith(".js"));
+  for (const name of modules) await copyFile(join(ROOT, folder, name), join(output, name));
 }
 
 /** Adds up the bundle, each file in gzip. */

@@ -8,7 +8,7 @@
 import { spawn } from "node:child_process";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { join, relative } from "node:path";
+import { join, relative, resolve } from "node:path";
 import { StepError } from "./step.mjs";
 
 const COMPATIBILITY_DATE = "2026-05-01";
@@ -16,12 +16,13 @@ const LISTEN_TIMEOUT_MS = 20_000;
 
 /**
  * Starts `folder` (a built worker) on `address`, with its state in `state`.
- * `objects`: binding to class of each namespace; `vars`: the worker's settings.
+ * `objects`: binding to class of each namespace; `vars`: the worker's settings; `assets`: a folder of static files, bound as
+ * ASSETS.
  */
-export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, onLog }) {
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, onLog }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
-  await writeFile(config, await configOf({ folder, address, objects, vars, state }));
+  await writeFile(config, await configOf({ folder, address, objects, vars, assets, state }));
   const { default: binary } = createRequire(import.meta.url)("workerd");
   const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", config], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
@@ -73,7 +74,7 @@ function listening(child, exited, log) {
   });
 }
 
-async function configOf({ folder, address, objects, vars, state }) {
+async function configOf({ folder, address, objects, vars, assets, state }) {
   const text = JSON.stringify;
   const modules = [];
   // The entry comes first. A path that begins with / would be looked for in the schema's search path.
@@ -88,11 +89,16 @@ async function configOf({ folder, address, objects, vars, state }) {
   ];
   const objectsFolder = join(state, "objects");
   await mkdir(objectsFolder, { recursive: true });
+  const services = [`(name = "main", worker = .main)`, `(name = "state", disk = (path = ${text(objectsFolder)}, writable = true))`];
+  if (assets !== undefined) {
+    // The runtime's own, as on Cloudflare: content types, ETags, names without `.html`, no listings.
+    services.push(`(name = "assets", assets = (path = ${text(resolve(assets))}, compatibilityDate = ${text(COMPATIBILITY_DATE)}))`);
+    bindings.push(`(name = "ASSETS", service = (name = "assets", entrypoint = "AssetWorker"))`);
+  }
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [
-    (name = "main", worker = .main),
-    (name = "state", disk = (path = ${text(objectsFolder)}, writable = true)),
+    ${services.join(",\n    ")}
   ],
   sockets = [ (name = "http", address = ${text(address)}, http = (), service = "main") ],
 );

@@ -18,10 +18,10 @@ const OBJECTS = {
   probe: { SEMEL: "SemelObject" },
 };
 
-/** Starts a worker for a test file. `after` is node:test's. */
-export async function serve(after, worker, vars = {}) {
+/** Starts a worker for a test file. `after` is node:test's; `more`: of `startWorkerd`'s options. */
+export async function serve(after, worker, vars = {}, more = {}) {
   const state = await mkdtemp(join(tmpdir(), "semel-e2e-"));
-  const options = { folder: workerFolder(worker), state, objects: OBJECTS[worker], vars: { SEMEL_OPEN: "true", ...vars } };
+  const options = { folder: workerFolder(worker), state, objects: OBJECTS[worker], vars: { SEMEL_OPEN: "true", ...vars }, ...more };
   const server = new Server(options, await startWorkerd(options));
   after(async () => {
     await server.kill();

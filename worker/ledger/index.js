@@ -1,8 +1,10 @@
-// The Worker that is deployed: the protected ledger, and where NAIVE is bound, the naive one of the demonstration.
+// The Worker that is deployed: the protected ledger. Where NAIVE is bound, the naive one of the demonstration as well;
+// where ASSETS is, the page.
 
 import { DurableObject } from "cloudflare:workers";
 import { SemelObject, bodyOf, guarded, linesOf, perInstance, responseOf, serve } from "./host.js";
 import { NaiveEngine } from "./semel.js";
+import { isForSite, serveSite } from "./site.js";
 
 export { SemelObject };
 
@@ -33,6 +35,7 @@ export class NaiveObject extends DurableObject {
 export default {
   fetch(request, env) {
     const { pathname } = new URL(request.url);
+    if (isForSite(request.method, pathname, env)) return serveSite(request, pathname, env);
     const account = env.NAIVE && pathname.startsWith(`${NAIVE}/accounts/`) && pathname.split("/")[3];
     if (!account) return serve(request, env);
     return env.NAIVE.get(env.NAIVE.idFromName(account)).fetch(request);
