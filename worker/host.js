@@ -122,9 +122,17 @@ export class SemelObject extends DurableObject {
     const body = await bodyOf(request);
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, Date.now()];
-    if (this.#isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt);
+    if (this.#isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
     while (this.#suspects) await this.#suspects;
-    return this.#run(attempt);
+    return this.run(attempt, request);
+  }
+
+  /** `[records, tombstones]` of the key; undefined where that can't be known now. Writes nothing. */
+  count() {
+    return guarded(
+      () => this.#engine().count(Date.now()),
+      () => undefined,
+    );
   }
 
   /** Whether it may have ended the object that ran before. Only a young object asks. */
@@ -137,8 +145,12 @@ export class SemelObject extends DurableObject {
     );
   }
 
-  /** From the call to the answer nothing is awaited: the decision, the effect and the record are one turn. */
-  #run(attempt) {
+  /**
+   * From the call to the answer nothing is awaited: the decision, the effect and the record are one turn. What a subclass
+   * writes right after it, having awaited nothing either, is in the same commit; for that it is given the `request`, whose
+   * body is gone.
+   */
+  run(attempt, _request) {
     // One instant for both: a crash is counted as of the start.
     const args = attempt();
     const crashed = () => this.#engine().crashed(...args);
@@ -155,7 +167,7 @@ export class SemelObject extends DurableObject {
    * Runs what may have ended the object before. Its start is durable before it runs, and so is all that ran before it; if
    * the object ends once more, nobody else was in that commit.
    */
-  async #runAlone(attempt) {
+  async #runAlone(attempt, request) {
     while (this.#suspects) await this.#suspects;
     let end;
     this.#suspects = new Promise((resolve) => {
@@ -167,7 +179,7 @@ export class SemelObject extends DurableObject {
         () => undefined,
       );
       await this.ctx.storage.sync();
-      const answer = this.#run(attempt);
+      const answer = this.run(attempt, request);
       await this.ctx.storage.sync();
       return answer;
     } finally {
@@ -177,14 +189,17 @@ export class SemelObject extends DurableObject {
   }
 }
 
-/** Answers `unavailable` where the object does not answer in time, or fails. What it goes on to do is its own commit. */
-async function ask(env, stub, request, headers, waitMs) {
+/**
+ * Resolves to what an object answers when it is asked; to `unavailable` where it does not answer in time, or fails. What it
+ * goes on to do is its own commit.
+ */
+export async function answerOf(env, ask, waitMs) {
   let timer;
   const late = new Promise((resolve) => {
     timer = setTimeout(() => resolve("the object did not answer in time"), waitMs);
   });
   try {
-    const answer = await Promise.race([stub.fetch(request, { headers, redirect: "manual" }), late]);
+    const answer = await Promise.race([ask(), late]);
     if (typeof answer !== "string") return answer;
     return responseOf(routerOf(env).unavailable(answer, Date.now()));
   } catch (error) {
@@ -219,6 +234,6 @@ async function routed(request, env) {
   const headers = new Headers(request.headers);
   headers.set("semel-key", semelKey);
   headers.set("semel-principal", semelPrincipal);
-  const objects = env.SEMEL;
-  return ask(env, objects.get(objects.idFromName(key)), request, headers, waitMs);
+  const stub = env.SEMEL.get(env.SEMEL.idFromName(key));
+  return answerOf(env, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
 }

@@ -43,6 +43,11 @@ class Server {
     return this.#workerd.url;
   }
 
+  /** The folder of its state. */
+  get state() {
+    return this.#options.state;
+  }
+
   get log() {
     return this.#workerd.log();
   }

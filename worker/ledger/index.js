@@ -1,17 +1,16 @@
-// The Worker that is deployed: the protected ledger. Where NAIVE is bound, the naive one of the demonstration as well;
-// where ASSETS is, the page.
+// The Worker that is deployed: the protected ledger. Where NAIVE is bound it is the demonstration, with a naive ledger
+// beside it and the lab's log; where ASSETS is bound, it serves the page.
 
 import { DurableObject } from "cloudflare:workers";
-import { SemelObject, bodyOf, guarded, linesOf, perInstance, responseOf, serve } from "./host.js";
+import { SemelObject as Protected, bodyOf, guarded, linesOf, perInstance, responseOf, serve } from "./host.js";
+import { isForLab, serveLab, withLog } from "./lab.js";
 import { NaiveEngine } from "./semel.js";
 import { isForSite, serveSite } from "./site.js";
-
-export { SemelObject };
 
 const NAIVE = "/naive";
 
 /** An account without protection. It has no memory of ids, so a retry deposits again. */
-export class NaiveObject extends DurableObject {
+class Naive extends DurableObject {
   #engine = perInstance(() => new NaiveEngine(this.storage()));
 
   /** As of a protected object: the benchmarks count what is written. */
@@ -19,23 +18,36 @@ export class NaiveObject extends DurableObject {
     return this.ctx.storage;
   }
 
+  /** As of a protected object: it keeps neither records nor tombstones. */
+  count() {
+    return [0, 0];
+  }
+
   async fetch(request) {
     const { pathname } = new URL(request.url);
     const body = (await bodyOf(request)) ?? new Uint8Array();
-    const attempt = [request.method, pathname.slice(NAIVE.length), linesOf(request.headers), body, Date.now()];
+    const attempt = () => [request.method, pathname.slice(NAIVE.length), linesOf(request.headers), body, Date.now()];
+    return this.run(attempt, request);
+  }
+
+  run(attempt, _request) {
     return responseOf(
       guarded(
-        () => this.#engine().handle(...attempt),
+        () => this.#engine().handle(...attempt()),
         () => [500, "", undefined, undefined],
       ),
     );
   }
 }
 
+export const SemelObject = withLog(Protected, (answer) => answer.headers.get("semel-status"));
+export const NaiveObject = withLog(Naive, (answer) => (answer.ok ? "executed" : "failed"));
+
 export default {
   fetch(request, env) {
     const { pathname } = new URL(request.url);
     if (isForSite(request.method, pathname, env)) return serveSite(request, pathname, env);
+    if (isForLab(pathname)) return serveLab(request, env);
     const account = env.NAIVE && pathname.startsWith(`${NAIVE}/accounts/`) && pathname.split("/")[3];
     if (!account) return serve(request, env);
     return env.NAIVE.get(env.NAIVE.idFromName(account)).fetch(request);

@@ -110,6 +110,11 @@ macro_rules! export {
             ) -> $crate::js_sys::Array {
                 self.0.answer($crate::object::Purpose::Crashed, method, (pathname, search), headers, body, now_ms)
             }
+
+            /// How many records and tombstones the key keeps; undefined where its storage can't be read.
+            pub fn count(&mut self, now_ms: f64) -> Option<$crate::js_sys::Array> {
+                self.0.count(now_ms)
+            }
         }
 
         /// Whether an attempt may have ended the object that ran before.

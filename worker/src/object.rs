@@ -62,6 +62,13 @@ impl<H: Handler> Object<H> {
         };
         wire::answer(&answer)
     }
+
+    /// `[records, tombstones]` of the key; undefined where its storage can't be read.
+    pub fn count(&mut self, now_ms: f64) -> Option<Array> {
+        let ended = self.engine.count(&self.sql, wire::instant_ms(now_ms));
+        let count = ended.inspect_err(|error| console_error(&format!("semel: nothing is counted: {error}"))).ok()?;
+        Some(Array::of2(&JsValue::from(count.records as f64), &JsValue::from(count.tombstones as f64)))
+    }
 }
 
 /// How long an object is young, in ms.
@@ -128,7 +135,9 @@ impl<H: Handler> Plain<H> {
     }
 }
 
+/// Whether there are tables, but for those of the platform and the demonstration's log.
 fn has_tables(sql: &ObjectSql) -> Result<bool, SqlError> {
-    sql.exec("SELECT 1 FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 4) <> '_cf_' LIMIT 1", &[])
-        .map(|rows| !rows.is_empty())
+    let statement =
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 4) NOT IN ('_cf_', 'lab_') LIMIT 1";
+    sql.exec(statement, &[]).map(|rows| !rows.is_empty())
 }

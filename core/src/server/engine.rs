@@ -9,6 +9,7 @@ use super::answer::Answer;
 use super::config::Config;
 use super::decision::Instant;
 use super::handler::Handler;
+use super::record::Change;
 use super::retention::{self, Sweep};
 use super::rows;
 use super::schema;
@@ -48,6 +49,12 @@ impl<H: Handler> Engine<H> {
     /// Where it fails, so will `handle`: the answer is of no interest to the caller.
     pub fn start(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         self.answer(sql, arrival, Purpose::CountStart)
+    }
+
+    /// How many records and tombstones the key keeps, as of the last commit. Writes nothing.
+    pub fn count(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Change, SqlError> {
+        let loaded = self.load(sql, wall_ms)?;
+        Ok(self.loaded.insert(loaded).count)
     }
 
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {

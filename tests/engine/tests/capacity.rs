@@ -1,5 +1,6 @@
 //! *Bounded*: what counts against the limits of a key, in memory and after a restart alike.
 
+use semel_core::server::record::Change;
 use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
 
 fn change(id: &str) -> Call {
@@ -133,6 +134,46 @@ fn tombstones_count_against_a_limit_of_their_own_until_they_lapse() {
         world.send(&change("c")).is_problem(503, "capacity", "no", "same-id");
         world.send(&change("c")).is_executed(200);
     }
+}
+
+#[test]
+fn the_count_that_is_told_is_that_of_the_rows_and_asking_writes_nothing() {
+    let mut world = world(10, 1000);
+    assert_eq!(world.count(), Ok(Change::default()));
+    assert_eq!(world.database.number("SELECT count(*) FROM sqlite_master"), 0, "an untouched key has no tables");
+    let until_ms = START_MS + 1000;
+    type Step = (fn(&mut World), i64, i64);
+    let steps: [Step; 5] = [
+        (|world| drop(world.send(&change("a").deadline_ms(START_MS))), 1, 0),
+        (|world| drop(world.send(&change("b"))), 2, 0),
+        (|world| drop(world.crashed(&change("suspect"))), 3, 0),
+        (|world| drop(world.send(&cancel("own", "c"))), 4, 1),
+        (|world| drop(world.send(&get("/count").ack("b"))), 3, 2),
+    ];
+    for (step, records, tombstones) in steps {
+        step(&mut world);
+        let written = world.database.rows_written();
+        assert_eq!(world.count(), Ok(Change { records, tombstones }));
+        let statements = world.database.statements();
+        assert_eq!(world.count(), Ok(Change { records, tombstones }));
+        assert_eq!(world.database.statements(), statements, "it is known");
+        assert_eq!(world.database.rows_written(), written);
+        world.restart();
+        assert_eq!(world.count(), Ok(Change { records, tombstones }), "after a restart");
+    }
+    world.send(&acknowledge(&format!("[{{\"id\":\"a\",\"until\":{until_ms}}}]")));
+    assert_eq!(world.count(), Ok(Change { records: 2, tombstones: 3 }));
+}
+
+#[test]
+fn a_count_that_storage_refuses_is_an_error_and_is_made_again() {
+    let mut world = world(10, 1000);
+    world.send(&change("a"));
+    world.restart();
+    world.database.fail(0);
+    assert!(world.count().is_err());
+    world.database.fail(u64::MAX);
+    assert_eq!(world.count(), Ok(Change { records: 1, tombstones: 0 }));
 }
 
 #[test]

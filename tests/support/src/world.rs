@@ -13,6 +13,7 @@ use semel_core::id::{Key, Principal};
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
+use semel_core::server::record::Change;
 use semel_core::server::router::{self, Route};
 use semel_core::server::{Answer, Config, Context, Engine, Failure, Handler, KeyRule, Sql, SqlError, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -116,6 +117,11 @@ impl<H: Handler> World<H> {
             self.ask(call, Engine::crashed)
         });
         self.checked(answer)
+    }
+
+    /// How many records and tombstones the engine says that there are.
+    pub fn count(&mut self) -> Result<Change, SqlError> {
+        self.engine.count(&self.database, self.wall_ms)
     }
 
     /// Tells the object that an attempt crashed it.

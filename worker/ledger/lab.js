@@ -1,0 +1,120 @@
+// The demonstration's log: what came of each attempt that says it is one of the lab's, told by the object that decided.
+//
+// Invariants:
+// - A row is written in the same turn as the attempt's effect, so both are one commit: after a crash the log has exactly
+//   what the account has.
+// - What does not name itself with the header writes nothing, and no log is made for it.
+// - The log has a limit. Once it is full it says so, and nothing is added or taken away any more.
+
+import { answerOf } from "./host.js";
+
+const HEADER = "lab-attempt";
+const ATTEMPT = /^[A-Za-z0-9._-]{1,64}$/;
+const ROWS_MAX = 20_000;
+const PAGE_ROWS_MAX = 1_000;
+const WAIT_MS = 10_000;
+
+const TABLE = "CREATE TABLE lab_attempts (n INTEGER PRIMARY KEY, attempt TEXT NOT NULL, status TEXT NOT NULL, at_ms INTEGER NOT NULL) STRICT";
+
+/** What is bound as NAIVE makes a deployment the demonstration; elsewhere nothing is logged. */
+const isLab = (env) => env.NAIVE !== undefined;
+
+/** The log of one object, and what its account holds. */
+class Log {
+  #sql;
+  #rowsMax;
+  /** The number of the last row, which is how many there are; undefined until it is looked up. */
+  #last;
+
+  constructor({ sql }, env) {
+    this.#sql = sql;
+    this.#rowsMax = Number(env.LAB_ROWS_MAX ?? ROWS_MAX);
+  }
+
+  add(attempt, status, atMs) {
+    if (this.#isFull()) return;
+    const last = this.#lastRow();
+    if (last === 0 && !this.#has("lab_attempts")) this.#sql.exec(TABLE);
+    this.#sql.exec("INSERT INTO lab_attempts VALUES (?1, ?2, ?3, ?4)", last + 1, attempt, status, atMs);
+    this.#last = last + 1;
+  }
+
+  /** The account at this instant, with the rows that come after number `after`. */
+  since(after, [records, tombstones]) {
+    const [account] = this.#rows("account", "SELECT balance, entries FROM account");
+    const page = "SELECT n, attempt, status, at_ms AS atMs FROM lab_attempts WHERE n > ?1 ORDER BY n LIMIT ?2";
+    const attempts = this.#rows("lab_attempts", page, after, PAGE_ROWS_MAX);
+    const last = attempts.at(-1)?.n ?? after;
+    return { balance: 0, entries: 0, ...account, records, tombstones, full: this.#isFull(), last, attempts };
+  }
+
+  /** A limit that is no number is none that allows a row. */
+  #isFull() {
+    return !(this.#lastRow() < this.#rowsMax);
+  }
+
+  #lastRow() {
+    this.#last ??= this.#rows("lab_attempts", "SELECT max(n) AS last FROM lab_attempts")[0]?.last ?? 0;
+    return this.#last;
+  }
+
+  /** No rows where there is no such table yet: looking leaves none behind. */
+  #rows(table, statement, ...values) {
+    return this.#has(table) ? this.#sql.exec(statement, ...values).toArray() : [];
+  }
+
+  #has(table) {
+    return this.#sql.exec("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1", table).toArray().length > 0;
+  }
+}
+
+/** Which attempt of the lab a request is; undefined for all that change no account, or don't say. */
+function attemptOf(request) {
+  const attempt = request.headers.get(HEADER);
+  if (attempt === null || !ATTEMPT.test(attempt) || request.method === "GET" || request.method === "HEAD") return undefined;
+  // Acknowledgements are no attempts, though their status may be the same.
+  return new URL(request.url).pathname.startsWith("/semel/") ? undefined : attempt;
+}
+
+/** The class of an account's object, with a log. It has `run(attempt, request)`, `storage()` and `count()`. */
+export const withLog = (Account, statusOf) =>
+  class extends Account {
+    #log;
+
+    run(attempt, request) {
+      const answer = super.run(attempt, request);
+      const logged = isLab(this.env) ? attemptOf(request) : undefined;
+      if (logged !== undefined) this.#logOf().add(logged, statusOf(answer), Date.now());
+      return answer;
+    }
+
+    /** For the Worker alone: no request reaches it. */
+    lab(after) {
+      const count = this.count();
+      if (count === undefined) throw new Error("the account's storage can't be read");
+      return this.#logOf().since(after, count);
+    }
+
+    #logOf() {
+      this.#log ??= new Log(this.storage(), this.env);
+      return this.#log;
+    }
+  };
+
+const nothing = (status) => new Response(null, { status, headers: { "cache-control": "no-store" } });
+
+/** Whether a path is the lab's. */
+export const isForLab = (pathname) => pathname.startsWith("/lab/");
+
+/** Answers what the lab asks. */
+export async function serveLab(request, env) {
+  const { pathname, searchParams } = new URL(request.url);
+  const [, account, side] = /^\/lab\/accounts\/([A-Za-z0-9-]{1,64})\/(semel|naive)$/.exec(pathname) ?? [];
+  const after = searchParams.get("after") ?? "0";
+  if (request.method !== "GET" || !account || !isLab(env)) return nothing(404);
+  if (!/^\d{1,15}$/.test(after)) return nothing(400);
+  const [objects, name] = side === "naive" ? [env.NAIVE, account] : [env.SEMEL, `accounts/${account}`];
+  const stub = objects.get(objects.idFromName(name));
+  const ask = async () => Response.json(await stub.lab(Number(after)), { headers: { "cache-control": "no-store" } });
+  return answerOf(env, ask, WAIT_MS);
+}
