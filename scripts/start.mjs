@@ -20,8 +20,8 @@ await main(async () => {
   await step(`port ${port}`, () => checkPort(port));
   await step("npm packages", installPackages);
   await buildWorker("ledger");
-  const { startWorkerd } = await import("./setup/workerd.mjs");
-  const server = await startWorkerd({
+  const { supervise } = await import("./setup/supervise.mjs");
+  const server = await supervise({
     folder: workerFolder("ledger"),
     state,
     address: `${HOST}:${port}`,
@@ -30,14 +30,8 @@ await main(async () => {
     onLog: (text) => process.stderr.write(text),
   });
   console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it`);
-  let isEnding = false;
-  const end = () => {
-    isEnding = true;
-    return server.kill();
-  };
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, end);
-  const { code, signal } = await server.exited;
-  if (!isEnding) throw new StepError(`workerd ended with ${code ?? signal}.`, "See its output above; the state is kept.");
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => server.end());
+  await server.ended;
 });
 
 function portOf(text) {

@@ -17,12 +17,12 @@ const LISTEN_TIMEOUT_MS = 20_000;
 /**
  * Starts `folder` (a built worker) on `address`, with its state in `state`.
  * `objects`: binding to class of each namespace; `vars`: the worker's settings; `assets`: a folder of static files, bound as
- * ASSETS.
+ * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB.
  */
-export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, onLog }) {
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, onLog }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
-  await writeFile(config, await configOf({ folder, address, objects, vars, assets, state }));
+  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, state }));
   const { default: binary } = createRequire(import.meta.url)("workerd");
   const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", config], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
@@ -74,7 +74,7 @@ function listening(child, exited, log) {
   });
 }
 
-async function configOf({ folder, address, objects, vars, assets, state }) {
+async function configOf({ folder, address, objects, vars, assets, lab, state }) {
   const text = JSON.stringify;
   const modules = [];
   // The entry comes first. A path that begins with / would be looked for in the schema's search path.
@@ -94,6 +94,10 @@ async function configOf({ folder, address, objects, vars, assets, state }) {
     // The runtime's own, as on Cloudflare: content types, ETags, names without `.html`, no listings.
     services.push(`(name = "assets", assets = (path = ${text(resolve(assets))}, compatibilityDate = ${text(COMPATIBILITY_DATE)}))`);
     bindings.push(`(name = "ASSETS", service = (name = "assets", entrypoint = "AssetWorker"))`);
+  }
+  if (lab !== undefined) {
+    services.push(`(name = "lab", external = (address = ${text(lab)}, http = ()))`);
+    bindings.push(`(name = "LAB", service = "lab")`);
   }
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (

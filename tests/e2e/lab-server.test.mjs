@@ -1,12 +1,16 @@
-// The server's side of the demonstration: the page's files, and the log of attempts.
+// The server's side of the demonstration: the page's files, the log of attempts, and killing the server.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { serve } from "./server.mjs";
+import { StepError } from "../../scripts/setup/step.mjs";
+import { DOWN_MS, supervise } from "../../scripts/setup/supervise.mjs";
+import { until } from "./lossy.mjs";
+import { optionsFor, serve } from "./server.mjs";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-lab-"));
 after(() => rm(scratch, { recursive: true, force: true }));
@@ -291,4 +295,99 @@ test("what is no account of the lab is 404, and where to begin is a number", asy
   assert.equal((await get(`/lab/accounts/${"a".repeat(64)}/semel`)).status, 200);
   for (const method of ["POST", "PUT", "DELETE", "HEAD"]) assert.equal((await server.send(method, "/lab/accounts/a/semel")).status, 404, method);
   for (const after of ["", "-1", "x", "1e3", "1.5", "9".repeat(16)]) assert.equal((await get(`/lab/accounts/a/naive?after=${after}`)).status, 400, after);
+});
+
+/** A server that its page may kill. `logged()`: what `npm start` would print. */
+async function supervised(t, name) {
+  let log = "";
+  const supervisor = await supervise(optionsFor("ledger", join(scratch, name), { onLog: (text) => (log += text) }));
+  const ended = supervisor.ended.catch((error) => error);
+  t.after(() => {
+    supervisor.end();
+    return ended;
+  });
+  const { url } = supervisor;
+  const ask = (headers, method = "POST") => fetch(`${url}/lab/server/kill`, { method, headers });
+  /** Resolves to the status, or to undefined where it was lost in the kill. */
+  const kill = () => ask({ origin: url }).then(({ status }) => status, () => undefined);
+  const isUp = () => fetch(`${url}/semel/v1/health`).then(({ ok }) => ok, () => false);
+  return { supervisor, url, ended, ask, kill, isUp, kills: () => log.split("the page kills the server").length - 1 };
+}
+
+const depositTo = (url, id) => fetch(`${url}/accounts/kept/deposit`, { method: "POST", headers: { "idempotency-key": id }, body: '{"amount":1}' });
+
+test("the page kills the server: it is gone for a while, and comes back at the same place with all it had", async (t) => {
+  const { supervisor, url, kill, isUp, kills } = await supervised(t, "killed");
+  assert.deepEqual(await (await fetch(`${url}/lab/server`)).json(), { canKill: true });
+  await depositTo(url, "before");
+  for (let time = 1; time <= 2; time += 1) {
+    const { pid } = supervisor;
+    const asked = Date.now();
+    const answers = new Set(await Promise.all([kill(), kill(), kill()]));
+    answers.delete(undefined);
+    assert.deepEqual([...answers], [202]);
+    await until(async () => !(await isUp()), "the server is gone");
+    await until(isUp, "the server is back");
+    assert.ok(Date.now() - asked >= DOWN_MS, "the outage can be seen");
+    assert.equal(supervisor.url, url);
+    assert.notEqual(supervisor.pid, pid);
+    assert.equal(kills(), time, "three at once are one");
+    assert.equal((await depositTo(url, "before")).headers.get("semel-status"), "replayed");
+  }
+});
+
+test("no other page can kill it, nor what is no page", async (t) => {
+  const { supervisor, url, ask, isUp, kills } = await supervised(t, "safe");
+  const { pid } = supervisor;
+  const port = Number(new URL(url).port);
+  for (const origin of ["null", "http://host.example", url.replace("http:", "https:"), `http://127.0.0.1:${port + 1}`, `http://localhost:${port}`, `${url}/`, "http://127.0.0.1"]) {
+    assert.equal((await ask({ origin })).status, 403, origin);
+  }
+  assert.equal((await ask({})).status, 403);
+  assert.equal((await ask({ origin: url }, "GET")).status, 404);
+  assert.equal((await fetch(`${url}/lab/kill`, { method: "POST", headers: { origin: url } })).status, 404);
+  const [, control] = /external = \(address = "([^"]+)"/.exec(await readFile(join(scratch, "safe/config.capnp"), "utf8"));
+  for (const [path, method, headers] of [["/kill", "POST", { origin: url }], ["/kill", "GET", {}], ["/", "POST", {}]]) {
+    assert.equal((await fetch(`http://${control}${path}`, { method, headers })).status, 404);
+  }
+  assert.ok(await isUp());
+  assert.deepEqual([supervisor.pid, kills()], [pid, 0]);
+});
+
+test("ending it during an outage leaves nothing behind", async (t) => {
+  const { supervisor, ended, kill, isUp, url } = await supervised(t, "ended");
+  const [, control] = /external = \(address = "([^"]+)"/.exec(await readFile(join(scratch, "ended/config.capnp"), "utf8"));
+  await kill();
+  await until(async () => !(await isUp()), "the server is gone");
+  const before = Date.now();
+  supervisor.end();
+  assert.equal(await ended, undefined);
+  assert.ok(Date.now() - before < DOWN_MS, "it does not wait for what it would have started");
+  for (const origin of [url, `http://${control}`]) await assert.rejects(fetch(origin), TypeError);
+});
+
+test("a server that can't come back, and one that ends unasked, are errors", async (t) => {
+  const homeless = await supervised(t, "homeless");
+  await homeless.kill();
+  await until(async () => !(await homeless.isUp()), "the server is gone");
+  const { hostname, port } = new URL(homeless.url);
+  const thief = createServer();
+  t.after(() => thief.close());
+  const take = () => new Promise((resolve) => thief.once("error", () => resolve(false)).listen(Number(port), hostname, () => resolve(true)));
+  await until(take, "somebody else takes the port");
+  const failed = await homeless.ended;
+  assert.ok(failed instanceof StepError);
+  assert.match(failed.message, /workerd did not start/);
+
+  const crashed = await supervised(t, "crashed");
+  process.kill(crashed.supervisor.pid, "SIGKILL");
+  const error = await crashed.ended;
+  assert.ok(error instanceof StepError);
+  assert.match(error.message, /workerd ended with SIGKILL/);
+});
+
+test("a server that nobody starts again can't be killed", async () => {
+  assert.deepEqual((await get("/lab/server")).json, { canKill: false });
+  assert.equal((await server.send("POST", "/lab/server/kill", { headers: { origin: server.url } })).status, 404);
+  assert.equal((await get("/semel/v1/health")).status, 200);
 });

@@ -18,10 +18,15 @@ const OBJECTS = {
   probe: { SEMEL: "SemelObject" },
 };
 
+/** What `startWorkerd` takes for a worker, on an open server. */
+export function optionsFor(worker, state, { vars, ...more } = {}) {
+  return { folder: workerFolder(worker), state, objects: OBJECTS[worker], vars: { SEMEL_OPEN: "true", ...vars }, ...more };
+}
+
 /** Starts a worker for a test file. `after` is node:test's; `more`: of `startWorkerd`'s options. */
 export async function serve(after, worker, vars = {}, more = {}) {
   const state = await mkdtemp(join(tmpdir(), "semel-e2e-"));
-  const options = { folder: workerFolder(worker), state, objects: OBJECTS[worker], vars: { SEMEL_OPEN: "true", ...vars }, ...more };
+  const options = optionsFor(worker, state, { ...more, vars });
   const server = new Server(options, await startWorkerd(options));
   after(async () => {
     await server.kill();

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { until } from "./lossy.mjs";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-start-"));
 after(() => rm(scratch, { recursive: true, force: true }));
@@ -32,7 +33,9 @@ async function npmStart(t, env) {
   };
   t.after(killGroup);
   const url = await Promise.race([serving, ended.then(() => undefined)]);
-  return { url, ended, killGroup, output: () => output };
+  /** As Ctrl-C does. */
+  const interrupt = () => process.kill(-child.pid, "SIGINT");
+  return { url, ended, killGroup, interrupt, output: () => output };
 }
 
 test("it serves, tells how, keeps the state, and killing its group frees the port", async (t) => {
@@ -57,6 +60,26 @@ test("it serves, tells how, keeps the state, and killing its group frees the por
   assert.match(second.output(), /worker ledger \.\.\. unchanged/);
   assert.equal((await deposit(second.url)).headers.get("semel-status"), "replayed");
   assert.deepEqual(await (await fetch(`${second.url}/accounts/kept`)).json(), { id: "kept", balance: 5, entries: 1 });
+});
+
+test("its page kills it, and it comes back with all it had; Ctrl-C ends it, an outage too", async (t) => {
+  const started = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "killed") });
+  const { url } = started;
+  assert.ok(url, started.output());
+  const kill = () => fetch(`${url}/lab/server/kill`, { method: "POST", headers: { origin: url } }).catch(() => {});
+  const isUp = () => fetch(`${url}/semel/v1/health`).then(({ ok }) => ok, () => false);
+  const deposit = () => fetch(`${url}/accounts/killed/deposit`, { method: "POST", headers: { "idempotency-key": "once" }, body: '{"amount":5}' });
+  assert.equal((await deposit()).headers.get("semel-status"), "executed");
+  await kill();
+  await until(async () => !(await isUp()), "it is gone");
+  await until(isUp, "it is back");
+  assert.equal((await deposit()).headers.get("semel-status"), "replayed");
+  await kill();
+  await until(async () => !(await isUp()), "it is gone");
+  started.interrupt();
+  await started.ended;
+  assert.doesNotMatch(started.output(), /What to do|Error/);
+  assert.equal(await isUp(), false, "it does not come back");
 });
 
 test("a port that is none is an error that says so", async (t) => {

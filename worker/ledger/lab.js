@@ -1,10 +1,12 @@
-// The demonstration's log: what came of each attempt that says it is one of the lab's, told by the object that decided.
+// What the demonstration's page, the lab, asks of the server: a log of what came of each of its attempts, told by the object
+// that decided; and to be killed, where that can be done.
 //
 // Invariants:
 // - A row is written in the same turn as the attempt's effect, so both are one commit: after a crash the log has exactly
 //   what the account has.
 // - What does not name itself with the header writes nothing, and no log is made for it.
 // - The log has a limit. Once it is full it says so, and nothing is added or taken away any more.
+// - Only the server's own page can have it killed, for a browser tells which page asks.
 
 import { answerOf } from "./host.js";
 
@@ -101,20 +103,32 @@ export const withLog = (Account, statusOf) =>
     }
   };
 
-const nothing = (status) => new Response(null, { status, headers: { "cache-control": "no-store" } });
+const NO_STORE = { headers: { "cache-control": "no-store" } };
+const nothing = (status) => new Response(null, { ...NO_STORE, status });
 
 /** Whether a path is the lab's. */
 export const isForLab = (pathname) => pathname.startsWith("/lab/");
 
 /** Answers what the lab asks. */
 export async function serveLab(request, env) {
-  const { pathname, searchParams } = new URL(request.url);
-  const [, account, side] = /^\/lab\/accounts\/([A-Za-z0-9-]{1,64})\/(semel|naive)$/.exec(pathname) ?? [];
-  const after = searchParams.get("after") ?? "0";
-  if (request.method !== "GET" || !account || !isLab(env)) return nothing(404);
+  const url = new URL(request.url);
+  const asked = `${request.method} ${url.pathname}`;
+  if (asked === "GET /lab/server") return Response.json({ canKill: env.LAB !== undefined }, NO_STORE);
+  if (asked === "POST /lab/server/kill" && env.LAB) return kill(request, url, env);
+  const [, account, side] = /^GET \/lab\/accounts\/([A-Za-z0-9-]{1,64})\/(semel|naive)$/.exec(asked) ?? [];
+  return account && isLab(env) ? accountAt(url, account, side, env) : nothing(404);
+}
+
+async function kill(request, url, env) {
+  if (request.headers.get("origin") !== url.origin) return nothing(403);
+  const ask = async () => nothing((await env.LAB.fetch("http://lab/kill", { method: "POST" })).status);
+  return answerOf(env, ask, WAIT_MS);
+}
+
+async function accountAt(url, account, side, env) {
+  const after = url.searchParams.get("after") ?? "0";
   if (!/^\d{1,15}$/.test(after)) return nothing(400);
   const [objects, name] = side === "naive" ? [env.NAIVE, account] : [env.SEMEL, `accounts/${account}`];
   const stub = objects.get(objects.idFromName(name));
-  const ask = async () => Response.json(await stub.lab(Number(after)), { headers: { "cache-control": "no-store" } });
-  return answerOf(env, ask, WAIT_MS);
+  return answerOf(env, async () => Response.json(await stub.lab(Number(after)), NO_STORE), WAIT_MS);
 }
