@@ -44,6 +44,8 @@ export async function browse(after) {
 class Browser {
   /** Errors that nobody caught, in any page. */
   errors = [];
+  /** Errors and warnings on the console, each with its page. */
+  complaints = [];
   #pages;
   #profile;
   #executablePath;
@@ -64,6 +66,9 @@ class Browser {
   async start() {
     this.#context = await chromium.launchPersistentContext(this.#profile, { executablePath: this.#executablePath, headless: true, args: ARGUMENTS });
     this.#context.on("weberror", (error) => this.errors.push(error.error()));
+    this.#context.on("console", (message) => {
+      if (["error", "warning"].includes(message.type())) this.complaints.push({ page: message.page(), text: message.text() });
+    });
   }
 
   /** Opens a page in a new tab: the test page, unless told otherwise. */

@@ -1,0 +1,315 @@
+// The examples, by the commands of examples/README.md: the packed SDK installed, against workerd, through a proxy.
+//
+// Invariants:
+// - They run in a folder that is laid out as a checkout is, with the worker's address and fixed ports replaced.
+// - Nothing is downloaded. What examples want is copied from the checkout, where `npm ci` has put it, but for esbuild: npm runs
+//   the one of the folder above.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { cp, mkdtemp, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { build, version } from "esbuild";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { SDK_PACKAGE } from "../../scripts/setup/sdk.mjs";
+import { browse } from "./browser.mjs";
+import { acknowledged, startLossy, until } from "./lossy.mjs";
+import { serve } from "./server.mjs";
+
+const WORKER = "http://127.0.0.1:8787";
+const SHOWN = { "examples/browser/index.html": "html", "examples/react/Deposit.jsx": "jsx", "examples/node/deposit.mjs": "js" };
+const REACT_PACKAGES = ["react", "react-dom", "scheduler"];
+/** A change runs, and its answer never comes. */
+const UNHEARD = { loseAnswers: 1, spare: ({ method }) => method !== "POST" };
+/** A change never arrives. */
+const UNSENT = { loseRequests: 1, spare: ({ method }) => method !== "POST" };
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 60_000 };
+
+const readme = await readFile(join(ROOT, "README.md"), "utf8");
+const howTo = await readFile(join(ROOT, "examples/README.md"), "utf8");
+const server = await serve(after, "ledger");
+/** Serves nobody, as a worker does before it is configured. */
+const closed = await serve(after, "ledger", { SEMEL_OPEN: "false" });
+const browser = await browse(after);
+const checkout = await mkdtemp(join(tmpdir(), "semel-checkout-"));
+const pages = { browser: { account: "carol", source: "index.html" }, react: { account: "dave", source: "Deposit.jsx" } };
+let packed;
+
+/** What must be ended after the file, the last first. */
+const endings = [() => rm(checkout, { recursive: true, force: true, maxRetries: 10 })];
+after(async () => {
+  for (const end of endings.reverse()) await end();
+});
+
+before(async () => {
+  await layOut();
+  packed = await run(commands("pack"));
+  for (const [name, page] of Object.entries(pages)) Object.assign(page, await openable(name, page));
+});
+
+async function layOut() {
+  const isSource = (path) => !/\/(node_modules|dist)$/.test(path);
+  await cp(join(ROOT, "examples"), join(checkout, "examples"), { recursive: true, filter: isSource });
+  await cp(SDK_PACKAGE, join(checkout, "sdk/npm"), { recursive: true });
+  await symlink(join(ROOT, "node_modules"), join(checkout, "node_modules"));
+  for (const name of REACT_PACKAGES) {
+    await cp(join(ROOT, "node_modules", name), join(checkout, "examples/react/node_modules", name), { recursive: true });
+  }
+  const manifest = join(checkout, "examples/react/package.json");
+  await replace(manifest, ":8080", ":0");
+  // esbuild has a package for each platform, and npm would want all of them.
+  const { devDependencies, ...others } = JSON.parse(await readFile(manifest, "utf8"));
+  assert.deepEqual(devDependencies, { esbuild: version });
+  await writeFile(manifest, JSON.stringify(others));
+}
+
+async function replace(path, from, to) {
+  const text = await readFile(path, "utf8");
+  assert.ok(text.includes(from), `${path} has ${from}`);
+  await writeFile(path, text.replaceAll(from, to));
+}
+
+/** The commands of examples/README.md by that name. */
+function commands(name) {
+  const [, script] = new RegExp(`<!-- ${name} -->\n\`\`\`sh\n([\\s\\S]*?)\`\`\``).exec(howTo) ?? [];
+  assert.ok(script, `examples/README.md has the commands of ${name}`);
+  return script.replaceAll(":8080", ":0");
+}
+
+/** Begins a script in the folder of the checkout, and ends it after the file. Packing would build, which the checkout has done. */
+function begin(script) {
+  const settings = { offline: true, ignore_scripts: true, audit: false, fund: false, update_notifier: false, cache: join(checkout, "cache") };
+  const env = { ...process.env, ...Object.fromEntries(Object.entries(settings).map(([name, value]) => [`npm_config_${name}`, String(value)])) };
+  const child = spawn("bash", ["-euc", script], { cwd: checkout, env, stdio: ["pipe", "pipe", "pipe"], detached: true });
+  const ran = { child, stdout: "", output: "" };
+  child.stdout.on("data", (chunk) => (ran.stdout += chunk));
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (ran.output += chunk));
+  ran.ended = new Promise((resolve) => child.on("close", resolve));
+  endings.push(() => {
+    if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid, "SIGKILL");
+    return ran.ended;
+  });
+  return ran;
+}
+
+/** Resolves to what a script printed. */
+async function run(script) {
+  const ran = begin(script);
+  assert.equal(await ran.ended, 0, ran.output);
+  return ran.stdout;
+}
+
+/** Has an example send through a proxy of its own to its `worker`, which a test may change, and serves it. */
+async function openable(name, page) {
+  page.worker = server;
+  const proxy = await startLossy({ target: () => page.worker.url, seed: 23 });
+  endings.push(() => proxy.close());
+  await replace(join(checkout, "examples", name, page.source), WORKER, proxy.url);
+  const serving = begin(commands(name));
+  const address = () => /Local: +(http\S+)/.exec(serving.output)?.[1];
+  await Promise.race([until(address, `${name} is served`), serving.ended]);
+  assert.ok(address(), serving.output);
+  return { proxy, url: address() };
+}
+
+test("the README shows the examples as they are", async () => {
+  for (const [path, language] of Object.entries(SHOWN)) {
+    const text = await readFile(join(ROOT, path), "utf8");
+    assert.ok(readme.includes(`<!-- ${path} -->\n\`\`\`${language}\n${text}\`\`\`\n`), `README.md shows ${path} in full`);
+    assert.ok(text.includes(WORKER), `${path} asks ${WORKER}`);
+  }
+});
+
+test("what is packed is the entries, the module and the types", async () => {
+  assert.equal(packed, "semel-0.1.0.tgz\n");
+  const files = await readdir(join(checkout, "examples/browser/node_modules/semel"));
+  assert.deepEqual(files.sort(), ["README.md", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm"]);
+});
+
+test("the Node script prints what the README says, though answers are lost", LIMIT, async (t) => {
+  const [, expected] = /<!-- examples\/node prints -->\n```\n([\s\S]*?)```/.exec(readme) ?? [];
+  assert.ok(expected, "the README has what it prints");
+  const proxy = await startLossy({ target: () => server.url, seed: 23, ...UNHEARD });
+  t.after(() => proxy.close());
+  await replace(join(checkout, "examples/node/deposit.mjs"), WORKER, proxy.url);
+  const ran = begin(commands("node"));
+  await until(() => proxy.counts.lostAnswers > 0 || ran.child.exitCode !== null, "an answer is lost");
+  proxy.calm();
+  assert.equal(await ran.ended, 0, ran.output);
+  assert.ok(ran.stdout.endsWith(`\n${expected}`), ran.output);
+  assert.deepEqual(await server.account("bob"), { id: "bob", balance: 5, entries: 1 });
+  assert.equal(proxy.changes.size, 1);
+});
+
+/** Opens the page of an example and waits until it can be used. What went before is not counted. */
+async function open(t, { proxy, url, account }, path = "") {
+  const [before, changes] = [await server.account(account), proxy.changes.size];
+  const tab = await browser.tab(url + path);
+  t.after(async () => {
+    proxy.calm();
+    await tab.close();
+  });
+  const button = tab.getByRole("button");
+  const page = {
+    tab,
+    button,
+    status: () => tab.getByRole("status").last().textContent(),
+    says: (text) => until(async () => (await page.status()).startsWith(text), text),
+    isReady: () => until(() => button.isEnabled(), "the button is on"),
+    shows: (balance) => until(async () => (await tab.locator("output").textContent()) === String(balance), `the balance ${balance}`),
+    before: before.balance,
+    complaints: () => browser.complaints.filter(({ page }) => page === tab).map(({ text }) => text),
+    /** How many deposits were made, and under how many ids. */
+    async made() {
+      const { entries } = await server.account(account);
+      return { deposits: entries - before.entries, ids: proxy.changes.size - changes };
+    },
+  };
+  await page.isReady();
+  await page.shows(before.balance);
+  return page;
+}
+
+/** The id under which the last deposit is sent. */
+const lastId = (proxy) => [...proxy.changes.keys()].at(-1);
+
+for (const [name, example] of Object.entries(pages)) {
+  test(`${name}: a double click is one deposit, and another click another one`, LIMIT, async (t) => {
+    const page = await open(t, example);
+    await page.button.dblclick();
+    await page.shows(page.before + 5);
+    assert.equal(await page.status(), "The deposit was made.");
+    assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
+    await page.button.click();
+    await page.shows(page.before + 10);
+    assert.deepEqual(await page.made(), { deposits: 2, ids: 2 });
+    assert.deepEqual([page.complaints(), browser.errors], [[], []]);
+  });
+
+  test(`${name}: reloaded in the middle, it recovers the answer to its one deposit`, LIMIT, async (t) => {
+    const { proxy, account } = example;
+    const page = await open(t, example);
+    Object.assign(proxy.settings, UNHEARD);
+    await page.button.click();
+    await until(async () => (await page.made()).deposits === 1, "it ran, and nobody knows");
+    assert.deepEqual([await page.status(), await page.button.isEnabled()], ["The deposit is under way.", false]);
+    await page.tab.reload();
+    await page.says("An earlier deposit is under way.");
+    assert.equal(await page.button.isEnabled(), false);
+    proxy.calm();
+    await page.says("An earlier deposit was made.");
+    await page.isReady();
+    await page.shows(page.before + 5);
+    // What is acknowledged is told to nobody again.
+    await acknowledged(server, [[lastId(proxy), proxy.changes.get(lastId(proxy))]]);
+    await page.tab.reload();
+    await page.isReady();
+    assert.equal(await page.status(), "");
+    assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
+    assert.deepEqual(page.complaints().filter((text) => !text.includes("net::ERR_")), []);
+    assert.deepEqual(browser.errors, []);
+  });
+
+  test(`${name}: a deposit that was cancelled was not made, and says so`, LIMIT, async (t) => {
+    const { proxy, account } = example;
+    const page = await open(t, example);
+    Object.assign(proxy.settings, UNSENT);
+    await page.button.click();
+    await until(async () => (await page.made()).ids === 1, "it is sent");
+    const cancel = await server.send("POST", `/semel/v1/keys/accounts%2F${account}/cancel`, { id: randomUUID(), body: JSON.stringify({ id: lastId(proxy) }) });
+    assert.equal(cancel.json.state, "cancelled");
+    proxy.calm();
+    await page.says("The deposit was not made. You can try again. (cancelled: ");
+    await page.isReady();
+    assert.deepEqual(await page.made(), { deposits: 0, ids: 1 });
+  });
+
+  test(`${name}: a deposit whose answer is gone was made, and says so`, LIMIT, async (t) => {
+    const { proxy, account } = example;
+    const page = await open(t, example);
+    Object.assign(proxy.settings, UNHEARD);
+    await page.button.click();
+    await until(async () => (await page.made()).deposits === 1, "it ran, and nobody knows");
+    await server.send("GET", `/accounts/${account}`, { ack: `"${lastId(proxy)}"` });
+    proxy.calm();
+    await page.says("The deposit was made, but its answer is lost. (acknowledged: ");
+    await page.shows(page.before + 5);
+    assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
+  });
+
+  test(`${name}: what is refused says why`, LIMIT, async (t) => {
+    const { proxy, account } = example;
+    const page = await open(t, example);
+    await server.deposit(account, Number.MAX_SAFE_INTEGER - page.before);
+    await page.button.click();
+    await page.says('The deposit was refused: {"error":"balance-too-large"}');
+    await page.isReady();
+    const { balance } = await server.account(account);
+    await server.send("POST", `/accounts/${account}/withdraw`, { id: randomUUID(), body: JSON.stringify({ amount: balance - page.before }) });
+  });
+
+  test(`${name}: a worker that serves nobody is waited for, and the deposit goes on at a reload`, LIMIT, async (t) => {
+    const page = await open(t, example);
+    example.worker = closed;
+    t.after(() => (example.worker = server));
+    await page.button.click();
+    await page.says("The deposit waits. (unauthorized: ");
+    example.worker = server;
+    await page.tab.reload();
+    await page.says("An earlier deposit was made.");
+    assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
+  });
+}
+
+test("browser: it works under the Content-Security-Policy that examples/README.md asks for", LIMIT, async (t) => {
+  const { proxy } = pages.browser;
+  const policy = `default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self' ${proxy.url}`;
+  const folder = join(checkout, "examples/browser");
+  const html = await readFile(join(folder, "index.html"), "utf8");
+  await writeFile(join(folder, "policy.html"), html.replace("<head>", `<head><meta http-equiv="Content-Security-Policy" content="${policy}" />`));
+  const page = await open(t, pages.browser, "policy.html");
+  await page.button.click();
+  await page.says("The deposit was made.");
+  assert.deepEqual([page.complaints(), browser.errors], [[], []]);
+});
+
+test("react: StrictMode opens once", LIMIT, async (t) => {
+  const { tab } = await open(t, pages.react);
+  const modules = await tab.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("/semel.wasm")).length);
+  const outboxes = await tab.evaluate(async () => (await navigator.locks.query()).held.length);
+  assert.deepEqual([modules, outboxes], [1, 1]);
+});
+
+test("react: a component that is mounted again shows the answer that came meanwhile", LIMIT, async (t) => {
+  const { proxy } = pages.react;
+  const folder = join(checkout, "examples/react/again");
+  const contents = `
+    import { StrictMode } from "react";
+    import { createRoot } from "react-dom/client";
+    import { Deposit } from "./Deposit.jsx";
+    const root = createRoot(document.getElementById("root"));
+    window.mount = (isMounted) => root.render(<StrictMode>{isMounted && <Deposit />}</StrictMode>);
+    window.mount(true);`;
+  const stdin = { contents, loader: "jsx", resolveDir: join(folder, "..") };
+  await build({ stdin, bundle: true, format: "esm", jsx: "automatic", outfile: join(folder, "dist/main.js"), logLevel: "warning" });
+  await cp(join(SDK_PACKAGE, "semel.wasm"), join(folder, "dist/semel.wasm"));
+  await cp(join(folder, "../index.html"), join(folder, "index.html"));
+
+  const page = await open(t, pages.react, "again/");
+  Object.assign(proxy.settings, UNHEARD);
+  await page.button.click();
+  await until(async () => (await page.made()).deposits === 1, "it ran, and nobody knows");
+  await page.tab.evaluate(() => mount(false));
+  assert.equal(await page.button.count(), 0);
+  proxy.calm();
+  await until(() => proxy.changes.get(lastId(proxy)).outcome, "it has its answer");
+  await page.tab.evaluate(() => mount(true));
+  await page.says("The deposit was made.");
+  await page.isReady();
+  await page.shows(page.before + 5);
+  assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
+});
