@@ -1,12 +1,12 @@
 // `npm run build`: builds everything that ships.
 
 import { installPackages } from "./setup/packages.mjs";
-import { buildSdk } from "./setup/sdk.mjs";
 import { main, step } from "./setup/step.mjs";
 import { buildWorker } from "./setup/worker.mjs";
+import { buildWww } from "./setup/www.mjs";
 
 await main(async () => {
   await step("npm packages", installPackages);
   await buildWorker("ledger");
-  await buildSdk();
+  await buildWww();
 });

@@ -20,6 +20,8 @@ await main(async () => {
   await step(`port ${port}`, () => checkPort(port));
   await step("npm packages", installPackages);
   await buildWorker("ledger");
+  const { WWW_FOLDER, buildWww } = await import("./setup/www.mjs");
+  await buildWww();
   const { supervise } = await import("./setup/supervise.mjs");
   const server = await supervise({
     folder: workerFolder("ledger"),
@@ -27,6 +29,7 @@ await main(async () => {
     address: `${HOST}:${port}`,
     objects: { SEMEL: "SemelObject", NAIVE: "NaiveObject" },
     vars: { SEMEL_OPEN: "true" },
+    assets: WWW_FOLDER,
     onLog: (text) => process.stderr.write(text),
   });
   console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it`);

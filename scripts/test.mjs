@@ -11,10 +11,10 @@ import { join } from "node:path";
 import { findBrowser } from "./setup/browser.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { installPackages } from "./setup/packages.mjs";
-import { buildSdk } from "./setup/sdk.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
 import { runWasmTests } from "./setup/wasm-tests.mjs";
 import { buildWorker } from "./setup/worker.mjs";
+import { buildWww } from "./setup/www.mjs";
 
 /** Past this, what runs hangs. */
 const TIMEOUT_MS = 15 * 60_000;
@@ -32,7 +32,7 @@ await main(async () => {
     const browser = await browserStep();
     await nativeTests();
     for (const worker of ["ledger", "probe"]) await buildWorker(worker);
-    await buildSdk();
+    await buildWww();
     count({ ...(await runWasmTests({ shown, browser })), code: 0 });
     await nodeTests(browser);
   } catch (error) {

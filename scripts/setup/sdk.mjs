@@ -67,7 +67,8 @@ export async function checkPackageSize(folder) {
   return sizes;
 }
 
-async function brotliBytes(path) {
+/** The size of a file as it would be sent. */
+export async function brotliBytes(path) {
   return brotliCompressSync(await readFile(path), { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }).length;
 }
 

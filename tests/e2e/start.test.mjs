@@ -1,7 +1,7 @@
 // `npm start`, as a person runs it, and the quickstart of the README against it.
 
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,34 +9,10 @@ import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { until } from "./lossy.mjs";
+import { npmStart } from "./npm-start.mjs";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-start-"));
 after(() => rm(scratch, { recursive: true, force: true }));
-
-/** Runs `npm start` in a process group of its own. Resolves once it serves, or once it has ended. */
-async function npmStart(t, env) {
-  const child = spawn("npm", ["start"], { cwd: ROOT, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"], detached: true });
-  let output = "";
-  const ended = new Promise((resolve) => child.on("close", resolve));
-  const serving = new Promise((resolve) => {
-    const read = (chunk) => {
-      output += chunk;
-      const url = /serving on (\S+)/.exec(output)?.[1];
-      if (url) resolve(url);
-    };
-    child.stdout.on("data", read);
-    child.stderr.on("data", read);
-  });
-  const killGroup = async () => {
-    if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid, "SIGKILL");
-    await ended;
-  };
-  t.after(killGroup);
-  const url = await Promise.race([serving, ended.then(() => undefined)]);
-  /** As Ctrl-C does. */
-  const interrupt = () => process.kill(-child.pid, "SIGINT");
-  return { url, ended, killGroup, interrupt, output: () => output };
-}
 
 test("it serves, tells how, keeps the state, and killing its group frees the port", async (t) => {
   const state = join(scratch, "state");

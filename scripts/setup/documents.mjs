@@ -1,0 +1,80 @@
+// The repository's documents as pages: Markdown to HTML, with links that lead from page to page.
+//
+// Invariants:
+// - A link to a document is a link to its page. One to anything else of the repository is not a link on the page, for there is nothing
+//   to lead to; one that leads nowhere fails the build.
+// - A heading has the anchor that it has where the Markdown is usually read.
+
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { dirname, join, normalize } from "node:path";
+import { ROOT } from "./paths.mjs";
+import { StepError } from "./step.mjs";
+
+/** Which documents there are, in the order of the navigation. */
+export const DOCUMENTS = [
+  { name: "index", file: "README.md", title: "Start" },
+  { name: "examples", file: "examples/README.md", title: "Examples" },
+  { name: "sdk", file: "sdk/npm/README.md", title: "SDK" },
+  { name: "protocol", file: "PROTOCOL.md", title: "Protocol" },
+  { name: "architecture", file: "ARCHITECTURE.md", title: "Architecture" },
+  { name: "contributing", file: "CONTRIBUTING.md", title: "Contributing" },
+  { name: "changelog", file: "CHANGELOG.md", title: "Changes" },
+];
+
+const pathOf = (name) => (name === "index" ? "/docs" : `/docs/${name}`);
+
+/** Resolves to `{ name, title, navigation, content }` of each document. */
+export async function renderDocuments() {
+  const { Marked } = await import("marked");
+  const { gfmHeadingId } = await import("marked-gfm-heading-id");
+  const pages = [];
+  for (const { name, file, title } of DOCUMENTS) {
+    const marked = new Marked(gfmHeadingId(), {
+      renderer: {
+        link({ href, tokens }) {
+          const text = this.parser.parseInline(tokens);
+          const to = addressOf(file, href);
+          return to === undefined ? text : `<a href="${to}">${text}</a>`;
+        },
+        image({ href, text }) {
+          return `<img src="/${normalize(join(dirname(file), href))}" alt="${text.replaceAll('"', "&quot;")}">`;
+        },
+        table(token) {
+          const table = tableOf.call(this, token);
+          // A wide table scrolls by itself, and can be reached by keyboard.
+          return `<div class="wide" tabindex="0" role="region" aria-label="Table">${table}</div>`;
+        },
+        code({ text, lang }) {
+          return `<pre tabindex="0" data-language="${lang ?? ""}"><code>${escape(text)}</code></pre>`;
+        },
+      },
+    });
+    const content = await marked.parse(await readFile(join(ROOT, file), "utf8"));
+    pages.push({ name, title, navigation: navigationOf(name), content });
+  }
+  return pages;
+}
+
+function tableOf({ header, rows }) {
+  const cells = (row, tag) => row.map(({ tokens }) => `<${tag}>${this.parser.parseInline(tokens)}</${tag}>`).join("");
+  return `<table><thead><tr>${cells(header, "th")}</tr></thead><tbody>${rows.map((row) => `<tr>${cells(row, "td")}</tr>`).join("")}</tbody></table>`;
+}
+
+function navigationOf(current) {
+  const item = ({ name, title }) => `<li><a href="${pathOf(name)}"${name === current ? ' aria-current="page"' : ""}>${title}</a></li>`;
+  return DOCUMENTS.map(item).join("");
+}
+
+/** Where a link of `file` leads on the pages; undefined where there is no page for it. */
+function addressOf(file, href) {
+  if (/^(https?:|#)/.test(href)) return href;
+  const [path, anchor] = href.split("#");
+  const target = normalize(join(dirname(file), path)).replace(/\/$/, "");
+  const found = DOCUMENTS.find((document) => document.file === target);
+  if (found) return pathOf(found.name) + (anchor === undefined ? "" : `#${anchor}`);
+  if (!existsSync(join(ROOT, target))) throw new StepError(`${file} has a link to ${href}, and there is no such file.`);
+  return undefined;
+}
+
+const escape = (text) => text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);

@@ -1,0 +1,98 @@
+// Builds the page: the chaos lab with the SDK in it, and the documents beside it, into one folder of static assets.
+//
+// Invariants:
+// - The page and all that it loads stay below their limit in brotli, or the build fails.
+// - What is in the documents is what is in the repository's Markdown: no text has a second home.
+
+import { copyFile, cp, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { brotliBytes, buildSdk, SDK_PACKAGE } from "./sdk.mjs";
+import { DOCUMENTS, renderDocuments } from "./documents.mjs";
+import { BUILD, ROOT } from "./paths.mjs";
+import { hashOf, onceFor } from "./stamp.mjs";
+import { StepError, step } from "./step.mjs";
+
+const PAGE_BROTLI_BYTES_MAX = 150_000;
+const SOURCE = join(ROOT, "www");
+const IMAGES = "docs/images";
+
+/** The folder that the worker serves. */
+export const WWW_FOLDER = join(BUILD, "www");
+
+/** Builds the SDK and the page unless their sources are unchanged, a line a step. */
+export async function buildWww() {
+  await buildSdk();
+  const images = existsSync(join(ROOT, IMAGES)) ? [IMAGES] : [];
+  const sources = ["www", ...images, ...DOCUMENTS.map(({ file }) => file), "sdk/npm/semel.js", "sdk/npm/semel.wasm", "sdk/npm/index.js", "scripts/setup", "package-lock.json"];
+  const unchanged = await onceFor(join(BUILD, "www.stamp"), await hashOf(sources), async () => {
+    await step("page", build);
+    await step("size of the page", () => checkPageSize(WWW_FOLDER));
+  });
+  if (unchanged) await step("page", async () => "unchanged");
+}
+
+async function build() {
+  await rm(WWW_FOLDER, { recursive: true, force: true });
+  await mkdir(join(WWW_FOLDER, "assets"), { recursive: true });
+  const { build: bundle } = await import("esbuild");
+  const { metafile } = await bundle({
+    absWorkingDir: ROOT,
+    entryPoints: { lab: "www/lab/main.js", page: "www/style.css" },
+    entryNames: "[name]-[hash]",
+    outdir: join(WWW_FOLDER, "assets"),
+    alias: { semel: join(SDK_PACKAGE, "index.js") },
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    logLevel: "warning",
+    metafile: true,
+  });
+  // The SDK looks for its module beside itself.
+  await copyFile(join(SDK_PACKAGE, "semel.wasm"), join(WWW_FOLDER, "assets/semel.wasm"));
+  await copyFile(join(SOURCE, "icon.svg"), join(WWW_FOLDER, "assets/icon.svg"));
+  const assets = {};
+  for (const output of Object.keys(metafile.outputs)) {
+    assets[output.endsWith(".css") ? "style" : "script"] = `/${relative(WWW_FOLDER, join(ROOT, output))}`;
+  }
+  const index = await readFile(join(SOURCE, "index.html"), "utf8");
+  await writeFile(join(WWW_FOLDER, "index.html"), fill(index, { ...assets, ...(await listsOf()) }));
+  const frame = await readFile(join(SOURCE, "document.html"), "utf8");
+  for (const { name, ...values } of await renderDocuments()) {
+    const path = join(WWW_FOLDER, "docs", `${name}.html`);
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, fill(frame, { ...assets, ...values }));
+  }
+  if (existsSync(join(ROOT, IMAGES))) await cp(join(ROOT, IMAGES), join(WWW_FOLDER, IMAGES), { recursive: true });
+}
+
+/** The lists of the page that its own modules have: as HTML, they are there at the first paint, and nothing moves for them. */
+async function listsOf() {
+  const { FATES } = await import("../../www/lab/model.js");
+  const { PRESETS, fragmentOf } = await import("../../www/lab/scenario.js");
+  const item = (title, detail, sign) => `<li title="${detail}">${sign}${title}</li>`;
+  const glyph = (fate) => `<svg class="glyph ${fate}" aria-hidden="true"><use href="#glyph-${fate}"/></svg>`;
+  const fates = Object.entries(FATES).map(([fate, { title, detail }]) => item(title, detail, glyph(fate)));
+  const unheard = item("answer lost", "the server answered, and nobody heard it", '<span class="unheard-key" aria-hidden="true"></span>');
+  const link = ({ id, title, scenario }) => `<li><a href="${fragmentOf(scenario).replaceAll("&", "&amp;")}" data-preset="${id}">${title}</a></li>`;
+  return { legend: [...fates, unheard].join(""), presets: PRESETS.map(link).join("") };
+}
+
+/** Puts values into `{{name}}`. One that is missing is a mistake in the template. */
+function fill(template, values) {
+  return template.replace(/\{\{(\w+)\}\}/g, (_, name) => {
+    if (values[name] === undefined) throw new StepError(`The template of a page asks for ${name}, which nobody gives.`);
+    return values[name];
+  });
+}
+
+/** Adds up the page in `folder` and all that it loads, each file in brotli. */
+export async function checkPageSize(folder) {
+  const files = ["index.html", ...(await readdir(join(folder, "assets"))).map((name) => `assets/${name}`)];
+  let bytes = 0;
+  for (const file of files) bytes += await brotliBytes(join(folder, file));
+  const sizes = `${bytes.toLocaleString("en-US")} of ${PAGE_BROTLI_BYTES_MAX.toLocaleString("en-US")} bytes brotli`;
+  if (bytes > PAGE_BROTLI_BYTES_MAX) throw new StepError(`The page is too large: ${sizes}.`, "Find what grew: a new dependency, as a rule.");
+  return sizes;
+}

@@ -1,0 +1,249 @@
+// The page that `npm start` serves, in Chromium: the chaos lab as a visitor uses it.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { accounts, assertAgrees, labs, result, text, timeline } from "./lab.mjs";
+import { until } from "./lossy.mjs";
+import { npmStart } from "./npm-start.mjs";
+
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 120_000 };
+const THIRD = "#lose-requests=33&lose-answers=33";
+
+const state = await mkdtemp(join(tmpdir(), "semel-lab-"));
+const server = await npmStart({ after }, { SEMEL_PORT: "0", SEMEL_STATE: state });
+after(() => rm(state, { recursive: true, force: true }));
+assert.ok(server.url, server.output());
+const { url } = server;
+const { visitor } = await labs(after, url);
+
+/** How much the page has moved by itself: the sum of the layout shifts that no input explains. */
+const watchShifts = () => {
+  window.shifts = [];
+  new PerformanceObserver((list) => {
+    for (const { value, hadRecentInput, sources } of list.getEntries()) if (!hadRecentInput) window.shifts.push([value, sources.map(({ node }) => node?.id || node?.className || node?.nodeName).join()]);
+  }).observe({ type: "layout-shift", buffered: true });
+};
+
+test("a third of everything lost and the server killed: naive is wrong, Semel exact, and the timeline is what the server counted", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  await mine.before(watchShifts);
+  const tab = await mine.open(`/${THIRD}&run=100&kill=50`);
+  const said = await result(tab, 100);
+  const { naive, semel } = await accounts(tab, url);
+  assert.deepEqual([semel.balance, semel.entries], [1000, 100]);
+  assert.ok(naive.balance > 1000, `the naive balance is ${naive.balance}`);
+  const money = (dollars) => `$${dollars.toLocaleString("en-US")}`;
+  assert.equal(said, `100 deposits, $1,000: fetch with retries has ${money(naive.balance)}, ${money(naive.balance - 1000)} too much; semel.fetch has $1,000, exact.`);
+  assert.equal(await text(tab, "clicked"), "$1,000");
+  assert.equal(await text(tab, "balance-naive"), money(naive.balance));
+  assert.equal(await text(tab, "note-naive"), `+${money(naive.balance - 1000)}: too much`);
+  assert.equal(await text(tab, "balance-semel"), "$1,000");
+  assert.equal(await text(tab, "note-semel"), "$0 difference: exact");
+
+  const drawn = await timeline(tab);
+  assertAgrees(drawn, { naive, semel });
+  const fates = new Set([...drawn.marks.values()].map(({ fate }) => fate));
+  for (const fate of ["lost", "executed", "again", "replayed"]) assert.ok(fates.has(fate), `an attempt was ${fate}`);
+  assert.ok(drawn.rows.every(({ semel }) => semel.kind === "right" && semel.executed === 1));
+  assert.equal(drawn.rows.reduce((sum, { naive }) => sum + naive.executed, 0) * 10, naive.balance);
+  assert.match(await text(tab, "rows"), /The server was killed/);
+  assert.match(await tab.locator("#counts").innerText(), new RegExp(`semel\\.fetch, counted by the server\\s+100\\s+\\d+\\s+0\\s+0\\s+100`));
+  assert.match(server.output(), /the page kills the server/);
+  assert.deepEqual(mine.complaints, []);
+  assert.deepEqual(await tab.evaluate(() => window.shifts), []);
+});
+
+test("a reload in the middle: the run goes on, the naive client forgets, Semel does not, and the page says so", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const tab = await mine.open(`/${THIRD}&run=60&crash=30`);
+  await result(tab, 60);
+  const { naive, semel } = await accounts(tab, url);
+  assert.deepEqual([semel.balance, semel.entries], [600, 60]);
+  const drawn = await timeline(tab);
+  assertAgrees(drawn, { naive, semel });
+  assert.match(await text(tab, "rows"), /Tab 1 was loaded again: [1-9]\d* deposits? unfinished\. Semel goes on with (it|them); fetch with retries has forgotten its \d+\./);
+  assert.match(await text(tab, "open-naive"), /^[1-9]\d* forgotten$/);
+  assert.ok(drawn.rows.every(({ semel }) => semel.executed === 1));
+  assert.equal(await text(tab, "progress-text"), "60 of 60 clicks made, 60 answered by Semel");
+  // The address no longer asks for a run: another reload starts none.
+  assert.equal(await tab.evaluate(() => location.hash), THIRD);
+  await tab.reload();
+  await result(tab, 60);
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("two tabs: both show both, and one goes on when the other is gone", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const one = await mine.open("/#lose-requests=0");
+  const two = await mine.open("/#lose-requests=0");
+  const click = async (tab, times) => {
+    for (let made = 0; made < times; made += 1) await tab.locator("#deposit").click();
+  };
+  await click(one, 3);
+  await click(two, 2);
+  for (const tab of [one, two]) {
+    await result(tab, 5);
+    assert.equal(await text(tab, "balance-semel"), "$50");
+    const { rows } = await timeline(tab);
+    const other = tab === one ? 2 : 1;
+    assert.deepEqual(rows.map(({ head }) => Number(/, tab (\d)/.exec(head)?.[1] ?? 3 - other)), [1, 1, 1, 2, 2]);
+  }
+  // What the first tab can't finish, the second does.
+  await one.locator("#offline").click();
+  await click(one, 2);
+  await until(async () => (await timeline(two)).rows.length === 7, "the second tab shows the clicks of the first");
+  await one.close();
+  await result(two, 7);
+  assert.equal(await text(two, "balance-semel"), "$70");
+  assert.equal(await text(two, "balance-naive"), "$50");
+  assert.match(await text(two, "rows"), /Tab 1 is gone, and tab 2 goes on: 2 deposits unfinished\. Semel goes on with them; fetch with retries has forgotten its 2\./);
+  assertAgrees(await timeline(two), await accounts(two, url));
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("offline, late and twice: each attempt is drawn as what it was", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const tab = await mine.open("/#offline=1");
+  await tab.locator("#deposit").click();
+  await until(async () => (await timeline(tab)).marks.size >= 4, "both clients try");
+  for (const { fate, words } of (await timeline(tab)).marks.values()) assert.match(`${fate}: ${words}`, /^(sent|lost): .*(sent|lost, offline)$/);
+  await tab.locator("#offline").click();
+  await result(tab, 1);
+  // The first copy may be after the answer.
+  await tab.goto(`${url}/#twice=100`);
+  await tab.locator("#deposit").click();
+  await result(tab, 2);
+  await until(async () => (await accounts(tab, url)).semel.logged.size === 3, "the copy arrived");
+  await tab.goto(`${url}/#delay=4000&run=20`);
+  await result(tab, 22);
+  await until(async () => [...(await timeline(tab)).marks.values()].every(({ fate }) => fate !== "sent"), "nothing is on its way");
+  const server = await accounts(tab, url);
+  assert.deepEqual([server.semel.balance, server.semel.entries], [220, 22]);
+  const drawn = await timeline(tab);
+  assertAgrees(drawn, server);
+  assert.ok([...drawn.marks.values()].some(({ lane, fate }) => lane === "semel" && fate === "late"));
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("the dedup set grows with requests and shrinks with acknowledgements", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const tab = await mine.open("/#lose-requests=0&run=40");
+  await result(tab, 40);
+  await until(async () => /^0 outcomes kept$/.test(await text(tab, "plot-records")), "all outcomes are acknowledged");
+  assert.equal(await text(tab, "plot-tombstones"), "40 tombstones");
+  assert.ok((await tab.locator("#plot canvas").count()) === 1);
+});
+
+test("it is interactive in under a second, and a keyboard is enough", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  await mine.before(watchShifts);
+  const tab = await mine.open();
+  const interactiveMs = await until(() => tab.evaluate(() => performance.getEntriesByName("lab-interactive")[0]?.startTime), "the page is interactive");
+  assert.ok(interactiveMs < 1000, `it took ${interactiveMs} ms`);
+  t.diagnostic(`interactive after ${Math.round(interactiveMs)} ms`);
+  const focused = () => tab.evaluate(() => document.activeElement.id);
+  const reach = async (id) => {
+    for (let pressed = 0; (await focused()) !== id; pressed += 1) {
+      assert.ok(pressed < 60, `${id} can be reached by Tab`);
+      await tab.keyboard.press("Tab");
+    }
+  };
+  await reach("deposit");
+  await tab.keyboard.press("Enter");
+  await reach("loseRequests");
+  await tab.keyboard.press("ArrowRight");
+  assert.equal(await text(tab, "loseRequests-value"), "34 %");
+  await reach("offline");
+  await tab.keyboard.press("Space");
+  assert.match(await tab.evaluate(() => location.hash), /lose-requests=34.*offline=1/);
+  await tab.keyboard.press("Space");
+  await result(tab, 1);
+  assert.deepEqual(await tab.evaluate(() => window.shifts), []);
+});
+
+test("a link sets the scenario, starting over makes a new account, and both tabs are in it", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const tab = await mine.open("/#lose-requests=5000&delay=x&twice=-3&unknown=1");
+  assert.equal(await text(tab, "loseRequests-value"), "90 %", "what is too large is brought into the limits");
+  assert.deepEqual([await text(tab, "delay-value"), await text(tab, "twice-value")], ["none", "none"]);
+  await tab.locator("[data-preset=answers]").click();
+  await result(tab, 100);
+  assert.equal(await text(tab, "loseAnswers-value"), "50 %");
+  const other = await mine.open();
+  await result(other, 100);
+  const before = await tab.evaluate(() => localStorage["semel lab account"]);
+  await Promise.all([other.waitForEvent("load"), tab.waitForEvent("load"), tab.locator("#over").click()]);
+  for (const page of [tab, other]) {
+    await until(async () => (await text(page, "clicked")) === "$0", "nothing is clicked in the new account");
+    assert.notEqual(await page.evaluate(() => localStorage["semel lab account"]), before);
+  }
+  await other.locator("#deposit").click();
+  await result(tab, 1);
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("axe finds nothing serious, in light and dark, on a phone, before and after a run, in the lab and the documents", LIMIT, async (t) => {
+  const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+  const check = async (tab, what) => {
+    // Past the page's policy, which is for its own scripts.
+    const { violations } = await tab.evaluate(`${axe}; axe.run({ resultTypes: ["violations"] })`);
+    const serious = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+    assert.deepEqual(serious.map(({ id, nodes }) => [id, nodes[0].html]), [], what);
+  };
+  for (const [colorScheme, viewport] of [
+    ["light", { width: 1280, height: 900 }],
+    ["dark", { width: 1280, height: 900 }],
+    ["light", { width: 360, height: 740 }],
+  ]) {
+    const mine = await visitor(t, { colorScheme, viewport });
+    const tab = await mine.open("/");
+    await check(tab, `${colorScheme}, at first`);
+    await tab.goto(`${url}/${THIRD}&run=20`);
+    await result(tab, 20);
+    await check(tab, `${colorScheme}, after a run`);
+    await tab.close();
+    for (const path of ["/docs", "/docs/sdk", "/docs/protocol"]) {
+      const document = await mine.open(path);
+      await check(document, `${colorScheme}, ${path}`);
+      assert.ok(await document.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} is not wider than the screen`);
+    }
+    assert.deepEqual(mine.complaints, []);
+  }
+});
+
+test("on a phone nothing is wider than the screen", LIMIT, async (t) => {
+  const mine = await visitor(t, { viewport: { width: 360, height: 740 } });
+  const tab = await mine.open(`/${THIRD}&run=20`);
+  await result(tab, 20);
+  const wide = await tab.evaluate(() => [...document.querySelectorAll("main *")].filter((element) => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".wide, pre, .track")).map(({ id, className }) => id || className));
+  assert.deepEqual(wide, []);
+  assert.ok(await tab.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+});
+
+test("every link of the page and the documents leads somewhere", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const seen = new Map();
+  const anchors = [];
+  const next = ["/"];
+  for (let path = next.pop(); path !== undefined; path = next.pop()) {
+    if (seen.has(path)) continue;
+    const tab = await mine.open(path);
+    const { ids, hrefs } = await tab.evaluate(() => ({ ids: [...document.querySelectorAll("[id]")].map(({ id }) => id), hrefs: [...document.querySelectorAll("a[href]")].map((a) => a.href) }));
+    await tab.close();
+    seen.set(path, ids);
+    for (const href of hrefs.map((href) => new URL(href)).filter(({ origin }) => origin === url)) {
+      if (href.pathname === "/" && href.hash.includes("=")) continue;
+      if (href.hash) anchors.push([href.pathname, decodeURIComponent(href.hash.slice(1)), path]);
+      next.push(href.pathname);
+    }
+  }
+  assert.ok(seen.size >= 7, [...seen.keys()].join());
+  for (const [path, id, from] of anchors) assert.ok(seen.get(path).includes(id), `${from} links to ${path}#${id}`);
+  for (const path of seen.keys()) assert.equal((await fetch(url + path)).status, 200, path);
+  assert.deepEqual(mine.complaints, []);
+});

@@ -1,0 +1,29 @@
+// `npm start`, as a person runs it, for a test.
+
+import { spawn } from "node:child_process";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+
+/** Runs `npm start` in a process group of its own, which ends after `t`. Resolves once it serves, or once it has ended. */
+export async function npmStart(t, env) {
+  const child = spawn("npm", ["start"], { cwd: ROOT, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"], detached: true });
+  let output = "";
+  const ended = new Promise((resolve) => child.on("close", resolve));
+  const serving = new Promise((resolve) => {
+    const read = (chunk) => {
+      output += chunk;
+      const url = /serving on (\S+)/.exec(output)?.[1];
+      if (url) resolve(url);
+    };
+    child.stdout.on("data", read);
+    child.stderr.on("data", read);
+  });
+  const killGroup = async () => {
+    if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid, "SIGKILL");
+    await ended;
+  };
+  t.after(killGroup);
+  const url = await Promise.race([serving, ended.then(() => undefined)]);
+  /** As Ctrl-C does. */
+  const interrupt = () => process.kill(-child.pid, "SIGINT");
+  return { url, ended, killGroup, interrupt, output: () => output };
+}

@@ -1,0 +1,125 @@
+// From what was recorded and what the server logged to what is shown.
+//
+// Invariants:
+// - What the server logged decides what became of an attempt; what the page saw stands until that is known.
+// - Nothing is shown as executed that the server has not executed.
+
+import { fateByStatus } from "./network.js";
+import { AMOUNT, SILENT_MS_MAX } from "./limits.js";
+
+/** So many in a row of one fate are drawn as one. */
+const ROW_MIN = 4;
+
+/** What each fate is called. `again` is what a fate of the naive client's becomes from the second on. */
+export const FATES = {
+  sent: { title: "sent", detail: "on its way" },
+  lost: { title: "lost", detail: "did not reach the server" },
+  executed: { title: "executed", detail: "the server made the deposit" },
+  again: { title: "executed again", detail: "the server made the same deposit once more" },
+  replayed: { title: "replayed", detail: "the server gave its first answer again" },
+  late: { title: "late", detail: "came after its deadline, so it was not executed" },
+  refused: { title: "refused", detail: "the server refused it" },
+};
+
+const LOST_BECAUSE = { request: "lost on the way", offline: "offline", server: "the server was down" };
+
+/** What became of an attempt: `{ id, fate, isUnheard, startMs, endMs, text }`. `isUnheard`: its answer reached nobody. */
+export function outcomeOf(attempt, logged, nowMs) {
+  const status = logged.get(attempt.id);
+  const isSilent = nowMs - attempt.sentMs > SILENT_MS_MAX;
+  let fate = attempt.fate;
+  if (status !== undefined) fate = fateByStatus(status);
+  else if (fate === "sent" && isSilent) fate = "lost";
+  const isUnheard = fate !== "sent" && fate !== "lost" && (attempt.answer === "lost" || (attempt.answer === "waiting" && isSilent) || attempt.why === "server");
+  return { id: attempt.id, fate, status, isUnheard, isCopy: attempt.isCopy, why: attempt.why, startMs: attempt.sentMs, endMs: attempt.endMs };
+}
+
+/** The attempts of each click, by lane, in the order in which they were sent. */
+export function attemptsByClick(attempts) {
+  const byClick = new Map();
+  for (const attempt of attempts) {
+    const lanes = byClick.get(attempt.click) ?? { naive: [], semel: [] };
+    lanes[attempt.lane].push(attempt);
+    byClick.set(attempt.click, lanes);
+  }
+  for (const lanes of byClick.values()) for (const lane of Object.values(lanes)) lane.sort((one, other) => one.sentMs - other.sentMs);
+  return byClick;
+}
+
+/** What is drawn for a click in one lane: marks, how often it was executed, and what that comes to. */
+export function laneOf(click, lane, attempts, logged, nowMs) {
+  const outcomes = attempts.map((attempt) => outcomeOf(attempt, logged, nowMs));
+  let executed = 0;
+  for (const outcome of outcomes) {
+    if (outcome.fate !== "executed") continue;
+    executed += 1;
+    if (executed > 1) outcome.fate = "again";
+  }
+  return { marks: inRows(outcomes.map((outcome) => ({ ...outcome, text: textOf(outcome), count: 1 }))), executed, result: resultOf(click[lane], executed) };
+}
+
+/** Draws many in a row that had one fate as one mark with a count. */
+function inRows(marks) {
+  const rows = [];
+  for (let from = 0; from < marks.length; ) {
+    let to = from + 1;
+    while (to < marks.length && marks[to].fate === marks[from].fate && marks[to].isUnheard === marks[from].isUnheard) to += 1;
+    if (to - from >= ROW_MIN) {
+      const row = marks.slice(from, to);
+      rows.push({ ...row[0], endMs: row.at(-1).endMs, ids: row.map(({ id }) => id), count: row.length, text: `${row.length} times ${row[0].text}` });
+    } else rows.push(...marks.slice(from, to).map((mark) => ({ ...mark, ids: [mark.id] })));
+    from = to;
+  }
+  return rows;
+}
+
+function textOf({ fate, isUnheard, isCopy, why }) {
+  const words = [FATES[fate].title];
+  if (fate === "lost" && why) words.push(LOST_BECAUSE[why]);
+  if (isCopy) words.push("a copy that the network made");
+  else if (isUnheard) words.push("its answer was lost");
+  return words.join(", ");
+}
+
+/** What a click has come to in one lane: `{ kind, text }`. */
+function resultOf(state, executed) {
+  const over = (executed - 1) * AMOUNT;
+  const times = executed === 2 ? "twice" : `${executed} times`;
+  if (executed > 1) return { kind: "wrong", text: `${times}: +$${over}` };
+  if (state === "waiting") return { kind: "open", text: executed === 1 ? "once, unanswered" : "under way" };
+  if (state === "forgotten") return executed === 1 ? { kind: "open", text: "once, forgotten" } : { kind: "wrong", text: `never: −$${AMOUNT}` };
+  if (state === "answered") return executed === 1 ? { kind: "right", text: "once" } : { kind: "open", text: "answered" };
+  return { kind: "wrong", text: state };
+}
+
+/**
+ * What the accounts come to: `{ clicks, clicked, lanes: { naive, semel } }`, money in dollars. A lane is settled once no click waits in it
+ * and the server was asked after the last answer.
+ */
+export function totalsOf(clicks, { accounts, asOfMs }) {
+  const all = [...clicks];
+  const clicked = all.length * AMOUNT;
+  const lane = (name) => {
+    const open = all.filter((click) => click[name] === "waiting" || click[name] === "paused").length;
+    const forgotten = all.filter((click) => click[name] === "forgotten").length;
+    const isSettled = open === 0 && all.every((click) => (click[`${name}Ms`] ?? click.atMs) < asOfMs);
+    const balance = accounts[name]?.balance;
+    return { balance, open, forgotten, isSettled, difference: balance === undefined ? undefined : balance - clicked };
+  };
+  return { clicks: all.length, clicked, lanes: { naive: lane("naive"), semel: lane("semel") } };
+}
+
+/** Of each lane, how many attempts that reached the server have each fate: as they are drawn, and as the server logged them. */
+export function countsOf(attempts, logged, nowMs) {
+  const none = () => ({ executed: 0, replayed: 0, late: 0, refused: 0 });
+  const counts = { naive: { drawn: none(), logged: none() }, semel: { drawn: none(), logged: none() } };
+  for (const attempt of attempts) {
+    const { fate } = outcomeOf(attempt, logged, nowMs);
+    if (fate !== "sent" && fate !== "lost") counts[attempt.lane].drawn[fate] += 1;
+  }
+  for (const [id, status] of logged) {
+    const lane = counts[id.split("-")[1]];
+    if (lane) lane.logged[fateByStatus(status)] += 1;
+  }
+  return counts;
+}

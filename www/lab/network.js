@@ -1,0 +1,124 @@
+// The network of the lab: it loses requests and answers, sends twice, delays, and is cut off, as the settings say.
+//
+// Invariants:
+// - Both clients send through it, and it does not know which is which.
+// - What is on its way is on its way: a client that stops waiting, by a timeout, takes nothing back.
+// - Of each attempt to deposit it tells, through `record`, that it was sent before it is, and then what became of it.
+
+import { ATTEMPTS_MAX, DELAY_MS_MAX } from "./limits.js";
+
+/** How long it takes a client to see that a connection broke. */
+const BROKEN_MS = 60;
+
+/**
+ * A network with `settings` that are read for each attempt: `loseRequests`, `loseAnswers`, `twice` (percent), `delay` (ms, at most),
+ * `offline`. `record` gets each attempt; the other members are the page's, and a test's own.
+ */
+export function makeNetwork({ settings, record, fetch, random = Math.random, now = Date.now, sleep = pause }) {
+  const sentOf = new Map();
+
+  /** Sends as `fetch` does. `lane` says for whom, `click` what for: undefined for what is no deposit. */
+  async function send(lane, click, url, init = {}) {
+    const { signal, ...rest } = init;
+    signal?.throwIfAborted();
+    const fate = chance();
+    const attempt = begin(lane, click, { isLost: fate.loseRequest || settings.offline });
+    await attempt.save();
+    const copy = fate.isTwice ? begin(lane, click, { isCopy: true }) : undefined;
+    const answer = carry(attempt, url, rest, fate);
+    if (copy) {
+      await copy.save();
+      // Nobody waits for the answer to a copy.
+      carry(copy, url, rest, { loseRequest: false, loseAnswer: true, delayMs: random() * settings.delay }).catch(() => {});
+    }
+    return signal ? abortable(answer, attempt, signal) : answer;
+  }
+
+  function chance() {
+    const hits = (percent) => random() * 100 < percent;
+    return {
+      loseRequest: hits(settings.loseRequests),
+      loseAnswer: hits(settings.loseAnswers),
+      isTwice: hits(settings.twice),
+      delayMs: random() * Math.min(settings.delay, DELAY_MS_MAX),
+    };
+  }
+
+  function begin(lane, click, { isCopy = false, isLost = false }) {
+    const key = `${click}-${lane}`;
+    const k = (sentOf.get(key) ?? 0) + 1;
+    if (click !== undefined) sentOf.set(key, k);
+    const isKept = click !== undefined && (k <= ATTEMPTS_MAX || !isLost);
+    let told = { id: `${click}-${lane}-${random().toString(36).slice(2, 10)}`, click, lane, sentMs: now(), fate: "sent", answer: "waiting", isCopy };
+    return {
+      id: isKept ? told.id : undefined,
+      save: () => (isKept ? record(told) : undefined),
+      become(members) {
+        // An answer that comes after its client stopped waiting reaches nobody.
+        told = { ...told, ...members, ...((told.isAborted || isCopy) && { answer: "lost" }) };
+        if (isKept) record(told);
+      },
+    };
+  }
+
+  async function carry(attempt, url, init, { loseRequest, loseAnswer, delayMs }) {
+    if (delayMs > 0) await sleep(delayMs);
+    if (loseRequest || settings.offline) {
+      attempt.become({ fate: "lost", why: settings.offline ? "offline" : "request", answer: "lost", endMs: now() });
+      return broken();
+    }
+    let response;
+    let body;
+    try {
+      response = await fetch(url, { ...init, headers: marked(init.headers, attempt.id) });
+      body = await response.arrayBuffer();
+    } catch {
+      // Whether it arrived is for the server's log to say.
+      attempt.become({ fate: "lost", why: "server", answer: "lost", endMs: now() });
+      return broken();
+    }
+    const isLost = loseAnswer || settings.offline;
+    attempt.become({ fate: fateBy(response), answer: isLost ? "lost" : "came", endMs: now() });
+    if (isLost) return broken();
+    return new Response([204, 205, 304].includes(response.status) ? null : body, response);
+  }
+
+  async function broken() {
+    await sleep(BROKEN_MS);
+    throw new TypeError("the connection broke");
+  }
+
+  /** What `fetch` does when its signal aborts: it stops waiting. */
+  function abortable(answer, attempt, signal) {
+    return new Promise((resolve, reject) => {
+      const abort = () => {
+        attempt.become({ isAborted: true });
+        reject(signal.reason);
+      };
+      signal.addEventListener("abort", abort, { once: true });
+      answer.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+    });
+  }
+
+  return { send };
+}
+
+/** The fate of an attempt by its answer: of the naive server, which has no `Semel-Status`, by the status. */
+function fateBy(response) {
+  const status = response.headers.get("semel-status");
+  return fateByStatus(status ?? (response.ok ? "executed" : "failed"));
+}
+
+/** The fate by the status that the server gives an attempt in its answer and in its log. */
+export function fateByStatus(status) {
+  if (status === "executed" || status === "replayed") return status;
+  return status === "attempt-expired" ? "late" : "refused";
+}
+
+function marked(headers, id) {
+  const all = new Headers(headers);
+  if (id !== undefined) all.set("lab-attempt", id);
+  return all;
+}
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -1,0 +1,32 @@
+// Elements of the page, found and made.
+
+export const $ = (id) => document.getElementById(id);
+
+/** Makes an element with attributes; children are elements or text. */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== undefined) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** The drawn sign of a fate. Its name stands beside it wherever it is used. */
+export function glyph(fate) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("class", `glyph ${fate}`);
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
+  use.setAttribute("href", `#glyph-${fate}`);
+  svg.append(use);
+  return svg;
+}
+
+/** Sets a text, if it is another: a screen reader is told of each change. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export const dollars = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 0 });
+export const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
+/** "1 deposit", "2 deposits". */
+export const counted = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
