@@ -30,11 +30,12 @@ export async function renderDocuments() {
   const { gfmHeadingId } = await import("marked-gfm-heading-id");
   const pages = [];
   for (const { name, file, title } of DOCUMENTS) {
+    const dead = [];
     const marked = new Marked(gfmHeadingId(), {
       renderer: {
         link({ href, tokens }) {
           const text = this.parser.parseInline(tokens);
-          const to = addressOf(file, href);
+          const to = addressOf(file, href, dead);
           return to === undefined ? text : `<a href="${to}">${text}</a>`;
         },
         image({ href, text }) {
@@ -51,6 +52,7 @@ export async function renderDocuments() {
       },
     });
     const content = await marked.parse(await readFile(join(ROOT, file), "utf8"));
+    if (dead.length > 0) throw new StepError(`${file} has links that lead nowhere: ${dead.join(", ")}.`);
     pages.push({ name, title, navigation: navigationOf(name), content });
   }
   return pages;
@@ -66,14 +68,14 @@ function navigationOf(current) {
   return DOCUMENTS.map(item).join("");
 }
 
-/** Where a link of `file` leads on the pages; undefined where there is no page for it. */
-function addressOf(file, href) {
+/** Where a link of `file` leads on the pages; undefined where there is no page for it. What leads nowhere is added to `dead`. */
+function addressOf(file, href, dead) {
   if (/^(https?:|#)/.test(href)) return href;
   const [path, anchor] = href.split("#");
   const target = normalize(join(dirname(file), path)).replace(/\/$/, "");
   const found = DOCUMENTS.find((document) => document.file === target);
   if (found) return pathOf(found.name) + (anchor === undefined ? "" : `#${anchor}`);
-  if (!existsSync(join(ROOT, target))) throw new StepError(`${file} has a link to ${href}, and there is no such file.`);
+  if (!existsSync(join(ROOT, target))) dead.push(href);
   return undefined;
 }
 

@@ -216,10 +216,12 @@ test("axe finds nothing serious, in light and dark, on a phone, before and after
   }
 });
 
-test("on a phone nothing is wider than the screen", LIMIT, async (t) => {
+test("on a phone nothing is wider than the screen, and nothing shifts", LIMIT, async (t) => {
   const mine = await visitor(t, { viewport: { width: 360, height: 740 } });
+  await mine.before(watchShifts);
   const tab = await mine.open(`/${THIRD}&run=20`);
   await result(tab, 20);
+  assert.deepEqual(await tab.evaluate(() => window.shifts), []);
   const wide = await tab.evaluate(() => [...document.querySelectorAll("main *")].filter((element) => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".wide, pre, .track")).map(({ id, className }) => id || className));
   assert.deepEqual(wide, []);
   assert.ok(await tab.evaluate(() => document.documentElement.scrollWidth <= innerWidth));

@@ -1,0 +1,52 @@
+// `npm run pictures`: takes the pictures of the lab that the README shows, from a server of its own with an empty state.
+//
+// Each is a run of 100 clicks with a third of everything lost, so each time has other numbers.
+
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { findBrowser } from "./setup/browser.mjs";
+import { installPackages } from "./setup/packages.mjs";
+import { ROOT } from "./setup/paths.mjs";
+import { main, step } from "./setup/step.mjs";
+import { buildWorker, workerFolder } from "./setup/worker.mjs";
+import { WWW_FOLDER, buildWww } from "./setup/www.mjs";
+
+const FOLDER = join(ROOT, "docs/images");
+const SCENARIO = "#lose-requests=33&lose-answers=33&run=100";
+const RESULT_TIMEOUT_MS = 60_000;
+const PICTURES = {
+  "lab-light": { colorScheme: "light", viewport: { width: 1200, height: 1130 } },
+  "lab-dark": { colorScheme: "dark", viewport: { width: 1200, height: 1130 } },
+  "lab-phone": { colorScheme: "light", viewport: { width: 390, height: 1180 } },
+};
+
+await main(async () => {
+  await step("npm packages", installPackages);
+  await buildWorker("ledger");
+  await buildWww();
+  const { chromium } = await import("playwright-core");
+  const { startWorkerd } = await import("./setup/workerd.mjs");
+  const { chromium: executablePath } = await findBrowser();
+  const state = await mkdtemp(join(tmpdir(), "semel-pictures-"));
+  const objects = { SEMEL: "SemelObject", NAIVE: "NaiveObject" };
+  const server = await startWorkerd({ folder: workerFolder("ledger"), state, objects, vars: { SEMEL_OPEN: "true" }, assets: WWW_FOLDER });
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+  try {
+    await mkdir(FOLDER, { recursive: true });
+    for (const [name, options] of Object.entries(PICTURES)) await step(name, () => take(browser, server.url, name, options));
+  } finally {
+    await browser.close();
+    await server.kill();
+    await rm(state, { recursive: true, force: true });
+  }
+});
+
+async function take(browser, url, name, options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  await page.goto(`${url}/${SCENARIO}`);
+  await page.locator("#told", { hasText: "100 deposits, " }).waitFor({ timeout: RESULT_TIMEOUT_MS });
+  await page.screenshot({ path: join(FOLDER, `${name}.png`) });
+  await context.close();
+}
