@@ -13,5 +13,6 @@ pub mod id;
 pub mod message;
 pub mod path;
 pub mod problem;
+pub mod rules;
 #[cfg(feature = "server")]
 pub mod server;

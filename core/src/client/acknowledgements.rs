@@ -9,6 +9,7 @@ use super::ACKS_WAITING_MAX;
 use super::request::cancellation_of;
 use super::row::Settled;
 use crate::header::{ACK_BYTES_MAX, ACKS_MAX, quoted};
+use crate::rules::{Rule, holds};
 
 /// So many ids go in one request of their own.
 const POSTED_IDS_MAX: usize = 256;
@@ -30,7 +31,7 @@ struct Waiting {
 impl Waiting {
     /// Writes the ids that it stands for, quoted, each with its `until`.
     fn write(&self, text: &mut String, (before, between, after): (&str, &str, &str)) {
-        let until_ms = self.until_ms.to_string();
+        let until_ms = if holds(Rule::UntilTold) { self.until_ms } else { 0 }.to_string();
         for id in [Some(quoted(&self.row)), self.was_cancelled.then(|| quoted(&cancellation_of(&self.row)))] {
             let Some(id) = id else { continue };
             if !text.is_empty() {
@@ -130,7 +131,7 @@ impl Acknowledgements {
             }
             waiting.riding = None;
             waiting.due_ms = waiting.due_ms.max(again_ms);
-            if key == Some(waiting.key.as_str()) {
+            if key == Some(waiting.key.as_str()) || !holds(Rule::AcknowledgementAnswered) {
                 done.push(Done { row: waiting.row.clone(), is_kept: waiting.is_kept });
                 return false;
             }

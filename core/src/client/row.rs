@@ -8,6 +8,7 @@
 use super::codec;
 use super::failure::Failure;
 use crate::message::{Headers, Response};
+use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 /// A request as the application made it, fixed once.
@@ -171,7 +172,8 @@ impl Change {
             (Self::Add(entry), None) => *row = Some(Row::Pending(entry.clone())),
             (Self::Raise { first_sent_s, until_ms, is_cancelling }, Some(Row::Pending(entry))) => {
                 entry.first_sent_s.get_or_insert(*first_sent_s);
-                entry.until_ms = entry.until_ms.max(Some(*until_ms));
+                let raised_ms = entry.until_ms.max(Some(*until_ms));
+                entry.until_ms = if holds(Rule::UntilRaised) { raised_ms } else { entry.until_ms.or(raised_ms) };
                 entry.is_cancelling |= is_cancelling;
             }
             (Self::Adopt { by, from, is_shared }, Some(Row::Pending(entry))) if entry.owner == *from => {

@@ -15,6 +15,7 @@ use super::{ATTEMPTS_MAX, KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
 use crate::header::quoted;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem, Retry};
+use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 impl Client {
@@ -230,7 +231,7 @@ impl Client {
     }
 
     pub(super) fn transmit(&mut self, now_ms: i64, mut made: Transmission, purpose: Purpose) {
-        if !matches!(purpose, Purpose::Health) {
+        if !matches!(purpose, Purpose::Health) && holds(Rule::PrincipalTold) {
             made.headers.append("semel-principal", quoted(&self.settings.principal));
         }
         let ends_ms = now_ms + self.settings.attempt_timeout_ms;

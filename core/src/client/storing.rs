@@ -12,6 +12,7 @@ use super::machine::Client;
 use super::request::Aim;
 use super::row::{Answered, Change, Changed};
 use super::verdict::Sent;
+use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 impl Client {
@@ -95,6 +96,11 @@ impl Client {
             Some(Changed::Pending(entry)) => {
                 let first_sent_s = entry.first_sent_s.unwrap_or_default();
                 request.entry = entry;
+                self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
+                true
+            }
+            Some(Changed::Settled(_) | Changed::Gone) if !holds(Rule::RaiseChecked) => {
+                let first_sent_s = request.entry.first_sent_s.unwrap_or_default();
                 self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
                 true
             }

@@ -9,6 +9,7 @@ use super::action::Answer;
 use super::failure::Failure;
 use crate::header::{AHEAD_MS_MAX, INSTANT_MAX};
 use crate::problem::{Code, Executed, Retry};
+use crate::rules::{Rule, holds};
 
 /// The instants that an attempt carried.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +42,9 @@ const AGAIN: Verdict = Verdict::Again { after_ms: 0, clock_ms: None };
 
 /// Judges an answer.
 pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
-    let Some(status) = answer.headers.get("semel-status") else { return AGAIN };
+    let Some(status) = answer.headers.get("semel-status") else {
+        return if holds(Rule::StatusNeeded) { AGAIN } else { Verdict::Outcome };
+    };
     if status == "executed" || status == "replayed" {
         let is_outcome = matches!(answer.status, 200..=299 | 400..=499);
         return if is_outcome { Verdict::Outcome } else { AGAIN };
@@ -50,7 +53,7 @@ pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
     let retry = answer.member("retry").and_then(Retry::from_wire).or(code.map(Code::retry));
     let after_ms = retry_after_ms(answer);
     let again = Verdict::Again { after_ms, clock_ms: None };
-    if answer.status >= 500 {
+    if answer.status >= 500 && holds(Rule::NoServerError) {
         return again;
     }
     match retry {
@@ -58,6 +61,9 @@ pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
         Some(Retry::AfterFix) => match clock_ms(answer) {
             Some(clock_ms) if code == Some(Code::KeyInvalid) && is_too_far_ahead(sent, clock_ms) => {
                 Verdict::Again { after_ms, clock_ms: Some(clock_ms) }
+            }
+            _ if !holds(Rule::UnknownWhenPaused) => {
+                Verdict::Pause(failure(answer, status, executed(answer, code), Retry::AfterFix))
             }
             _ => Verdict::Pause(failure(answer, status, Executed::Unknown, Retry::AfterFix)),
         },

@@ -12,6 +12,7 @@ use super::schema;
 use super::sql::{SqlError, atomically};
 use super::turn::{Loaded, Turn, Work};
 use crate::id::RequestId;
+use crate::rules::{Rule, holds};
 
 /// What an attempt changes besides executing.
 #[derive(Default)]
@@ -62,7 +63,7 @@ impl<H: Handler> Turn<'_, H> {
         }
         let Instant { now_ms, fence_s } = self.instant;
         let retention_s = self.config.retention_s;
-        for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own) {
+        for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement)) {
             let Some(found) = rows::find_bare(self.sql, &ack.id)? else { continue };
             if let Some(tombstone) = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, retention_s) {
                 work.put(&ack.id, Some(&found), &tombstone)?;
@@ -76,7 +77,7 @@ impl<H: Handler> Turn<'_, H> {
             work.after.count.tombstones += swept.change.tombstones;
             work.after.sweep = swept.next;
         }
-        if is_fence_used {
+        if is_fence_used && holds(Rule::FenceDurable) {
             schema::put_fence(self.sql, fence_s, now_ms)?;
         }
         Ok(())
@@ -84,8 +85,9 @@ impl<H: Handler> Turn<'_, H> {
 
     pub(super) fn is_full(&self, loaded: &Loaded) -> bool {
         let reached = |count: i64, max: u64| u64::try_from(count).unwrap_or(0) >= max;
-        reached(loaded.count.records, self.config.records_max)
-            || reached(loaded.count.tombstones, self.config.tombstones_max)
+        let is_reached = reached(loaded.count.records, self.config.records_max)
+            || reached(loaded.count.tombstones, self.config.tombstones_max);
+        is_reached && holds(Rule::Capacity)
     }
 
     /// A full key sweeps with every request, so that it opens as soon as something may leave.

@@ -14,6 +14,7 @@ use crate::id::{Invalid, Key, RequestId};
 use crate::message::{Method, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
+use crate::rules::{Rule, holds};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
@@ -130,6 +131,8 @@ pub(super) fn cancel(
     let found = rows::find(work.sql, &cancellation.id)?;
     let asked =
         Asked { principal: work.principal, fingerprint: None, first_sent_s: cancellation.first_sent_s, deadline_ms };
+    let asked =
+        if holds(Rule::CancellationJudged) { asked } else { Asked { first_sent_s: None, deadline_ms: None, ..asked } };
     match (decide(found.as_ref(), &asked, work.instant), &found) {
         (Decision::Replay, Some(Record { state: State::Executed(_, outcome), .. })) => Ok(executed(outcome)),
         (Decision::Refuse(problem), _) if problem.code == Code::Cancelled => Ok(cancelled()),
@@ -143,7 +146,9 @@ pub(super) fn cancel(
                 state: State::Cancelled { lapses_ms: None },
             }
             .over(found.as_ref());
-            work.put(&cancellation.id, found.as_ref(), &record)?;
+            if holds(Rule::CancellationRecorded) {
+                work.put(&cancellation.id, found.as_ref(), &record)?;
+            }
             Ok(cancelled())
         }
     }

@@ -9,6 +9,7 @@ use super::record::{Record, State, TombstoneKind};
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::problem::{Code, Executed, Problem};
+use crate::rules::{Rule, holds};
 
 /// The attempt, as far as it matters here.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +26,7 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     fn is_before(&self, fence_s: i64) -> bool {
-        self.first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s)
+        holds(Rule::Fence) && self.first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s)
     }
 }
 
@@ -52,9 +53,12 @@ pub enum Decision {
 /// Decides.
 pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> Decision {
     match record {
-        Some(record) if record.principal != *asked.principal => return Decision::Refuse(mismatch()),
+        Some(record) if holds(Rule::Principal) && record.principal != *asked.principal => {
+            return Decision::Refuse(mismatch());
+        }
         // A suspect has no outcome: it is judged like what is new.
         None | Some(Record { state: State::Suspect { .. }, .. }) => {}
+        Some(record) if !holds_for(&record.state) => {}
         // Cancelled without first-sent, when its record may have left before: whether it ran can't be told.
         Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. }) if asked.is_before(instant.fence_s) => {
             return Decision::Refuse(outside_window());
@@ -64,7 +68,7 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
     if asked.is_before(instant.fence_s) {
         return Decision::Refuse(outside_window());
     }
-    if asked.deadline_ms.is_some_and(|deadline_ms| deadline_ms < instant.now_ms) {
+    if holds(Rule::Deadline) && asked.deadline_ms.is_some_and(|deadline_ms| deadline_ms < instant.now_ms) {
         return Decision::Refuse(Problem::new(
             Code::AttemptExpired,
             "the deadline is before Semel-Now; this attempt did not run",
@@ -73,8 +77,21 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
     Decision::Execute
 }
 
+/// Whether the rule holds by which a record of this state keeps its id from running.
+fn holds_for(state: &State) -> bool {
+    holds(match state {
+        State::Executed(..) => Rule::Replay,
+        State::Poisoned(_) => Rule::Poisoned,
+        State::Cancelled { .. } => Rule::Cancelled,
+        State::Tombstone { .. } => Rule::Tombstone,
+        State::Suspect { .. } => return true,
+    })
+}
+
 fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
-    let same = |recorded: &Fingerprint| asked.fingerprint.is_none_or(|fingerprint| fingerprint == recorded);
+    let same = |recorded: &Fingerprint| {
+        !holds(Rule::Fingerprint) || asked.fingerprint.is_none_or(|fingerprint| fingerprint == recorded)
+    };
     match &record.state {
         State::Executed(fingerprint, _) | State::Poisoned(fingerprint) if !same(fingerprint) => {
             Decision::Refuse(mismatch())

@@ -18,6 +18,7 @@ use super::turn::{Loaded, Purpose, Turn};
 use crate::header;
 use crate::message::Method;
 use crate::problem::Problem;
+use crate::rules::{Rule, holds};
 
 pub use super::turn::Arrival;
 
@@ -107,8 +108,10 @@ impl<H: Handler> Engine<H> {
                 }
             }
         };
-        loaded.clock_ms = loaded.clock_ms.max(wall_ms);
-        loaded.fence_s = loaded.fence_s.max(retention::fence_s(loaded.clock_ms, self.config.retention_s));
+        let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
+        loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms, wall_ms);
+        let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
+        loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
         Ok(loaded)
     }
 }

@@ -10,6 +10,7 @@ use crate::header::{AHEAD_MS_MAX, Attempt};
 use crate::id::Principal;
 use crate::message::Headers;
 use crate::problem::Executed;
+use crate::rules::{Rule, holds};
 
 /// How long a tombstone stays after the latest deadline that an attempt may carry.
 pub const TOMBSTONE_GRACE_MS: i64 = 60_000;
@@ -171,7 +172,7 @@ impl Record {
             };
             *lapses_ms = needed_ms.max(*lapses_ms);
         }
-        (record != *self).then_some(record)
+        (record != *self && holds(Rule::SeenDeadlines)).then_some(record)
     }
 
     /// The tombstone that an acknowledgement makes of it; `None` if it is not to be acknowledged.
@@ -183,12 +184,13 @@ impl Record {
             State::Poisoned(_) => Executed::No,
             State::Cancelled { .. } | State::Suspect { .. } | State::Tombstone { .. } => return None,
         };
-        if *by != self.principal {
+        if *by != self.principal && holds(Rule::AcknowledgedByOwner) {
             return None;
         }
         // No attempt carries a deadline so far ahead, and past two retentions nothing is promised: a client's mistake must
         // not leave a tombstone for good.
         let until_ms = until_ms.map(|until_ms| until_ms.min(now_ms + 2 * retention_s * 1000 + AHEAD_MS_MAX));
+        let until_ms = until_ms.map(|until_ms| if holds(Rule::Until) { until_ms } else { 0 });
         let (deadline, lapses_ms) = match (self.deadline, until_ms) {
             (LatestDeadline::At(seen_ms), Some(until_ms)) => {
                 (self.deadline, seen_ms.max(until_ms) + TOMBSTONE_GRACE_MS)

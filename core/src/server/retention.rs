@@ -10,6 +10,7 @@ use super::rows;
 use super::sql::{Sql, SqlError};
 use crate::id::RequestId;
 use crate::problem::Executed;
+use crate::rules::{Rule, holds};
 
 /// So many rows are looked at in one request.
 pub const SWEEP_ROWS: i64 = 128;
@@ -44,10 +45,11 @@ pub fn fate(record: &Record, fence_s: i64, now_ms: i64, retention_s: i64) -> Fat
             // Where deadlines don't bound what may still arrive, the fence must be able to refuse it.
             let is_bounded = matches!(record.deadline, LatestDeadline::At(_));
             let is_refused = record.first_sent_s.is_none_or(|first_sent_s| first_sent_s < fence_s);
-            return if *lapses_ms <= now_ms && (is_bounded || is_refused) { Fate::Leaves } else { Fate::Stays };
+            let lapses = *lapses_ms <= now_ms || !holds(Rule::TombstoneStays);
+            return if lapses && (is_bounded || is_refused) { Fate::Leaves } else { Fate::Stays };
         }
-        _ if !passed => return Fate::Stays,
-        _ if fenced => return Fate::Leaves,
+        _ if !passed && holds(Rule::UnacknowledgedStay) => return Fate::Stays,
+        _ if fenced || !holds(Rule::ExpiredTombstone) => return Fate::Leaves,
         State::Suspect { .. } => return Fate::Leaves,
         State::Executed(..) => expired(Executed::Yes),
         State::Poisoned(_) => expired(Executed::No),

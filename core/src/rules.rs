@@ -1,0 +1,135 @@
+//! The rules that keep a promise, each of which a checker may switch off, to see that it finds out.
+//!
+//! Invariants:
+//! - Without the feature `switches` every rule holds, and asking costs nothing. Nothing that ships has the feature: it does not
+//!   compile to wasm.
+//! - A switch is of one thread, and one rule is off at a time.
+
+#[cfg(all(feature = "switches", target_family = "wasm"))]
+compile_error!("the feature `switches` takes the promises away: it is for tests alone");
+
+macro_rules! rules {
+    ($($(#[doc = $doc:literal])* $rule:ident = $name:literal,)*) => {
+        /// A rule that can be switched off.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Rule {
+            $($(#[doc = $doc])* $rule,)*
+        }
+
+        impl Rule {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$rule,)*];
+
+            /// Its name in commands and documents.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$rule => $name,)*
+                }
+            }
+        }
+    };
+}
+
+rules! {
+    /// The server: another principal learns nothing of a record.
+    Principal = "principal",
+    /// The server: the same id with another payload is refused.
+    Fingerprint = "fingerprint",
+    /// The server: what has an outcome is answered with it and does not run.
+    Replay = "replay",
+    /// The server: what was first sent before the fence and has no record is refused.
+    Fence = "fence",
+    /// The server: an attempt past its deadline does not run.
+    Deadline = "deadline",
+    /// The server: a cancelled id does not run.
+    Cancelled = "cancelled",
+    /// The server: an id with a tombstone does not run.
+    Tombstone = "tombstone",
+    /// The server: an id on which the handler crashed too often does not run.
+    Poisoned = "poisoned",
+    /// The server: crashes are counted.
+    CrashCounted = "crash-counted",
+    /// The server: a tombstone outlives the latest deadline that the client announced.
+    Until = "until",
+    /// The server: a record knows the latest deadline of all attempts that came.
+    SeenDeadlines = "seen-deadlines",
+    /// The server: only its principal acknowledges a record.
+    AcknowledgedByOwner = "acknowledged-by-owner",
+    /// The server: a request does not acknowledge itself.
+    OwnAcknowledgement = "own-acknowledgement",
+    /// The server: an unacknowledged record stays until the fence has passed it.
+    UnacknowledgedStay = "unacknowledged-stay",
+    /// The server: a record without first-sent leaves a tombstone.
+    ExpiredTombstone = "expired-tombstone",
+    /// The server: a tombstone stays until it lapses.
+    TombstoneStays = "tombstone-stays",
+    /// The server: a key's clock does not go back.
+    ClockForward = "clock-forward",
+    /// The server: a key's fence does not go back.
+    FenceForward = "fence-forward",
+    /// The server: what rests on the fence makes it durable.
+    FenceDurable = "fence-durable",
+    /// The server: an answer that is no outcome is not recorded.
+    CheckedOutcome = "checked-outcome",
+    /// The server: what a read writes is undone.
+    ReadUndone = "read-undone",
+    /// The server: a cancellation passes fence and deadline as the request would.
+    CancellationJudged = "cancellation-judged",
+    /// The server: a cancellation leaves a record.
+    CancellationRecorded = "cancellation-recorded",
+    /// The server: a full key takes no new request.
+    Capacity = "capacity",
+    /// The client: no attempt leaves once its row is settled or gone.
+    RaiseChecked = "raise-checked",
+    /// The client: a row's `until` is raised before each attempt.
+    UntilRaised = "until-raised",
+    /// The client: an acknowledgement says until when attempts may arrive.
+    UntilTold = "until-told",
+    /// The client: an acknowledgement is done only when an answer of its key came back.
+    AcknowledgementAnswered = "acknowledgement-answered",
+    /// The client: an answer without `Semel-Status` is no answer.
+    StatusNeeded = "status-needed",
+    /// The client: no 5xx is definitive.
+    NoServerError = "no-server-error",
+    /// The client: of a request that was paused nobody is told that it did not run.
+    UnknownWhenPaused = "unknown-when-paused",
+    /// The client: an attempt says under whom its request was made.
+    PrincipalTold = "principal-told",
+}
+
+/// Whether a rule holds.
+#[cfg(not(feature = "switches"))]
+#[inline(always)]
+pub fn holds(_rule: Rule) -> bool {
+    true
+}
+
+#[cfg(feature = "switches")]
+pub use switches::{holds, without};
+
+#[cfg(feature = "switches")]
+mod switches {
+    use super::Rule;
+    use std::cell::Cell;
+
+    thread_local! {
+        static OFF: Cell<Option<Rule>> = const { Cell::new(None) };
+    }
+
+    /// Whether a rule holds.
+    pub fn holds(rule: Rule) -> bool {
+        OFF.get() != Some(rule)
+    }
+
+    /// Switches a rule off for as long as `work` runs, or none.
+    pub fn without<T>(rule: Option<Rule>, work: impl FnOnce() -> T) -> T {
+        struct Restore(Option<Rule>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                OFF.set(self.0);
+            }
+        }
+        let _restore = Restore(OFF.replace(rule));
+        work()
+    }
+}
