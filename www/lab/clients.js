@@ -19,19 +19,20 @@ export function makeNaive({ account, network, journal }) {
   return {
     async deposit(click) {
       for (;;) {
-        try {
-          await once(click);
-          return await journal.change(click, { naive: "answered", naiveMs: Date.now() });
-        } catch {
-          await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL_MS));
-        }
+        const isAnswered = await once(click).then(
+          () => true,
+          () => false,
+        );
+        // The journal's troubles are no reason to send again.
+        if (isAnswered) return journal.change(click, { naive: "answered", naiveMs: Date.now() });
+        await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL_MS));
       }
     },
   };
 }
 
 /** The outbox of `account`, which is its identity as well: each account's requests are stored apart. */
-export async function makeSemel({ account, network, journal, onwent }) {
+export async function makeSemel({ account, network, journal }) {
   const clickOf = (url) => Number(new URL(url, location.origin).searchParams.get("n")) || undefined;
   const semel = await Semel.open({
     url: location.origin,
@@ -43,9 +44,7 @@ export async function makeSemel({ account, network, journal, onwent }) {
     onpaused: ({ url, error }) => journal.change(clickOf(url), { semel: "paused", error: error.message }),
   });
   semel.onrecovered = async ({ url, error }) => {
-    const click = clickOf(url);
-    await journal.change(click, { ...settled(error), isRecovered: true });
-    onwent(click);
+    await journal.change(clickOf(url), { ...settled(error), isRecovered: true });
   };
   return {
     semel,

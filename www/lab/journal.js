@@ -4,6 +4,7 @@
 // - A click is on record before either client is asked to make it, and an attempt before it is sent.
 // - Whatever a tab records, every tab of the lab gets to know: `onchange` tells of its own records and of the others'.
 // - A journal is of one account. Starting over makes another.
+// - One that is over takes nothing any more, and who waits for it does nothing more: its page is about to go.
 
 import { openDB } from "idb";
 import { AMOUNT, CLICKS_MAX } from "./limits.js";
@@ -23,7 +24,7 @@ export async function openJournal({ account, tab, page }) {
       database.createObjectStore("run");
     },
     // Another tab starts over.
-    blocking: () => database.close(),
+    blocking: () => journal.close(),
   });
   const journal = new Journal(database, new BroadcastChannel(nameOf(account)), { tab, page });
   await journal.load();
@@ -43,6 +44,7 @@ class Journal {
   #database;
   #channel;
   #own;
+  #isOver = false;
 
   constructor(database, channel, own) {
     this.#database = database;
@@ -57,18 +59,19 @@ class Journal {
     for (const click of clicks) if (!this.clicks.has(click.n)) this.clicks.set(click.n, click);
     for (const attempt of attempts) if (!this.attempts.has(attempt.id)) this.attempts.set(attempt.id, attempt);
     this.events = [...events, ...this.events.filter(({ at }) => !events.some((event) => event.at === at))];
-    this.samples = samples;
+    this.samples = [...samples, ...this.samples.filter(({ atMs }) => !samples.some((sample) => sample.atMs === atMs))];
     this.run ??= run;
   }
 
-  /** Records a click of this page, or the next of the run: then undefined once there is none left. */
+  /** Records a click of this page, or the next of the run: undefined once there is none left. A run that finds no room is over. */
   async click({ ofRun = false } = {}) {
-    const transaction = this.#begin(["clicks", "run"]);
+    const transaction = await this.#begin(["clicks", "run"]);
     const clicks = transaction.objectStore("clicks");
     const runs = transaction.objectStore("run");
     const run = ofRun ? await runs.get("run") : undefined;
-    if ((ofRun && !(run?.made < run?.total)) || (await clicks.count()) >= CLICKS_MAX) {
-      await transaction.done;
+    if (ofRun && !(run?.made < run?.total)) return undefined;
+    if ((await clicks.count()) >= CLICKS_MAX) {
+      if (run) await this.#end(run, transaction);
       return undefined;
     }
     const click = { ...this.#own, amount: AMOUNT, atMs: Date.now(), naive: "waiting", semel: "waiting" };
@@ -84,24 +87,16 @@ class Journal {
     return { click, run };
   }
 
-  /** Changes a click, as it is on record then. */
-  async change(n, members) {
-    const transaction = this.#begin(["clicks"]);
-    const click = { ...(await transaction.store.get(n)), ...members };
-    await transaction.store.put(click);
-    await transaction.done;
-    this.#tell("click", click);
-  }
-
-  /** Makes a click this page's own, if it still waits for Semel's answer and belongs to a page that is gone. */
-  async adopt(n, isGone) {
-    const transaction = this.#begin(["clicks"]);
+  /** Changes a click, as it is on record then, if `isDue` says so of it. Resolves to whether it did. */
+  async change(n, members, isDue = () => true) {
+    const transaction = await this.#begin(["clicks"]);
     const click = await transaction.store.get(n);
-    const adopted = click.semel === "waiting" && isGone(click.page) ? { ...click, page: this.#own.page } : undefined;
-    if (adopted) await transaction.store.put(adopted);
+    const changed = isDue(click) ? { ...click, ...members } : undefined;
+    if (changed) await transaction.store.put(changed);
     await transaction.done;
-    if (adopted) this.#tell("click", adopted);
-    return adopted;
+    // Who asked had it otherwise: its last change may not have been told by a page that is gone.
+    this.#tell("click", changed ?? click);
+    return changed !== undefined;
   }
 
   /** Records an attempt, or what has become of it. Resolves once it is on record. */
@@ -128,7 +123,7 @@ class Journal {
 
   /** Starts a run, unless one is going. */
   async startRun(run) {
-    const transaction = this.#begin(["run"]);
+    const transaction = await this.#begin(["run"]);
     const current = await transaction.store.get("run");
     const isFree = !(current?.made < current?.total);
     if (isFree) await transaction.store.put(run, "run");
@@ -138,32 +133,44 @@ class Journal {
   }
 
   async stopRun() {
-    const transaction = this.#begin(["run"]);
+    const transaction = await this.#begin(["run"]);
     const run = await transaction.store.get("run");
-    if (run) await transaction.store.put({ ...run, total: run.made }, "run");
+    if (run) await this.#end(run, transaction);
+  }
+
+  async #end(run, transaction) {
+    const ended = { ...run, total: run.made };
+    await transaction.objectStore("run").put(ended, "run");
     await transaction.done;
-    if (run) this.#tell("run", { ...run, total: run.made });
+    this.#tell("run", ended);
   }
 
   /** Says to the other tabs that this account is over. */
-  async leave() {
+  leave() {
     this.#channel.postMessage(["over"]);
     this.#channel.close();
+    this.close();
+  }
+
+  close() {
+    this.#isOver = true;
     this.#database.close();
   }
 
-  #begin(stores) {
+  async #begin(stores) {
+    if (this.#isOver) return new Promise(() => {});
     return this.#database.transaction(stores, "readwrite", { durability: "relaxed" });
   }
 
   async #put(store, value) {
-    const transaction = this.#begin([store]);
+    const transaction = await this.#begin([store]);
     const key = await transaction.store.put(value);
     await transaction.done;
     return key;
   }
 
   #tell(kind, value) {
+    if (this.#isOver) return;
     this.#take(kind, value);
     this.#channel.postMessage([kind, value]);
   }

@@ -25,6 +25,7 @@ const [BUSY_MS, IDLE_MS] = [200, 2_000];
 const SETTLES_MS = 12_000;
 const ACCOUNT = "semel lab account";
 const TABS = "semel lab tabs";
+const FULL = `An account takes ${CLICKS_MAX} clicks: start over.`;
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const page = crypto.randomUUID();
@@ -58,10 +59,10 @@ async function start() {
   for (const n of journal.clicks.keys()) dirty.add(n);
   for (const event of journal.events) showEvent(event);
   draw();
-  const network = makeNetwork({ settings, record, fetch: (...request) => fetch(...request) });
+  const network = makeNetwork({ settings, record: (attempt) => journal.attempt(attempt), fetch: (...request) => fetch(...request) });
   const naive = makeNaive({ account, network, journal });
-  semel = await makeSemel({ account, network, journal, onwent: () => {} });
-  run = new Run({ account, page, journal, naive, semel, referee, kill, crash });
+  semel = await makeSemel({ account, network, journal });
+  run = await new Run({ account, page, journal, naive, semel, referee, kill: () => kill().catch(complain), crash }).enter();
   bindActions();
   performance.mark("lab-interactive");
   run.watch();
@@ -70,46 +71,42 @@ async function start() {
   allowKill(await referee.canBeKilled());
 }
 
-/** A journal that is being left takes nothing any more. */
-async function record(attempt) {
-  try {
-    await journal.attempt(attempt);
-  } catch (error) {
-    if (!isOver) throw error;
-  }
-}
-
 function bindActions() {
   const on = (id, act) => {
     $(id).disabled = false;
-    $(id).addEventListener("click", () => act().catch((error) => tell(`That did not work: ${error.message}.`)));
+    $(id).addEventListener("click", () => act().catch(complain));
   };
   on("deposit", async () => {
-    if (!(await run.click())) tell(`An account takes ${CLICKS_MAX} clicks: start over.`);
+    if (!(await run.click())) tell(FULL);
   });
   on("run", () => begin({ total: RUN_CLICKS }));
   on("stop", () => journal.stopRun());
   on("crash", async () => crash());
   on("over", startOver);
-  $("kill").addEventListener("click", () => kill().catch((error) => tell(`That did not work: ${error.message}.`)));
+  $("kill").addEventListener("click", () => kill().catch(complain));
   $("copy").addEventListener("click", copyLink);
   // A scenario that is followed on this page.
   addEventListener("hashchange", () => {
-    const { settings: members, run: next } = scenarioOf(location.hash);
+    const { settings: members, run: next } = scenarioOf(location.hash, settings);
     controls.set(members);
-    if (next) begin(next);
+    if (next) begin(next).catch(complain);
   });
 }
 
 /** Starts a run of `total` clicks, with a crash of the page or the server after so many of them. */
 async function begin({ total, kill, crash }) {
-  if (!(await journal.startRun({ id: page, total, made: 0, kill, crash }))) return tell("A run is going: stop it first.");
+  if (journal.clicks.size >= CLICKS_MAX) return tell(FULL);
+  if (!(await journal.startRun({ id: crypto.randomUUID(), total, made: 0, kill, crash }))) return tell("A run is going: stop it first.");
   await run.drive();
 }
 
 async function kill() {
-  await journal.event("kill");
   await referee.kill();
+  await journal.event("kill");
+}
+
+function complain(error) {
+  tell(`That did not work: ${error.message}.`);
 }
 
 /** All that the page has in memory is gone, and nobody was asked. */
@@ -120,8 +117,8 @@ function crash() {
 async function startOver() {
   isOver = true;
   localStorage[ACCOUNT] = `lab-${crypto.randomUUID().slice(0, 18)}`;
+  journal.leave();
   await semel.semel.close();
-  await journal.leave();
   for (const name of [nameOf(account), `semel ${location.origin} ${account}`]) indexedDB.deleteDatabase(name);
   location.reload();
 }

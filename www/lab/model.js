@@ -30,11 +30,11 @@ export function outcomeOf(attempt, logged, nowMs) {
   let fate = attempt.fate;
   if (status !== undefined) fate = fateByStatus(status);
   else if (fate === "sent" && isSilent) fate = "lost";
-  const isUnheard = fate !== "sent" && fate !== "lost" && (attempt.answer === "lost" || (attempt.answer === "waiting" && isSilent) || attempt.why === "server");
+  const isUnheard = fate !== "sent" && fate !== "lost" && (attempt.answer === "lost" || (attempt.answer === "waiting" && isSilent));
   return { id: attempt.id, fate, status, isUnheard, isCopy: attempt.isCopy, why: attempt.why, startMs: attempt.sentMs, endMs: attempt.endMs };
 }
 
-/** The attempts of each click, by lane, in the order in which they were sent. */
+/** The attempts of each click, by lane, in the order in which they were sent: a copy after what it is one of. */
 export function attemptsByClick(attempts) {
   const byClick = new Map();
   for (const attempt of attempts) {
@@ -42,7 +42,7 @@ export function attemptsByClick(attempts) {
     lanes[attempt.lane].push(attempt);
     byClick.set(attempt.click, lanes);
   }
-  for (const lanes of byClick.values()) for (const lane of Object.values(lanes)) lane.sort((one, other) => one.sentMs - other.sentMs);
+  for (const lanes of byClick.values()) for (const lane of Object.values(lanes)) lane.sort((one, other) => one.sentMs - other.sentMs || one.isCopy - other.isCopy);
   return byClick;
 }
 
@@ -66,11 +66,18 @@ function inRows(marks) {
     while (to < marks.length && marks[to].fate === marks[from].fate && marks[to].isUnheard === marks[from].isUnheard) to += 1;
     if (to - from >= ROW_MIN) {
       const row = marks.slice(from, to);
-      rows.push({ ...row[0], endMs: row.at(-1).endMs, ids: row.map(({ id }) => id), count: row.length, text: `${row.length} times ${row[0].text}` });
+      rows.push({ ...row[0], endMs: row.at(-1).endMs, isCopy: row.every(({ isCopy }) => isCopy), ids: row.map(({ id }) => id), count: row.length, text: textOfRow(row) });
     } else rows.push(...marks.slice(from, to).map((mark) => ({ ...mark, ids: [mark.id] })));
     from = to;
   }
   return rows;
+}
+
+/** The words of each, which may differ where the fate is the same, with how many they are of. */
+function textOfRow(row) {
+  const counts = new Map();
+  for (const { text } of row) counts.set(text, (counts.get(text) ?? 0) + 1);
+  return [...counts].map(([text, count]) => (count === 1 ? `once ${text}` : `${count} times ${text}`)).join("; ");
 }
 
 function textOf({ fate, isUnheard, isCopy, why }) {

@@ -21,17 +21,19 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
   async function send(lane, click, url, init = {}) {
     const { signal, ...rest } = init;
     signal?.throwIfAborted();
-    const fate = chance();
-    const attempt = begin(lane, click, { isLost: fate.loseRequest || settings.offline });
+    const { isTwice, ...fate } = chance();
+    const attempt = begin(lane, click);
     await attempt.save();
-    const copy = fate.isTwice ? begin(lane, click, { isCopy: true }) : undefined;
     const answer = carry(attempt, url, rest, fate);
-    if (copy) {
-      await copy.save();
-      // Nobody waits for the answer to a copy.
-      carry(copy, url, rest, { loseRequest: false, loseAnswer: true, delayMs: random() * settings.delay }).catch(() => {});
-    }
+    if (isTwice) repeat(lane, click, url, rest);
     return signal ? abortable(answer, attempt, signal) : answer;
+  }
+
+  /** Sends a copy, for whose answer nobody waits. */
+  async function repeat(lane, click, url, init) {
+    const copy = begin(lane, click, { isCopy: true });
+    await copy.save();
+    await carry(copy, url, init, { loseRequest: false, loseAnswer: true, delayMs: delay() }).catch(() => {});
   }
 
   function chance() {
@@ -40,22 +42,31 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
       loseRequest: hits(settings.loseRequests),
       loseAnswer: hits(settings.loseAnswers),
       isTwice: hits(settings.twice),
-      delayMs: random() * Math.min(settings.delay, DELAY_MS_MAX),
+      delayMs: delay(),
     };
   }
 
-  function begin(lane, click, { isCopy = false, isLost = false }) {
+  const delay = () => random() * Math.min(settings.delay, DELAY_MS_MAX);
+
+  function begin(lane, click, { isCopy = false } = {}) {
     const key = `${click}-${lane}`;
     const k = (sentOf.get(key) ?? 0) + 1;
-    if (click !== undefined) sentOf.set(key, k);
-    const isKept = click !== undefined && (k <= ATTEMPTS_MAX || !isLost);
-    let told = { id: `${click}-${lane}-${random().toString(36).slice(2, 10)}`, click, lane, sentMs: now(), fate: "sent", answer: "waiting", isCopy };
+    const isDeposit = click !== undefined;
+    if (isDeposit) sentOf.set(key, k);
+    let isKept = isDeposit && k <= ATTEMPTS_MAX;
+    let told = { id: `${click}-${lane}-${random().toString(36).slice(2, 10)}`, click, lane, sentMs: now(), fate: "sent", answer: isCopy ? "lost" : "waiting", isCopy };
     return {
-      id: isKept ? told.id : undefined,
+      id: isDeposit ? told.id : undefined,
       save: () => (isKept ? record(told) : undefined),
+      /** From here on it may reach the server, and what does is on record, however many there are. */
+      async leave() {
+        if (isKept || !isDeposit) return;
+        isKept = true;
+        await record(told);
+      },
       become(members) {
-        // An answer that comes after its client stopped waiting reaches nobody.
-        told = { ...told, ...members, ...((told.isAborted || isCopy) && { answer: "lost" }) };
+        // An answer that comes when nobody waits for it, or no more, reaches nobody.
+        told = { ...told, ...members, ...(told.answer === "lost" && { answer: "lost" }) };
         if (isKept) record(told);
       },
     };
@@ -67,6 +78,7 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
       attempt.become({ fate: "lost", why: settings.offline ? "offline" : "request", answer: "lost", endMs: now() });
       return broken();
     }
+    await attempt.leave();
     let response;
     let body;
     try {
@@ -92,10 +104,11 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
   function abortable(answer, attempt, signal) {
     return new Promise((resolve, reject) => {
       const abort = () => {
-        attempt.become({ isAborted: true });
+        attempt.become({ answer: "lost" });
         reject(signal.reason);
       };
-      signal.addEventListener("abort", abort, { once: true });
+      if (signal.aborted) abort();
+      else signal.addEventListener("abort", abort, { once: true });
       answer.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
     });
   }

@@ -15,14 +15,33 @@ export class Run {
   #parts;
   #lock;
   #page;
+  #locks;
+  #sleep;
+  #now;
+  /** By click: whose it was when a look of this page found it left. */
+  #found = new Map();
+  #isQueued = false;
 
-  /** `parts`: journal, naive, semel, referee, and `crash`, which ends the page. */
-  constructor({ account, page, ...parts }) {
+  /** `parts`: journal, naive, semel, referee, and `kill` and `crash`, which end the server and the page. */
+  constructor({ account, page, locks = navigator.locks, sleep = pause, now = Date.now, ...parts }) {
     this.#lock = `semel lab ${account}`;
     this.#page = page;
+    this.#locks = locks;
+    this.#sleep = sleep;
+    this.#now = now;
     this.#parts = parts;
-    // Held for as long as this page is there.
-    navigator.locks.request(`${this.#lock} page ${page}`, () => new Promise(() => {}));
+  }
+
+  /** Resolves to this run once all can see that its page is there: until then it makes no click. */
+  async enter() {
+    await new Promise((resolve, reject) => {
+      const hold = () => {
+        resolve();
+        return new Promise(() => {});
+      };
+      this.#locks.request(`${this.#lock} page ${this.#page}`, hold).catch(reject);
+    });
+    return this;
   }
 
   /** Makes one click. */
@@ -37,19 +56,26 @@ export class Run {
     this.#parts.semel.deposit(n);
   }
 
-  /** Makes what is left of the run, unless another page does. */
+  /** Makes what is left of the run, unless another page does: then it goes on when that is gone. */
   async drive() {
-    const { journal } = this.#parts;
-    if (!(journal.run?.made < journal.run?.total)) return;
-    await navigator.locks.request(`${this.#lock} run`, async () => {
+    const { journal, kill, crash } = this.#parts;
+    // One that waits its turn is enough.
+    if (this.#isQueued || !(journal.run?.made < journal.run?.total)) return;
+    this.#isQueued = true;
+    await this.#locks.request(`${this.#lock} run`, async () => {
+      this.#isQueued = false;
       for (;;) {
         const clicked = await journal.click({ ofRun: true });
         if (!clicked) return;
         this.#make(clicked.click.n);
-        const { made, kill, crash } = clicked.run;
-        if (made === kill) await this.#parts.kill();
-        if (made === crash) return this.#parts.crash();
-        await new Promise((resolve) => setTimeout(resolve, RUN_INTERVAL_MS));
+        const { run } = clicked;
+        if (run.made === run.kill) await kill();
+        if (run.made === run.crash) {
+          crash();
+          // The page takes a moment to go: in that it makes no more, nor does another while it is there.
+          return new Promise(() => {});
+        }
+        await this.#sleep(RUN_INTERVAL_MS);
       }
     });
   }
@@ -59,41 +85,60 @@ export class Run {
     for (;;) {
       await this.#goOn();
       await this.drive();
-      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+      await this.#sleep(LOOK_MS);
     }
   }
 
   /** The pages that are there. */
   async #pages() {
     const prefix = `${this.#lock} page `;
-    const { held } = await navigator.locks.query();
+    const { held } = await this.#locks.query();
     return new Set(held.filter(({ name }) => name.startsWith(prefix)).map(({ name }) => name.slice(prefix.length)));
   }
 
   async #goOn() {
-    const { journal, referee, semel } = this.#parts;
-    await navigator.locks.request(`${this.#lock} go on`, async () => {
+    await this.#locks.request(`${this.#lock} go on`, async () => {
+      const { journal } = this.#parts;
+      // In this order: a page could be seen before any click of it was known.
+      const known = [...journal.clicks.keys()];
       const pages = await this.#pages();
-      const isGone = (page) => page !== this.#page && !pages.has(page);
-      const left = [...journal.clicks.values()].filter(({ page }) => isGone(page));
-      const naive = left.filter((click) => click.naive === "waiting");
-      // What was answered since it was left is among it: Semel went on with it.
-      const fresh = left.filter((click) => !click.isLeft && (click.semel === "waiting" || click.isRecovered));
-      if (naive.length + fresh.length > 0) await journal.event("left", { naive: naive.length, semel: fresh.length, from: left[0].tab });
-      for (const { n } of naive) await journal.change(n, { naive: "forgotten", naiveMs: Date.now() });
-      for (const { n } of fresh) await journal.change(n, { isLeft: true });
-      // Of what was found just now, something may still be on its way into the store: it is looked at again next time.
-      const older = left.filter((click) => click.isLeft && click.semel === "waiting");
-      if (older.length === 0) return;
-      // In this order: what leaves the store in between is in the log by then.
-      const stored = await semel.stored();
-      if (!(await referee.ask())) return;
-      for (const { n } of older) {
-        if (stored.has(n)) continue;
-        const isMade = [...referee.logged].some(([id, status]) => id.startsWith(`${n}-semel-`) && ["executed", "replayed"].includes(status));
-        if (isMade) await journal.change(n, { semel: "answered", semelMs: Date.now(), isUnheard: true });
-        else if (await journal.adopt(n, isGone)) semel.deposit(n);
-      }
+      const left = known.map((n) => journal.clicks.get(n)).filter(({ page }) => page !== this.#page && !pages.has(page));
+      // Of what is found just now, something may still be on its way into the store: it is looked at again next time.
+      const older = left.filter(({ n, page, semel }) => semel === "waiting" && this.#found.get(n) === page);
+      for (const { n, page } of left) this.#found.set(n, page);
+      await this.#note(left);
+      if (older.length > 0) await this.#finish(older);
     });
   }
+
+  /** Says what was left, once, and that the naive client has forgotten its part of it. */
+  async #note(left) {
+    const { journal } = this.#parts;
+    const naive = left.filter((click) => click.naive === "waiting");
+    // What was answered since it was left is among it: Semel went on with it.
+    const fresh = left.filter((click) => !click.isLeft && (click.semel === "waiting" || click.isRecovered));
+    for (const from of new Set([...naive, ...fresh].map(({ tab }) => tab))) {
+      const count = (clicks) => clicks.filter(({ tab }) => tab === from).length;
+      await journal.event("left", { naive: count(naive), semel: count(fresh), from });
+    }
+    for (const { n } of naive) await journal.change(n, { naive: "forgotten", naiveMs: this.#now() }, (click) => click.naive === "waiting");
+    for (const { n } of fresh) await journal.change(n, { isLeft: true });
+  }
+
+  /** Sees to it that Semel makes what it has neither stored nor made. */
+  async #finish(clicks) {
+    const { journal, referee, semel } = this.#parts;
+    // In this order: what leaves the store in between is in the log by then.
+    const stored = await semel.stored();
+    if (!(await referee.askAnew())) return;
+    for (const { n, page } of clicks) {
+      if (stored.has(n)) continue;
+      const isMade = [...referee.logged].some(([id, status]) => id.startsWith(`${n}-semel-`) && ["executed", "replayed"].includes(status));
+      const members = isMade ? { semel: "answered", semelMs: this.#now() } : { page: this.#page };
+      const isDue = (click) => click.semel === "waiting" && click.page === page;
+      if ((await journal.change(n, members, isDue)) && !isMade) semel.deposit(n);
+    }
+  }
 }
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

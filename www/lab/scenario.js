@@ -27,16 +27,16 @@ export const PRESETS = [
   { id: "calm", title: "Nothing goes wrong", scenario: { ...CALM, run: 100 } },
 ];
 
-/** Reads a fragment such as `#lose-requests=33&run=100`. */
-export function scenarioOf(fragment) {
+/** Reads a fragment such as `#lose-requests=33&run=100`. One that asks for no setting leaves them as they are: `asIs`. */
+export function scenarioOf(fragment, asIs = FIRST) {
   const parameters = new URLSearchParams(fragment.replace(/^#/, ""));
   const scenario = {};
   for (const [name, max] of Object.entries({ ...LIMITS, ...ON_THE_WAY })) {
     const text = parameters.get(NAMES[name]);
-    if (text !== null && /^\d{1,6}$/.test(text)) scenario[name] = Math.min(Number(text), max);
+    if (text !== null && /^\d+$/.test(text)) scenario[name] = Math.min(Number(text), max);
   }
   const isAsked = Object.keys(LIMITS).some((name) => name in scenario);
-  const settings = isAsked ? { ...CALM } : { ...FIRST };
+  const settings = isAsked ? { ...CALM } : { ...asIs };
   for (const name of Object.keys(LIMITS)) settings[name] = scenario[name] ?? settings[name];
   const { run, kill, crash } = scenario;
   return { settings, run: run ? { total: run, kill, crash } : undefined };

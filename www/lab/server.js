@@ -17,34 +17,41 @@ export class Referee {
   /** What it says is of this instant or later. */
   asOfMs = 0;
   #account;
+  #fetch;
+  #now;
   #last = { naive: 0, semel: 0 };
   #asking;
 
-  constructor(account) {
+  constructor(account, { fetch = (...request) => globalThis.fetch(...request), now = Date.now } = {}) {
     this.#account = account;
+    this.#fetch = fetch;
+    this.#now = now;
   }
 
-  /** Asks for what is new in both accounts. Resolves to whether the server answered. */
+  /** Asks for what is new in both accounts, unless that is going on. Resolves to whether the server answered. */
   ask() {
     this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
     return this.#asking;
   }
 
+  /** Asks for what is new by now: what is going on may have passed it. */
+  async askAnew() {
+    await this.#asking;
+    return this.ask();
+  }
+
   async #ask() {
-    const startMs = Date.now();
-    try {
-      await Promise.all([this.#read("naive"), this.#read("semel")]);
-      this.isDown = false;
-      this.asOfMs = startMs;
-    } catch {
-      this.isDown = true;
-    }
+    const startMs = this.#now();
+    // To the end of both: an answer to one that is still on its way would put back what the next has read.
+    const read = await Promise.allSettled([this.#read("naive"), this.#read("semel")]);
+    this.isDown = read.some(({ status }) => status === "rejected");
+    if (!this.isDown) this.asOfMs = startMs;
     return !this.isDown;
   }
 
   async #read(lane) {
     for (;;) {
-      const response = await fetch(`/lab/accounts/${this.#account}/${lane}?after=${this.#last[lane]}`, { signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });
+      const response = await this.#fetch(`/lab/accounts/${this.#account}/${lane}?after=${this.#last[lane]}`, { signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });
       if (!response.ok) throw new Error(`the log answers ${response.status}`);
       const { attempts, last, ...account } = await response.json();
       for (const { attempt, status } of attempts) this.logged.set(attempt, status);
@@ -57,14 +64,14 @@ export class Referee {
   /** Whether this server can be killed from the page: one that `npm start` watches over. */
   async canBeKilled() {
     try {
-      return (await (await fetch("/lab/server")).json()).canKill === true;
+      return (await (await this.#fetch("/lab/server")).json()).canKill === true;
     } catch {
       return false;
     }
   }
 
   async kill() {
-    const response = await fetch("/lab/server/kill", { method: "POST" });
+    const response = await this.#fetch("/lab/server/kill", { method: "POST" });
     if (!response.ok) throw new Error(`the server answers ${response.status}`);
   }
 }

@@ -1,0 +1,19 @@
+// What the score says of a difference.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { verdictOf } from "../../www/view/score.js";
+
+test("what is too much stays so, what is missing may still come, and nothing is exact before all is settled", () => {
+  const cases = [
+    [undefined, false, "open", "not known yet"],
+    [undefined, true, "open", "not known yet"],
+    [0, true, "right", "$0 difference: exact"],
+    [0, false, "open", "$0 difference"],
+    [10, true, "wrong", "+$10: too much"],
+    [1_230, false, "wrong", "+$1,230: too much"],
+    [-10, true, "wrong", "−$10: missing"],
+    [-1_230, false, "open", "−$1,230: under way"],
+  ];
+  for (const [difference, isSettled, kind, text] of cases) assert.deepEqual(verdictOf(difference, isSettled), { kind, text }, `${difference}, ${isSettled ? "settled" : "not settled"}`);
+});
