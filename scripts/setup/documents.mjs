@@ -2,7 +2,7 @@
 //
 // Invariants:
 // - A link to a document is a link to its page. One to anything else of the repository is not a link on the page, for there is nothing
-//   to lead to; one that leads nowhere fails the build.
+//   to lead to; one that leads nowhere fails the build, and so does an image that is not served.
 // - A heading has the anchor that it has where the Markdown is usually read.
 
 import { existsSync } from "node:fs";
@@ -22,10 +22,13 @@ export const DOCUMENTS = [
   { name: "changelog", file: "CHANGELOG.md", title: "Changes" },
 ];
 
+/** The folder whose images are served. */
+export const IMAGES = "docs/images";
+
 const pathOf = (name) => (name === "index" ? "/docs" : `/docs/${name}`);
 
-/** Resolves to `{ name, title, navigation, content }` of each document. */
-export async function renderDocuments() {
+/** Resolves to `{ name, title, navigation, content }` of each document. `read` gives its Markdown; it is a test's own. */
+export async function renderDocuments(read = (file) => readFile(join(ROOT, file), "utf8")) {
   const { Marked } = await import("marked");
   const { gfmHeadingId } = await import("marked-gfm-heading-id");
   const pages = [];
@@ -36,10 +39,14 @@ export async function renderDocuments() {
         link({ href, tokens }) {
           const text = this.parser.parseInline(tokens);
           const to = addressOf(file, href, dead);
-          return to === undefined ? text : `<a href="${to}">${text}</a>`;
+          return to === undefined ? text : `<a href="${escape(to)}">${text}</a>`;
         },
         image({ href, text }) {
-          return `<img src="/${normalize(join(dirname(file), href))}" alt="${text.replaceAll('"', "&quot;")}">`;
+          // The policy of the pages lets none in from elsewhere.
+          if (/^https?:/.test(href)) return escape(text);
+          const path = normalize(join(dirname(file), href));
+          if (!path.startsWith(`${IMAGES}/`) || !existsSync(join(ROOT, path))) dead.push(href);
+          return `<img src="/${escape(path)}" alt="${escape(text)}">`;
         },
         table(token) {
           const table = tableOf.call(this, token);
@@ -47,11 +54,11 @@ export async function renderDocuments() {
           return `<div class="wide" tabindex="0" role="region" aria-label="Table">${table}</div>`;
         },
         code({ text, lang }) {
-          return `<pre tabindex="0" data-language="${lang ?? ""}"><code>${escape(text)}</code></pre>`;
+          return `<pre tabindex="0" data-language="${escape(lang ?? "")}"><code>${escape(text)}</code></pre>`;
         },
       },
     });
-    const content = await marked.parse(await readFile(join(ROOT, file), "utf8"));
+    const content = await marked.parse(await read(file));
     if (dead.length > 0) throw new StepError(`${file} has links that lead nowhere: ${dead.join(", ")}.`);
     pages.push({ name, title, navigation: navigationOf(name), content });
   }

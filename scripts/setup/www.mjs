@@ -8,14 +8,13 @@ import { copyFile, cp, mkdir, readFile, readdir, rm, writeFile } from "node:fs/p
 import { existsSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { brotliBytes, buildSdk, SDK_PACKAGE } from "./sdk.mjs";
-import { DOCUMENTS, renderDocuments } from "./documents.mjs";
+import { DOCUMENTS, IMAGES, renderDocuments } from "./documents.mjs";
 import { BUILD, ROOT } from "./paths.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
 import { StepError, step } from "./step.mjs";
 
 const PAGE_BROTLI_BYTES_MAX = 150_000;
 const SOURCE = join(ROOT, "www");
-const IMAGES = "docs/images";
 
 /** The folder that the worker serves. */
 export const WWW_FOLDER = join(BUILD, "www");
@@ -80,7 +79,7 @@ async function listsOf() {
 }
 
 /** Puts values into `{{name}}`. One that is missing is a mistake in the template. */
-function fill(template, values) {
+export function fill(template, values) {
   return template.replace(/\{\{(\w+)\}\}/g, (_, name) => {
     if (values[name] === undefined) throw new StepError(`The template of a page asks for ${name}, which nobody gives.`);
     return values[name];

@@ -1,0 +1,51 @@
+// The page's build: its limit, and its templates.
+
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { StepError } from "../../scripts/setup/step.mjs";
+import { checkPageSize, fill } from "../../scripts/setup/www.mjs";
+
+const LIMIT_BYTES = 150_000;
+
+/** A page as it is built, of files with so many bytes that can't be made smaller. */
+async function pageOf(t, sizes) {
+  const folder = await mkdtemp(join(tmpdir(), "semel-page-"));
+  t.after(() => rm(folder, { recursive: true }));
+  for (const name of ["assets", "docs"]) await mkdir(join(folder, name));
+  for (const [name, bytes] of Object.entries({ "index.html": 10, ...sizes })) await writeFile(join(folder, name), randomBytes(bytes));
+  return folder;
+}
+
+test("a page below its limit says what it has", async (t) => {
+  const says = await checkPageSize(await pageOf(t, { "assets/lab.js": 100_000, "assets/semel.wasm": 49_000 }));
+  assert.match(says, /^149,\d{3} of 150,000 bytes brotli$/);
+});
+
+test("a page above its limit fails the build, whichever of its files it is", async (t) => {
+  for (const sizes of [{ "assets/lab.js": LIMIT_BYTES }, { "index.html": LIMIT_BYTES }, { "assets/page.css": 80_000, "assets/semel.wasm": 80_000 }]) {
+    await assert.rejects(checkPageSize(await pageOf(t, sizes)), (error) => error instanceof StepError && /^The page is too large: 1[56]\d,\d{3} of 150,000 bytes brotli\.$/.test(error.message) && error.advice.length > 0);
+  }
+});
+
+test("what the page does not load does not count", async (t) => {
+  await checkPageSize(await pageOf(t, { "docs/protocol.html": 2 * LIMIT_BYTES }));
+});
+
+test("what can be made smaller counts as it is sent", async (t) => {
+  const folder = await pageOf(t, {});
+  await writeFile(join(folder, "assets/lab.js"), "a".repeat(10 * LIMIT_BYTES));
+  assert.match(await checkPageSize(folder), /^\d{1,3} of/);
+});
+
+test("a template is filled with its values, as they are and wherever they stand", () => {
+  assert.equal(fill("<a>{{one}}</a>{{two}}{{one}}", { one: "$& {{two}}", two: "", three: "3" }), "<a>$& {{two}}</a>$& {{two}}");
+  assert.equal(fill("{ {one} } {{ one }}", {}), "{ {one} } {{ one }}");
+});
+
+test("a template that asks for what nobody gives fails the build, and says what", () => {
+  assert.throws(() => fill("{{one}}{{none}}", { one: "1" }), (error) => error instanceof StepError && error.message.includes("none"));
+});

@@ -1,0 +1,96 @@
+// The documents as pages: where their links lead, and that their text stays text.
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { DOCUMENTS, renderDocuments } from "../../scripts/setup/documents.mjs";
+
+/** The documents with these texts, by name; those that are not given are empty. */
+async function render(texts) {
+  const pages = await renderDocuments(async (file) => texts[file] ?? "");
+  return Object.fromEntries(pages.map(({ name, ...page }) => [name, page]));
+}
+
+/** One document as HTML, without the paragraph round it. */
+async function html(markdown, file = "README.md") {
+  const { name } = DOCUMENTS.find((document) => document.file === file);
+  return (await render({ [file]: markdown }))[name].content.replace(/^<p>|<\/p>\n$/g, "");
+}
+
+test("the repository's documents are pages, each in the navigation of all, which shows where one is", async () => {
+  const pages = await renderDocuments();
+  assert.deepEqual(pages.map(({ name }) => name), ["index", "examples", "sdk", "protocol", "architecture", "contributing", "changelog"]);
+  const links = pages.map(({ name }) => (name === "index" ? "/docs" : `/docs/${name}`));
+  for (const [at, { title, navigation, content }] of pages.entries()) {
+    assert.equal(title, DOCUMENTS[at].title);
+    assert.match(content, /<h1 id="[^"]+">/);
+    assert.deepEqual([...navigation.matchAll(/<li><a href="([^"]+)"( aria-current="page")?>([^<]+)<\/a><\/li>/g)].map(([, href, isHere]) => [href, isHere !== undefined]), links.map((href, other) => [href, other === at]));
+    assert.ok(navigation.includes(`>${title}</a>`));
+  }
+});
+
+describe("a link", () => {
+  for (const [file, href, to] of [
+    ["README.md", "PROTOCOL.md", "/docs/protocol"],
+    ["README.md", "./PROTOCOL.md#headers", "/docs/protocol#headers"],
+    ["README.md", "README.md", "/docs"],
+    ["README.md", "examples/README.md#node", "/docs/examples#node"],
+    ["sdk/npm/README.md", "../../ARCHITECTURE.md", "/docs/architecture"],
+    ["examples/README.md", "README.md", "/docs/examples"],
+    ["examples/README.md", "../README.md", "/docs"],
+    ["README.md", "#here", "#here"],
+    ["README.md", "https://example.com/a?b=1&c=%20#d", "https://example.com/a?b=1&#38;c=%20#d"],
+    ["README.md", "http://127.0.0.1:8787", "http://127.0.0.1:8787"],
+  ]) {
+    test(`of ${file} to ${href} leads to ${to}`, async () => {
+      assert.equal(await html(`see [it **there**](${href}).`, file), `see <a href="${to}">it <strong>there</strong></a>.`);
+    });
+  }
+
+  for (const [file, href] of [["README.md", "LICENSE"], ["README.md", "examples/"], ["README.md", "tests/e2e"], ["README.md", "scripts/test.mjs#L1"], ["examples/README.md", "../core"]]) {
+    test(`of ${file} to ${href}, which is no document, is its text alone`, async () => {
+      assert.equal(await html(`see [it **there**](${href}).`, file), "see it <strong>there</strong>.");
+    });
+  }
+
+  test("that leads nowhere fails the build, which names its file and all such links", async () => {
+    await assert.rejects(html("[a](NOTHING.md) [b](PROTOCOL.md) [c](protocol.md#x)"), { message: "README.md has links that lead nowhere: NOTHING.md, protocol.md#x." });
+    await assert.rejects(html("[a](PROTOCOL.md)", "examples/README.md"), /examples\/README.md has links that lead nowhere: PROTOCOL.md/);
+    await assert.rejects(html("[a](nothing/)"), /nothing\//);
+  });
+});
+
+describe("an image", () => {
+  test("is the one that is served, with its words", async () => {
+    const image = '<img src="/docs/images/lab-light.png" alt="a &#60;b&#62; &#38; &#34;c&#34;">';
+    assert.equal(await html('![a <b> & "c"](docs/images/lab-light.png)'), image);
+    assert.equal(await html('![a <b> & "c"](../docs/images/lab-light.png)', "examples/README.md"), image);
+  });
+
+  test("that is not served fails the build", async () => {
+    for (const href of ["docs/images/nothing.png", "www/icon.svg", "../elsewhere.png"]) await assert.rejects(html(`![a](${href})`), new RegExp(`README.md has links that lead nowhere: ${href}`));
+  });
+
+  test("from elsewhere is its words", async () => {
+    assert.equal(await html("![it <passes>](https://example.com/badge.svg)"), "it &#60;passes&#62;");
+  });
+});
+
+test("a heading has the anchor that it has where Markdown is read, each within its document", async () => {
+  const markdown = "# What you `need`\n\n## Again\n\n## Again\n";
+  const { index, sdk } = await render({ "README.md": markdown, "sdk/npm/README.md": markdown });
+  for (const { content } of [index, sdk]) assert.deepEqual([...content.matchAll(/id="([^"]+)"/g)].map(([, id]) => id), ["what-you-need", "again", "again-1"]);
+});
+
+test("code stays text, and says in which language it is", async () => {
+  const block = (language) => `\`\`\`${language}\n<b a="1">&amp;</b>\n\`\`\``;
+  const text = "<code>&#60;b a=&#34;1&#34;&#62;&#38;amp;&#60;/b&#62;</code></pre>";
+  assert.equal(await html(block("html")), `<pre tabindex="0" data-language="html">${text}`);
+  assert.equal(await html(block("")), `<pre tabindex="0" data-language="">${text}`);
+  assert.equal(await html(block('js "x"')), `<pre tabindex="0" data-language="js &#34;x&#34;">${text}`);
+  assert.equal(await html("a `<b>` c"), "a <code>&lt;b&gt;</code> c");
+});
+
+test("a table scrolls by itself, can be reached by keyboard, and has its links", async () => {
+  const table = await html("| a | `b` |\n|---|---|\n| [1](PROTOCOL.md) | 2 |\n| 3 | 4 |");
+  assert.equal(table, '<div class="wide" tabindex="0" role="region" aria-label="Table"><table><thead><tr><th>a</th><th><code>b</code></th></tr></thead><tbody><tr><td><a href="/docs/protocol">1</a></td><td>2</td></tr><tr><td>3</td><td>4</td></tr></tbody></table></div>');
+});
