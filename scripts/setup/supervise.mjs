@@ -80,9 +80,12 @@ class Supervisor {
 
   /** No browser asks here: one would name the origin of its page. */
   #answer({ method, url, headers }, response) {
-    const isAsked = method === "POST" && url === "/kill" && headers.origin === undefined;
-    response.writeHead(isAsked ? 202 : 404).end();
-    if (!isAsked || this.#isKilled) return;
+    if (method !== "POST" || url !== "/kill" || headers.origin !== undefined) return response.writeHead(404).end();
+    // A website whose name was made to lead here is a page of the same origin to a browser.
+    const { host, port } = new URL(this.url);
+    if (![host, `localhost:${port}`].includes(headers["lab-host"])) return response.writeHead(403).end();
+    response.writeHead(202).end();
+    if (this.#isKilled) return;
     this.#isKilled = true;
     this.#options.onLog?.("Semel: the page kills the server; it comes back by itself\n");
     const workerd = this.#workerd;

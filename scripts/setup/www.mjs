@@ -68,14 +68,16 @@ async function build() {
 
 /** The lists of the page that its own modules have: as HTML, they are there at the first paint, and nothing moves for them. */
 async function listsOf() {
-  const { FATES } = await import("../../www/lab/model.js");
+  const { COUNTED, FATES } = await import("../../www/lab/model.js");
   const { PRESETS, fragmentOf } = await import("../../www/lab/scenario.js");
   const item = (title, detail, sign) => `<li title="${detail}">${sign}${title}</li>`;
   const glyph = (fate) => `<svg class="glyph ${fate}" aria-hidden="true"><use href="#glyph-${fate}"/></svg>`;
   const fates = Object.entries(FATES).map(([fate, { title, detail }]) => item(title, detail, glyph(fate)));
   const unheard = item("answer lost", "the server answered, and nobody heard it", '<span class="unheard-key" aria-hidden="true"></span>');
   const link = ({ id, title, scenario }) => `<li><a href="${fragmentOf(scenario).replaceAll("&", "&amp;")}" data-preset="${id}">${title}</a></li>`;
-  return { legend: [...fates, unheard].join(""), presets: PRESETS.map(link).join("") };
+  const cells = '<td>0</td>'.repeat(4);
+  const counts = [...COUNTED, "entries"].map((name) => `<tr><th scope="row">${name}</th>${cells}</tr>`);
+  return { counts: counts.join(""), legend: [...fates, unheard].join(""), presets: PRESETS.map(link).join("") };
 }
 
 /** Puts values into `{{name}}`. One that is missing is a mistake in the template. */

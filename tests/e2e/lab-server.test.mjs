@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { request } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -44,6 +45,7 @@ test("each file has its type, is never sniffed, and is kept only where its name 
       const { status, headers, text: told } = await server.send(method, `/${path}`);
       assert.deepEqual([status, headers.get("content-type"), told], [200, type, method === "GET" ? text : ""], path);
       assert.equal(headers.get("x-content-type-options"), "nosniff");
+      assert.equal(headers.get("content-security-policy"), "frame-ancestors 'none'");
       const kept = /-ABCD1234\./.test(name) ? "public, max-age=31536000, immutable" : "no-cache";
       assert.equal(headers.get("cache-control"), kept, path);
     }
@@ -350,6 +352,14 @@ test("no other page can kill it, nor what is no page", async (t) => {
   for (const [path, method, headers] of [["/kill", "POST", { origin: url }], ["/kill", "GET", {}], ["/", "POST", {}]]) {
     assert.equal((await fetch(`http://${control}${path}`, { method, headers })).status, 404);
   }
+  for (const headers of [{}, { "lab-host": `host.example:${port}` }]) assert.equal((await fetch(`http://${control}/kill`, { method: "POST", headers })).status, 403);
+  // To a browser, a website whose name was made to lead here is of one origin with what answers.
+  const name = `host.example:${port}`;
+  const status = await new Promise((resolve, reject) => {
+    const headers = { host: name, origin: `http://${name}` };
+    request({ host: "127.0.0.1", port, path: "/lab/server/kill", method: "POST", headers }, (answer) => resolve(answer.resume().statusCode)).on("error", reject).end();
+  });
+  assert.equal(status, 403);
   assert.ok(await isUp());
   assert.deepEqual([supervisor.pid, kills()], [pid, 0]);
 });

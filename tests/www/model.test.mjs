@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { AMOUNT, SILENT_MS_MAX } from "../../www/lab/limits.js";
-import { FATES, attemptsByClick, countsOf, laneOf, outcomeOf, totalsOf } from "../../www/lab/model.js";
+import { FATES, byLane, countsOf, laneOf, outcomeOf, totalsOf } from "../../www/lab/model.js";
 
 const SENT_MS = 5_000;
 const SOON_MS = SENT_MS + 1;
@@ -65,24 +65,18 @@ describe("what became of an attempt", () => {
   });
 });
 
-describe("the attempts of each click", () => {
+describe("the attempts of a click", () => {
   test("are by lane, in the order in which they were sent, whatever the order in which they are stored", () => {
-    const all = [
-      attempt({ id: "late", sentMs: 30 }),
-      attempt({ id: "other", click: 2, sentMs: 5 }),
-      attempt({ id: "semel", lane: "semel", sentMs: 20 }),
-      attempt({ id: "early", sentMs: 10 }),
-    ];
-    const byClick = attemptsByClick(new Map(all.map((one) => [one.id, one])).values());
+    const all = [attempt({ id: "late", sentMs: 30 }), attempt({ id: "semel", lane: "semel", sentMs: 20 }), attempt({ id: "early", sentMs: 10 })];
+    const { naive, semel } = byLane(new Map(all.map((one) => [one.id, one])).values());
     const ids = (list) => list.map(({ id }) => id);
-    assert.deepEqual([...byClick.keys()], [1, 2]);
-    assert.deepEqual([ids(byClick.get(1).naive), ids(byClick.get(1).semel)], [["early", "late"], ["semel"]]);
-    assert.deepEqual([ids(byClick.get(2).naive), ids(byClick.get(2).semel)], [["other"], []]);
+    assert.deepEqual([ids(naive), ids(semel)], [["early", "late"], ["semel"]]);
+    assert.deepEqual(byLane([]), { naive: [], semel: [] });
   });
 
   test("have a copy after what it is one of, though both were sent at once", () => {
     const [first, copy] = [attempt({ id: "b" }), attempt({ id: "a", isCopy: true })];
-    for (const stored of [[first, copy], [copy, first]]) assert.deepEqual(attemptsByClick(stored).get(1).naive, [first, copy]);
+    for (const stored of [[first, copy], [copy, first]]) assert.deepEqual(byLane(stored).naive, [first, copy]);
   });
 });
 
@@ -188,7 +182,8 @@ describe("a lane of a click", () => {
 describe("the totals", () => {
   const click = (members) => ({ atMs: 100, naive: "answered", naiveMs: 200, semel: "answered", semelMs: 300, ...members });
   const account = (balance) => ({ balance, entries: balance / AMOUNT });
-  const totals = (clicks, { naive = 10, semel = 10, asOfMs = 1_000 } = {}) => totalsOf(clicks, { accounts: { naive: account(naive), semel: account(semel) }, asOfMs });
+  const quiet = { naive: { sent: 0 }, semel: { sent: 0 } };
+  const totals = (clicks, { naive = 10, semel = 10, asOfMs = 1_000, counts = quiet } = {}) => totalsOf(clicks, { accounts: { naive: account(naive), semel: account(semel) }, asOfMs }, counts);
 
   test("are of all clicks, and each lane's difference is to what was clicked", () => {
     const { clicks, clicked, lanes } = totals(new Set([click(), click(), click()]).values(), { naive: 50, semel: 20 });
@@ -197,7 +192,7 @@ describe("the totals", () => {
   });
 
   test("know no difference before the server has said anything", () => {
-    const { lanes } = totalsOf([click()], { accounts: {}, asOfMs: 0 });
+    const { lanes } = totalsOf([click()], { accounts: {}, asOfMs: 0 }, quiet);
     assert.deepEqual(lanes.naive, { balance: undefined, open: 0, forgotten: 0, isSettled: false, difference: undefined });
   });
 
@@ -222,6 +217,15 @@ describe("the totals", () => {
     assert.deepEqual(isSettled([click({ atMs: 2_000, semelMs: undefined })], 1_000), [true, false], "without an instant, from its click on");
     assert.deepEqual(isSettled([], 0), [true, true]);
   });
+
+  test("are not settled in a lane while something of it is on its way", () => {
+    const { naive, semel } = totals([click()], { counts: { ...quiet, naive: { sent: 1 } } }).lanes;
+    assert.deepEqual([naive.isSettled, semel.isSettled], [false, true]);
+  });
+
+  test("tell how many Semel has answered with an outcome", () => {
+    assert.equal(totals([click(), click({ semel: "waiting" }), click({ semel: "failed" })]).answered, 1);
+  });
 });
 
 test("the counts are of what reached the server, as it is drawn and as it was logged, each lane for itself", () => {
@@ -238,9 +242,10 @@ test("the counts are of what reached the server, as it is drawn and as it was lo
   const logged = log(["1-naive-b", "executed"], ["1-naive-d", "executed"], ["1-naive-f", "failed"], ["1-semel-a", "attempt-expired"], ["1-semel-b", "replayed"], ["not one of the lab's", "executed"]);
   const none = { executed: 0, replayed: 0, late: 0, refused: 0 };
   assert.deepEqual(countsOf(attempts, logged, SOON_MS), {
-    naive: { drawn: { ...none, executed: 3 }, logged: { ...none, executed: 2, refused: 1 } },
-    semel: { drawn: { ...none, late: 1, replayed: 1, refused: 1 }, logged: { ...none, late: 1, replayed: 1 } },
+    naive: { sent: 1, drawn: { ...none, executed: 3 }, logged: { ...none, executed: 2, refused: 1 } },
+    semel: { sent: 0, drawn: { ...none, late: 1, replayed: 1, refused: 1 }, logged: { ...none, late: 1, replayed: 1 } },
   });
-  assert.deepEqual(countsOf([], log(), SOON_MS).naive, { drawn: none, logged: none });
-  assert.deepEqual(countsOf([onItsWay({ id: "1-naive-a" })], log(), SILENT_MS).naive.drawn, none, "what was silent too long did not arrive");
+  assert.deepEqual(countsOf([], log(), SOON_MS).naive, { sent: 0, drawn: none, logged: none });
+  const silent = countsOf([onItsWay({ id: "1-naive-a" })], log(), SILENT_MS).naive;
+  assert.deepEqual([silent.sent, silent.drawn], [0, none], "what was silent too long did not arrive");
 });

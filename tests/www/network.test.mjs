@@ -23,7 +23,7 @@ class Net {
   answer = () => new Response("{}", { headers: { "semel-status": "executed" } });
   record = async () => {};
 
-  constructor(settings = {}, seed = 1) {
+  constructor(settings = {}, random = seeded(1)) {
     Object.assign(this.settings, settings);
     const record = (attempt) => {
       this.log.push(["record", attempt.id, attempt.fate, attempt.answer]);
@@ -37,7 +37,7 @@ class Net {
       return this.answer(url, init);
     };
     const { now, sleep } = this.clock;
-    this.network = makeNetwork({ settings: this.settings, record, fetch, random: seeded(seed), now, sleep });
+    this.network = makeNetwork({ settings: this.settings, record, fetch, random, now, sleep });
   }
 
   /** Sends one; `told` is what its client has been told so far. */
@@ -210,7 +210,7 @@ test("a client that is told of a broken connection while its copy is still being
 test("each attempt waits as the settings say, each copy by itself, and none longer than the limit", async () => {
   const delays = [];
   for (let seed = 0; seed < 40; seed += 1) {
-    const net = new Net({ twice: 100, delay: 4_000 }, seed);
+    const net = new Net({ twice: 100, delay: 4_000 }, seeded(seed));
     await net.see();
     const [one, other] = net.calls.map(({ atMs }) => atMs - 1_000_000);
     assert.equal(net.calls.length, 2);
@@ -220,7 +220,7 @@ test("each attempt waits as the settings say, each copy by itself, and none long
   }
   assert.ok(Math.min(...delays) < 400 && Math.max(...delays) > 3_600 && Math.max(...delays) <= 4_000, "they are spread");
   for (let seed = 0; seed < 40; seed += 1) {
-    const net = new Net({ twice: 100, delay: 1_000_000 }, seed);
+    const net = new Net({ twice: 100, delay: 1_000_000 }, seeded(seed));
     await net.see();
     assert.ok(net.clock.slept.every((ms) => ms <= DELAY_MS_MAX), String(net.clock.slept));
     assert.equal(net.calls.length, 2);
@@ -244,10 +244,18 @@ test("a third is a third: of many attempts as many are lost, unheard and sent tw
   }
 });
 
+test("where nothing goes wrong, nothing does, whatever chance says", async () => {
+  for (const chance of [0, 1 - 2 ** -32]) {
+    const net = new Net({}, () => chance);
+    assert.equal((await net.see()).status, 200);
+    assert.equal(net.calls.length, 1);
+  }
+});
+
 test("both clients have the same faults: under one seed, the same becomes of the same attempts", async () => {
   const seen = [];
   for (const lane of LANES) {
-    const net = new Net({ loseRequests: 30, loseAnswers: 30, twice: 30, delay: 500 }, 7);
+    const net = new Net({ loseRequests: 30, loseAnswers: 30, twice: 30, delay: 500 }, seeded(7));
     const told = [];
     for (let k = 0; k < 60; k += 1) told.push(await net.see(lane, 1 + (k % 5)));
     const story = net.last.map(({ id, lane: _, ...rest }) => ({ id: id.replace(lane, ""), ...rest }));
@@ -422,6 +430,20 @@ test("however many there were, what reaches the server is on record before, thou
     }
     assert.equal(net.calls.length, 2);
   }
+});
+
+test("however many there were, one leaves only once it is on record", async () => {
+  const net = new Net({ offline: 1 });
+  for (let k = 0; k < ATTEMPTS_MAX; k += 1) await net.see();
+  const { open, opened } = gate();
+  net.settings.offline = 0;
+  net.record = ({ fate }) => (fate === "sent" ? opened : undefined);
+  const sent = net.send();
+  await settled();
+  assert.deepEqual([net.records.size, net.calls.length], [ATTEMPTS_MAX + 1, 0]);
+  open();
+  await settled();
+  assert.equal(sent.told.status, 200);
 });
 
 test("past so many attempts one that is given up and arrives is on record as unheard", async () => {

@@ -6,7 +6,8 @@
 //   what the account has.
 // - What does not name itself with the header writes nothing, and no log is made for it.
 // - The log has a limit. Once it is full it says so, and nothing is added or taken away any more.
-// - Only the server's own page can have it killed, for a browser tells which page asks.
+// - Only the server's own page can have it killed: a browser tells which page asks, and who kills checks under which name the server
+//   was asked, for a name of somebody else may lead here as well.
 
 import { answerOf } from "./host.js";
 
@@ -121,7 +122,8 @@ export async function serveLab(request, env) {
 
 async function kill(request, url, env) {
   if (request.headers.get("origin") !== url.origin) return nothing(403);
-  const ask = async () => nothing((await env.LAB.fetch("http://lab/kill", { method: "POST" })).status);
+  const headers = { "lab-host": url.host };
+  const ask = async () => nothing((await env.LAB.fetch("http://lab/kill", { method: "POST", headers })).status);
   return answerOf(env, ask, WAIT_MS);
 }
 

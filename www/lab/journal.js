@@ -8,6 +8,7 @@
 
 import { openDB } from "idb";
 import { AMOUNT, CLICKS_MAX } from "./limits.js";
+import { byLane } from "./model.js";
 
 const STORES = ["clicks", "attempts", "events", "samples"];
 /** Samples of the dedup set that are kept. */
@@ -41,6 +42,7 @@ class Journal {
   run;
   /** Is called with the kind and the value of each change. */
   onchange = () => {};
+  #byClick = new Map();
   #database;
   #channel;
   #own;
@@ -57,7 +59,7 @@ class Journal {
     const [clicks, attempts, events, samples, run] = await Promise.all([...STORES.map((name) => this.#database.getAll(name)), this.#database.get("run", "run")]);
     // What came over the channel meanwhile is newer.
     for (const click of clicks) if (!this.clicks.has(click.n)) this.clicks.set(click.n, click);
-    for (const attempt of attempts) if (!this.attempts.has(attempt.id)) this.attempts.set(attempt.id, attempt);
+    for (const attempt of attempts) if (!this.attempts.has(attempt.id)) this.#keep(attempt);
     this.events = [...events, ...this.events.filter(({ at }) => !events.some((event) => event.at === at))];
     this.samples = [...samples, ...this.samples.filter(({ atMs }) => !samples.some((sample) => sample.atMs === atMs))];
     this.run ??= run;
@@ -91,6 +93,8 @@ class Journal {
   async change(n, members, isDue = () => true) {
     const transaction = await this.#begin(["clicks"]);
     const click = await transaction.store.get(n);
+    // One that was lost with a journal must not come back without what it was.
+    if (!click) return false;
     const changed = isDue(click) ? { ...click, ...members } : undefined;
     if (changed) await transaction.store.put(changed);
     await transaction.done;
@@ -175,9 +179,20 @@ class Journal {
     this.#channel.postMessage([kind, value]);
   }
 
+  /** The attempts of a click, by lane. */
+  attemptsOf(n) {
+    return byLane(this.#byClick.get(n)?.values() ?? []);
+  }
+
+  #keep(attempt) {
+    this.attempts.set(attempt.id, attempt);
+    const ofClick = this.#byClick.get(attempt.click) ?? new Map();
+    this.#byClick.set(attempt.click, ofClick.set(attempt.id, attempt));
+  }
+
   #take(kind, value) {
     if (kind === "click") this.clicks.set(value.n, value);
-    if (kind === "attempt") this.attempts.set(value.id, value);
+    if (kind === "attempt") this.#keep(value);
     if (kind === "event" && !this.events.some(({ at }) => at === value.at)) this.events.push(value);
     if (kind === "sample") this.samples.push(value);
     if (kind === "run") this.run = value;

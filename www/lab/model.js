@@ -34,16 +34,12 @@ export function outcomeOf(attempt, logged, nowMs) {
   return { id: attempt.id, fate, status, isUnheard, isCopy: attempt.isCopy, why: attempt.why, startMs: attempt.sentMs, endMs: attempt.endMs };
 }
 
-/** The attempts of each click, by lane, in the order in which they were sent: a copy after what it is one of. */
-export function attemptsByClick(attempts) {
-  const byClick = new Map();
-  for (const attempt of attempts) {
-    const lanes = byClick.get(attempt.click) ?? { naive: [], semel: [] };
-    lanes[attempt.lane].push(attempt);
-    byClick.set(attempt.click, lanes);
-  }
-  for (const lanes of byClick.values()) for (const lane of Object.values(lanes)) lane.sort((one, other) => one.sentMs - other.sentMs || one.isCopy - other.isCopy);
-  return byClick;
+/** Attempts of one click by lane, in the order in which they were sent: a copy after what it is one of. */
+export function byLane(attempts) {
+  const lanes = { naive: [], semel: [] };
+  for (const attempt of attempts) lanes[attempt.lane].push(attempt);
+  for (const lane of Object.values(lanes)) lane.sort((one, other) => one.sentMs - other.sentMs || one.isCopy - other.isCopy);
+  return lanes;
 }
 
 /** What is drawn for a click in one lane: marks, how often it was executed, and what that comes to. */
@@ -99,30 +95,36 @@ function resultOf(state, executed) {
   return { kind: "wrong", text: state };
 }
 
+/** The fates of attempts that reached the server. */
+export const COUNTED = ["executed", "replayed", "late", "refused"];
+
 /**
- * What the accounts come to: `{ clicks, clicked, lanes: { naive, semel } }`, money in dollars. A lane is settled once no click waits in it
- * and the server was asked after the last answer.
+ * What the accounts come to: `{ clicks, clicked, answered, lanes: { naive, semel } }`, money in dollars. A lane is settled once no click
+ * waits in it, nothing of it is on its way, and the server was asked after the last answer.
  */
-export function totalsOf(clicks, { accounts, asOfMs }) {
+export function totalsOf(clicks, { accounts, asOfMs }, counts) {
   const all = [...clicks];
   const clicked = all.length * AMOUNT;
   const lane = (name) => {
     const open = all.filter((click) => click[name] === "waiting" || click[name] === "paused").length;
     const forgotten = all.filter((click) => click[name] === "forgotten").length;
-    const isSettled = open === 0 && all.every((click) => (click[`${name}Ms`] ?? click.atMs) < asOfMs);
+    const isSettled = open === 0 && counts[name].sent === 0 && all.every((click) => (click[`${name}Ms`] ?? click.atMs) < asOfMs);
     const balance = accounts[name]?.balance;
     return { balance, open, forgotten, isSettled, difference: balance === undefined ? undefined : balance - clicked };
   };
-  return { clicks: all.length, clicked, lanes: { naive: lane("naive"), semel: lane("semel") } };
+  const answered = all.filter(({ semel }) => semel === "answered").length;
+  return { clicks: all.length, clicked, answered, lanes: { naive: lane("naive"), semel: lane("semel") } };
 }
 
-/** Of each lane, how many attempts that reached the server have each fate: as they are drawn, and as the server logged them. */
+/** Of each lane, how many attempts that reached the server have each fate, as drawn and as logged, and how many are on their way. */
 export function countsOf(attempts, logged, nowMs) {
-  const none = () => ({ executed: 0, replayed: 0, late: 0, refused: 0 });
-  const counts = { naive: { drawn: none(), logged: none() }, semel: { drawn: none(), logged: none() } };
+  const none = () => Object.fromEntries(COUNTED.map((fate) => [fate, 0]));
+  const counts = { naive: { sent: 0, drawn: none(), logged: none() }, semel: { sent: 0, drawn: none(), logged: none() } };
   for (const attempt of attempts) {
     const { fate } = outcomeOf(attempt, logged, nowMs);
-    if (fate !== "sent" && fate !== "lost") counts[attempt.lane].drawn[fate] += 1;
+    const lane = counts[attempt.lane];
+    if (fate === "sent") lane.sent += 1;
+    else if (fate !== "lost") lane.drawn[fate] += 1;
   }
   for (const [id, status] of logged) {
     const lane = counts[id.split("-")[1]];

@@ -43,11 +43,23 @@ export function bindSettings(settings) {
   };
 }
 
-/** Where the server can't be killed, says so of what would. */
+/** A button that can't be used now keeps the focus that it may have. */
+export function enable(id, isEnabled) {
+  $(id).setAttribute("aria-disabled", String(!isEnabled));
+}
+
+/** Has a button act when it is enabled. */
+export function onClick(id, act) {
+  $(id).addEventListener("click", () => {
+    if ($(id).getAttribute("aria-disabled") !== "true") act();
+  });
+}
+
+/** Where the server can't be killed, says so, and of what would. */
 export function allowKill(canKill) {
-  $("kill").disabled = !canKill;
+  enable("kill", canKill);
   if (canKill) return;
-  $("kill-note").textContent = "The page forgets all that it has in memory and is loaded again. The server can be killed where npm start runs it.";
+  $("kill").title = "The server can be killed where npm start runs it.";
   for (const { id } of PRESETS.filter(({ isLocal }) => isLocal)) {
     const link = $("presets").querySelector(`[data-preset=${id}]`);
     link.removeAttribute("href");

@@ -18,10 +18,9 @@ export class Plot {
     this.#make();
   }
 
-  /** Shows samples `{ atMs, records, tombstones }`, with the last of them as of now. */
-  show(samples, nowMs) {
+  /** Shows samples `{ atMs, records, tombstones }`, and in words what the server says now. */
+  show(samples, { records, tombstones } = { records: 0, tombstones: 0 }, nowMs) {
     this.#samples = samples;
-    const { records = 0, tombstones = 0 } = samples.at(-1) ?? {};
     say($("plot-records"), `${counted(records, "outcome")} kept`);
     say($("plot-tombstones"), counted(tombstones, "tombstone"));
     this.#plot.setData(this.#data(nowMs));

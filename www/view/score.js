@@ -8,7 +8,7 @@ export function showScore({ clicks, clicked, lanes }, { isDown }) {
   say($("open-clicked"), isDown ? "the server is down" : "");
   for (const lane of ["naive", "semel"]) {
     const { balance, difference, open, forgotten, isSettled } = lanes[lane];
-    const { kind, text } = verdictOf(difference, isSettled);
+    const { kind, text } = clicks === 0 ? { kind: "open", text: "" } : verdictOf(difference, isSettled);
     say($(`balance-${lane}`), balance === undefined ? "…" : dollars.format(balance));
     say($(`note-${lane}`), text);
     const parts = [open > 0 && `${open} unanswered`, forgotten > 0 && `${forgotten} forgotten`];

@@ -5,7 +5,7 @@
 // - New rows come at the end, marks move by transforms: nothing on the page shifts.
 // - A reader who has scrolled stays where they are; one at the end follows.
 
-import { laneOf } from "../lab/model.js";
+import { COUNTED, laneOf } from "../lab/model.js";
 import { $, glyph, make, say, seconds } from "./element.js";
 
 const LANES = ["naive", "semel"];
@@ -27,13 +27,14 @@ export class Timeline {
     new ResizeObserver(() => this.#measure()).observe(this.#scroll);
   }
 
-  /** Shows the clicks of `dirty` anew. `attempts` are theirs, by click and lane. */
-  show({ clicks, dirty, attempts, logged, tab, nowMs }) {
+  /** Shows the clicks of `dirty` anew; `attemptsOf` gives theirs, by lane. */
+  show({ clicks, dirty, attemptsOf, logged, tab, nowMs }) {
     const follows = this.#scroll.scrollTop + this.#scroll.clientHeight >= this.#scroll.scrollHeight - 40;
     for (const n of [...dirty].sort((one, other) => one - other)) {
       const click = clicks.get(n);
       const row = this.#rows.get(n) ?? this.#begin(click, tab);
-      for (const lane of LANES) row.lanes[lane].model = laneOf(click, lane, attempts.get(n)?.[lane] ?? [], logged, nowMs);
+      const attempts = attemptsOf(n);
+      for (const lane of LANES) row.lanes[lane].model = laneOf(click, lane, attempts[lane], logged, nowMs);
       row.isNew = true;
     }
     if (this.#trackPx === 0) this.#measure();
@@ -97,6 +98,7 @@ export class Timeline {
     while (shown.length > 1 && !room()) over.unshift(shown.pop());
     const timeOf = ({ startMs, endMs }) => Math.max(0, (endMs ?? startMs) - clickMs);
     const placed = shown.map((mark) => ({ ...mark, x: timeOf(mark) * perMs, at: seconds(timeOf(mark)) }));
+    placed.sort((one, other) => one.x - other.x);
     let free = 0;
     for (const mark of placed) {
       mark.x = Math.max(mark.x, free);
@@ -106,7 +108,12 @@ export class Timeline {
     for (const mark of placed.toReversed()) {
       mark.x = Math.min(mark.x, end - widthOf(mark));
       end = mark.x;
-      mark.fromPx = Math.min(mark.x, Math.max(0, mark.startMs - clickMs) * perMs);
+    }
+    // The line that leads to a mark is its way, as far as no other stands there.
+    free = 0;
+    for (const mark of placed) {
+      mark.fromPx = Math.min(mark.x, Math.max(free, (mark.startMs - clickMs) * perMs));
+      free = mark.x + widthOf(mark);
     }
     return { placed, over };
   }
@@ -156,27 +163,14 @@ export class Timeline {
 const attemptsOf = (marks) => marks.flatMap(({ fate, ids }) => ids.map((id) => `${id}=${fate}`)).join(" ");
 
 /** Shows how many attempts the page has drawn and how many the server has logged, of those that reached it. */
-export function showCounts(counts, accounts) {
-  const fates = ["executed", "replayed", "late", "refused"];
-  const rows = [];
-  for (const [lane, title] of [
-    ["naive", "fetch, with retries"],
-    ["semel", "semel.fetch"],
-  ]) {
-    for (const [where, source] of [
-      ["drawn", "drawn here"],
-      ["logged", "counted by the server"],
-    ]) {
-      const numbers = fates.map((fate) => counts[lane][where][fate]);
-      rows.push([`${title}, ${source}`, ...numbers, where === "logged" ? (accounts[lane]?.entries ?? 0) : ""]);
-    }
+export function showCounts(counts, { accounts, asOfMs, isDown }, nowMs) {
+  const sources = LANES.flatMap((lane) => [
+    { ...counts[lane].drawn, entries: "" },
+    { ...counts[lane].logged, entries: accounts[lane]?.entries ?? 0 },
+  ]);
+  for (const [at, name] of [...COUNTED, "entries"].entries()) {
+    const [, ...cells] = $("counts").children[at].children;
+    for (const [column, cell] of cells.entries()) say(cell, String(sources[column][name]));
   }
-  const body = $("counts");
-  if (body.childElementCount === 0) {
-    body.append(...rows.map((row) => make("tr", {}, make("th", { scope: "row" }, row[0]), ...row.slice(1).map(() => make("td")))));
-  }
-  for (const [at, row] of rows.entries()) {
-    const cells = body.children[at].children;
-    for (const [index, value] of row.entries()) if (index > 0) say(cells[index], String(value));
-  }
+  say($("as-of"), isDown && asOfMs > 0 ? `, ${Math.round((nowMs - asOfMs) / 1000)} s ago` : "");
 }

@@ -1,0 +1,108 @@
+// What the buttons and links of the page do.
+//
+// Invariants:
+// - What does not work is told, and leaves the page as it was.
+// - A scenario starts whole or not at all: while a run is going, a link changes nothing.
+
+import { $ } from "../view/element.js";
+import { allowKill, enable, onClick } from "../view/controls.js";
+import { CLICKS_MAX, RUN_CLICKS } from "./limits.js";
+import { fragmentOf, scenarioOf } from "./scenario.js";
+
+const FULL = `An account takes ${CLICKS_MAX} clicks: start over.`;
+/** So often a page that is to crash asks whether there is a server to load it from. */
+const SERVER_ASKED_MS = 250;
+
+/** `parts`: journal, run, referee, controls, settings, `startOver`, and `tell`, which says something to who looks. */
+export class Actions {
+  #parts;
+  /** What the last scenario does on its way: a link to it does so too. */
+  #onTheWay = {};
+
+  constructor(parts) {
+    this.#parts = parts;
+  }
+
+  /** Has buttons and links act. */
+  bind() {
+    const { journal, run, startOver, tell } = this.#parts;
+    const on = (id, act) => onClick(id, () => this.#try(act));
+    on("deposit", async () => {
+      if (!(await run.click())) tell(FULL);
+    });
+    on("run", () => this.begin({ total: RUN_CLICKS }));
+    on("stop", () => journal.stopRun());
+    on("crash", () => this.crash());
+    on("kill", () => this.kill());
+    on("over", startOver);
+    on("copy", () => this.#copyLink());
+    for (const id of ["deposit", "crash", "over"]) enable(id, true);
+    this.#parts.referee.canBeKilled().then(allowKill);
+    const follow = () => this.#try(() => this.#follow());
+    addEventListener("hashchange", follow);
+    // One that was followed before there was anybody to follow it.
+    if (location.hash !== fragmentOf(this.#parts.settings)) follow();
+  }
+
+  /** Starts a run of `total` clicks, with a crash of the page or the server after so many of them. */
+  async begin({ total, kill, crash }) {
+    const { journal, run, tell } = this.#parts;
+    if (journal.clicks.size >= CLICKS_MAX) return tell(FULL);
+    if (!(await journal.startRun({ id: crypto.randomUUID(), total, made: 0, kill, crash }))) return tell("A run is going: stop it first.");
+    this.#onTheWay = { kill, crash };
+    await run.drive();
+  }
+
+  async kill() {
+    await this.#parts.referee.kill();
+    await this.#parts.journal.event("kill");
+  }
+
+  /** All that the page has in memory is gone, and nobody was asked. Without a server there would be no page to come back to. */
+  async crash() {
+    const isUp = () => fetch("/", { method: "HEAD", cache: "no-store" }).then(({ ok }) => ok, () => false);
+    while (!(await isUp())) {
+      this.#parts.tell("This page crashes as soon as there is a server to load it from.");
+      await new Promise((resolve) => setTimeout(resolve, SERVER_ASKED_MS));
+    }
+    location.reload();
+  }
+
+  /** Says of what happens on the way of a run that it did not work, and lets the run go on. */
+  killOnTheWay() {
+    return this.#try(() => this.kill());
+  }
+
+  /** A scenario that is followed on this page. */
+  async #follow() {
+    const { controls, journal, settings, tell } = this.#parts;
+    const { settings: members, run: next } = scenarioOf(location.hash, settings);
+    if (next && journal.run?.made < journal.run?.total) {
+      controls.set(settings);
+      return tell("A run is going: stop it first.");
+    }
+    controls.set(members);
+    if (!next) return;
+    $("lab").scrollIntoView({ block: "start" });
+    await this.begin(next);
+  }
+
+  async #copyLink() {
+    const { settings, tell } = this.#parts;
+    const link = `${location.origin}/${fragmentOf({ ...settings, run: RUN_CLICKS, ...this.#onTheWay })}`;
+    try {
+      await navigator.clipboard.writeText(link);
+      tell("The link is on the clipboard. It sets the network so and makes 100 clicks.");
+    } catch {
+      tell(`The link is ${link}`);
+    }
+  }
+
+  async #try(act) {
+    try {
+      await act();
+    } catch (error) {
+      this.#parts.tell(`That did not work: ${error.message}.`);
+    }
+  }
+}
