@@ -16,9 +16,9 @@ const FOLDER = join(ROOT, "docs/images");
 const SCENARIO = "#lose-requests=33&lose-answers=33&run=100";
 const RESULT_TIMEOUT_MS = 60_000;
 const PICTURES = {
-  "lab-light": { colorScheme: "light", viewport: { width: 1200, height: 1130 } },
-  "lab-dark": { colorScheme: "dark", viewport: { width: 1200, height: 1130 } },
-  "lab-phone": { colorScheme: "light", viewport: { width: 390, height: 1180 } },
+  "lab-light": { colorScheme: "light", viewport: { width: 1200, height: 1220 } },
+  "lab-dark": { colorScheme: "dark", viewport: { width: 1200, height: 1220 } },
+  "lab-phone": { colorScheme: "light", viewport: { width: 390, height: 1000 } },
 };
 
 await main(async () => {

@@ -43,7 +43,7 @@ test("a third of everything lost and the server killed: naive is wrong, Semel ex
   assert.equal(await text(tab, "balance-naive"), money(naive.balance));
   assert.equal(await text(tab, "note-naive"), `+${money(naive.balance - 1000)}: too much`);
   assert.equal(await text(tab, "balance-semel"), "$1,000");
-  assert.equal(await text(tab, "note-semel"), "$0 difference: exact");
+  assert.equal(await text(tab, "note-semel"), "±$0: exact");
 
   const drawn = await timeline(tab);
   assertAgrees(drawn, { naive, semel });

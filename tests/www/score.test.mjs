@@ -8,8 +8,8 @@ test("what is too much stays so, what is missing may still come, and nothing is 
   const cases = [
     [undefined, false, "open", "not known yet"],
     [undefined, true, "open", "not known yet"],
-    [0, true, "right", "$0 difference: exact"],
-    [0, false, "open", "$0 difference"],
+    [0, true, "right", "±$0: exact"],
+    [0, false, "open", "±$0"],
     [10, true, "wrong", "+$10: too much"],
     [1_230, false, "wrong", "+$1,230: too much"],
     [-10, true, "wrong", "−$10: missing"],

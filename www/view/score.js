@@ -22,6 +22,6 @@ export function verdictOf(difference, isSettled) {
   if (difference === undefined) return { kind: "open", text: "not known yet" };
   const money = dollars.format(Math.abs(difference));
   if (difference > 0) return { kind: "wrong", text: `+${money}: too much` };
-  if (!isSettled) return { kind: "open", text: difference === 0 ? "$0 difference" : `−${money}: under way` };
-  return difference === 0 ? { kind: "right", text: "$0 difference: exact" } : { kind: "wrong", text: `−${money}: missing` };
+  if (!isSettled) return { kind: "open", text: difference === 0 ? "±$0" : `−${money}: under way` };
+  return difference === 0 ? { kind: "right", text: "±$0: exact" } : { kind: "wrong", text: `−${money}: missing` };
 }
