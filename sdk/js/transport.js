@@ -1,7 +1,8 @@
 // `fetch`, for the attempts of the machine.
 //
 // Invariants:
-// - A redirect is never followed. An answer counts only once it is read to its end.
+// - A redirect is never followed. An answer counts only once it is read to its end. One that broke off within its head has no
+//   end: over plain HTTP, browsers take what came of the head for all of it, and the answer for one without a body.
 // - The application's own headers are computed for this attempt and stored nowhere. They change nothing of what makes the
 //   request: neither the protocol's headers nor the body's type.
 
@@ -23,6 +24,7 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   else init.body = body;
   const response = await fetch(origin + target, init);
   const answer = new Uint8Array(await response.arrayBuffer());
+  if (answer.length === 0 && response.headers.get("content-length") > 0) throw new TypeError("the answer broke off");
   return [response.status, toLines(response.headers), answer, membersOf(target, response, answer)];
 }
 

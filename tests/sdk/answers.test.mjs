@@ -50,6 +50,8 @@ const NOT_DEFINITIVE = {
   "executed with status 500": () => new Response("{}", { status: 500, headers: { "semel-status": "executed" } }),
   "replayed with status 502": () => new Response("{}", { status: 502, headers: { "semel-status": "replayed" } }),
   "executed with status 304": () => new Response(null, { status: 304, headers: { "semel-status": "executed" } }),
+  // As Chromium gives it over plain HTTP, where the connection ends within the head.
+  "executed, with none of the bytes that it said it has": () => new Response(null, { headers: { "content-length": "34", "semel-status": "executed" } }),
   "read, for a change": () => new Response("{}", { headers: { "semel-status": "read" } }),
   "an empty Semel-Status": () => new Response("{}", { headers: { "semel-status": "" } }),
   "a code that is unknown, and says same-id": () => problem(409, "newer", { executed: "unknown", retry: "same-id" }),
@@ -67,6 +69,12 @@ for (const [name, stranger] of Object.entries(NOT_DEFINITIVE)) {
     assert.equal(new Set(server.attempts.map(({ id, firstSent }) => id + firstSent)).size, 1);
   });
 }
+
+test("an outcome that says that it has no body has none", async (t) => {
+  const empty = () => new Response(null, { headers: { "content-length": "0", "semel-status": "executed" } });
+  const { semel, server } = await answeredInstead(t, [empty]);
+  assert.deepEqual([await (await deposit(semel)).text(), server.attempts.length], ["", 1]);
+});
 
 for (const status of [200, 201, 202, 206, 299, 400, 401, 403, 404, 408, 409, 410, 422, 429, 499]) {
   test(`an outcome of ${status} is a Response, whatever problem it looks like`, async (t) => {
