@@ -182,7 +182,7 @@ describe("a lane of a click", () => {
 describe("the totals", () => {
   const click = (members) => ({ atMs: 100, naive: "answered", naiveMs: 200, semel: "answered", semelMs: 300, ...members });
   const account = (balance) => ({ balance, entries: balance / AMOUNT });
-  const quiet = { naive: { sent: 0 }, semel: { sent: 0 } };
+  const quiet = { naive: { sent: 0, endMs: -Infinity }, semel: { sent: 0, endMs: -Infinity } };
   const totals = (clicks, { naive = 10, semel = 10, asOfMs = 1_000, counts = quiet } = {}) => totalsOf(clicks, { accounts: { naive: account(naive), semel: account(semel) }, asOfMs }, counts);
 
   test("are of all clicks, and each lane's difference is to what was clicked", () => {
@@ -219,8 +219,15 @@ describe("the totals", () => {
   });
 
   test("are not settled in a lane while something of it is on its way", () => {
-    const { naive, semel } = totals([click()], { counts: { ...quiet, naive: { sent: 1 } } }).lanes;
+    const { naive, semel } = totals([click()], { counts: { ...quiet, naive: { sent: 1, endMs: -Infinity } } }).lanes;
     assert.deepEqual([naive.isSettled, semel.isSettled], [false, true]);
+  });
+
+  test("are not settled in a lane before the server was asked after the last of it arrived, whoever heard of that", () => {
+    for (const [endMs, isSettled] of [[999, true], [1_000, false], [1_001, false]]) {
+      const { naive, semel } = totals([click()], { counts: { ...quiet, naive: { sent: 0, endMs } } }).lanes;
+      assert.deepEqual([naive.isSettled, semel.isSettled], [isSettled, true]);
+    }
   });
 
   test("tell how many Semel has answered with an outcome", () => {
@@ -233,7 +240,7 @@ test("the counts are of what reached the server, as it is drawn and as it was lo
     onItsWay({ id: "1-naive-a" }),
     lost("server", { id: "1-naive-b" }),
     lost("request", { id: "1-naive-c" }),
-    attempt({ id: "1-naive-d" }),
+    attempt({ id: "1-naive-d", endMs: SENT_MS + 40 }),
     attempt({ id: "1-naive-e" }),
     onItsWay({ id: "1-semel-a", lane: "semel" }),
     attempt({ id: "1-semel-b", lane: "semel", fate: "replayed" }),
@@ -242,10 +249,10 @@ test("the counts are of what reached the server, as it is drawn and as it was lo
   const logged = log(["1-naive-b", "executed"], ["1-naive-d", "executed"], ["1-naive-f", "failed"], ["1-semel-a", "attempt-expired"], ["1-semel-b", "replayed"], ["not one of the lab's", "executed"]);
   const none = { executed: 0, replayed: 0, late: 0, refused: 0 };
   assert.deepEqual(countsOf(attempts, logged, SOON_MS), {
-    naive: { sent: 1, drawn: { ...none, executed: 3 }, logged: { ...none, executed: 2, refused: 1 } },
-    semel: { sent: 0, drawn: { ...none, late: 1, replayed: 1, refused: 1 }, logged: { ...none, late: 1, replayed: 1 } },
+    naive: { sent: 1, endMs: SENT_MS + 40, drawn: { ...none, executed: 3 }, logged: { ...none, executed: 2, refused: 1 } },
+    semel: { sent: 0, endMs: SENT_MS + 20, drawn: { ...none, late: 1, replayed: 1, refused: 1 }, logged: { ...none, late: 1, replayed: 1 } },
   });
-  assert.deepEqual(countsOf([], log(), SOON_MS).naive, { sent: 0, drawn: none, logged: none });
+  assert.deepEqual(countsOf([], log(), SOON_MS).naive, { sent: 0, endMs: -Infinity, drawn: none, logged: none });
   const silent = countsOf([onItsWay({ id: "1-naive-a" })], log(), SILENT_MS).naive;
   assert.deepEqual([silent.sent, silent.drawn], [0, none], "what was silent too long did not arrive");
 });

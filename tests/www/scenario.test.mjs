@@ -19,6 +19,7 @@ test("presets are within the limits, each once, and those that kill the server a
   assert.equal(new Set(PRESETS.map(({ id }) => id)).size, PRESETS.length);
   assert.equal(new Set(PRESETS.map(({ scenario }) => fragmentOf(scenario))).size, PRESETS.length);
   for (const { id, scenario, isLocal = false } of PRESETS) {
+    assert.equal(scenario.run, RUN_CLICKS, id);
     assert.equal(isLocal, scenario.kill !== undefined, id);
     for (const [name, max] of Object.entries(LIMITS)) assert.ok(scenario[name] >= 0 && scenario[name] <= max, `${id}: ${name}`);
     for (const at of [scenario.kill, scenario.crash]) assert.ok(at === undefined || (at > 0 && at < scenario.run), id);

@@ -38,7 +38,7 @@ class Server {
 test("it reads both accounts and their logs, and asks next for what is new", async () => {
   const server = new Server();
   const { referee } = server;
-  assert.deepEqual([referee.accounts, referee.logged.size, referee.asOfMs], [{ naive: undefined, semel: undefined }, 0, 0]);
+  assert.deepEqual([referee.accounts, referee.logged.size, referee.asOfMs, referee.isDown], [{ naive: undefined, semel: undefined }, 0, 0, false]);
   server.run("naive", "1-naive-a");
   server.run("naive", "1-naive-b", "failed");
   server.run("semel", "1-semel-a");
@@ -88,6 +88,7 @@ test("what it says is of the instant at which it began to ask", async () => {
 for (const [name, fail] of [
   ["does not connect", () => Promise.reject(new TypeError("refused"))],
   ["answers with an error", () => new Response("{}", { status: 503 })],
+  ["answers with an error that looks like an answer", () => Response.json({ balance: 0, entries: 0, last: 0, attempts: [] }, { status: 500 })],
   ["answers with something else", () => new Response("<h1>Log in</h1>")],
 ]) {
   test(`a server that ${name} for either account is down; then it is back, and nothing was missed`, async () => {

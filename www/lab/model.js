@@ -100,7 +100,7 @@ export const COUNTED = ["executed", "replayed", "late", "refused"];
 
 /**
  * What the accounts come to: `{ clicks, clicked, answered, lanes: { naive, semel } }`, money in dollars. A lane is settled once no click
- * waits in it, nothing of it is on its way, and the server was asked after the last answer.
+ * waits in it, nothing of it is on its way, and the server was asked after the last of both.
  */
 export function totalsOf(clicks, { accounts, asOfMs }, counts) {
   const all = [...clicks];
@@ -108,7 +108,7 @@ export function totalsOf(clicks, { accounts, asOfMs }, counts) {
   const lane = (name) => {
     const open = all.filter((click) => click[name] === "waiting" || click[name] === "paused").length;
     const forgotten = all.filter((click) => click[name] === "forgotten").length;
-    const isSettled = open === 0 && counts[name].sent === 0 && all.every((click) => (click[`${name}Ms`] ?? click.atMs) < asOfMs);
+    const isSettled = open === 0 && counts[name].sent === 0 && counts[name].endMs < asOfMs && all.every((click) => (click[`${name}Ms`] ?? click.atMs) < asOfMs);
     const balance = accounts[name]?.balance;
     return { balance, open, forgotten, isSettled, difference: balance === undefined ? undefined : balance - clicked };
   };
@@ -116,13 +116,15 @@ export function totalsOf(clicks, { accounts, asOfMs }, counts) {
   return { clicks: all.length, clicked, answered, lanes: { naive: lane("naive"), semel: lane("semel") } };
 }
 
-/** Of each lane, how many attempts that reached the server have each fate, as drawn and as logged, and how many are on their way. */
+/** Of each lane, how many attempts that reached the server have each fate, as drawn and as logged, how many are on their way, and when the last was at its end. */
 export function countsOf(attempts, logged, nowMs) {
   const none = () => Object.fromEntries(COUNTED.map((fate) => [fate, 0]));
-  const counts = { naive: { sent: 0, drawn: none(), logged: none() }, semel: { sent: 0, drawn: none(), logged: none() } };
+  const lane = () => ({ sent: 0, endMs: -Infinity, drawn: none(), logged: none() });
+  const counts = { naive: lane(), semel: lane() };
   for (const attempt of attempts) {
     const { fate } = outcomeOf(attempt, logged, nowMs);
     const lane = counts[attempt.lane];
+    lane.endMs = Math.max(lane.endMs, attempt.endMs ?? lane.endMs);
     if (fate === "sent") lane.sent += 1;
     else if (fate !== "lost") lane.drawn[fate] += 1;
   }

@@ -1,0 +1,259 @@
+// What pages have left that are gone, and what becomes of their clicks.
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { World } from "./world.mjs";
+
+/** So often a page looks for what others have left. */
+const LOOK_MS = 2_000;
+
+const made = (world) => world.handed.semel.map(([, n]) => n);
+const makers = (world) => [...new Set(world.handed.semel.map(([page]) => page))];
+
+/** A page that made clicks and is gone, and another that looks. `prepare` has its say in between. */
+async function left({ clicks = 1, prepare = () => {} } = {}) {
+  const world = new World();
+  const one = await world.open();
+  for (let k = 0; k < clicks; k += 1) await one.run.click();
+  await prepare(world, one);
+  const two = await world.open();
+  one.die();
+  world.handed.naive.length = 0;
+  world.handed.semel.length = 0;
+  world.log.length = 0;
+  return { world, one, two };
+}
+
+const look = (world) => world.clock.pass(LOOK_MS);
+
+describe("what a page has left that is gone", () => {
+  test("is told once, with how much each client had open, and the naive client has forgotten it", async () => {
+    const { world, two } = await left({
+      clicks: 4,
+      prepare: async (_, { journal }) => {
+        await journal.change(1, { naive: "answered", semel: "answered", semelMs: 5 });
+        await journal.change(2, { naive: "answered" });
+        await journal.change(3, { semel: "paused" });
+      },
+    });
+    const atMs = world.clock.now();
+    two.run.watch();
+    await world.clock.pass(0);
+    const told = [{ kind: "left", by: 2, naive: 2, semel: 2, from: 1 }];
+    assert.deepEqual(world.events, told);
+    const states = [...world.clicks.values()].map(({ naive, naiveMs, isLeft }) => [naive, naiveMs, isLeft]);
+    assert.deepEqual(states, [["answered", undefined, undefined], ["answered", undefined, true], ["forgotten", atMs, undefined], ["forgotten", atMs, true]]);
+    await look(world);
+    await look(world);
+    assert.deepEqual(world.events, told);
+    assert.equal(world.clicks.get(4).naiveMs, atMs);
+  });
+
+  test("counts what Semel has gone on with since then, once", async () => {
+    const { world, two } = await left({ clicks: 2, prepare: (_, { journal }) => journal.change(1, { naive: "answered", semel: "answered", isRecovered: true }) });
+    two.run.watch();
+    await look(world);
+    assert.deepEqual(world.events, [{ kind: "left", by: 2, naive: 1, semel: 2, from: 1 }]);
+  });
+
+  test("is told of the tab that left it, and of each apart, whoever was gone before", async () => {
+    const world = new World();
+    const pages = [await world.open(), await world.open(), await world.open()];
+    for (const page of pages) await page.run.click();
+    await pages[0].journal.change(1, { naive: "answered", semel: "answered" });
+    const two = await world.open();
+    for (const page of pages) page.die();
+    two.run.watch();
+    await look(world);
+    assert.deepEqual(world.events, [2, 3].map((from) => ({ kind: "left", by: 4, naive: 1, semel: 1, from })));
+  });
+
+  test("is nothing where all is answered, or its page is there, or it is this one", async () => {
+    const world = new World();
+    const [one, two] = [await world.open(), await world.open()];
+    for (const page of [one, two, one]) await page.run.click();
+    await one.journal.change(1, { naive: "answered", semel: "answered" });
+    await one.journal.change(3, { naive: "answered", semel: "answered" });
+    one.run.watch();
+    two.run.watch();
+    for (let k = 0; k < 3; k += 1) await look(world);
+    two.die();
+    const three = await world.open();
+    await one.journal.change(2, { naive: "answered", semel: "answered" });
+    three.run.watch();
+    for (let k = 0; k < 3; k += 1) await look(world);
+    assert.deepEqual([world.events, world.handed.semel.length, world.log.filter(([what]) => what === "ask")], [[], 3, []]);
+  });
+
+  test("is not a click of a page that came while this one looked round", async () => {
+    const { world, two } = await left();
+    let three;
+    world.onquery = async () => {
+      if (three) return;
+      three = await world.open();
+      await three.run.click();
+    };
+    two.run.watch();
+    for (let k = 0; k < 3; k += 1) await look(world);
+    assert.deepEqual([world.clicks.get(2).naive, world.clicks.get(2).page, world.clicks.get(2).isLeft], ["waiting", three.name, undefined]);
+  });
+
+  test("is as it is on record: an answer that its page could not tell any more stands", async () => {
+    const { world, two } = await left({
+      prepare: async (world, { journal }) => {
+        await world.open();
+        world.isTold = false;
+        await journal.change(1, { naive: "answered", naiveMs: 7 });
+        world.isTold = true;
+      },
+    });
+    const witness = world.pages[1];
+    assert.equal(witness.journal.clicks.get(1).naive, "waiting");
+    witness.run.watch();
+    await look(world);
+    assert.deepEqual([world.clicks.get(1).naive, world.clicks.get(1).naiveMs], ["answered", 7]);
+    assert.equal(witness.journal.clicks.get(1).naive, "answered", "and it is known then");
+    assert.ok(two);
+  });
+});
+
+describe("a click whose page is gone", () => {
+  for (const [name, prepare, isHanded] of [
+    ["neither stored nor logged is handed to Semel", () => {}, true],
+    ["stored goes on by itself", (world) => world.stored.add(1), false],
+    ["logged as executed is made", (world) => world.logged.set("1-semel-x", "executed"), false],
+    ["logged as replayed is made", (world) => world.logged.set("1-semel-x", "replayed"), false],
+    ["logged as both is made", (world) => world.logged.set("1-semel-x", "attempt-expired").set("1-semel-y", "executed"), false],
+    ["stored and logged goes on by itself", (world) => world.stored.add(1) && world.logged.set("1-semel-x", "executed"), false],
+    ["logged as come too late is not made", (world) => world.logged.set("1-semel-x", "attempt-expired"), true],
+    ["logged for the naive client alone is not made", (world) => world.logged.set("1-naive-x", "executed"), true],
+    ["is not another one whose number begins the same", (world) => world.logged.set("11-semel-x", "executed") && world.stored.add(11), true],
+  ]) {
+    test(name, async () => {
+      const { world, two } = await left({ prepare });
+      two.run.watch();
+      for (let k = 0; k < 5; k += 1) await look(world);
+      assert.deepEqual(world.handed, { naive: [], semel: isHanded ? [["page-2", 1]] : [] });
+      const { semel, semelMs, page } = world.clicks.get(1);
+      const isMade = world.logged.size > 0 && !isHanded && !world.stored.has(1);
+      assert.deepEqual([semel, semelMs, page], [isMade ? "answered" : "waiting", isMade ? world.clock.now() - 4 * LOOK_MS : undefined, isHanded ? "page-2" : "page-1"]);
+    });
+  }
+
+  test("is handed over on the second look, not on the first", async () => {
+    const { world, two } = await left();
+    two.run.watch();
+    await world.clock.pass(LOOK_MS - 1);
+    assert.deepEqual([world.handed.semel, world.log], [[], []]);
+    // By now it is in the store.
+    world.stored.add(1);
+    await look(world);
+    assert.deepEqual(world.handed.semel, []);
+    world.stored.delete(1);
+    await look(world);
+    assert.deepEqual(world.handed.semel, [["page-2", 1]]);
+  });
+
+  test("is not handed over by a page that sees it for the first time, though another has seen it before", async () => {
+    const { world, two } = await left();
+    two.run.watch();
+    await world.clock.pass(100);
+    const three = await world.open();
+    three.run.watch();
+    await world.clock.pass(100);
+    assert.deepEqual(world.handed.semel, []);
+    two.die();
+    await world.clock.pass(LOOK_MS - 101);
+    assert.deepEqual(world.handed.semel, []);
+    await world.clock.pass(1);
+    assert.deepEqual(world.handed.semel, [["page-3", 1]]);
+  });
+
+  test("waits while the server is down: whether it is made can't be known then", async () => {
+    const { world, two } = await left();
+    world.isDown = true;
+    two.run.watch();
+    for (let k = 0; k < 3; k += 1) await look(world);
+    assert.deepEqual([world.handed.semel, world.clicks.get(1).page], [[], "page-1"]);
+    world.isDown = false;
+    await look(world);
+    assert.deepEqual(world.handed.semel, [["page-2", 1]]);
+  });
+
+  test("is looked for in the store first and in the log then: what leaves the store in between is in the log", async () => {
+    const { world, two } = await left({ prepare: (world) => world.stored.add(1) });
+    two.run.watch();
+    await world.clock.pass(LOOK_MS - 1);
+    world.log.push = (...entries) => {
+      for (const [what] of entries) {
+        if (what !== "stored" && what !== "ask") continue;
+        // It is executed and settled between the two, whichever is first.
+        if (world.stored.has(1)) {
+          queueMicrotask(() => {
+            world.stored.delete(1);
+            world.logged.set("1-semel-x", "executed");
+          });
+        }
+      }
+      return Array.prototype.push.apply(world.log, entries);
+    };
+    for (let k = 0; k < 3; k += 1) await look(world);
+    assert.deepEqual(world.handed.semel, []);
+    assert.deepEqual(world.log.slice(0, 2), [["stored"], ["ask"]]);
+    assert.equal(world.clicks.get(1).semel, "answered");
+  });
+
+  test("is not handed over, nor its answer changed, where Semel has recovered it meanwhile", async () => {
+    for (const isMade of [true, false]) {
+      const { world, two } = await left();
+      two.run.watch();
+      await world.clock.pass(LOOK_MS - 1);
+      if (isMade) world.logged.set("1-semel-x", "executed");
+      // Another page has it on record, and this one has not been told.
+      world.clicks.set(1, { ...world.clicks.get(1), semel: "answered", semelMs: 7 });
+      await look(world);
+      assert.deepEqual([world.handed.semel, world.clicks.get(1).semelMs], [[], 7]);
+    }
+  });
+
+  test("is handed over once by two pages that go on at once, whether they are told of each other or not", async () => {
+    for (const isTold of [true, false]) {
+      const { world, two } = await left({ clicks: 3 });
+      const three = await world.open();
+      two.run.watch();
+      three.run.watch();
+      world.isTold = isTold;
+      for (let k = 0; k < 4; k += 1) await look(world);
+      assert.deepEqual(made(world).toSorted(), [1, 2, 3]);
+      assert.equal(makers(world).length, 1);
+    }
+  });
+
+  test("is left again when the page is gone that it was handed to, and found on a second look again", async () => {
+    const { world, two } = await left();
+    const three = await world.open();
+    two.run.watch();
+    three.run.watch();
+    await world.clock.pass(LOOK_MS + 1);
+    assert.deepEqual(made(world).length, 1);
+    const [[maker]] = world.handed.semel;
+    const [gone, other] = maker === two.name ? [two, three] : [three, two];
+    gone.die();
+    await look(world);
+    assert.equal(made(world).length, 1, "it may be on its way into the store");
+    await look(world);
+    assert.deepEqual(world.handed.semel, [[gone.name, 1], [other.name, 1]]);
+    assert.equal(world.clicks.get(1).page, other.name);
+  });
+
+  test("is left alone where another page that was gone at once had it in between", async () => {
+    const { world, two } = await left();
+    two.run.watch();
+    await world.clock.pass(LOOK_MS - 1);
+    world.clicks.set(1, { ...world.clicks.get(1), page: "page-that-came-and-went" });
+    await world.clock.pass(1);
+    assert.deepEqual(world.handed.semel, []);
+    for (let k = 0; k < 3; k += 1) await look(world);
+    assert.deepEqual(world.handed.semel, [["page-2", 1]]);
+  });
+});
