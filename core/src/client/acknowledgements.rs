@@ -15,7 +15,7 @@ use crate::rules::{Rule, holds};
 const POSTED_IDS_MAX: usize = 256;
 
 /// One id that waits.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Waiting {
     row: String,
     key: String,
@@ -58,7 +58,7 @@ pub struct Done {
 }
 
 /// All that wait, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Acknowledgements {
     waiting: Vec<Waiting>,
 }

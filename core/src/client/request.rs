@@ -8,6 +8,7 @@ use super::row::{Draft, Entry};
 use super::verdict::Sent;
 use crate::header::quoted;
 use crate::message::Headers;
+use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 /// What an attempt asks for.
@@ -48,6 +49,13 @@ pub fn transmission(attempt: u64, id: &str, entry: &Entry, aim: Aim, key: Option
     headers.append("semel-first-sent", ["@", &sent.first_sent_s.to_string()].concat());
     headers.append("semel-deadline", sent.deadline_ms.to_string());
     Transmission { attempt, request, headers }
+}
+
+/// Says under whom the request was made, whoever is logged in by the time it is sent.
+pub fn tell_principal(made: &mut Transmission, principal: &str) {
+    if holds(Rule::PrincipalTold) {
+        made.headers.append("semel-principal", quoted(principal));
+    }
 }
 
 fn cancellation(id: &str, key: &str, sent: Sent) -> Rc<Draft> {

@@ -133,6 +133,18 @@ pub enum Changed {
     Gone,
 }
 
+impl Changed {
+    /// What an attempt leaves with, after the transaction before it; `None`: its row is settled or gone, so none leaves.
+    /// `known` is what the row said before.
+    pub fn leave(&self, known: &Entry) -> Option<Entry> {
+        match self {
+            Self::Pending(entry) => Some(entry.clone()),
+            Self::Settled(_) | Self::Gone if !holds(Rule::RaiseChecked) => Some(known.clone()),
+            Self::Settled(_) | Self::Gone => None,
+        }
+    }
+}
+
 /// What to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {

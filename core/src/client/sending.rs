@@ -12,10 +12,8 @@ use super::request::{self, Aim};
 use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
 use super::{ATTEMPTS_MAX, KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
-use crate::header::quoted;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem, Retry};
-use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 impl Client {
@@ -231,8 +229,8 @@ impl Client {
     }
 
     pub(super) fn transmit(&mut self, now_ms: i64, mut made: Transmission, purpose: Purpose) {
-        if !matches!(purpose, Purpose::Health) && holds(Rule::PrincipalTold) {
-            made.headers.append("semel-principal", quoted(&self.settings.principal));
+        if !matches!(purpose, Purpose::Health) {
+            request::tell_principal(&mut made, &self.settings.principal);
         }
         let ends_ms = now_ms + self.settings.attempt_timeout_ms;
         self.attempts.insert(made.attempt, InFlight { purpose, ends_ms });

@@ -12,7 +12,6 @@ use super::machine::Client;
 use super::request::Aim;
 use super::row::{Answered, Change, Changed};
 use super::verdict::Sent;
-use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 impl Client {
@@ -92,25 +91,18 @@ impl Client {
         changed: Option<Changed>,
         (aim, deadline_ms): (Aim, i64),
     ) -> bool {
-        match changed {
-            Some(Changed::Pending(entry)) => {
+        let Some(found) = &changed else {
+            request.stage = Stage::Waiting { due_ms: now_ms + self.settings.retry_interval_ms };
+            return true;
+        };
+        match found.leave(&request.entry) {
+            Some(entry) => {
                 let first_sent_s = entry.first_sent_s.unwrap_or_default();
                 request.entry = entry;
                 self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
                 true
             }
-            Some(Changed::Settled(_) | Changed::Gone) if !holds(Rule::RaiseChecked) => {
-                let first_sent_s = request.entry.first_sent_s.unwrap_or_default();
-                self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
-                true
-            }
-            Some(Changed::Settled(_) | Changed::Gone) => {
-                self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into())
-            }
-            None => {
-                request.stage = Stage::Waiting { due_ms: now_ms + self.settings.retry_interval_ms };
-                true
-            }
+            None => self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What an operator sets. Everything has a default and a bound.
 
 /// The settings of a deployment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Config {
     /// How long outcomes can be replayed, and how far the fence is behind the clock.
     pub retention_s: i64,

@@ -22,7 +22,8 @@ use crate::rules::{Rule, holds};
 
 pub use super::turn::Arrival;
 
-/// The engine of one key with its handler.
+/// The engine of one key with its handler. A checker keeps and compares it as part of a state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Engine<H> {
     handler: H,
     config: Config,

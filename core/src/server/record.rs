@@ -112,7 +112,7 @@ pub struct Record {
 }
 
 /// How many records came, less those that left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Change {
     /// Unacknowledged records.
     pub records: i64,

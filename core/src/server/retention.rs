@@ -59,7 +59,7 @@ pub fn fate(record: &Record, fence_s: i64, now_ms: i64, retention_s: i64) -> Fat
 }
 
 /// The place of the sweep. Rebuilt after a restart by starting over.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Sweep {
     after: String,
     not_before_ms: i64,

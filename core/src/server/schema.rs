@@ -12,7 +12,7 @@ pub const SCHEMA_VERSION: i64 = 1;
 const CREATE: &str = include_str!("schema.sql");
 
 /// The versions of the tables in a database; 0 where there are none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Versions {
     /// Of the engine's tables.
     pub engine: i64,

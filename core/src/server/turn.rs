@@ -33,7 +33,7 @@ pub struct Arrival<'a> {
 }
 
 /// What is known of the storage without asking it again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Loaded {
     pub versions: Versions,
     pub clock_ms: i64,
