@@ -1,0 +1,86 @@
+//! The handler: each change is one effect, and the outcome says which.
+//!
+//! Invariant: what it does depends on the request alone, so that a step of the model has one successor.
+
+use semel_core::message::{Headers, Method, Request, Response};
+use semel_core::path::Path;
+use semel_core::server::sql::SqlError;
+use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
+
+/// In which the handler is told to go wrong. It is no part of the fingerprint.
+pub const MOOD: &str = "mood";
+
+/// How an execution goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mood {
+    /// Well.
+    Works,
+    /// It writes, and then answers 500.
+    Answers500,
+    /// It writes, and then ends its process.
+    Crashes,
+}
+
+impl Mood {
+    /// The value of the header.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Works => "works",
+            Self::Answers500 => "answers 500",
+            Self::Crashes => "crashes",
+        }
+    }
+}
+
+/// The handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ledger;
+
+/// The outcome of an effect. Its place among the effects is in it, so no two are alike.
+pub fn outcome(number: usize) -> String {
+    format!("effect-{number}.")
+}
+
+/// The effect whose outcome is in a body, also in one that holds it in JSON.
+pub fn effect_in(body: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(body).ok()?;
+    let (_, rest) = text.split_once("effect-")?;
+    rest.split_once('.')?.0.parse().ok()
+}
+
+impl Handler for Ledger {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, _method: &Method, _path: &Path) -> KeyRule {
+        KeyRule::Any
+    }
+
+    fn migrate(&self, _sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        let header = |name: &str| request.headers.get(name).unwrap_or_default();
+        let instant = |name: &str| header(name).trim_start_matches('@').parse::<i64>().ok();
+        let arguments = [
+            header("idempotency-key").trim_matches('"').into(),
+            context.principal.as_str().into(),
+            String::from_utf8_lossy(&request.body).into_owned().into(),
+            instant("semel-deadline").into(),
+            instant("semel-first-sent").into(),
+            context.now_ms.into(),
+        ];
+        let rows = context.sql.exec("INSERT INTO effects", &arguments)?;
+        let number = rows.first().and_then(|row| row.first()).and_then(|value| value.as_integer()).unwrap_or(0);
+        let response = |status| Response {
+            status,
+            headers: Headers::new(),
+            body: outcome(usize::try_from(number).unwrap_or(0)).into_bytes(),
+        };
+        let mood = header(MOOD);
+        if mood == Mood::Crashes.as_str() {
+            context.sql.exec("the handler crashes", &[])?;
+        }
+        Ok(response(if mood == Mood::Answers500.as_str() { 500 } else { 201 }))
+    }
+}

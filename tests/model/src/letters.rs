@@ -1,0 +1,326 @@
+//! The model of a key among clients that may be anybody: a few letters, each of which may arrive at any time, again and again.
+//!
+//! That is the network at its worst: a letter that never arrives was lost, one that arrives twice was repeated, one that arrives
+//! after a later one was overtaken, and a client that crashed has letters on their way as well. An answer that nobody waits for any
+//! more is judged like one that arrives.
+//!
+//! What stands for what:
+//! - Time is a list of instants. The wall clock steps from one to the next; with a restart of the process it may fall back by one.
+//! - A handler is synchronous, so nothing waits inside the engine. Where a scope has turns, an execution takes two steps: an attempt
+//!   begins, and what it wrote is not committed yet; then it commits, or the process ends. An attempt of the same id that comes in
+//!   between waits for its turn at the object, and is decided from storage after it.
+//! - "Forget", by which an administrator moves the fence ahead of retention, is that move.
+
+use crate::ledger::{MOOD, Mood};
+use crate::oracle::{Aim, Asked, Oracle};
+use crate::properties::{Never, Sometimes, Watched};
+use crate::server::Server;
+use semel_core::message::{Headers, Method, Request};
+use semel_core::path::Path;
+use semel_core::rules::{self, Rule};
+use semel_core::server::Config;
+use stateright::{Model, Property};
+use std::collections::BTreeSet;
+
+/// A letter: one attempt, as often as it arrives.
+#[derive(Debug, Clone)]
+pub struct Letter {
+    /// Its name in a trace.
+    pub name: &'static str,
+    pub(crate) request: Request,
+    pub(crate) asked: Asked,
+    /// How its execution may go.
+    pub moods: &'static [Mood],
+    /// When it arrives at the latest for the first time, if it does: of a careless client, only what was seen protects.
+    first_by_s: Option<i64>,
+}
+
+/// What is explored.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Its name.
+    pub name: &'static str,
+    /// What may arrive.
+    pub letters: Vec<Letter>,
+    /// The wall clock, in s.
+    pub instants_s: &'static [i64],
+    /// Whether the clock may fall back over a restart.
+    pub may_fall_back: bool,
+    /// What an administrator may forget.
+    pub forgets_before_s: Option<i64>,
+    /// Whether an execution takes two steps.
+    pub has_turns: bool,
+    /// The settings of the server.
+    pub config: Config,
+    /// What must come about.
+    pub sometimes: &'static [Sometimes],
+}
+
+/// A scope, with a rule switched off or none.
+#[derive(Debug, Clone)]
+pub struct Letters {
+    /// What is explored.
+    pub scope: Scope,
+    /// The rule that does not hold.
+    pub without: Option<Rule>,
+}
+
+/// An execution under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Turn {
+    begun: usize,
+    waits: Option<usize>,
+}
+
+/// The state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    instant: usize,
+    has_fallen_back: bool,
+    server: Server,
+    turn: Option<Turn>,
+    /// The letters of careless clients that have arrived.
+    arrived: BTreeSet<usize>,
+    oracle: Oracle,
+}
+
+impl Watched for State {
+    fn oracle(&self) -> &Oracle {
+        &self.oracle
+    }
+}
+
+/// A step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A letter arrives and is answered.
+    Arrives(usize, Mood),
+    /// A letter arrives and begins to execute.
+    Begins(usize),
+    /// A letter arrives and waits for the one that executes.
+    Waits(usize),
+    /// What executes commits and is answered, and then what waits.
+    Commits,
+    /// The process ends and begins anew.
+    Crashes,
+    /// It begins anew with a clock that has fallen back.
+    CrashesAndFallsBack,
+    /// Time passes.
+    Passes,
+    /// An administrator forgets.
+    Forgets(i64),
+}
+
+impl Letter {
+    /// A letter with an id, executed as `payload`.
+    pub fn change(name: &'static str, by: &str, id: &str, payload: &str) -> Self {
+        Self::new(name, Aim::Execute, by, id, (Method::Post, "/k"), payload.to_owned()).with("idempotency-key", id)
+    }
+
+    /// A letter that reads.
+    pub fn read(name: &'static str, by: &str) -> Self {
+        Self::new(name, Aim::Read, by, "", (Method::Get, "/k"), String::new())
+    }
+
+    /// A letter that cancels an id.
+    pub fn cancel(name: &'static str, by: &str, id: &str, first_sent_s: Option<i64>) -> Self {
+        let body = match first_sent_s {
+            Some(first_sent_s) => format!("{{\"id\":\"{id}\",\"firstSent\":{first_sent_s}}}"),
+            None => format!("{{\"id\":\"{id}\"}}"),
+        };
+        let letter = Self::new(name, Aim::Cancel, by, id, (Method::Post, "/semel/v1/keys/k/cancel"), body);
+        let mut letter = letter.with("idempotency-key", name.replace(' ', "-"));
+        letter.asked.first_sent_s = first_sent_s;
+        letter
+    }
+
+    /// A letter that looks an outcome up.
+    pub fn look_up(name: &'static str, by: &str, id: &str) -> Self {
+        Self::new(name, Aim::LookUp, by, id, (Method::Get, &format!("/semel/v1/keys/k/outcomes/{id}")), String::new())
+    }
+
+    /// A letter that does nothing but acknowledge.
+    pub fn acknowledge(name: &'static str, by: &str) -> Self {
+        let body = "{\"ids\":[]}".to_owned();
+        Self::new(name, Aim::Acknowledge, by, "", (Method::Post, "/semel/v1/keys/k/acks"), body)
+    }
+
+    fn new(name: &'static str, aim: Aim, by: &str, id: &str, (method, path): (Method, &str), body: String) -> Self {
+        let path = Path::new(path, "").expect("a path of this file");
+        let headers = Headers::from_iter([("authorization", format!("Bearer {by}"))]);
+        let asked = Asked {
+            aim,
+            id: id.to_owned(),
+            by: by.to_owned(),
+            payload: body.clone(),
+            first_sent_s: None,
+            acknowledges: Vec::new(),
+        };
+        Self {
+            name,
+            request: Request { method, path, headers, body: body.into_bytes() },
+            asked,
+            moods: &[Mood::Works],
+            first_by_s: None,
+        }
+    }
+
+    fn with(mut self, header: &str, value: impl Into<String>) -> Self {
+        self.request.headers.append(header, value);
+        self
+    }
+
+    /// The same with a handler that may do any of these.
+    pub fn going(self, moods: &'static [Mood]) -> Self {
+        Self { moods, ..self }
+    }
+
+    /// The same, but it never arrives later unless it has arrived by then.
+    pub fn first_by(self, instant_s: i64) -> Self {
+        Self { first_by_s: Some(instant_s), ..self }
+    }
+
+    /// The same with a deadline.
+    pub fn by(self, deadline_s: i64) -> Self {
+        self.with("semel-deadline", (deadline_s * 1000).to_string())
+    }
+
+    /// The same with a first-sent.
+    pub fn first_sent(mut self, first_sent_s: i64) -> Self {
+        self.asked.first_sent_s = Some(first_sent_s);
+        self.with("semel-first-sent", format!("@{first_sent_s}"))
+    }
+
+    /// The same with an acknowledgement.
+    pub fn acknowledging(mut self, id: &str, until_s: i64) -> Self {
+        if self.asked.id != id {
+            self.asked.acknowledges.push(id.to_owned());
+        }
+        self.with("semel-ack", format!("\"{id}\";until={}", until_s * 1000))
+    }
+}
+
+impl Letters {
+    fn wall_ms(&self, state: &State) -> i64 {
+        self.scope.instants_s[state.instant] * 1000
+    }
+
+    fn arrives(&self, state: &mut State, letter: usize, mood: Mood) {
+        let Letter { request, asked, first_by_s, .. } = &self.scope.letters[letter];
+        state.arrived.extend(first_by_s.map(|_| letter));
+        let mut request = request.clone();
+        request.headers.append(MOOD, mood.as_str());
+        let wall_ms = self.wall_ms(state);
+        let known = state.server.tables.effects.len();
+        let arrived = state.server.arrive(&request, wall_ms);
+        state.oracle.watch(asked, known, &state.server, &arrived, wall_ms);
+    }
+
+    fn step(&self, state: &mut State, step: Step) {
+        match step {
+            Step::Arrives(letter, mood) => self.arrives(state, letter, mood),
+            Step::Begins(letter) => state.turn = Some(Turn { begun: letter, waits: None }),
+            Step::Waits(letter) => {
+                state.oracle.seen.insert(Sometimes::Waits);
+                if let Some(turn) = &mut state.turn {
+                    turn.waits = Some(letter);
+                }
+            }
+            Step::Commits => {
+                if let Some(Turn { begun, waits }) = state.turn.take() {
+                    for letter in [Some(begun), waits].into_iter().flatten() {
+                        self.arrives(state, letter, Mood::Works);
+                    }
+                }
+            }
+            Step::Crashes | Step::CrashesAndFallsBack => {
+                state.turn = None;
+                state.server.crash();
+                if step == Step::CrashesAndFallsBack {
+                    state.instant -= 1;
+                    state.has_fallen_back = true;
+                }
+            }
+            Step::Passes => state.instant += 1,
+            Step::Forgets(before_s) => {
+                let wall_ms = self.wall_ms(state);
+                state.server.forget(before_s, wall_ms).expect("tables in memory");
+                state.oracle.forgets_before(before_s);
+            }
+        }
+    }
+}
+
+impl Model for Letters {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        let server = Server::new(self.scope.config.clone());
+        vec![State {
+            instant: 0,
+            has_fallen_back: false,
+            server,
+            turn: None,
+            arrived: BTreeSet::new(),
+            oracle: Oracle::default(),
+        }]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        let letters = &self.scope.letters;
+        if !state.oracle.broken.is_empty() {
+            return;
+        }
+        if let Some(Turn { begun, waits }) = state.turn {
+            let is_duplicate = |&letter: &usize| letters[letter].asked.id == letters[begun].asked.id && waits.is_none();
+            steps.extend((0..letters.len()).filter(is_duplicate).map(Step::Waits));
+            steps.extend([Step::Commits, Step::Crashes]);
+            return;
+        }
+        let now_s = self.scope.instants_s[state.instant];
+        for (letter, Letter { asked, moods, first_by_s, .. }) in letters.iter().enumerate() {
+            if first_by_s.is_some_and(|first_by_s| first_by_s < now_s) && !state.arrived.contains(&letter) {
+                continue;
+            }
+            if self.scope.has_turns && asked.aim == Aim::Execute {
+                steps.push(Step::Begins(letter));
+            }
+            steps.extend(moods.iter().map(|mood| Step::Arrives(letter, *mood)));
+        }
+        steps.push(Step::Crashes);
+        if state.instant + 1 < self.scope.instants_s.len() {
+            steps.push(Step::Passes);
+        }
+        if self.scope.may_fall_back && state.instant > 0 && !state.has_fallen_back {
+            steps.push(Step::CrashesAndFallsBack);
+        }
+        steps.extend(self.scope.forgets_before_s.map(Step::Forgets));
+    }
+
+    fn next_state(&self, before: &State, step: Step) -> Option<State> {
+        let mut state = before.clone();
+        rules::without(self.without, || self.step(&mut state, step));
+        Some(state)
+    }
+
+    fn format_action(&self, step: &Step) -> String {
+        let name = |letter: &usize| self.scope.letters[*letter].name;
+        match step {
+            Step::Arrives(letter, Mood::Works) => format!("{} arrives", name(letter)),
+            Step::Arrives(letter, mood) => format!("{} arrives, and the handler {}", name(letter), mood.as_str()),
+            Step::Begins(letter) => format!("{} begins to execute", name(letter)),
+            Step::Waits(letter) => format!("{} waits for it", name(letter)),
+            Step::Commits => "it commits".to_owned(),
+            Step::Crashes => "the server crashes".to_owned(),
+            Step::CrashesAndFallsBack => "the server crashes, and its clock falls back".to_owned(),
+            Step::Passes => "time passes".to_owned(),
+            Step::Forgets(before_s) => format!("an administrator forgets what is older than {before_s} s"),
+        }
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let never = Never::ALL.iter().map(|property| property.property());
+        never.chain(self.scope.sometimes.iter().map(|property| property.property())).collect()
+    }
+}

@@ -1,0 +1,211 @@
+//! The judge: it sees what is committed and what is answered, as an outsider would, and knows what must not be.
+//!
+//! Invariant: it looks at effects and at answers on the wire, never at records. What it knows of records is how many there are.
+
+use crate::ledger::effect_in;
+use crate::properties::{Never, Sometimes};
+use crate::server::{Arrived, Server};
+use crate::tables::Effect;
+use semel_core::problem::{Executed, Retry};
+use semel_core::server::Answer;
+use semel_core::server::suspicion::CRASHES_MAX;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an attempt asks for, of which id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Aim {
+    /// That its own id is executed.
+    Execute,
+    /// To read.
+    Read,
+    /// That the named id is cancelled.
+    Cancel,
+    /// The outcome of the named id.
+    LookUp,
+    /// Nothing but its acknowledgements.
+    Acknowledge,
+}
+
+/// An attempt as the judge sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Asked {
+    /// What for.
+    pub aim: Aim,
+    /// The id that is meant.
+    pub id: String,
+    /// Who asks.
+    pub by: String,
+    /// The payload.
+    pub payload: String,
+    /// When it was first sent, in Unix s.
+    pub first_sent_s: Option<i64>,
+    /// The ids that it acknowledges, but its own.
+    pub acknowledges: Vec<String>,
+}
+
+/// What the judge remembers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Oracle {
+    /// What did not hold.
+    pub broken: BTreeSet<Never>,
+    /// What came about.
+    pub seen: BTreeSet<Sometimes>,
+    /// The ids of which somebody was told that they never ran and never will.
+    denied: BTreeSet<String>,
+    /// The ids whose owner has acknowledged them.
+    acknowledged: BTreeSet<String>,
+    /// What was first sent before this was refused for it, or forgotten.
+    fence_s: i64,
+    crashes: BTreeMap<String, i64>,
+}
+
+/// What a problem says.
+struct Claim {
+    executed: Executed,
+    retry: Retry,
+}
+
+impl Claim {
+    fn of(answer: &Answer) -> Option<Self> {
+        if answer.headers.get("content-type") != Some("application/problem+json") {
+            return None;
+        }
+        let body: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
+        let member = |name: &str| body.get(name).and_then(serde_json::Value::as_str);
+        Some(Self { executed: Executed::from_wire(member("executed")?)?, retry: Retry::from_wire(member("retry")?)? })
+    }
+}
+
+impl Oracle {
+    /// Ids that were first sent before this are forgotten by an administrator.
+    pub fn forgets_before(&mut self, fence_s: i64) {
+        self.fence_s = self.fence_s.max(fence_s);
+    }
+
+    /// An attempt was answered, when there had been `known` effects.
+    pub fn watch(&mut self, asked: &Asked, known: usize, server: &Server, arrived: &Arrived, wall_ms: i64) {
+        let effects = &server.tables.effects;
+        for acknowledged in &asked.acknowledges {
+            // Where nothing ran, there may be the word that nothing will to acknowledge.
+            let is_owner = |(_, effect): (usize, &Effect)| effect.principal == asked.by;
+            if first_of(effects, acknowledged).map_or(self.denied.contains(acknowledged), is_owner) {
+                self.acknowledged.insert(acknowledged.clone());
+            }
+        }
+        for number in known..effects.len() {
+            self.watch_effect(asked, effects, number, wall_ms);
+        }
+        self.watch_answer(asked, effects, &arrived.answer);
+        let claim = Claim::of(&arrived.answer);
+        if claim.as_ref().is_some_and(|claim| claim.executed == Executed::No) && effects.len() > known {
+            self.broken.insert(Never::NoOfEffect);
+        }
+        // A cancellation may also be answered from its own record, which says that the cancellation ran.
+        let is_own = |claim: &Claim| asked.aim == Aim::Cancel && claim.executed == Executed::Yes;
+        if let Some(claim) = claim.filter(|claim| !is_own(claim)) {
+            self.watch_claim(&asked.id, claim.executed, claim.retry, effects);
+        }
+        if arrived.has_crashed {
+            let count = self.crashes.entry(asked.id.clone()).or_default();
+            *count += 1;
+            if *count > CRASHES_MAX {
+                self.broken.insert(Never::CrashesOn);
+            }
+        }
+        let config = server.config();
+        if server.tables.count(true) as u64 > config.records_max
+            || server.tables.count(false) as u64 > config.tombstones_max
+        {
+            self.broken.insert(Never::Overfull);
+        }
+    }
+
+    fn watch_effect(&mut self, asked: &Asked, effects: &[Effect], number: usize, wall_ms: i64) {
+        let (before, effect) = (&effects[..number], &effects[number]);
+        // The key's clock has come at least as far as any commit.
+        let clock_ms = before.iter().map(|effect| effect.at_ms).max().unwrap_or(0).max(wall_ms);
+        let is_before_fence = effect.first_sent_s.is_some_and(|first_sent_s| first_sent_s < self.fence_s);
+        for (is_broken, property) in [
+            (before.iter().any(|each| each.id == effect.id), Never::Twice),
+            (effect.deadline_ms.is_some_and(|deadline_ms| deadline_ms < clock_ms), Never::TooLate),
+            (self.denied.contains(&effect.id), Never::NoForGood),
+            (is_before_fence, Never::FenceBack),
+            (asked.aim == Aim::Read, Never::ReadWrites),
+            (effect.principal != asked.by, Never::Impersonated),
+        ] {
+            if is_broken {
+                self.broken.insert(property);
+            }
+        }
+    }
+
+    fn watch_answer(&mut self, asked: &Asked, effects: &[Effect], answer: &Answer) {
+        let status = answer.headers.get("semel-status").unwrap_or_default();
+        let has_outcome = matches!(status, "executed" | "replayed");
+        let told = effect_in(&answer.body);
+        if has_outcome && matches!(asked.aim, Aim::Execute | Aim::LookUp) {
+            self.watch_outcome(&asked.id, told, effects);
+            if !matches!(answer.status, 200..=299 | 400..=499) {
+                self.broken.insert(Never::NoOutcome);
+            }
+        }
+        let effect = told.and_then(|number| effects.get(number.checked_sub(1)?));
+        let tells_of_record = matches!(status, "acknowledged" | "outcome-expired" | "cancelled" | "poisoned");
+        let whose = if tells_of_record { first_of(effects, &asked.id).map(|(_, effect)| effect) } else { effect };
+        if whose.is_some_and(|effect| effect.principal != asked.by) && asked.aim != Aim::Read {
+            self.broken.insert(Never::Learnt);
+        }
+        let has_payload = asked.aim == Aim::Execute && has_outcome;
+        if has_payload && effect.is_some_and(|effect| effect.payload != asked.payload) {
+            self.broken.insert(Never::Foreign);
+        }
+        if asked.aim == Aim::Cancel && has_outcome && told.is_none() {
+            self.watch_claim(&asked.id, Executed::No, Retry::Never, effects);
+        }
+        if status == "acknowledged" && !self.acknowledged.contains(&asked.id) {
+            self.broken.insert(Never::Freed);
+        }
+        if matches!(status, "outside-window" | "forgotten") {
+            self.fence_s = self.fence_s.max(asked.first_sent_s.map_or(0, |first_sent_s| first_sent_s + 1));
+        }
+        self.seen.extend(match status {
+            "replayed" => Some(Sometimes::Replay),
+            "acknowledged" | "outcome-expired" => Some(Sometimes::Tombstone),
+            "attempt-expired" => Some(Sometimes::Late),
+            "outside-window" => Some(Sometimes::Fence),
+            "cancelled" => Some(Sometimes::Cancelled),
+            "fingerprint-mismatch" => Some(Sometimes::Mismatch),
+            "poisoned" => Some(Sometimes::Poisoned),
+            "capacity" => Some(Sometimes::Full),
+            "rolled-back" => Some(Sometimes::RolledBack),
+            "executed" if asked.aim == Aim::Cancel && told.is_some() => Some(Sometimes::RanBefore),
+            _ => None,
+        });
+    }
+
+    /// Somebody was told an outcome of an id: it must be the first.
+    pub fn watch_outcome(&mut self, id: &str, told: Option<usize>, effects: &[Effect]) {
+        let first = first_of(effects, id).map(|(number, _)| number + 1);
+        if told.is_none() || told != first {
+            self.broken.insert(Never::Different);
+        }
+    }
+
+    /// Somebody was told whether an id ran.
+    pub fn watch_claim(&mut self, id: &str, executed: Executed, retry: Retry, effects: &[Effect]) {
+        let has_run = first_of(effects, id).is_some();
+        if executed == Executed::Yes && !has_run {
+            self.broken.insert(Never::YesOfNone);
+        }
+        if executed == Executed::No && retry == Retry::Never {
+            self.denied.insert(id.to_owned());
+            if has_run {
+                self.broken.insert(Never::NoForGood);
+            }
+        }
+    }
+}
+
+fn first_of<'a>(effects: &'a [Effect], id: &str) -> Option<(usize, &'a Effect)> {
+    effects.iter().enumerate().find(|(_, effect)| effect.id == id)
+}

@@ -1,0 +1,111 @@
+//! What must never come about, and what must sometimes, or the model tries too little. Each is named after an invariant.
+//!
+//! Invariant: every model has all of the first kind. A step that breaks one leaves that in the state, so the shortest trace to it
+//! is the counter-example.
+
+use crate::oracle::Oracle;
+use stateright::{Model, Property};
+
+/// A state in which an oracle watches.
+pub trait Watched {
+    /// What it has seen.
+    fn oracle(&self) -> &Oracle;
+}
+
+macro_rules! properties {
+    ($(#[doc = $doc:literal])* $set:ident by $expectation:ident, $holds:expr; $($(#[doc = $each:literal])* $name:ident = $text:literal,)*) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $set {
+            $($(#[doc = $each])* $name,)*
+        }
+
+        impl $set {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// What it says.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+
+            /// For the checker, whose conditions are functions without an environment.
+            pub fn property<M: Model>(self) -> Property<M> where M::State: Watched {
+                match self {
+                    $(Self::$name => Property::$expectation($text, |_, state: &M::State| {
+                        let holds: fn(&Oracle, Self) -> bool = $holds;
+                        holds(state.oracle(), Self::$name)
+                    }),)*
+                }
+            }
+        }
+    };
+}
+
+properties! {
+    /// What must never come about.
+    Never by always, |oracle, property| !oracle.broken.contains(&property);
+    /// An effect happens twice.
+    Twice = "nothing runs again: an effect happens twice",
+    /// An effect happens after the deadline of its attempt.
+    TooLate = "a late message changes nothing: an effect after its attempt's deadline",
+    /// Two attempts of an id get different outcomes, or one gets an outcome that never was.
+    Different = "original answer: two attempts of an id get different outcomes",
+    /// An answer `no` with `never`, for an id that ran or runs later.
+    NoForGood = "original answer: \"no\" for good, for an id that ran or runs later",
+    /// An answer `no` for an attempt that took effect.
+    NoOfEffect = "original answer: \"no\" for an attempt that took effect",
+    /// An answer `yes` for an id that did not run.
+    YesOfNone = "original answer: \"yes\" for an id that did not run",
+    /// Another principal learns of an outcome.
+    Learnt = "scoped: another principal learns an outcome",
+    /// An attempt gets the outcome of a request with another payload.
+    Foreign = "scoped: an attempt gets the outcome of another request",
+    /// A request runs under another principal than made it.
+    Impersonated = "scoped: a request runs as somebody else's",
+    /// What was refused as too old, or forgotten, runs.
+    FenceBack = "nothing runs again: the fence moves back",
+    /// An outcome is gone before its retention, though its owner did not acknowledge it.
+    Freed = "forget after: an outcome is freed without its owner's word",
+    /// A client forgets an acknowledgement that no key has taken.
+    Unacknowledged = "forget after: a client forgets an acknowledgement that no key has taken",
+    /// An answer that is no outcome is recorded.
+    NoOutcome = "one commit: what is no outcome is recorded",
+    /// A read leaves an effect.
+    ReadWrites = "reads are committed: a read leaves an effect",
+    /// A key keeps more records than it may.
+    Overfull = "bounded: a key keeps more than it may",
+    /// The handler crashes on an id more often than it may.
+    CrashesOn = "bounded: the handler crashes on an id again and again",
+}
+
+properties! {
+    /// What must come about sometimes.
+    Sometimes by sometimes, |oracle, property| oracle.seen.contains(&property);
+    /// An attempt gets the recorded outcome.
+    Replay = "sometimes: a replay",
+    /// An attempt waits while another of its id is executed.
+    Waits = "sometimes: a waiting duplicate",
+    /// An attempt is refused by a tombstone.
+    Tombstone = "sometimes: a tombstone",
+    /// An attempt comes after its deadline.
+    Late = "sometimes: a late attempt",
+    /// The fence refuses an attempt.
+    Fence = "sometimes: a fence refuses",
+    /// An attempt of a cancelled id is refused.
+    Cancelled = "sometimes: a cancelled id",
+    /// A cancellation brings the outcome.
+    RanBefore = "sometimes: a cancellation that comes too late",
+    /// Another principal, or another payload, is refused.
+    Mismatch = "sometimes: a mismatch",
+    /// An id is poisoned.
+    Poisoned = "sometimes: a poisoned id",
+    /// A full key refuses.
+    Full = "sometimes: a full key",
+    /// A failed execution is undone.
+    RolledBack = "sometimes: a rolled back execution",
+    /// A row is gone from the client's store.
+    Forgotten = "sometimes: all is done and forgotten",
+}

@@ -1,0 +1,173 @@
+//! What is explored of the letters: small worlds, each around some of the rules.
+//!
+//! Invariant: no scope asks for what is not promised. The last instant lies within two retentions of the first.
+
+use crate::ledger::Mood;
+use crate::letters::{Letter, Scope};
+use crate::properties::Sometimes;
+use semel_core::server::Config;
+
+/// The retention where it matters, in s.
+const RETENTION_S: i64 = 1_000;
+const PRINCIPALS: (&str, &str) = ("ann", "bob");
+
+fn config() -> Config {
+    Config { retention_s: RETENTION_S, open: true, ..Config::default() }
+}
+
+/// All of them.
+pub fn all() -> Vec<Scope> {
+    vec![fence(), careless(), forget(), cancel(), principals(), turns(), handler()]
+}
+
+/// The scope of a name.
+pub fn named(name: &str) -> Option<Scope> {
+    all().into_iter().find(|scope| scope.name == name)
+}
+
+/// The fence and what it protects: retention, ids with and without first-sent, a clock that falls back.
+fn fence() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "fence",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0),
+            Letter::change("ann's c without first-sent", ann, "c", "1"),
+            Letter::change("bob's b", bob, "b", "1").first_sent(0).by(5),
+        ],
+        instants_s: &[0, RETENTION_S + 5, 2 * RETENTION_S],
+        may_fall_back: true,
+        forgets_before_s: None,
+        has_turns: false,
+        config: config(),
+        sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Fence],
+    }
+}
+
+/// A client that does not keep to its first-sent, nor to the deadline that it announces: it is protected by what was seen.
+fn careless() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "careless",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0),
+            Letter::change("ann's a without first-sent", ann, "a", "1").first_by(0),
+            Letter::change("bob's b", bob, "b", "1").first_sent(0).by(20),
+            Letter::change("bob's b with a later deadline", bob, "b", "1").first_sent(0).by(110).first_by(0),
+            Letter::acknowledge("bob's acknowledgement of b", bob).acknowledging("b", 20),
+        ],
+        instants_s: &[0, 90, RETENTION_S + 5, 2 * RETENTION_S],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: false,
+        config: config(),
+        sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Fence],
+    }
+}
+
+/// An administrator who forgets. An id without first-sent is not protected then: the fence can't tell how old it is.
+fn forget() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "forget",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0),
+            Letter::change("bob's b", bob, "b", "1").first_sent(0).by(100),
+            Letter::change("bob's c, younger", bob, "c", "1").first_sent(60).by(100),
+        ],
+        instants_s: &[0, 90, RETENTION_S + 5],
+        may_fall_back: true,
+        forgets_before_s: Some(30),
+        has_turns: false,
+        config: config(),
+        sometimes: &[Sometimes::Replay, Sometimes::Late, Sometimes::Fence],
+    }
+}
+
+/// Cancelling, with and without first-sent, before and after.
+fn cancel() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "cancel",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0).by(100),
+            Letter::cancel("cancel a", ann, "a", Some(0)),
+            Letter::change("bob's b without first-sent", bob, "b", "1").by(100),
+            Letter::cancel("cancel b", bob, "b", None).by(100),
+            Letter::look_up("ann's look-up of a", ann, "a"),
+        ],
+        instants_s: &[0, 90, RETENTION_S + 105],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: false,
+        config: config(),
+        sometimes: &[Sometimes::Cancelled, Sometimes::RanBefore, Sometimes::Late, Sometimes::Fence],
+    }
+}
+
+/// Two principals, one id; acknowledgements by the owner, by another, and by the request itself.
+fn principals() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "principals",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0).by(100),
+            Letter::change("ann's a with another payload", ann, "a", "2").first_sent(0).by(100),
+            Letter::change("bob's a", bob, "a", "1").first_sent(0).by(100),
+            Letter::look_up("bob's look-up of a", bob, "a"),
+            Letter::acknowledge("ann's acknowledgement of a", ann).acknowledging("a", 100),
+            Letter::acknowledge("bob's acknowledgement of a", bob).acknowledging("a", 100),
+            Letter::change("bob's b, which acknowledges itself", bob, "b", "1").by(100).acknowledging("b", 100),
+        ],
+        instants_s: &[0, 165],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: false,
+        config: config(),
+        sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Mismatch],
+    }
+}
+
+/// Executions that are not committed yet, and duplicates that wait for them.
+fn turns() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "turns",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0).by(100),
+            Letter::change("ann's a with a later deadline", ann, "a", "1").first_sent(0).by(120),
+            Letter::change("bob's b, which acknowledges a", bob, "b", "1").by(100).acknowledging("a", 120),
+            Letter::acknowledge("ann's acknowledgement of a", ann).acknowledging("a", 120),
+        ],
+        instants_s: &[0, 110, 185],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: true,
+        config: config(),
+        sometimes: &[Sometimes::Replay, Sometimes::Waits, Sometimes::Tombstone, Sometimes::Late],
+    }
+}
+
+/// A handler that fails and crashes, reads that write, a key that gets full.
+fn handler() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "handler",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0).by(100).going(&[
+                Mood::Works,
+                Mood::Answers500,
+                Mood::Crashes,
+            ]),
+            Letter::change("bob's b", bob, "b", "1").first_sent(0).by(100),
+            Letter::acknowledge("ann's acknowledgement of a", ann).acknowledging("a", 100),
+            Letter::read("a read", bob),
+        ],
+        instants_s: &[0, 165],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: false,
+        config: Config { records_max: 1, tombstones_max: 1, ..config() },
+        sometimes: &[Sometimes::Poisoned, Sometimes::Full, Sometimes::RolledBack],
+    }
+}

@@ -1,0 +1,251 @@
+//! A key's tables in memory: what SQLite is to the engine, but cheap to copy and to compare.
+//!
+//! Invariants:
+//! - A statement that is not known here is an error with its text, never a guess: whoever changes a statement of the engine finds
+//!   out at once.
+//! - A transaction that is undone leaves nothing behind, but for the note that the handler crashed.
+
+use semel_core::server::sql::{Ended, Rollback, Row};
+use semel_core::server::{Sql, SqlError, Value};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+/// A row of a record: its columns but the id, in the order of the engine's statements.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored(Row);
+
+// No column holds a float.
+impl Eq for Stored {}
+
+impl Hash for Stored {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        for value in &self.0 {
+            std::mem::discriminant(value).hash(state);
+            match value {
+                Value::Null => {}
+                Value::Integer(value) => value.hash(state),
+                Value::Real(value) => value.to_bits().hash(state),
+                Value::Text(value) => value.hash(state),
+                Value::Blob(value) => value.hash(state),
+            }
+        }
+    }
+}
+
+/// The columns of [`Stored`] that are looked at by themselves.
+mod column {
+    pub const FIRST_SENT_S: usize = 1;
+    pub const AT_MS: usize = 2;
+    pub const DEADLINE_MS: usize = 3;
+    pub const STATE: usize = 4;
+    pub const LAPSES_MS: usize = 5;
+    /// Fingerprint, status, headers and body come last.
+    pub const FINGERPRINT: usize = 9;
+}
+
+/// What the handler did, once it is committed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Effect {
+    /// The request id.
+    pub id: String,
+    /// Who was authenticated.
+    pub principal: String,
+    /// The body of the request.
+    pub payload: String,
+    /// The attempt's deadline.
+    pub deadline_ms: Option<i64>,
+    /// The attempt's first-sent.
+    pub first_sent_s: Option<i64>,
+    /// The key's clock.
+    pub at_ms: i64,
+}
+
+/// The engine's row about the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Meta {
+    engine_version: i64,
+    handler_version: i64,
+    fence_s: i64,
+    clock_ms: i64,
+}
+
+/// What is committed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Tables {
+    meta: Option<Meta>,
+    records: BTreeMap<String, Stored>,
+    /// The handler's table, in the order of commits.
+    pub effects: Vec<Effect>,
+}
+
+impl Tables {
+    /// How many records there are, by whether they are unacknowledged.
+    pub fn count(&self, unacknowledged: bool) -> usize {
+        let is_unacknowledged = |row: &&Stored| matches!(row.state(), 1 | 2 | 4);
+        self.records.values().filter(|row| is_unacknowledged(row) == unacknowledged).count()
+    }
+
+    /// Whether the outcome of an id is still kept.
+    pub fn keeps_outcome(&self, id: &str) -> bool {
+        self.records.get(id).is_some_and(|row| row.state() == 1)
+    }
+}
+
+impl Stored {
+    fn integer(&self, column: usize) -> Option<i64> {
+        self.0.get(column).and_then(Value::as_integer)
+    }
+
+    fn state(&self) -> i64 {
+        self.integer(column::STATE).unwrap_or_default()
+    }
+
+    fn row(&self, is_bare: bool) -> Row {
+        let mut row = self.0.clone();
+        if is_bare {
+            row.truncate(column::FINGERPRINT);
+            row.extend([Value::Blob(vec![0; 32]), 0.into(), "".into(), Value::Blob(Vec::new())]);
+        }
+        row
+    }
+}
+
+/// The tables while the engine works on them.
+#[derive(Debug)]
+pub struct Database {
+    tables: RefCell<Tables>,
+    has_crashed: Cell<bool>,
+}
+
+impl Database {
+    /// Opens tables.
+    pub fn open(tables: Tables) -> Self {
+        Self { tables: RefCell::new(tables), has_crashed: Cell::new(false) }
+    }
+
+    /// The tables as they are committed.
+    pub fn close(self) -> Tables {
+        self.tables.into_inner()
+    }
+
+    /// Whether the handler crashed in the middle of a transaction.
+    pub fn has_crashed(&self) -> bool {
+        self.has_crashed.get()
+    }
+}
+
+fn text(arguments: &[Value], at: usize) -> Result<String, SqlError> {
+    let value = arguments.get(at).cloned().and_then(Value::into_text);
+    value.ok_or_else(|| SqlError(format!("argument {at} is no text")))
+}
+
+fn integer(arguments: &[Value], at: usize) -> Result<i64, SqlError> {
+    arguments.get(at).and_then(Value::as_integer).ok_or_else(|| SqlError(format!("argument {at} is no integer")))
+}
+
+impl Sql for Database {
+    fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        let mut tables = self.tables.borrow_mut();
+        let starts = |start: &str| statement.starts_with(start);
+        if starts("SELECT") {
+            tables.select(statement, arguments)
+        } else if starts("INSERT OR REPLACE INTO semel_records ") {
+            tables.records.insert(text(arguments, 0)?, Stored(arguments.iter().skip(1).cloned().collect()));
+            Ok(Vec::new())
+        } else if starts("UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1") {
+            if let Some(Stored(row)) = tables.records.get_mut(&text(arguments, 0)?) {
+                for (column, value) in
+                    [column::FIRST_SENT_S, column::DEADLINE_MS, column::LAPSES_MS].into_iter().zip(&arguments[1..])
+                {
+                    row[column] = value.clone();
+                }
+            }
+            Ok(Vec::new())
+        } else if starts("DELETE FROM semel_records WHERE id = ?1") {
+            tables.records.remove(&text(arguments, 0)?);
+            Ok(Vec::new())
+        } else if statement == "the handler crashes" {
+            self.has_crashed.set(true);
+            Err(SqlError("crashed".to_owned()))
+        } else {
+            tables.change(statement, arguments)
+        }
+    }
+
+    fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        let before = self.tables.borrow().clone();
+        if body().is_ok() {
+            return Ok(Ended::Committed);
+        }
+        self.tables.replace(before);
+        Ok(Ended::RolledBack)
+    }
+}
+
+impl Tables {
+    fn select(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        let is_bare = statement.contains("zeroblob(32)");
+        if statement.contains("FROM sqlite_master") {
+            return Ok(self.meta.iter().map(|_| vec![1.into()]).collect());
+        }
+        if statement.contains("FROM semel_meta") {
+            let row = |meta: &Meta| {
+                vec![meta.engine_version.into(), meta.handler_version.into(), meta.fence_s.into(), meta.clock_ms.into()]
+            };
+            return Ok(self.meta.iter().map(row).collect());
+        }
+        if statement.starts_with("SELECT count(*)") {
+            let clock_ms = self.records.values().filter_map(|row| row.integer(column::AT_MS)).max().unwrap_or(0);
+            let (all, records) = (self.records.len() as i64, self.count(true) as i64);
+            return Ok(vec![vec![all.into(), records.into(), clock_ms.into()]]);
+        }
+        if statement.ends_with("FROM semel_records WHERE id = ?1 LIMIT 1") {
+            let found = self.records.get(&text(arguments, 0)?);
+            return Ok(found.map(|row| row.row(is_bare)).into_iter().collect());
+        }
+        if statement.ends_with("FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2") && is_bare {
+            let (after, limit) = (text(arguments, 0)?, integer(arguments, 1)?);
+            let rows = self.records.iter().filter(|(id, _)| **id > after);
+            let with_id = |(id, row): (&String, &Stored)| {
+                let mut row = row.row(true);
+                row.push(id.as_str().into());
+                row
+            };
+            return Ok(rows.take(limit as usize).map(with_id).collect());
+        }
+        Err(SqlError(format!("unknown here: {statement}")))
+    }
+
+    fn change(&mut self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        if statement.contains("CREATE TABLE semel_records") || statement.starts_with("CREATE TABLE semel_meta") {
+            return Ok(Vec::new());
+        }
+        if statement.starts_with("INSERT INTO semel_meta VALUES (1, 0, 0, 0, 0)") {
+            self.meta = Some(Meta::default());
+            return Ok(Vec::new());
+        }
+        if statement == "INSERT INTO effects" {
+            self.effects.push(Effect {
+                id: text(arguments, 0)?,
+                principal: text(arguments, 1)?,
+                payload: text(arguments, 2)?,
+                deadline_ms: arguments.get(3).and_then(Value::as_integer),
+                first_sent_s: arguments.get(4).and_then(Value::as_integer),
+                at_ms: integer(arguments, 5)?,
+            });
+            return Ok(vec![vec![(self.effects.len() as i64).into()]]);
+        }
+        let Some(meta) = &mut self.meta else { return Err(SqlError(format!("no table: {statement}"))) };
+        match statement {
+            "UPDATE semel_meta SET engine_version = ?1" => meta.engine_version = integer(arguments, 0)?,
+            "UPDATE semel_meta SET handler_version = ?1" => meta.handler_version = integer(arguments, 0)?,
+            "UPDATE semel_meta SET fence_s = max(fence_s, ?1), clock_ms = max(clock_ms, ?2)" => {
+                meta.fence_s = meta.fence_s.max(integer(arguments, 0)?);
+                meta.clock_ms = meta.clock_ms.max(integer(arguments, 1)?);
+            }
+            _ => return Err(SqlError(format!("unknown here: {statement}"))),
+        }
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,33 @@
+//! A model is worth what it finds: for each rule that is switched off, the property that must be broken.
+//!
+//! `cargo test -p semel-model -- --nocapture` shows the traces.
+
+use semel_core::rules::Rule;
+use semel_model::mutants::{TABS, caught, counter_example};
+
+fn are_caught(is_chosen: impl Fn(&str) -> bool) {
+    let mut missed = Vec::new();
+    for &rule in Rule::ALL {
+        let (scope, property) = caught(rule);
+        if !is_chosen(scope) {
+            continue;
+        }
+        match counter_example(rule, scope, property) {
+            Some(steps) => {
+                println!("\nwithout {} ({scope}), {}:\n  {}", rule.name(), property.name(), steps.join("\n  "));
+            }
+            None => missed.push(rule.name()),
+        }
+    }
+    assert!(missed.is_empty(), "nobody finds out that these rules do not hold: {missed:?}");
+}
+
+#[test]
+fn each_rule_of_the_server_that_does_not_hold_yields_a_counter_example() {
+    are_caught(|scope| scope != TABS);
+}
+
+#[test]
+fn each_rule_of_the_client_that_does_not_hold_yields_a_counter_example() {
+    are_caught(|scope| scope == TABS);
+}

@@ -1,0 +1,86 @@
+//! Every scope: nothing comes about that never must, all does that sometimes must, and the scope is as large as it was.
+
+use semel_model::letters::Letters;
+use semel_model::mutants::TABS;
+use semel_model::scopes;
+use semel_model::tabs::Tabs;
+use stateright::{Checker, Model};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// How many different states each scope has. A change of these numbers is a change of what is explored: where it is meant, put
+/// in the numbers that the failing test tells, and say in the commit why they changed.
+const STATES: &[(&str, usize)] = &[
+    ("fence", 2_081),
+    ("careless", 4_248),
+    ("forget", 6_761),
+    ("cancel", 3_151),
+    ("principals", 993),
+    ("turns", 12_675),
+    ("handler", 512),
+    (TABS, 63_103),
+];
+
+fn hold_in<M>(name: &str, model: M)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Hash + Clone + Debug + PartialEq + Send + Sync,
+    M::Action: Debug + Clone + PartialEq,
+{
+    // The scope of the tabs is by far the largest: it uses what the others leave.
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    checker.assert_properties();
+    let states = checker.unique_state_count();
+    println!("{name}: {states} states by {} steps", checker.state_count());
+    assert!(STATES.contains(&(name, states)), "{name} has {states} states");
+}
+
+fn hold_in_letters(name: &str) {
+    hold_in(name, Letters { scope: scopes::named(name).expect("a scope of that name"), without: None });
+}
+
+#[test]
+fn what_the_fence_has_passed_never_runs_again() {
+    hold_in_letters("fence");
+}
+
+#[test]
+fn of_a_careless_client_what_was_seen_is_protected() {
+    hold_in_letters("careless");
+}
+
+#[test]
+fn what_an_administrator_forgets_never_runs_again() {
+    hold_in_letters("forget");
+}
+
+#[test]
+fn what_was_cancelled_never_runs_and_what_ran_is_never_called_cancelled() {
+    hold_in_letters("cancel");
+}
+
+#[test]
+fn a_record_answers_and_obeys_only_its_principal() {
+    hold_in_letters("principals");
+}
+
+#[test]
+fn an_execution_that_is_not_committed_leaves_nothing_and_who_waits_for_it_is_decided_anew() {
+    hold_in_letters("turns");
+}
+
+#[test]
+fn a_handler_that_fails_or_crashes_leaves_nothing_and_a_full_key_refuses() {
+    hold_in_letters("handler");
+}
+
+#[test]
+fn two_tabs_of_one_client_get_it_done_once_and_forget_it_in_time() {
+    hold_in(TABS, Tabs { without: None });
+}
+
+#[test]
+fn every_scope_is_explored() {
+    let names: Vec<&str> = scopes::all().iter().map(|scope| scope.name).chain([TABS]).collect();
+    assert_eq!(STATES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+}
