@@ -16,7 +16,8 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 
 /** What is not among Playwright's own. As root, and in a container, Chromium starts with these. */
 const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"];
-const FOLDERS = { page: fileURLToPath(new URL("page", import.meta.url)), sdk: join(ROOT, "sdk/npm") };
+const PAGE = fileURLToPath(new URL("page", import.meta.url));
+const SDK = join(ROOT, "sdk/npm");
 const TYPES = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
@@ -25,10 +26,13 @@ const TYPES = {
   ".wasm": "application/wasm",
 };
 
-/** Starts Chromium for a test file. `after` is node:test's. */
-export async function browse(after) {
+/**
+ * Starts Chromium for a test file. `after` is node:test's; `page`: the folder with the test page; `onTold`: is called with what
+ * a page tells.
+ */
+export async function browse(after, { page = PAGE, onTold } = {}) {
   const executablePath = process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium;
-  const pages = await servePages();
+  const pages = await servePages({ page, sdk: SDK }, onTold);
   const profile = await mkdtemp(join(tmpdir(), "semel-profile-"));
   const browser = new Browser(pages, profile, executablePath);
   after(async () => {
@@ -106,8 +110,8 @@ function killNow(id) {
   }
 }
 
-/** Serves `page/` and the SDK as it is packed, and keeps what is posted to `/tell`. */
-async function servePages() {
+/** Serves the test page and the SDK as it is packed, and keeps what is posted to `/tell`. */
+async function servePages(folders, onTold) {
   const told = [];
   const server = createServer(async (request, response) => {
     if (request.method === "POST" && request.url === "/tell") {
@@ -118,9 +122,10 @@ async function servePages() {
         return; // The page is gone, and has told nothing.
       }
       told.push(JSON.parse(text));
+      onTold?.(told.at(-1));
       return response.writeHead(204).end();
     }
-    const path = fileOf(request.url);
+    const path = fileOf(folders, request.url);
     const content = path && (await readFile(path).catch(() => undefined));
     if (content === undefined) return response.writeHead(404).end();
     response.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "cache-control": "no-store" }).end(content);
@@ -138,9 +143,9 @@ async function servePages() {
 }
 
 /** The file of `/page/…` or `/sdk/…`; undefined outside of their folders. */
-function fileOf(url) {
+function fileOf(folders, url) {
   const [, name, rest] = /^\/(page|sdk)\/([\w./-]+)$/.exec(url) ?? [];
   if (name === undefined) return undefined;
-  const path = join(FOLDERS[name], rest);
-  return path.startsWith(FOLDERS[name] + sep) ? path : undefined;
+  const path = join(folders[name], rest);
+  return path.startsWith(folders[name] + sep) ? path : undefined;
 }

@@ -195,7 +195,7 @@ async function bodyOf(message) {
 }
 
 /** Mulberry32: numbers from 0 to 1, the same for the same seed. */
-function randomOf(seed) {
+export function randomOf(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

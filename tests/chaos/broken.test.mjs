@@ -1,0 +1,22 @@
+// What is broken on purpose must be found: a run that can't fail would prove nothing.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { buildHelper } from "./files.mjs";
+import { runChaos } from "./run.mjs";
+
+const LIMIT = { timeout: 600_000 };
+const NOTHING = { page: false, nodes: 0, hand: false, smallDisk: false, memory: false };
+
+await buildHelper();
+
+test("accounts without protection have deposits twice, and the oracle says so", LIMIT, async () => {
+  const { violations } = await runChaos({ seed: 1, durationMs: 10_000, parts: { ...NOTHING, hand: true }, naive: true });
+  assert.ok(violations.some((line) => /^account .* some were made twice$/.test(line)), violations.join("\n"));
+});
+
+test("a client whose store forgets leaves deposits without an answer, and the oracle says so", LIMIT, async () => {
+  // What was forgotten is never acknowledged: there is nothing to wait for.
+  const { violations } = await runChaos({ seed: 1, durationMs: 20_000, parts: { ...NOTHING, nodes: 1 }, forgets: true, settleMs: 5_000 });
+  assert.ok(violations.some((line) => /its client did not know it any more$/.test(line)), violations.join("\n"));
+});

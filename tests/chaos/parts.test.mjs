@@ -1,0 +1,88 @@
+// The parts of a run that decide something: the schedule, the verdict on memory, the journal, the look at files.
+
+import assert from "node:assert/strict";
+import { appendFile, mkdtemp, open, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { buildHelper, inspect } from "./files.mjs";
+import { Journal } from "./journal.mjs";
+import { isLevel, weigh } from "./memory.mjs";
+import { scheduleOf } from "./schedule.mjs";
+import { makeState } from "./state.mjs";
+import { startServer } from "./server.mjs";
+
+const MINUTE_MS = 60_000;
+const MB = 1 << 20;
+
+const scratch = await mkdtemp(join(tmpdir(), "semel-chaos-parts-"));
+after(() => rm(scratch, { recursive: true, force: true }));
+
+test("a seed has one schedule, in which everything happens in every minute; another seed has another", () => {
+  for (let seed = 0; seed < 50; seed += 1) {
+    const schedule = scheduleOf(seed, MINUTE_MS);
+    assert.deepEqual(scheduleOf(seed, MINUTE_MS), schedule);
+    assert.notDeepEqual(scheduleOf(seed + 1, MINUTE_MS), schedule);
+    assert.deepEqual(scheduleOf(seed, 2 * MINUTE_MS).server.slice(0, schedule.server.length), schedule.server);
+    for (const kind of ["server", "browser", "node", "disk"]) assert.ok(schedule[kind].length >= 2, `${kind} of seed ${seed}`);
+  }
+});
+
+test("memory that warms up and stays is level, with noise too; memory that leaks never is", async () => {
+  const weighed = (bytesAt) => {
+    let round = 0;
+    return weigh({ load: async () => void (round += 1), usedBytes: async () => bytesAt(round) });
+  };
+  assert.equal(isLevel([]), false);
+  assert.equal((await weighed(() => 100 * MB)).isLevel, true);
+  assert.equal((await weighed((round) => (100 + 100 * Math.min(1, round / 20)) * MB)).isLevel, true);
+  assert.equal((await weighed((round) => (200 + (round % 3) * 10) * MB)).isLevel, true);
+  // Of 400 requests in a round, each leaves 8 kB behind; then 200 kB.
+  for (const leaked of [3 * MB, 80 * MB]) assert.equal((await weighed((round) => 100 * MB + leaked * round)).isLevel, false);
+});
+
+test("a journal has what was changed before the process died, and not what was torn", async () => {
+  const path = join(scratch, "journal");
+  const bytes = (...values) => Uint8Array.from(values);
+  const first = new Journal(path);
+  await first.change("kept", () => bytes(1, 2));
+  await first.change("changed", () => bytes(3));
+  await first.change("changed", (row) => bytes(...row, 4));
+  await first.change("left", () => null);
+  await first.change("deleted", () => bytes(5));
+  await first.change("deleted", () => undefined);
+  await first.change("removed", () => bytes(6));
+  await first.remove(["removed"]);
+  await appendFile(path, '["torn","AQ');
+  const second = new Journal(path);
+  assert.deepEqual(await second.load(), [["kept", bytes(1, 2)], ["changed", bytes(3, 4)]]);
+  await second.change("after", () => bytes(7));
+  second.close();
+  assert.deepEqual((await new Journal(path).load()).map(([id]) => id), ["kept", "changed", "after"]);
+});
+
+test("the look at files finds what is not acknowledged, and what is damaged", async (t) => {
+  await buildHelper();
+  const ends = [];
+  t.after(async () => {
+    for (const end of ends) await end();
+  });
+  const state = await makeState((end) => ends.unshift(end));
+  const server = await startServer(state);
+  ends.unshift(() => server.kill());
+  const post = (id) => fetch(new URL("/accounts/a/deposit", server.address), { method: "POST", headers: { "idempotency-key": id }, body: '{"amount":5}' });
+  await post("one");
+  await post("two");
+  await server.acknowledge("accounts/a", ["one"]);
+  await server.kill();
+  const of = async () => (await inspect(state.objects)).find(({ account }) => account !== null);
+  const { file, ...found } = await of();
+  assert.deepEqual(found, { integrity: "ok", unacknowledged: 1, account: [10, 2] });
+  const damaged = await open(file, "r+");
+  await damaged.write(Buffer.alloc(600, 0xff), 0, 600, 4096 + 8);
+  await damaged.close();
+  await writeFile(join(state.objects, "none.sqlite"), "this is no database, and long enough to look like one".repeat(40));
+  const integrities = (await inspect(state.objects)).filter(({ file: name }) => name === file || name.endsWith("none.sqlite")).map(({ integrity }) => integrity);
+  assert.equal(integrities.length, 2);
+  for (const integrity of integrities) assert.notEqual(integrity, "ok");
+});

@@ -1,0 +1,238 @@
+// A TCP proxy between the clients and a workerd that comes and goes: it cuts, truncates, stalls and duplicates.
+//
+// Invariants:
+// - What a connection suffers comes from one seed and the order in which requests arrive, and every connection takes the
+//   same number of draws. The order depends on the machine.
+// - It reads only where a request ends. Apart from one header (see `closing`), bytes pass as they are, or don't.
+// - What it has let go is on its way: a client that leaves takes nothing back.
+
+import { setMaxListeners } from "node:events";
+import { connect, createServer } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { closing, fieldOf, messageIn, numberOf } from "./http.mjs";
+import { stream } from "./random.mjs";
+
+/** So near to the end of its head every other faulty answer breaks: a client that reads less than all of it errs there. */
+const NEAR_BYTES = 40;
+const STALL_MS = [50, 4_000];
+const DUPLICATE_MS = [0, 3_000];
+
+/** Shares of connections from 0 to 1. Of the first three, a connection suffers one at most. */
+export const ROUGH = { cut: 0.2, truncate: 0.15, stall: 0.12, duplicate: 0.12 };
+/** As rough, but nothing waits. */
+export const BRISK = { ...ROUGH, stall: 0 };
+export const CALM = { cut: 0, truncate: 0, stall: 0, duplicate: 0 };
+
+/** Starts a proxy to the address that `target()` says for every connection: `{ hostname, port }`, or undefined while there is none. */
+export async function startProxy({ target, seed, shares = ROUGH }) {
+  const proxy = new Proxy(target, stream(seed, "proxy"), shares);
+  await proxy.listen();
+  return proxy;
+}
+
+class Proxy {
+  counts = { requests: 0, cuts: 0, truncations: 0, stalls: 0, duplicates: 0, unreachable: 0, whole: 0 };
+  /** By the number of a deposit: `{ ids, heard }`, its request ids and the `Semel-Status` of the answers that passed whole. */
+  deposits = new Map();
+  /** How many answers there were of each `Semel-Status`, duplicates left out. */
+  statuses = new Map();
+  shares;
+  #target;
+  #random;
+  #sockets = new Set();
+  #ending = new AbortController();
+  #server = createServer({ allowHalfOpen: true }, (client) => this.#serve(this.#kept(client)).catch(ignore).finally(() => client.destroy()));
+
+  constructor(target, random, shares) {
+    this.#target = target;
+    this.#random = random;
+    this.shares = shares;
+    setMaxListeners(0, this.#ending.signal);
+  }
+
+  async listen() {
+    await new Promise((resolve, reject) => this.#server.on("error", reject).listen(0, "127.0.0.1", resolve));
+    this.url = `http://127.0.0.1:${this.#server.address().port}`;
+  }
+
+  async close() {
+    this.#ending.abort();
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  #kept(socket) {
+    this.#sockets.add(socket);
+    socket.on("error", ignore).on("close", () => this.#sockets.delete(socket));
+    return socket.setNoDelay();
+  }
+
+  #fate() {
+    const [kind, side, place, stall, duplicate, later] = [1, 2, 3, 4, 5, 6].map(this.#random.next);
+    const { cut, truncate, stall: stalled, duplicate: duplicated } = this.shares;
+    const between = ([least, most], share) => least + share * (most - least);
+    let fault;
+    if (kind < cut) fault = "cut";
+    else if (kind < cut + truncate) fault = "truncate";
+    else if (kind < cut + truncate + stalled) fault = "stall";
+    return {
+      fault,
+      side: side < 0.5 ? "request" : "answer",
+      place,
+      stallMs: between(STALL_MS, stall),
+      duplicateMs: duplicate < duplicated ? between(DUPLICATE_MS, later) : undefined,
+    };
+  }
+
+  async #serve(client) {
+    const read = await requestOf(client);
+    if (!read) return;
+    const { bytes, head } = read;
+    this.counts.requests += 1;
+    const fate = this.#fate();
+    const deposit = this.#deposit(head);
+    if (fate.duplicateMs !== undefined) this.#duplicate(bytes, fate.duplicateMs).catch(ignore);
+    const server = this.#kept(await this.#connected());
+    try {
+      const goesOn = fate.fault === undefined || fate.side === "answer" || (await this.#faultyRequest(bytes, fate, client, server));
+      if (!goesOn) return;
+      if (fate.side === "answer" || fate.fault === undefined) server.write(bytes);
+      await this.#answer(server, client, fate, deposit);
+    } finally {
+      server.destroy();
+    }
+  }
+
+  #deposit(head) {
+    const n = numberOf(head);
+    if (n === undefined || !head.startsWith("POST ")) return undefined;
+    const deposit = this.deposits.get(n) ?? { ids: new Set(), heard: new Set() };
+    deposit.ids.add(fieldOf(head, "idempotency-key"));
+    this.deposits.set(n, deposit);
+    return deposit;
+  }
+
+  async #connected() {
+    const address = this.#target();
+    try {
+      if (!address) throw new Error("there is no server");
+      return await connected(address);
+    } catch (error) {
+      this.counts.unreachable += 1;
+      throw error;
+    }
+  }
+
+  /** Resolves to whether the answer is to be passed on. */
+  async #faultyRequest(bytes, { fault, place, stallMs }, client, server) {
+    const at = Math.floor(place * (bytes.length + 1));
+    await written(server, bytes.subarray(0, at));
+    if (fault === "cut") {
+      this.counts.cuts += 1;
+      server.resetAndDestroy();
+      client.resetAndDestroy();
+      return false;
+    }
+    if (fault === "truncate") {
+      this.counts.truncations += 1;
+      server.end();
+    } else {
+      this.counts.stalls += 1;
+      await this.#pause(stallMs);
+      await written(server, bytes.subarray(at));
+    }
+    return true;
+  }
+
+  async #answer(server, client, { fault, side, place, stallMs }, deposit) {
+    const faulty = side === "answer" && fault !== undefined;
+    let left = faulty ? undefined : Infinity;
+    const passed = [];
+    client.on("close", () => server.destroy());
+    for await (const chunk of server) {
+      left ??= placeIn(chunk, place);
+      const before = chunk.subarray(0, left);
+      left -= before.length;
+      passed.push(before);
+      await written(client, before);
+      if (before.length === chunk.length) continue;
+      if (fault === "stall") {
+        this.counts.stalls += 1;
+        await this.#pause(stallMs);
+        left = Infinity;
+        passed.push(chunk.subarray(before.length));
+        await written(client, chunk.subarray(before.length));
+        continue;
+      }
+      this.counts[fault === "cut" ? "cuts" : "truncations"] += 1;
+      this.#heard(Buffer.concat(passed), deposit);
+      return fault === "cut" ? client.resetAndDestroy() : ended(client);
+    }
+    this.#heard(Buffer.concat(passed), deposit);
+    await ended(client);
+  }
+
+  /** Notes an answer that passed to its end. */
+  #heard(bytes, deposit) {
+    const message = messageIn(bytes);
+    if (!message || bytes.length < message.length) return;
+    const semel = fieldOf(message.head, "semel-status") ?? "none";
+    this.counts.whole += 1;
+    this.statuses.set(semel, (this.statuses.get(semel) ?? 0) + 1);
+    deposit?.heard.add(semel);
+  }
+
+  /** Sends all of a request once more. Nobody gets that answer. */
+  async #duplicate(bytes, afterMs) {
+    await this.#pause(afterMs);
+    const server = this.#kept(await this.#connected());
+    await written(server, bytes);
+    this.counts.duplicates += 1;
+    server.resume();
+  }
+
+  #pause(ms) {
+    return delay(ms, undefined, { signal: this.#ending.signal });
+  }
+}
+
+const ignore = () => {};
+
+/** Where in an answer, whose first bytes are these, a fault is: anywhere, or near the end of its head. */
+function placeIn(bytes, place) {
+  const { length, headLength } = messageIn(bytes) ?? { length: bytes.length };
+  if (place < 0.5 || headLength === undefined) return Math.floor(place * 2 * (length + 1));
+  return Math.max(0, headLength - NEAR_BYTES + Math.floor((place - 0.5) * 4 * NEAR_BYTES));
+}
+
+/** Resolves to a whole request; undefined if the client went away before its end. */
+async function requestOf(client) {
+  let bytes = Buffer.alloc(0);
+  return new Promise((resolve) => {
+    const look = (chunk) => {
+      bytes = Buffer.concat([bytes, chunk]);
+      const message = messageIn(bytes);
+      if (!message || bytes.length < message.length) return;
+      // What the client sends from here on is for nobody: but that it leaves must be noticed.
+      client.off("data", look).resume();
+      resolve({ head: message.head, bytes: closing(bytes.subarray(0, message.length), message) });
+    };
+    client.on("data", look).on("end", () => resolve(undefined)).on("close", () => resolve(undefined));
+  });
+}
+
+function connected({ hostname, port }) {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
+    socket.once("connect", () => resolve(socket)).once("error", reject);
+  });
+}
+
+/** Resolves once the system has taken the bytes. */
+function written(socket, bytes) {
+  if (bytes.length === 0) return undefined;
+  return new Promise((resolve, reject) => socket.write(bytes, (error) => (error ? reject(error) : resolve())));
+}
+
+const ended = (socket) => new Promise((resolve) => socket.end(resolve));

@@ -1,0 +1,101 @@
+// The proxy must do what it counts, and a client must bear it: a proxy that is kinder than it says would prove nothing.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { after, test } from "node:test";
+import { browse } from "../e2e/browser.mjs";
+import { until } from "../e2e/lossy.mjs";
+import { serve } from "../e2e/server.mjs";
+import { CALM, startProxy } from "./proxy.mjs";
+
+const ONLY = (kind) => ({ ...CALM, [kind]: 1 });
+const REQUESTS = 40;
+
+/** A target that answers with what it was sent, a proxy before it, and how to post through it. */
+async function proxied(t, shares) {
+  const seen = [];
+  const target = createServer(async (request, response) => {
+    let body = "";
+    try {
+      for await (const chunk of request) body += chunk;
+    } catch {
+      return; // It was cut off.
+    }
+    seen.push(body);
+    response.writeHead(200, { "semel-status": "executed", "content-length": body.length + 9 }).end(`you said ${body}`);
+  });
+  await new Promise((resolve) => target.listen(0, "127.0.0.1", resolve));
+  const address = { hostname: "127.0.0.1", port: target.address().port };
+  const proxy = await startProxy({ target: () => address, seed: 3, shares });
+  t.after(async () => {
+    await proxy.close();
+    target.closeAllConnections();
+    await new Promise((resolve) => target.close(resolve));
+  });
+  const post = async (body) => {
+    const answer = await fetch(`${proxy.url}/accounts/a/deposit?n=${body}`, { method: "POST", headers: { "idempotency-key": `id-${body}` }, body: String(body) });
+    // The target's own answer to half a request.
+    if (answer.status === 400) throw new Error("400");
+    return answer.text();
+  };
+  const postAll = () => Promise.allSettled(Array.from({ length: REQUESTS }, (_, n) => post(n)));
+  const heard = (answers) => answers.filter(({ status, value }, n) => status === "fulfilled" && value === `you said ${n}`).length;
+  return { seen, proxy, postAll, heard };
+}
+
+test("without faults everything arrives once and is answered", async (t) => {
+  const { seen, proxy, postAll, heard } = await proxied(t, CALM);
+  assert.equal(heard(await postAll()), REQUESTS);
+  assert.equal(seen.length, REQUESTS);
+  assert.deepEqual(proxy.counts, { requests: REQUESTS, cuts: 0, truncations: 0, stalls: 0, duplicates: 0, unreachable: 0, whole: REQUESTS });
+  assert.deepEqual(proxy.deposits.get(7), { ids: new Set(["id-7"]), heard: new Set(["executed"]) });
+});
+
+for (const [kind, count] of [["cut", "cuts"], ["truncate", "truncations"]]) {
+  test(`${kind}: some requests don't arrive, some answers don't, and none is passed in part`, async (t) => {
+    const { seen, proxy, postAll, heard } = await proxied(t, ONLY(kind));
+    const answers = await postAll();
+    assert.ok(seen.length > 5 && seen.length < REQUESTS - 5, `${seen.length} arrived`);
+    assert.ok(heard(answers) <= seen.length);
+    assert.equal(answers.filter(({ status }) => status === "fulfilled").length, heard(answers), "nothing but whole answers");
+    assert.ok(heard(answers) < 10, `${heard(answers)} were heard`);
+    assert.ok(proxy.counts[count] >= REQUESTS - heard(answers), JSON.stringify(proxy.counts));
+  });
+}
+
+test("stall: it takes longer, and all of it arrives", async (t) => {
+  const { proxy, postAll, heard } = await proxied(t, ONLY("stall"));
+  const startedMs = Date.now();
+  assert.equal(heard(await postAll()), REQUESTS);
+  assert.ok(proxy.counts.stalls > REQUESTS / 2 && Date.now() - startedMs > 1_000, JSON.stringify(proxy.counts));
+});
+
+test("duplicate: every request arrives twice and is answered once", async (t) => {
+  const { seen, proxy, postAll, heard } = await proxied(t, ONLY("duplicate"));
+  assert.equal(heard(await postAll()), REQUESTS);
+  await until(() => seen.length === 2 * REQUESTS, "the duplicates arrive");
+  assert.equal(proxy.counts.duplicates, REQUESTS);
+  assert.deepEqual([...new Set(seen)].length, REQUESTS);
+});
+
+test("while there is no target connections break", async (t) => {
+  const proxy = await startProxy({ target: () => undefined, seed: 3 });
+  t.after(() => proxy.close());
+  await assert.rejects(fetch(proxy.url), TypeError);
+  assert.equal(proxy.counts.unreachable, 1);
+});
+
+test("answers that break off near the end of their head are sent for again, by a page too", { timeout: 240_000 }, async (t) => {
+  const server = await serve(after, "ledger");
+  const browser = await browse(after);
+  const proxy = await startProxy({ target: () => new URL(server.url), seed: 5, shares: { ...CALM, truncate: 0.7 } });
+  t.after(() => proxy.close());
+  const page = await browser.tab();
+  await page.evaluate((options) => bank.open(options), { url: proxy.url, retryIntervalMs: 20 });
+  const deposits = Array.from({ length: 50 }, (_, n) => ({ n, account: "broken", amount: 2 ** n }));
+  const answers = await page.evaluate((deposits) => Promise.all(deposits.map(bank.deposit)), deposits);
+  const wrong = answers.filter(({ status, text }) => status !== 200 || !/^\{"id":"broken",.*\}$/.test(text));
+  assert.deepEqual(wrong, []);
+  assert.deepEqual(await server.account("broken"), { id: "broken", balance: 2 ** 50 - 1, entries: 50 });
+  assert.ok(proxy.counts.truncations > 50, JSON.stringify(proxy.counts));
+});

@@ -1,0 +1,243 @@
+// A run: a server, clients on a bad network, and what is killed and filled up meanwhile; then whether all holds.
+//
+// Invariants:
+// - What is drawn comes from the seed. What also depends on the machine's timing, such as which request meets which fault,
+//   comes out differently each time.
+// - Whatever happens, nothing outlives `end`: no process, no mount, no file.
+// - Nothing is waited for without a bound. What is not there by then is a violation, not an error of the run.
+
+import { setMaxListeners } from "node:events";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Book } from "./book.mjs";
+import { inspect } from "./files.mjs";
+import { startHand } from "./hand-caller.mjs";
+import { WEIGHED, serverLoad, weigh } from "./memory.mjs";
+import { startNode } from "./node-caller.mjs";
+import { startPage } from "./page-caller.mjs";
+import { BRISK, CALM, startProxy } from "./proxy.mjs";
+import { scheduleOf } from "./schedule.mjs";
+import { startServer } from "./server.mjs";
+import { makeState } from "./state.mjs";
+
+const AT_A_TIME = 6;
+/** Some stalls are longer than an attempt, some callers than their patience. */
+const OPTIONS = { retryIntervalMs: 50, attemptTimeoutMs: 2_000 };
+const GIVE_UP_AFTER_MS = 1_500;
+/** Everything is there in seconds, on a slow machine in a minute. */
+const SETTLE_MS = 240_000;
+const LOOK_MS = 200;
+const LOADS_OF_A_ROUND = 100;
+/** Whoever ends a run early waits so long for what is being started. */
+const LAST_WORK_MS = 30_000;
+const TICK_MS = 15_000;
+const MB = 1 << 20;
+export const EVERYTHING = { page: true, nodes: 2, hand: true, smallDisk: true, memory: true };
+
+/**
+ * `parts`: what of `EVERYTHING` takes part; `naive` and `forgets`: what is broken on purpose; `settleMs`: how long the end may
+ * take; `say`: is given a line now and then.
+ */
+export class Run {
+  #settings;
+  #ends = [];
+  #ending = new AbortController();
+  #callers = [];
+
+  constructor({ seed, durationMs, parts = EVERYTHING, naive = false, forgets = false, settleMs = SETTLE_MS, say = () => {} }) {
+    this.#settings = { seed, durationMs, parts, naive, forgets, settleMs, say };
+    this.book = new Book(seed);
+    setMaxListeners(0, this.#ending.signal);
+  }
+
+  async start() {
+    const after = (end) => this.#ends.unshift(end);
+    const { seed, durationMs, parts, naive, forgets, say } = this.#settings;
+    this.state = await makeState(after);
+    if (parts.smallDisk) {
+      await this.state.mount(durationMs);
+      if (this.state.leftOut) say(`left out: no disk fills up, for none could be mounted (${this.state.leftOut})`);
+    }
+    this.server = await startServer(this.state);
+    after(() => this.server.kill());
+    this.proxy = await startProxy({ target: () => this.server.address, seed });
+    after(() => this.proxy.close());
+    const common = { book: this.book, atATime: AT_A_TIME, after };
+    const options = { ...OPTIONS, url: this.proxy.url };
+    for (let index = 0; index < parts.nodes; index += 1) {
+      // The callers of the first give up, and its answers come later.
+      const more = index === 0 ? { giveUpAfterMs: GIVE_UP_AFTER_MS } : {};
+      const journal = join(this.state.folder, `journal-${index}`);
+      this.#callers.push(await startNode({ ...common, name: `node-${index}`, options: { ...options, ...more }, journal, forgets }));
+    }
+    if (parts.hand) this.#callers.push(await startHand({ ...common, url: this.proxy.url, naive }));
+    if (parts.page) this.#callers.push(await startPage({ ...common, options }));
+  }
+
+  /** Has everything happen that is drawn, be the machine as slow as it may, and goes on to the end of the time. */
+  async rage() {
+    const { seed, durationMs, parts, say } = this.#settings;
+    const startedMs = Date.now();
+    const named = (name) => this.#callers.filter((caller) => caller.name.startsWith(name));
+    const [page, nodes] = [named("page"), named("node")];
+    const acts = {
+      server: async (lastsMs) => {
+        await this.server.kill();
+        this.server.counts.kills += 1;
+        await this.#pause(lastsMs);
+        await this.server.start();
+      },
+      ...(parts.page && { browser: (lastsMs) => this.#restart(page[0], lastsMs) }),
+      ...(parts.nodes > 0 && { node: (lastsMs, index) => this.#restart(nodes[index % nodes.length], lastsMs) }),
+      ...(this.state.isSmall && {
+        disk: async (lastsMs) => {
+          await this.state.fill();
+          await this.#pause(lastsMs);
+          await this.state.free();
+        },
+      }),
+    };
+    const schedule = scheduleOf(seed, durationMs, Object.keys(acts));
+    const lanes = Object.entries(schedule).map(async ([kind, events]) => {
+      for (const [index, { atMs, lastsMs }] of events.entries()) {
+        await this.#pause(Math.max(0, startedMs + atMs - Date.now()));
+        await acts[kind](lastsMs, index);
+      }
+    });
+    const ticker = setInterval(() => say(JSON.stringify(this.figures())), TICK_MS);
+    // One that fails ends the others: nothing is being started any more when this rejects.
+    let failure;
+    const ending = (error) => {
+      failure ??= error;
+      this.#ending.abort();
+    };
+    await Promise.all([...lanes, this.#pause(durationMs)].map((lane) => lane.catch(ending)));
+    clearInterval(ticker);
+    if (failure) throw failure;
+  }
+
+  /** Equal load on processes that nobody kills any more. Takes note of what does not stop growing. */
+  async weigh() {
+    const { say } = this.#settings;
+    for (const caller of this.#callers) caller.stop();
+    this.proxy.shares = BRISK;
+    await this.#until("nothing is under way", () => this.#callers.every(({ waiting }) => waiting === 0));
+    const weighed = this.#callers.filter((caller) => caller.usedBytes).map((caller) => ({
+      name: caller.name,
+      load: () => caller.load(WEIGHED, LOADS_OF_A_ROUND, AT_A_TIME),
+      usedBytes: () => caller.usedBytes(),
+    }));
+    weighed.push(serverLoad(this.server));
+    for (const { name, ...process } of weighed) {
+      const { isLevel, samples } = await weigh(process);
+      say(`memory of ${name}, in MB: ${samples.map((bytes) => (bytes / MB).toFixed(1)).join(" ")}`);
+      if (!isLevel) this.book.faults.push(`the memory of ${name} grows and grows under the same load`);
+    }
+  }
+
+  /** The network is good from here on. Waits until every caller has its answer, and no key keeps a record. */
+  async settle() {
+    for (const caller of this.#callers) caller.stop();
+    this.proxy.shares = CALM;
+    await this.#until("every caller is answered", () => this.#callers.every(({ waiting }) => waiting === 0));
+    await this.#until("no client has anything pending", async () => {
+      const pending = await Promise.all(this.#callers.map((caller) => caller.pending()));
+      return pending.every(({ length }) => length === 0);
+    });
+    if (this.#settings.naive) return;
+    const open = [...this.book.accounts, WEIGHED];
+    await this.#until("every outcome is acknowledged", async () => {
+      while (open.length > 0 && (await this.server.get(`/lab/accounts/${open[0]}/semel`)).records === 0) open.shift();
+      return open.length === 0;
+    });
+  }
+
+  /** Stops the server and resolves to all that does not hold, a line each. */
+  async check() {
+    const { naive } = this.#settings;
+    const balances = new Map();
+    for (const id of this.book.accounts) balances.set(id, await this.server.get(`${naive ? "/naive" : ""}/accounts/${id}`));
+    await this.server.kill();
+    const files = await inspect(this.state.objects);
+    const violations = this.book.violations({ balances, sent: this.proxy.deposits });
+    violations.push(...this.server.deaths, ...this.#callers.flatMap(({ errors = [] }) => errors));
+    for (const { file, integrity, unacknowledged } of files) {
+      if (integrity !== "ok") violations.push(`${file}: ${integrity}`);
+      if (unacknowledged > 0) violations.push(`${file}: ${unacknowledged} records that nobody has acknowledged`);
+    }
+    const told = [...balances.values()].map(({ balance, entries }) => `${balance} ${entries}`);
+    const stored = new Set(files.filter(({ account }) => account).map(({ account }) => account.join(" ")));
+    for (const account of told.filter((account) => !account.endsWith(" 0") && !stored.has(account))) violations.push(`no file has the account that was told as ${account}`);
+    return { violations, files: files.length };
+  }
+
+  /** What has happened so far. */
+  figures() {
+    const kills = (name) => this.#callers.filter((caller) => caller.name.startsWith(name)).reduce((all, { counts }) => all + counts.kills, 0);
+    const answered = Object.fromEntries(this.#callers.map(({ name, counts }) => [name, counts.answered]));
+    return {
+      ...this.proxy.counts,
+      serverKills: this.server.counts.kills,
+      browserKills: kills("page"),
+      nodeKills: kills("node"),
+      fills: this.state.fills,
+      refusedByFullDisk: this.server.counts.fullDisk,
+      deposits: this.book.deposits.length,
+      accounts: this.book.accounts.length,
+      answered,
+      statuses: Object.fromEntries(this.proxy.statuses),
+    };
+  }
+
+  /** Ends all there is, though some of it fail to end. `work`: what may be starting something just now. */
+  async end(work) {
+    this.#ending.abort();
+    await Promise.race([work, delay(LAST_WORK_MS, undefined, { ref: false })]).catch(() => {});
+    const failures = [];
+    for (const end of this.#ends.splice(0)) await Promise.resolve(end()).catch((error) => failures.push(error));
+    if (failures.length > 0) throw new AggregateError(failures, "something did not end");
+  }
+
+  async #restart(caller, afterMs) {
+    await caller.kill();
+    await this.#pause(afterMs);
+    await caller.start();
+  }
+
+  #pause(ms) {
+    return delay(ms, undefined, { signal: this.#ending.signal });
+  }
+
+  async #until(what, condition) {
+    const { settleMs } = this.#settings;
+    const deadline = Date.now() + settleMs;
+    while (!(await condition())) {
+      if (Date.now() > deadline) {
+        const waiting = this.#callers.map(({ name, waiting }) => `${name} waits for ${waiting}`);
+        this.book.faults.push(`in ${settleMs} ms it did not come to this: ${what} (${waiting.join(", ")})`);
+        return;
+      }
+      await this.#pause(LOOK_MS);
+    }
+  }
+}
+
+/** A run from its start to its end: `{ violations, figures, files }`. `signal` ends it early. */
+export async function runChaos({ signal, ...settings }) {
+  const run = new Run(settings);
+  const { parts = EVERYTHING } = settings;
+  const stopped = new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+  const work = (async () => {
+    await run.start();
+    await run.rage();
+    if (parts.memory) await run.weigh();
+    await run.settle();
+    const checked = await run.check();
+    return { ...checked, figures: run.figures() };
+  })();
+  try {
+    return await Promise.race([work, stopped]);
+  } finally {
+    await run.end(work);
+  }
+}

@@ -1,0 +1,70 @@
+// The workerd of a run: killed, and started again on the same files at another port.
+//
+// Invariant: a workerd that ends without having been killed here is a fault of the run, not one of its events.
+
+import { readFile } from "node:fs/promises";
+import { startWorkerd } from "../../scripts/setup/workerd.mjs";
+import { optionsFor } from "../e2e/server.mjs";
+
+export async function startServer(state) {
+  const server = new Server(state);
+  await server.start();
+  return server;
+}
+
+class Server {
+  /** Whatever ended by itself. */
+  deaths = [];
+  counts = { kills: 0, fullDisk: 0 };
+  #options;
+  #workerd;
+
+  constructor(state) {
+    const onLog = (text) => (this.counts.fullDisk += text.match(/disk is full|SQLITE_FULL|No space left/g)?.length ?? 0);
+    this.#options = { ...optionsFor("ledger", state.folder), onLog };
+  }
+
+  async start() {
+    const workerd = await startWorkerd(this.#options);
+    this.#workerd = workerd;
+    workerd.exited.then(({ code, signal }) => {
+      if (this.#workerd !== workerd) return;
+      this.deaths.push(`workerd ended by itself, with ${code ?? signal}: ${workerd.log().slice(-1_000)}`);
+      this.#workerd = undefined;
+    });
+  }
+
+  /** For the proxy; undefined while it is down. */
+  get address() {
+    return this.#workerd && new URL(this.#workerd.url);
+  }
+
+  /** `kill -9`. */
+  async kill() {
+    const workerd = this.#workerd;
+    this.#workerd = undefined;
+    await workerd?.kill();
+  }
+
+  async residentBytes() {
+    return residentBytes(this.#workerd.pid);
+  }
+
+  /** Acknowledges past the proxy. */
+  async acknowledge(key, ids) {
+    const response = await fetch(`${this.#workerd.url}/semel/v1/keys/${encodeURIComponent(key)}/acks`, { method: "POST", body: JSON.stringify({ ids }) });
+    if (response.status !== 204) throw new Error(`acks: ${response.status} ${await response.text()}`);
+  }
+
+  /** Asks past the proxy. */
+  async get(path) {
+    const response = await fetch(this.#workerd.url + path, { signal: AbortSignal.timeout(30_000) });
+    if (!response.ok) throw new Error(`GET ${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  }
+}
+
+async function residentBytes(pid) {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)[1]) * 1024;
+}
