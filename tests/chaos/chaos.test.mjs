@@ -1,0 +1,51 @@
+// A minute of chaos: all holds, and everything did go wrong. Asked wrongly, it does not begin.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+
+/** Its own bounds end it long before, on any machine. */
+const LIMIT_MS = 14 * 60_000;
+
+function chaos(args) {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, ["scripts/chaos.mjs", ...args], { cwd: ROOT, stdio: ["ignore", "pipe", "pipe"], timeout: LIMIT_MS });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk));
+    child.on("close", (code) => resolve({ code, output }));
+  });
+}
+
+test("a minute of chaos: everything goes wrong, and all holds", { timeout: LIMIT_MS + 30_000 }, async (t) => {
+  const { code, output } = await chaos(["--minutes", "1", "--seed", "20"]);
+  assert.equal(code, 0, output);
+  assert.match(output, /\nchaos: all holds, seed 20\n$/);
+  const figures = JSON.parse(/^figures (.*)$/m.exec(output)[1]);
+  t.diagnostic(JSON.stringify(figures));
+  const { cuts, truncations, stalls, duplicates, unreachable, serverKills, browserKills, nodeKills, fills, refusedByFullDisk, answered, files } = figures;
+  const happened = { cuts, truncations, stalls, duplicates, unreachable, serverKills, browserKills, nodeKills, files, ...answered };
+  if (!/^left out: /m.test(output)) Object.assign(happened, { fills, refusedByFullDisk });
+  for (const [name, count] of Object.entries(happened)) assert.ok(count > 0, `${name} is ${count}`);
+  const all = Object.values(answered).reduce((sum, count) => sum + count, 0);
+  assert.ok(all >= 100, `${all} deposits got through`);
+});
+
+for (const [why, args] of Object.entries({
+  "an unknown flag": ["--hours", "1"],
+  "a bare word": ["1"],
+  "a flag without its value": ["--minutes"],
+  "no time at all": ["--minutes", "0"],
+  "less than no time": ["--minutes=-1"],
+  "more than a day": ["--minutes", "1441"],
+  "minutes that are no number": ["--minutes", "1e1"],
+  "a seed that is not whole": ["--seed", "1.5"],
+  "a seed that is too large": ["--seed", "4294967296"],
+  "a flag that comes twice": ["--seed", "1", "--seed", "2"],
+})) {
+  test(`it does not begin with ${why}`, async () => {
+    const { code, output } = await chaos(args);
+    assert.equal(code, 2, output);
+    assert.match(output, /npm run chaos -- \[--minutes M\] \[--seed S\]/);
+  });
+}
