@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - Every statement counts: `BEGIN`, `SAVEPOINT`, `COMMIT`, `RELEASE` and `ROLLBACK` too. A crash falls between two of them.
+//! - What is held back is seen by the object alone, and is lost with it; a full disk undoes the whole transaction that is open.
 //! - After a crash every call fails and nothing open is committed, as for an object that dies; only a reopened
 //!   database goes on.
 //! - What a test looks at comes through a connection of its own, so it is committed.
@@ -26,6 +27,10 @@ enum Fault {
     Crash(u64),
     /// After so many more statements, one fails.
     Fail(u64),
+    /// After so many more statements, the disk is full.
+    Full(u64),
+    /// At the first statement that begins so, the object dies.
+    CrashAt(&'static str),
 }
 
 /// A database in a temporary folder of its own.
@@ -34,6 +39,10 @@ pub struct Database {
     /// `None`: it has died.
     connection: RefCell<Option<Connection>>,
     depth: Cell<u32>,
+    /// Whether commits are held back, so that `depth` begins at 1.
+    is_holding: Cell<bool>,
+    /// Whether a full disk has undone the transaction that is open.
+    is_undone: Cell<bool>,
     fault: Cell<Fault>,
     statements: Cell<u64>,
 }
@@ -62,6 +71,8 @@ impl Database {
             folder,
             connection: RefCell::new(None),
             depth: Cell::new(0),
+            is_holding: Cell::new(false),
+            is_undone: Cell::new(false),
             fault: Cell::new(Fault::None),
             statements: Cell::new(0),
         };
@@ -78,6 +89,8 @@ impl Database {
         connection.set_prepared_statement_cache_capacity(64);
         self.connection.replace(Some(connection));
         self.depth.set(0);
+        self.is_holding.set(false);
+        self.is_undone.set(false);
         self.fault.set(Fault::None);
     }
 
@@ -89,6 +102,53 @@ impl Database {
     /// Lets the `n`th statement from now fail, counted from 0. The object lives on.
     pub fn fail(&self, n: u64) {
         self.fault.set(Fault::Fail(n));
+    }
+
+    /// Lets the disk be full at the `n`th statement from now, counted from 0: with it, SQLite undoes the whole transaction that
+    /// is open. The object lives on, unless commits are held back, which are undone as well.
+    pub fn full(&self, n: u64) {
+        self.fault.set(Fault::Full(n));
+    }
+
+    /// Lets the object die before the first statement that begins so.
+    pub fn crash_at(&self, beginning: &'static str) {
+        self.fault.set(Fault::CrashAt(beginning));
+    }
+
+    /// Lets nothing more go wrong.
+    pub fn calm(&self) {
+        self.fault.set(Fault::None);
+    }
+
+    /// Holds commits back, as a slow disk behind the platform's output gate: until [`Database::release`], a crash undoes them.
+    pub fn hold(&self) {
+        self.run("BEGIN IMMEDIATE", &[]).expect("no transaction is open");
+        self.depth.set(1);
+        self.is_holding.set(true);
+    }
+
+    /// Makes durable what was held back.
+    pub fn release(&self) {
+        self.run("COMMIT", &[]).expect("a transaction is open");
+        self.depth.set(0);
+        self.is_holding.set(false);
+    }
+
+    /// Whether commits are held back.
+    pub fn is_holding(&self) -> bool {
+        self.is_holding.get()
+    }
+
+    /// Asks for what the object sees between two requests, what is held back included. A table that does not exist has no rows.
+    pub fn peek(&self, statement: &str) -> Vec<Row> {
+        if self.has_crashed() {
+            return self.query(statement);
+        }
+        match self.run(statement, &[]) {
+            Ok(rows) => rows,
+            Err(SqlError(error)) if error.contains("no such table") => Vec::new(),
+            Err(SqlError(error)) => panic!("{statement}: {error}"),
+        }
     }
 
     /// Whether the object has died.
@@ -136,17 +196,31 @@ impl Database {
     }
 
     /// Before every statement: counts it, and lets come what was asked for.
-    fn step(&self) -> Result<(), SqlError> {
+    fn step(&self, statement: &str) -> Result<(), SqlError> {
         self.statements.set(self.statements.get() + 1);
         match self.fault.get() {
             Fault::None => {}
             Fault::Crash(0) => drop(self.connection.take()),
             Fault::Crash(n) => self.fault.set(Fault::Crash(n - 1)),
+            // What can't be undone ends the object.
+            Fault::Fail(0) | Fault::Full(0) if statement.starts_with("ROLLBACK") => drop(self.connection.take()),
             Fault::Fail(0) => {
                 self.fault.set(Fault::None);
                 return Err(SqlError("this statement was to fail".to_owned()));
             }
             Fault::Fail(n) => self.fault.set(Fault::Fail(n - 1)),
+            Fault::Full(0) if self.is_holding() => drop(self.connection.take()),
+            Fault::Full(0) => {
+                self.fault.set(Fault::None);
+                if self.depth.get() > 0 {
+                    drop(self.run("ROLLBACK", &[]));
+                    self.is_undone.set(true);
+                }
+                return Err(SqlError("database or disk is full".to_owned()));
+            }
+            Fault::Full(n) => self.fault.set(Fault::Full(n - 1)),
+            Fault::CrashAt(beginning) if statement.starts_with(beginning) => drop(self.connection.take()),
+            Fault::CrashAt(_) => {}
         }
         if self.has_crashed() { Err(SqlError("the object has died".to_owned())) } else { Ok(()) }
     }
@@ -158,9 +232,9 @@ impl Database {
     }
 
     fn command(&self, outermost: &str, nested: &str) -> Result<(), SqlError> {
-        self.step()?;
         let depth = self.depth.get();
         let command = if depth == 0 { outermost.to_owned() } else { nested.replace('?', &format!("nested_{depth}")) };
+        self.step(&command)?;
         self.run(&command, &[]).map(|_| ())
     }
 
@@ -172,7 +246,10 @@ impl Database {
 
 impl Sql for Database {
     fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
-        self.step()?;
+        self.step(statement)?;
+        if self.is_undone.get() {
+            return Err(SqlError("the transaction was undone when the disk was full".to_owned()));
+        }
         for argument in arguments {
             if let Value::Integer(integer) = argument
                 && integer.unsigned_abs() > INTEGER_MAX
@@ -188,6 +265,16 @@ impl Sql for Database {
         self.depth.set(self.depth.get() + 1);
         let asked = body();
         self.depth.set(self.depth.get() - 1);
+        let ended = self.end(asked);
+        if self.depth.get() == 0 {
+            self.is_undone.set(false);
+        }
+        ended
+    }
+}
+
+impl Database {
+    fn end(&self, asked: Result<(), Rollback>) -> Result<Ended, SqlError> {
         match asked {
             Ok(()) => match self.command("COMMIT", "RELEASE ?") {
                 Ok(()) => Ok(Ended::Committed),
@@ -234,64 +321,4 @@ fn from_sqlite(value: ValueRef<'_>) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with_table() -> Database {
-        let database = Database::new();
-        database.exec("CREATE TABLE t (n INTEGER)", &[]).unwrap();
-        database
-    }
-
-    fn insert(database: &Database, n: i64) -> Result<(), Rollback> {
-        database.exec("INSERT INTO t VALUES (?1)", &[n.into()]).map(|_| ()).map_err(|_| Rollback)
-    }
-
-    fn sum(database: &Database) -> i64 {
-        database.number("SELECT sum(n) FROM t")
-    }
-
-    #[test]
-    fn a_transaction_that_is_undone_leaves_nothing_and_its_parent_goes_on() {
-        let database = with_table();
-        let ended = database.transaction(&mut || {
-            insert(&database, 1)?;
-            let inner = database.transaction(&mut || {
-                insert(&database, 10)?;
-                Err(Rollback)
-            });
-            assert_eq!(inner, Ok(Ended::RolledBack));
-            let inner = database.transaction(&mut || insert(&database, 100));
-            assert_eq!(inner, Ok(Ended::Committed));
-            assert_eq!(sum(&database), 0, "nothing is seen before the commit");
-            Ok(())
-        });
-        assert_eq!((ended, sum(&database)), (Ok(Ended::Committed), 101));
-        assert_eq!(database.transaction(&mut || insert(&database, 5).and(Err(Rollback))), Ok(Ended::RolledBack));
-        assert_eq!(sum(&database), 101);
-    }
-
-    #[test]
-    fn a_crash_before_the_commit_leaves_nothing_and_lasts_until_the_file_is_opened_again() {
-        for (n, kept) in [(0, 0), (1, 0), (2, 0), (3, 1)] {
-            let database = with_table();
-            database.crash_before(n);
-            let ended = database.transaction(&mut || insert(&database, 1));
-            assert_eq!(ended.is_ok(), kept == 1, "{n}");
-            assert!(database.exec("SELECT 1", &[]).is_err());
-            assert!(database.has_crashed());
-            database.reopen();
-            assert_eq!(sum(&database), kept, "{n}");
-            assert!(database.exec("SELECT 1", &[]).is_ok());
-        }
-    }
-
-    #[test]
-    fn a_statement_that_fails_fails_once() {
-        let database = with_table();
-        database.fail(2);
-        assert!(database.transaction(&mut || insert(&database, 1)).is_err(), "the commit fails");
-        assert_eq!(sum(&database), 0);
-        assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
-    }
-}
+mod tests;

@@ -129,7 +129,7 @@ impl Reply {
 
     /// A field of the body that is text.
     #[track_caller]
-    fn field(&self, name: &str) -> String {
+    pub fn field(&self, name: &str) -> String {
         self.json()[name].as_str().unwrap_or_default().to_owned()
     }
 

@@ -1,7 +1,7 @@
 //! The machine, step by step: what goes in, what comes out.
 //!
 //! Each test drives a client by hand, with a store that does at once what it is told, and a clock that it sets. What many
-//! of them do to each other, over a bad network, is tried by the pair (`tests/pair`).
+//! of them do to each other, over a bad network, is tried by the simulator (`tests/sim`).
 
 mod acknowledging;
 mod answers;

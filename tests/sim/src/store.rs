@@ -29,6 +29,11 @@ impl Store {
         }
     }
 
+    /// All of it is lost.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+    }
+
     /// All rows.
     pub fn load(&self) -> Vec<(String, Vec<u8>)> {
         self.rows.iter().map(|(id, row)| (id.clone(), row.clone())).collect()

@@ -1,0 +1,195 @@
+//! What is done by hand: requests of clients that are not the SDK, of strangers, of readers, and what nobody should send.
+//!
+//! Invariant: a stranger asks only for ids that are there, and at once: an id that nobody has used is whose it is first.
+
+use crate::curl::{self, Acknowledges, Curl, Errand};
+use crate::letter::{Letter, Message, Sender};
+use crate::oracle::{Got, Violation, Wish};
+use crate::sim::{Event, Sim};
+use semel_core::header::quoted;
+use semel_core::problem::Executed;
+use semel_support::Reply;
+
+/// The numbers of what is wanted by hand begin here.
+const NUMBERS: usize = 1_000;
+/// Attempts of one request while there are faults.
+const ATTEMPTS_MAX: u32 = 40;
+/// The numbers of reads begin here.
+const READS: usize = 2_000_000;
+/// Who has no business here.
+const STRANGER: &str = "mallory";
+
+impl Sim {
+    pub fn set_up_curls(&mut self) {
+        for n in 0..self.plan.curls {
+            let (number, account) = (NUMBERS + n, self.rng.usize(0..self.plan.keys));
+            let principal = crate::tab::USERS[self.rng.usize(0..2)];
+            let curl = Curl::any(&mut self.rng, number, account, principal);
+            self.decide_trouble(number);
+            let (key, id) = (curl.key.clone(), curl.id.clone());
+            let at_ms = self.rng.i64(0..self.plan.busy_ms);
+            self.curls.push(curl);
+            self.oracle.wish(number, Wish { key, id, principal: principal.to_owned(), ..Wish::default() });
+            self.push(at_ms, Event::Errand(n, Errand::Attempt));
+            if self.rng.u32(0..100) < self.plan.give_up {
+                // Perhaps before it was ever sent.
+                let later_ms = self.rng.i64(-self.plan.busy_ms..=self.plan.busy_ms);
+                self.push(at_ms + later_ms, Event::GiveUpCurl(n));
+            }
+            for errand in [Errand::Again, Errand::Again, Errand::Again, Errand::OtherBody, Errand::LookUp] {
+                let later_ms = self.rng.i64(0..=self.plan.busy_ms * 2);
+                if self.rng.bool() {
+                    self.push(at_ms + later_ms, Event::Errand(n, errand));
+                }
+            }
+        }
+    }
+
+    /// What has no answer yet is sent until it has.
+    pub fn calm_curls(&mut self) {
+        for n in 0..self.curls.len() {
+            self.curls[n].interval_ms = 1_000;
+            if !self.curls[n].is_done {
+                self.push(self.now_ms, Event::Errand(n, Errand::Attempt));
+            }
+        }
+    }
+
+    pub fn run_errand(&mut self, n: usize, errand: Errand) -> Result<(), Violation> {
+        let Curl { is_done, is_acked, has_outcome, is_cancelling, .. } = self.curls[n];
+        let is_wanted = match errand {
+            Errand::Attempt => !is_done,
+            Errand::Again => is_done && !is_acked,
+            // Before there is an outcome, the other body might be the one that runs.
+            Errand::OtherBody => has_outcome && !is_acked && !is_cancelling,
+            Errand::LookUp => true,
+            Errand::Acknowledge => has_outcome && !is_acked,
+        };
+        if !is_wanted {
+            return Ok(());
+        }
+        if errand == Errand::Attempt {
+            let interval_ms = self.curls[n].interval_ms;
+            self.curls[n].attempts += 1;
+            if self.is_calm || self.curls[n].attempts < ATTEMPTS_MAX {
+                self.push(self.now_ms + interval_ms, Event::Errand(n, Errand::Attempt));
+            }
+        }
+        let clock_ms = self.server.clock_ms(&self.curls[n].key, self.now_ms);
+        let message = self.curls[n].message(&mut self.rng, errand, clock_ms);
+        if errand == Errand::OtherBody {
+            let number = self.curls[n].number + 1_000_000;
+            self.oracle.history.deposits(number, &self.curls[n].key);
+        }
+        let is_awaited = matches!(errand, Errand::Attempt | Errand::Again);
+        let from = if is_awaited { Sender::Curl(n) } else { Sender::Nobody };
+        self.post(Letter { from, message });
+        Ok(())
+    }
+
+    pub fn give_up_curl(&mut self, n: usize) {
+        let curl = &mut self.curls[n];
+        if !curl.is_done {
+            curl.is_cancelling = true;
+            let number = curl.number;
+            self.oracle.of(number).is_given_up = true;
+            self.note(|| format!("{number} is given up by hand"));
+        }
+    }
+
+    pub fn curl_answered(&mut self, n: usize, reply: &Reply, is_unbounded: bool) {
+        let curl = &mut self.curls[n];
+        let status = reply.only("semel-status");
+        let body = reply.body().to_vec();
+        let json: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        let got = match status {
+            "executed" | "replayed" if json["state"].is_null() => Got::Outcome(reply.status(), body),
+            "executed" | "replayed" if json["state"] == "cancelled" => {
+                Got::Failure("cancelled".to_owned(), Executed::No)
+            }
+            "executed" | "replayed" => {
+                // It ran: now for its outcome.
+                curl.is_cancelling = false;
+                return;
+            }
+            code if reply.field("retry") == "never" => {
+                let executed = Executed::from_wire(&reply.field("executed")).expect("a word of the protocol");
+                Got::Failure(code.to_owned(), executed)
+            }
+            _ => return,
+        };
+        curl.has_outcome |= matches!(got, Got::Outcome(..));
+        curl.is_unbounded_answered |= is_unbounded && matches!(got, Got::Outcome(..));
+        // What is acknowledged already gets no answer that anybody waits for.
+        if curl.is_acked || curl.is_done {
+            if let Got::Outcome(..) = got {
+                self.oracle.deliver(curl.number, got);
+            }
+            return;
+        }
+        curl.is_done = true;
+        let (number, acknowledges) = (curl.number, curl.acknowledges);
+        self.note(|| format!("{number}, by hand, gets {}", got.line()));
+        self.oracle.deliver(number, got);
+        if acknowledges != Acknowledges::Never {
+            self.later(self.plan.busy_ms, Event::Errand(n, Errand::Acknowledge));
+        }
+    }
+
+    pub fn read(&mut self, n: usize) {
+        let account = n % self.plan.keys;
+        let number = READS + n;
+        self.oracle.history.reads(number, &format!("keys/{account}"));
+        let message = Message {
+            method: "GET".to_owned(),
+            target: format!("/keys/{account}/deposits"),
+            headers: curl::bearer("alice"),
+            ..Message::default()
+        };
+        self.post(Letter { from: Sender::Reader(number), message });
+    }
+
+    /// Somebody asks for an id that is another's: its outcome, what it asked for, that it be cancelled, that it be forgotten.
+    pub fn be_strange(&mut self) -> Result<(), Violation> {
+        let account = self.rng.usize(0..self.plan.keys);
+        let key = format!("keys/{account}");
+        let Some(seen) = self.server.seen(&key) else { return Ok(()) };
+        let ids: Vec<String> =
+            seen.rows.iter().filter(|(_, row)| row.principal != STRANGER).map(|(id, _)| id.clone()).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let id = &ids[self.rng.usize(0..ids.len())];
+        let number = id.rsplit('-').next().unwrap_or_default();
+        let control = format!("/semel/v1/keys/keys%2F{account}");
+        let (method, target, own, body) = match self.rng.u32(0..4) {
+            0 => ("GET", format!("{control}/outcomes/{id}"), None, String::new()),
+            1 => ("POST", format!("/keys/{account}/deposits"), Some(id.clone()), number.to_owned()),
+            2 => (
+                "POST",
+                format!("{control}/cancel"),
+                Some(format!("strange-{id}")),
+                format!("{{\"id\":{}}}", quoted(id)),
+            ),
+            _ => (
+                "POST",
+                format!("{control}/acks"),
+                None,
+                format!("{{\"ids\":[{{\"id\":{},\"until\":0}}]}}", quoted(id)),
+            ),
+        };
+        let mut headers = curl::bearer(STRANGER);
+        if let Some(own) = own {
+            headers.append("idempotency-key", quoted(&own));
+        }
+        let message =
+            Message { method: method.to_owned(), target, headers, body: body.into_bytes(), is_too_large: false };
+        self.arrive(Letter { from: Sender::Nobody, message })
+    }
+
+    pub fn be_malformed(&mut self, n: usize) -> Result<(), Violation> {
+        let account = self.rng.usize(0..self.plan.keys);
+        let message = curl::malformed(&mut self.rng, account, &format!("malformed-{n}"));
+        self.arrive(Letter { from: Sender::Nobody, message })
+    }
+}

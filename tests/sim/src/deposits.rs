@@ -1,0 +1,117 @@
+//! The application of the simulation: an account a key, and a deposit a request.
+//!
+//! Invariants:
+//! - An effect is a row with what the request said of itself, so one that happened twice shows, whatever ids the attempts had.
+//! - The answer to a deposit is the balance after it: what a sequential account would say.
+
+use semel_core::message::{Method, Request, Response};
+use semel_core::path::Path;
+use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, Value};
+use semel_support::Database;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The statement that makes an effect begins so.
+pub const EFFECT: &str = "INSERT INTO effects";
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS effects (number TEXT NOT NULL, id TEXT NOT NULL, principal TEXT NOT NULL, \
+     at_ms INTEGER NOT NULL) STRICT";
+
+/// What is to go wrong in the handler after it has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// It gives up.
+    Fails,
+    /// A statement of its own fails.
+    BadSql,
+    /// It answers 500.
+    Answers500,
+    /// It panics.
+    Panics,
+    /// It ends the object: it never returns, or takes all memory.
+    Kills,
+}
+
+/// A database for effects that are not committed with their record.
+pub struct Apart(pub Database);
+
+impl Apart {
+    /// An empty one.
+    pub fn new() -> Rc<Self> {
+        let database = Database::new();
+        database.exec(TABLE, &[]).expect("a table");
+        Rc::new(Self(database))
+    }
+}
+
+/// The handler of a key.
+#[derive(Default)]
+pub struct Deposits {
+    /// Where effects go, if not where they belong.
+    pub apart: Option<Rc<Apart>>,
+    /// What is to go wrong at the next call.
+    pub trouble: Cell<Trouble>,
+    /// How often it began to make an effect.
+    pub calls: Cell<u64>,
+    /// How often it panicked.
+    pub panics: Cell<u64>,
+}
+
+impl Handler for Deposits {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, _method: &Method, path: &Path) -> KeyRule {
+        match path.segments().as_slice() {
+            ["keys", key, ..] => KeyRule::Key(format!("keys/{key}")),
+            _ => KeyRule::Unhandled,
+        }
+    }
+
+    fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        sql.exec(TABLE, &[]).map(|_| ())
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        let number = String::from_utf8_lossy(&request.body).into_owned();
+        if request.path.segments().last() != Some(&"deposits") {
+            return Err(Failure::NotFound);
+        }
+        let sql = self.apart.as_ref().map_or(context.sql, |apart| &apart.0);
+        if request.method.reads() {
+            let count = count(sql)?;
+            // What a read writes must be undone.
+            insert(sql, context, "read", "")?;
+            return Ok(Response::json(200, format!("{{\"count\":{count}}}")));
+        }
+        let id = request.headers.get("idempotency-key").unwrap_or_default().replace('"', "");
+        self.calls.set(self.calls.get() + 1);
+        insert(sql, context, &number, &id)?;
+        match self.trouble.get() {
+            Trouble::None | Trouble::Kills => {}
+            Trouble::Fails => return Err(Failure::Other("told to fail".to_owned())),
+            Trouble::BadSql => drop(sql.exec("INSERT INTO nowhere VALUES (1)", &[])?),
+            Trouble::Answers500 => return Ok(Response::json(500, String::new())),
+            // Without the hook that prints it: this panic is meant.
+            Trouble::Panics => {
+                self.panics.set(self.panics.get() + 1);
+                std::panic::resume_unwind(Box::new("told to panic"))
+            }
+        }
+        // An outcome may also be an error of the application.
+        let status = if number.ends_with('7') { 409 } else { 201 };
+        Ok(Response::json(status, format!("{{\"number\":\"{number}\",\"count\":{}}}", count(sql)?)))
+    }
+}
+
+fn insert(sql: &dyn Sql, context: &Context<'_>, number: &str, id: &str) -> Result<(), SqlError> {
+    let arguments = [number.into(), id.into(), context.principal.as_str().into(), context.now_ms.into()];
+    sql.exec("INSERT INTO effects VALUES (?1, ?2, ?3, ?4)", &arguments).map(|_| ())
+}
+
+fn count(sql: &dyn Sql) -> Result<i64, SqlError> {
+    let rows = sql.exec("SELECT count(*) FROM effects", &[])?;
+    Ok(rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(-1))
+}

@@ -1,0 +1,163 @@
+//! What is on the wire, and what came of it.
+
+use crate::snapshot::{Effect, Snapshot};
+use semel_core::message::Headers;
+use semel_support::Reply;
+use std::rc::Rc;
+
+/// A request as it is on the wire.
+#[derive(Debug, Clone, Default)]
+pub struct Message {
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// All headers.
+    pub headers: Headers,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Whether the body was too large to be read.
+    pub is_too_large: bool,
+}
+
+impl Message {
+    /// What a control request to a key asks for: `acks`, `cancel`, `outcomes/…`; `None` for a request of the application.
+    pub fn control(&self) -> Option<&str> {
+        self.target.strip_prefix("/semel/v1/keys/")?.split_once('/').map(|(_, control)| control)
+    }
+
+    /// Whether the application is asked to change something.
+    pub fn is_deposit(&self) -> bool {
+        self.method == "POST" && !self.target.starts_with("/semel/")
+    }
+
+    /// The request id that it carries.
+    pub fn own_id(&self) -> Option<String> {
+        self.headers.get("idempotency-key").map(|id| id.replace('"', ""))
+    }
+
+    /// The id of which the answer speaks, and the first-sent of its request.
+    pub fn target_id(&self) -> (Option<String>, Option<i64>) {
+        let json = || serde_json::from_slice::<serde_json::Value>(&self.body).unwrap_or_default();
+        match self.control() {
+            Some("cancel") => (json()["id"].as_str().map(str::to_owned), json()["firstSent"].as_i64()),
+            Some(control) => (control.strip_prefix("outcomes/").map(str::to_owned), None),
+            None => (self.own_id(), self.first_sent_s()),
+        }
+    }
+
+    /// `Semel-First-Sent`.
+    pub fn first_sent_s(&self) -> Option<i64> {
+        self.headers.get("semel-first-sent")?.strip_prefix('@')?.parse().ok()
+    }
+
+    /// `Semel-Deadline`.
+    pub fn deadline_ms(&self) -> Option<i64> {
+        self.headers.get("semel-deadline")?.parse().ok()
+    }
+
+    /// The ids that it acknowledges, each with its `until`.
+    pub fn acks(&self) -> Vec<(String, Option<i64>)> {
+        let mut all = Vec::new();
+        for ack in self.headers.get("semel-ack").into_iter().flat_map(|acks| acks.split(", ")) {
+            let (id, until) = ack.split_once(";until=").map_or((ack, None), |(id, until)| (id, until.parse().ok()));
+            all.push((id.replace('"', ""), until));
+        }
+        if self.control() == Some("acks") {
+            let json: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
+            for ack in json["ids"].as_array().into_iter().flatten() {
+                let id = ack["id"].as_str().or(ack.as_str()).unwrap_or_default();
+                all.push((id.to_owned(), ack["until"].as_i64()));
+            }
+        }
+        all
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Who sent a message, and waits for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// The SDK in a tab.
+    Tab {
+        /// The tab.
+        tab: usize,
+        /// Its name for the attempt.
+        attempt: u64,
+    },
+    /// A request made by hand.
+    Curl(usize),
+    /// A reader, and the number of the read.
+    Reader(usize),
+    /// Nobody waits.
+    Nobody,
+}
+
+/// A message and its sender.
+#[derive(Debug, Clone)]
+pub struct Letter {
+    /// Who sent it.
+    pub from: Sender,
+    /// What.
+    pub message: Message,
+}
+
+/// A message that an object or the router has dealt with.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// The message.
+    pub letter: Letter,
+    /// The key; `None` where no object was asked.
+    pub key: Option<String>,
+    /// Who was authenticated.
+    pub principal: String,
+    /// The answer.
+    pub reply: Reply,
+    /// Whether the object died of it.
+    pub has_crashed: bool,
+    /// Whether the handler panicked.
+    pub has_panicked: bool,
+    /// Whether the answer leaves.
+    pub is_answered: bool,
+    /// What was stored before.
+    pub before: Rc<Snapshot>,
+    /// What was stored after.
+    pub after: Rc<Snapshot>,
+    /// The effects that came.
+    pub effects: Vec<Effect>,
+    /// How often the handler began to make an effect.
+    pub calls: u64,
+}
+
+impl Exchange {
+    /// One line for who reads the run.
+    pub fn line(&self) -> String {
+        let Message { method, target, headers, body, .. } = &self.letter.message;
+        let mut line = format!("{:?}: {method} {target}", self.letter.from);
+        for name in ["idempotency-key", "semel-first-sent", "semel-deadline", "semel-ack"] {
+            if let Some(value) = headers.get(name) {
+                line.push_str(&format!(" {name}: {value}"));
+            }
+        }
+        let target = self.letter.message.target_id().0.unwrap_or_default();
+        line.push_str(&format!(
+            " {} by {:?} on {:?} -> {} {} at {}, fence {}, {} effects",
+            String::from_utf8_lossy(body),
+            self.principal,
+            self.before.state_of(&target),
+            self.reply.only("semel-status"),
+            String::from_utf8_lossy(self.reply.body()).chars().take(60).collect::<String>(),
+            self.reply.now_ms(),
+            self.after.fence_s,
+            self.effects.len(),
+        ));
+        if self.has_crashed {
+            line.push_str(", and the object died");
+        }
+        line
+    }
+}

@@ -1,0 +1,91 @@
+//! The simulator: the real client and the real engine on real SQLite, many of each, in one process, on one fake clock.
+//!
+//! A run is made by one seed: who wants what and when, what the network, the disks, the clocks and the handler do to it, and who
+//! else asks. The same seed makes the same run. First come the faults; then they stop, and all must settle.
+//!
+//! - [`plan`]: what a seed asks for; [`mutant`]: the ways in which a run can be wrong on purpose; [`shrink`]: smaller plans
+//! - [`server`]: the keys, each with its engine, reached through the real router; [`deposits`]: the handler;
+//!   [`snapshot`]: what a key stores
+//! - [`tab`] and [`store`]: browsers, their tabs and what these share; [`curl`]: requests made by hand; [`letter`]: what is on
+//!   the wire
+//! - `sim`: the run, one queue of events in the order of time; `tabs` and `curls`: what happens in it
+//! - [`oracle`]: what must hold
+//! - [`marks`]: what must come about in some seeds
+//!
+//! Invariants:
+//! - No wall clock, no sleeping, no randomness but the seed's.
+//! - The oracle looks at effects and tables in SQLite, at the wire and at what callers got, never into the code under test.
+
+pub mod curl;
+mod curls;
+pub mod deposits;
+pub mod letter;
+pub mod marks;
+pub mod mutant;
+pub mod oracle;
+pub mod plan;
+pub mod server;
+pub mod shrink;
+mod sim;
+pub mod snapshot;
+pub mod store;
+pub mod tab;
+mod tabs;
+
+pub use mutant::Mutant;
+pub use plan::Plan;
+
+use semel_core::rules;
+use sim::Sim;
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A run that did not hold.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Of what kind it is.
+    pub kind: &'static str,
+    /// What happened.
+    pub what: String,
+}
+
+thread_local! {
+    /// Where the last panic of this thread was.
+    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Lets panics be told as failures, and not printed.
+pub fn be_quiet() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|place| format!("{}:{}: ", place.file(), place.line()));
+        PLACE.set(place.unwrap_or_default());
+    }));
+}
+
+/// Runs a plan to its end, and returns what came about.
+pub fn run(plan: &Plan, mutant: Option<Mutant>) -> Result<BTreeSet<String>, Failure> {
+    go(plan, mutant, false).0
+}
+
+/// Runs a plan, and returns one line an event.
+pub fn trace(plan: &Plan, mutant: Option<Mutant>) -> Vec<String> {
+    go(plan, mutant, true).1
+}
+
+fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<String>, Failure>, Vec<String>) {
+    let mut sim = Sim::new(plan, mutant, is_traced);
+    let ended = catch_unwind(AssertUnwindSafe(|| rules::without(mutant.and_then(Mutant::rule), || sim.run())));
+    let result = match ended {
+        Ok(Ok(())) => Ok(std::mem::take(&mut sim.oracle.seen)),
+        Ok(Err(violation)) => Err(Failure { kind: violation.kind, what: violation.what }),
+        Err(panic) => Err(Failure { kind: "panic", what: format!("{}{}", PLACE.take(), text_of(&*panic)) }),
+    };
+    (result, sim.trace.take().unwrap_or_default())
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}

@@ -1,0 +1,77 @@
+//! The ways in which a run can be wrong on purpose, each of which must be found out.
+//!
+//! Invariant: a mutant has one name, on the command line and in the table of `tests/mutants.rs`.
+
+use semel_core::rules::Rule;
+
+macro_rules! twins {
+    ($($(#[doc = $doc:literal])* $twin:ident = $name:literal,)*) => {
+        /// A mistake in the world around the two halves, or in how they are put together.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Twin {
+            $($(#[doc = $doc])* $twin,)*
+        }
+
+        impl Twin {
+            const ALL: &[Self] = &[$(Self::$twin,)*];
+
+            fn name(self) -> &'static str {
+                match self {
+                    $(Self::$twin => $name,)*
+                }
+            }
+        }
+    };
+}
+
+twins! {
+    /// An acknowledged record leaves no tombstone.
+    NoTombstone = "no-tombstone",
+    /// An acknowledgement says nothing of the attempts that may still be under way.
+    TombstoneWithoutUntil = "tombstone-without-until",
+    /// The store says that a row is written before it is.
+    SendBeforePersisting = "send-before-persisting",
+    /// The effect is committed by itself, before the record.
+    EffectApart = "effect-apart",
+    /// A request is forgotten before its caller has the answer.
+    ForgetBeforeDelivery = "forget-before-delivery",
+    /// Each attempt after the first has an id of its own.
+    NewIdPerAttempt = "new-id-per-attempt",
+}
+
+/// One mistake on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutant {
+    /// A rule of the code under test is switched off.
+    Rule(Rule),
+    /// Something around it is wrong.
+    Twin(Twin),
+}
+
+impl Mutant {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Rule::ALL.iter().copied().map(Self::Rule).chain(Twin::ALL.iter().copied().map(Self::Twin))
+    }
+
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|mutant| mutant.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rule(rule) => rule.name(),
+            Self::Twin(twin) => twin.name(),
+        }
+    }
+
+    /// The rule that it switches off.
+    pub fn rule(self) -> Option<Rule> {
+        match self {
+            Self::Rule(rule) => Some(rule),
+            Self::Twin(_) => None,
+        }
+    }
+}

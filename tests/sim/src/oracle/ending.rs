@@ -1,0 +1,82 @@
+//! What must hold of a run that has ended.
+
+use super::{Got, IdStory, Oracle, Violation, Wish, violation};
+use crate::snapshot::Snapshot;
+use semel_core::problem::Executed;
+
+impl Oracle {
+    /// Checks what each wish came to, and that nothing happened of which nobody was told.
+    pub fn check_end<'a>(&self, keys: impl Iterator<Item = (&'a str, &'a Snapshot)>) -> Result<(), Violation> {
+        for (key, seen) in keys {
+            if seen.effects != self.effects.get(key).copied().unwrap_or(0) {
+                return violation("effects", format!("{key} has {} effects, other than were seen", seen.effects));
+            }
+            for (number, wish) in self.wishes.iter().filter(|(_, wish)| wish.key == key && wish.browser.is_some()) {
+                let state = seen.state_of(&wish.id);
+                if matches!(state, "executed" | "poisoned") && !wish.is_lost {
+                    return violation("unacknowledged", format!("{number} is left {state} at {key}"));
+                }
+            }
+        }
+        for (&number, wish) in &self.wishes {
+            let story = self.ids.get(&(wish.key.clone(), wish.id.clone()));
+            self.check_wish(number, wish, story.unwrap_or(&IdStory::default()))?;
+        }
+        self.history.check(|number| self.happened.contains_key(&number.to_string()))
+    }
+
+    fn check_wish(&self, number: usize, wish: &Wish, story: &IdStory) -> Result<(), Violation> {
+        let effects = story.effects_ms.len();
+        for got in &wish.got {
+            self.check_got(number, wish, story, got)?;
+        }
+        // What may run again without first-sent may have several outcomes.
+        let is_one = effects <= 1;
+        let outcomes = wish.got.iter().filter(|got| matches!(got, Got::Outcome(..)));
+        if is_one && outcomes.collect::<Vec<_>>().windows(2).any(|pair| pair[0] != pair[1]) {
+            return violation("outcome", format!("{number} was answered in several ways: {:?}", wish.got));
+        }
+        if wish.browser.is_none() || wish.is_lost {
+            return Ok(());
+        }
+        match (wish.is_stored, wish.got.is_empty()) {
+            // Its tab closed before it was in the store.
+            (false, true) if effects > 0 => violation("lost", format!("{number} ran, never stored")),
+            (true, true) => violation("lost", format!("nobody got the answer to {number}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what a caller got is true, and as much as could be said.
+    fn check_got(&self, number: usize, wish: &Wish, story: &IdStory, got: &Got) -> Result<(), Violation> {
+        let effects = story.effects_ms.len();
+        let (code, executed) = match got {
+            Got::Outcome(status, body) if story.outcomes.contains(&(*status, body.clone())) && effects > 0 => {
+                return Ok(());
+            }
+            Got::Outcome(..) => return violation("outcome", format!("{number} was answered {got:?}")),
+            Got::Failure(code, executed) => (code.as_str(), executed),
+        };
+        let is_true = match executed {
+            // By hand, it may be cancelled in a way that says nothing of what was before.
+            Executed::No if wish.browser.is_none() && code == "cancelled" => true,
+            Executed::No => effects == 0 || story.first_sent_s.is_none(),
+            // What is refused may be the cancellation, which ran.
+            Executed::Yes => effects > 0 || (wish.browser.is_none() && wish.is_given_up),
+            Executed::Unknown => true,
+        };
+        if !is_true {
+            return violation("lie", format!("{number} ran {effects} times: {got:?}"));
+        }
+        let is_due = match code {
+            "store-failed" => self.plan.fail_store > 0,
+            "outcome-lost" | "acknowledged" => wish.is_lost || self.plan.may_forget(),
+            "cancelled" => wish.is_given_up && story.told.contains(code),
+            "outside-window" | "poisoned" => story.told.contains(code),
+            // Whoever sends by hand without first-sent may learn that it is too late.
+            "outcome-expired" => wish.browser.is_none(),
+            _ => false,
+        };
+        if is_due { Ok(()) } else { violation("answer", format!("{number} was answered {got:?}")) }
+    }
+}

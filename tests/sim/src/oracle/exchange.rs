@@ -1,0 +1,245 @@
+//! What must hold of a message and its answer.
+
+use super::{Oracle, Violation, violation};
+use crate::letter::{Exchange, Message};
+use crate::snapshot::Effect;
+
+/// The codes that a stranger may get where somebody else's record is.
+const TO_STRANGERS: [&str; 4] = ["fingerprint-mismatch", "not-seen", "unavailable", "capacity"];
+
+/// What an answer says.
+struct Said {
+    code: String,
+    is_no: bool,
+    is_never: bool,
+    is_yes: bool,
+    now_ms: i64,
+}
+
+impl Said {
+    fn by(exchange: &Exchange) -> Self {
+        let reply = &exchange.reply;
+        let code = reply.only("semel-status").to_owned();
+        let is_problem = !matches!(code.as_str(), "executed" | "replayed" | "read") && !reply.body().is_empty();
+        let field = |name: &str| if is_problem { reply.field(name) } else { String::new() };
+        Self {
+            is_no: field("executed") == "no",
+            is_yes: field("executed") == "yes",
+            is_never: field("retry") == "never",
+            now_ms: reply.now_ms(),
+            code,
+        }
+    }
+
+    fn is_outcome(&self) -> bool {
+        self.code == "executed" || self.code == "replayed"
+    }
+}
+
+impl Oracle {
+    /// A message has been dealt with.
+    pub fn exchanged(&mut self, exchange: &Exchange) -> Result<(), Violation> {
+        let said = Said::by(exchange);
+        let message = &exchange.letter.message;
+        self.see(format!("code: {}", said.code));
+        let Some(key) = exchange.key.clone() else { return Ok(()) };
+        self.mark(exchange, &said);
+        self.check_rows(&key, exchange, said.now_ms)?;
+        let (target, first_sent_s) = match message.own_id() {
+            // A cancellation that was asked for before may be refused for itself.
+            Some(own) if !said.is_outcome() && exchange.before.rows.contains_key(&own) => {
+                (Some(own), message.first_sent_s())
+            }
+            _ => message.target_id(),
+        };
+        if let Some(target) = &target {
+            let id = self.id(&key, target);
+            id.first_seen_ms.get_or_insert(said.now_ms);
+            id.first_sent_s = id.first_sent_s.or(first_sent_s);
+            let is_strange = exchange.before.rows.get(target).is_some_and(|row| row.principal != exchange.principal);
+            if is_strange && !TO_STRANGERS.contains(&said.code.as_str()) {
+                return violation("stranger", format!("{} was told {} of {target}", exchange.principal, said.code));
+            }
+        }
+        self.check_count(exchange, &said)?;
+        for effect in &exchange.effects {
+            self.check_effect(&key, exchange, effect)?;
+        }
+        if exchange.calls > 0 && message.is_deposit() {
+            self.check_panics(&key, exchange, &said)?;
+        }
+        match target {
+            Some(target) if exchange.is_answered && !exchange.has_crashed => {
+                self.check_said(&key, &target, exchange, &said)?;
+                self.guard(&key, &target, message, &said);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn mark(&mut self, exchange: &Exchange, said: &Said) {
+        let message = &exchange.letter.message;
+        let what = match message.control() {
+            Some("cancel") => "cancel",
+            Some(control) if control.starts_with("outcomes/") => "look-up",
+            Some(_) => "acks",
+            None if message.is_deposit() => "request",
+            None => "read",
+        };
+        let state = message.target_id().0.map_or("no id", |target| match exchange.before.rows.get(&target) {
+            Some(row) if row.principal != exchange.principal => "another's",
+            _ => exchange.before.state_of(&target),
+        });
+        let cancelled = exchange.reply.body().starts_with(b"{\"state\":\"cancelled\"");
+        let code = if cancelled { "done" } else { said.code.as_str() };
+        self.see(format!("{what} on {state}: {code}"));
+        if message.headers.get("semel-ack").is_some() {
+            self.see("ack: ridden");
+        }
+        if exchange.has_crashed {
+            self.see("server: crashed");
+        }
+    }
+
+    /// How many effects there may be.
+    fn check_count(&self, exchange: &Exchange, said: &Said) -> Result<(), Violation> {
+        let is_unknown = exchange.has_crashed || said.code == "unavailable";
+        let runs = said.code == "executed" && exchange.letter.message.is_deposit();
+        let count = exchange.effects.len();
+        let is_right = if is_unknown { count <= 1 } else { count == usize::from(runs) };
+        if !is_right {
+            return violation("effects", format!("an answer {} came with {count} effects", said.code));
+        }
+        let status = exchange.reply.status();
+        if runs && !is_unknown && !matches!(status, 200..=299 | 400..=499) {
+            return violation("outcome", format!("{status} was recorded"));
+        }
+        let (before, plan) = (&exchange.before, &self.plan);
+        let is_full = before.count(true) >= plan.records_max || before.count(false) >= plan.tombstones_max;
+        let is_known = exchange.letter.message.own_id().is_some_and(|id| before.rows.contains_key(&id));
+        if runs && is_full && !is_known {
+            return violation("capacity", "a full key took a new request");
+        }
+        Ok(())
+    }
+
+    fn check_effect(&mut self, key: &str, exchange: &Exchange, effect: &Effect) -> Result<(), Violation> {
+        let message = &exchange.letter.message;
+        let Effect { number, id, principal, at_ms } = effect;
+        if !message.is_deposit() || message.text() != *number || *principal != exchange.principal {
+            return violation("effects", format!("{effect:?} came of {} {}", message.method, message.target));
+        }
+        let wish = number.parse().ok().and_then(|number: usize| self.wishes.get(&number));
+        if wish.is_some_and(|wish| wish.principal != *principal) {
+            return violation("principal", format!("{number} ran as {principal}"));
+        }
+        let clock_ms = exchange.before.latest_ms();
+        if *at_ms < clock_ms {
+            return violation("clock", format!("{number} ran at {at_ms}, after {clock_ms}"));
+        }
+        if message.deadline_ms().is_some_and(|deadline_ms| deadline_ms < *at_ms) {
+            return violation("deadline", format!("{number} ran after its deadline"));
+        }
+        let fence_s = exchange.before.fence_s.max(self.fences_s.get(key).copied().unwrap_or(0));
+        if message.first_sent_s().is_some_and(|first_sent_s| first_sent_s < fence_s) {
+            return violation("fence", format!("{number} ran behind the fence"));
+        }
+        let retention_ms = self.retention_ms_min();
+        let story = self.id(key, id);
+        let is_fenced = story.first_sent_s.is_some();
+        let kept_ms = match story.acked_ms {
+            Some(acked_ms) => acked_ms + retention_ms,
+            None => story.effects_ms.last().map_or(0, |ran_ms| ran_ms + 2 * retention_ms),
+        };
+        if !story.effects_ms.is_empty() && (is_fenced || *at_ms < kept_ms) {
+            return violation("twice", format!("{id} ran again"));
+        }
+        let is_soon = story.first_seen_ms.is_some_and(|first_ms| *at_ms < first_ms + retention_ms);
+        if story.never_ran_ms.is_some() && (is_fenced || is_soon) {
+            return violation("never", format!("{id} ran, of which it was said that it never will"));
+        }
+        if !story.effects_ms.is_empty() || story.never_ran_ms.is_some() {
+            self.history.is_no_longer_promised(key);
+        }
+        self.id(key, id).effects_ms.push(*at_ms);
+        *self.effects.entry(key.to_owned()).or_default() += 1;
+        match self.happened.insert(number.clone(), id.clone()) {
+            Some(other) if other != *id => violation("twice", format!("{number} ran as {other} and as {id}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// What crashed too often must not run again.
+    fn check_panics(&mut self, key: &str, exchange: &Exchange, said: &Said) -> Result<(), Violation> {
+        let id = exchange.letter.message.own_id().unwrap_or_default();
+        let story = self.id(key, &id);
+        if story.panics >= 3 {
+            return violation("poisoned", format!("{id} ran after {} panics", story.panics));
+        }
+        let is_counted = exchange.has_panicked && !exchange.has_crashed && said.code != "unavailable";
+        story.panics += u32::from(is_counted);
+        Ok(())
+    }
+
+    /// Whether what is said of an id is true.
+    fn check_said(&mut self, key: &str, target: &str, exchange: &Exchange, said: &Said) -> Result<(), Violation> {
+        let message = &exchange.letter.message;
+        let retention_ms = self.retention_ms_min();
+        let story = self.ids.entry((key.to_owned(), target.to_owned())).or_default();
+        let ran_lately = story
+            .effects_ms
+            .last()
+            .is_some_and(|ran_ms| story.first_sent_s.is_some() || said.now_ms < ran_ms + retention_ms);
+        let body = exchange.reply.body();
+        let is_cancelled = said.is_outcome() && body.starts_with(b"{\"state\":\"cancelled\"");
+        if is_cancelled || (said.is_no && said.is_never) {
+            // Without first-sent it only says that the id won't run from now on.
+            let is_exact = !is_cancelled || message.target_id().1.is_some();
+            if is_exact && ran_lately {
+                return violation("lie", format!("{target} ran, and its key says {}", said.code));
+            }
+            let is_new = said.code == "executed" && exchange.before.state_of(target) == "none";
+            if is_new && message.target_id().1.is_some_and(|first_sent_s| first_sent_s < exchange.before.fence_s) {
+                return violation("fence", format!("{target} was cancelled behind the fence"));
+            }
+            story.never_ran_ms.get_or_insert(said.now_ms);
+        }
+        let is_application = message.control().is_none() || !target.starts_with("cancel-");
+        if said.is_yes && story.effects_ms.is_empty() && is_application {
+            return violation("lie", format!("{target} never ran, and its key says {}", said.code));
+        }
+        if is_cancelled {
+            story.told.insert("cancelled".to_owned());
+        }
+        if said.is_never {
+            story.told.insert(said.code.clone());
+        }
+        if said.is_outcome() && message.control() != Some("cancel") {
+            story.outcomes.insert((exchange.reply.status(), body.to_vec()));
+            if story.outcomes.len() > story.effects_ms.len() {
+                return violation("outcome", format!("{target} has other outcomes than effects: {:?}", story.outcomes));
+            }
+            let number = format!("{{\"number\":\"{}\"", message.text());
+            if message.is_deposit() && !body.starts_with(number.as_bytes()) {
+                return violation("outcome", format!("{target} got the answer to something else"));
+            }
+        }
+        if said.code == "outside-window" {
+            let first_sent_s = message.first_sent_s().or(message.target_id().1).unwrap_or(0);
+            let fence_s = self.fences_s.entry(key.to_owned()).or_default();
+            *fence_s = (*fence_s).max(first_sent_s + 1);
+        }
+        Ok(())
+    }
+
+    /// Remembers how long the id must be protected.
+    fn guard(&mut self, key: &str, target: &str, message: &Message, said: &Said) {
+        let is_kept = matches!(said.code.as_str(), "executed" | "replayed" | "acknowledged" | "outcome-expired");
+        if message.is_deposit() && is_kept {
+            let story = self.id(key, target);
+            story.until_ms = story.until_ms.max(message.deadline_ms().unwrap_or(0));
+            story.is_unbounded |= message.deadline_ms().is_none();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What must hold, judged from outside.
+//!
+//! - [`Oracle`]: what it remembers of ids and wishes, and what it is told
+//! - `exchange`: what must hold of a message and its answer
+//! - `rows`: what must hold of what a key keeps
+//! - `ending`: what must hold of a run that has ended
+//! - `history`: whether each account behaved as one that does one thing at a time
+//!
+//! Invariants:
+//! - It rests on committed effects and tables, on what was on the wire and on what callers got; it never asks the code under test.
+//! - It knows the limits that the protocol states: of an id without first-sent nothing is promised past its retentions, of a
+//!   browser that lost its storage nothing is said.
+
+mod ending;
+mod exchange;
+mod history;
+mod rows;
+
+use crate::plan::Plan;
+use history::History;
+use semel_core::client::Answered;
+use semel_core::problem::Executed;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Of what kind it is.
+    pub kind: &'static str,
+    /// What happened.
+    pub what: String,
+}
+
+/// Makes a violation.
+pub fn violation<T>(kind: &'static str, what: impl Into<String>) -> Result<T, Violation> {
+    Err(Violation { kind, what: what.into() })
+}
+
+/// What is remembered of an id at a key.
+#[derive(Debug, Default)]
+struct IdStory {
+    /// The key's clock when it first came.
+    first_seen_ms: Option<i64>,
+    first_sent_s: Option<i64>,
+    /// When each of its effects was made.
+    effects_ms: Vec<i64>,
+    /// Status and body whenever the outcome was given.
+    outcomes: BTreeSet<(u16, Vec<u8>)>,
+    /// When its key said that it never ran and never will.
+    never_ran_ms: Option<i64>,
+    /// What its key said of it for good.
+    told: BTreeSet<String>,
+    /// How often the handler panicked on it, and that was answered.
+    panics: u32,
+    acked_ms: Option<i64>,
+    /// The latest deadline of what the SDK has sent, whether it arrived or not.
+    sent_ms: i64,
+    /// Until when attempts may arrive, as far as was said.
+    until_ms: i64,
+    /// Whether attempts may arrive for longer than was said.
+    is_unbounded: bool,
+}
+
+/// What a caller got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Got {
+    /// The outcome.
+    Outcome(u16, Vec<u8>),
+    /// There is none: the code, and whether it ran.
+    Failure(String, Executed),
+}
+
+impl From<&Answered> for Got {
+    fn from(answered: &Answered) -> Self {
+        match answered {
+            Answered::Outcome(response) => Self::Outcome(response.status, response.body.clone()),
+            Answered::Failure(failure) => Self::Failure(failure.code.clone(), failure.executed),
+        }
+    }
+}
+
+impl Got {
+    /// In a few words.
+    pub fn line(&self) -> String {
+        match self {
+            Self::Outcome(status, body) => format!("{status} {}", String::from_utf8_lossy(body)),
+            Self::Failure(code, executed) => format!("{code}, executed: {}", executed.as_str()),
+        }
+    }
+}
+
+/// One thing that somebody wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// Its key.
+    pub key: String,
+    /// Its id.
+    pub id: String,
+    /// By whom.
+    pub principal: String,
+    /// The browser, if the SDK sees to it.
+    pub browser: Option<usize>,
+    /// Whether it is in the store.
+    pub is_stored: bool,
+    /// Whether its browser lost it.
+    pub is_lost: bool,
+    /// Whether the application gave it up.
+    pub is_given_up: bool,
+    /// What its caller got.
+    pub got: Vec<Got>,
+}
+
+/// The one who looks on.
+pub struct Oracle {
+    plan: Plan,
+    ids: BTreeMap<(String, String), IdStory>,
+    wishes: BTreeMap<usize, Wish>,
+    numbers: BTreeMap<String, usize>,
+    /// How many effects of each key it was told of.
+    effects: BTreeMap<String, i64>,
+    /// By number: under which id it happened.
+    happened: BTreeMap<String, String>,
+    /// What each key said that its fence is, at least.
+    fences_s: BTreeMap<String, i64>,
+    /// Whether accounts behaved.
+    pub history: History,
+    /// What came about at least once: a run in which nothing happens proves nothing.
+    pub seen: BTreeSet<String>,
+}
+
+impl Oracle {
+    /// One for a plan.
+    pub fn new(plan: &Plan) -> Self {
+        Self {
+            plan: plan.clone(),
+            ids: BTreeMap::new(),
+            wishes: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            effects: BTreeMap::new(),
+            happened: BTreeMap::new(),
+            fences_s: BTreeMap::new(),
+            history: History::default(),
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// Somebody wants something.
+    pub fn wish(&mut self, number: usize, wish: Wish) {
+        self.history.deposits(number, &wish.key);
+        self.numbers.insert(wish.id.clone(), number);
+        self.wishes.insert(number, wish);
+    }
+
+    /// A wish.
+    pub fn of(&mut self, number: usize) -> &mut Wish {
+        self.wishes.get_mut(&number).expect("a wish that somebody has")
+    }
+
+    /// What an id stands for.
+    pub fn number_of(&self, id: &str) -> usize {
+        *self.numbers.get(id).expect("an id that somebody made")
+    }
+
+    /// A browser has lost its storage.
+    pub fn lose(&mut self, browser: usize) {
+        for wish in self.wishes.values_mut().filter(|wish| wish.browser == Some(browser)) {
+            wish.is_lost = true;
+        }
+    }
+
+    /// A caller has got an answer.
+    pub fn deliver(&mut self, number: usize, got: Got) {
+        if let Got::Outcome(_, body) = &got {
+            self.history.returned(number, body);
+        }
+        self.of(number).got.push(got);
+    }
+
+    /// The SDK has sent an attempt with a deadline.
+    pub fn sent(&mut self, number: usize, deadline_ms: i64) {
+        let Wish { key, id, .. } = self.of(number).clone();
+        let story = self.id(&key, &id);
+        story.sent_ms = story.sent_ms.max(deadline_ms);
+    }
+
+    /// A request pauses, and its caller is told whether it ran.
+    pub fn paused(&mut self, number: usize, executed: Executed) -> Result<(), Violation> {
+        if executed == Executed::No && self.happened.contains_key(&number.to_string()) {
+            return violation("lie", format!("of {number} it was said that it did not run, and it did"));
+        }
+        Ok(())
+    }
+
+    /// Something came about.
+    pub fn see(&mut self, what: impl Into<String>) {
+        self.seen.insert(what.into());
+    }
+
+    fn id(&mut self, key: &str, id: &str) -> &mut IdStory {
+        self.ids.entry((key.to_owned(), id.to_owned())).or_default()
+    }
+
+    fn retention_ms_min(&self) -> i64 {
+        self.plan.retention_s_min() * 1000
+    }
+}

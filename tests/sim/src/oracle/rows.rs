@@ -1,0 +1,108 @@
+//! What must hold of what a key keeps.
+
+use super::{Oracle, Violation, violation};
+use crate::letter::Exchange;
+use crate::snapshot::Row;
+
+/// A tombstone outlives the latest deadline by so much.
+const GRACE_MS: i64 = 60_000;
+/// No deadline is further ahead.
+const AHEAD_MS: i64 = 120_000;
+
+impl Oracle {
+    pub(super) fn check_rows(&mut self, key: &str, exchange: &Exchange, now_ms: i64) -> Result<(), Violation> {
+        let (before, after) = (&exchange.before, &exchange.after);
+        if after.fence_s < before.fence_s {
+            return violation("fence", "the fence moved back");
+        }
+        let has_clock = exchange.reply.header("semel-key").is_some();
+        if has_clock && !exchange.has_crashed && after.latest_ms() > before.latest_ms() && now_ms < before.latest_ms() {
+            return violation("clock", "the clock of the key went back");
+        }
+        if after.fence_s > before.fence_s
+            && after.fence_s * 1000 > now_ms.max(before.latest_ms()) - self.retention_ms_min()
+        {
+            return violation("fence", "the fence is nearer than the retention");
+        }
+        let acks = exchange.letter.message.acks();
+        let own = exchange.letter.message.own_id().unwrap_or_default();
+        let is_acked = |id: &String, row: &Row| {
+            exchange.principal == row.principal && *id != own && matches!(row.state, "executed" | "poisoned")
+        };
+        for (id, until_ms) in &acks {
+            let is_gone = after.rows.get(id).is_none_or(|row| row.state == "acknowledged");
+            if is_gone && before.rows.get(id).is_some_and(|row| is_acked(id, row)) {
+                self.acknowledged(key, id, *until_ms, now_ms);
+            }
+        }
+        for (id, row) in &before.rows {
+            match after.rows.get(id) {
+                None => {
+                    let kind = if row.first_sent_s.is_some() { "with" } else { "without" };
+                    self.see(format!("fate: {} {kind} first-sent leaves", row.state));
+                    self.check_departure(key, id, row, exchange, now_ms)?;
+                }
+                Some(next) if next.principal != row.principal => {
+                    return violation("stranger", format!("{id} went from {} to {}", row.principal, next.principal));
+                }
+                Some(next) if next.state != row.state => {
+                    self.see(format!("fate: {} becomes {}", row.state, next.state));
+                    let is_named = acks.iter().any(|(acked, _)| acked == id);
+                    if next.state == "acknowledged" && !(is_named && is_acked(id, row)) {
+                        return violation("acknowledged", format!("{id} was acknowledged, but not by its principal"));
+                    }
+                }
+                Some(next) if next.lapses_ms.is_some() && row.lapses_ms.is_none() => {
+                    self.see(format!("fate: {} begins to lapse", row.state));
+                }
+                Some(_) => {}
+            }
+        }
+        if after.rows.get(&own).is_some_and(|row| row.state == "acknowledged") && !before.rows.contains_key(&own) {
+            return violation("acknowledged", format!("{own} acknowledged itself"));
+        }
+        Ok(())
+    }
+
+    fn acknowledged(&mut self, key: &str, id: &str, until_ms: Option<i64>, now_ms: i64) {
+        let latest_ms = now_ms + 2 * self.retention_ms_min() + AHEAD_MS;
+        let story = self.id(key, id);
+        story.acked_ms.get_or_insert(now_ms);
+        story.is_unbounded |= until_ms.is_none();
+        story.until_ms = story.until_ms.max(until_ms.unwrap_or(0).min(latest_ms));
+    }
+
+    /// A row has left, or has been overwritten by nothing.
+    fn check_departure(
+        &mut self,
+        key: &str,
+        id: &str,
+        row: &Row,
+        exchange: &Exchange,
+        now_ms: i64,
+    ) -> Result<(), Violation> {
+        let fence_s = exchange.after.fence_s;
+        let (retention_ms, first_sent_s) = (self.retention_ms_min(), row.first_sent_s);
+        let is_passed = first_sent_s.unwrap_or(0).max(row.at_ms.div_euclid(1000)) < fence_s;
+        let story = self.id(key, id);
+        if first_sent_s.is_none() {
+            // It counts as new, for the handler as well.
+            story.panics = 0;
+        }
+        // What is acknowledged may leave at once.
+        let state = if story.acked_ms.is_some() { "acknowledged" } else { row.state };
+        let is_right = match state {
+            "suspect" => is_passed || exchange.letter.message.own_id().as_deref() == Some(id),
+            "cancelled" if first_sent_s.is_none() => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
+            "acknowledged" if first_sent_s.is_none() && story.is_unbounded => {
+                story.acked_ms.is_none_or(|acked_ms| acked_ms + retention_ms <= now_ms)
+            }
+            "acknowledged" if story.is_unbounded => first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s),
+            // Not while what was sent may still arrive, whatever was said of it.
+            "acknowledged" => story.until_ms + GRACE_MS <= now_ms && story.sent_ms < now_ms,
+            "expired" => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
+            _ => first_sent_s.is_some() && is_passed,
+        };
+        if is_right { Ok(()) } else { violation("left", format!("{id} left too early: {row:?}")) }
+    }
+}

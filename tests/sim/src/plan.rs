@@ -1,0 +1,211 @@
+//! What a seed asks for.
+//!
+//! Invariants:
+//! - A plan is a function of its seed and of nothing else.
+//! - Where the limits of a key are small, its retention is short: what nobody acknowledges leaves soon, and all can settle.
+
+use fastrand::Rng;
+
+/// The options of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// What made it.
+    pub seed: u64,
+    /// How many requests the application makes through the SDK.
+    pub requests: usize,
+    /// Over what time, in ms. Faults last twice as long.
+    pub busy_ms: i64,
+    /// How many keys there are.
+    pub keys: usize,
+    /// How many browsers, each with a store and tabs.
+    pub browsers: usize,
+    /// The share of requests that never reach the server, in percent.
+    pub lose_requests: u32,
+    /// The share of answers that never reach the client, in percent.
+    pub lose_answers: u32,
+    /// The share of messages that arrive twice, in percent.
+    pub repeat: u32,
+    /// The longest way of a message, in ms.
+    pub delay_ms_max: i64,
+    /// How often a client is cut off.
+    pub partitions: usize,
+    /// The share of answers that somebody between makes up, in percent.
+    pub gateway: u32,
+    /// The share of calls in which the server crashes, in percent.
+    pub crash_server: u32,
+    /// The share of calls in which a statement or a commit fails, in percent.
+    pub fail_statements: u32,
+    /// The share of calls in which the disk is full, in percent.
+    pub full_disk: u32,
+    /// The share of calls after which commits are slow, in percent.
+    pub slow_commits: u32,
+    /// How often a key is restarted, and its clock and its retention perhaps set.
+    pub restarts: usize,
+    /// How far the clock of a key jumps at a restart, at most, in ms.
+    pub jump_ms_max: i64,
+    /// How far the clocks of the keys are ahead of the worker's, in ms.
+    pub keys_ahead_ms: i64,
+    /// The retentions between which restarts choose, in s.
+    pub retentions_s: [i64; 2],
+    /// Unacknowledged records that a key keeps.
+    pub records_max: u64,
+    /// Tombstones that a key keeps.
+    pub tombstones_max: u64,
+    /// The share of requests on which the handler fails or crashes, in percent.
+    pub troubles: u32,
+    /// How often a tab is closed and opened again.
+    pub reloads: usize,
+    /// How often a tab freezes.
+    pub freezes: usize,
+    /// The longest freeze, in ms.
+    pub freeze_ms_max: i64,
+    /// How many more tabs are opened on the way.
+    pub more_tabs: usize,
+    /// Whether a tab can tell which others live.
+    pub has_locks: bool,
+    /// How often a browser loses its storage.
+    pub storage_losses: usize,
+    /// The share of transactions of the store that fail, in percent.
+    pub fail_store: u32,
+    /// How often a browser's user logs in as somebody else, or out.
+    pub logins: usize,
+    /// The pause between two attempts.
+    pub retry_interval_ms: i64,
+    /// The timeouts of attempts, one for each tab in turn.
+    pub attempt_timeouts_ms: [i64; 2],
+    /// The share of requests that the application gives up, in percent.
+    pub give_up: u32,
+    /// How many requests are made by hand.
+    pub curls: usize,
+    /// How often somebody asks for what is another's.
+    pub strangers: usize,
+    /// How many requests are malformed, or ask for nothing there is.
+    pub malformed: usize,
+    /// How many reads there are.
+    pub reads: usize,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let plan = Self::any(seed, &mut rng);
+        match rng.u32(0..8) {
+            0 | 7 => plan.crowded(),
+            1 | 2 => plan.short_lived(&mut rng),
+            3 => plan.lossy(&mut rng),
+            _ => plan,
+        }
+    }
+
+    fn any(seed: u64, rng: &mut Rng) -> Self {
+        // Most seeds have some faults and lack others: all at once would hide what each does alone.
+        let mut some = |most: u32| if rng.u32(0..3) == 0 { 0 } else { rng.u32(0..=most) };
+        let (lose_requests, lose_answers, repeat, crash_server) = (some(60), some(60), some(40), some(20));
+        let (reloads, freezes, more_tabs, partitions) = (some(3), some(3), some(2), some(2));
+        let (give_up, curls, strangers, reads) = (some(30), some(5), some(4), some(4));
+        let mut seldom = |most: u32| if rng.u32(0..3) > 0 { 0 } else { rng.u32(1..=most) };
+        let (fail_statements, full_disk, slow_commits, gateway) = (seldom(15), seldom(15), seldom(15), seldom(10));
+        let (troubles, logins, fail_store, malformed) = (seldom(40), seldom(2), seldom(10), seldom(6));
+        let (restarts, storage_losses) = (seldom(3), seldom(2));
+        Self {
+            seed,
+            requests: rng.usize(1..=10),
+            busy_ms: [1_000, 20_000, 200_000][rng.usize(0..3)],
+            keys: rng.usize(1..=2),
+            browsers: rng.usize(1..=2),
+            lose_requests,
+            lose_answers,
+            repeat,
+            delay_ms_max: [5, 2_000, 30_000, 150_000, 7_200_000][rng.usize(0..5)],
+            partitions: partitions as usize,
+            gateway,
+            crash_server,
+            fail_statements,
+            full_disk,
+            slow_commits,
+            restarts: restarts as usize,
+            jump_ms_max: [0, 60_000, 86_400_000][rng.usize(0..3)],
+            keys_ahead_ms: [0, -60_000, 90_000, 43_200_000, 86_400_000][rng.usize(0..5)],
+            retentions_s: [86_400; 2],
+            records_max: 100_000,
+            tombstones_max: 1_000_000,
+            troubles,
+            reloads: reloads as usize,
+            freezes: freezes as usize,
+            freeze_ms_max: [1_000, 30_000, 300_000][rng.usize(0..3)],
+            more_tabs: more_tabs as usize,
+            has_locks: rng.bool(),
+            storage_losses: storage_losses as usize / 2,
+            fail_store,
+            logins: logins as usize,
+            retry_interval_ms: [50, 1_000, 5_000][rng.usize(0..3)],
+            attempt_timeouts_ms: [rng.i64(100..=100_000), rng.i64(100..=20_000)],
+            give_up,
+            curls: curls as usize,
+            strangers: strangers as usize,
+            malformed: malformed as usize,
+            reads: reads as usize,
+        }
+    }
+
+    /// Two tabs that know nothing of each other, one patient and one not, on a slow network: the one's attempts are under
+    /// way long after the other has acknowledged.
+    fn crowded(self) -> Self {
+        Self {
+            requests: 12,
+            busy_ms: 200_000,
+            keys: 1,
+            browsers: 1,
+            delay_ms_max: 150_000,
+            more_tabs: 2,
+            reads: 8,
+            logins: 0,
+            troubles: 0,
+            has_locks: false,
+            attempt_timeouts_ms: [100_000, 1_000],
+            storage_losses: 0,
+            jump_ms_max: 0,
+            retentions_s: [86_400; 2],
+            ..self
+        }
+    }
+
+    /// Retentions that end during the run, and perhaps limits that are reached.
+    fn short_lived(self, rng: &mut Rng) -> Self {
+        let retention_s = [5, 20, 60, 300][rng.usize(0..4)];
+        let is_small = rng.bool();
+        Self {
+            busy_ms: [20_000, 200_000][rng.usize(0..2)].max(retention_s * 2_000),
+            retentions_s: [retention_s, retention_s * rng.i64(1..=4)],
+            records_max: if is_small { rng.u64(1..=6) } else { self.records_max },
+            tombstones_max: if is_small { rng.u64(1..=6) } else { self.tombstones_max },
+            curls: rng.usize(3..=7),
+            give_up: rng.u32(0..=60),
+            restarts: rng.usize(0..=3),
+            retry_interval_ms: self.retry_interval_ms.max(1_000),
+            ..self
+        }
+    }
+
+    /// Almost nothing comes through one way, or both.
+    fn lossy(self, rng: &mut Rng) -> Self {
+        Self {
+            lose_requests: if rng.bool() { 0 } else { rng.u32(60..=90) },
+            lose_answers: rng.u32(60..=90),
+            retry_interval_ms: self.retry_interval_ms.max(1_000),
+            ..self
+        }
+    }
+
+    /// The shortest retention that is ever in force, in s.
+    pub fn retention_s_min(&self) -> i64 {
+        self.retentions_s[0].min(self.retentions_s[1])
+    }
+
+    /// Whether a key may remember for less long than the run lasts, or a browser forget.
+    pub fn may_forget(&self) -> bool {
+        let may_jump = self.restarts > 0 && self.jump_ms_max > 0;
+        may_jump || self.storage_losses > 0 || self.retention_s_min() < 86_400
+    }
+}

@@ -1,0 +1,291 @@
+//! The server: the real router, and an engine on SQLite for each key.
+//!
+//! Invariants:
+//! - A crash falls between any two statements, and leaves what was committed.
+//! - While commits are held back no answer leaves; if the object dies meanwhile, none ever does.
+//! - The engine is asked as `host.js` asks it: what may have ended the object before runs alone, once its start is durable.
+
+use crate::deposits::{Apart, Deposits, EFFECT, Trouble};
+use crate::letter::{Exchange, Letter, Message};
+use crate::mutant::{Mutant, Twin};
+use crate::plan::Plan;
+use crate::snapshot::{Snapshot, effects_after};
+use fastrand::Rng;
+use semel_core::message::Method;
+use semel_core::server::router::{self, Route};
+use semel_core::server::{Config, Sql, suspicion};
+use semel_support::{Call, Reply, START_MS, World};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Statements of a call, at most: a fault falls on one of them.
+const STATEMENTS_MAX: u64 = 14;
+
+/// One key.
+struct Keyed {
+    name: String,
+    world: World<Deposits>,
+    apart: Option<Rc<Apart>>,
+    ahead_ms: i64,
+    /// The furthest that its clock was ever ahead.
+    ahead_ms_max: i64,
+    started_ms: i64,
+    held: Vec<Exchange>,
+    seen: Rc<Snapshot>,
+}
+
+/// What came of a message.
+#[derive(Default)]
+pub struct Turn {
+    /// What has been dealt with, in order, and may be told.
+    pub done: Vec<Exchange>,
+    /// What died with the object.
+    pub lost: Vec<Letter>,
+    /// The key whose commits are held back from now on.
+    pub begins_to_hold: Option<String>,
+}
+
+/// All keys.
+pub struct Server {
+    mutant: Option<Mutant>,
+    plan: Plan,
+    config: Config,
+    keys: BTreeMap<String, Keyed>,
+    /// What goes wrong in the handler, by the number of what is wanted, and how often.
+    pub troubles: BTreeMap<String, (Trouble, u32)>,
+}
+
+impl Server {
+    /// A server for a plan.
+    pub fn new(plan: &Plan, mutant: Option<Mutant>) -> Self {
+        let config = Config {
+            open: true,
+            retention_s: plan.retentions_s[0],
+            records_max: plan.records_max,
+            tombstones_max: plan.tombstones_max,
+        };
+        Self { mutant, plan: plan.clone(), config, keys: BTreeMap::new(), troubles: BTreeMap::new() }
+    }
+
+    /// No more faults: clocks are put right, so none is behind where it has been, and the handler fails no more. What crashes it
+    /// goes on to crash it.
+    pub fn calm(&mut self) {
+        let Plan { crash_server, fail_statements, full_disk, slow_commits, .. } = &mut self.plan;
+        for share in [crash_server, fail_statements, full_disk, slow_commits] {
+            *share = 0;
+        }
+        for keyed in self.keys.values_mut() {
+            keyed.ahead_ms = keyed.ahead_ms_max;
+        }
+        self.troubles.retain(|_, (trouble, _)| matches!(trouble, Trouble::Panics | Trouble::Kills));
+    }
+
+    /// Deals with a message that arrives at `at_ms` of the run.
+    pub fn answer(&mut self, rng: &mut Rng, at_ms: i64, letter: Letter) -> Turn {
+        let Message { method, target, body, is_too_large, .. } = &letter.message;
+        let mut call = Call::new(method, target).body(body.clone());
+        for (name, value) in letter.message.headers.iter() {
+            call = call.header(name, self.header(name, value));
+        }
+        if *is_too_large {
+            call = call.too_large();
+        }
+        let (handler, method) = (Deposits::default(), Method::new(method));
+        match router::route(&handler, &self.config, &method, call.url(), &call.headers(), START_MS + at_ms) {
+            Route::Answer(answer) => {
+                let nothing = Rc::new(Snapshot::default());
+                let exchange = Exchange {
+                    letter,
+                    key: None,
+                    principal: String::new(),
+                    reply: Reply::checked(answer),
+                    has_crashed: false,
+                    has_panicked: false,
+                    is_answered: true,
+                    before: nothing.clone(),
+                    after: nothing,
+                    effects: Vec::new(),
+                    calls: 0,
+                };
+                Turn { done: vec![exchange], ..Turn::default() }
+            }
+            Route::Object { key, principal, .. } => {
+                let call = call.by(principal.as_str());
+                self.ask(rng, at_ms, key.as_str(), (letter, call, principal.as_str()))
+            }
+        }
+    }
+
+    fn ask(&mut self, rng: &mut Rng, at_ms: i64, key: &str, (letter, call, principal): (Letter, Call, &str)) -> Turn {
+        let (mutant, config, ahead_ms) = (self.mutant, &self.config, self.plan.keys_ahead_ms);
+        let keyed = self.keys.entry(key.to_owned()).or_insert_with(|| {
+            let wall_ms = START_MS + at_ms + ahead_ms;
+            Keyed::new(key, mutant == Some(Mutant::Twin(Twin::EffectApart)), config.clone(), (ahead_ms, wall_ms))
+        });
+        keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
+        let mut turn = Turn::default();
+        let number = letter.message.text();
+        let trouble = self.troubles.get_mut(&number).filter(|(_, times)| *times > 0);
+        let is_suspect = suspicion::is_suspect(
+            &Method::new(&letter.message.method),
+            call.url().0,
+            &call.headers(),
+            keyed.started_ms,
+            keyed.world.wall_ms,
+        );
+        // Before a suspect all is durable; and what panics ends the connection here, which it would not do there.
+        if is_suspect || trouble.is_some() {
+            turn.done.append(&mut keyed.release());
+        } else if !keyed.world.database.is_holding() && rng.u32(0..100) < self.plan.slow_commits {
+            keyed.world.database.hold();
+            turn.begins_to_hold = Some(key.to_owned());
+        }
+        keyed.world.handler.trouble.set(trouble.as_ref().map_or(Trouble::None, |(trouble, _)| *trouble));
+        if is_suspect {
+            self.plan.break_database(rng, keyed);
+            keyed.world.start(&call);
+            keyed.world.database.calm();
+        }
+        if !keyed.world.database.has_crashed() {
+            self.plan.break_database(rng, keyed);
+        }
+        if let Some((Trouble::Kills, _)) = trouble {
+            keyed.world.database.crash_at(EFFECT);
+        }
+        let was_holding = keyed.world.database.is_holding();
+        let mut exchange = keyed.exchange(letter, &call, principal);
+        if let Some((_, times)) = trouble {
+            *times -= u32::from(exchange.calls > 0).min(*times);
+        }
+        if mutant == Some(Mutant::Twin(Twin::NoTombstone)) && !exchange.after.rows.is_empty() {
+            drop(keyed.world.database.exec("DELETE FROM semel_records WHERE state = 5", &[]));
+        }
+        if exchange.has_crashed {
+            turn.lost = std::mem::take(&mut keyed.held).into_iter().map(|held| held.letter).collect();
+            turn.begins_to_hold = None;
+            if was_holding {
+                exchange.before = exchange.after.clone();
+            }
+            // Of an object that died, the router says so, or nothing comes back at all.
+            exchange.is_answered = rng.bool();
+        }
+        if keyed.world.database.is_holding() {
+            keyed.held.push(exchange)
+        } else {
+            turn.done.push(exchange)
+        }
+        turn
+    }
+
+    /// What was held back becomes durable, and may be told.
+    pub fn release(&mut self, key: &str) -> Vec<Exchange> {
+        self.keys.get_mut(key).map(Keyed::release).unwrap_or_default()
+    }
+
+    /// Restarts a key in peace. Its clock jumps, and its retention is set.
+    pub fn restart(&mut self, key: &str, jump_ms: i64, retention_s: i64) -> Vec<Exchange> {
+        let Some(keyed) = self.keys.get_mut(key) else { return Vec::new() };
+        let released = keyed.release();
+        keyed.ahead_ms += jump_ms;
+        keyed.ahead_ms_max = keyed.ahead_ms_max.max(keyed.ahead_ms);
+        keyed.world.wall_ms += jump_ms;
+        keyed.started_ms = keyed.world.wall_ms;
+        keyed.world.restart_with(|config| config.retention_s = retention_s);
+        released
+    }
+
+    /// What is wrong on purpose with what a client says.
+    fn header(&self, name: &str, value: &str) -> String {
+        if self.mutant != Some(Mutant::Twin(Twin::TombstoneWithoutUntil)) || name != "semel-ack" {
+            return value.to_owned();
+        }
+        let without = |ack: &str| format!("{};until=0", ack.split(';').next().unwrap_or_default());
+        value.split(", ").map(without).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The clock of a key as its clients know it, at `at_ms` of the run.
+    pub fn clock_ms(&self, key: &str, at_ms: i64) -> i64 {
+        let ahead_ms = self.keys.get(key).map_or(self.plan.keys_ahead_ms, |keyed| keyed.ahead_ms);
+        (START_MS + at_ms + ahead_ms).max(self.seen(key).map_or(0, |seen| seen.latest_ms()))
+    }
+
+    /// What a key stores now.
+    pub fn seen(&self, key: &str) -> Option<&Snapshot> {
+        self.keys.get(key).map(|keyed| &*keyed.seen)
+    }
+
+    /// What every key stores at the end, and how many effects each has.
+    pub fn keys(&self) -> impl Iterator<Item = (&str, &Snapshot)> {
+        self.keys.iter().map(|(key, keyed)| (key.as_str(), &*keyed.seen))
+    }
+}
+
+impl Plan {
+    /// Lets go wrong what the plan asks for, in the next call.
+    fn break_database(&self, rng: &mut Rng, keyed: &Keyed) {
+        let (n, die) = (rng.u64(0..STATEMENTS_MAX), rng.u32(0..100));
+        let database = &keyed.world.database;
+        if die < self.crash_server {
+            database.crash_before(n);
+        } else if rng.u32(0..100) < self.full_disk {
+            database.full(n);
+        } else if rng.u32(0..100) < self.fail_statements {
+            database.fail(n);
+        }
+    }
+}
+
+impl Keyed {
+    fn new(key: &str, is_apart: bool, config: Config, (ahead_ms, wall_ms): (i64, i64)) -> Self {
+        let apart = is_apart.then(Apart::new);
+        Self {
+            name: key.to_owned(),
+            world: World::at(key, Deposits { apart: apart.clone(), ..Deposits::default() }, config),
+            apart,
+            ahead_ms,
+            ahead_ms_max: ahead_ms,
+            started_ms: wall_ms,
+            held: Vec::new(),
+            seen: Rc::default(),
+        }
+    }
+
+    fn release(&mut self) -> Vec<Exchange> {
+        if self.world.database.is_holding() {
+            self.world.database.release();
+        }
+        std::mem::take(&mut self.held)
+    }
+
+    fn exchange(&mut self, letter: Letter, call: &Call, principal: &str) -> Exchange {
+        let before = self.seen.clone();
+        let (calls, panics) = (self.world.handler.calls.get(), self.world.handler.panics.get());
+        let reply = self.world.send(call);
+        let has_crashed = self.world.database.has_crashed();
+        self.world.database.calm();
+        if has_crashed {
+            self.world.restart();
+            self.started_ms = self.world.wall_ms;
+        }
+        let after = Rc::new(Snapshot::of(&self.world.database, self.apart.as_deref()));
+        self.seen = after.clone();
+        let effects = if after.effects > before.effects {
+            effects_after(&self.world.database, self.apart.as_deref(), before.effects)
+        } else {
+            Vec::new()
+        };
+        Exchange {
+            letter,
+            key: Some(self.name.clone()),
+            principal: principal.to_owned(),
+            reply,
+            has_crashed,
+            has_panicked: self.world.handler.panics.get() > panics,
+            is_answered: true,
+            before,
+            after,
+            effects,
+            calls: self.world.handler.calls.get() - calls,
+        }
+    }
+}

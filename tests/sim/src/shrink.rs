@@ -1,0 +1,82 @@
+//! A smaller run that fails in the same way.
+//!
+//! Invariant: what is found is a plan like any other, and runs the same each time.
+
+use crate::mutant::Mutant;
+use crate::plan::Plan;
+use crate::{Failure, run};
+
+/// Tries so many plans at most.
+const TRIES_MAX: usize = 60;
+
+/// The smallest plan found that fails as `failure` did, and how.
+pub fn shrink(plan: &Plan, mutant: Option<Mutant>, failure: Failure) -> (Plan, Failure) {
+    let (mut smallest, mut found) = (plan.clone(), failure);
+    let mut tries = 0;
+    loop {
+        let Some((plan, failure)) = smaller(&smallest).into_iter().find_map(|plan| {
+            tries += 1;
+            let failure = if tries > TRIES_MAX { None } else { run(&plan, mutant).err() };
+            failure.filter(|failure| failure.kind == found.kind).map(|failure| (plan, failure))
+        }) else {
+            return (smallest, found);
+        };
+        (smallest, found) = (plan, failure);
+    }
+}
+
+/// Plans with less of one thing.
+fn smaller(plan: &Plan) -> Vec<Plan> {
+    let mut all = Vec::new();
+    let mut offer = |change: &dyn Fn(&mut Plan)| {
+        let mut plan_with_less = plan.clone();
+        change(&mut plan_with_less);
+        if plan_with_less != *plan {
+            all.push(plan_with_less);
+        }
+    };
+    let shares: [fn(&mut Plan) -> &mut u32; 11] = [
+        |plan| &mut plan.lose_requests,
+        |plan| &mut plan.lose_answers,
+        |plan| &mut plan.repeat,
+        |plan| &mut plan.gateway,
+        |plan| &mut plan.crash_server,
+        |plan| &mut plan.fail_statements,
+        |plan| &mut plan.full_disk,
+        |plan| &mut plan.slow_commits,
+        |plan| &mut plan.troubles,
+        |plan| &mut plan.fail_store,
+        |plan| &mut plan.give_up,
+    ];
+    let counts: [fn(&mut Plan) -> &mut usize; 12] = [
+        |plan| &mut plan.requests,
+        |plan| &mut plan.curls,
+        |plan| &mut plan.strangers,
+        |plan| &mut plan.malformed,
+        |plan| &mut plan.reads,
+        |plan| &mut plan.partitions,
+        |plan| &mut plan.restarts,
+        |plan| &mut plan.reloads,
+        |plan| &mut plan.freezes,
+        |plan| &mut plan.more_tabs,
+        |plan| &mut plan.storage_losses,
+        |plan| &mut plan.logins,
+    ];
+    for count in counts {
+        offer(&|plan| *count(plan) = 0);
+        offer(&|plan| *count(plan) /= 2);
+        offer(&|plan| *count(plan) = count(plan).saturating_sub(1));
+    }
+    for share in shares {
+        offer(&|plan| *share(plan) = 0);
+    }
+    offer(&|plan| plan.browsers = 1);
+    offer(&|plan| plan.keys = 1);
+    offer(&|plan| plan.delay_ms_max = 5);
+    offer(&|plan| plan.busy_ms = (plan.busy_ms / 2).max(1_000));
+    offer(&|plan| plan.jump_ms_max = 0);
+    offer(&|plan| plan.keys_ahead_ms = 0);
+    offer(&|plan| plan.has_locks = true);
+    offer(&|plan| plan.retentions_s[1] = plan.retentions_s[0]);
+    all
+}

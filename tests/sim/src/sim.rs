@@ -1,0 +1,401 @@
+//! The run: one queue of events in the order of time.
+//!
+//! Invariants:
+//! - No wall clock, no sleeping, no randomness but the seed's, nothing whose order is left to chance.
+//! - After the busy time the faults end, and what was begun must come to its end by itself.
+
+use crate::curl::{Curl, Errand};
+use crate::deposits::Trouble;
+use crate::letter::{Exchange, Letter, Sender};
+use crate::mutant::{Mutant, Twin};
+use crate::oracle::{Oracle, Violation, violation};
+use crate::plan::Plan;
+use crate::server::Server;
+use crate::tab::{Browser, Login, Tab};
+use fastrand::Rng;
+use semel_core::client::{Answer, Answered, Change, Changed, Receiver, Ticket};
+use semel_support::Reply;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A run that has not come to rest so long after the faults ended never will.
+const SETTLES_MS_MAX: i64 = 3_600_000;
+/// The longest way of a message that is not slow.
+const WAY_MS_MAX: i64 = 50;
+/// The share of messages that are slow, in percent.
+const SLOW_PERCENT: u32 = 20;
+/// The longest that commits are held back.
+const HOLD_MS_MAX: i64 = 3_000;
+
+/// What happens in a tab. While it is frozen, nothing does.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    Wish(usize),
+    GiveUp(usize),
+    Changed(Ticket, Option<Changed>),
+    Answered(u64, Box<Answer>),
+    Lost(u64),
+    HandedOver { ticket: Ticket, number: usize, to: Receiver, answered: Rc<Answered> },
+    Delivered(Ticket),
+    Resume(Ticket),
+    OwnerGone,
+    Wake,
+}
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    In(usize, Happening),
+    Transaction { tab: usize, ticket: Ticket, id: String, change: Box<Change> },
+    Arrival(Box<Letter>),
+    Release(String),
+    Errand(usize, Errand),
+    CurlAnswered { curl: usize, reply: Box<Reply>, is_unbounded: bool },
+    GiveUpCurl(usize),
+    Read(usize),
+    ReadAnswered(usize, Box<Reply>),
+    Stranger,
+    Malformed(usize),
+    Reload,
+    Freeze,
+    OpenOne,
+    LoseStorage,
+    Login,
+    Partition,
+    Restart,
+    Calm,
+}
+
+pub(crate) struct Sim {
+    pub plan: Plan,
+    pub mutant: Option<Mutant>,
+    pub rng: Rng,
+    pub now_ms: i64,
+    /// By time, then by the order in which they were made.
+    queue: BTreeMap<(i64, u64), Event>,
+    made: u64,
+    pub server: Server,
+    pub browsers: Vec<Browser>,
+    pub tabs: Vec<Tab>,
+    pub curls: Vec<Curl>,
+    pub is_calm: bool,
+    pub oracle: Oracle,
+    pub trace: Option<Vec<String>>,
+}
+
+impl Sim {
+    pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
+        Self {
+            plan: plan.clone(),
+            mutant,
+            rng: Rng::with_seed(!plan.seed),
+            now_ms: 0,
+            queue: BTreeMap::new(),
+            made: 0,
+            server: Server::new(plan, mutant),
+            browsers: (0..plan.browsers).map(|_| Browser::new()).collect(),
+            tabs: Vec::new(),
+            curls: Vec::new(),
+            is_calm: false,
+            oracle: Oracle::new(plan),
+            trace: is_traced.then(Vec::new),
+        }
+    }
+
+    pub fn run(&mut self) -> Result<(), Violation> {
+        self.set_up();
+        let ends_ms = self.plan.busy_ms * 2 + self.plan.delay_ms_max + SETTLES_MS_MAX;
+        while let Some(((at_ms, _), event)) = self.queue.pop_first() {
+            if at_ms > ends_ms {
+                return violation("unsettled", format!("it does not come to rest: {event:?}, {}", self.pending()));
+            }
+            self.now_ms = at_ms;
+            self.happen(event)?;
+        }
+        self.check_rest()?;
+        self.oracle.check_end(self.server.keys())
+    }
+
+    fn set_up(&mut self) {
+        for browser in 0..self.plan.browsers {
+            self.open_tab(browser, 0);
+        }
+        for number in 0..self.plan.requests {
+            self.decide_trouble(number);
+            let at_ms = self.rng.i64(0..self.plan.busy_ms);
+            // The tab is found when the time comes.
+            self.push(at_ms, Event::In(usize::MAX, Happening::Wish(number)));
+            if self.rng.u32(0..100) < self.plan.give_up {
+                let later_ms = self.rng.i64(0..=self.plan.busy_ms);
+                self.push(at_ms + later_ms, Event::In(usize::MAX, Happening::GiveUp(number)));
+            }
+        }
+        self.set_up_curls();
+        let Plan { reloads, freezes, more_tabs, storage_losses, logins, partitions, restarts, strangers, .. } =
+            self.plan;
+        let faults = [
+            (reloads, (|_| Event::Reload) as fn(usize) -> Event),
+            (freezes, |_| Event::Freeze),
+            (more_tabs, |_| Event::OpenOne),
+            (storage_losses, |_| Event::LoseStorage),
+            (logins, |_| Event::Login),
+            (partitions, |_| Event::Partition),
+            (restarts, |_| Event::Restart),
+            (strangers, |_| Event::Stranger),
+            (self.plan.malformed, Event::Malformed),
+            (self.plan.reads, Event::Read),
+        ];
+        for (count, event) in faults {
+            for n in 0..count {
+                let at_ms = self.rng.i64(0..self.plan.busy_ms * 2);
+                self.push(at_ms, event(n));
+            }
+        }
+        self.push(self.plan.busy_ms * 2 + 1, Event::Calm);
+    }
+
+    pub fn decide_trouble(&mut self, number: usize) {
+        if self.rng.u32(0..100) < self.plan.troubles {
+            let all = [
+                Trouble::Fails,
+                Trouble::BadSql,
+                Trouble::Answers500,
+                Trouble::Panics,
+                Trouble::Panics,
+                Trouble::Kills,
+            ];
+            let times = if self.rng.u32(0..3) == 0 { u32::MAX } else { self.rng.u32(1..=4) };
+            self.server.troubles.insert(number.to_string(), (all[self.rng.usize(0..all.len())], times));
+        }
+    }
+
+    pub fn push(&mut self, at_ms: i64, event: Event) {
+        self.made += 1;
+        self.queue.insert((at_ms.max(self.now_ms), self.made), event);
+    }
+
+    pub fn later(&mut self, ms_max: i64, event: Event) {
+        let delay_ms = self.rng.i64(0..=ms_max);
+        self.push(self.now_ms + delay_ms, event);
+    }
+
+    pub fn happens_often(&mut self, percent: u32) -> bool {
+        !self.is_calm && self.rng.u32(0..100) < percent
+    }
+
+    /// One line for who reads the run.
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        let now_ms = self.now_ms;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>10.3} s  {}", now_ms as f64 / 1000.0, line()));
+        }
+    }
+
+    /// The longest way of the next message: short as a rule, so that the long ones overtake nothing but are overtaken.
+    pub fn way_ms(&mut self) -> i64 {
+        let is_slow = self.happens_often(SLOW_PERCENT);
+        if is_slow { self.plan.delay_ms_max } else { self.plan.delay_ms_max.min(WAY_MS_MAX) }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::In(usize::MAX, happening) => {
+                let tab = self.some_tab();
+                self.push(self.now_ms, Event::In(tab, happening));
+            }
+            Event::In(tab, happening) => self.happen_in(tab, happening)?,
+            Event::Transaction { tab, ticket, id, change } => self.transact(tab, ticket, &id, &change),
+            Event::Arrival(letter) => self.arrive(*letter)?,
+            Event::Release(key) => {
+                self.note(|| format!("{key}: what was held back is durable"));
+                let released = self.server.release(&key);
+                self.tell(released)?;
+            }
+            Event::Errand(curl, errand) => self.run_errand(curl, errand)?,
+            Event::CurlAnswered { curl, reply, is_unbounded } => self.curl_answered(curl, &reply, is_unbounded),
+            Event::GiveUpCurl(curl) => self.give_up_curl(curl),
+            Event::Read(n) => self.read(n),
+            Event::ReadAnswered(n, reply) => self.oracle.history.returned(n, reply.body()),
+            Event::Stranger => self.be_strange()?,
+            Event::Malformed(n) => self.be_malformed(n)?,
+            Event::Calm => self.calm()?,
+            fault => self.fault(&fault)?,
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: &Event) -> Result<(), Violation> {
+        let tab = self.some_tab();
+        let browser = self.tabs[tab].browser;
+        self.note(|| format!("tab-{tab} of browser {browser}: {fault:?}"));
+        match fault {
+            Event::Reload => {
+                let user = self.tabs[tab].user;
+                self.close_tab(tab);
+                self.open_tab(browser, user);
+            }
+            Event::Freeze => {
+                self.tabs[tab].frozen_until_ms = self.now_ms + self.rng.i64(0..=self.plan.freeze_ms_max);
+                self.tabs[tab].sleeps_since_ms = self.rng.bool().then_some(self.now_ms);
+            }
+            Event::OpenOne => self.open_tab(browser, self.tabs[tab].user),
+            Event::LoseStorage => {
+                self.browsers[browser].store.clear();
+                self.oracle.lose(browser);
+            }
+            Event::Login => {
+                let user = self.rng.usize(0..2);
+                let is_out = self.rng.u32(0..4) == 0;
+                self.browsers[browser].login = if is_out { Login::Out } else { Login::As(user) };
+                self.open_tab(browser, user);
+            }
+            Event::Partition => {
+                self.browsers[browser].cut_until_ms = self.now_ms + self.rng.i64(0..=self.plan.busy_ms);
+            }
+            Event::Restart => {
+                let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
+                let jump_ms = self.rng.i64(-self.plan.jump_ms_max..=self.plan.jump_ms_max);
+                let retention_s = self.plan.retentions_s[self.rng.usize(0..2)];
+                self.note(|| format!("{key}: restarts, its clock jumps by {jump_ms} ms, retention {retention_s} s"));
+                let released = self.server.restart(&key, jump_ms, retention_s);
+                self.tell(released)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn calm(&mut self) -> Result<(), Violation> {
+        self.note(|| "the faults end".to_owned());
+        self.is_calm = true;
+        self.server.calm();
+        for tab in 0..self.tabs.len() {
+            self.tabs[tab].frozen_until_ms = self.tabs[tab].frozen_until_ms.min(self.now_ms);
+        }
+        for browser in 0..self.browsers.len() {
+            self.browsers[browser].login = Login::Own;
+            self.browsers[browser].cut_until_ms = 0;
+            // What a closed tab left where no other can tell is taken up by the next that opens.
+            for user in 0..crate::tab::USERS.len() {
+                self.open_tab(browser, user);
+            }
+        }
+        for tab in (0..self.tabs.len()).filter(|&tab| self.tabs[tab].is_open).collect::<Vec<_>>() {
+            let now_ms = self.local_ms(tab);
+            self.tabs[tab].client.resume_all(now_ms);
+            self.drive(tab)?;
+        }
+        self.calm_curls();
+        Ok(())
+    }
+
+    pub fn arrive(&mut self, letter: Letter) -> Result<(), Violation> {
+        let turn = self.server.answer(&mut self.rng, self.now_ms, letter);
+        for letter in turn.lost {
+            self.note(|| format!("{:?}: its answer died with the object", letter.from));
+            self.lose(letter.from);
+        }
+        if let Some(key) = turn.begins_to_hold {
+            self.oracle.see("server: holds commits back");
+            self.note(|| format!("{key}: from now on commits are slow"));
+            self.later(HOLD_MS_MAX, Event::Release(key));
+        }
+        self.tell(turn.done)
+    }
+
+    /// The oracle hears of what was dealt with, and the answers go on their way.
+    fn tell(&mut self, exchanges: Vec<Exchange>) -> Result<(), Violation> {
+        for exchange in exchanges {
+            self.note(|| exchange.line());
+            self.oracle.exchanged(&exchange)?;
+            let from = exchange.letter.from;
+            if !exchange.is_answered || self.is_cut(from) || self.happens_often(self.plan.lose_answers) {
+                self.note(|| format!("{from:?}: the answer is lost"));
+                self.lose(from);
+                continue;
+            }
+            let is_unbounded = exchange.letter.message.deadline_ms().is_none();
+            let reply = Box::new(exchange.reply);
+            let way_ms = self.way_ms();
+            match from {
+                Sender::Tab { tab, attempt } => {
+                    let answer = if self.happens_often(self.plan.gateway) {
+                        self.oracle.see("gateway: made an answer up");
+                        crate::tab::made_up(self.rng.bool())
+                    } else {
+                        crate::tab::answer(&reply)
+                    };
+                    self.later(way_ms, Event::In(tab, Happening::Answered(attempt, Box::new(answer))));
+                }
+                Sender::Curl(curl) => self.later(way_ms, Event::CurlAnswered { curl, reply, is_unbounded }),
+                Sender::Reader(n) => self.later(way_ms, Event::ReadAnswered(n, reply)),
+                Sender::Nobody => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A message goes on its way to the server, perhaps twice, or is lost.
+    pub fn post(&mut self, letter: Letter) {
+        if self.is_cut(letter.from) || self.happens_often(self.plan.lose_requests) {
+            self.note(|| format!("{:?}: the request is lost", letter.from));
+            return self.lose(letter.from);
+        }
+        let way_ms = self.way_ms();
+        if self.happens_often(self.plan.repeat) {
+            self.later(way_ms, Event::Arrival(Box::new(letter.clone())));
+        }
+        self.later(way_ms, Event::Arrival(Box::new(letter)));
+    }
+
+    fn is_cut(&self, from: Sender) -> bool {
+        let browser = if let Sender::Tab { tab, .. } = from { self.tabs[tab].browser } else { 0 };
+        self.browsers[browser].cut_until_ms > self.now_ms
+    }
+
+    /// A broken connection is told, a message that vanishes is not.
+    fn lose(&mut self, from: Sender) {
+        if let Sender::Tab { tab, attempt } = from
+            && self.rng.bool()
+        {
+            let way_ms = self.way_ms();
+            self.later(way_ms, Event::In(tab, Happening::Lost(attempt)));
+        }
+    }
+
+    pub fn is_twin(&self, twin: Twin) -> bool {
+        self.mutant == Some(Mutant::Twin(twin))
+    }
+
+    /// What still waits, and why.
+    fn pending(&self) -> String {
+        let mut all = Vec::new();
+        for tab in self.tabs.iter().filter(|tab| tab.is_open) {
+            let rows = self.browsers[tab.browser].store.load();
+            for each in tab.client.overview(&rows).unwrap_or_default() {
+                if each.state != "elsewhere" {
+                    all.push(format!(
+                        "{} is {} in {} after {} attempts",
+                        each.id, each.state, tab.owner, each.attempts
+                    ));
+                }
+            }
+        }
+        for curl in self.curls.iter().filter(|curl| !curl.is_done) {
+            all.push(format!("{} is sent by hand", curl.id));
+        }
+        all.join("; ")
+    }
+
+    fn check_rest(&self) -> Result<(), Violation> {
+        for tab in self.tabs.iter().filter(|tab| tab.is_open) {
+            if let Some(number) = tab.callers.values().next() {
+                let why = self.pending();
+                return violation("unsettled", format!("the caller of {number} in {} still waits: {why}", tab.owner));
+            }
+        }
+        match self.browsers.iter().flat_map(|browser| browser.store.unfinished()).next() {
+            Some(row) => violation("unsettled", format!("a row is left: {row:?}")),
+            None => Ok(()),
+        }
+    }
+}

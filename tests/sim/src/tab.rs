@@ -1,0 +1,134 @@
+//! A browser, and a tab: a client, and what its host has to remember.
+
+use crate::plan::Plan;
+use crate::store::Store;
+use semel_core::client::{Answer, Client, Settings, Ticket};
+use semel_support::Reply;
+use std::collections::BTreeMap;
+
+/// Who use the browsers.
+pub const USERS: [&str; 2] = ["alice", "bob"];
+
+/// Whose token the tabs of a browser send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Login {
+    /// Each tab its own user's.
+    Own,
+    /// That of a user, whoever opened the tab.
+    As(usize),
+    /// None.
+    Out,
+}
+
+/// A browser.
+#[derive(Debug)]
+pub struct Browser {
+    /// What its tabs share.
+    pub store: Store,
+    /// Who is logged in.
+    pub login: Login,
+    /// Until then nothing passes between it and the server.
+    pub cut_until_ms: i64,
+}
+
+impl Browser {
+    /// A new one.
+    pub fn new() -> Self {
+        Self { store: Store::default(), login: Login::Own, cut_until_ms: 0 }
+    }
+}
+
+impl Default for Browser {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A tab.
+#[derive(Debug)]
+pub struct Tab {
+    /// Its client.
+    pub client: Client,
+    /// Its name in the store.
+    pub owner: String,
+    /// The browser that it is in.
+    pub browser: usize,
+    /// Who opened it.
+    pub user: usize,
+    /// Its clock, ahead of that of the run.
+    pub ahead_ms: i64,
+    /// Until then nothing happens in it.
+    pub frozen_until_ms: i64,
+    /// Since when its clock stands still.
+    pub sleeps_since_ms: Option<i64>,
+    /// Whether it is there.
+    pub is_open: bool,
+    /// Who waits in it, and for what.
+    pub callers: BTreeMap<Ticket, usize>,
+    /// The instant for which it is to be woken, of the run.
+    pub wakes_ms: Option<i64>,
+    /// How often each id was sent from it.
+    pub sent: BTreeMap<String, u32>,
+}
+
+impl Tab {
+    /// The `n`th tab of a run.
+    pub fn new(n: usize, (browser, user): (usize, usize), plan: &Plan, ahead_ms: i64) -> Self {
+        let owner = format!("tab-{n}");
+        let settings = Settings {
+            outbox: USERS[user].to_owned(),
+            owner: owner.clone(),
+            principal: USERS[user].to_owned(),
+            retry_interval_ms: plan.retry_interval_ms,
+            attempt_timeout_ms: plan.attempt_timeouts_ms[n % 2],
+            give_up_after_ms: None,
+        };
+        Self {
+            client: Client::new(settings),
+            owner,
+            browser,
+            user,
+            ahead_ms,
+            frozen_until_ms: 0,
+            sleeps_since_ms: None,
+            is_open: true,
+            callers: BTreeMap::new(),
+            wakes_ms: None,
+            sent: BTreeMap::new(),
+        }
+    }
+
+    /// It goes on after a freeze. If its clock stood still, the host has noticed that.
+    pub fn thaw(&mut self) {
+        if let Some(since_ms) = self.sleeps_since_ms.take() {
+            self.ahead_ms -= self.frozen_until_ms - since_ms;
+            self.client.doubt_clock();
+        }
+    }
+}
+
+/// An answer as a host hands it to the client.
+pub fn answer(reply: &Reply) -> Answer {
+    let json = serde_json::from_slice::<serde_json::Map<_, _>>(reply.body()).unwrap_or_default();
+    let text = |(name, value): (String, serde_json::Value)| Some((name, value.as_str()?.to_owned()));
+    Answer {
+        status: reply.status(),
+        headers: reply.headers().clone(),
+        body: reply.body().to_vec(),
+        members: json.into_iter().filter_map(text).collect(),
+    }
+}
+
+/// What somebody between makes up: a portal's page, or a refusal of a gateway that knows nothing of the request.
+pub fn made_up(is_portal: bool) -> Answer {
+    let members = [("code", "overloaded"), ("executed", "no"), ("retry", "never"), ("detail", "try later")];
+    if is_portal {
+        return Answer { status: 200, body: b"<!doctype html>".to_vec(), ..Answer::default() };
+    }
+    Answer {
+        status: 503,
+        headers: [("semel-status", "overloaded")].into_iter().collect(),
+        body: b"{}".to_vec(),
+        members: members.into_iter().collect(),
+    }
+}

@@ -1,0 +1,284 @@
+//! What the tabs do: each is a host that drives the SDK's machine.
+//!
+//! Invariant: what is under way when a tab closes is lost, but for what the network or the store has already taken.
+
+use crate::letter::{Letter, Message, Sender};
+use crate::mutant::Twin;
+use crate::oracle::{Got, Violation, Wish, violation};
+use crate::sim::{Event, Happening, Sim};
+use crate::tab::{Login, Tab, USERS};
+use semel_core::client::{Action, Answered, Change, Changed, Draft, Receiver, Ticket, Transmission};
+use semel_core::message::Headers;
+use std::rc::Rc;
+
+/// The longest way of a transaction to the store, and of its report back.
+const STORE_MS_MAX: i64 = 20;
+/// The longest until an application sends on what paused.
+const RESUME_MS_MAX: i64 = 60_000;
+
+impl Sim {
+    pub fn some_tab(&mut self) -> usize {
+        let open: Vec<usize> = (0..self.tabs.len()).filter(|&tab| self.tabs[tab].is_open).collect();
+        open[self.rng.usize(0..open.len())]
+    }
+
+    pub fn open_tab(&mut self, browser: usize, user: usize) {
+        let ahead_ms = self.rng.i64(-86_400_000..=86_400_000);
+        self.tabs.push(Tab::new(self.tabs.len(), (browser, user), &self.plan, ahead_ms));
+        let tab = self.tabs.len() - 1;
+        self.push(self.now_ms, Event::In(tab, Happening::OwnerGone));
+    }
+
+    pub fn close_tab(&mut self, tab: usize) {
+        self.tabs[tab].is_open = false;
+        self.tabs[tab].callers.clear();
+        if self.plan.has_locks {
+            let browser = self.tabs[tab].browser;
+            let others =
+                (0..self.tabs.len()).filter(|&other| self.tabs[other].is_open && self.tabs[other].browser == browser);
+            for other in others.collect::<Vec<_>>() {
+                self.later(STORE_MS_MAX, Event::In(other, Happening::OwnerGone));
+            }
+        }
+    }
+
+    fn look_at_store(&mut self, tab: usize) {
+        let open = self.tabs.iter().filter(|tab| tab.is_open).map(|tab| tab.owner.clone());
+        let open: Vec<String> = open.collect();
+        let lives = |owner: &str| open.iter().any(|each| each == owner);
+        let lives: Option<&dyn Fn(&str) -> bool> = if self.plan.has_locks { Some(&lives) } else { None };
+        let rows = self.browsers[self.tabs[tab].browser].store.load();
+        let now_ms = self.local_ms(tab);
+        self.tabs[tab].client.stored(now_ms, &rows, lives).expect("readable rows");
+    }
+
+    pub fn local_ms(&self, tab: usize) -> i64 {
+        self.now_ms + self.tabs[tab].ahead_ms
+    }
+
+    pub fn happen_in(&mut self, tab: usize, happening: Happening) -> Result<(), Violation> {
+        if !self.tabs[tab].is_open {
+            // The application asks in another tab; all else is lost with this one.
+            if let wish @ (Happening::Wish(_) | Happening::GiveUp(_)) = happening {
+                self.push(self.now_ms, Event::In(usize::MAX, wish));
+            }
+            return Ok(());
+        }
+        let thaws_ms = self.tabs[tab].frozen_until_ms;
+        if thaws_ms > self.now_ms {
+            self.oracle.see("tab: frozen");
+            self.push(thaws_ms, Event::In(tab, happening));
+            return Ok(());
+        }
+        self.tabs[tab].thaw();
+        let now_ms = self.local_ms(tab);
+        let client = &mut self.tabs[tab].client;
+        match happening {
+            Happening::Wish(number) => self.wish(tab, number),
+            Happening::GiveUp(number) => {
+                let found = self.tabs[tab].callers.iter().find(|(_, each)| **each == number);
+                if let Some((&ticket, _)) = found {
+                    self.note(|| format!("tab-{tab}: the application gives {number} up"));
+                    self.oracle.of(number).is_given_up = true;
+                    self.tabs[tab].client.give_up(now_ms, ticket);
+                }
+            }
+            Happening::Changed(ticket, changed) => client.changed(now_ms, ticket, changed),
+            Happening::Answered(attempt, answer) => client.answered(now_ms, attempt, *answer),
+            Happening::Lost(attempt) => client.lost(now_ms, attempt),
+            Happening::HandedOver { ticket, number, to, answered } => {
+                self.hand_over(tab, ticket, (number, to), &answered)?
+            }
+            Happening::Delivered(ticket) => client.delivered(now_ms, ticket),
+            Happening::Resume(ticket) => client.resume(now_ms, ticket),
+            Happening::OwnerGone => self.look_at_store(tab),
+            Happening::Wake => {
+                client.wake(now_ms);
+                self.tabs[tab].wakes_ms = None;
+            }
+        }
+        self.drive(tab)
+    }
+
+    fn wish(&mut self, tab: usize, number: usize) {
+        let now_ms = self.local_ms(tab);
+        let id = format!("{:016x}-{number}", self.rng.u64(..));
+        let account = number % self.plan.keys;
+        let draft = Draft {
+            method: "POST".to_owned(),
+            target: format!("/keys/{account}/deposits"),
+            key: None,
+            headers: Headers::from_iter([("content-type", "text/plain")]),
+            body: number.to_string().into_bytes(),
+        };
+        self.note(|| format!("tab-{tab}: the application wants {number} at keys/{account}, as {id}"));
+        let Tab { browser, user, .. } = self.tabs[tab];
+        self.oracle.wish(
+            number,
+            Wish {
+                key: format!("keys/{account}"),
+                id: id.clone(),
+                principal: USERS[user].to_owned(),
+                browser: Some(browser),
+                ..Wish::default()
+            },
+        );
+        let ticket = self.tabs[tab].client.request(now_ms, id, draft);
+        self.tabs[tab].callers.insert(ticket, number);
+    }
+
+    fn hand_over(
+        &mut self,
+        tab: usize,
+        ticket: Ticket,
+        (number, to): (usize, Receiver),
+        answered: &Answered,
+    ) -> Result<(), Violation> {
+        let got = Got::from(answered);
+        self.note(|| format!("tab-{tab}: {to:?} of {number} gets {}", got.line()));
+        if to == Receiver::Recovered {
+            self.oracle.see("delivered: recovered");
+        } else if self.tabs[tab].callers.remove(&ticket).is_none() {
+            return violation("answer", format!("{number} was answered to nobody"));
+        }
+        self.oracle.deliver(number, got);
+        Ok(())
+    }
+
+    /// Does what a client asks for, until it asks for no more.
+    pub fn drive(&mut self, tab: usize) -> Result<(), Violation> {
+        while let Some(action) = self.tabs[tab].client.poll() {
+            match action {
+                Action::Change { ticket, id, change } => self.change(tab, ticket, id, change),
+                Action::Remove(ids) => self.browsers[self.tabs[tab].browser].store.remove(&ids),
+                Action::Transmit(transmission) => self.transmit(tab, transmission),
+                Action::Abort(_) => {}
+                Action::Deliver { ticket, to, answered } => self.deliver(tab, ticket, to, answered),
+                Action::GiveUp { id, .. } => return violation("answer", format!("the caller of {id} was given up")),
+                Action::Pause { ticket, failure } => {
+                    self.oracle.see("tab: paused");
+                    let number = self.number_of(tab, ticket);
+                    self.note(|| format!("tab-{tab}: {number} pauses, {}", failure.code));
+                    self.oracle.paused(number, failure.executed)?;
+                    if !matches!(failure.code.as_str(), "unauthorized" | "forbidden") {
+                        return violation("answer", format!("{number} paused: {failure:?}"));
+                    }
+                    self.later(RESUME_MS_MAX, Event::In(tab, Happening::Resume(ticket)));
+                }
+            }
+        }
+        let Some(wakes_ms) = self.tabs[tab].client.wakes_at() else { return Ok(()) };
+        let wakes_ms = wakes_ms.saturating_sub(self.tabs[tab].ahead_ms).max(self.now_ms);
+        if self.tabs[tab].wakes_ms.is_none_or(|before_ms| wakes_ms < before_ms) {
+            self.tabs[tab].wakes_ms = Some(wakes_ms);
+            self.push(wakes_ms, Event::In(tab, Happening::Wake));
+        }
+        Ok(())
+    }
+
+    fn number_of(&self, tab: usize, ticket: Ticket) -> usize {
+        let id = self.tabs[tab].client.describe(ticket).map(|(id, ..)| id.to_owned()).unwrap_or_default();
+        self.oracle.number_of(&id)
+    }
+
+    fn change(&mut self, tab: usize, ticket: Ticket, id: String, change: Change) {
+        if self.is_twin(Twin::SendBeforePersisting)
+            && let Change::Add(entry) = &change
+        {
+            let changed = Some(Changed::Pending(entry.clone()));
+            self.push(self.now_ms, Event::In(tab, Happening::Changed(ticket, changed)));
+            // Ticket 0: the report was made already.
+            return self.later(1_000, Event::Transaction { tab, ticket: 0, id, change: Box::new(change) });
+        }
+        self.later(STORE_MS_MAX, Event::Transaction { tab, ticket, id, change: Box::new(change) });
+    }
+
+    pub fn transact(&mut self, tab: usize, ticket: Ticket, id: &str, change: &Change) {
+        // Of a tab that closed meanwhile, the store may have taken it or not.
+        let is_lost = !self.tabs[tab].is_open && (self.is_twin(Twin::SendBeforePersisting) || self.rng.bool());
+        if is_lost {
+            return;
+        }
+        if self.happens_often(self.plan.fail_store) {
+            self.note(|| format!("tab-{tab}: the store fails to change {id}"));
+            return self.later(STORE_MS_MAX, Event::In(tab, Happening::Changed(ticket, None)));
+        }
+        let changed = self.browsers[self.tabs[tab].browser].store.change(id, change);
+        self.note(|| format!("tab-{tab}: {}", changed_line(id, change, &changed)));
+        match (change, &changed) {
+            (Change::Settle { .. }, Changed::Settled(settled)) if settled.kept.is_some() => {
+                self.oracle.see("row: kept")
+            }
+            (Change::Adopt { .. }, Changed::Pending(_)) => self.oracle.see("row: adopted"),
+            (Change::Raise { .. } | Change::Look, Changed::Settled(settled)) if settled.kept.is_some() => {
+                self.oracle.see("row: taken from another tab");
+            }
+            _ => {}
+        }
+        if matches!(change, Change::Add(_)) {
+            let number = self.oracle.number_of(id);
+            self.oracle.of(number).is_stored = true;
+        }
+        self.later(STORE_MS_MAX, Event::In(tab, Happening::Changed(ticket, Some(changed))));
+    }
+
+    fn deliver(&mut self, tab: usize, ticket: Ticket, to: Receiver, answered: Rc<Answered>) {
+        let number = self.number_of(tab, ticket);
+        let handed_over = Happening::HandedOver { ticket, number, to, answered };
+        if self.is_twin(Twin::ForgetBeforeDelivery) {
+            self.push(self.now_ms, Event::In(tab, Happening::Delivered(ticket)));
+            return self.later(1_000, Event::In(tab, handed_over));
+        }
+        self.push(self.now_ms, Event::In(tab, handed_over));
+        self.later(STORE_MS_MAX, Event::In(tab, Happening::Delivered(ticket)));
+    }
+
+    fn transmit(&mut self, tab: usize, transmission: Transmission) {
+        let Transmission { attempt, request, headers: own } = transmission;
+        let Draft { method, target, headers, body, .. } = (*request).clone();
+        let mut headers: Headers = headers.iter().chain(own.iter()).collect();
+        let credentials = match self.browsers[self.tabs[tab].browser].login {
+            Login::Own => format!("Bearer {}", USERS[self.tabs[tab].user]),
+            Login::As(user) => format!("Bearer {}", USERS[user]),
+            Login::Out => "None".to_owned(),
+        };
+        headers.append("authorization", credentials);
+        if self.is_twin(Twin::NewIdPerAttempt) {
+            self.renew_id(tab, &mut headers);
+        }
+        let message = Message { method, target, headers, body, is_too_large: false };
+        if let (true, Some(deadline_ms)) = (message.is_deposit(), message.deadline_ms()) {
+            let number = message.text().parse().expect("a number");
+            self.oracle.sent(number, deadline_ms);
+        }
+        self.post(Letter { from: Sender::Tab { tab, attempt }, message });
+    }
+
+    fn renew_id(&mut self, tab: usize, headers: &mut Headers) {
+        let Some(id) = headers.get("idempotency-key").map(|id| id.replace('"', "")) else { return };
+        let count = self.tabs[tab].sent.entry(id.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            let renewed = format!("\"{id}-{count}\"");
+            headers.retain(|name| name != "idempotency-key");
+            headers.append("idempotency-key", renewed);
+        }
+    }
+}
+
+fn changed_line(id: &str, change: &Change, changed: &Changed) -> String {
+    let change = match change {
+        Change::Add(_) => "adds",
+        Change::Raise { .. } => "raises",
+        Change::Look => "looks at",
+        Change::Adopt { .. } => "adopts",
+        Change::Settle { .. } => "settles",
+        Change::Acknowledged => "is done with",
+    };
+    let changed = match changed {
+        Changed::Pending(entry) => format!("pending, until {:?}", entry.until_ms),
+        Changed::Settled(settled) => format!("settled, until {}", settled.until_ms),
+        Changed::Gone => "gone".to_owned(),
+    };
+    format!("{change} the row of {id}: {changed}")
+}

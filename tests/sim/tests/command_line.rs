@@ -1,0 +1,52 @@
+//! The command line: its exit codes and its last line.
+
+use semel_sim::Mutant;
+use std::process::Command;
+
+/// Runs it; the exit code and the lines that it printed.
+fn sim(arguments: &[&str]) -> (Option<i32>, Vec<String>) {
+    let output = Command::new(env!("CARGO_BIN_EXE_sim")).args(arguments).output().expect("it starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    (output.status.code(), text.lines().map(str::to_owned).collect())
+}
+
+fn last(lines: &[String]) -> &str {
+    lines.last().map_or("", String::as_str)
+}
+
+#[test]
+fn seeds_that_pass_exit_with_0_and_the_last_line_says_which() {
+    let (code, lines) = sim(&["--seeds", "3", "--from", "40"]);
+    assert_eq!((code, last(&lines)), (Some(0), "seeds 40..43: 3 passed, 0 failed"));
+}
+
+#[test]
+fn what_it_does_not_understand_exits_with_2() {
+    let wrong: [&[&str]; 8] = [
+        &["--seeds", "0"],
+        &["--seeds", "-1"],
+        &["--seeds", "many"],
+        &["--seeds"],
+        &["--fast"],
+        &["7"],
+        &["--mutant", "nobody"],
+        &["--seeds", "2", "--from", "18446744073709551615"],
+    ];
+    for arguments in wrong {
+        assert_eq!(sim(arguments), (Some(2), Vec::new()), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_mutant_exits_with_1_and_its_first_seed() {
+    let (code, lines) = sim(&["--seeds", "100", "--mutant", "deadline"]);
+    assert_eq!(code, Some(1));
+    assert!(lines[0].starts_with("deadline is found out by seed "), "{lines:?}");
+    assert!(last(&lines).ends_with(", 1 failed"), "{lines:?}");
+}
+
+#[test]
+fn the_mutants_are_listed_one_a_line() {
+    let names: Vec<String> = Mutant::all().map(|mutant| mutant.name().to_owned()).collect();
+    assert_eq!(sim(&["--list-mutants"]), (Some(0), names));
+}

@@ -1,0 +1,49 @@
+//! Five hundred seeds, and what must come about in some of them.
+
+use semel_sim::{Plan, be_quiet, marks, run};
+use std::collections::BTreeSet;
+
+/// The seeds of `npm test`.
+const SEEDS: u64 = 500;
+const THREADS: u64 = 2;
+
+/// Runs every `THREADS`th seed from `first`, and returns what came about.
+fn part(first: u64) -> Result<BTreeSet<String>, String> {
+    let mut seen = BTreeSet::new();
+    for seed in (first..SEEDS).step_by(THREADS as usize) {
+        let ended = run(&Plan::of(seed), None);
+        seen.extend(ended.map_err(|failure| {
+            format!("seed {seed}: {failure:?}\nagain, smaller and traced: npm run sim -- --seeds 1 --from {seed}")
+        })?);
+    }
+    Ok(seen)
+}
+
+#[test]
+fn every_promise_is_kept_and_every_decision_is_met() {
+    be_quiet();
+    let parts: Vec<_> = (0..THREADS).map(|first| std::thread::spawn(move || part(first))).collect();
+    let parts: Vec<_> = parts.into_iter().map(|part| part.join().expect("panics are failures of a run")).collect();
+    // From here on a panic is this test's, and is printed.
+    drop(std::panic::take_hook());
+    let mut seen = BTreeSet::new();
+    for part in parts {
+        match part {
+            Ok(more) => seen.extend(more),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    let missing: Vec<_> = marks::SOMETIMES.iter().filter(|mark| !seen.contains(**mark)).collect();
+    assert!(missing.is_empty(), "never seen in {SEEDS} seeds: {missing:?}");
+}
+
+#[test]
+fn a_seed_runs_the_same_each_time_line_by_line() {
+    be_quiet();
+    for seed in 0..20 {
+        let plan = Plan::of(seed);
+        let first = semel_sim::trace(&plan, None);
+        assert!(!first.is_empty());
+        assert_eq!(first, semel_sim::trace(&plan, None), "seed {seed}");
+    }
+}

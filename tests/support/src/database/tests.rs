@@ -1,0 +1,96 @@
+//! The database does to its callers what it is told to.
+
+use super::*;
+
+fn with_table() -> Database {
+    let database = Database::new();
+    database.exec("CREATE TABLE t (n INTEGER)", &[]).unwrap();
+    database
+}
+
+fn insert(database: &Database, n: i64) -> Result<(), Rollback> {
+    database.exec("INSERT INTO t VALUES (?1)", &[n.into()]).map(|_| ()).map_err(|_| Rollback)
+}
+
+fn sum(database: &Database) -> i64 {
+    database.number("SELECT sum(n) FROM t")
+}
+
+#[test]
+fn a_transaction_that_is_undone_leaves_nothing_and_its_parent_goes_on() {
+    let database = with_table();
+    let ended = database.transaction(&mut || {
+        insert(&database, 1)?;
+        let inner = database.transaction(&mut || {
+            insert(&database, 10)?;
+            Err(Rollback)
+        });
+        assert_eq!(inner, Ok(Ended::RolledBack));
+        let inner = database.transaction(&mut || insert(&database, 100));
+        assert_eq!(inner, Ok(Ended::Committed));
+        assert_eq!(sum(&database), 0, "nothing is seen before the commit");
+        Ok(())
+    });
+    assert_eq!((ended, sum(&database)), (Ok(Ended::Committed), 101));
+    assert_eq!(database.transaction(&mut || insert(&database, 5).and(Err(Rollback))), Ok(Ended::RolledBack));
+    assert_eq!(sum(&database), 101);
+}
+
+#[test]
+fn a_crash_before_the_commit_leaves_nothing_and_lasts_until_the_file_is_opened_again() {
+    for (n, kept) in [(0, 0), (1, 0), (2, 0), (3, 1)] {
+        let database = with_table();
+        database.crash_before(n);
+        let ended = database.transaction(&mut || insert(&database, 1));
+        assert_eq!(ended.is_ok(), kept == 1, "{n}");
+        assert!(database.exec("SELECT 1", &[]).is_err());
+        assert!(database.has_crashed());
+        database.reopen();
+        assert_eq!(sum(&database), kept, "{n}");
+        assert!(database.exec("SELECT 1", &[]).is_ok());
+    }
+}
+
+#[test]
+fn a_full_disk_undoes_the_whole_transaction_whatever_its_parts_make_of_it() {
+    for n in 0..7 {
+        let database = with_table();
+        database.full(n);
+        let ended = database.transaction(&mut || {
+            let _ = insert(&database, 1);
+            drop(database.transaction(&mut || insert(&database, 10)));
+            let _ = insert(&database, 100);
+            Ok(())
+        });
+        assert!(ended.is_err(), "{n}");
+        assert_eq!(sum(&database), 0, "{n}");
+        assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed), "it lives on");
+    }
+}
+
+#[test]
+fn what_is_held_back_is_seen_by_the_object_alone_and_lost_with_it() {
+    let database = with_table();
+    database.hold();
+    assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+    assert_eq!(database.transaction(&mut || insert(&database, 10).and(Err(Rollback))), Ok(Ended::RolledBack));
+    assert_eq!(database.peek("SELECT sum(n) FROM t"), [[Value::Integer(1)]]);
+    assert_eq!(sum(&database), 0);
+    database.release();
+    assert_eq!(sum(&database), 1);
+    database.hold();
+    assert_eq!(database.transaction(&mut || insert(&database, 100)), Ok(Ended::Committed));
+    database.crash_at("SELECT");
+    assert!(database.exec("SELECT 1", &[]).is_err() && database.has_crashed());
+    database.reopen();
+    assert_eq!(sum(&database), 1);
+}
+
+#[test]
+fn a_statement_that_fails_fails_once() {
+    let database = with_table();
+    database.fail(2);
+    assert!(database.transaction(&mut || insert(&database, 1)).is_err(), "the commit fails");
+    assert_eq!(sum(&database), 0);
+    assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+}
