@@ -131,6 +131,30 @@ test("a change is made of the click as it is on record, if that is due: of two t
   assert.equal(await tabs[0].evaluate(() => journal.change(1, { naive: "answered" })), true);
 });
 
+test("a click that is not on record can't be changed, nor come back by it", LIMIT, async (t) => {
+  const tab = await (await visitor(t))();
+  assert.deepEqual(await tab.evaluate(async () => [await journal.change(7, { semel: "answered" }), journal.clicks.size, told]), [false, 0, []]);
+  assert.equal((await click(tab)).click.n, 1);
+});
+
+test("the attempts of a click are found by lane, as they are last, also after a reload and in the other tab", LIMIT, async (t) => {
+  const another = await visitor(t);
+  const [one, two] = [await another(), await another()];
+  await one.evaluate(async () => {
+    for (const [id, click, lane, sentMs] of [["1-semel-a", 1, "semel", 2], ["1-naive-a", 1, "naive", 2], ["1-semel-b", 1, "semel", 1], ["2-naive-a", 2, "naive", 1]]) {
+      await journal.attempt({ id, click, lane, sentMs, fate: "sent", isCopy: false });
+    }
+    await journal.attempt({ id: "1-semel-a", click: 1, lane: "semel", sentMs: 2, fate: "lost", isCopy: false });
+  });
+  const read = (tab) => tab.evaluate(() => [1, 2, 3].map((n) => Object.values(journal.attemptsOf(n)).map((lane) => lane.map(({ id, fate }) => `${id} ${fate}`))));
+  const all = [[["1-naive-a sent"], ["1-semel-b sent", "1-semel-a lost"]], [["2-naive-a sent"], []], [[], []]];
+  assert.deepEqual(await read(one), all);
+  await until(async () => JSON.stringify(await read(two)) === JSON.stringify(all), "the other tab has them");
+  await one.reload();
+  await open(one, 1, "page-again");
+  assert.deepEqual(await read(one), all);
+});
+
 test("an account takes so many clicks; a run that finds no room is over", LIMIT, async (t) => {
   const tab = await (await visitor(t))();
   await tab.evaluate((most) => Promise.all(Array.from({ length: most - 1 }, () => journal.click())), CLICKS_MAX);

@@ -49,6 +49,34 @@ describe("what a page has left that is gone", () => {
     assert.equal(world.clicks.get(4).naiveMs, atMs);
   });
 
+  test("is told where the naive client alone had something open", async () => {
+    const { world, two } = await left({ prepare: (_, { journal }) => journal.change(1, { semel: "answered" }) });
+    two.run.watch();
+    await look(world);
+    assert.deepEqual([world.events, world.clicks.get(1).naive], [[{ kind: "left", by: 2, naive: 1, semel: 0, from: 1 }], "forgotten"]);
+  });
+
+  test("is found while a run is under way, here or elsewhere", async () => {
+    const { world, one, two } = await left();
+    const three = await world.open();
+    await three.journal.startRun({ total: 1_000 });
+    for (const page of [three, two]) page.run.watch();
+    await look(world);
+    await look(world);
+    assert.ok(world.run.made < 1_000);
+    assert.equal(world.events.length, 1);
+    assert.ok(world.clicks.get(1).page !== one.name, "Semel has it again");
+  });
+
+  test("is looked for again only when the last look is over", async () => {
+    const { world, two } = await left();
+    let looks = 0;
+    world.onquery = () => ((looks += 1), new Promise(() => {}));
+    two.run.watch();
+    for (let k = 0; k < 5; k += 1) await look(world);
+    assert.deepEqual([looks, world.lock("semel lab a go on")], [1, { held: ["page-2"], waiting: [] }]);
+  });
+
   test("counts what Semel has gone on with since then, once", async () => {
     const { world, two } = await left({ clicks: 2, prepare: (_, { journal }) => journal.change(1, { naive: "answered", semel: "answered", isRecovered: true }) });
     two.run.watch();

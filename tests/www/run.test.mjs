@@ -43,11 +43,12 @@ describe("a run", () => {
     const world = new World();
     const page = await world.open();
     await page.journal.startRun({ total: 5 });
-    const driving = page.run.drive();
+    let isOver = false;
+    const driving = page.run.drive().then(() => (isOver = true));
     await world.clock.pass(RUN_INTERVAL_MS - 1);
     assert.deepEqual(made(world), [1]);
     await world.clock.pass(1);
-    assert.deepEqual(made(world), [1, 2]);
+    assert.deepEqual([made(world), isOver], [[1, 2], false]);
     await world.clock.pass(60_000);
     await driving;
     for (const lane of ["naive", "semel"]) assert.deepEqual(made(world, lane), numbers(1, 5));

@@ -32,7 +32,7 @@ export class Run {
     this.#parts = parts;
   }
 
-  /** Resolves to this run once all can see that its page is there: until then it makes no click. */
+  /** Resolves once all can see that this page is there: until then it makes no click. */
   async enter() {
     await new Promise((resolve, reject) => {
       const hold = () => {
@@ -41,7 +41,6 @@ export class Run {
       };
       this.#locks.request(`${this.#lock} page ${this.#page}`, hold).catch(reject);
     });
-    return this;
   }
 
   /** Makes one click. */
@@ -84,7 +83,8 @@ export class Run {
   async watch() {
     for (;;) {
       await this.#goOn();
-      await this.drive();
+      // Not to its end: others may go while a run is under way.
+      this.drive();
       await this.#sleep(LOOK_MS);
     }
   }
