@@ -97,14 +97,15 @@ test("two tabs: each tells the other of all that it records, and a number is of 
 test("a run has as many clicks as it is to have, whichever tabs make them, and there is one at a time", LIMIT, async (t) => {
   const another = await visitor(t);
   const tabs = [await another(), await another()];
-  const start = (id) => Promise.all(tabs.map((tab) => tab.evaluate((id) => journal.startRun({ id, total: 30, made: 0 }), id)));
+  const start = (id) => Promise.all(tabs.map((tab, k) => tab.evaluate((id) => journal.startRun({ id, total: 30, made: 0 }), `${id}-${k}`)));
   const make = (times) => Promise.all(tabs.map((tab) => tab.evaluate((times) => Promise.all(Array.from({ length: times }, () => journal.click({ ofRun: true }))), times)));
   assert.equal(await click(tabs[0]).then(({ run }) => run), undefined);
   assert.deepEqual(await make(1), [[undefined], [undefined]], "there is none");
-  assert.deepEqual((await start("one")).sort(), [false, true]);
+  const isStarted = await start("one");
+  assert.deepEqual(isStarted.toSorted(), [false, true]);
   const made = (await make(25)).flat().filter((clicked) => clicked !== undefined);
   assert.deepEqual(made.map(({ run }) => run.made).sort((one, other) => one - other), Array.from({ length: 30 }, (_, k) => k + 1));
-  assert.ok(made.every(({ click }) => click.ofRun === "one"));
+  assert.ok(made.every(({ click }) => click.ofRun === `one-${isStarted.indexOf(true)}`));
   assert.ok((await start("two")).includes(true), "the next may begin");
   await make(2);
   await tabs[1].evaluate(() => journal.stopRun());
@@ -175,6 +176,12 @@ test("a sample is kept where it says something new", LIMIT, async (t) => {
     return journal.samples.map(({ atMs }) => atMs);
   });
   assert.deepEqual(kept, [1, 3, 5, 6]);
+  const full = await tab.evaluate(async () => {
+    journal.samples = Array.from({ length: 2_000 }, (_, atMs) => ({ atMs, records: atMs, tombstones: 0 }));
+    await journal.sample({ atMs: 5_000, records: 0, tombstones: 1 });
+    return journal.samples.length;
+  });
+  assert.equal(full, 2_000, "and not without end");
 });
 
 test("what is told while a journal is being opened is newer than what it reads, and nothing of it is lost", LIMIT, async (t) => {
@@ -202,6 +209,18 @@ test("what is told while a journal is being opened is newer than what it reads, 
     return [journal.clicks.get(1).semel, [...journal.attempts.keys()].sort(), journal.samples.map(({ atMs }) => atMs), journal.events.map(({ at }) => at), journal.run.id];
   });
   assert.deepEqual([semel, attempts, samples, events, run], ["answered", ["1-semel-x", "1-semel-y"], [1, 2], [1, 9], "newer"]);
+});
+
+test("an event that is told after it was read is known already", LIMIT, async (t) => {
+  const tab = await (await visitor(t))();
+  await tab.evaluate(() => journal.event("kill"));
+  await tab.evaluate(() => {
+    const channel = new BroadcastChannel("semel lab a");
+    channel.postMessage(["event", journal.events[0]]);
+    channel.postMessage(["event", { ...journal.events[0], at: 2 }]);
+  });
+  await until(() => tab.evaluate(() => journal.events.length === 2), "the other one is told");
+  assert.deepEqual(await tab.evaluate(() => told.map(([, { at }]) => at)), [1, 2]);
 });
 
 test("who starts over says so to the others, and leaves nothing that keeps the journal from being deleted", LIMIT, async (t) => {

@@ -191,9 +191,11 @@ class Journal {
   }
 
   #take(kind, value) {
+    // It was read as it was being told.
+    if (kind === "event" && this.events.some(({ at }) => at === value.at)) return;
     if (kind === "click") this.clicks.set(value.n, value);
     if (kind === "attempt") this.#keep(value);
-    if (kind === "event" && !this.events.some(({ at }) => at === value.at)) this.events.push(value);
+    if (kind === "event") this.events.push(value);
     if (kind === "sample") this.samples.push(value);
     if (kind === "run") this.run = value;
     this.onchange(kind, value);

@@ -1,10 +1,10 @@
-//! Five hundred seeds, and what must come about in some of them.
+//! A thousand seeds, and what must come about in some of them.
 
 use semel_sim::{Plan, be_quiet, marks, run};
 use std::collections::BTreeSet;
 
 /// The seeds of `npm test`.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 1_000;
 const THREADS: u64 = 2;
 
 /// Runs every `THREADS`th seed from `first`, and returns what came about.
