@@ -13,8 +13,8 @@ pub struct Fingerprint([u8; 32]);
 impl Fingerprint {
     /// The fingerprint of a request.
     pub fn of(request: &Request) -> Self {
-        let content_type = request.headers.get("content-type").map(normalised).unwrap_or_default();
-        let encoding = request.headers.get("content-encoding").unwrap_or_default();
+        let content_type = request.headers.combined("content-type").map(|value| normalised(&value)).unwrap_or_default();
+        let encoding = request.headers.combined("content-encoding").unwrap_or_default();
         let parts = [
             request.method.as_str().as_bytes(),
             request.path.with_query().as_bytes(),
@@ -87,6 +87,12 @@ mod tests {
             fingerprint("POST", "/a", &[("content-type", "Text/Plain; x=Y"), ("user-agent", "one")], "body"),
             fingerprint("POST", "/a", &[("content-type", "text/plain; x=Y"), ("user-agent", "two")], "body"),
         );
+    }
+
+    #[test]
+    fn a_second_line_of_a_header_that_is_covered_changes_it() {
+        let gzip = ("content-encoding", "gzip");
+        assert_ne!(fingerprint("POST", "/a", &[gzip], ""), fingerprint("POST", "/a", &[gzip, gzip], ""));
     }
 
     #[test]

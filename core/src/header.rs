@@ -3,6 +3,7 @@
 //! Invariants:
 //! - Structured fields are parsed by a structured-field library; this module says what each field may hold.
 //! - What is not exactly as specified is refused, never guessed: a misread id is a second payment.
+//! - Lines of one name are one value, as servers and proxies may join them.
 
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::Headers;
@@ -66,9 +67,9 @@ impl Attempt {
             return Err(Invalid::new("Semel-Session: this server has no sessions"));
         }
         Ok(Self {
-            id: headers.get("idempotency-key").map(request_id).transpose()?,
-            first_sent_s: headers.get("semel-first-sent").map(|value| first_sent(value, now_ms)).transpose()?,
-            deadline_ms: headers.get("semel-deadline").map(|value| deadline(value, now_ms)).transpose()?,
+            id: headers.combined("idempotency-key").map(|value| request_id(&value)).transpose()?,
+            first_sent_s: headers.combined("semel-first-sent").map(|value| first_sent(&value, now_ms)).transpose()?,
+            deadline_ms: headers.combined("semel-deadline").map(|value| deadline(&value, now_ms)).transpose()?,
         })
     }
 }
@@ -123,11 +124,12 @@ pub fn checked_instant(instant_ms: i64) -> Result<i64, Invalid> {
 
 /// `Semel-Ack`: a list of strings, each with an optional `until`.
 pub fn acks(headers: &Headers) -> Result<Vec<Ack>, Invalid> {
-    let Some(value) = headers.get("semel-ack") else { return Ok(Vec::new()) };
+    let Some(value) = headers.combined("semel-ack") else { return Ok(Vec::new()) };
     if value.len() > ACK_BYTES_MAX {
         return Err(Invalid::new(format!("Semel-Ack: more than {ACK_BYTES_MAX} bytes")));
     }
-    let list: List = Parser::new(value).parse().map_err(|error| Invalid::new(format!("Semel-Ack: {error}")))?;
+    let list: List =
+        Parser::new(value.as_ref()).parse().map_err(|error| Invalid::new(format!("Semel-Ack: {error}")))?;
     if list.len() > ACKS_MAX {
         return Err(Invalid::new(format!("Semel-Ack: more than {ACKS_MAX} ids")));
     }
@@ -150,19 +152,19 @@ fn ack(entry: ListEntry) -> Result<Ack, Invalid> {
 
 /// `Semel-Key`: a structured-field string of percent-encoded UTF-8.
 pub fn key(headers: &Headers) -> Result<Option<Key>, Invalid> {
-    headers.get("semel-key").map(|value| Key::from_encoded(&string("Semel-Key", value)?)).transpose()
+    headers.combined("semel-key").map(|value| Key::from_encoded(&string("Semel-Key", &value)?)).transpose()
 }
 
 /// `Semel-Principal`: a structured-field string.
 pub fn principal(headers: &Headers) -> Result<Option<Principal>, Invalid> {
-    headers.get("semel-principal").map(|value| Principal::new(string("Semel-Principal", value)?)).transpose()
+    headers.combined("semel-principal").map(|value| Principal::new(string("Semel-Principal", &value)?)).transpose()
 }
 
 /// `Prefer: wait=N`. As RFC 7240 has it, a preference that is not understood is passed over.
 pub fn wait_s(headers: &Headers) -> u32 {
-    let preferences = headers.get("prefer").unwrap_or_default().split(',');
+    let value = headers.combined("prefer").unwrap_or_default();
     // What follows a semicolon are parameters of that preference.
-    let named = preferences.filter_map(|each| each.split(';').next()?.split_once('='));
+    let named = value.split(',').filter_map(|each| each.split(';').next()?.split_once('='));
     let mut waits =
         named.filter(|(name, _)| name.trim().eq_ignore_ascii_case("wait")).map(|(_, seconds)| seconds.trim());
     match waits.next() {
@@ -260,6 +262,19 @@ mod tests {
         ] {
             assert_eq!(id(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_second_line_of_a_header_is_never_passed_over() {
+        let two = |name, values: [&str; 2]| values.into_iter().map(|value| (name, value)).collect::<Headers>();
+        for (name, value) in [("idempotency-key", "a"), ("semel-first-sent", "@5"), ("semel-deadline", "5")] {
+            assert!(Attempt::parse(&two(name, [value; 2]), NOW).is_err(), "{name}");
+        }
+        assert!(key(&two("semel-key", ["\"a\""; 2])).is_err());
+        assert!(principal(&two("semel-principal", ["\"a\""; 2])).is_err());
+        let acks = acks(&two("semel-ack", ["\"a\"", "\"b\""]));
+        assert_eq!(acks.map(|acks| acks.len()), Ok(2), "a list may be in several lines");
+        assert_eq!(wait_s(&two("prefer", ["respond-async", "wait=5"])), 5);
     }
 
     #[test]

@@ -73,6 +73,10 @@ impl Key {
         if key.chars().any(char::is_control) {
             return Err(Invalid::new("a key has no control characters"));
         }
+        // In a control path they would lead elsewhere, so that nothing could be acknowledged or cancelled.
+        if matches!(key.as_str(), "." | "..") {
+            return Err(Invalid::new("a key is not . or .."));
+        }
         Ok(Self(key))
     }
 
@@ -161,6 +165,7 @@ mod tests {
         assert!(Key::new("\u{e9}".repeat(257)).is_err(), "the limit counts bytes");
         assert!(Key::from_encoded("a%00b").is_err());
         assert!(Key::from_encoded("a%c2%85b").is_err(), "C1 controls are controls");
+        assert!(Key::from_encoded("%2e").is_err() && Key::new("..").is_err() && Key::new("...").is_ok());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Invariant: header names are lower-case; a header that occurs twice is there twice, in order.
 
 use crate::path::Path;
+use std::borrow::Cow;
 
 /// Header lines in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,6 +25,18 @@ impl Headers {
         self.iter().find(|(each, _)| *each == name).map(|(_, value)| value)
     }
 
+    /// All lines of that (lower-case) name as the one value that they are in HTTP: a second line is never passed over.
+    pub fn combined(&self, name: &str) -> Option<Cow<'_, str>> {
+        let mut lines = self.iter().filter(|(each, _)| *each == name).map(|(_, value)| value);
+        let mut combined = Cow::Borrowed(lines.next()?);
+        for line in lines {
+            let combined = combined.to_mut();
+            combined.push_str(", ");
+            combined.push_str(line);
+        }
+        Some(combined)
+    }
+
     /// Every line, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
@@ -43,6 +56,11 @@ impl Headers {
             }
         }
         headers
+    }
+
+    /// Reads what [`Headers::to_lines`] wrote, where it may be damaged; `None`: it is.
+    pub fn from_stored(lines: &str) -> Option<Self> {
+        Some(Self::from_lines(lines)).filter(|headers| headers.to_lines() == lines)
     }
 
     /// One `name:value` a line: a form to store, and to hand over in one piece. Values hold no line feed.
@@ -170,5 +188,17 @@ mod tests {
         assert_eq!(Headers::from_lines(&headers.to_lines()), headers);
         assert_eq!(headers.iter().collect::<Vec<_>>(), [("x-a", "1"), ("x-b", ""), ("x-a", "a:b")]);
         assert_eq!(headers.get("x-a"), Some("1"));
+        assert_eq!(headers.combined("x-a").as_deref(), Some("1, a:b"));
+        assert_eq!(headers.combined("x-b").as_deref(), Some(""));
+        assert_eq!(headers.combined("x-c"), None);
+    }
+
+    #[test]
+    fn stored_lines_that_were_damaged_are_not_read() {
+        let headers = Headers::from_iter([("x-a", "1"), ("x-b", "")]);
+        assert_eq!(Headers::from_stored(&headers.to_lines()), Some(headers));
+        for bad in ["x-a", "x-a:1", "x-a\n", "x-a:1\nx-b\n", "X-a:1\n", "\n"] {
+            assert_eq!(Headers::from_stored(bad), None, "{bad}");
+        }
     }
 }

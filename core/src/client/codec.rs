@@ -151,7 +151,7 @@ impl Reader<'_> {
     }
 
     fn headers(&mut self) -> Option<Headers> {
-        Some(Headers::from_lines(&self.text()?))
+        Headers::from_stored(&self.text()?)
     }
 
     fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
@@ -276,6 +276,20 @@ mod tests {
             }
             assert_eq!(decode(&[bytes.as_slice(), &[0]].concat()), Err(Unreadable));
             assert_eq!(decode(&[&[VERSION + 1], &bytes[1..]].concat()), Err(Unreadable));
+        }
+    }
+
+    #[test]
+    fn a_row_whose_headers_are_damaged_is_unreadable() {
+        let lines = b"x-a:1\n";
+        for row in rows() {
+            let mut bytes = encode(&row);
+            let Some(at) = bytes.windows(lines.len()).position(|window| window == lines) else { continue };
+            for (offset, byte) in [(0, b'X'), (3, b'-')] {
+                let before = std::mem::replace(&mut bytes[at + offset], byte);
+                assert_eq!(decode(&bytes), Err(Unreadable), "{offset}");
+                bytes[at + offset] = before;
+            }
         }
     }
 }

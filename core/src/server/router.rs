@@ -46,7 +46,7 @@ pub fn route<H: Handler>(
 ) -> Route {
     let answer = |answer: Answer| Route::Answer(answer.stamped(now_ms, None));
     if *method == Method::Options {
-        return answer(Answer::preflight(headers.get("access-control-request-headers")));
+        return answer(Answer::preflight(headers.combined("access-control-request-headers").as_deref()));
     }
     let (pathname, search) = url;
     if pathname == "/semel/v1/health" && method.reads() {
@@ -87,7 +87,8 @@ fn authenticate(config: &Config, headers: &Headers) -> Result<Principal, Problem
         let detail = "no authentication is configured; SEMEL_OPEN=\"true\" serves everybody, for development";
         return Err(Problem::new(Code::Unauthorized, detail));
     }
-    let bearer = match headers.get("authorization") {
+    let credentials = headers.combined("authorization");
+    let bearer = match credentials.as_deref() {
         None => "",
         Some(credentials) => match credentials.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),

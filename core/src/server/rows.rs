@@ -32,7 +32,7 @@ pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
 
 /// In place of fingerprint and outcome, which may be large: enough to judge what becomes of a record.
 const BARE_COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, \
-     zeroblob(32), 0, '', x''";
+     zeroblob(32), 200, '', x''";
 
 /// Reads the record of an id without fingerprint and outcome.
 pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
@@ -86,7 +86,7 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
         }
         State::Tombstone { kind, executed: ran, lapses_ms: lapses } => {
             lapses_ms = (*lapses).into();
-            executed = i64::from(*ran == Executed::Yes).into();
+            executed = executed_number(*ran).into();
             match kind {
                 TombstoneKind::Acknowledged => number::ACKNOWLEDGED,
                 TombstoneKind::Expired => number::EXPIRED,
@@ -164,6 +164,22 @@ fn deadline_value(deadline: LatestDeadline) -> Value {
     }
 }
 
+fn executed_number(executed: Executed) -> i64 {
+    match executed {
+        Executed::No => 0,
+        Executed::Yes => 1,
+        Executed::Unknown => 2,
+    }
+}
+
+/// An integer or nothing; the outer `None` is neither.
+fn optional(value: &Value) -> Option<Option<i64>> {
+    match value {
+        Value::Null => Some(None),
+        value => value.as_integer().map(Some),
+    }
+}
+
 fn from_row(row: Row) -> Option<Record> {
     let [
         principal,
@@ -180,30 +196,40 @@ fn from_row(row: Row) -> Option<Record> {
         headers,
         body,
     ] = <[Value; 13]>::try_from(row).ok()?;
-    let executed = if executed.as_integer() == Some(1) { Executed::Yes } else { Executed::No };
-    let tombstone = |kind| Some(State::Tombstone { kind, executed, lapses_ms: lapses_ms.as_integer()? });
+    let tombstone = |kind| {
+        // Whatever can't be read must not be told as `no`: the client would make a new request.
+        let executed = [Executed::No, Executed::Yes, Executed::Unknown]
+            .into_iter()
+            .find(|each| executed.as_integer() == Some(executed_number(*each)))?;
+        Some(State::Tombstone { kind, executed, lapses_ms: lapses_ms.as_integer()? })
+    };
     let state = match state.as_integer()? {
         number::EXECUTED => {
             let outcome = Outcome {
-                status: u16::try_from(status.as_integer()?).ok()?,
-                headers: Headers::from_lines(&headers.into_text()?),
+                status: u16::try_from(status.as_integer()?).ok().filter(|status| (200..=599).contains(status))?,
+                headers: Headers::from_stored(&headers.into_text()?)?,
                 body: body.into_blob()?,
             };
             State::Executed(Fingerprint::from_bytes(&fingerprint.into_blob()?)?, outcome)
         }
         number::POISONED => State::Poisoned(Fingerprint::from_bytes(&fingerprint.into_blob()?)?),
-        number::CANCELLED => State::Cancelled { lapses_ms: lapses_ms.as_integer() },
+        number::CANCELLED => State::Cancelled { lapses_ms: optional(&lapses_ms)? },
         number::SUSPECT => {
-            State::Suspect { crashes: crashes.as_integer()?, is_started: is_started.as_integer() == Some(1) }
+            let is_started = match is_started.as_integer()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            };
+            State::Suspect { crashes: crashes.as_integer().filter(|crashes| *crashes >= 0)?, is_started }
         }
         number::ACKNOWLEDGED => tombstone(TombstoneKind::Acknowledged)?,
         number::EXPIRED => tombstone(TombstoneKind::Expired)?,
         _ => return None,
     };
-    let deadline = deadline_ms.as_integer().map_or(LatestDeadline::None, LatestDeadline::At);
+    let deadline = optional(&deadline_ms)?.map_or(LatestDeadline::None, LatestDeadline::At);
     Some(Record {
         principal: Principal::new(principal.into_text()?).ok()?,
-        first_sent_s: first_sent_s.as_integer(),
+        first_sent_s: optional(&first_sent_s)?,
         at_ms: at_ms.as_integer()?,
         deadline,
         state,

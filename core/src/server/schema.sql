@@ -18,7 +18,7 @@ CREATE TABLE semel_records (
   -- of a suspect: how often the handler crashed on it, and whether it was started since without an end
   crashes INTEGER,
   is_started INTEGER,
-  -- of a tombstone: whether it ran
+  -- of a tombstone: whether it ran; 0 no, 1 yes, 2 unknown
   executed INTEGER,
   fingerprint BLOB,
   status INTEGER,

@@ -53,10 +53,10 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 }
 
 impl Value {
-    /// The integer, if it is one. SQLite in an object hands integers over as floats.
+    /// The integer, if it is one that a row may hold. SQLite in an object hands integers over as floats.
     pub fn as_integer(&self) -> Option<i64> {
         match self {
-            Self::Integer(value) => Some(*value),
+            Self::Integer(value) => Some(*value).filter(|value| value.unsigned_abs() < 1 << 53),
             Self::Real(value) if value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0 => Some(*value as i64),
             _ => None,
         }

@@ -105,7 +105,7 @@ impl Stored {
         let mut row = self.0.clone();
         if is_bare {
             row.truncate(column::FINGERPRINT);
-            row.extend([Value::Blob(vec![0; 32]), 0.into(), "".into(), Value::Blob(Vec::new())]);
+            row.extend([Value::Blob(vec![0; 32]), 200.into(), "".into(), Value::Blob(Vec::new())]);
         }
         row
     }
