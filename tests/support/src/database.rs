@@ -289,7 +289,8 @@ impl Database {
     }
 }
 
-fn query(connection: &Connection, statement: &str, arguments: &[Value]) -> rusqlite::Result<Vec<Row>> {
+/// Runs one statement and reads all its rows.
+pub fn query(connection: &Connection, statement: &str, arguments: &[Value]) -> rusqlite::Result<Vec<Row>> {
     let mut prepared = connection.prepare_cached(statement)?;
     let columns = prepared.column_count();
     let mut found = prepared.query(params_from_iter(arguments.iter().map(to_sqlite)))?;

@@ -1,0 +1,25 @@
+//! What must hold of any input.
+//!
+//! - [`headers`]: one header value, through every parser
+//! - [`paths`]: URLs, the router, fingerprints
+//! - [`bodies`]: JSON of control requests
+//! - [`client`]: rows of the client, their changes, and answers
+//! - [`table`]: rows of a key, whole and damaged
+//! - [`engine`]: any requests in any order
+//! - [`source`]: choices out of bytes. [`memory`]: SQLite in memory. [`effects`]: a handler whose effects are counted
+//!
+//! Invariants:
+//! - A check panics if and only if something does not hold. It runs under the property tests of this crate and under the
+//!   fuzzer in `tests/fuzz/`, so it depends on its input alone.
+//! - What a parser must say of a text is said by a second reading of the specification in the check itself, never by the
+//!   parser under test.
+
+pub mod bodies;
+pub mod client;
+pub mod effects;
+pub mod engine;
+pub mod headers;
+pub mod memory;
+pub mod paths;
+pub mod source;
+pub mod table;

@@ -1,0 +1,179 @@
+//! Rows of a key's table: what the engine writes it reads back, and what somebody damaged executes nothing.
+//!
+//! Invariant: a damaged row is judged by what `rows::find` makes of it, and that by the columns themselves.
+
+use crate::engine::{KeyUnderTest, arrival_at};
+use crate::memory::Memory;
+use crate::source::Source;
+use semel_core::fingerprint::Fingerprint;
+use semel_core::id::{Principal, RequestId};
+use semel_core::message::Headers;
+use semel_core::problem::Executed;
+use semel_core::server::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
+use semel_core::server::sql::Sql;
+use semel_core::server::{Value, rows, schema};
+use semel_support::call::{acknowledge, cancel, get, look_up, post};
+
+/// The id whose row is damaged.
+const ID: &str = "damaged";
+/// What has a type, in the order in which it is damaged.
+const COLUMNS: &[&str] = &[
+    "state",
+    "principal",
+    "first_sent_s",
+    "at_ms",
+    "deadline_ms",
+    "lapses_ms",
+    "crashes",
+    "is_started",
+    "executed",
+    "fingerprint",
+    "status",
+    "headers",
+    "body",
+];
+
+/// Checks what the bytes stand for.
+pub fn check(bytes: &[u8]) {
+    let mut source = Source::new(bytes);
+    if source.flag() { check_round_trip(&mut source) } else { check_damaged(&mut source) }
+}
+
+fn number(source: &mut Source<'_>) -> i64 {
+    source.integer().clamp(-(1 << 53) + 1, (1 << 53) - 1)
+}
+
+fn record(source: &mut Source<'_>) -> Record {
+    let fingerprint = Fingerprint::from_bytes(&[source.byte(); 32]).expect("32 bytes");
+    let state = match source.below(5) {
+        0 => {
+            let count = source.below(3);
+            let headers: Headers = (0..count).map(|_| (source.pick(&["x-a", "x"]), source.header_text())).collect();
+            let status = source.pick(&[200, 204, 299, 400, 499]);
+            State::Executed(fingerprint, Outcome { status, headers, body: source.bytes().to_vec() })
+        }
+        1 => State::Poisoned(fingerprint),
+        2 => State::Cancelled { lapses_ms: source.optional(number) },
+        3 => State::Suspect { crashes: i64::from(source.byte()), is_started: source.flag() },
+        _ => State::Tombstone {
+            kind: source.pick(&[TombstoneKind::Acknowledged, TombstoneKind::Expired]),
+            executed: source.pick(&[Executed::Yes, Executed::No, Executed::Unknown]),
+            lapses_ms: number(source),
+        },
+    };
+    Record {
+        principal: Principal::new(source.pick(&["", "alice", "a \"b\""])).expect("a principal"),
+        first_sent_s: source.optional(number),
+        at_ms: number(source),
+        deadline: source.optional(number).map_or(LatestDeadline::None, LatestDeadline::At),
+        state,
+    }
+}
+
+fn check_round_trip(source: &mut Source<'_>) {
+    let sql = Memory::new();
+    schema::create(&sql, schema::Versions::default()).expect("tables");
+    let mut written = Vec::new();
+    for n in 0..1 + source.below(3) {
+        let id = RequestId::new(format!("{n}")).expect("an id");
+        let record = record(source);
+        rows::put(&sql, &id, &record).expect("written");
+        assert_eq!(rows::find(&sql, &id).as_ref(), Ok(&Some(record.clone())));
+        written.push((id, record));
+    }
+    let page = rows::page(&sql, "", 10).expect("a page");
+    let totals = rows::totals(&sql).expect("totals");
+    assert_eq!((page.len(), totals.count.records + totals.count.tombstones), (written.len(), written.len() as i64));
+    assert_eq!(totals.clock_ms, written.iter().map(|(_, record)| record.at_ms).max().expect("one"));
+    for ((id, record), (paged_id, paged)) in written.iter().zip(&page) {
+        assert_eq!(id, paged_id);
+        assert_eq!(rows::find_bare(&sql, id).as_ref(), Ok(&Some(paged.clone())));
+        assert_eq!((&record.principal, record.at_ms, record.deadline), (&paged.principal, paged.at_ms, paged.deadline));
+        rows::delete(&sql, id).expect("deleted");
+        assert_eq!(rows::find(&sql, id), Ok(None));
+    }
+}
+
+/// A value of the column's type, as a STRICT table takes it.
+fn damaged_value(source: &mut Source<'_>, column: &str) -> Value {
+    match column {
+        "principal" | "headers" => Value::Text(source.text()),
+        "fingerprint" | "body" if source.flag() => Value::Null,
+        "fingerprint" => Value::Blob(vec![source.byte(); source.pick(&[0, 31, 32, 33])]),
+        "body" => Value::Blob(source.bytes().to_vec()),
+        "state" => Value::Integer(if source.flag() { i64::from(source.byte() % 9) } else { source.integer() }),
+        "at_ms" => Value::Integer(source.integer()),
+        _ if source.flag() => Value::Null,
+        _ => Value::Integer(source.integer()),
+    }
+}
+
+/// A row that somebody damaged, and then whatever can be asked about its id.
+fn check_damaged(source: &mut Source<'_>) {
+    let mut key = KeyUnderTest::new();
+    key.ask(&post("/count").id("first"));
+    let id = RequestId::new(ID).expect("an id");
+    rows::put(&key.sql, &id, &record(source)).expect("written");
+    for _ in 0..1 + source.below(4) {
+        let column = source.pick(COLUMNS);
+        let value = damaged_value(source, column);
+        let statement = format!("UPDATE semel_records SET {column} = ?1 WHERE id = '{ID}'");
+        // Past the limit of the trait, as only damage can be.
+        key.sql.damage(&statement, &value);
+    }
+    if source.below(4) == 0 {
+        let column = source.pick(&["engine_version", "handler_version", "fence_s", "clock_ms"]);
+        let value = Value::Integer(source.integer());
+        key.sql.damage(&format!("UPDATE semel_meta SET {column} = ?1"), &value);
+    }
+    key.restart();
+    let found = rows::find(&key.sql, &id);
+    check_found(&key.sql, found.as_ref());
+    let mut may_run = matches!(&found, Ok(Some(Record { state: State::Suspect { .. }, .. })));
+    for _ in 0..1 + source.below(4) {
+        // What the sweep let leave, behind the fence or lapsed, counts as new.
+        may_run |= rows::find(&key.sql, &id) == Ok(None);
+        let call = match source.below(5) {
+            0 | 1 => post("/count").id(ID),
+            2 => cancel("cancellation", ID),
+            3 => look_up(ID),
+            _ => acknowledge(&format!("[\"{ID}\"]")),
+        };
+        let principal = source.pick(&["", "alice"]);
+        let arrival = arrival_at(&call, principal);
+        match source.below(4) {
+            0 => drop(key.start(&arrival)),
+            1 => drop(key.crashed(&arrival)),
+            _ => drop(key.handle(&arrival)),
+        }
+        if source.flag() {
+            key.handle(&arrival_at(&get("/count"), principal));
+        }
+        let effects = key.effects_of(ID);
+        assert!(effects == 0 || may_run, "an id with a row ran: {found:?}");
+    }
+}
+
+/// What was read of a damaged row is what its columns say.
+fn check_found(sql: &Memory, found: Result<&Option<Record>, &semel_core::server::SqlError>) {
+    let Ok(record) = found else { return };
+    let record = record.as_ref().expect("the row is there");
+    let column = |name: &str| {
+        let rows = sql.exec(&format!("SELECT {name} FROM semel_records WHERE id = '{ID}'"), &[]).expect("a row");
+        rows[0][0].clone()
+    };
+    assert_eq!(Value::from(record.at_ms), column("at_ms"));
+    assert_eq!(Value::from(record.first_sent_s), column("first_sent_s"));
+    assert_eq!(Value::from(record.principal.as_str()), column("principal"));
+    match &record.state {
+        State::Executed(_, outcome) => {
+            assert!((200..=599).contains(&outcome.status), "{outcome:?} can't be sent");
+            assert_eq!(Value::from(outcome.headers.to_lines()), column("headers"));
+            assert_eq!(Value::from(outcome.body.as_slice()), column("body"));
+        }
+        State::Tombstone { executed: Executed::No, .. } => assert_eq!(column("executed"), Value::Integer(0)),
+        State::Tombstone { executed: Executed::Yes, .. } => assert_eq!(column("executed"), Value::Integer(1)),
+        State::Suspect { crashes, .. } => assert!(*crashes >= 0),
+        State::Tombstone { .. } | State::Cancelled { .. } | State::Poisoned(_) => {}
+    }
+}

@@ -1,0 +1,87 @@
+//! Rows that somebody damaged, one column at a time.
+
+use semel_core::id::{Principal, RequestId};
+use semel_core::problem::Executed;
+use semel_core::server::record::{LatestDeadline, Record, State, TombstoneKind};
+use semel_core::server::{Value, rows};
+use semel_properties::engine::KeyUnderTest;
+use semel_support::call::{get, post};
+
+const NOT_A_NUMBER_OF_THE_TRAIT: i64 = 1 << 53;
+
+fn key_with(state: State) -> KeyUnderTest {
+    let mut key = KeyUnderTest::new();
+    key.ask(&post("/count").id("first")).is_executed(200);
+    let record = Record {
+        principal: Principal::new("alice").expect("a principal"),
+        first_sent_s: None,
+        at_ms: 1,
+        deadline: LatestDeadline::None,
+        state,
+    };
+    rows::put(&key.sql, &RequestId::new("damaged").expect("an id"), &record).expect("written");
+    key
+}
+
+/// Damages a column, and asks for the id after a restart.
+fn asked_after(mut key: KeyUnderTest, column: &str, value: Value) {
+    key.sql.damage(&format!("UPDATE semel_records SET {column} = ?1 WHERE id = 'damaged'"), &value);
+    key.restart();
+    let reply = key.ask(&post("/count").id("damaged"));
+    reply.is_problem(503, "unavailable", "unknown", "same-id");
+    assert_eq!(key.effects_of("damaged"), 0);
+}
+
+fn tombstone(executed: Executed) -> State {
+    State::Tombstone { kind: TombstoneKind::Acknowledged, executed, lapses_ms: i64::from(u32::MAX) * 1000 }
+}
+
+/// `no` with `never` is leave to make a new request.
+#[test]
+fn a_tombstone_that_cannot_tell_whether_it_ran_is_never_told_as_no() {
+    for value in [Value::Null, Value::Integer(7)] {
+        asked_after(key_with(tombstone(Executed::Yes)), "executed", value);
+    }
+    let mut key = key_with(tombstone(Executed::Unknown));
+    key.ask(&post("/count").id("damaged")).is_problem(410, "acknowledged", "unknown", "never");
+}
+
+#[test]
+fn an_outcome_that_could_not_be_sent_as_it_was_is_not_replayed() {
+    for (column, value) in [("status", Value::Integer(99)), ("headers", "x-a 1\n".into()), ("body", Value::Null)] {
+        let mut key = KeyUnderTest::new();
+        key.ask(&post("/count").id("first")).is_executed(200);
+        key.sql.damage(&format!("UPDATE semel_records SET {column} = ?1"), &value);
+        key.restart();
+        key.ask(&post("/count").id("first")).is_problem(503, "unavailable", "unknown", "same-id");
+        assert_eq!(key.effects_of("first"), 1);
+    }
+}
+
+/// They would overflow where deadlines and retentions are added to them.
+#[test]
+fn an_integer_that_no_row_may_hold_is_not_read() {
+    for column in ["at_ms", "deadline_ms", "first_sent_s", "lapses_ms"] {
+        for value in [NOT_A_NUMBER_OF_THE_TRAIT, i64::MAX, i64::MIN] {
+            asked_after(key_with(tombstone(Executed::Yes)), column, Value::Integer(value));
+        }
+    }
+    let suspect = || key_with(State::Suspect { crashes: 1, is_started: false });
+    for (column, value) in [("crashes", i64::MAX), ("crashes", -1), ("is_started", 2)] {
+        asked_after(suspect(), column, Value::Integer(value));
+    }
+}
+
+#[test]
+fn a_key_whose_own_row_is_damaged_runs_nothing() {
+    for column in ["engine_version", "handler_version", "fence_s", "clock_ms"] {
+        let mut key = KeyUnderTest::new();
+        key.ask(&post("/count").id("first")).is_executed(200);
+        key.sql.damage(&format!("UPDATE semel_meta SET {column} = ?1"), &Value::Integer(NOT_A_NUMBER_OF_THE_TRAIT));
+        key.restart();
+        for call in [post("/count").id("first"), post("/count").id("second"), get("/count")] {
+            key.ask(&call).is_problem(503, "unavailable", "unknown", "same-id");
+        }
+        assert_eq!((key.effects_of("first"), key.effects_of("second")), (1, 0));
+    }
+}
