@@ -1,0 +1,5 @@
+//! Any bytes through `semel_properties::headers`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| semel_properties::headers::check(&String::from_utf8_lossy(bytes)));
