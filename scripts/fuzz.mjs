@@ -30,7 +30,9 @@ await main(async () => {
   await step("cargo-fuzz", installTool);
   const folders = ["--fuzz-dir", FOLDER, "--target-dir", HOME];
   const advice = "It needs a C++ compiler, as `c++`, and the crates registry.";
-  await step("fuzz targets", () => run(CARGO_FUZZ, ["build", ...folders], { cwd: ROOT, env: ENV, advice }));
+  await step("fuzz targets", async () => {
+    await run(CARGO_FUZZ, ["build", ...folders], { cwd: ROOT, env: ENV, advice });
+  });
   for (const target of targets) await fuzz(target, minutes, folders);
 });
 
