@@ -17,8 +17,11 @@ export const DOCUMENTS = [
   { name: "examples", file: "examples/README.md", title: "Examples" },
   { name: "sdk", file: "sdk/npm/README.md", title: "SDK" },
   { name: "protocol", file: "PROTOCOL.md", title: "Protocol" },
+  { name: "guarantees", file: "docs/guarantees.md", title: "Guarantees" },
   { name: "architecture", file: "ARCHITECTURE.md", title: "Architecture" },
   { name: "contributing", file: "CONTRIBUTING.md", title: "Contributing" },
+  { name: "first-run", file: "docs/first-run.md", title: "First run" },
+  { name: "fuzzing", file: "docs/fuzzing.md", title: "Fuzzing" },
   { name: "changelog", file: "CHANGELOG.md", title: "Changes" },
 ];
 

@@ -1,0 +1,64 @@
+// `docs/guarantees.md` names properties, tests and rules: they are there, and no rule is left out.
+
+import assert from "node:assert/strict";
+import { readFile, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+
+const read = (path) => readFile(join(ROOT, path), "utf8");
+const namesIn = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, name]) => name);
+
+/** The rows of the tables: the names in each of the last three columns. */
+async function rows() {
+  const lines = (await read("docs/guarantees.md")).split("\n").filter((line) => /^\| (?!promise)/.test(line));
+  return lines.map((line) => {
+    const [properties, tests, rules] = line.split("|").slice(3, 6).map(namesIn);
+    return { properties, tests, rules };
+  });
+}
+
+/** All Rust below folders, as one text. */
+async function rust(folders) {
+  const texts = [];
+  for (const folder of folders) {
+    for (const entry of await readdir(join(ROOT, folder), { recursive: true })) if (entry.endsWith(".rs")) texts.push(await read(join(folder, entry)));
+  }
+  return texts.join("\n");
+}
+
+/** Rules by name, as the source lists them. */
+const rules = async () => [...(await read("core/src/rules.rs")).matchAll(/^ {4}[A-Z]\w+ = "([a-z-]+)",$/gm)].map(([, name]) => name);
+
+test("each row names a property of the model, tests, and rules, and all are there", async () => {
+  const table = await rows();
+  assert.equal(table.length, 15);
+  const properties = (await read("tests/model/src/properties.rs")).replaceAll('\\"', '"');
+  const tests = await rust(["core/src", "tests/engine/tests"]);
+  const known = new Set(await rules());
+  for (const row of table) {
+    assert.ok(row.properties.length === 1 && row.tests.length > 0 && row.rules.length > 0, JSON.stringify(row));
+    for (const name of row.properties) assert.ok(properties.includes(`= "${name}"`), name);
+    for (const name of row.tests) assert.match(tests, new RegExp(`#\\[test\\]\\n\\s*fn ${name}\\(\\)`), name);
+    for (const name of row.rules) assert.ok(known.has(name), name);
+  }
+});
+
+test("every rule is in a row, and is found out by the simulator and by the model", async () => {
+  const [names, table, seeds] = [await rules(), await rows(), await read("tests/sim/tests/mutants.rs")];
+  const named = new Set(table.flatMap((row) => row.rules));
+  assert.ok(names.length >= 30, String(names.length));
+  assert.deepEqual(names.filter((name) => !named.has(name)), []);
+  assert.deepEqual(names.filter((name) => !seeds.includes(`("${name}", `)), []);
+  const variants = [...(await read("core/src/rules.rs")).matchAll(/^ {4}([A-Z]\w+) = "[a-z-]+",$/gm)].map(([, variant]) => variant);
+  const model = await read("tests/model/src/mutants.rs");
+  assert.deepEqual(variants.filter((variant) => !new RegExp(`\\b(Rule::)?${variant}\\b`).test(model)), []);
+});
+
+test("the ways to be wrong that are no rules are the simulator's", async () => {
+  const text = (await read("docs/guarantees.md")).split("The simulator holds")[1].split("## On the real thing")[0];
+  const seeds = await read("tests/sim/tests/mutants.rs");
+  const twins = namesIn(text);
+  assert.equal(twins.length, 6);
+  for (const name of twins) assert.ok(seeds.includes(`("${name}", `), name);
+});
