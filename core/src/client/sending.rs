@@ -122,7 +122,7 @@ impl Client {
         let Some(at_ms) = self.clock.at(None, now_ms).filter(|_| !self.kept.is_empty()) else { return };
         let mut old = Vec::new();
         for (id, at_s) in std::mem::take(&mut self.kept) {
-            if at_ms / 1000 > at_s + KEPT_S_MAX {
+            if at_ms / 1000 > at_s.saturating_add(KEPT_S_MAX) {
                 old.push(id);
             }
         }

@@ -10,12 +10,14 @@ use semel_core::client::verdict::{Sent, Verdict, judge};
 use semel_core::client::{
     Answer, Answered, Change, Changed, Client, ClientCode, Draft, Entry, RETRY_AFTER_S_MAX, Row, Settings, codec,
 };
-use semel_core::header::INSTANT_MAX;
+use semel_core::header::{INSTANT_MAX, quoted};
 use semel_core::message::{Headers, Response};
 use semel_core::problem::{Code, Executed, Retry};
 use std::rc::Rc;
 
 const OWNERS: &[&str] = &["a", "b", "c"];
+/// The first is the client's own.
+const OUTBOXES: &[&str] = &["", "", "\u{e9}"];
 
 /// Checks what the bytes stand for: a row, changes, or an answer.
 pub fn check(bytes: &[u8]) {
@@ -46,7 +48,7 @@ pub fn check_row(bytes: &[u8]) {
     }
 }
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         outbox: String::new(),
         owner: "a".to_owned(),
@@ -80,7 +82,7 @@ fn check_damaged(source: &mut Source<'_>) {
     check_row(&bytes);
 }
 
-fn row(source: &mut Source<'_>) -> Row {
+pub(crate) fn row(source: &mut Source<'_>) -> Row {
     if source.flag() { Row::Pending(entry(source)) } else { Row::Settled(settled(source)) }
 }
 
@@ -99,7 +101,7 @@ fn entry(source: &mut Source<'_>) -> Entry {
     };
     Entry {
         draft: Rc::new(draft),
-        outbox: source.text(),
+        outbox: source.pick(OUTBOXES).to_owned(),
         owner: source.pick(OWNERS).to_owned(),
         is_shared: source.flag(),
         first_sent_s: source.optional(Source::integer),
@@ -110,7 +112,7 @@ fn entry(source: &mut Source<'_>) -> Entry {
 
 fn settled(source: &mut Source<'_>) -> Settled {
     Settled {
-        outbox: source.text(),
+        outbox: source.pick(OUTBOXES).to_owned(),
         key: source.optional(Source::text),
         until_ms: source.integer(),
         was_cancelled: source.flag(),
@@ -132,7 +134,7 @@ fn answered(source: &mut Source<'_>) -> Answered {
     Answered::Failure(failure)
 }
 
-fn change(source: &mut Source<'_>) -> Change {
+pub(crate) fn change(source: &mut Source<'_>) -> Change {
     match source.below(6) {
         0 => Change::Add(entry(source)),
         1 => raise(source.integer(), source.integer(), source.flag()),
@@ -215,7 +217,7 @@ fn pending(row: Row) -> Entry {
 }
 
 /// Any answer to an attempt.
-fn check_answer(source: &mut Source<'_>) {
+pub(crate) fn answer(source: &mut Source<'_>) -> Answer {
     let mut headers = Headers::new();
     if source.flag() {
         let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
@@ -237,8 +239,18 @@ fn check_answer(source: &mut Source<'_>) {
             members.append(name, source.pick(&words));
         }
     }
+    if source.flag() {
+        members.append("state", source.pick(&["cancelled", "executed"]));
+    }
+    if source.flag() {
+        headers.append("semel-key", quoted(source.pick(&["k", "l"])));
+    }
     let status = source.pick(&[0, 200, 204, 302, 400, 404, 409, 410, 500, 503, 599, u16::MAX]);
-    let answer = Answer { status, headers, body: source.bytes().to_vec(), members };
+    Answer { status, headers, body: source.bytes().to_vec(), members }
+}
+
+fn check_answer(source: &mut Source<'_>) {
+    let answer = answer(source);
     let sent = Sent { first_sent_s: source.integer(), deadline_ms: source.integer() };
     check_verdict(&answer, &judge(&answer, sent));
 }

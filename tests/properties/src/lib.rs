@@ -4,6 +4,7 @@
 //! - [`paths`]: URLs, the router, fingerprints
 //! - [`bodies`]: JSON of control requests
 //! - [`client`]: rows of the client, their changes, and answers
+//! - [`machine`]: the client's machine, whatever server, store and other tabs do
 //! - [`table`]: rows of a key, whole and damaged
 //! - [`engine`]: any requests in any order
 //! - [`source`]: choices out of bytes. [`memory`]: SQLite in memory. [`effects`]: a handler whose effects are counted
@@ -19,6 +20,7 @@ pub mod client;
 pub mod effects;
 pub mod engine;
 pub mod headers;
+pub mod machine;
 pub mod memory;
 pub mod paths;
 pub mod source;

@@ -231,6 +231,25 @@ fn an_answer_that_was_kept_leaves_after_its_time_and_not_before() {
 }
 
 #[test]
+fn an_answer_that_was_kept_stays_whatever_instant_a_damaged_row_gives_it() {
+    let mut bench = Bench::ready();
+    let settled = row::Settled {
+        outbox: "outbox".into(),
+        key: None,
+        until_ms: 0,
+        was_cancelled: false,
+        kept: Some(Answered::Outcome(Response::json(201, "kept")).into()),
+        at_s: i64::MAX,
+        is_acknowledged: true,
+    };
+    let rows = [("x".to_owned(), codec::encode(&Row::Settled(settled)))];
+    bench.rows.extend(rows.clone());
+    bench.client.stored(bench.now_ms, &rows, None).unwrap();
+    bench.drive();
+    assert!(bench.row("x").is_some());
+}
+
+#[test]
 fn what_could_not_be_stored_takes_no_place_for_ever() {
     let mut bench = Bench::ready();
     bench.is_broken = true;

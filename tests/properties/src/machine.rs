@@ -1,0 +1,256 @@
+//! The client's machine under a host that does what it is asked, while the server, the store and other tabs do anything.
+//!
+//! Invariants:
+//! - An attempt leaves only while its row is stored and pending, with a deadline that is not past the row's `until`.
+//! - A row is settled only once its answer was taken, and only settled rows are removed.
+//! - A caller hears once.
+//! - After a wake nothing is due at once: its host would turn in a circle.
+
+use crate::client::{answer, change, row, settings};
+use crate::source::Source;
+use semel_core::client::{
+    ATTEMPTS_MAX, Action, Answer, Change, Client, Draft, POSTS_MAX, Receiver, Row, Settings, Ticket, Transmission,
+    codec, row::Write,
+};
+use semel_core::header::{quoted, unquoted};
+use semel_core::message::Headers;
+use std::collections::{BTreeMap, BTreeSet};
+
+const STEPS_MAX: usize = 64;
+const ROWS_MAX: usize = 4;
+const GIVE_UP_AFTER_MS: i64 = 5_000;
+const START_MS: i64 = 1_800_000_000_000;
+/// Stored rows, and those that other tabs add.
+const IDS: &[&str] = &["s0", "s1", "s2", "s3"];
+
+struct Host {
+    client: Client,
+    settings: Settings,
+    now_ms: i64,
+    rows: BTreeMap<String, Vec<u8>>,
+    /// Changes that the store has not made yet, oldest first.
+    changes: Vec<(Ticket, String, Change)>,
+    attempts: Vec<u64>,
+    /// Answers that were handed over and not taken yet.
+    handed: Vec<(Ticket, String)>,
+    taken: BTreeSet<String>,
+    heard: BTreeSet<String>,
+    tickets: Vec<Ticket>,
+    requests: usize,
+}
+
+/// Tells the machine what the bytes stand for.
+pub fn check(bytes: &[u8]) {
+    let mut source = Source::new(bytes);
+    let settings = Settings { give_up_after_ms: source.optional(|_| GIVE_UP_AFTER_MS), ..settings() };
+    let mut host = Host {
+        client: Client::new(settings.clone()),
+        settings,
+        now_ms: START_MS,
+        rows: BTreeMap::new(),
+        changes: Vec::new(),
+        attempts: Vec::new(),
+        handed: Vec::new(),
+        taken: BTreeSet::new(),
+        heard: BTreeSet::new(),
+        tickets: Vec::new(),
+        requests: 0,
+    };
+    // Mostly few: what is stored takes from what is told.
+    let rows = source.below(ROWS_MAX + 1).saturating_sub(2);
+    for id in &IDS[..rows] {
+        host.rows.insert((*id).to_owned(), codec::encode(&row(&mut source)));
+    }
+    host.take_over(&mut source);
+    for _ in 0..STEPS_MAX {
+        if source.is_empty() {
+            break;
+        }
+        host.step(&mut source);
+        host.act();
+    }
+}
+
+impl Host {
+    fn step(&mut self, source: &mut Source<'_>) {
+        match source.below(16) {
+            0..=2 => self.store(source),
+            3 => {
+                if let Some(attempt) = taken_out(&mut self.attempts, source) {
+                    self.client.answered(self.now_ms, attempt, answer(source));
+                }
+            }
+            4 | 5 => {
+                if let Some(attempt) = taken_out(&mut self.attempts, source) {
+                    let answer = self.usual(source);
+                    self.client.answered(self.now_ms, attempt, answer);
+                }
+            }
+            6 => {
+                if let Some(attempt) = taken_out(&mut self.attempts, source) {
+                    self.client.lost(self.now_ms, attempt);
+                }
+            }
+            7 | 8 => {
+                if let Some((ticket, id)) = taken_out(&mut self.handed, source) {
+                    self.taken.insert(id);
+                    self.client.delivered(self.now_ms, ticket);
+                }
+            }
+            9 => self.request(source),
+            10 => self.tell(source),
+            11 => self.other_tab(source),
+            12 => self.restart(source),
+            // A report about what is no longer in hand changes nothing.
+            13 => self.client.answered(self.now_ms, u64::from(source.byte()) + 1_000, answer(source)),
+            _ => self.wake(source),
+        }
+    }
+
+    /// The store makes the oldest change, or fails to.
+    fn store(&mut self, source: &mut Source<'_>) {
+        if self.changes.is_empty() {
+            return;
+        }
+        let (ticket, id, change) = self.changes.remove(0);
+        let has_failed = source.below(6) == 5;
+        let changed = (!has_failed).then(|| self.apply(&id, &change));
+        self.client.changed(self.now_ms, ticket, changed);
+    }
+
+    fn apply(&mut self, id: &str, change: &Change) -> semel_core::client::Changed {
+        let (write, changed) = change.apply(self.rows.get(id).map(Vec::as_slice)).expect("readable");
+        match write {
+            Write::Nothing => {}
+            Write::Put(bytes) => drop(self.rows.insert(id.to_owned(), bytes)),
+            Write::Delete => drop(self.rows.remove(id)),
+        }
+        changed
+    }
+
+    fn request(&mut self, source: &mut Source<'_>) {
+        let id = format!("r{}", self.requests);
+        self.requests += 1;
+        let key = source.pick(&[None, None, Some("k"), Some("l")]).map(str::to_owned);
+        let target = source.pick(&["/a", "/b?c"]).to_owned();
+        let draft = Draft { method: "POST".to_owned(), target, key, ..Draft::default() };
+        self.tickets.push(self.client.request(self.now_ms, id, draft));
+    }
+
+    /// What a server says to almost everything, by a clock of its own.
+    fn usual(&self, source: &mut Source<'_>) -> Answer {
+        let mut headers = Headers::new();
+        let (status, word) =
+            source.pick(&[(200, "executed"), (200, "read"), (409, "in-flight"), (401, "unauthorized")]);
+        headers.append("semel-status", word);
+        headers.append("semel-key", quoted(source.pick(&["k", "l"])));
+        headers.append("semel-now", (self.now_ms + i64::from(source.byte() as i8) * 1000).to_string());
+        let state = source.pick(&["cancelled", "executed"]);
+        Answer { status, headers, body: Vec::new(), members: Headers::from_iter([("state", state)]) }
+    }
+
+    /// The application, of a request of its own or of none.
+    fn tell(&mut self, source: &mut Source<'_>) {
+        let ticket = taken_out(&mut self.tickets.clone(), source).unwrap_or_default();
+        match source.below(4) {
+            0 => self.client.give_up(self.now_ms, ticket),
+            1 => self.client.resume(self.now_ms, ticket),
+            2 => self.client.resume_all(self.now_ms),
+            _ => self.client.doubt_clock(),
+        }
+    }
+
+    /// What another tab makes of a row that is stored, or adds.
+    fn other_tab(&mut self, source: &mut Source<'_>) {
+        let mut ids: Vec<String> = self.rows.keys().cloned().collect();
+        ids.push(source.pick(IDS).to_owned());
+        if let Some(id) = taken_out(&mut ids, source) {
+            self.apply(&id, &change(source));
+        }
+    }
+
+    /// The tab dies, and another goes on.
+    fn restart(&mut self, source: &mut Source<'_>) {
+        if source.flag() {
+            self.client = Client::new(self.settings.clone());
+            self.handed.clear();
+            self.changes.clear();
+            self.attempts.clear();
+            self.tickets.clear();
+        }
+        self.take_over(source);
+    }
+
+    fn take_over(&mut self, source: &mut Source<'_>) {
+        let rows: Vec<_> = self.rows.clone().into_iter().collect();
+        let living = source.below(4);
+        let lives = |owner: &str| owner.bytes().all(|byte| usize::from(byte - b'a') < living);
+        let lives: Option<&dyn Fn(&str) -> bool> = if source.flag() { Some(&lives) } else { None };
+        self.client.stored(self.now_ms, &rows, lives).expect("readable");
+        self.client.overview(&rows).expect("readable");
+        self.act();
+    }
+
+    fn wake(&mut self, source: &mut Source<'_>) {
+        self.now_ms = match (source.below(4), self.client.wakes_at()) {
+            (0, _) => self.now_ms + i64::from(source.byte()) * 100,
+            (1, _) => self.now_ms + i64::from(source.byte()) * 3_600_000,
+            (_, wakes_ms) => wakes_ms.map_or(self.now_ms, |wakes_ms| wakes_ms.max(self.now_ms)),
+        };
+        self.client.wake(self.now_ms);
+        self.act();
+        let wakes_ms = self.client.wakes_at();
+        assert!(wakes_ms.is_none_or(|wakes_ms| wakes_ms > self.now_ms), "{wakes_ms:?} at {}", self.now_ms);
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.client.poll() {
+            match action {
+                Action::Change { ticket, id, change } => {
+                    let is_settling = matches!(change, Change::Settle { .. });
+                    assert!(!is_settling || self.taken.contains(&id), "{id} is settled before its answer was taken");
+                    self.changes.push((ticket, id, change));
+                }
+                Action::Remove(ids) => ids.iter().for_each(|id| self.remove(id)),
+                Action::Transmit(made) => self.transmit(&made),
+                Action::Abort(attempt) => self.attempts.retain(|each| *each != attempt),
+                Action::Deliver { ticket, to, .. } => {
+                    let id = self.client.describe(ticket).expect("a request in hand").0.to_owned();
+                    assert!(to != Receiver::Caller || self.heard.insert(id.clone()), "the caller of {id} hears twice");
+                    self.handed.push((ticket, id));
+                }
+                Action::GiveUp { id, .. } => assert!(self.heard.insert(id.clone()), "the caller of {id} hears twice"),
+                Action::Pause { ticket, .. } => assert!(self.client.describe(ticket).is_some()),
+            }
+        }
+    }
+
+    fn remove(&mut self, id: &str) {
+        let row = self.rows.remove(id).map(|bytes| codec::decode(&bytes).expect("readable"));
+        assert!(!matches!(row, Some(Row::Pending(_))), "{id} is pending, and is removed");
+    }
+
+    fn transmit(&mut self, made: &Transmission) {
+        self.attempts.push(made.attempt);
+        assert!(self.attempts.len() <= ATTEMPTS_MAX + POSTS_MAX + 1);
+        let Some(id) = made.headers.get("idempotency-key").and_then(unquoted) else {
+            assert!(made.request.target.starts_with("/semel/v1/"), "{made:?} has no id");
+            return;
+        };
+        let is_cancelling = id.starts_with("cancel-");
+        let stored = self.rows.get(id.strip_prefix("cancel-").unwrap_or(&id)).map(|bytes| codec::decode(bytes));
+        let Some(Ok(Row::Pending(entry))) = stored else { panic!("{id} is sent, and its row is {stored:?}") };
+        let deadline_ms = made.headers.get("semel-deadline").and_then(|value| value.parse().ok());
+        assert!(deadline_ms.is_some() && deadline_ms <= entry.until_ms, "{id} until {deadline_ms:?}, {entry:?}");
+        let first_sent = made.headers.get("semel-first-sent").map(str::to_owned);
+        assert_eq!(first_sent, entry.first_sent_s.map(|seconds| format!("@{seconds}")), "{id}");
+        assert!(!is_cancelling || entry.is_cancelling, "{id} is cancelled, and its row does not say so");
+        assert!(is_cancelling || made.request == entry.draft, "{id} is another request");
+    }
+}
+
+/// One of several, which is not among them any more.
+fn taken_out<T>(from: &mut Vec<T>, source: &mut Source<'_>) -> Option<T> {
+    let at = source.byte();
+    (!from.is_empty()).then(|| from.remove(usize::from(at) % from.len()))
+}
