@@ -123,10 +123,10 @@ function* wrongWithUnanswered({ wasKilled, wasStored, abortMs }, isMade, sent) {
   else if (wasStored) yield `it was stored, and its answer never came`;
   else if (!sent) {
     if (isMade) yield `it was never sent, and it is in the balance`;
-  } else if (abortMs === undefined) {
+  } else {
     const isHeard = sent.heard.has("executed") || sent.heard.has("replayed");
-    if (!isHeard && !sent.heard.has("poisoned")) yield `it was sent and had no answer, and its client did not know it any more`;
-    else if (isHeard && !isMade) yield `it was answered with its outcome, and is not in the balance`;
+    if (isHeard && !isMade) yield `it was answered with its outcome, and is not in the balance`;
+    if (!isHeard && !sent.heard.has("poisoned") && abortMs === undefined) yield `it was sent and had no answer, and its client did not know it any more`;
   }
 }
 

@@ -57,6 +57,7 @@ const KILLED = {
   "neither stored nor answered, though it was sent": [{ balance: 3, entries: 2, then: first((book) => book.reopened([0], [])) }, /did not know it any more/],
   "answered as it died, and gone": [{ balance: 2, entries: 1, then: first((book) => book.reopened([0], [])), heard: [["executed"], []] }, /is not in the balance/],
   "never sent, and made": [{ balance: 3, entries: 2, then: first((book) => book.reopened([0], [])), heard: [undefined, []] }, /never sent, and it is in/],
+  "given up, answered as it died, and gone": [{ balance: 2, entries: 1, then: first((book) => [(book.deposits[0].abortMs = 100), book.reopened([0], [])]), heard: [["executed"], []] }, /is not in the balance/],
   "answered as it died": [{ balance: 3, entries: 2, then: first((book) => book.reopened([0], [])), heard: [["replayed"], []] }, undefined],
 };
 for (const [what, [situation, pattern]] of Object.entries(KILLED)) {

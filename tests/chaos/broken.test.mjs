@@ -20,3 +20,9 @@ test("a client whose store forgets leaves deposits without an answer, and the or
   const { violations } = await runChaos({ seed: 1, durationMs: 20_000, parts: { ...NOTHING, nodes: 1 }, forgets: true, settleMs: 5_000 });
   assert.ok(violations.some((line) => /its client did not know it any more$/.test(line)), violations.join("\n"));
 });
+
+test("clients that keep something of every answer grow and grow, in Node and in a page, and the weighing says so", LIMIT, async () => {
+  const parts = { ...NOTHING, page: true, nodes: 1, memory: true };
+  const { violations } = await runChaos({ seed: 1, durationMs: 1_000, parts, leaks: true });
+  for (const name of ["node-0", "page"]) assert.ok(violations.includes(`the memory of ${name} grows and grows under the same load`), violations.join("\n"));
+});

@@ -2,44 +2,67 @@
 //
 // What is new grows for a while: caches fill up, and heaps take what they are given before they collect any garbage. A
 // process that keeps no more than it needs becomes level after that; one that leaks a little with each request never does. So
-// rounds of equal load are made until the peak of the last few is hardly above that of as many before them. If that does
-// not come in many more rounds than any warming up takes, it leaks.
+// rounds of equal load are made until what was in use in the last few is hardly above that of as many before them. If that
+// does not come in many more rounds than any warming up takes, it leaks.
+//
+// Invariants:
+// - The bound is of bytes for each request, and does not grow with the process: a share of what is in use would let through,
+//   in the end, whatever leaks steadily.
+// - It is less than the least that a request could leave behind for good, as its constant says.
 
 import { deposit, throughput } from "../bench/load.mjs";
 
 /** The account of the load: no client makes deposits there. */
 export const WEIGHED = "weighed";
 
+/** The first rounds count for nothing: what was loaded and is dropped then would hide what comes. */
+const WARM_UP = 5;
 /** So many rounds are compared with as many before them. */
 const WINDOW = 5;
-const ROUNDS_MAX = 60;
-/** By so much the peak of a level process may rise from one window to the next. */
-const NOISE = 0.05;
+const ROUNDS_MAX = 25;
 
+/** Of a client, whose garbage is collected first: its row of a request, with id, target, headers and body, takes more. */
+const CLIENT_BYTES_A_REQUEST = 256;
+const CLIENT_REQUESTS_OF_A_ROUND = 150;
+const CLIENT_AT_A_TIME = 12;
+
+/** Of the server, whose resident memory has garbage in it: an id, a fingerprint and the outcome of a deposit take more. */
+const SERVER_BYTES_A_REQUEST = 400;
+const SERVER_REQUESTS_OF_A_ROUND = 2_000;
 const CONNECTIONS = 4;
-const REQUESTS_OF_A_ROUND = 400;
 /** In one `POST acks`. */
 const ACKS_MAX = 256;
 
-/** Whether the last samples, in bytes, are level. */
-export function isLevel(samples) {
-  if (samples.length < 2 * WINDOW) return false;
-  const peak = (from, to) => Math.max(...samples.slice(from, to));
-  return peak(-WINDOW) <= peak(-2 * WINDOW, -WINDOW) * (1 + NOISE);
+/**
+ * Whether the last samples, in bytes, are level, with so many `requests` in a round that may leave so many bytes each. What is
+ * kept for good is in every sample, garbage that was not collected in some: so the least of each window counts.
+ */
+export function isLevel(samples, { requests, bytesARequest }) {
+  if (samples.length < WARM_UP + 2 * WINDOW) return false;
+  const least = (from, to) => Math.min(...samples.slice(from, to));
+  return least(-WINDOW) < least(-2 * WINDOW, -WINDOW) + WINDOW * requests * bytesARequest;
 }
 
 /** Makes rounds of `load` until `usedBytes` is level: `{ isLevel, samples }`. */
-export async function weigh({ load, usedBytes }) {
+export async function weigh({ load, usedBytes, ...bound }) {
   const samples = [];
-  while (!isLevel(samples) && samples.length < ROUNDS_MAX) {
+  while (!isLevel(samples, bound) && samples.length < ROUNDS_MAX) {
     await load();
     samples.push(await usedBytes());
   }
-  return { isLevel: isLevel(samples), samples };
+  return { isLevel: isLevel(samples, bound), samples };
+}
+
+/** For `weigh`: changes by a client. `leaks`: whether it is to keep something of every answer. */
+export function clientLoad(caller, leaks) {
+  const [requests, bytesARequest] = [CLIENT_REQUESTS_OF_A_ROUND, CLIENT_BYTES_A_REQUEST];
+  const load = () => caller.load(WEIGHED, requests, CLIENT_AT_A_TIME, leaks);
+  return { name: caller.name, load, usedBytes: () => caller.usedBytes(), requests, bytesARequest };
 }
 
 /** For `weigh`: deposits that are acknowledged. */
 export function serverLoad(server) {
+  const [requests, bytesARequest] = [SERVER_REQUESTS_OF_A_ROUND, SERVER_BYTES_A_REQUEST];
   const make = deposit(`/accounts/${WEIGHED}/deposit`);
   const open = new Set();
   const next = (ack) => {
@@ -49,11 +72,11 @@ export function serverLoad(server) {
     return request;
   };
   const load = async () => {
-    await throughput(server.address.href, { connections: CONNECTIONS, requests: REQUESTS_OF_A_ROUND, next });
+    await throughput(server.address.href, { connections: CONNECTIONS, requests, next });
     // The last of each connection had nothing to ride on.
     const ids = [...open].slice(0, ACKS_MAX);
     await server.acknowledge(`accounts/${WEIGHED}`, ids);
     for (const id of ids) open.delete(id);
   };
-  return { name: "workerd", load, usedBytes: () => server.residentBytes() };
+  return { name: "workerd", load, usedBytes: () => server.residentBytes(), requests, bytesARequest };
 }

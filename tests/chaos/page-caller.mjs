@@ -3,6 +3,7 @@
 import { fileURLToPath } from "node:url";
 import { browse } from "../e2e/browser.mjs";
 import { Caller } from "./caller.mjs";
+import { keptBytes } from "./heap.mjs";
 
 const PAGE = fileURLToPath(new URL("page", import.meta.url));
 
@@ -47,6 +48,15 @@ class PageCaller extends Caller {
 
   pending() {
     return this.#tab.evaluate(() => chaos.calls.pending());
+  }
+
+  load(...args) {
+    return this.#tab.evaluate((args) => chaos.calls.load(...args), args);
+  }
+
+  /** What is in use once all garbage is gone. */
+  usedBytes() {
+    return keptBytes(this.#tab);
   }
 
   async end() {

@@ -1,13 +1,18 @@
-// The parts of a run that decide something: the schedule, the verdict on memory, the journal, the look at files.
+// The parts of a run that decide something: the schedule, what must have happened, the verdict on memory and what is weighed,
+// the journal, the look at files.
 
 import assert from "node:assert/strict";
 import { appendFile, mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { browse } from "../e2e/browser.mjs";
+import { missing } from "./dealt.mjs";
 import { buildHelper, inspect } from "./files.mjs";
+import { keptBytes } from "./heap.mjs";
 import { Journal } from "./journal.mjs";
 import { isLevel, weigh } from "./memory.mjs";
+import { EVERYTHING } from "./run.mjs";
 import { scheduleOf } from "./schedule.mjs";
 import { makeState } from "./state.mjs";
 import { startServer } from "./server.mjs";
@@ -28,17 +33,64 @@ test("a seed has one schedule, in which everything happens in every minute; anot
   }
 });
 
-test("memory that warms up and stays is level, with noise too; memory that leaks never is", async () => {
-  const weighed = (bytesAt) => {
+test("memory that warms up and stays is level, with noise too; memory that leaks never is, however large the process", async () => {
+  const bound = { requests: 400, bytesARequest: 400 };
+  const weighed = async (bytesAt) => {
     let round = 0;
-    return weigh({ load: async () => void (round += 1), usedBytes: async () => bytesAt(round) });
+    return weigh({ load: async () => void (round += 1), usedBytes: async () => bytesAt(round), ...bound });
   };
-  assert.equal(isLevel([]), false);
+  assert.equal(isLevel([], bound), false);
   assert.equal((await weighed(() => 100 * MB)).isLevel, true);
   assert.equal((await weighed((round) => (100 + 100 * Math.min(1, round / 20)) * MB)).isLevel, true);
   assert.equal((await weighed((round) => (200 + (round % 3) * 10) * MB)).isLevel, true);
-  // Of 400 requests in a round, each leaves 8 kB behind; then 200 kB.
-  for (const leaked of [3 * MB, 80 * MB]) assert.equal((await weighed((round) => 100 * MB + leaked * round)).isLevel, false);
+  // Of 400 requests in a round, each leaves 400 bytes behind; then 8 kB; then 200 kB. What else was there is no excuse.
+  for (const leaked of [400 * 400, 3 * MB, 80 * MB]) {
+    for (const base of [100 * MB, 4_000 * MB]) assert.equal((await weighed((round) => base + leaked * round)).isLevel, false);
+  }
+  // What is dropped as the load begins hides nothing.
+  assert.equal((await weighed((round) => (round < 5 ? 200 : 100 + round) * MB)).isLevel, false);
+});
+
+test("a whole run fails where something never happened, and says what; a short one need not have all", () => {
+  const faults = ["requestsCut", "answersCut", "requestsTruncated", "answersTruncated", "requestsStalled", "answersStalled", "duplicates", "unreachable"];
+  const others = ["serverKills", "browserKills", "nodeKills", "fills", "refusedByFullDisk"];
+  const figures = { ...Object.fromEntries([...faults, ...others].map((name) => [name, 1])), answered: { page: 1, "node-0": 1 } };
+  const whole = { durationMs: MINUTE_MS, parts: EVERYTHING, isSmallDisk: true };
+  assert.deepEqual(missing(figures, whole), []);
+  for (const name of [...faults, ...others]) {
+    const [line, ...more] = missing({ ...figures, [name]: 0 }, whole);
+    assert.match(line, new RegExp(`never happened: ${name}$`));
+    assert.deepEqual(more, []);
+    assert.deepEqual(missing({ ...figures, [name]: 0 }, { ...whole, durationMs: MINUTE_MS - 1 }), []);
+    // A count that nobody keeps any more is none.
+    assert.equal(missing({ ...figures, [name]: undefined }, whole).length, 1);
+  }
+  assert.match(missing({ ...figures, answered: { page: 0, "node-0": 1 } }, whole)[0], /answers to page$/);
+  assert.deepEqual(missing({ ...figures, fills: 0, refusedByFullDisk: 0 }, { ...whole, isSmallDisk: false }), []);
+});
+
+test("what a page keeps is weighed, on the heap, beside it and in wasm; what it drops is not", async (t) => {
+  const ends = [];
+  t.after(async () => {
+    for (const end of ends) await end();
+  });
+  const browser = await browse((end) => ends.unshift(end));
+  const tab = await browser.tab();
+  await assert.rejects(keptBytes(tab), /no wasm/);
+  await tab.evaluate(() => void (window.wasm = new WebAssembly.Memory({ initial: 1 })));
+  const before = await keptBytes(tab);
+  for (const keep of [
+    () => void (window.kept = Array.from({ length: 40_000 }, (_, n) => ({ text: `answer ${n}` }))),
+    () => void (window.kept = new Uint8Array(2 << 20)),
+    () => void (window.kept = new WebAssembly.Memory({ initial: 32 })),
+  ]) {
+    await tab.evaluate(keep);
+    const kept = (await keptBytes(tab)) - before;
+    assert.ok(kept > MB && kept < 8 * MB, `${kept} bytes for ${keep}`);
+    await tab.evaluate(() => void delete window.kept);
+    const left = (await keptBytes(tab)) - before;
+    assert.ok(Math.abs(left) < MB / 8, `${left} bytes are left of ${keep}`);
+  }
 });
 
 test("a journal has what was changed before the process died, and not what was torn", async () => {

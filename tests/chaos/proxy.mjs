@@ -23,6 +23,13 @@ export const ROUGH = { cut: 0.2, truncate: 0.15, stall: 0.12, duplicate: 0.12 };
 export const BRISK = { ...ROUGH, stall: 0 };
 export const CALM = { cut: 0, truncate: 0, stall: 0, duplicate: 0 };
 
+/** The count of each fault, by what it hit. */
+const COUNTED = {
+  request: { cut: "requestsCut", truncate: "requestsTruncated", stall: "requestsStalled" },
+  answer: { cut: "answersCut", truncate: "answersTruncated", stall: "answersStalled" },
+};
+const NO_FAULTS = Object.fromEntries(Object.values(COUNTED).flatMap(Object.values).map((name) => [name, 0]));
+
 /** Starts a proxy to the address that `target()` says for every connection: `{ hostname, port }`, or undefined while there is none. */
 export async function startProxy({ target, seed, shares = ROUGH }) {
   const proxy = new Proxy(target, stream(seed, "proxy"), shares);
@@ -31,7 +38,7 @@ export async function startProxy({ target, seed, shares = ROUGH }) {
 }
 
 class Proxy {
-  counts = { requests: 0, cuts: 0, truncations: 0, stalls: 0, duplicates: 0, unreachable: 0, whole: 0 };
+  counts = { requests: 0, ...NO_FAULTS, duplicates: 0, unreachable: 0, whole: 0 };
   /** By the number of a deposit: `{ ids, heard }`, its request ids and the `Semel-Status` of the answers that passed whole. */
   deposits = new Map();
   /** How many answers there were of each `Semel-Status`, duplicates left out. */
@@ -128,17 +135,15 @@ class Proxy {
   async #faultyRequest(bytes, { fault, place, stallMs }, client, server) {
     const at = Math.floor(place * (bytes.length + 1));
     await written(server, bytes.subarray(0, at));
+    this.counts[COUNTED.request[fault]] += 1;
     if (fault === "cut") {
-      this.counts.cuts += 1;
       server.resetAndDestroy();
       client.resetAndDestroy();
       return false;
     }
     if (fault === "truncate") {
-      this.counts.truncations += 1;
       server.end();
     } else {
-      this.counts.stalls += 1;
       await this.#pause(stallMs);
       await written(server, bytes.subarray(at));
     }
@@ -157,15 +162,14 @@ class Proxy {
       passed.push(before);
       await written(client, before);
       if (before.length === chunk.length) continue;
+      this.counts[COUNTED.answer[fault]] += 1;
       if (fault === "stall") {
-        this.counts.stalls += 1;
         await this.#pause(stallMs);
         left = Infinity;
         passed.push(chunk.subarray(before.length));
         await written(client, chunk.subarray(before.length));
         continue;
       }
-      this.counts[fault === "cut" ? "cuts" : "truncations"] += 1;
       this.#heard(Buffer.concat(passed), deposit);
       return fault === "cut" ? client.resetAndDestroy() : ended(client);
     }

@@ -10,9 +10,10 @@ import { setMaxListeners } from "node:events";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Book } from "./book.mjs";
+import { missing } from "./dealt.mjs";
 import { inspect } from "./files.mjs";
 import { startHand } from "./hand-caller.mjs";
-import { WEIGHED, serverLoad, weigh } from "./memory.mjs";
+import { WEIGHED, clientLoad, serverLoad, weigh } from "./memory.mjs";
 import { startNode } from "./node-caller.mjs";
 import { startPage } from "./page-caller.mjs";
 import { BRISK, CALM, startProxy } from "./proxy.mjs";
@@ -27,16 +28,14 @@ const GIVE_UP_AFTER_MS = 1_500;
 /** Everything is there in seconds, on a slow machine in a minute. */
 const SETTLE_MS = 240_000;
 const LOOK_MS = 200;
-const LOADS_OF_A_ROUND = 100;
 /** Whoever ends a run early waits so long for what is being started. */
 const LAST_WORK_MS = 30_000;
 const TICK_MS = 15_000;
-const MB = 1 << 20;
 export const EVERYTHING = { page: true, nodes: 2, hand: true, smallDisk: true, memory: true };
 
 /**
- * `parts`: what of `EVERYTHING` takes part; `naive` and `forgets`: what is broken on purpose; `settleMs`: how long the end may
- * take; `say`: is given a line now and then.
+ * `parts`: what of `EVERYTHING` takes part; `naive`, `forgets` and `leaks`: what is broken on purpose; `settleMs`: how long the
+ * end may take; `say`: is given a line now and then.
  */
 export class Run {
   #settings;
@@ -44,8 +43,8 @@ export class Run {
   #ending = new AbortController();
   #callers = [];
 
-  constructor({ seed, durationMs, parts = EVERYTHING, naive = false, forgets = false, settleMs = SETTLE_MS, say = () => {} }) {
-    this.#settings = { seed, durationMs, parts, naive, forgets, settleMs, say };
+  constructor({ seed, durationMs, parts = EVERYTHING, naive = false, forgets = false, leaks = false, settleMs = SETTLE_MS, say = () => {} }) {
+    this.#settings = { seed, durationMs, parts, naive, forgets, leaks, settleMs, say };
     this.book = new Book(seed);
     setMaxListeners(0, this.#ending.signal);
   }
@@ -118,21 +117,20 @@ export class Run {
 
   /** Equal load on processes that nobody kills any more. Takes note of what does not stop growing. */
   async weigh() {
-    const { say } = this.#settings;
+    const { leaks } = this.#settings;
     for (const caller of this.#callers) caller.stop();
     this.proxy.shares = BRISK;
     await this.#until("nothing is under way", () => this.#callers.every(({ waiting }) => waiting === 0));
-    const weighed = this.#callers.filter((caller) => caller.usedBytes).map((caller) => ({
-      name: caller.name,
-      load: () => caller.load(WEIGHED, LOADS_OF_A_ROUND, AT_A_TIME),
-      usedBytes: () => caller.usedBytes(),
-    }));
-    weighed.push(serverLoad(this.server));
-    for (const { name, ...process } of weighed) {
-      const { isLevel, samples } = await weigh(process);
-      say(`memory of ${name}, in MB: ${samples.map((bytes) => (bytes / MB).toFixed(1)).join(" ")}`);
-      if (!isLevel) this.book.faults.push(`the memory of ${name} grows and grows under the same load`);
-    }
+    // The garbage of clients is collected, so they don't disturb one another; that of the server isn't.
+    const clients = this.#callers.filter((caller) => caller.usedBytes);
+    await Promise.all(clients.map((caller) => this.#weigh(clientLoad(caller, leaks))));
+    await this.#weigh(serverLoad(this.server));
+  }
+
+  async #weigh({ name, ...process }) {
+    const { isLevel, samples } = await weigh(process);
+    this.#settings.say(`memory of ${name}, in kB: ${samples.map((bytes) => Math.round(bytes / 1024)).join(" ")}`);
+    if (!isLevel) this.book.faults.push(`the memory of ${name} grows and grows under the same load`);
   }
 
   /** The network is good from here on. Waits until every caller has its answer, and no key keeps a record. */
@@ -154,12 +152,13 @@ export class Run {
 
   /** Stops the server and resolves to all that does not hold, a line each. */
   async check() {
-    const { naive } = this.#settings;
+    const { naive, durationMs, parts } = this.#settings;
     const balances = new Map();
     for (const id of this.book.accounts) balances.set(id, await this.server.get(`${naive ? "/naive" : ""}/accounts/${id}`));
     await this.server.kill();
     const files = await inspect(this.state.objects);
     const violations = this.book.violations({ balances, sent: this.proxy.deposits });
+    violations.push(...missing(this.figures(), { durationMs, parts, isSmallDisk: this.state.isSmall }));
     violations.push(...this.server.deaths, ...this.#callers.flatMap(({ errors = [] }) => errors));
     for (const { file, integrity, unacknowledged } of files) {
       if (integrity !== "ok") violations.push(`${file}: ${integrity}`);

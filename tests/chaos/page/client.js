@@ -6,10 +6,14 @@
 
 /** More than any account ever has: a withdrawal of it is an outcome that changes nothing. */
 const TOO_MUCH = 2 ** 52;
+/** As much as a small answer with its headers. */
+const LEAKED_BYTES = 1024;
 
 export class Client {
   #semel;
   #tell;
+  /** What a client that leaks keeps. */
+  #leaked = [];
 
   /** `tell(n, answer)` resolves once the run has it. */
   constructor(tell) {
@@ -29,7 +33,9 @@ export class Client {
   /** Takes the answers to what was stored before, from now on. */
   takeRecovered() {
     this.#semel.onrecovered = async ({ url, response, error }) => {
-      await this.#tell(numberOf(url), { by: "onrecovered", ...(error ? refusal(error) : await outcome(response)) });
+      const n = numberOf(url);
+      // Of the load, which is about no deposit, nobody keeps a book.
+      if (n !== undefined) await this.#tell(n, { by: "onrecovered", ...(error ? refusal(error) : await outcome(response)) });
     };
   }
 
@@ -41,14 +47,20 @@ export class Client {
     await this.#tell(n, { by: "promise", ...answer });
   }
 
-  /** So many changes that are recorded and acknowledged and leave the balance as it is, some at a time: a load that can be repeated. */
-  async load(account, count, atATime) {
+  /**
+   * So many changes that are recorded and acknowledged and leave the balance as it is, some at a time: a load that can be
+   * repeated. `leaks`: something of each answer is kept for good, which must be found.
+   */
+  async load(account, count, atATime, leaks) {
     let left = count;
     const caller = async () => {
       while (left > 0) {
         left -= 1;
-        const { status } = await this.#semel.fetch(`/accounts/${account}/withdraw`, { method: "POST", body: JSON.stringify({ amount: TOO_MUCH }) });
-        if (status !== 409) throw new Error(`a withdrawal of too much was answered with ${status}`);
+        const request = { method: "POST", body: JSON.stringify({ amount: TOO_MUCH }) };
+        const answer = await this.#semel.fetch(`/accounts/${account}/withdraw`, request).then(outcome, refusal);
+        // A caller that gave up has its answer by `onrecovered`.
+        if (answer.status !== 409 && answer.error?.code !== "gave-up") throw new Error(`a withdrawal of too much was answered with ${JSON.stringify(answer)}`);
+        if (leaks) this.#leaked.push(new Uint8Array(LEAKED_BYTES));
       }
     };
     await Promise.all(Array.from({ length: atATime }, caller));
