@@ -49,6 +49,12 @@ rules! {
     Poisoned = "poisoned",
     /// The server: crashes are counted.
     CrashCounted = "crash-counted",
+    /// The server: what may have ended the process before is counted ahead of running it.
+    StartCounted = "start-counted",
+    /// The server: a start that ended without a crash is counted no longer.
+    StartEnded = "start-ended",
+    /// The server: an answer takes back no start but the one that this very object has counted.
+    OwnStart = "own-start",
     /// The server: a tombstone outlives the latest deadline that the client announced.
     Until = "until",
     /// The server: a record knows the latest deadline of all attempts that came.
@@ -95,6 +101,8 @@ rules! {
     UnknownWhenPaused = "unknown-when-paused",
     /// The client: an attempt says under whom its request was made.
     PrincipalTold = "principal-told",
+    /// The client: a cancellation goes only to a key that is no guess.
+    CertainKey = "certain-key",
 }
 
 /// Whether a rule holds.

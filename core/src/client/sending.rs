@@ -14,6 +14,7 @@ use super::verdict::{self, Sent, Verdict};
 use super::{ATTEMPTS_MAX, KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem, Retry};
+use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 impl Client {
@@ -202,7 +203,8 @@ impl Client {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         let Some(at_ms) = self.clock.at(request.key.as_deref(), now_ms) else { return };
         let deadline_ms = at_ms + self.settings.attempt_timeout_ms;
-        let (aim, deadline_ms) = match (request.is_cancelling && !request.ran_anyway, request.is_key_certain) {
+        let is_certain = request.is_key_certain || (request.key.is_some() && !holds(Rule::CertainKey));
+        let (aim, deadline_ms) = match (request.is_cancelling && !request.ran_anyway, is_certain) {
             (false, _) => (Aim::Execute, deadline_ms),
             (true, true) => (Aim::Cancel, deadline_ms),
             // To cancel at a guessed key would prove nothing.

@@ -129,7 +129,12 @@ impl<H: Handler> Turn<'_, H> {
         };
         let decision = decide(found.as_ref(), &asked, self.instant);
         if decision == Decision::Execute {
-            let identified = Identified { id, attempt, fingerprint, found };
+            let mut identified = Identified { id, attempt, fingerprint, found };
+            if (self.purpose, &cancellation) == (Purpose::Execute, &None)
+                && let Some(answer) = self.count_dead_start(loaded, &mut identified)?
+            {
+                return Ok(answer);
+            }
             return match (self.purpose, cancellation) {
                 (Purpose::Execute, Some(cancellation)) => {
                     self.execute(loaded, &identified, control::CANCEL_BODY_BYTES_MAX, |work| {

@@ -6,6 +6,7 @@
 //!
 //! Invariants:
 //! - An id on which the handler crashed [`CRASHES_MAX`] times never runs again, and the client is told so.
+//! - A start of an object that died was a crash, whenever its id comes back.
 //! - A start is counted only for an id that runs alone in its commit: nobody is blamed for a neighbour.
 //! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written. So a
 //!   client that comes back only after [`YOUNG_MS`], or without first-sent after five seconds, can end several objects
@@ -90,12 +91,29 @@ impl<H: Handler> Turn<'_, H> {
     /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
     pub(super) fn count_start(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
         // A suspect has its place already.
-        if identified.found.is_some() || !self.is_full(loaded) {
+        if (identified.found.is_some() || !self.is_full(loaded)) && holds(Rule::StartCounted) {
             let count = Count::of(identified.found.as_ref()).started();
             self.put_count(loaded, identified, count)?;
             loaded.started = Some(identified.id.clone());
         }
         Ok(Answer::changed())
+    }
+
+    /// Counts the start of an object that died, where nothing was counted ahead of this attempt: its client came back late.
+    /// Refuses the id for good if that was one too many.
+    pub(super) fn count_dead_start(
+        &self,
+        loaded: &mut Loaded,
+        identified: &mut Identified<'_>,
+    ) -> Result<Option<Answer>, SqlError> {
+        let count = Count::of(identified.found.as_ref());
+        if !count.is_started || loaded.started.as_ref() == Some(identified.id) {
+            return Ok(None);
+        }
+        let count = count.crashed();
+        self.put_count(loaded, identified, count)?;
+        identified.found = self.find(loaded, identified.id)?;
+        Ok(count.is_poisoned().then(|| Answer::problem(&poisoned())))
     }
 
     /// Counts a crash of the handler. At the last one, the id is recorded as one that never runs again.

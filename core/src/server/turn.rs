@@ -16,6 +16,7 @@ use crate::header::{Ack, Attempt};
 use crate::id::{Key, Principal, RequestId};
 use crate::message::Request;
 use crate::problem::{Code, Problem};
+use crate::rules::{Rule, holds};
 
 /// One attempt, as it reaches the object of its key.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +48,8 @@ pub(super) struct Loaded {
 impl Loaded {
     /// A suspect that was started here, and is answered without a crash.
     pub fn ended<'a>(&self, id: &'a RequestId, suspect: &'a Record) -> Option<(&'a RequestId, &'a Record)> {
-        (self.started.as_ref() == Some(id)).then_some((id, suspect))
+        let is_own = self.started.as_ref() == Some(id) || !holds(Rule::OwnStart);
+        (is_own && holds(Rule::StartEnded)).then_some((id, suspect))
     }
 }
 

@@ -41,6 +41,24 @@ fn an_id_that_ended_the_process_twice_may_still_run() {
 }
 
 #[test]
+fn a_start_that_ended_the_process_counts_also_where_its_id_comes_back_to_an_object_that_is_no_longer_young() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        ends(&mut world, &change("a"));
+    }
+    // Nothing is counted ahead of it.
+    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.calls(), 0);
+
+    for _ in 0..2 {
+        ends(&mut world, &change("b"));
+    }
+    failing(&world, Trouble::Panics);
+    world.send(&change("b")).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.calls(), 1);
+}
+
+#[test]
 fn ends_of_the_process_and_panics_are_counted_together() {
     let mut world = World::new();
     ends(&mut world, &change("a"));

@@ -17,8 +17,10 @@ pub enum Mood {
     Works,
     /// It writes, and then answers 500.
     Answers500,
-    /// It writes, and then ends its process.
+    /// It writes, and then panics.
     Crashes,
+    /// It writes, and then ends its process: it never returns, or takes all memory.
+    Ends,
 }
 
 impl Mood {
@@ -28,6 +30,7 @@ impl Mood {
             Self::Works => "works",
             Self::Answers500 => "answers 500",
             Self::Crashes => "crashes",
+            Self::Ends => "ends the process",
         }
     }
 }
@@ -51,8 +54,12 @@ pub fn effect_in(body: &[u8]) -> Option<usize> {
 impl Handler for Ledger {
     const SCHEMA_VERSION: i64 = 1;
 
-    fn key(&self, _method: &Method, _path: &Path) -> KeyRule {
-        KeyRule::Any
+    /// One path, two keys: whoever guesses the key from the path may be wrong.
+    fn key(&self, method: &Method, _path: &Path) -> KeyRule {
+        match method {
+            Method::Put => KeyRule::Key("elsewhere".to_owned()),
+            _ => KeyRule::Any,
+        }
     }
 
     fn migrate(&self, _sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
@@ -78,8 +85,8 @@ impl Handler for Ledger {
             body: outcome(usize::try_from(number).unwrap_or(0)).into_bytes(),
         };
         let mood = header(MOOD);
-        if mood == Mood::Crashes.as_str() {
-            context.sql.exec("the handler crashes", &[])?;
+        if [Mood::Crashes, Mood::Ends].iter().any(|crash| crash.as_str() == mood) {
+            context.sql.exec(&format!("the handler {mood}"), &[])?;
         }
         Ok(response(if mood == Mood::Answers500.as_str() { 500 } else { 201 }))
     }

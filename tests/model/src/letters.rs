@@ -50,6 +50,8 @@ pub struct Scope {
     pub forgets_before_s: Option<i64>,
     /// Whether an execution takes two steps.
     pub has_turns: bool,
+    /// Whether the host counts starts.
+    pub counts_starts: bool,
     /// The settings of the server.
     pub config: Config,
     /// What must come about.
@@ -105,8 +107,8 @@ pub enum Step {
     Crashes,
     /// It begins anew with a clock that has fallen back.
     CrashesAndFallsBack,
-    /// Time passes.
-    Passes,
+    /// Time passes, until this instant, in s.
+    Passes(i64),
     /// An administrator forgets.
     Forgets(i64),
 }
@@ -235,13 +237,14 @@ impl Letters {
             }
             Step::Crashes | Step::CrashesAndFallsBack => {
                 state.turn = None;
-                state.server.crash();
                 if step == Step::CrashesAndFallsBack {
                     state.instant -= 1;
                     state.has_fallen_back = true;
                 }
+                let wall_ms = self.wall_ms(state);
+                state.server.crash(wall_ms);
             }
-            Step::Passes => state.instant += 1,
+            Step::Passes(_) => state.instant += 1,
             Step::Forgets(before_s) => {
                 let wall_ms = self.wall_ms(state);
                 state.server.forget(before_s, wall_ms).expect("tables in memory");
@@ -257,6 +260,7 @@ impl Model for Letters {
 
     fn init_states(&self) -> Vec<State> {
         let server = Server::new(self.scope.config.clone());
+        let server = if self.scope.counts_starts { server.counting_starts(0) } else { server };
         vec![State {
             instant: 0,
             has_fallen_back: false,
@@ -289,9 +293,7 @@ impl Model for Letters {
             steps.extend(moods.iter().map(|mood| Step::Arrives(letter, *mood)));
         }
         steps.push(Step::Crashes);
-        if state.instant + 1 < self.scope.instants_s.len() {
-            steps.push(Step::Passes);
-        }
+        steps.extend(self.scope.instants_s.get(state.instant + 1).map(|instant_s| Step::Passes(*instant_s)));
         if self.scope.may_fall_back && state.instant > 0 && !state.has_fallen_back {
             steps.push(Step::CrashesAndFallsBack);
         }
@@ -314,7 +316,7 @@ impl Model for Letters {
             Step::Commits => "it commits".to_owned(),
             Step::Crashes => "the server crashes".to_owned(),
             Step::CrashesAndFallsBack => "the server crashes, and its clock falls back".to_owned(),
-            Step::Passes => "time passes".to_owned(),
+            Step::Passes(instant_s) => format!("time passes, until {instant_s} s"),
             Step::Forgets(before_s) => format!("an administrator forgets what is older than {before_s} s"),
         }
     }

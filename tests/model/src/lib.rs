@@ -1,10 +1,11 @@
 //! Every order of events within small bounds: the real decisions of both halves under a model checker.
 //!
 //! Nothing of Semel is copied here. The server is the real engine behind the real router, with its memory, on tables in memory.
-//! The client's part is its real rows and their transitions, its real transmissions, verdicts and acknowledgements.
+//! The client is the real machine, on rows in memory.
 //!
 //! - [`letters`]: a key among clients that may be anybody. [`scopes`]: what is explored of it
-//! - [`tabs`]: two tabs of one client, with the store that they share
+//! - [`tabs`]: the tabs of one client, with the store that they share. [`tab_scopes`]: what is explored of them
+//! - [`tab`], [`messages`], [`answers`]: a tab, what it sends, what it hears
 //! - [`server`], [`ledger`], [`tables`]: the engine, the handler, what is committed
 //! - [`oracle`]: the judge. [`properties`]: what must never be, and what must be sometimes
 //! - [`mutants`]: for each rule, the property that finds out when it does not hold
@@ -13,13 +14,16 @@
 //! - A step has one successor: no wall clock, no randomness.
 //! - A state is all there is: two states that are equal behave alike from then on.
 
+pub mod answers;
 pub mod ledger;
 pub mod letters;
+pub mod messages;
 pub mod mutants;
 pub mod oracle;
 pub mod properties;
 pub mod scopes;
 pub mod server;
 pub mod tab;
+pub mod tab_scopes;
 pub mod tables;
 pub mod tabs;

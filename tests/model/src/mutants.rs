@@ -5,14 +5,12 @@
 use crate::letters::Letters;
 use crate::properties::{Never, Watched};
 use crate::scopes;
+use crate::tab_scopes;
 use crate::tabs::Tabs;
 use semel_core::rules::Rule;
 use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
 use std::hash::Hash;
-
-/// The scope that is no scope of letters.
-pub const TABS: &str = "tabs";
 
 /// The scope in which a rule is missed, and the property that is broken then.
 pub fn caught(rule: Rule) -> (&'static str, Never) {
@@ -26,7 +24,10 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::Tombstone => ("turns", Never::Twice),
         Rule::Poisoned => ("handler", Never::NoForGood),
         Rule::CrashCounted => ("handler", Never::CrashesOn),
-        Rule::Until => (TABS, Never::Twice),
+        Rule::StartCounted => ("suspects", Never::CrashesOn),
+        Rule::StartEnded => ("suspects", Never::Blamed),
+        Rule::OwnStart => ("suspects", Never::CrashesOn),
+        Rule::Until => ("reload", Never::Twice),
         Rule::SeenDeadlines => ("careless", Never::Twice),
         Rule::AcknowledgedByOwner => ("principals", Never::Freed),
         Rule::OwnAcknowledgement => ("principals", Never::Freed),
@@ -41,21 +42,22 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::CancellationJudged => ("cancel", Never::NoForGood),
         Rule::CancellationRecorded => ("cancel", Never::NoForGood),
         Rule::Capacity => ("handler", Never::Overfull),
-        Rule::RaiseChecked => (TABS, Never::Twice),
-        Rule::UntilRaised => (TABS, Never::Twice),
-        Rule::UntilTold => (TABS, Never::Twice),
-        Rule::AcknowledgementAnswered => (TABS, Never::Unacknowledged),
-        Rule::StatusNeeded => (TABS, Never::Different),
-        Rule::NoServerError => (TABS, Never::NoForGood),
-        Rule::UnknownWhenPaused => (TABS, Never::NoOfEffect),
-        Rule::PrincipalTold => (TABS, Never::Impersonated),
+        Rule::RaiseChecked => ("tabs", Never::Twice),
+        Rule::UntilRaised => ("reload", Never::Twice),
+        Rule::UntilTold => ("reload", Never::Twice),
+        Rule::AcknowledgementAnswered => ("rides", Never::Unacknowledged),
+        Rule::StatusNeeded => ("between", Never::Different),
+        Rule::NoServerError => ("between", Never::NoForGood),
+        Rule::UnknownWhenPaused => ("between", Never::NoOfEffect),
+        Rule::PrincipalTold => ("between", Never::Impersonated),
+        Rule::CertainKey => ("gives up", Never::NoForGood),
     }
 }
 
 /// A counter-example to a property without a rule: a line a step, or `None`.
 pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<String>> {
-    if scope == TABS {
-        return trace(&Tabs { without: Some(rule) }, property);
+    if let Some(scope) = tab_scopes::named(scope) {
+        return trace(&Tabs { scope, without: Some(rule) }, property);
     }
     let scope = scopes::named(scope)?;
     trace(&Letters { scope, without: Some(rule) }, property)

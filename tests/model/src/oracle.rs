@@ -95,6 +95,13 @@ impl Oracle {
         for number in known..effects.len() {
             self.watch_effect(asked, effects, number, wall_ms);
         }
+        if arrived.is_crash {
+            let count = self.crashes.entry(asked.id.clone()).or_default();
+            *count += 1;
+            if *count > CRASHES_MAX {
+                self.broken.insert(Never::CrashesOn);
+            }
+        }
         self.watch_answer(asked, effects, &arrived.answer);
         let claim = Claim::of(&arrived.answer);
         if claim.as_ref().is_some_and(|claim| claim.executed == Executed::No) && effects.len() > known {
@@ -104,13 +111,6 @@ impl Oracle {
         let is_own = |claim: &Claim| asked.aim == Aim::Cancel && claim.executed == Executed::Yes;
         if let Some(claim) = claim.filter(|claim| !is_own(claim)) {
             self.watch_claim(&asked.id, claim.executed, claim.retry, effects);
-        }
-        if arrived.has_crashed {
-            let count = self.crashes.entry(asked.id.clone()).or_default();
-            *count += 1;
-            if *count > CRASHES_MAX {
-                self.broken.insert(Never::CrashesOn);
-            }
         }
         let config = server.config();
         if server.tables.count(true) as u64 > config.records_max
@@ -165,6 +165,9 @@ impl Oracle {
         if status == "acknowledged" && !self.acknowledged.contains(&asked.id) {
             self.broken.insert(Never::Freed);
         }
+        if status == "poisoned" && self.crashes.get(&asked.id).is_none_or(|count| *count < CRASHES_MAX) {
+            self.broken.insert(Never::Blamed);
+        }
         if matches!(status, "outside-window" | "forgotten") {
             self.fence_s = self.fence_s.max(asked.first_sent_s.map_or(0, |first_sent_s| first_sent_s + 1));
         }
@@ -178,6 +181,7 @@ impl Oracle {
             "poisoned" => Some(Sometimes::Poisoned),
             "capacity" => Some(Sometimes::Full),
             "rolled-back" => Some(Sometimes::RolledBack),
+            "unavailable" => Some(Sometimes::Ends),
             "executed" if asked.aim == Aim::Cancel && told.is_some() => Some(Sometimes::RanBefore),
             _ => None,
         });

@@ -57,6 +57,8 @@ properties! {
     NoForGood = "original answer: \"no\" for good, for an id that ran or runs later",
     /// An answer `no` for an attempt that took effect.
     NoOfEffect = "original answer: \"no\" for an attempt that took effect",
+    /// A caller gets an answer though it has one, or was told not to wait for it.
+    ToldTwice = "original answer: a caller is answered twice",
     /// An answer `yes` for an id that did not run.
     YesOfNone = "original answer: \"yes\" for an id that did not run",
     /// Another principal learns of an outcome.
@@ -79,6 +81,8 @@ properties! {
     Overfull = "bounded: a key keeps more than it may",
     /// The handler crashes on an id more often than it may.
     CrashesOn = "bounded: the handler crashes on an id again and again",
+    /// An id is refused for crashes that were none, or another's.
+    Blamed = "bounded: an id is poisoned that crashed less often",
 }
 
 properties! {
@@ -106,6 +110,12 @@ properties! {
     Full = "sometimes: a full key",
     /// A failed execution is undone.
     RolledBack = "sometimes: a rolled back execution",
+    /// An execution ends the process.
+    Ends = "sometimes: an execution that ends the process",
+    /// An acknowledgement goes along with another request.
+    Rides = "sometimes: an acknowledgement that rides",
+    /// A caller is told that it need not wait any more.
+    GaveUp = "sometimes: a caller that gives up",
     /// A row is gone from the client's store.
     Forgotten = "sometimes: all is done and forgotten",
 }

@@ -17,7 +17,7 @@ fn config() -> Config {
 
 /// All of them.
 pub fn all() -> Vec<Scope> {
-    vec![fence(), careless(), forget(), cancel(), principals(), turns(), handler()]
+    vec![fence(), careless(), forget(), cancel(), principals(), turns(), handler(), suspects()]
 }
 
 /// The scope of a name.
@@ -39,6 +39,7 @@ fn fence() -> Scope {
         may_fall_back: true,
         forgets_before_s: None,
         has_turns: false,
+        counts_starts: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Fence],
     }
@@ -60,6 +61,7 @@ fn careless() -> Scope {
         may_fall_back: false,
         forgets_before_s: None,
         has_turns: false,
+        counts_starts: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Fence],
     }
@@ -79,6 +81,7 @@ fn forget() -> Scope {
         may_fall_back: true,
         forgets_before_s: Some(30),
         has_turns: false,
+        counts_starts: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Late, Sometimes::Fence],
     }
@@ -100,6 +103,7 @@ fn cancel() -> Scope {
         may_fall_back: false,
         forgets_before_s: None,
         has_turns: false,
+        counts_starts: false,
         config: config(),
         sometimes: &[Sometimes::Cancelled, Sometimes::RanBefore, Sometimes::Late, Sometimes::Fence],
     }
@@ -123,6 +127,7 @@ fn principals() -> Scope {
         may_fall_back: false,
         forgets_before_s: None,
         has_turns: false,
+        counts_starts: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Mismatch],
     }
@@ -143,6 +148,7 @@ fn turns() -> Scope {
         may_fall_back: false,
         forgets_before_s: None,
         has_turns: true,
+        counts_starts: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Waits, Sometimes::Tombstone, Sometimes::Late],
     }
@@ -167,7 +173,33 @@ fn handler() -> Scope {
         may_fall_back: false,
         forgets_before_s: None,
         has_turns: false,
+        counts_starts: false,
         config: Config { records_max: 1, tombstones_max: 1, ..config() },
         sometimes: &[Sometimes::Poisoned, Sometimes::Full, Sometimes::RolledBack],
+    }
+}
+
+/// Executions that end the process, and what may be blamed for it: starts are counted while the object is young.
+fn suspects() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "suspects",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0).by(100).going(&[
+                Mood::Works,
+                Mood::Answers500,
+                Mood::Crashes,
+                Mood::Ends,
+            ]),
+            Letter::change("ann's a with an early deadline", ann, "a", "1").first_sent(0).by(5),
+            Letter::change("bob's b without first-sent", bob, "b", "1").by(100).going(&[Mood::Works, Mood::Answers500]),
+        ],
+        instants_s: &[0, 10, 75],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: false,
+        counts_starts: true,
+        config: config(),
+        sometimes: &[Sometimes::Replay, Sometimes::Late, Sometimes::Poisoned, Sometimes::RolledBack, Sometimes::Ends],
     }
 }

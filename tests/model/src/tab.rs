@@ -1,71 +1,200 @@
-//! A tab, and what it hears.
+//! A tab: the real client, made anew for each step from all that it was told.
+//!
+//! The client holds what can't be copied, nor cross threads. But it decides by nothing but what it is told, so its history stands
+//! for it; and two tabs with different histories are one state if their clients are alike to the last field.
+//!
+//! Invariant: whoever tells the client anything does what it asks for at once. So nothing that it asked for is left over.
 
-use semel_core::client::Answer;
-use semel_core::client::acknowledgements::Acknowledgements;
-use semel_core::message::Headers;
-use semel_core::problem::{Code, Problem};
-use semel_core::server;
+use crate::messages::Message;
+use semel_core::client::{Action, Answer, Changed, Client, Draft, Row, Settings, Ticket, codec};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
-/// A tab, as far as it is not in the store.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+/// How far a deadline lies ahead.
+pub const TIMEOUT_MS: i64 = 100_000;
+/// Whose tabs they are.
+pub const OWNER: &str = "ann";
+
+/// What the application wants: a request, and the key that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Wish {
+    /// The id.
+    pub id: &'static str,
+    /// The method.
+    pub method: &'static str,
+    /// The path.
+    pub path: &'static str,
+    /// The key, which the client learns from answers.
+    pub key: &'static str,
+}
+
+impl Wish {
+    fn draft(&self) -> Draft {
+        let (method, target) = (self.method.to_owned(), self.path.to_owned());
+        Draft { method, target, body: self.payload().into_bytes(), ..Draft::default() }
+    }
+
+    /// The body.
+    pub fn payload(&self) -> String {
+        format!("payload of {}", self.id)
+    }
+}
+
+/// What a client is told.
+#[derive(Debug, Clone)]
+pub enum Told {
+    /// What is stored.
+    Stored(Vec<(String, Vec<u8>)>),
+    /// The application wants something.
+    Wish(Wish),
+    /// What became of a row.
+    Changed(Ticket, Option<Vec<u8>>),
+    /// An answer came.
+    Answered(u64, Answer),
+    /// None comes.
+    Lost(u64),
+    /// The caller has its answer.
+    Delivered(Ticket),
+    /// The application gives a request up.
+    GivesUp(Ticket),
+    /// The application sends a paused request on.
+    Resumes(Ticket),
+    /// Time has passed.
+    Wakes,
+}
+
+/// What a client was told, and when. No part of a state: [`Tab::digest`] is.
+#[derive(Clone, Default)]
+struct History(Vec<Arc<(i64, Told)>>);
+
+impl PartialEq for History {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for History {}
+
+impl Hash for History {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} reports", self.0.len())
+    }
+}
+
+/// A tab, and what its host remembers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tab {
-    /// Whether it was opened.
-    pub is_open: bool,
-    /// Whether it was opened anew.
-    pub was_reloaded: bool,
-    /// The row of the request as the tab knows it, while it has no definitive answer.
-    pub in_hand: Option<Vec<u8>>,
-    /// What it has to acknowledge.
-    pub acks: Acknowledgements,
+    owner: String,
+    give_up_after_ms: Option<i64>,
+    history: History,
+    /// Of every field of the client.
+    digest: u64,
+    /// When the client is to be woken.
+    pub wakes_ms: Option<i64>,
+    /// The requests in hand.
+    pub tickets: BTreeMap<String, Ticket>,
+    /// The attempts that may still be answered.
+    pub under_way: BTreeMap<u64, Arc<Message>>,
+    /// The requests whose receiver has the answer, which the client does not know yet.
+    pub handed_over: Vec<Ticket>,
+    /// The requests that pause.
+    pub paused: Vec<Ticket>,
+    /// The ids for which somebody waits here.
+    pub callers: Vec<String>,
+}
+
+struct Digest(DefaultHasher);
+
+impl Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
 }
 
 impl Tab {
-    /// The name of a tab in rows.
-    pub fn owner(tab: usize) -> String {
-        format!("tab {}", tab + 1)
-    }
-}
-
-/// Who answers in the server's place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Proxy {
-    /// A captive portal: 200, and a page of its own.
-    Portal,
-    /// The login has ended.
-    Unauthorized,
-    /// A gateway that makes a 503 look definitive.
-    Definitive503,
-}
-
-impl Proxy {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Portal, Self::Unauthorized, Self::Definitive503];
-}
-
-/// What a proxy answers.
-pub fn proxy_answer(proxy: Proxy) -> Answer {
-    match proxy {
-        Proxy::Portal => Answer { status: 200, body: b"log in here".to_vec(), ..Answer::default() },
-        Proxy::Unauthorized => client_answer(&server::Answer::problem(&Problem::new(Code::Unauthorized, "log in"))),
-        Proxy::Definitive503 => Answer {
-            status: 503,
-            headers: Headers::from_iter([("semel-status", Code::Capacity.as_str())]),
-            members: Headers::from_iter([("executed", "no"), ("retry", "never")]),
-            ..Answer::default()
-        },
-    }
-}
-
-/// A server's answer as the host of the client hands it over.
-pub fn client_answer(answer: &server::Answer) -> Answer {
-    let server::Answer { status, headers, body, .. } = answer.clone();
-    let mut members = Headers::new();
-    if let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(&body) {
-        for (name, value) in &object {
-            if let Some(value) = value.as_str() {
-                members.append(name, value);
-            }
+    /// A tab that was opened.
+    pub fn new(owner: String, give_up_after_ms: Option<i64>) -> Self {
+        Self {
+            owner,
+            give_up_after_ms,
+            history: History::default(),
+            digest: 0,
+            wakes_ms: None,
+            tickets: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            handed_over: Vec::new(),
+            paused: Vec::new(),
+            callers: Vec::new(),
         }
     }
-    Answer { status, headers, body, members }
+
+    /// The client as all that it was told has made it.
+    pub fn client(&self) -> Client {
+        let mut client = Client::new(Settings {
+            outbox: "outbox".to_owned(),
+            owner: self.owner.clone(),
+            principal: OWNER.to_owned(),
+            // It sends again at once: time steps from instant to instant.
+            retry_interval_ms: 0,
+            attempt_timeout_ms: TIMEOUT_MS,
+            give_up_after_ms: self.give_up_after_ms,
+        });
+        for told in &self.history.0 {
+            tell(&mut client, told.0, &told.1);
+            while client.poll().is_some() {}
+        }
+        client
+    }
+
+    /// Tells the client something, and gives what it asks for.
+    pub fn tell(&mut self, client: &mut Client, now_ms: i64, told: Told) -> Vec<Action> {
+        tell(client, now_ms, &told);
+        self.history.0.push(Arc::new((now_ms, told)));
+        let mut digest = Digest(DefaultHasher::new());
+        let actions = std::iter::from_fn(|| client.poll()).collect();
+        write!(digest, "{client:?}").expect("a digest takes everything");
+        self.digest = digest.0.finish();
+        self.wakes_ms = client.wakes_at();
+        self.tickets.retain(|_, ticket| client.describe(*ticket).is_some());
+        actions
+    }
+}
+
+fn tell(client: &mut Client, now_ms: i64, told: &Told) {
+    match told {
+        Told::Stored(rows) => client.stored(now_ms, rows, None).expect("rows of this version"),
+        Told::Wish(wish) => drop(client.request(now_ms, wish.id.to_owned(), wish.draft())),
+        Told::Changed(ticket, row) => client.changed(now_ms, *ticket, Some(changed(row.as_deref()))),
+        Told::Answered(attempt, answer) => client.answered(now_ms, *attempt, answer.clone()),
+        Told::Lost(attempt) => client.lost(now_ms, *attempt),
+        Told::Delivered(ticket) => client.delivered(now_ms, *ticket),
+        Told::GivesUp(ticket) => client.give_up(now_ms, *ticket),
+        Told::Resumes(ticket) => client.resume(now_ms, *ticket),
+        Told::Wakes => client.wake(now_ms),
+    }
+}
+
+/// What became of a change, as bytes, which cross threads.
+pub fn row_of(changed: Changed) -> Option<Vec<u8>> {
+    let row = match changed {
+        Changed::Pending(entry) => Row::Pending(entry),
+        Changed::Settled(settled) => Row::Settled(settled),
+        Changed::Gone => return None,
+    };
+    Some(codec::encode(&row))
+}
+
+fn changed(row: Option<&[u8]>) -> Changed {
+    match row.map(|row| codec::decode(row).expect("a row of this version")) {
+        Some(Row::Pending(entry)) => Changed::Pending(entry),
+        Some(Row::Settled(settled)) => Changed::Settled(settled),
+        None => Changed::Gone,
+    }
 }

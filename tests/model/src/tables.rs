@@ -111,17 +111,36 @@ impl Stored {
     }
 }
 
+/// How a handler crashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crash {
+    /// It panics, and the object lives.
+    Panic,
+    /// It ends the process.
+    End,
+}
+
+impl Crash {
+    /// By which statement it says so.
+    fn as_statement(self) -> &'static str {
+        match self {
+            Self::Panic => "the handler crashes",
+            Self::End => "the handler ends the process",
+        }
+    }
+}
+
 /// The tables while the engine works on them.
 #[derive(Debug)]
 pub struct Database {
     tables: RefCell<Tables>,
-    has_crashed: Cell<bool>,
+    crash: Cell<Option<Crash>>,
 }
 
 impl Database {
     /// Opens tables.
     pub fn open(tables: Tables) -> Self {
-        Self { tables: RefCell::new(tables), has_crashed: Cell::new(false) }
+        Self { tables: RefCell::new(tables), crash: Cell::new(None) }
     }
 
     /// The tables as they are committed.
@@ -129,9 +148,9 @@ impl Database {
         self.tables.into_inner()
     }
 
-    /// Whether the handler crashed in the middle of a transaction.
-    pub fn has_crashed(&self) -> bool {
-        self.has_crashed.get()
+    /// How the handler crashed in the middle of a transaction, if it did.
+    pub fn crash(&self) -> Option<Crash> {
+        self.crash.get()
     }
 }
 
@@ -165,8 +184,10 @@ impl Sql for Database {
         } else if starts("DELETE FROM semel_records WHERE id = ?1") {
             tables.records.remove(&text(arguments, 0)?);
             Ok(Vec::new())
-        } else if statement == "the handler crashes" {
-            self.has_crashed.set(true);
+        } else if let Some(crash) =
+            [Crash::Panic, Crash::End].into_iter().find(|crash| crash.as_statement() == statement)
+        {
+            self.crash.set(Some(crash));
             Err(SqlError("crashed".to_owned()))
         } else {
             tables.change(statement, arguments)

@@ -1,79 +1,60 @@
-//! The model of one client with two tabs on one store, and of the key that it asks.
+//! The model of one client with its tabs on one store, and of the keys that it asks.
 //!
-//! The row of the request, its transitions, the transmissions, the verdicts and the acknowledgements are the real ones. The
-//! machine that strings them together holds what can't cross threads, so its steps are told here, each as one.
+//! The client is the real machine ([`crate::tab`]); what is told here is its host, and what lies between it and the keys.
 //!
 //! What stands for what:
 //! - A message stays on its way for good: it may arrive at any time, and again. So one that arrives late is a tab's that froze
 //!   between the transaction before an attempt and the attempt, as well as a slow one.
 //! - An answer arrives at once or never. A slow answer is that of an attempt that was slow.
-//! - A caller gets the answer in the step that settles the row. A crash in between leaves what a lost answer leaves.
-//! - A tab that is reloaded, or crashes between any two steps, loses all but the store.
+//! - What a client asks for is done in the step that made it ask: what it does after a transaction's report is its own business, or
+//!   a message that may arrive whenever. A tab that crashes in between leaves what one leaves whose message never arrived.
+//! - A tab may be reloaded, or crash, between any two steps, and between the answer's handing over and the report of it. It loses
+//!   all but the store.
+//! - A tab that is not woken in time is frozen.
 //! - A proxy may answer in the server's place.
 
-use crate::oracle::{Aim, Asked, Oracle};
+use crate::answers::{Proxy, client_answer, proxy_answer};
+use crate::ledger::effect_in;
+use crate::messages::Message;
+use crate::oracle::{Aim, Oracle};
 use crate::properties::{Never, Sometimes, Watched};
 use crate::server::Server;
-use crate::tab::{Proxy, Tab, client_answer, proxy_answer};
-use semel_core::client::row::{Answered, Change, Changed, Draft, Entry, Write};
-use semel_core::client::verdict::{Sent, Verdict, judge};
-use semel_core::client::{Answer, ClientCode, Failure, Row, Transmission, codec, request};
-use semel_core::message::{Headers, Method, Request, Response};
-use semel_core::path::Path;
-use semel_core::problem::Executed;
+use crate::tab::{OWNER, Tab, Told, Wish, row_of};
+use crate::tab_scopes::TabScope;
+use crate::tables::Effect;
+use semel_core::client::row::Write;
+use semel_core::client::{Action, Answer, Answered, Receiver, Ticket, Transmission};
+use semel_core::problem::{Executed, Retry};
 use semel_core::rules::{self, Rule};
-use semel_core::server::Config;
 use stateright::{Model, Property};
-use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// The wall clock, in ms. At the last, a tombstone has lapsed that knows the first attempt's deadline only, and what was sent at
-/// the second may still be executed.
-const INSTANTS_MS: [i64; 3] = [0, 90_000, 170_000];
-/// How far a deadline lies ahead.
-const TIMEOUT_MS: i64 = 100_000;
-/// So many attempts leave after the first.
-const RAISES: u8 = 1;
-/// The only request.
-const ID: &str = "a";
-/// The only key.
-const KEY: &str = "k";
-/// Whose request it is.
-const OWNER: &str = "ann";
 /// Who is logged in later.
 const OTHER: &str = "bob";
-/// What must come about.
-const SOMETIMES: [Sometimes; 4] = [Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Forgotten];
 
-/// The model, with a rule switched off or none.
+/// A scope, with a rule switched off or none.
 #[derive(Debug, Clone)]
 pub struct Tabs {
+    /// What is explored.
+    pub scope: TabScope,
     /// The rule that does not hold.
     pub without: Option<Rule>,
-}
-
-/// A message on its way.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Message {
-    tab: usize,
-    is_acknowledgement: bool,
-    first_sent_s: i64,
-    deadline_ms: i64,
-    target: String,
-    headers: String,
-    body: Vec<u8>,
 }
 
 /// The state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     instant: usize,
-    raises: u8,
-    row: Option<Vec<u8>>,
-    tabs: [Tab; 2],
+    /// How many messages the tabs have sent.
+    sent: u8,
+    /// How often each tab was opened.
+    opened: Vec<u8>,
+    has_given_up: bool,
+    rows: BTreeMap<String, Vec<u8>>,
+    tabs: Vec<Option<Tab>>,
     messages: BTreeSet<Arc<Message>>,
-    server: Server,
+    servers: BTreeMap<String, Server>,
     oracle: Oracle,
 }
 
@@ -86,241 +67,294 @@ impl Watched for State {
 /// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A tab opens, or is reloaded: it takes over what is in the store.
-    Opens(usize),
-    /// A tab sends the request once more.
-    Sends(usize),
-    /// A tab acknowledges.
-    Acknowledges(usize),
-    /// A message arrives, and its answer too or not.
-    Arrives(Arc<Message>, bool),
-    /// A message arrives, sent when somebody else was logged in.
-    ArrivesAsOther(Arc<Message>),
-    /// A tab's message is answered by somebody else than the server.
-    Proxy(usize, Proxy),
-    /// A tab gives up waiting for the answer to its acknowledgement.
-    LosesAcknowledgement(usize),
-    /// The server's process ends and begins anew.
+    /// A tab opens, or is reloaded, or crashes and is opened again: it takes over what is in the store.
+    Opens(usize, bool),
+    /// The application gives a request up in a tab.
+    GivesUp(usize, Ticket),
+    /// A message arrives, and nobody hears of it.
+    Arrives(Arc<Message>),
+    /// A message arrives, and so does the answer to a tab's attempt.
+    Answers(usize, u64, Arc<Message>),
+    /// The same, sent when somebody else was logged in.
+    AnswersOther(usize, u64, Arc<Message>),
+    /// A tab's attempt is answered by somebody else than the server.
+    Proxy(usize, u64, Proxy),
+    /// A tab gets no answer to an attempt.
+    Loses(usize, u64, Arc<Message>),
+    /// The caller has the answer that a tab handed over.
+    Delivered(usize, Ticket),
+    /// The application sends on what pauses.
+    Resumes(usize, Ticket),
+    /// A tab is woken.
+    Wakes(usize),
+    /// The servers' processes end and begin anew.
     Crashes,
-    /// Time passes.
-    Passes,
+    /// Time passes, until this instant, in s.
+    Passes(i64),
+}
+
+impl Tabs {
+    fn now_ms(&self, state: &State) -> i64 {
+        self.scope.instants_s[state.instant] * 1000
+    }
+
+    fn opens(&self, state: &mut State, tab: usize) {
+        state.opened[tab] += 1;
+        let owner = format!("tab {}, opened {} times", tab + 1, state.opened[tab]);
+        state.tabs[tab] = Some(Tab::new(owner, self.scope.give_up_after_ms));
+        let rows = state.rows.iter().map(|(id, row)| (id.clone(), row.clone())).collect();
+        self.tell(state, tab, Told::Stored(rows));
+    }
+
+    fn wishes(&self, state: &mut State, tab: usize, wish: Wish) {
+        if let Some(tab) = &mut state.tabs[tab] {
+            tab.callers.push(wish.id.to_owned());
+        }
+        self.tell(state, tab, Told::Wish(wish));
+    }
+
+    /// Tells a tab's client something, and does what it asks for, until it asks for no more.
+    fn tell(&self, state: &mut State, at: usize, told: Told) {
+        let Some(mut tab) = state.tabs[at].take() else { return };
+        let mut client = tab.client();
+        let mut all_told = VecDeque::from([told]);
+        while let Some(told) = all_told.pop_front() {
+            for action in tab.tell(&mut client, self.now_ms(state), told) {
+                all_told.extend(self.act(state, &mut tab, action));
+            }
+        }
+        state.tabs[at] = Some(tab);
+    }
+
+    /// Does what a client asks for: what it is told of that at once.
+    fn act(&self, state: &mut State, tab: &mut Tab, action: Action) -> Option<Told> {
+        match action {
+            Action::Change { ticket, id, change } => {
+                tab.tickets.insert(id.clone(), ticket);
+                let row = state.rows.get(&id).map(Vec::as_slice);
+                let (write, changed) = change.apply(row).expect("a row of this version");
+                match write {
+                    Write::Nothing => {}
+                    Write::Put(row) => drop(state.rows.insert(id, row)),
+                    Write::Delete => state.forgets(&id),
+                }
+                Some(Told::Changed(ticket, row_of(changed)))
+            }
+            Action::Remove(ids) => {
+                ids.iter().for_each(|id| state.forgets(id));
+                None
+            }
+            Action::Transmit(made) => self.transmits(state, tab, &made),
+            Action::Abort(attempt) => {
+                tab.under_way.remove(&attempt);
+                None
+            }
+            Action::Deliver { ticket, to, answered } => {
+                let id = id_of(tab, ticket);
+                state.tells(&id, &answered, self.scope.key_of(&id));
+                if to == Receiver::Caller {
+                    state.ends_wait(tab, &id);
+                }
+                tab.handed_over.push(ticket);
+                None
+            }
+            Action::GiveUp { id, failure } => {
+                // Who goes away with "no" takes it for the last word, whatever `retry` says.
+                let effects = effects_at(&state.servers, self.scope.key_of(&id));
+                state.oracle.watch_claim(&id, failure.executed, Retry::Never, effects);
+                state.oracle.seen.insert(Sometimes::GaveUp);
+                state.ends_wait(tab, &id);
+                None
+            }
+            Action::Pause { ticket, failure } => {
+                let id = id_of(tab, ticket);
+                let has_run = effects_at(&state.servers, self.scope.key_of(&id)).iter().any(|effect| effect.id == id);
+                if failure.executed == Executed::No && has_run {
+                    state.oracle.broken.insert(Never::NoOfEffect);
+                }
+                tab.paused.push(ticket);
+                None
+            }
+        }
+    }
+
+    fn transmits(&self, state: &mut State, tab: &mut Tab, made: &Transmission) -> Option<Told> {
+        let message = Message::new(made);
+        if message.aim() == Aim::Read {
+            // The clock, which is asked for in time.
+            let answer = self.arrives(state, &message, OWNER);
+            return Some(Told::Answered(made.attempt, answer));
+        }
+        state.sent += 1;
+        let is_riding = message.aim() != Aim::Acknowledge && !message.acknowledges().is_empty();
+        state.oracle.seen.extend(is_riding.then_some(Sometimes::Rides));
+        let message = Arc::new(message);
+        tab.under_way.insert(made.attempt, message.clone());
+        state.messages.insert(message);
+        None
+    }
+
+    fn arrives(&self, state: &mut State, message: &Message, login: &str) -> Answer {
+        let request = message.request(login);
+        let now_ms = self.now_ms(state);
+        let arrived = match Server::object_of(&self.scope.config, &request, now_ms) {
+            Err(answer) => answer,
+            Ok((key, _)) => {
+                let server = state.servers.entry(key.as_str().to_owned());
+                let server = server.or_insert_with(|| Server::new(self.scope.config.clone()));
+                let known = server.tables.effects.len();
+                let arrived = server.arrive(&request, now_ms);
+                state.oracle.watch(&message.asked(), known, server, &arrived, now_ms);
+                arrived.answer
+            }
+        };
+        client_answer(&arrived)
+    }
+
+    fn hears(&self, state: &mut State, tab: usize, attempt: u64, answer: Answer) {
+        if let Some(tab) = &mut state.tabs[tab] {
+            tab.under_way.remove(&attempt);
+        }
+        self.tell(state, tab, Told::Answered(attempt, answer));
+    }
+
+    fn step(&self, state: &mut State, step: Step) {
+        match step {
+            Step::Opens(tab, _) => self.opens(state, tab),
+            Step::GivesUp(tab, ticket) => {
+                state.has_given_up = true;
+                self.tell(state, tab, Told::GivesUp(ticket));
+            }
+            Step::Arrives(message) => drop(self.arrives(state, &message, OWNER)),
+            Step::Answers(tab, attempt, message) => {
+                let answer = self.arrives(state, &message, OWNER);
+                self.hears(state, tab, attempt, answer);
+            }
+            Step::AnswersOther(tab, attempt, message) => {
+                let answer = self.arrives(state, &message, OTHER);
+                self.hears(state, tab, attempt, answer);
+            }
+            Step::Proxy(tab, attempt, proxy) => self.hears(state, tab, attempt, proxy_answer(proxy)),
+            Step::Loses(tab, attempt, _) => {
+                if let Some(tab) = &mut state.tabs[tab] {
+                    tab.under_way.remove(&attempt);
+                }
+                self.tell(state, tab, Told::Lost(attempt));
+            }
+            Step::Delivered(tab, ticket) => {
+                if let Some(tab) = &mut state.tabs[tab] {
+                    tab.handed_over.retain(|each| *each != ticket);
+                }
+                self.tell(state, tab, Told::Delivered(ticket));
+            }
+            Step::Resumes(tab, ticket) => {
+                if let Some(tab) = &mut state.tabs[tab] {
+                    tab.paused.retain(|each| *each != ticket);
+                }
+                self.tell(state, tab, Told::Resumes(ticket));
+            }
+            Step::Wakes(tab) => self.tell(state, tab, Told::Wakes),
+            Step::Crashes => {
+                let now_ms = self.now_ms(state);
+                state.servers.values_mut().for_each(|server| server.crash(now_ms));
+            }
+            Step::Passes(_) => state.instant += 1,
+        }
+    }
+
+    fn tab_actions(&self, state: &State, at: usize, tab: &Tab, steps: &mut Vec<Step>) {
+        for (&attempt, message) in &tab.under_way {
+            steps.push(Step::Answers(at, attempt, message.clone()));
+            steps.push(Step::Loses(at, attempt, message.clone()));
+            if self.scope.has_proxies && message.aim() == Aim::Execute {
+                steps.extend(Proxy::ALL.map(|proxy| Step::Proxy(at, attempt, proxy)));
+                steps.push(Step::AnswersOther(at, attempt, message.clone()));
+            }
+        }
+        steps.extend(tab.handed_over.iter().map(|ticket| Step::Delivered(at, *ticket)));
+        steps.extend(tab.paused.iter().map(|ticket| Step::Resumes(at, *ticket)));
+        if tab.wakes_ms.is_some_and(|wakes_ms| wakes_ms <= self.now_ms(state)) {
+            steps.push(Step::Wakes(at));
+        }
+        if self.scope.gives_up && !state.has_given_up {
+            let pending = tab.tickets.values().filter(|ticket| !tab.handed_over.contains(ticket));
+            steps.extend(pending.map(|ticket| Step::GivesUp(at, *ticket)));
+        }
+    }
 }
 
 impl State {
-    fn now_ms(&self) -> i64 {
-        INSTANTS_MS[self.instant]
-    }
-
-    /// One transaction of the store.
-    fn change(&mut self, change: &Change) -> Changed {
-        let (write, changed) = change.apply(self.row.as_deref()).expect("a row of this version");
-        match write {
-            Write::Nothing => {}
-            Write::Put(row) => self.row = Some(row),
-            Write::Delete => self.row = None,
-        }
-        changed
-    }
-
-    fn send(&mut self, tab: usize, made: Transmission, sent: Option<Sent>) {
-        let mut made = made;
-        request::tell_principal(&mut made, OWNER);
-        let lines = [made.request.headers.to_lines(), made.headers.to_lines()].concat();
-        self.messages.insert(Arc::new(Message {
-            tab,
-            is_acknowledgement: sent.is_none(),
-            first_sent_s: sent.map_or(0, |sent| sent.first_sent_s),
-            deadline_ms: sent.map_or(0, |sent| sent.deadline_ms),
-            target: made.request.target.clone(),
-            headers: lines,
-            body: made.request.body.clone(),
-        }));
-    }
-
-    fn opens(&mut self, tab: usize) {
-        self.tabs[tab] = Tab { is_open: true, was_reloaded: self.tabs[tab].is_open, ..Tab::default() };
-        match self.row.as_deref().map(codec::decode) {
-            Some(Ok(Row::Pending(entry))) => {
-                let adopt = Change::Adopt { by: Tab::owner(tab), from: entry.owner, is_shared: true };
-                self.change(&adopt);
-                self.tabs[tab].in_hand = self.row.clone();
-            }
-            Some(Ok(Row::Settled(settled))) => self.tabs[tab].acks.add(ID, &settled, 0),
-            _ => {}
+    /// A row is gone: its key has taken that, or it never had anything to take.
+    fn forgets(&mut self, id: &str) {
+        self.rows.remove(id);
+        self.oracle.seen.insert(Sometimes::Forgotten);
+        let keeps = |id: &str| self.servers.values().any(|server| server.tables.keeps_outcome(id));
+        if keeps(id) || keeps(&format!("cancel-{id}")) {
+            self.oracle.broken.insert(Never::Unacknowledged);
         }
     }
 
-    fn sends(&mut self, tab: usize) {
-        let Some(Ok(Row::Pending(known))) = self.tabs[tab].in_hand.as_deref().map(codec::decode) else { return };
-        let deadline_ms = self.now_ms() + TIMEOUT_MS;
-        let raise = Change::Raise { first_sent_s: self.now_ms() / 1000, until_ms: deadline_ms, is_cancelling: false };
-        let changed = self.change(&raise);
-        self.raises -= 1;
-        match changed.leave(&known) {
-            Some(entry) => {
-                let sent = Sent { first_sent_s: entry.first_sent_s.unwrap_or_default(), deadline_ms };
-                let made = request::transmission(1, ID, &entry, request::Aim::Execute, Some(KEY), sent);
-                self.send(tab, made, Some(sent));
-            }
-            None => self.settled_elsewhere(tab, changed, &ClientCode::OutcomeLost.into()),
-        }
-    }
-
-    fn acknowledges(&mut self, tab: usize) {
-        let Some((key, body)) = self.tabs[tab].acks.post(1, i64::MAX) else { return };
-        let made = Transmission { attempt: 1, request: request::control(&key, "acks", body), headers: Headers::new() };
-        self.send(tab, made, None);
-    }
-
-    fn arrives(&mut self, message: &Message, login: &str) -> Answer {
-        let mut headers = Headers::from_lines(&message.headers);
-        headers.append("authorization", format!("Bearer {login}"));
-        let path = Path::new(&message.target, "").expect("a path of the client");
-        let request = Request { method: Method::Post, path, headers, body: message.body.clone() };
-        let known = self.server.tables.effects.len();
-        let arrived = self.server.arrive(&request, self.now_ms());
-        let asked = Asked {
-            aim: if message.is_acknowledgement { Aim::Acknowledge } else { Aim::Execute },
-            id: ID.to_owned(),
-            by: OWNER.to_owned(),
-            payload: String::from_utf8_lossy(&message.body).into_owned(),
-            first_sent_s: Some(message.first_sent_s),
-            acknowledges: if message.is_acknowledgement { vec![ID.to_owned()] } else { Vec::new() },
-        };
-        self.oracle.watch(&asked, known, &self.server, &arrived, self.now_ms());
-        client_answer(&arrived.answer)
-    }
-
-    fn hears(&mut self, tab: usize, sent: Sent, answer: Answer) {
-        if self.tabs[tab].in_hand.is_none() {
-            return;
-        }
-        match judge(&answer, sent) {
-            Verdict::Outcome => {
-                let Answer { status, headers, body, .. } = answer;
-                self.settles(tab, &Answered::Outcome(Response { status, headers, body }));
-            }
-            Verdict::Never(failure) => match self.change(&Change::Look) {
-                Changed::Pending(_) => self.settles(tab, &Answered::Failure(failure)),
-                changed => self.settled_elsewhere(tab, changed, &failure),
-            },
-            Verdict::Again { .. } => {}
-            Verdict::Pause(failure) => {
-                if failure.executed == Executed::No && !self.server.tables.effects.is_empty() {
-                    self.oracle.broken.insert(Never::NoOfEffect);
-                }
-            }
-        }
-    }
-
-    /// The caller gets the answer, and then the row is settled.
-    fn settles(&mut self, tab: usize, answered: &Answered) {
-        self.tells(answered);
-        let settle = Change::Settle {
-            by: Tab::owner(tab),
-            key: Some(KEY.to_owned()),
-            answered: Rc::new(answered.clone()),
-            at_s: self.now_ms() / 1000,
-        };
-        if let Changed::Settled(settled) = self.change(&settle) {
-            self.tabs[tab].acks.add(ID, &settled, 0);
-        }
-        self.tabs[tab].in_hand = None;
-    }
-
-    fn settled_elsewhere(&mut self, tab: usize, changed: Changed, failure: &Failure) {
-        let kept = match changed {
-            Changed::Settled(settled) => settled.kept,
-            _ => None,
-        };
-        self.tells(&kept.map_or_else(|| Answered::Failure(failure.clone()), |kept| (*kept).clone()));
-        self.tabs[tab].in_hand = None;
-    }
-
-    fn tells(&mut self, answered: &Answered) {
-        let effects = &self.server.tables.effects;
+    fn tells(&mut self, id: &str, answered: &Answered, key: &str) {
+        let effects = effects_at(&self.servers, key);
         match answered {
             Answered::Outcome(response) => {
-                self.oracle.watch_outcome(ID, crate::ledger::effect_in(&response.body), effects);
+                self.oracle.watch_outcome(id, effect_in(&response.body), effects);
             }
-            Answered::Failure(failure) => self.oracle.watch_claim(ID, failure.executed, failure.retry, effects),
+            Answered::Failure(failure) => self.oracle.watch_claim(id, failure.executed, failure.retry, effects),
         }
     }
 
-    fn acknowledgement_ended(&mut self, tab: usize, key: Option<&str>) {
-        if !self.tabs[tab].acks.ended(1, key, 0).is_empty() {
-            self.change(&Change::Acknowledged);
-        }
-        if self.row.is_none() {
-            self.oracle.seen.insert(Sometimes::Forgotten);
-            if self.server.tables.keeps_outcome(ID) {
-                self.oracle.broken.insert(Never::Unacknowledged);
-            }
+    fn ends_wait(&mut self, tab: &mut Tab, id: &str) {
+        let waited = tab.callers.len();
+        tab.callers.retain(|each| each != id);
+        if tab.callers.len() == waited {
+            self.oracle.broken.insert(Never::ToldTwice);
         }
     }
+}
 
-    fn step(&mut self, step: Step) {
-        match step {
-            Step::Opens(tab) => self.opens(tab),
-            Step::Sends(tab) => self.sends(tab),
-            Step::Acknowledges(tab) => self.acknowledges(tab),
-            Step::Arrives(message, is_heard) => {
-                let answer = self.arrives(&message, OWNER);
-                let key = answer.headers.get("semel-key").and_then(semel_core::header::unquoted);
-                let Message { tab, is_acknowledgement, first_sent_s, deadline_ms, .. } = *message;
-                match (is_heard, is_acknowledgement) {
-                    (true, true) => self.acknowledgement_ended(tab, key.as_deref()),
-                    (true, false) => self.hears(tab, Sent { first_sent_s, deadline_ms }, answer),
-                    (false, _) => {}
-                }
-            }
-            Step::ArrivesAsOther(message) => {
-                let answer = self.arrives(&message, OTHER);
-                let Message { tab, first_sent_s, deadline_ms, .. } = *message;
-                self.hears(tab, Sent { first_sent_s, deadline_ms }, answer);
-            }
-            Step::Proxy(tab, proxy) => {
-                self.hears(tab, Sent { first_sent_s: 0, deadline_ms: TIMEOUT_MS }, proxy_answer(proxy));
-            }
-            Step::LosesAcknowledgement(tab) => self.acknowledgement_ended(tab, None),
-            Step::Crashes => self.server.crash(),
-            Step::Passes => self.instant += 1,
-        }
-    }
+fn effects_at<'a>(servers: &'a BTreeMap<String, Server>, key: &str) -> &'a [Effect] {
+    servers.get(key).map_or(&[], |server| &server.tables.effects)
+}
+
+fn id_of(tab: &Tab, ticket: Ticket) -> String {
+    tab.tickets.iter().find(|(_, each)| **each == ticket).map(|(id, _)| id.clone()).expect("an id in hand")
 }
 
 impl Model for Tabs {
     type State = State;
     type Action = Step;
 
-    /// The row is stored, and the first attempt has left.
+    /// The first tab is open, and wants what the scope says. What comes before is done.
     fn init_states(&self) -> Vec<State> {
-        let sent = Sent { first_sent_s: 0, deadline_ms: TIMEOUT_MS };
-        let entry = Entry {
-            draft: Rc::new(Draft {
-                method: "POST".to_owned(),
-                target: "/k".to_owned(),
-                body: b"1".to_vec(),
-                ..Draft::default()
-            }),
-            owner: Tab::owner(0),
-            first_sent_s: Some(sent.first_sent_s),
-            until_ms: Some(sent.deadline_ms),
-            ..Entry::default()
-        };
         let mut state = State {
             instant: 0,
-            raises: RAISES,
-            row: None,
-            tabs: Default::default(),
+            sent: 0,
+            opened: vec![0; self.scope.tabs],
+            has_given_up: false,
+            rows: BTreeMap::new(),
+            tabs: vec![None; self.scope.tabs],
             messages: BTreeSet::new(),
-            server: Server::new(Config { open: true, ..Config::default() }),
+            servers: BTreeMap::new(),
             oracle: Oracle::default(),
         };
-        state.change(&Change::Add(entry.clone()));
-        state.tabs[0] = Tab { is_open: true, in_hand: state.row.clone(), ..Tab::default() };
-        let made = request::transmission(1, ID, &entry, request::Aim::Execute, Some(KEY), sent);
-        rules::without(self.without, || state.send(0, made, Some(sent)));
+        rules::without(self.without, || {
+            self.opens(&mut state, 0);
+            for wish in &self.scope.before {
+                self.wishes(&mut state, 0, *wish);
+                let under_way = state.tabs[0].iter().flat_map(|tab| tab.under_way.clone()).collect::<Vec<_>>();
+                for (attempt, message) in under_way {
+                    self.step(&mut state, Step::Answers(0, attempt, message));
+                }
+                let handed_over = state.tabs[0].iter().flat_map(|tab| tab.handed_over.clone()).collect::<Vec<_>>();
+                for ticket in handed_over {
+                    self.step(&mut state, Step::Delivered(0, ticket));
+                }
+            }
+            for wish in &self.scope.wishes {
+                self.wishes(&mut state, 0, *wish);
+            }
+        });
         vec![state]
     }
 
@@ -329,69 +363,48 @@ impl Model for Tabs {
             return;
         }
         for (at, tab) in state.tabs.iter().enumerate() {
-            // A second tab that is reloaded does what a first one does.
-            if !tab.is_open || (at == 0 && !tab.was_reloaded) {
-                steps.push(Step::Opens(at));
+            if state.opened[at] < self.scope.opens_max[at] {
+                steps.push(Step::Opens(at, tab.is_some()));
             }
-            if tab.in_hand.is_some() {
-                if state.raises > 0 {
-                    steps.push(Step::Sends(at));
-                }
-                steps.extend(Proxy::ALL.map(|proxy| Step::Proxy(at, proxy)));
-            }
-            if tab.acks.due_ms().is_some() {
-                steps.push(Step::Acknowledges(at));
-            } else if tab.acks != Default::default() {
-                steps.push(Step::LosesAcknowledgement(at));
+            if let Some(tab) = tab {
+                self.tab_actions(state, at, tab, steps);
             }
         }
-        for message in &state.messages {
-            let tab = &state.tabs[message.tab];
-            steps.push(Step::Arrives(message.clone(), false));
-            if tab.in_hand.is_some() || message.is_acknowledgement {
-                steps.push(Step::Arrives(message.clone(), true));
-            }
-            // Once it has run, another principal is what the scope of principals explores.
-            if !message.is_acknowledgement && state.server.tables.effects.is_empty() {
-                steps.push(Step::ArrivesAsOther(message.clone()));
-            }
-        }
+        steps.extend(state.messages.iter().cloned().map(Step::Arrives));
         steps.push(Step::Crashes);
-        if state.instant + 1 < INSTANTS_MS.len() {
-            steps.push(Step::Passes);
-        }
+        steps.extend(self.scope.instants_s.get(state.instant + 1).map(|instant_s| Step::Passes(*instant_s)));
     }
 
     fn next_state(&self, before: &State, step: Step) -> Option<State> {
         let mut state = before.clone();
-        rules::without(self.without, || state.step(step));
-        Some(state)
+        rules::without(self.without, || self.step(&mut state, step));
+        (state.sent <= self.scope.messages_max).then_some(state)
     }
 
     fn format_action(&self, step: &Step) -> String {
-        let named = |message: &Message| {
-            let tab = message.tab + 1;
-            match message.is_acknowledgement {
-                true => format!("tab {tab}'s acknowledgement"),
-                false => format!("tab {tab}'s attempt (deadline {} s)", message.deadline_ms / 1000),
-            }
-        };
         match step {
-            Step::Opens(tab) => format!("tab {} opens", tab + 1),
-            Step::Sends(tab) => format!("tab {} sends", tab + 1),
-            Step::Acknowledges(tab) => format!("tab {} acknowledges", tab + 1),
-            Step::Arrives(message, true) => format!("{} arrives, and its answer too", named(message)),
-            Step::Arrives(message, false) => format!("{} arrives, its answer is lost", named(message)),
-            Step::ArrivesAsOther(message) => format!("{} arrives, with {OTHER} logged in", named(message)),
-            Step::Proxy(tab, proxy) => format!("tab {} hears from a proxy: {proxy:?}", tab + 1),
-            Step::LosesAcknowledgement(tab) => format!("tab {} gets no answer to its acknowledgement", tab + 1),
+            Step::Opens(tab, false) => format!("tab {} opens", tab + 1),
+            Step::Opens(tab, true) => format!("tab {} is reloaded", tab + 1),
+            Step::GivesUp(tab, _) => format!("the application gives it up in tab {}", tab + 1),
+            Step::Arrives(message) => format!("{} arrives, its answer is lost", message.name()),
+            Step::Answers(tab, _, message) => {
+                format!("{} of tab {} arrives, and its answer too", message.name(), tab + 1)
+            }
+            Step::AnswersOther(tab, _, message) => {
+                format!("{} of tab {} arrives with {OTHER} logged in, and its answer too", message.name(), tab + 1)
+            }
+            Step::Proxy(tab, _, proxy) => format!("tab {} hears from a proxy: {proxy:?}", tab + 1),
+            Step::Loses(tab, _, message) => format!("tab {} gets no answer to {}", tab + 1, message.name()),
+            Step::Delivered(tab, _) => format!("the caller in tab {} has the answer", tab + 1),
+            Step::Resumes(tab, _) => format!("the application resumes in tab {}", tab + 1),
+            Step::Wakes(tab) => format!("tab {} is woken", tab + 1),
             Step::Crashes => "the server crashes".to_owned(),
-            Step::Passes => "time passes".to_owned(),
+            Step::Passes(instant_s) => format!("time passes, until {instant_s} s"),
         }
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         let never = Never::ALL.iter().map(|property| property.property());
-        never.chain(SOMETIMES.iter().map(|property| property.property())).collect()
+        never.chain(self.scope.sometimes.iter().map(|property| property.property())).collect()
     }
 }

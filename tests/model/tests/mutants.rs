@@ -3,7 +3,8 @@
 //! `cargo test -p semel-model -- --nocapture` shows the traces.
 
 use semel_core::rules::Rule;
-use semel_model::mutants::{TABS, caught, counter_example};
+use semel_model::mutants::{caught, counter_example};
+use semel_model::tab_scopes;
 
 fn are_caught(is_chosen: impl Fn(&str) -> bool) {
     let mut missed = Vec::new();
@@ -24,10 +25,10 @@ fn are_caught(is_chosen: impl Fn(&str) -> bool) {
 
 #[test]
 fn each_rule_of_the_server_that_does_not_hold_yields_a_counter_example() {
-    are_caught(|scope| scope != TABS);
+    are_caught(|scope| tab_scopes::named(scope).is_none());
 }
 
 #[test]
 fn each_rule_of_the_client_that_does_not_hold_yields_a_counter_example() {
-    are_caught(|scope| scope == TABS);
+    are_caught(|scope| tab_scopes::named(scope).is_some());
 }

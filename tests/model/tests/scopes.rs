@@ -1,8 +1,8 @@
 //! Every scope: nothing comes about that never must, all does that sometimes must, and the scope is as large as it was.
 
 use semel_model::letters::Letters;
-use semel_model::mutants::TABS;
 use semel_model::scopes;
+use semel_model::tab_scopes;
 use semel_model::tabs::Tabs;
 use stateright::{Checker, Model};
 use std::fmt::Debug;
@@ -18,7 +18,12 @@ const STATES: &[(&str, usize)] = &[
     ("principals", 993),
     ("turns", 12_675),
     ("handler", 512),
-    (TABS, 63_103),
+    ("suspects", 15_122),
+    ("tabs", 17_533),
+    ("reload", 15_118),
+    ("between", 12_408),
+    ("rides", 5_186),
+    ("gives up", 24_011),
 ];
 
 fn hold_in<M>(name: &str, model: M)
@@ -37,6 +42,10 @@ where
 
 fn hold_in_letters(name: &str) {
     hold_in(name, Letters { scope: scopes::named(name).expect("a scope of that name"), without: None });
+}
+
+fn hold_in_tabs(name: &str) {
+    hold_in(name, Tabs { scope: tab_scopes::named(name).expect("a scope of that name"), without: None });
 }
 
 #[test]
@@ -75,12 +84,40 @@ fn a_handler_that_fails_or_crashes_leaves_nothing_and_a_full_key_refuses() {
 }
 
 #[test]
+fn what_ends_the_process_again_and_again_never_runs_again_and_nobody_else_is_blamed() {
+    hold_in_letters("suspects");
+}
+
+#[test]
 fn two_tabs_of_one_client_get_it_done_once_and_forget_it_in_time() {
-    hold_in(TABS, Tabs { without: None });
+    hold_in_tabs("tabs");
+}
+
+#[test]
+fn what_a_tab_leaves_that_crashes_is_done_once_by_whoever_comes_after_it() {
+    hold_in_tabs("reload");
+}
+
+#[test]
+fn who_answers_in_the_servers_place_is_not_believed() {
+    hold_in_tabs("between");
+}
+
+#[test]
+fn an_acknowledgement_rides_on_another_request_and_is_taken_once_its_key_has_answered() {
+    hold_in_tabs("rides");
+}
+
+#[test]
+fn what_is_given_up_is_told_to_be_what_it_is() {
+    hold_in_tabs("gives up");
 }
 
 #[test]
 fn every_scope_is_explored() {
-    let names: Vec<&str> = scopes::all().iter().map(|scope| scope.name).chain([TABS]).collect();
+    let names: Vec<&str> = {
+        let letters = scopes::all().into_iter().map(|scope| scope.name);
+        letters.chain(tab_scopes::all().into_iter().map(|scope| scope.name)).collect()
+    };
     assert_eq!(STATES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
 }

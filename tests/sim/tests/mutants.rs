@@ -13,6 +13,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("tombstone", 4, "twice"),
     ("poisoned", 55, "poisoned"),
     ("crash-counted", 43, "poisoned"),
+    ("start-counted", 120, "unsettled"),
     ("until", 15, "left"),
     ("seen-deadlines", 139, "left"),
     ("acknowledged-by-owner", 3, "acknowledged"),

@@ -1,0 +1,131 @@
+//! What is explored of the tabs: small worlds, each around one way in which a client may go wrong.
+//!
+//! Invariant: a scope is bounded by how many messages its tabs send, and how often each is opened; not by what arrives.
+
+use crate::properties::Sometimes;
+use crate::tab::Wish;
+use semel_core::server::Config;
+
+/// What is explored.
+#[derive(Debug, Clone)]
+pub struct TabScope {
+    /// Its name.
+    pub name: &'static str,
+    /// How many tabs there are.
+    pub tabs: usize,
+    /// How often each may be opened.
+    pub opens_max: &'static [u8],
+    /// What the first tab wanted before: it is answered.
+    pub before: Vec<Wish>,
+    /// What it wants.
+    pub wishes: Vec<Wish>,
+    /// The wall clock, in s.
+    pub instants_s: &'static [i64],
+    /// How many messages may leave.
+    pub messages_max: u8,
+    /// Whether others answer, or are logged in.
+    pub has_proxies: bool,
+    /// Whether the application gives up, once.
+    pub gives_up: bool,
+    /// When callers are told that they need not wait.
+    pub give_up_after_ms: Option<i64>,
+    /// The settings of the servers.
+    pub config: Config,
+    /// What must come about.
+    pub sometimes: &'static [Sometimes],
+}
+
+const A: Wish = Wish { id: "a", method: "POST", path: "/k", key: "k" };
+const B: Wish = Wish { id: "b", method: "POST", path: "/k", key: "k" };
+/// At the same path as the others, but of another key.
+const ELSEWHERE: Wish = Wish { id: "e", method: "PUT", path: "/k", key: "elsewhere" };
+
+impl TabScope {
+    /// The key of a request.
+    pub fn key_of(&self, id: &str) -> &'static str {
+        self.wishes.iter().chain(&self.before).find(|wish| wish.id == id).map_or("", |wish| wish.key)
+    }
+}
+
+/// All of them.
+pub fn all() -> Vec<TabScope> {
+    vec![tabs(), reload(), between(), rides(), gives_up()]
+}
+
+/// The scope of a name.
+pub fn named(name: &str) -> Option<TabScope> {
+    all().into_iter().find(|scope| scope.name == name)
+}
+
+fn one() -> TabScope {
+    TabScope {
+        name: "",
+        tabs: 1,
+        opens_max: &[2],
+        before: Vec::new(),
+        wishes: vec![A],
+        // At the last, a tombstone has lapsed that knows the first attempt's deadline only, and what was sent at the second may
+        // still be executed.
+        instants_s: &[0, 90, 170],
+        messages_max: 3,
+        has_proxies: false,
+        gives_up: false,
+        give_up_after_ms: None,
+        config: Config { open: true, ..Config::default() },
+        sometimes: &[],
+    }
+}
+
+/// Two tabs of one client, either of which may send, acknowledge, or freeze.
+fn tabs() -> TabScope {
+    TabScope {
+        name: "tabs",
+        tabs: 2,
+        opens_max: &[1, 1],
+        instants_s: &[0, 170],
+        messages_max: 4,
+        sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Forgotten],
+        ..one()
+    }
+}
+
+/// Two tabs, the first of which is reloaded, or crashes.
+fn reload() -> TabScope {
+    TabScope { name: "reload", opens_max: &[2, 1], messages_max: 3, ..tabs() }
+}
+
+/// Who stands between: captive portals, gateways, somebody else's login.
+fn between() -> TabScope {
+    TabScope {
+        name: "between",
+        has_proxies: true,
+        sometimes: &[Sometimes::Replay, Sometimes::Late, Sometimes::Forgotten],
+        ..one()
+    }
+}
+
+/// Two requests at one key: the acknowledgement of the one rides on an attempt of the other.
+fn rides() -> TabScope {
+    TabScope {
+        name: "rides",
+        wishes: vec![A, B],
+        instants_s: &[0, 170],
+        messages_max: 3,
+        sometimes: &[Sometimes::Rides, Sometimes::Replay, Sometimes::Tombstone, Sometimes::Forgotten],
+        ..one()
+    }
+}
+
+/// A request that the application gives up, at a key that the client can only guess, and a caller that waits no longer.
+fn gives_up() -> TabScope {
+    TabScope {
+        name: "gives up",
+        before: vec![ELSEWHERE],
+        instants_s: &[0, 70],
+        messages_max: 4,
+        gives_up: true,
+        give_up_after_ms: Some(60_000),
+        sometimes: &[Sometimes::GaveUp, Sometimes::Cancelled, Sometimes::RanBefore, Sometimes::Forgotten],
+        ..one()
+    }
+}
