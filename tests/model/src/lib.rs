@@ -5,6 +5,7 @@
 //!
 //! - [`letters`]: a key among clients that may be anybody. [`scopes`]: what is explored of it
 //! - [`tabs`]: the tabs of one client, with the store that they share. [`tab_scopes`]: what is explored of them
+//! - [`tab_state`]: the state of all that
 //! - [`tab`], [`messages`], [`answers`]: a tab, what it sends, what it hears
 //! - [`server`], [`ledger`], [`tables`]: the engine, the handler, what is committed
 //! - [`oracle`]: the judge. [`properties`]: what must never be, and what must be sometimes
@@ -25,5 +26,6 @@ pub mod scopes;
 pub mod server;
 pub mod tab;
 pub mod tab_scopes;
+pub mod tab_state;
 pub mod tables;
 pub mod tabs;

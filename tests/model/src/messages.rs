@@ -65,6 +65,11 @@ impl Message {
             .map(|deadline_ms| deadline_ms / 1000)
     }
 
+    /// Whether it can't be executed, and asks for no more than the key and the outcome.
+    pub fn is_probe(&self) -> bool {
+        self.aim() == Aim::Execute && self.deadline_s() == Some(0)
+    }
+
     /// The ids that it acknowledges, but those of cancellations.
     pub fn acknowledges(&self) -> Vec<String> {
         let riding = header::acks(&self.headers()).expect("acknowledgements of the client");
@@ -100,7 +105,7 @@ impl Message {
         match (self.aim(), self.deadline_s()) {
             (Aim::Acknowledge, _) => format!("the acknowledgement of {acknowledged}"),
             (Aim::Cancel, _) => format!("the cancellation of {id}{until} at {}{riding}", self.target),
-            (_, Some(0)) => format!("a probe of {id}{riding}"),
+            _ if self.is_probe() => format!("a probe of {id}{riding}"),
             _ => format!("an attempt of {id}{until}{riding}"),
         }
     }

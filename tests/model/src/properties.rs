@@ -114,6 +114,8 @@ properties! {
     Ends = "sometimes: an execution that ends the process",
     /// An acknowledgement goes along with another request.
     Rides = "sometimes: an acknowledgement that rides",
+    /// A request that is given up asks for its key.
+    Probes = "sometimes: a probe",
     /// A caller is told that it need not wait any more.
     GaveUp = "sometimes: a caller that gives up",
     /// A row is gone from the client's store.

@@ -125,7 +125,13 @@ fn gives_up() -> TabScope {
         messages_max: 4,
         gives_up: true,
         give_up_after_ms: Some(60_000),
-        sometimes: &[Sometimes::GaveUp, Sometimes::Cancelled, Sometimes::RanBefore, Sometimes::Forgotten],
+        sometimes: &[
+            Sometimes::GaveUp,
+            Sometimes::Probes,
+            Sometimes::Cancelled,
+            Sometimes::RanBefore,
+            Sometimes::Forgotten,
+        ],
         ..one()
     }
 }

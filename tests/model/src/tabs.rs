@@ -14,16 +14,15 @@
 //! - A proxy may answer in the server's place.
 
 use crate::answers::{Proxy, client_answer, proxy_answer};
-use crate::ledger::effect_in;
 use crate::messages::Message;
 use crate::oracle::{Aim, Oracle};
-use crate::properties::{Never, Sometimes, Watched};
+use crate::properties::{Never, Sometimes};
 use crate::server::Server;
 use crate::tab::{OWNER, Tab, Told, Wish, row_of};
 use crate::tab_scopes::TabScope;
-use crate::tables::Effect;
+use crate::tab_state::{State, effects_at};
 use semel_core::client::row::Write;
-use semel_core::client::{Action, Answer, Answered, Receiver, Ticket, Transmission};
+use semel_core::client::{Action, Answer, Receiver, Ticket, Transmission};
 use semel_core::problem::{Executed, Retry};
 use semel_core::rules::{self, Rule};
 use stateright::{Model, Property};
@@ -40,28 +39,6 @@ pub struct Tabs {
     pub scope: TabScope,
     /// The rule that does not hold.
     pub without: Option<Rule>,
-}
-
-/// The state.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct State {
-    instant: usize,
-    /// How many messages the tabs have sent.
-    sent: u8,
-    /// How often each tab was opened.
-    opened: Vec<u8>,
-    has_given_up: bool,
-    rows: BTreeMap<String, Vec<u8>>,
-    tabs: Vec<Option<Tab>>,
-    messages: BTreeSet<Arc<Message>>,
-    servers: BTreeMap<String, Server>,
-    oracle: Oracle,
-}
-
-impl Watched for State {
-    fn oracle(&self) -> &Oracle {
-        &self.oracle
-    }
 }
 
 /// A step.
@@ -188,6 +165,7 @@ impl Tabs {
         state.sent += 1;
         let is_riding = message.aim() != Aim::Acknowledge && !message.acknowledges().is_empty();
         state.oracle.seen.extend(is_riding.then_some(Sometimes::Rides));
+        state.oracle.seen.extend(message.is_probe().then_some(Sometimes::Probes));
         let message = Arc::new(message);
         tab.under_way.insert(made.attempt, message.clone());
         state.messages.insert(message);
@@ -281,40 +259,6 @@ impl Tabs {
             steps.extend(pending.map(|ticket| Step::GivesUp(at, *ticket)));
         }
     }
-}
-
-impl State {
-    /// A row is gone: its key has taken that, or it never had anything to take.
-    fn forgets(&mut self, id: &str) {
-        self.rows.remove(id);
-        self.oracle.seen.insert(Sometimes::Forgotten);
-        let keeps = |id: &str| self.servers.values().any(|server| server.tables.keeps_outcome(id));
-        if keeps(id) || keeps(&format!("cancel-{id}")) {
-            self.oracle.broken.insert(Never::Unacknowledged);
-        }
-    }
-
-    fn tells(&mut self, id: &str, answered: &Answered, key: &str) {
-        let effects = effects_at(&self.servers, key);
-        match answered {
-            Answered::Outcome(response) => {
-                self.oracle.watch_outcome(id, effect_in(&response.body), effects);
-            }
-            Answered::Failure(failure) => self.oracle.watch_claim(id, failure.executed, failure.retry, effects),
-        }
-    }
-
-    fn ends_wait(&mut self, tab: &mut Tab, id: &str) {
-        let waited = tab.callers.len();
-        tab.callers.retain(|each| each != id);
-        if tab.callers.len() == waited {
-            self.oracle.broken.insert(Never::ToldTwice);
-        }
-    }
-}
-
-fn effects_at<'a>(servers: &'a BTreeMap<String, Server>, key: &str) -> &'a [Effect] {
-    servers.get(key).map_or(&[], |server| &server.tables.effects)
 }
 
 fn id_of(tab: &Tab, ticket: Ticket) -> String {

@@ -1,0 +1,73 @@
+//! The state of the tabs and of all around them, and what a judge makes of what is told there.
+//!
+//! Invariant: what a client tells is weighed against the effects at the key of the request, never against what the client knows.
+
+use crate::ledger::effect_in;
+use crate::messages::Message;
+use crate::oracle::Oracle;
+use crate::properties::{Never, Sometimes, Watched};
+use crate::server::Server;
+use crate::tab::Tab;
+use crate::tables::Effect;
+use semel_core::client::Answered;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(crate) instant: usize,
+    /// How many messages the tabs have sent.
+    pub(crate) sent: u8,
+    /// How often each tab was opened.
+    pub(crate) opened: Vec<u8>,
+    pub(crate) has_given_up: bool,
+    pub(crate) rows: BTreeMap<String, Vec<u8>>,
+    pub(crate) tabs: Vec<Option<Tab>>,
+    pub(crate) messages: BTreeSet<Arc<Message>>,
+    pub(crate) servers: BTreeMap<String, Server>,
+    pub(crate) oracle: Oracle,
+}
+
+impl Watched for State {
+    fn oracle(&self) -> &Oracle {
+        &self.oracle
+    }
+}
+
+impl State {
+    /// A row is gone: its key has taken that, or it never had anything to take.
+    pub(crate) fn forgets(&mut self, id: &str) {
+        self.rows.remove(id);
+        self.oracle.seen.insert(Sometimes::Forgotten);
+        let keeps = |id: &str| self.servers.values().any(|server| server.tables.keeps_outcome(id));
+        if keeps(id) || keeps(&format!("cancel-{id}")) {
+            self.oracle.broken.insert(Never::Unacknowledged);
+        }
+    }
+
+    /// A caller, or whoever takes what nobody waits for, is told an answer.
+    pub(crate) fn tells(&mut self, id: &str, answered: &Answered, key: &str) {
+        let effects = effects_at(&self.servers, key);
+        match answered {
+            Answered::Outcome(response) => {
+                self.oracle.watch_outcome(id, effect_in(&response.body), effects);
+            }
+            Answered::Failure(failure) => self.oracle.watch_claim(id, failure.executed, failure.retry, effects),
+        }
+    }
+
+    /// A caller waits no longer: it must have waited.
+    pub(crate) fn ends_wait(&mut self, tab: &mut Tab, id: &str) {
+        let waited = tab.callers.len();
+        tab.callers.retain(|each| each != id);
+        if tab.callers.len() == waited {
+            self.oracle.broken.insert(Never::ToldTwice);
+        }
+    }
+}
+
+/// The effects at a key.
+pub(crate) fn effects_at<'a>(servers: &'a BTreeMap<String, Server>, key: &str) -> &'a [Effect] {
+    servers.get(key).map_or(&[], |server| &server.tables.effects)
+}
