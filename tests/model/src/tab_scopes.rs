@@ -110,7 +110,8 @@ fn rides() -> TabScope {
         name: "rides",
         wishes: vec![A, B],
         instants_s: &[0, 170],
-        messages_max: 3,
+        messages_max: 4,
+        opens_max: &[1],
         sometimes: &[Sometimes::Rides, Sometimes::Replay, Sometimes::Tombstone, Sometimes::Forgotten],
         ..one()
     }

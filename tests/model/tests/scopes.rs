@@ -22,7 +22,7 @@ const STATES: &[(&str, usize)] = &[
     ("tabs", 17_533),
     ("reload", 15_118),
     ("between", 12_408),
-    ("rides", 5_186),
+    ("rides", 19_915),
     ("gives up", 24_011),
 ];
 
