@@ -2,9 +2,8 @@
 
 /** An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. */
 export class SemelError extends Error {
-  constructor(requestId, failure, problem) {
-    const [code, executed, retry, ...detail] = failure.split("\t");
-    super(`${code}: ${detail.join("\t")}`);
+  constructor(requestId, [code, executed, retry, detail, problem]) {
+    super(`${code}: ${detail}`);
     this.code = code;
     this.executed = executed;
     this.retry = retry;
@@ -27,10 +26,8 @@ export class OutcomeUnknownError extends SemelError {
 /** The codes of the client that leave open whether the request ran. */
 const UNKNOWN = new Set(["gave-up", "closed", "outcome-lost"]);
 
-/** The error of a failure: code, executed, retry and detail, with tabs between. `problem`: the body of the answer, if any. */
-export function errorOf(requestId, failure, problem) {
-  return new (UNKNOWN.has(failure.split("\t", 1)[0]) ? OutcomeUnknownError : SemelError)(requestId, failure, problem);
-}
+/** The error of a failure: code, executed, retry, detail, and the body of the answer, if there was any. */
+export const errorOf = (requestId, failure) => new (UNKNOWN.has(failure[0]) ? OutcomeUnknownError : SemelError)(requestId, failure);
 
 function parsed(problem) {
   try {

@@ -7,9 +7,11 @@
 // - After `close`, no promise is left that nobody will settle.
 
 import { errorOf } from "./errors.js";
+import { indexedDbStore } from "./indexeddb.js";
 import { linesOf, toLines } from "./lines.js";
+import { DELIVERED, GIVE_UP, LOST, Machine, RESUME, RESUME_ALL } from "./machine.js";
 import { encodedKey, setupOf } from "./options.js";
-import { customStore, memoryStore } from "./store.js";
+import { customStore, memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
 
@@ -18,15 +20,12 @@ export { OutcomeUnknownError, SemelError } from "./errors.js";
 const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 /** Statuses with which a Response takes no body. */
 const WITHOUT_BODY = new Set([101, 103, 204, 205, 304]);
-/** What the module is told of an attempt, or of the request of a ticket: see `Outbox::tell`. */
-const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL] = [0, 1, 2, 3, 4];
 /** So often a tab looks for what tabs that were opened later have left. */
 const LOOK_MS = 5_000;
 
 export class Outbox {
   #setup;
-  #glue;
-  #module;
+  #machine;
   #beacon;
   /** Who certainly lives, as of the last look. */
   #alive;
@@ -43,7 +42,7 @@ export class Outbox {
   #onrecovered = null;
   onpaused = null;
 
-  /** Opens the outbox, and goes on with what was left unfinished. `load` gives the module's glue. */
+  /** Opens the outbox, and goes on with what was left unfinished. `load` gives the module. */
   static async open(options, load) {
     const setup = setupOf(options);
     const semel = new this(setup, await load());
@@ -51,20 +50,19 @@ export class Outbox {
     return semel;
   }
 
-  constructor(setup, glue) {
+  constructor(setup, module) {
     this.#setup = setup;
-    this.#glue = glue;
+    this.#machine = new Machine(module, this.#host());
   }
 
   async #start({ onrecovered = null, onpaused = null }) {
-    const { origin, identity, store, durability, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs } = this.#setup;
-    const owner = this.#glue.random_id();
+    const { origin, identity, store, durability } = this.#setup;
+    const owner = this.#machine.randomId();
     const database = `semel ${origin} ${identity}`;
     const own = store ? customStore(store) : durability === "memory" ? memoryStore() : undefined;
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
-    const timing = [retryIntervalMs, attemptTimeoutMs, giveUpAfterMs];
-    this.#module = await this.#glue.Outbox.open(this.#host(), owner, identity, ...timing, own, database, { durability });
+    this.#machine.open(own ?? (await indexedDbStore(database, durability)), { ...this.#setup, owner, database });
     try {
       if (!own) this.#beacon = await lightBeacon(database, owner);
       await this.#takeOver();
@@ -79,9 +77,9 @@ export class Outbox {
   /** Goes on with what tabs left that are gone, and waits for those that live. */
   async #takeOver() {
     if (this.#closing.signal.aborted) return;
-    const owners = await this.#module.take_over();
+    const owners = await this.#machine.takeOver(async () => (this.#alive = await this.#beacon?.alive()));
     // Of those that are gone, what is left was taken now, or will be at the next look.
-    const alive = owners.split("\n").filter((owner) => this.#alive?.includes(owner));
+    const alive = owners.filter((owner) => this.#alive?.includes(owner));
     for (const owner of alive) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
   }
 
@@ -110,16 +108,14 @@ export class Outbox {
   }
 
   async pending() {
-    const lines = await this.#unlessClosed(() => this.#module.pending());
-    const pending = (line) => {
-      const [requestId, method, target, state, attempts] = line.split("\t");
+    const all = await this.#unlessClosed(() => this.#machine.overview());
+    return all.map(([requestId, method, target, state, attempts]) => {
       return { requestId, method, url: this.#setup.origin + target, attempts: Number(attempts), state };
-    };
-    return lines === "" ? [] : lines.split("\n").map(pending);
+    });
   }
 
   resume() {
-    this.#module.tell(RESUME_ALL, 0);
+    this.#machine.tell(RESUME_ALL);
   }
 
   async close() {
@@ -149,7 +145,7 @@ export class Outbox {
     clearInterval(this.#looking);
     this.#beacon?.putOut();
     for (const attempt of this.#attempts.values()) attempt.abort();
-    this.#module.close();
+    this.#machine.close();
   }
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */
@@ -163,12 +159,12 @@ export class Outbox {
   }
 
   #change(method, target, key, lines, body, signal) {
-    const requestId = this.#glue.random_id();
+    const requestId = this.#machine.randomId();
     return new Promise((resolve, reject) => {
       let ticket;
-      const giveUp = () => this.#module.tell(GIVE_UP, ticket);
+      const giveUp = () => this.#machine.tell(GIVE_UP, ticket);
       this.#callers.set(requestId, { resolve, reject, settled: () => signal?.removeEventListener("abort", giveUp) });
-      ticket = this.#module.request(requestId, method, target, key, lines, body);
+      ticket = this.#machine.request(requestId, method, target, key, lines, body);
       signal?.addEventListener("abort", giveUp, { once: true });
       // A store that is asked synchronously may have aborted it by now.
       if (signal?.aborted) giveUp();
@@ -183,25 +179,21 @@ export class Outbox {
         this.#attempts.get(attempt)?.abort();
         this.#attempts.delete(attempt);
       },
-      outcome: (ticket, isAwaited, described, ...outcome) => this.#deliver(ticket, isAwaited, this.#described(described), outcome),
-      failure: (ticket, isAwaited, described, ...failure) => {
+      deliver: ([ticket, ...described], isAwaited, outcome, failure) => {
         const request = this.#described(described);
-        this.#deliver(ticket, isAwaited, request, undefined, errorOf(request.requestId, ...failure));
-      },
-      alive: (done) => {
-        const told = (owners) => {
-          this.#alive = owners;
-          done(owners?.join("\n"));
-        };
-        Promise.resolve(this.#beacon?.alive()).then(told, done);
+        const error = failure && errorOf(request.requestId, failure);
+        if (!isAwaited) return this.#recover(ticket, request, outcome, error);
+        const caller = this.#caller(request.requestId);
+        if (outcome) caller?.resolve(responseOf(request.url, outcome));
+        else caller?.reject(error);
+        this.#machine.tell(DELIVERED, ticket);
       },
       gaveUp: (requestId, failure) => this.#caller(requestId)?.reject(errorOf(requestId, failure)),
-      pause: (ticket, described, ...failure) => this.#pause(ticket, this.#described(described), failure),
+      pause: ([ticket, ...described], failure) => this.#pause(ticket, this.#described(described), failure),
     };
   }
 
-  #described(described) {
-    const [requestId, method, target] = described.split("\t");
+  #described([requestId, method, target]) {
     return { requestId, method, url: this.#setup.origin + target };
   }
 
@@ -211,14 +203,6 @@ export class Outbox {
     this.#callers.delete(requestId);
     caller?.settled();
     return caller;
-  }
-
-  #deliver(ticket, isAwaited, request, outcome, error) {
-    if (!isAwaited) return this.#recover(ticket, request, outcome, error);
-    const caller = this.#caller(request.requestId);
-    if (outcome) caller?.resolve(responseOf(request.url, outcome));
-    else caller?.reject(error);
-    this.#module.tell(DELIVERED, ticket);
   }
 
   async #transmit(attempt, request) {
@@ -232,12 +216,12 @@ export class Outbox {
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;
-    if (answer) this.#module.answered(attempt, ...answer);
-    else this.#module.tell(LOST, attempt);
+    if (answer) this.#machine.answered(attempt, ...answer);
+    else this.#machine.tell(LOST, attempt);
   }
 
   #pause(ticket, request, failure) {
-    const error = errorOf(request.requestId, ...failure);
+    const error = errorOf(request.requestId, failure);
     if (typeof this.onpaused !== "function") {
       console.warn(`semel: ${request.method} ${request.url} waits, and there is no onpaused: ${error.message}`);
       return;
@@ -245,8 +229,8 @@ export class Outbox {
     const paused = {
       ...request,
       error,
-      resume: () => this.#module.tell(RESUME, ticket),
-      giveUp: () => this.#module.tell(GIVE_UP, ticket),
+      resume: () => this.#machine.tell(RESUME, ticket),
+      giveUp: () => this.#machine.tell(GIVE_UP, ticket),
     };
     // Not from within the module's call.
     queueMicrotask(() => this.onpaused?.(paused));
@@ -263,7 +247,7 @@ export class Outbox {
       console.error("semel: onrecovered failed, so the answer is kept:", thrown);
       return keep();
     }
-    this.#module.tell(DELIVERED, ticket);
+    this.#machine.tell(DELIVERED, ticket);
   }
 }
 

@@ -1,51 +1,59 @@
-//! The client in WebAssembly: `semel-core`'s machine with its store, timers, clock and randomness.
+//! The client in WebAssembly: `semel-core`'s machine, bytes in and bytes out.
 //!
-//! What only moves things between JavaScript and JavaScript (`fetch`, promises, Web Locks) is in `npm/`, where it takes a
-//! fraction of the bytes. Nothing is decided there.
+//! The module imports nothing. What needs the world (`fetch`, IndexedDB, timers, clocks, promises) is in `sdk/js/`, where
+//! it takes a fraction of the bytes; nothing is decided there. An outbox has an instance of its own: what it held is gone
+//! with it, and a trap ends no other.
+//!
+//! How the host calls: it writes what it has to say at [`semel_input`], calls [`semel_call`], and reads the answer, of
+//! [`semel_output_length`] bytes, before it calls again. [`host`] says what stands in both.
 //!
 //! Invariants:
 //! - Nothing is decided here either: what to store, when to send and what an answer means is the machine's.
-//! - No call into JavaScript is made while the machine is borrowed: it may call back.
-//! - No futures: what takes time ends in a boxed callback. A state machine for each `async` would double the download.
-//! - Nothing happens at module scope: importing the package has no side effect.
-//!
-//! What crosses the boundary are numbers, bytes and text: header lines as `name:value`, anything else with tabs between.
-//! Arrays and objects would cost a glue function for each thing that is done to them.
+//! - What can't be read changes nothing.
 
-mod clock;
-mod driver;
-mod outbox;
-mod random;
-pub mod store;
+pub mod host;
 
-pub use outbox::Outbox;
-pub use random::random_id;
+pub use host::Host;
 
-use js_sys::Promise;
-use wasm_bindgen::JsValue;
-use wasm_bindgen::prelude::Closure;
+use std::cell::RefCell;
 
-/// What is called once something has ended.
-pub type Done<T> = Box<dyn FnOnce(T)>;
-
-/// A function for JavaScript, good for one call. Boxed, so that what carries it over is compiled once.
-fn callback(called: Done<JsValue>) -> JsValue {
-    Closure::once_into_js(called)
+#[derive(Default)]
+struct Module {
+    host: Host,
+    input: Vec<u8>,
+    output: Vec<u8>,
 }
 
-/// A promise, settled by what `start` is given.
-fn promise(start: Done<Done<Result<JsValue, JsValue>>>) -> Promise {
-    let mut start = Some(start);
-    Promise::new(&mut |resolve, reject| {
-        let settle = move |settled: Result<JsValue, JsValue>| {
-            let (settle, value) = settled.map_or_else(|error| (&reject, error), |value| (&resolve, value));
-            // Neither of them throws.
-            drop(settle.call1(&JsValue::UNDEFINED, &value));
-        };
-        if let Some(start) = start.take() {
-            start(Box::new(settle));
-        }
+thread_local! {
+    static MODULE: RefCell<Module> = RefCell::default();
+}
+
+/// Where the host is to write `length` bytes.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn semel_input(length: usize) -> *mut u8 {
+    MODULE.with_borrow_mut(|module| {
+        module.input.resize(length, 0);
+        module.input.as_mut_ptr()
     })
+}
+
+/// Does what was written there, and returns where the answer is.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn semel_call() -> *const u8 {
+    MODULE.with_borrow_mut(|module| {
+        let input = std::mem::take(&mut module.input);
+        module.output = module.host.call(&input).unwrap_or_default();
+        module.output.as_ptr()
+    })
+}
+
+/// How long it is; zero: what was written can't be read.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+pub extern "C" fn semel_output_length() -> usize {
+    MODULE.with_borrow(|module| module.output.len())
 }
 
 /// What a browser downloads is compiled for one thread and few blocks: this allocator is a fifth of the usual one.

@@ -8,6 +8,7 @@
 use super::ACKS_WAITING_MAX;
 use super::request::cancellation_of;
 use super::row::Settled;
+use super::bytes::{decimal, text};
 use crate::header::{ACK_BYTES_MAX, ACKS_MAX, quoted};
 use crate::rules::{Rule, holds};
 
@@ -31,7 +32,7 @@ struct Waiting {
 impl Waiting {
     /// Writes the ids that it stands for, quoted, each with its `until`.
     fn write(&self, text: &mut String, (before, between, after): (&str, &str, &str)) {
-        let until_ms = if holds(Rule::UntilTold) { self.until_ms } else { 0 }.to_string();
+        let until_ms = decimal(if holds(Rule::UntilTold) { self.until_ms } else { 0 });
         for id in [Some(quoted(&self.row)), self.was_cancelled.then(|| quoted(&cancellation_of(&self.row)))] {
             let Some(id) = id else { continue };
             if !text.is_empty() {
@@ -118,7 +119,7 @@ impl Acknowledgements {
             waiting.write(&mut ids, ("{\"id\":", ",\"until\":", "}"));
             waiting.riding = Some(attempt);
         }
-        Some((key, ["{\"ids\":[", &ids, "]}"].concat()))
+        Some((key, text(&["{\"ids\":[", &ids, "]}"])))
     }
 
     /// An attempt has ended; `key`: the object that answered it. What rode on it is done, or looks for another ride, and goes by

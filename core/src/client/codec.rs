@@ -4,11 +4,11 @@
 //! - The first byte is the version of the layout. A row of another version is unreadable, never misread.
 //! - What was encoded decodes to the same; anything else decodes to [`Unreadable`], never to a guess.
 //!
-//! By hand, and not by a serialisation library: every byte of the SDK is downloaded by every visitor.
 
+use super::bytes::{Reader, Writer};
 use super::failure::Failure;
 use super::row::{Answered, Draft, Entry, Row, Settled, Unreadable};
-use crate::message::{Headers, Response};
+use crate::message::Response;
 use crate::problem::{Executed, Retry};
 use std::rc::Rc;
 
@@ -20,7 +20,8 @@ const FAILURE: u8 = 1;
 
 /// Lays a row out.
 pub fn encode(row: &Row) -> Vec<u8> {
-    let mut out = Writer(vec![VERSION]);
+    let mut out = Writer::default();
+    out.byte(VERSION);
     match row {
         Row::Pending(entry) => {
             out.byte(PENDING);
@@ -31,47 +32,17 @@ pub fn encode(row: &Row) -> Vec<u8> {
             out.settled(settled);
         }
     }
-    out.0
+    out.done()
 }
 
 /// Reads a row.
 pub fn decode(bytes: &[u8]) -> Result<Row, Unreadable> {
-    let mut input = Reader(bytes);
+    let mut input = Reader::new(bytes);
     let row = input.row().ok_or(Unreadable)?;
-    if input.0.is_empty() { Ok(row) } else { Err(Unreadable) }
+    if input.is_empty() { Ok(row) } else { Err(Unreadable) }
 }
 
-struct Writer(Vec<u8>);
-
 impl Writer {
-    fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
-    }
-
-    fn flag(&mut self, flag: bool) {
-        self.byte(flag.into());
-    }
-
-    fn integer(&mut self, integer: i64) {
-        self.0.extend_from_slice(&integer.to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.integer(bytes.len() as i64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
-    }
-
-    fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
-        self.flag(value.is_some());
-        if let Some(value) = value {
-            write(self, value);
-        }
-    }
-
     fn entry(&mut self, entry: &Entry) {
         self.text(&entry.draft.method);
         self.text(&entry.draft.target);
@@ -116,48 +87,7 @@ impl Writer {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
-
 impl Reader<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (&first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    fn flag(&mut self) -> Option<bool> {
-        match self.byte()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-
-    fn integer(&mut self) -> Option<i64> {
-        let (first, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(i64::from_le_bytes(*first))
-    }
-
-    fn bytes(&mut self) -> Option<Vec<u8>> {
-        let length = usize::try_from(self.integer()?).ok()?;
-        let (first, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(first.to_vec())
-    }
-
-    fn text(&mut self) -> Option<String> {
-        String::from_utf8(self.bytes()?).ok()
-    }
-
-    fn headers(&mut self) -> Option<Headers> {
-        Headers::from_stored(&self.text()?)
-    }
-
-    fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
-        if self.flag()? { read(self).map(Some) } else { Some(None) }
-    }
-
     fn row(&mut self) -> Option<Row> {
         match (self.byte()?, self.byte()?) {
             (VERSION, PENDING) => self.entry().map(Row::Pending),

@@ -22,6 +22,7 @@
 //! - [`request`]: how an attempt looks on the wire
 //! - [`row`]: what is stored of a request, and its transitions, each in one transaction
 //! - [`codec`]: how a row is laid out in bytes
+//! - [`bytes`]: what that is made of
 //! - [`verdict`]: what an answer means
 //! - [`acknowledgements`]: the ids that the key may forget
 //! - [`clock`]: the server's clock, as far as it is known
@@ -29,6 +30,7 @@
 
 pub mod acknowledgements;
 pub mod action;
+pub mod bytes;
 pub mod clock;
 pub mod codec;
 pub mod failure;

@@ -6,6 +6,7 @@
 use super::action::Transmission;
 use super::row::{Draft, Entry};
 use super::verdict::Sent;
+use super::bytes::{decimal, text};
 use crate::header::quoted;
 use crate::message::Headers;
 use crate::rules::{Rule, holds};
@@ -24,13 +25,13 @@ pub enum Aim {
 
 /// The id of the cancellation of an id. It is a request of its own, the same on every attempt.
 pub fn cancellation_of(id: &str) -> String {
-    ["cancel-", id].concat()
+    text(&["cancel-", id])
 }
 
 /// The path of a control request to a key.
 pub fn control_target(key: &str, what: &str) -> String {
     // A key is one segment of the path.
-    ["/semel/v1/keys/", &key.replace('/', "%2F"), "/", what].concat()
+    text(&["/semel/v1/keys/", &key.replace('/', "%2F"), "/", what])
 }
 
 /// Makes an attempt, but for the acknowledgements that ride on it.
@@ -46,8 +47,8 @@ pub fn transmission(attempt: u64, id: &str, entry: &Entry, aim: Aim, key: Option
         }
     };
     headers.append("idempotency-key", quoted(&own_id));
-    headers.append("semel-first-sent", ["@", &sent.first_sent_s.to_string()].concat());
-    headers.append("semel-deadline", sent.deadline_ms.to_string());
+    headers.append("semel-first-sent", text(&["@", &decimal(sent.first_sent_s)]));
+    headers.append("semel-deadline", decimal(sent.deadline_ms));
     Transmission { attempt, request, headers }
 }
 
@@ -59,7 +60,7 @@ pub fn tell_principal(made: &mut Transmission, principal: &str) {
 }
 
 fn cancellation(id: &str, key: &str, sent: Sent) -> Rc<Draft> {
-    let body = ["{\"id\":", &quoted(id), ",\"firstSent\":", &sent.first_sent_s.to_string(), "}"].concat();
+    let body = text(&["{\"id\":", &quoted(id), ",\"firstSent\":", &decimal(sent.first_sent_s), "}"]);
     control(key, "cancel", body)
 }
 

@@ -1,0 +1,196 @@
+// The module, driven: tells it what happened, does what it asks for, and wakes it in time.
+//
+// Invariants:
+// - Nothing is decided here.
+// - What the module asks for is done in order, never from within a call of it: what is told meanwhile adds to it.
+// - Once it is closed, nothing is told and no timer runs.
+
+import { laid, optional, reader } from "./bytes.js";
+
+/** What the module is told: see `host.rs`. */
+const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
+export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE] = [8, 9, 10, 11, 12, 13, 14, 15];
+/** The longest time for which a timer can be set; it is set again then. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+/** So far may the two clocks drift apart by themselves. */
+const DRIFT_MS_MAX = 5_000;
+
+/** How far the wall clock is ahead of the one that doesn't go back. On some systems that one stands still in sleep. */
+const wallAhead = () => Date.now() - performance.now();
+
+const unreadable = () => new Error("semel: a stored row is damaged, or was written by a newer version");
+
+export class Machine {
+  #exports;
+  #store;
+  #host;
+  #todo = [];
+  #isDoing = false;
+  #isClosed = false;
+  #timer;
+  #ahead = wallAhead();
+
+  /** `host` does what the module asks for: see `#host` in `semel.js`. */
+  constructor(module, host) {
+    this.#exports = new WebAssembly.Instance(module).exports;
+    this.#host = host;
+  }
+
+  /** A random UUID. */
+  randomId() {
+    return this.#call(RANDOM, crypto.getRandomValues(new Uint8Array(16))).text();
+  }
+
+  open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs }) {
+    this.#store = store;
+    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs));
+  }
+
+  /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. */
+  async takeOver(whoLives) {
+    const rows = await this.#rows();
+    // Asked after the rows were read: an owner lives before it writes its first row, so whoever has a row and lives is among them.
+    const alive = await whoLives();
+    if (this.#isClosed) return [];
+    return this.#tell(STORED, rows.length, ...rows.flat(), ...optional(alive?.join("\n"))).text().split("\n");
+  }
+
+  /** Each request that is stored and not answered: id, method, target, state and attempts. */
+  async overview() {
+    const rows = await this.#rows();
+    const lines = this.#call(OVERVIEW, rows.length, ...rows.flat()).text();
+    return lines === "" ? [] : lines.split("\n").map((line) => line.split("\t"));
+  }
+
+  /** Takes a request in hand, and returns its ticket. */
+  request(id, method, target, key, lines, body) {
+    return this.#tell(REQUEST, id, method, target, ...optional(key), lines, body)?.integer();
+  }
+
+  /** An attempt was answered. */
+  answered(attempt, status, lines, body, members) {
+    this.#tell(ANSWERED, attempt, status, lines, body, members);
+  }
+
+  /** One of those above, of an attempt or a ticket. */
+  tell(what, number = 0) {
+    this.#tell(what, number);
+  }
+
+  close() {
+    // What was asked for before is not done any more.
+    this.#todo.length = 0;
+    this.#tell(CLOSE, 0);
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    Promise.resolve(this.#store?.close?.()).catch(() => {});
+  }
+
+  #tell(...told) {
+    if (this.#isClosed) return undefined;
+    const ahead = wallAhead();
+    if (Math.abs(ahead - this.#ahead) > DRIFT_MS_MAX) {
+      this.#ahead = ahead;
+      this.#call(DOUBT_CLOCK, 0);
+    }
+    const result = this.#call(...told);
+    this.#do();
+    return result;
+  }
+
+  /** One call of the module: what it gives back. What it asks for is put on the list. */
+  #call(what, ...parts) {
+    const { memory, semel_input, semel_call, semel_output_length } = this.#exports;
+    const input = laid([performance.now(), ...parts]);
+    const start = semel_input(input.length + 1);
+    new Uint8Array(memory.buffer, start).set([what]);
+    new Uint8Array(memory.buffer, start + 1).set(input);
+    const answer = semel_call();
+    // A copy: the next call writes over it.
+    const output = reader(new Uint8Array(memory.buffer).slice(answer, answer + semel_output_length()));
+    if (output.isEmpty()) throw unreadable();
+    const wakes = output.byte() ? output.integer() : Infinity;
+    const result = reader(output.bytes());
+    const actions = reader(output.bytes());
+    while (!actions.isEmpty()) this.#todo.push(this.#read(actions));
+    this.#wakeAt(wakes);
+    return result;
+  }
+
+  #wakeAt(wakes) {
+    clearTimeout(this.#timer);
+    if (wakes === Infinity || this.#isClosed) return;
+    const after = Math.min(Math.max(wakes - performance.now(), 0), TIMER_MS_MAX);
+    this.#timer = setTimeout(() => this.#tell(WAKE, 0), Math.ceil(after));
+  }
+
+  #do() {
+    if (this.#isDoing) return;
+    this.#isDoing = true;
+    for (let next; (next = this.#todo.shift()); ) next();
+    this.#isDoing = false;
+  }
+
+  /** Reads one of the things to do: see `write_action` in `host.rs`. */
+  #read({ byte, integer, text, bytes }) {
+    const host = this.#host;
+    const request = () => [integer(), text(), text(), text()];
+    const failure = () => [text(), text(), text(), text(), bytes()];
+    switch (byte()) {
+      case 0: {
+        const [number, id] = [integer(), text()];
+        return () => this.#change(number, id);
+      }
+      case 1: {
+        const ids = text().split("\n");
+        return () => this.#store.remove(ids).catch(() => {});
+      }
+      case 2: {
+        const made = [integer(), text(), text(), text(), bytes()];
+        return () => host.transmit(...made);
+      }
+      case 3: {
+        const attempt = integer();
+        return () => host.abort(attempt);
+      }
+      case 4: {
+        const [described, isAwaited] = [request(), byte() === 1];
+        const answered = byte() === 1 ? [[integer(), text(), bytes()]] : [undefined, failure()];
+        return () => host.deliver(described, isAwaited, ...answered);
+      }
+      case 5: {
+        const [id, why] = [text(), failure()];
+        return () => host.gaveUp(id, why);
+      }
+      default: {
+        const [described, why] = [request(), failure()];
+        return () => host.pause(described, why);
+      }
+    }
+  }
+
+  async #rows() {
+    const rows = await this.#store.load();
+    if (!Array.isArray(rows) || !rows.every((row) => typeof row?.[0] === "string" && row[1] instanceof Uint8Array)) throw unreadable();
+    return rows;
+  }
+
+  /** A change of a row, in one transaction of the store. */
+  async #change(number, id) {
+    let isCommitted = false;
+    try {
+      let isAsked = false;
+      await this.#store.change(id, (row) => {
+        if (isAsked) throw new Error("semel: a change is made once");
+        isAsked = true;
+        const made = this.#call(CHANGE, number, ...optional(row));
+        const kind = made.byte();
+        return kind === 0 ? null : kind === 1 ? made.bytes() : undefined;
+      });
+      isCommitted = true;
+    } catch {
+      // It has changed nothing.
+    }
+    this.#tell(COMMITTED, number, isCommitted);
+  }
+}

@@ -1,0 +1,24 @@
+// Stores, as the machine calls them: each method gives a promise, whatever the store does.
+
+/** The application's own store. What it throws at once counts as what it rejects later. */
+export const customStore = (store) => ({
+  load: async () => store.load(),
+  change: async (id, to) => void (await store.change(id, to)),
+  remove: async (ids) => void (await store.remove(ids)),
+  close: async () => void (await store.close?.()),
+});
+
+/** Rows in memory: lost with the page. */
+export function memoryStore() {
+  const rows = new Map();
+  return {
+    load: async () => [...rows],
+    async change(id, to) {
+      const row = to(rows.get(id));
+      if (row === undefined) rows.delete(id);
+      else if (row !== null) rows.set(id, row);
+    },
+    remove: async (ids) => ids.forEach((id) => rows.delete(id)),
+    close: async () => {},
+  };
+}

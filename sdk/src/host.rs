@@ -1,0 +1,278 @@
+//! What JavaScript says to the machine, and what it is told.
+//!
+//! In: a byte that says what, the clock in ms, and what belongs to it ([`Host::call`]). Out: when the host is to wake the
+//! machine, if ever; a result; then what is to be done, one after the other, each with a byte that says what
+//! ([`write_action`]). The same bytes in the other half: `sdk/js/module.js`.
+
+use litemap::LiteMap;
+use semel_core::client::bytes::{Reader, Writer, decimal, text};
+use semel_core::client::row::Write;
+use semel_core::client::{
+    Action, Answer, Answered, Change, Changed, Client, Draft, Failure, Overview, Receiver, Row, Settings, codec,
+};
+use semel_core::message::{Headers, Response};
+
+/// All rows, by id.
+type Rows = Vec<(String, Vec<u8>)>;
+
+/// A change that is on its way to the store.
+#[derive(Debug)]
+struct Changing {
+    ticket: u64,
+    change: Change,
+    /// What it did, if the store's transaction commits.
+    changed: Option<Changed>,
+}
+
+/// The machine of one outbox, and what the host has to report.
+#[derive(Debug, Default)]
+pub struct Host {
+    client: Option<Client>,
+    changes: LiteMap<u64, Changing>,
+    last_change: u64,
+}
+
+impl Host {
+    /// Does what `input` says. `None`: it can't be read.
+    pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
+        let mut input = Reader::new(input);
+        let (what, now_ms) = (input.byte()?, input.integer()?);
+        let mut result = Writer::default();
+        match what {
+            // Which outbox it is.
+            0 => {
+                self.client = Some(Client::new(Settings {
+                    outbox: input.text()?,
+                    owner: input.text()?,
+                    principal: input.text()?,
+                    retry_interval_ms: input.integer()?,
+                    attempt_timeout_ms: input.integer()?,
+                    give_up_after_ms: input.optional(Reader::integer)?,
+                }));
+            }
+            // What is stored, and who lives, one a line. Back: who owns what is pending, one a line.
+            1 => {
+                let rows = rows(&mut input)?;
+                let lives = input.optional(Reader::text)?;
+                let is_alive = |owner: &str| lives.as_ref().is_some_and(|lives| lives.split('\n').any(|each| each == owner));
+                let is_alive: Option<&dyn Fn(&str) -> bool> = if lives.is_some() { Some(&is_alive) } else { None };
+                self.client.as_mut()?.stored(now_ms, &rows, is_alive).ok()?;
+                result.text(&owners(&rows));
+            }
+            // A request. Back: its ticket.
+            2 => {
+                let id = input.text()?;
+                let draft = Draft {
+                    method: input.text()?,
+                    target: input.text()?,
+                    key: input.optional(Reader::text)?,
+                    headers: Headers::from_lines(&input.text()?),
+                    body: input.bytes()?,
+                };
+                let ticket = self.client.as_mut()?.request(now_ms, id, draft);
+                result.integer(ticket as i64);
+            }
+            // The answer to an attempt. Its members: of a body that is a JSON object, those that are strings.
+            3 => {
+                let attempt = input.integer()? as u64;
+                let answer = Answer {
+                    status: input.integer()?.try_into().ok()?,
+                    headers: Headers::from_lines(&input.text()?),
+                    body: input.bytes()?,
+                    members: Headers::from_lines(&input.text()?),
+                };
+                self.client.as_mut()?.answered(now_ms, attempt, answer);
+            }
+            // In the store's transaction, with the row as it is. Back: `0` to leave it, `1` and the row to write, `2` to delete it.
+            4 => {
+                let changing = self.changes.get_mut(&(input.integer()? as u64))?;
+                let (write, changed) = changing.change.apply(input.optional(Reader::bytes)?.as_deref()).ok()?;
+                changing.changed = Some(changed);
+                match write {
+                    Write::Nothing => result.byte(0),
+                    Write::Put(row) => {
+                        result.byte(1);
+                        result.bytes(&row);
+                    }
+                    Write::Delete => result.byte(2),
+                }
+            }
+            // Whether that transaction was committed.
+            5 => {
+                let Changing { ticket, changed, .. } = self.changes.remove(&(input.integer()? as u64))?;
+                let changed = changed.filter(|_| input.flag() == Some(true));
+                self.client.as_mut()?.changed(now_ms, ticket, changed);
+            }
+            // What is stored. Back: each request without an answer, one a line, with tabs between.
+            6 => {
+                let rows = rows(&mut input)?;
+                let mut lines = String::new();
+                for Overview { id, method, target, attempts, state } in self.client.as_ref()?.overview(&rows).ok()? {
+                    push_line(&mut lines, &[&id, &method, &target, state, &decimal(attempts.into())]);
+                }
+                result.text(&lines);
+            }
+            // 16 random bytes. Back: a UUID.
+            7 => {
+                let bytes = input.bytes()?.try_into().ok()?;
+                let mut text = uuid::Uuid::encode_buffer();
+                result.text(uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text));
+            }
+            _ => {
+                let number = input.integer()? as u64;
+                let client = self.client.as_mut()?;
+                match what {
+                    // An attempt got no answer.
+                    8 => client.lost(now_ms, number),
+                    // The receiver of an answer has it.
+                    9 => client.delivered(now_ms, number),
+                    // The application gives a request up.
+                    10 => client.give_up(now_ms, number),
+                    // A request is to be sent again after a pause.
+                    11 => client.resume(now_ms, number),
+                    // So are all.
+                    12 => client.resume_all(now_ms),
+                    // Time has passed.
+                    13 => client.wake(now_ms),
+                    // A clock has jumped.
+                    14 => client.doubt_clock(),
+                    // The end.
+                    15 => client.close(),
+                    _ => return None,
+                }
+            }
+        }
+        Some(self.output(&result.done()))
+    }
+
+    fn output(&mut self, result: &[u8]) -> Vec<u8> {
+        let mut out = Writer::default();
+        let mut actions = Writer::default();
+        if let Some(client) = &mut self.client {
+            while let Some(action) = client.poll() {
+                self.last_change += 1;
+                write_action(&mut actions, client, action, self.last_change, &mut self.changes);
+            }
+            out.optional(client.wakes_at(), Writer::integer);
+        } else {
+            out.flag(false);
+        }
+        out.bytes(result);
+        out.bytes(&actions.done());
+        out.done()
+    }
+}
+
+/// Writes what is to be done.
+fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, changes: &mut LiteMap<u64, Changing>) {
+    match action {
+        // The number of a change, and the row's id.
+        Action::Change { ticket, id, change } => {
+            changes.insert(number, Changing { ticket, change, changed: None });
+            out.byte(0);
+            out.integer(number as i64);
+            out.text(&id);
+        }
+        // Ids, one a line.
+        Action::Remove(ids) => {
+            let mut lines = String::new();
+            for id in &ids {
+                push_line(&mut lines, &[id]);
+            }
+            out.byte(1);
+            out.text(&lines);
+        }
+        // The attempt, method, target, header lines, body.
+        Action::Transmit(made) => {
+            let Draft { method, target, headers, body, .. } = &*made.request;
+            out.byte(2);
+            out.integer(made.attempt as i64);
+            out.text(method);
+            out.text(target);
+            out.text(&text(&[&headers.to_lines(), &made.headers.to_lines()]));
+            out.bytes(body);
+        }
+        // The attempt.
+        Action::Abort(attempt) => {
+            out.byte(3);
+            out.integer(attempt as i64);
+        }
+        // The ticket, the request, to whom, what.
+        Action::Deliver { ticket, to, answered } => {
+            out.byte(4);
+            write_request(out, client, ticket);
+            out.flag(to == Receiver::Caller);
+            match &*answered {
+                Answered::Outcome(Response { status, headers, body }) => {
+                    out.flag(true);
+                    out.integer((*status).into());
+                    out.text(&headers.to_lines());
+                    out.bytes(body);
+                }
+                Answered::Failure(failure) => {
+                    out.flag(false);
+                    write_failure(out, failure);
+                }
+            }
+        }
+        // The id, why.
+        Action::GiveUp { id, failure } => {
+            out.byte(5);
+            out.text(&id);
+            write_failure(out, &failure);
+        }
+        // The ticket, the request, why.
+        Action::Pause { ticket, failure } => {
+            out.byte(6);
+            write_request(out, client, ticket);
+            write_failure(out, &failure);
+        }
+    }
+}
+
+fn write_request(out: &mut Writer, client: &Client, ticket: u64) {
+    let (id, method, target) = client.describe(ticket).unwrap_or_default();
+    out.integer(ticket as i64);
+    out.text(id);
+    out.text(method);
+    out.text(target);
+}
+
+fn write_failure(out: &mut Writer, failure: &Failure) {
+    out.text(&failure.code);
+    out.text(failure.executed.as_str());
+    out.text(failure.retry.as_str());
+    out.text(&failure.detail);
+    out.bytes(&failure.problem);
+}
+
+fn rows(input: &mut Reader<'_>) -> Option<Rows> {
+    let mut rows = Vec::new();
+    for _ in 0..input.integer()? {
+        rows.push((input.text()?, input.bytes()?));
+    }
+    Some(rows)
+}
+
+fn owners(rows: &Rows) -> String {
+    let mut owners = String::new();
+    for (_, row) in rows {
+        if let Ok(Row::Pending(entry)) = codec::decode(row) {
+            push_line(&mut owners, &[&entry.owner]);
+        }
+    }
+    owners
+}
+
+/// None of what is joined here holds a tab or a line feed.
+fn push_line(lines: &mut String, texts: &[&str]) {
+    if !lines.is_empty() {
+        lines.push('\n');
+    }
+    for (index, text) in texts.iter().enumerate() {
+        if index > 0 {
+            lines.push('\t');
+        }
+        lines.push_str(text);
+    }
+}
