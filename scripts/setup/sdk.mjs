@@ -5,20 +5,20 @@
 // - Of the package, two files are generated: the module, and the JavaScript that all entries share.
 
 import { existsSync } from "node:fs";
-import { copyFile, readFile, readdir, rm } from "node:fs/promises";
+import { mkdir, readFile, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { brotliCompressSync, constants } from "node:zlib";
-import { compileToWasm } from "./compile.mjs";
+import { compileCrate, optimised } from "./compile.mjs";
 import { BUILD, ROOT, bin } from "./paths.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
 import { StepError, run, step } from "./step.mjs";
-import { wasmBindgen } from "./tools.mjs";
+import { withoutPanics } from "./without-panics.mjs";
 
-const PACKAGE_BROTLI_BYTES_MAX = 40_000;
+const PACKAGE_BROTLI_BYTES_MAX = 28_000;
 const CRATE = "semel-sdk";
 /** A second round finds some more. The sections are for tools that are done with it. */
-const OPTIMISE = ["-Oz", "--converge", "-Oz", "--reorder-functions", "--reorder-locals", "--strip-producers", "--strip-target-features"];
+const OPTIMISE = ["-Oz", "--converge", "-Oz", "--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"];
 const GENERATED = ["semel.js", "semel.wasm"];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
@@ -37,7 +37,6 @@ export async function buildSdk() {
       rust = await rustForWasm();
       return rust.note;
     });
-    await step("wasm-bindgen", wasmBindgen.build);
     await step("SDK", () => build(rust));
     await step("size of the SDK", () => checkPackageSize(SDK_PACKAGE));
   });
@@ -45,9 +44,11 @@ export async function buildSdk() {
 }
 
 async function build(rust) {
-  const output = join(BUILD, "sdk");
-  await compileToWasm({ crate: CRATE, profile: "sdk", optimise: OPTIMISE, output, rust });
-  await copyFile(join(output, "semel_bg.wasm"), join(SDK_PACKAGE, "semel.wasm"));
+  const compiled = await compileCrate({ crate: CRATE, profile: "sdk", rust });
+  const lean = join(BUILD, "sdk.wasm");
+  await mkdir(BUILD, { recursive: true });
+  await withoutPanics(compiled, lean);
+  await optimised(lean, OPTIMISE, join(SDK_PACKAGE, "semel.wasm"));
   const options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--log-level=warning"];
   await run(bin("esbuild"), [join(ROOT, "sdk/js/package.js"), ...options, `--outfile=${join(SDK_PACKAGE, "semel.js")}`]);
 }

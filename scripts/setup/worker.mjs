@@ -5,7 +5,7 @@
 import { copyFile, readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { compileToWasm } from "./compile.mjs";
+import { compileWithGlue } from "./compile.mjs";
 import { BUILD, ROOT } from "./paths.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
 import { StepError, step } from "./step.mjs";
@@ -42,7 +42,7 @@ export async function buildWorker(name) {
 }
 
 async function compile(crate, folder, output, rust) {
-  await compileToWasm({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
+  await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
   await copyFile(join(ROOT, "worker/host.js"), join(output, "host.js"));
   const modules = (await readdir(join(ROOT, folder))).filter((name) => name.endsWith(".js"));
   for (const name of modules) await copyFile(join(ROOT, folder, name), join(output, name));

@@ -54,7 +54,8 @@ impl Host {
             1 => {
                 let rows = rows(&mut input)?;
                 let lives = input.optional(Reader::text)?;
-                let is_alive = |owner: &str| lives.as_ref().is_some_and(|lives| lives.split('\n').any(|each| each == owner));
+                let is_alive =
+                    |owner: &str| lives.as_ref().is_some_and(|lives| lives.split('\n').any(|each| each == owner));
                 let is_alive: Option<&dyn Fn(&str) -> bool> = if lives.is_some() { Some(&is_alive) } else { None };
                 self.client.as_mut()?.stored(now_ms, &rows, is_alive).ok()?;
                 result.text(&owners(&rows));

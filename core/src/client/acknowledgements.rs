@@ -6,9 +6,9 @@
 //! - It rides on the next request to its key; without a ride it goes by itself, at a constant interval.
 
 use super::ACKS_WAITING_MAX;
+use super::bytes::{decimal, text};
 use super::request::cancellation_of;
 use super::row::Settled;
-use super::bytes::{decimal, text};
 use crate::header::{ACK_BYTES_MAX, ACKS_MAX, quoted};
 use crate::rules::{Rule, holds};
 

@@ -4,9 +4,9 @@
 //! one first-sent, one fingerprint.
 
 use super::action::Transmission;
+use super::bytes::{decimal, text};
 use super::row::{Draft, Entry};
 use super::verdict::Sent;
-use super::bytes::{decimal, text};
 use crate::header::quoted;
 use crate::message::Headers;
 use crate::rules::{Rule, holds};

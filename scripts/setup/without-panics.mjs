@@ -1,0 +1,31 @@
+// Takes out of a module what a Rust panic says: it would be formatted, and nobody would read it. A panic still ends the call: as a
+// trap, `RuntimeError: unreachable`.
+//
+// Invariants:
+// - Only functions of the standard library that panic, or that format, lose their bodies. Of the SDK nothing formats: where
+//   something did, its tests would end in that trap.
+// - A module in which none of them is found is refused: their names have changed, or are not in it.
+
+import { readFile, writeFile } from "node:fs/promises";
+import { StepError } from "./step.mjs";
+
+/** In the mangled names of the standard library's functions, in either of the manglings that there are. */
+const PANICS = /4core3fmt|9panicking|\d+panic_|rust_panic|unwrap_failed|expect_failed|slice_index_fail|handle_error|capacity_overflow|handle_alloc_error/;
+const STANDARD = /4core|5alloc|3std|rustc/;
+
+export async function withoutPanics(input, output) {
+  // Loaded here: it takes a second, and most starts need no build.
+  const { default: binaryen } = await import("binaryen");
+  binaryen.setDebugInfo(true);
+  const module = binaryen.readBinary(await readFile(input));
+  let found = 0;
+  for (let index = 0; index < module.getNumFunctions(); index += 1) {
+    const at = module.getFunctionByIndex(index);
+    const { name, module: imported } = binaryen.getFunctionInfo(at);
+    if (imported || !PANICS.test(name) || !STANDARD.test(name)) continue;
+    binaryen.Function(at).body = module.unreachable();
+    found += 1;
+  }
+  if (found === 0) throw new StepError(`There is no panic in ${input}.`, "Look at the names of its functions, and at PANICS in scripts/setup/without-panics.mjs.");
+  await writeFile(output, module.emitBinary());
+}
