@@ -4,8 +4,12 @@ import { Outbox as Module, initSync, random_id } from "../../build/sdk/semel.js"
 
 export { OutcomeUnknownError, Outbox, SemelError } from "./semel.js";
 
-/** Makes the module of its bytes, once. Compiled from bytes, for a server that sends wasm under another type is no reason to fail. */
-export async function glue(bytes) {
-  initSync({ module: await WebAssembly.compile(bytes) });
+/**
+ * Makes the module, once: of its bytes, or as it is where the runtime hands it out compiled, and compiles none itself.
+ * Compiled from bytes, for a server that sends wasm under another type is no reason to fail.
+ */
+export async function glue(source) {
+  const module = source instanceof WebAssembly.Module ? source : await WebAssembly.compile(source);
+  initSync({ module });
   return { Outbox: Module, random_id };
 }
