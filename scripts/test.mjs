@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findBrowser } from "./setup/browser.mjs";
 import { ROOT } from "./setup/paths.mjs";
-import { installPackages } from "./setup/packages.mjs";
+import { RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
 import { runWasmTests } from "./setup/wasm-tests.mjs";
 import { buildWorker } from "./setup/worker.mjs";
@@ -20,13 +20,14 @@ import { buildWww } from "./setup/www.mjs";
 const TIMEOUT_MS = 15 * 60_000;
 
 /** Where `node --test` finds its files. */
-const NODE_TESTS = ["tests/docs", "tests/sdk", "tests/www", "tests/e2e", "tests/chaos"];
+const NODE_TESTS = ["tests/docs", "tests/sdk", "tests/runtimes", "tests/www", "tests/e2e", "tests/chaos"];
 
 const total = { passed: 0, failed: 0 };
 
 await main(async () => {
   try {
     await step("npm packages", installPackages);
+    await step("npm packages of the runtimes", () => installPackages(RUNTIMES));
     await check("formatting", ["fmt", "--all", "--check"]);
     await check("clippy", ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]);
     const browser = await browserStep();

@@ -7,16 +7,18 @@ import { join } from "node:path";
 import { ROOT } from "./paths.mjs";
 import { run } from "./step.mjs";
 
-const MARK = join(ROOT, "node_modules/.semel-lock");
+/** What only the tests in the runtimes need, with a lock file of its own: a bundler more is no change to what everything is built with. */
+export const RUNTIMES = join(ROOT, "tests/runtimes");
 
-/** Runs `npm ci` unless what it would install is there. */
-export async function installPackages() {
-  const lock = createHash("sha256").update(await readFile(join(ROOT, "package-lock.json"))).digest("hex");
-  if (existsSync(MARK) && (await readFile(MARK, "utf8")) === lock) return "there already";
+/** Runs `npm ci` in a folder unless what it would install is there. */
+export async function installPackages(folder = ROOT) {
+  const mark = join(folder, "node_modules/.semel-lock");
+  const lock = createHash("sha256").update(await readFile(join(folder, "package-lock.json"))).digest("hex");
+  if (existsSync(mark) && (await readFile(mark, "utf8")) === lock) return "there already";
   await run("npm", ["ci", "--no-audit", "--no-fund"], {
-    cwd: ROOT,
+    cwd: folder,
     advice: "Check that the npm registry can be reached, then try again.",
   });
-  await writeFile(MARK, lock);
+  await writeFile(mark, lock);
   return "installed";
 }

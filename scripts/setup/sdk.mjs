@@ -2,10 +2,11 @@
 //
 // Invariants:
 // - The package stays below its limit, or the build fails. Every file counts by itself, as it would be sent.
-// - Of the package, two files are generated: the module, and the JavaScript that all entries share.
+// - Of the package, these are generated: the module, the JavaScript that all entries share, both once more in the forms that
+//   `require` and `semel/inline` take, and the licenses. `GENERATED` names them all, and git has none of them.
 
 import { existsSync } from "node:fs";
-import { mkdir, readFile, readdir, rm } from "node:fs/promises";
+import { copyFile, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { brotliCompressSync, constants } from "node:zlib";
 import { compileCrate, optimised } from "./compile.mjs";
@@ -19,7 +20,8 @@ const PACKAGE_BROTLI_BYTES_MAX = 28_000;
 const CRATE = "semel-sdk";
 /** A second round finds some more. The sections are for tools that are done with it. */
 const OPTIMISE = ["-Oz", "--converge", "-Oz", "--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"];
-const GENERATED = ["semel.js", "semel.wasm"];
+const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
+const GENERATED = ["semel.js", "semel.wasm", "cjs/semel.cjs", "cjs/index.d.cts", "inline/wasm.js", "inline/wasm.cjs", ...LICENSES];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The npm package: entry points and types by hand, and what is built. */
@@ -30,7 +32,7 @@ export async function buildSdk() {
   const stamp = join(BUILD, "sdk.stamp");
   // The output lies among sources, where a clean-up takes it and leaves the stamp.
   if (GENERATED.some((name) => !existsSync(join(SDK_PACKAGE, name)))) await rm(stamp, { force: true });
-  const byHand = (await readdir(SDK_PACKAGE)).filter((name) => !GENERATED.includes(name)).sort().map((name) => `sdk/npm/${name}`);
+  const byHand = (await filesOf(SDK_PACKAGE)).filter((name) => !GENERATED.includes(name)).map((name) => `sdk/npm/${name}`);
   const unchanged = await onceFor(stamp, await hashOf([...SOURCES, ...byHand]), async () => {
     let rust;
     await step("Rust for wasm", async () => {
@@ -49,8 +51,34 @@ async function build(rust) {
   await mkdir(BUILD, { recursive: true });
   await withoutPanics(compiled, lean);
   await optimised(lean, OPTIMISE, join(SDK_PACKAGE, "semel.wasm"));
-  const options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--log-level=warning"];
-  await run(bin("esbuild"), [join(ROOT, "sdk/js/package.js"), ...options, `--outfile=${join(SDK_PACKAGE, "semel.js")}`]);
+  await bundle("esm", "semel.js");
+  await bundle("cjs", "cjs/semel.cjs");
+  await writeCopies();
+}
+
+async function bundle(format, name) {
+  const options = ["--bundle", "--minify", `--format=${format}`, "--target=es2022", "--log-level=warning"];
+  await run(bin("esbuild"), [join(ROOT, "sdk/js/package.js"), ...options, `--outfile=${join(SDK_PACKAGE, name)}`]);
+}
+
+/** What is in the package twice, since somebody wants it under another name or in another form. */
+async function writeCopies() {
+  for (const name of LICENSES) await copyFile(join(ROOT, name), join(SDK_PACKAGE, name));
+  // TypeScript takes the types of what is required for those of an ES module, unless their name says otherwise.
+  await copyFile(join(SDK_PACKAGE, "index.d.ts"), join(SDK_PACKAGE, "cjs/index.d.cts"));
+  const base64 = JSON.stringify(await readFile(join(SDK_PACKAGE, "semel.wasm"), "base64"));
+  await writeFile(join(SDK_PACKAGE, "inline/wasm.js"), `export default ${base64};\n`);
+  await writeFile(join(SDK_PACKAGE, "inline/wasm.cjs"), `module.exports = ${base64};\n`);
+}
+
+/** The paths of all files below a folder, in order. */
+async function filesOf(folder) {
+  const files = [];
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    if (!entry.isDirectory()) files.push(entry.name);
+    else files.push(...(await filesOf(join(folder, entry.name))).map((name) => `${entry.name}/${name}`));
+  }
+  return files.sort();
 }
 
 /** Adds up all JS and wasm of the package in `folder`, each file in brotli. */

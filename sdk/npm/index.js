@@ -1,14 +1,25 @@
-// The entry for browsers and edge runtimes: the module is fetched from beside this file, at the first `open`.
+// The entry for browsers, and for whatever fetches as they do: the module is fetched from beside this file, at the first `open`.
 
 import { Outbox, glue } from "./semel.js";
 
 export { OutcomeUnknownError, SemelError } from "./semel.js";
 
-async function load() {
+async function fetchModule() {
   const response = await fetch(new URL("./semel.wasm", import.meta.url));
   if (!response.ok) throw new Error(`semel: ${response.url} answers ${response.status}`);
   return glue(await response.arrayBuffer());
 }
+
+let loaded;
+
+/** Once for all that are opened. What failed, for want of a network say, is tried again at the next `open`. */
+const load = () => {
+  loaded ??= fetchModule().catch((error) => {
+    loaded = undefined;
+    throw error;
+  });
+  return loaded;
+};
 
 export class Semel extends Outbox {
   static open(options) {

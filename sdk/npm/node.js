@@ -1,4 +1,4 @@
-// The entry for Node: the module is read from beside this file, at the first `open`.
+// The entry for Node, Bun and Deno: the module is read from beside this file, at the first `open`.
 
 import { readFile } from "node:fs/promises";
 import { Outbox, glue } from "./semel.js";

@@ -124,10 +124,13 @@ test("the README shows the examples as they are", async () => {
   }
 });
 
-test("what is packed is the entries, the module and the types", async () => {
+test("what is packed is the entries, the module, the types and the licenses", async () => {
   assert.equal(packed, "semel-0.1.0.tgz\n");
-  const files = await readdir(join(checkout, "examples/browser/node_modules/semel"));
-  assert.deepEqual(files.sort(), ["README.md", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm"]);
+  const files = await readdir(join(checkout, "examples/browser/node_modules/semel"), { recursive: true });
+  const cjs = ["cjs", "cjs/index.cjs", "cjs/index.d.cts", "cjs/semel.cjs"];
+  const inline = ["index.cjs", "index.d.cts", "index.d.ts", "index.js", "wasm.cjs", "wasm.js"].map((name) => `inline/${name}`);
+  const top = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm", "workerd.js"];
+  assert.deepEqual(files.sort(), [...top, ...cjs, "inline", ...inline].sort());
 });
 
 test("the Node script prints what the README says, though answers are lost", LIMIT, async (t) => {

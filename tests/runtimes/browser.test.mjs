@@ -1,0 +1,138 @@
+// The packed SDK in Chromium: without a bundler, and as Vite, webpack and esbuild make it.
+
+import assert from "node:assert/strict";
+import { copyFile, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { build as bundleWithEsbuild, version as esbuildVersion } from "esbuild";
+import { build as bundleWithVite, createServer as serveWithVite, version as viteVersion } from "vite";
+import webpack from "webpack";
+import { browse } from "../e2e/browser.mjs";
+import { installApp } from "./packed.mjs";
+import { expected, serveLossily } from "./server.mjs";
+
+const LIMIT = { timeout: 90_000 };
+const OPEN_MS_MAX = 30;
+/** How many pages are opened to measure it. */
+const PAGES = 9;
+
+const server = await serveLossily(after);
+const { folder } = await installApp(after);
+const browser = await browse(after, { page: folder });
+
+/** Opens a page: the one that needs no bundler, or one by its path from there. */
+async function open(t, path = "") {
+  const tab = await browser.tab();
+  t.after(() => tab.close());
+  if (path) await tab.goto(new URL(path, tab.url()).href);
+  await tab.waitForFunction("globalThis.roundTrip");
+  return tab;
+}
+
+/** Writes a page round a script in a folder of its own. */
+async function pageOf(name, script) {
+  await mkdir(join(folder, name), { recursive: true });
+  await writeFile(join(folder, name, "index.html"), `<!doctype html><link rel="icon" href="data:,"><script ${script}></script>`);
+}
+
+/** The wasm files that a page has asked for. */
+const modulesOf = (tab) => tab.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.includes(".wasm")).map(({ name }) => name));
+
+/** Makes a round trip in the page: nothing is loaded before it, one module by it, and none by the next. */
+async function checkPage(tab, account, { modules = 1 } = {}) {
+  assert.deepEqual(await modulesOf(tab), [], "nothing is loaded before the first call");
+  for (const name of [account, `${account}-again`]) {
+    const result = await tab.evaluate((settings) => globalThis.roundTrip(settings), { url: server.url, account: name });
+    assert.deepEqual(result, expected(name));
+    assert.deepEqual(await server.account(name), { id: name, balance: 5, entries: 1 });
+    assert.equal((await modulesOf(tab)).length, modules);
+  }
+}
+
+test("a page without a bundler", LIMIT, async (t) => checkPage(await open(t), "plain"));
+
+test(`Vite ${viteVersion}, as a server for development`, LIMIT, async (t) => {
+  const vite = await serveWithVite({ root: folder, configFile: false, logLevel: "warn", server: { port: 0, host: "127.0.0.1" } });
+  t.after(() => vite.close());
+  await vite.listen();
+  const { port } = vite.httpServer.address();
+  await checkPage(await open(t, `http://127.0.0.1:${port}/bundled.html`), "vite-dev");
+});
+
+test(`Vite ${viteVersion}, as built`, LIMIT, async (t) => {
+  await bundleWithVite({ root: folder, configFile: false, logLevel: "warn", base: "./", build: { outDir: "vite", rollupOptions: { input: join(folder, "bundled.html") } } });
+  await checkPage(await open(t, "vite/bundled.html"), "vite-build");
+});
+
+test(`webpack ${webpack.version}`, LIMIT, async (t) => {
+  const output = { path: join(folder, "webpack"), filename: "page.js" };
+  const compiler = webpack({ context: folder, mode: "production", entry: "./page.js", output });
+  const stats = await new Promise((resolve, reject) => compiler.run((error, done) => (error ? reject(error) : resolve(done))));
+  await new Promise((resolve) => compiler.close(resolve));
+  assert.deepEqual([stats.toJson().errors, stats.toJson().warnings], [[], []]);
+  await pageOf("webpack", 'src="page.js"');
+  await checkPage(await open(t, "webpack/index.html"), "webpack");
+});
+
+async function bundle(entry, folderName, format) {
+  const outfile = join(folder, folderName, "page.js");
+  const { warnings } = await bundleWithEsbuild({ absWorkingDir: folder, entryPoints: [entry], outfile, bundle: true, minify: true, format, logLevel: "silent" });
+  assert.deepEqual(warnings, []);
+}
+
+test(`esbuild ${esbuildVersion}, with the module copied beside the bundle`, LIMIT, async (t) => {
+  await bundle("page.js", "esbuild", "esm");
+  await copyFile(join(folder, "node_modules/semel/semel.wasm"), join(folder, "esbuild/semel.wasm"));
+  await pageOf("esbuild", 'type="module" src="page.js"');
+  await checkPage(await open(t, "esbuild/index.html"), "esbuild");
+});
+
+test(`esbuild ${esbuildVersion} with semel/inline, as a classic script that asks for no file`, LIMIT, async (t) => {
+  await bundle("page-inline.js", "inline", "iife");
+  await pageOf("inline", 'defer src="page.js"');
+  await checkPage(await open(t, "inline/index.html"), "inline", { modules: 0 });
+});
+
+test("an open that failed for want of a network is no reason for the next to fail", LIMIT, async (t) => {
+  const tab = await open(t);
+  await browser.offline(true);
+  t.after(() => browser.offline(false));
+  const settings = { url: server.url, account: "offline" };
+  const name = await tab.evaluate((given) => globalThis.roundTrip(given).catch((error) => error.name), settings);
+  assert.equal(name, "TypeError");
+  await browser.offline(false);
+  assert.deepEqual(await tab.evaluate((given) => globalThis.roundTrip(given), settings), expected("offline"));
+});
+
+/** How long it takes to open two outboxes in a new page: one with the module yet to be fetched, one with the module there. */
+async function timesToOpen(t) {
+  const tab = await open(t);
+  const times = await tab.evaluate(async (url) => {
+    const measured = [];
+    for (const identity of ["one", "other"]) {
+      const started = performance.now();
+      const outbox = await globalThis.semel.Semel.open({ url, identity });
+      measured.push(performance.now() - started);
+      await outbox.close();
+    }
+    return measured;
+  }, server.url);
+  await tab.close();
+  return times;
+}
+
+test(`opening takes less than ${OPEN_MS_MAX} ms`, LIMIT, async (t) => {
+  const pages = [];
+  while (pages.length < PAGES) pages.push(await timesToOpen(t));
+  const [first, next] = [0, 1].map((index) => pages.map((times) => times[index]).sort((one, other) => one - other));
+  const median = (times) => times[PAGES >> 1];
+  const told = `the first of a page ${first[0].toFixed(1)} at best, ${median(first).toFixed(1)} as a rule; the next ${median(next).toFixed(1)} ms`;
+  t.diagnostic(told);
+  // The first waits for a server and for files of the browser, which other tests keep waiting too: what it takes shows in the best.
+  assert.ok(first[0] < OPEN_MS_MAX && median(next) < OPEN_MS_MAX, told);
+});
+
+test("no page had an error, or complained of more than the network", () => {
+  const complaints = browser.complaints.map(({ text }) => text).filter((text) => !text.startsWith("Failed to load resource: net::"));
+  assert.deepEqual([browser.errors, complaints], [[], []]);
+});

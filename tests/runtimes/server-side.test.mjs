@@ -1,0 +1,45 @@
+// The packed SDK in what frameworks render on a server with: Vite's server side, for development and as built.
+
+import assert from "node:assert/strict";
+import { copyFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { build, createServer, version } from "vite";
+import { importedQuietly } from "./app/quietly.js";
+import { roundTrip } from "./app/round-trip.js";
+import { installApp } from "./packed.mjs";
+import { expected, serveLossily } from "./server.mjs";
+
+const LIMIT = { timeout: 60_000 };
+const server = await serveLossily(after);
+const { folder } = await installApp(after);
+const common = { root: folder, configFile: false, logLevel: "warn" };
+const module = join(folder, "node_modules/semel/semel.wasm");
+
+/** What is rendered is rendered without a trace of the package; and it works where somebody uses it there. */
+async function check({ exports, touched }, account) {
+  assert.deepEqual(touched, []);
+  assert.equal(exports.render(), "<button>Deposit</button><script>/* function */</script>");
+  assert.deepEqual(await roundTrip(exports.semel, { url: server.url, account, durability: "memory" }), expected(account));
+}
+
+test(`Vite ${version} renders on the server, for development`, LIMIT, async (t) => {
+  const vite = await createServer({ ...common, appType: "custom", server: { middlewareMode: true, ws: false } });
+  t.after(() => vite.close());
+  await check({ exports: await vite.ssrLoadModule("/server-side.js"), touched: [] }, "ssr-dev");
+});
+
+/** Builds with a setting, and imports what came of it from its folder. */
+async function importBuilt(outDir, ssr) {
+  await build({ ...common, ssr, build: { ssr: "server-side.js", outDir } });
+  return importedQuietly(() => import(pathToFileURL(join(folder, outDir, "server-side.js"))), module);
+}
+
+test(`Vite ${version} renders on the server, as built`, LIMIT, async () => check(await importBuilt("ssr", {}), "ssr"));
+
+test(`Vite ${version} renders on the server, as built with the package in the bundle and its module copied beside it`, LIMIT, async () => {
+  const imported = await importBuilt("ssr-bundled", { noExternal: ["semel"] });
+  await copyFile(module, join(folder, "ssr-bundled/semel.wasm"));
+  await check(imported, "ssr-bundled");
+});

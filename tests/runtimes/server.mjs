@@ -1,0 +1,28 @@
+// The ledger, behind a network that loses the first answer to each request.
+
+import { startLossy } from "../e2e/lossy.mjs";
+import { serve } from "../e2e/server.mjs";
+
+/** Starts both for a test file. `after` is node:test's. */
+export async function serveLossily(after) {
+  const server = await serve(after, "ledger");
+  const seen = new Set();
+  const spare = ({ method, headers }) => {
+    const id = headers["idempotency-key"];
+    return method !== "POST" || id === undefined || seen.size === seen.add(id).size;
+  };
+  const proxy = await startLossy({ target: () => server.url, seed: 1, loseAnswers: 1, spare });
+  after(() => proxy.close());
+  return { url: proxy.url, account: (name) => server.account(name) };
+}
+
+/** What a round trip of a new account gives: the change was made once, and its answer was had at the second attempt. */
+export function expected(account) {
+  return {
+    status: 200,
+    replayed: "true",
+    body: { id: account, balance: 5, entries: 1 },
+    pending: 0,
+    isOfClasses: [true, true, true],
+  };
+}

@@ -1,0 +1,65 @@
+// The types of the packed SDK, as TypeScript finds them: imported, required and bundled. And what npm is told of it.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { after, test } from "node:test";
+import { RUNTIMES } from "../../scripts/setup/packages.mjs";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { StepError, run } from "../../scripts/setup/step.mjs";
+import { installApp } from "./packed.mjs";
+
+const LIMIT = { timeout: 90_000 };
+const STRICT = ["--strict", "--exactOptionalPropertyTypes", "--noEmit", "--target", "es2023", "--lib", "es2023,dom"];
+/** Where TypeScript may look: as Node does, or as bundlers do, which know nothing of `.cts`. */
+const WAYS = {
+  "as Node resolves": { flags: ["--module", "nodenext"], files: ["imported.mts", "required.cts"] },
+  "as a bundler resolves": { flags: ["--module", "preserve", "--moduleResolution", "bundler"], files: ["imported.mts"] },
+};
+
+const { folder, tarball } = await installApp(after);
+
+/** The script of a tool that is installed below a folder. */
+function toolOf(root, name, bin) {
+  const require = createRequire(join(root, "package.json"));
+  const manifest = require.resolve(`${name}/package.json`);
+  return join(dirname(manifest), require(manifest).bin[bin]);
+}
+
+/** What a tool says, if it finds something to say. */
+const complaintOf = (promise) => promise.then(() => "", (error) => (error instanceof StepError ? error.message : Promise.reject(error)));
+
+for (const [way, { flags, files }] of Object.entries(WAYS)) {
+  test(`what an application writes compiles under --strict, ${way}, and what is wrong does not`, LIMIT, async () => {
+    const args = [toolOf(ROOT, "typescript", "tsc"), ...STRICT, ...flags, ...files.map((file) => join(folder, "types", file))];
+    assert.equal(await complaintOf(run(process.execPath, args, { cwd: folder })), "");
+  });
+}
+
+test("attw finds nothing wrong: each way to resolve leads to types of the right format", LIMIT, async () => {
+  const args = [toolOf(RUNTIMES, "@arethetypeswrong/cli", "attw"), tarball, "--no-color", "--no-emoji"];
+  assert.equal(await complaintOf(run(process.execPath, args, { cwd: folder })), "");
+});
+
+test("every file that package.json names is packed, and is what it says", LIMIT, async () => {
+  const root = join(folder, "node_modules/semel");
+  const { main, types, exports } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  const paths = [main, types, ...leavesOf(exports)];
+  assert.ok(paths.length > 10, "it has an entry for each runtime");
+  for (const path of paths) assert.notEqual((await readFile(join(root, path))).length, 0, path);
+});
+
+const leavesOf = (value) => (typeof value === "string" ? [value] : Object.values(value).flatMap(leavesOf));
+
+test("the package says all that npm wants for publishing with provenance, but where it is from", LIMIT, async () => {
+  const manifest = JSON.parse(await readFile(join(folder, "node_modules/semel/package.json"), "utf8"));
+  const { license, publishConfig, sideEffects, scripts, dependencies } = manifest;
+  assert.deepEqual({ license, publishConfig, sideEffects, dependencies }, {
+    license: "(Apache-2.0 OR MIT)",
+    publishConfig: { access: "public", provenance: true },
+    sideEffects: false,
+    dependencies: undefined,
+  });
+  assert.deepEqual(Object.keys(scripts), ["prepack"], "nothing runs where it is installed");
+});
