@@ -210,10 +210,4 @@ impl Plan {
     pub fn retention_s_min(&self) -> i64 {
         self.retentions_s[0].min(self.retentions_s[1])
     }
-
-    /// Whether a key may remember for less long than the run lasts, or a browser forget.
-    pub fn may_forget(&self) -> bool {
-        let may_jump = self.restarts + self.jumps > 0 && self.jump_ms_max > 0;
-        may_jump || self.storage_losses > 0 || self.retention_s_min() < 86_400
-    }
 }
