@@ -5,7 +5,8 @@
 import { spawnSync } from "node:child_process";
 import { ROOT } from "./setup/paths.mjs";
 
-const BUILD = ["build", "--workspace", "--bin", "sim", "--locked", "--quiet"];
+// With a test beside it, cargo chooses features as for all tests: so nothing is compiled that `npm test` has left.
+const BUILD = ["build", "--workspace", "--bin", "sim", "--test", "command_line", "--locked", "--quiet"];
 
 const built = spawnSync("cargo", BUILD, { cwd: ROOT, stdio: ["ignore", 2, 2] });
 if (built.status !== 0) {

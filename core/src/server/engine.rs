@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Nothing but storage decides: what is kept in memory is rebuilt from it, and dropped after any error.
 //! - The key's clock never goes back, not even over a restart: it is the latest of the wall clock and all that was
-//!   committed.
+//!   committed. Nor does it over an error of the storage, committed or not: answers have told it.
 
 use super::answer::Answer;
 use super::config::Config;
@@ -28,12 +28,14 @@ pub struct Engine<H> {
     handler: H,
     config: Config,
     loaded: Option<Loaded>,
+    /// The clock at the last error of the storage.
+    told_ms: i64,
 }
 
 impl<H: Handler> Engine<H> {
     /// An engine that has not looked at its storage yet.
     pub fn new(handler: H, config: Config) -> Self {
-        Self { handler, config, loaded: None }
+        Self { handler, config, loaded: None, told_ms: 0 }
     }
 
     /// Answers an attempt.
@@ -87,7 +89,10 @@ impl<H: Handler> Engine<H> {
                 answer.stamped(now_ms, Some(arrival.key))
             }
             // What is in memory may no longer be what is stored; the next attempt looks again.
-            Err(error) => unavailable(&error).stamped(now_ms, None),
+            Err(error) => {
+                self.told_ms = now_ms;
+                unavailable(&error).stamped(now_ms, None)
+            }
         }
     }
 
@@ -101,7 +106,7 @@ impl<H: Handler> Engine<H> {
                 let totals = if meta.versions.engine == 0 { rows::Totals::default() } else { rows::totals(sql)? };
                 Loaded {
                     versions: meta.versions,
-                    clock_ms: meta.clock_ms.max(totals.clock_ms),
+                    clock_ms: meta.clock_ms.max(totals.clock_ms).max(self.told_ms),
                     fence_s: meta.fence_s,
                     count: totals.count,
                     sweep: Sweep::default(),

@@ -31,6 +31,16 @@ fn the_wall_clock_may_go_back_while_the_object_lives() {
 }
 
 #[test]
+fn it_stays_though_the_storage_failed_meanwhile() {
+    let fails = |world: &mut World| {
+        world.send(&get("/count"));
+        world.database.fail(0);
+        world.send(&change("a")).is_problem(503, "unavailable", "unknown", "same-id");
+    };
+    stays(fails, false);
+}
+
+#[test]
 fn what_was_committed_holds_over_a_restart() {
     stays(|world| drop(world.send(&change("a"))), true);
     stays(|world| drop(world.send(&cancel("own", "a"))), true);

@@ -6,6 +6,7 @@
 //!   for every attempt that was not answered.
 
 use crate::letter::Message;
+use crate::wire::Cut;
 use fastrand::Rng;
 use semel_core::header::quoted;
 use semel_core::message::Headers;
@@ -32,6 +33,17 @@ pub enum Acknowledges {
     Rides,
 }
 
+/// What whoever makes a request has noted before each step, for the case that they crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notes {
+    /// Nothing.
+    Nothing,
+    /// The id, when it was first sent, whether it is given up or acknowledged.
+    Id,
+    /// All they know.
+    Everything,
+}
+
 /// What is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
@@ -39,6 +51,8 @@ pub enum Errand {
     Attempt,
     /// An attempt although there is an answer.
     Again,
+    /// Its cancellation, whatever became of it.
+    Cancel,
     /// The same id with another body.
     OtherBody,
     /// A look-up of its outcome.
@@ -78,8 +92,18 @@ pub struct Curl {
     pub is_done: bool,
     /// Whether it was acknowledged: then nothing more is sent.
     pub is_acked: bool,
+    /// What is left after a crash.
+    pub notes: Notes,
+    /// How often whoever makes it crashed: an answer to an attempt from before is nobody's.
+    pub life: u32,
+    /// Until then nothing is done.
+    pub down_until_ms: i64,
+    /// Until when it is cut off.
+    pub cut: Cut,
     first_sent_s: Option<i64>,
     until_ms: i64,
+    /// Whether it is not known which deadlines were sent.
+    has_forgotten_deadlines: bool,
     /// Attempts without a deadline that left.
     unbounded: u32,
     /// How often it was sent.
@@ -88,6 +112,8 @@ pub struct Curl {
     pub is_unbounded_answered: bool,
     /// Whether its outcome is there.
     pub has_outcome: bool,
+    /// Whether it will never run, for it crashed too often.
+    pub is_poisoned: bool,
 }
 
 impl Curl {
@@ -109,13 +135,40 @@ impl Curl {
             acks_itself: rng.u32(0..4) == 0,
             is_done: false,
             is_acked: false,
+            notes: [Notes::Nothing, Notes::Id, Notes::Everything][rng.usize(0..3)],
+            life: 0,
+            down_until_ms: 0,
+            cut: Cut::default(),
             first_sent_s: None,
             until_ms: 0,
+            has_forgotten_deadlines: false,
             unbounded: 0,
             attempts: 0,
             is_unbounded_answered: false,
             has_outcome: false,
+            is_poisoned: false,
         }
+    }
+
+    /// Whoever makes it crashes, and is back at `until_ms`. Says whether it goes on then.
+    pub fn crash(&mut self, until_ms: i64) -> bool {
+        self.life += 1;
+        self.down_until_ms = until_ms;
+        match self.notes {
+            // A new id would be a new request: all that it can do is nothing.
+            Notes::Nothing => {
+                self.is_done = true;
+                self.is_acked = true;
+            }
+            Notes::Id => {
+                self.has_forgotten_deadlines = true;
+                self.has_outcome = false;
+                self.is_unbounded_answered = false;
+                self.is_done = self.is_acked;
+            }
+            Notes::Everything => {}
+        }
+        self.notes != Notes::Nothing
     }
 
     /// The next message. `clock_ms`: the key's.
@@ -123,13 +176,14 @@ impl Curl {
         match errand {
             Errand::LookUp => return self.control("GET", &format!("outcomes/{}", self.id), String::new()),
             Errand::Acknowledge => return self.acknowledgement(),
-            Errand::Attempt | Errand::Again | Errand::OtherBody => {}
+            Errand::Attempt | Errand::Again | Errand::Cancel | Errand::OtherBody => {}
         }
         if self.has_first_sent {
             self.first_sent_s.get_or_insert(clock_ms / 1000 - rng.i64(0..=3));
         }
         // What was cancelled may also come again itself.
-        let is_cancelling = self.is_cancelling && (errand == Errand::Attempt || rng.bool());
+        let is_late = errand == Errand::Cancel;
+        let is_cancelling = is_late || (self.is_cancelling && (errand == Errand::Attempt || rng.bool()));
         let mut message = if is_cancelling {
             let told = self.first_sent_s.filter(|_| self.cancels_exactly);
             let first_sent = told.map_or(String::new(), |first_sent_s| format!(",\"firstSent\":{first_sent_s}"));
@@ -138,7 +192,11 @@ impl Curl {
             let body = if errand == Errand::OtherBody { self.number + 1_000_000 } else { self.number };
             Message { body: body.to_string().into_bytes(), ..self.deposit() }
         };
-        let own = if is_cancelling { format!("cancel-{}", self.id) } else { self.id.clone() };
+        let own = match (is_cancelling, is_late) {
+            (true, true) => format!("cancel-late-{}", self.id),
+            (true, false) => format!("cancel-{}", self.id),
+            (false, _) => self.id.clone(),
+        };
         if self.acks_itself {
             message.headers.append("semel-ack", quoted(&own));
         }
@@ -165,7 +223,8 @@ impl Curl {
     /// Whoever sent one attempt without a deadline, and got the outcome for it, may say `until`: its key has seen that attempt.
     fn acknowledgement(&mut self) -> Message {
         self.is_acked = true;
-        let may_say = self.unbounded == 0 || (self.unbounded == 1 && self.is_unbounded_answered);
+        let is_bounded = self.unbounded == 0 || (self.unbounded == 1 && self.is_unbounded_answered);
+        let may_say = is_bounded && !self.has_forgotten_deadlines;
         let (id, until_ms) = (quoted(&self.id), self.until_ms);
         if self.acknowledges == Acknowledges::Posts {
             let until = if may_say { format!(",\"until\":{until_ms}") } else { String::new() };

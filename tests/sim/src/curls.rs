@@ -6,6 +6,7 @@ use crate::curl::{self, Acknowledges, Curl, Errand};
 use crate::letter::{Letter, Message, Sender};
 use crate::oracle::{Got, Violation, Wish};
 use crate::sim::{Event, Sim};
+use crate::wire::Cut;
 use semel_core::header::quoted;
 use semel_core::problem::Executed;
 use semel_support::Reply;
@@ -14,6 +15,9 @@ use semel_support::Reply;
 const NUMBERS: usize = 1_000;
 /// Attempts of one request while there are faults.
 const ATTEMPTS_MAX: u32 = 40;
+/// What may be sent besides, each at some time.
+const ERRANDS: [Errand; 7] =
+    [Errand::Again, Errand::Again, Errand::Again, Errand::OtherBody, Errand::LookUp, Errand::LookUp, Errand::Cancel];
 /// The numbers of reads begin here.
 const READS: usize = 2_000_000;
 /// Who has no business here.
@@ -36,7 +40,7 @@ impl Sim {
                 let later_ms = self.rng.i64(-self.plan.busy_ms..=self.plan.busy_ms);
                 self.push(at_ms + later_ms, Event::GiveUpCurl(n));
             }
-            for errand in [Errand::Again, Errand::Again, Errand::Again, Errand::OtherBody, Errand::LookUp] {
+            for errand in ERRANDS {
                 let later_ms = self.rng.i64(0..=self.plan.busy_ms * 2);
                 if self.rng.bool() {
                     self.push(at_ms + later_ms, Event::Errand(n, errand));
@@ -48,7 +52,11 @@ impl Sim {
     /// What has no answer yet is sent until it has.
     pub fn calm_curls(&mut self) {
         for n in 0..self.curls.len() {
-            self.curls[n].interval_ms = 1_000;
+            let now_ms = self.now_ms;
+            let curl = &mut self.curls[n];
+            curl.interval_ms = 1_000;
+            curl.cut = Cut::default();
+            curl.down_until_ms = curl.down_until_ms.min(now_ms);
             if !self.curls[n].is_done {
                 self.push(self.now_ms, Event::Errand(n, Errand::Attempt));
             }
@@ -56,13 +64,19 @@ impl Sim {
     }
 
     pub fn run_errand(&mut self, n: usize, errand: Errand) -> Result<(), Violation> {
-        let Curl { is_done, is_acked, has_outcome, is_cancelling, .. } = self.curls[n];
+        let Curl { is_done, is_acked, has_outcome, is_cancelling, is_poisoned, down_until_ms, .. } = self.curls[n];
+        if down_until_ms > self.now_ms {
+            self.push(down_until_ms, Event::Errand(n, errand));
+            return Ok(());
+        }
         let is_wanted = match errand {
             Errand::Attempt => !is_done,
             Errand::Again => is_done && !is_acked,
             // Before there is an outcome, the other body might be the one that runs.
-            Errand::OtherBody => has_outcome && !is_acked && !is_cancelling,
+            Errand::OtherBody => (has_outcome || is_poisoned) && !is_acked && !is_cancelling,
             Errand::LookUp => true,
+            // An attempt like any other: none leaves after the acknowledgement.
+            Errand::Cancel => !is_acked,
             Errand::Acknowledge => has_outcome && !is_acked,
         };
         if !is_wanted {
@@ -75,6 +89,10 @@ impl Sim {
                 self.push(self.now_ms + interval_ms, Event::Errand(n, Errand::Attempt));
             }
         }
+        if errand == Errand::Cancel {
+            let number = self.curls[n].number;
+            self.oracle.of(number).is_given_up = true;
+        }
         let clock_ms = self.server.clock_ms(&self.curls[n].key, self.now_ms);
         let message = self.curls[n].message(&mut self.rng, errand, clock_ms);
         if errand == Errand::OtherBody {
@@ -82,8 +100,10 @@ impl Sim {
             self.oracle.history.deposits(number, &self.curls[n].key);
         }
         let is_awaited = matches!(errand, Errand::Attempt | Errand::Again);
-        let from = if is_awaited { Sender::Curl(n) } else { Sender::Nobody };
-        self.post(Letter { from, message });
+        let from = if is_awaited { Sender::Curl { curl: n, life: self.curls[n].life } } else { Sender::Nobody };
+        if !self.curls[n].cut.stops_requests(self.now_ms) {
+            self.post(Letter { from, message });
+        }
         Ok(())
     }
 
@@ -97,8 +117,28 @@ impl Sim {
         }
     }
 
-    pub fn curl_answered(&mut self, n: usize, reply: &Reply, is_unbounded: bool) {
+    /// Whoever makes requests by hand crashes, and comes back with what they have noted.
+    pub fn crash_curl(&mut self) {
+        if self.curls.is_empty() {
+            return;
+        }
+        let n = self.rng.usize(0..self.curls.len());
+        let until_ms = self.now_ms + self.rng.i64(0..=self.plan.busy_ms / 2);
+        let was_done = self.curls[n].is_done;
+        let goes_on = self.curls[n].crash(until_ms);
+        let Curl { number, notes, is_done, .. } = self.curls[n];
+        self.oracle.see(format!("by hand: crashed with notes of {notes:?}"));
+        self.note(|| format!("whoever wants {number} crashes until {until_ms} ms, with notes of {notes:?}"));
+        if goes_on && was_done && !is_done {
+            self.push(until_ms, Event::Errand(n, Errand::Attempt));
+        }
+    }
+
+    pub fn curl_answered(&mut self, (n, life): (usize, u32), reply: &Reply, is_unbounded: bool) {
         let curl = &mut self.curls[n];
+        if life != curl.life || self.now_ms < curl.down_until_ms {
+            return;
+        }
         let status = reply.only("semel-status");
         let body = reply.body().to_vec();
         let json: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -118,6 +158,7 @@ impl Sim {
             }
             _ => return,
         };
+        curl.is_poisoned |= matches!(&got, Got::Failure(code, _) if code == "poisoned");
         curl.has_outcome |= matches!(got, Got::Outcome(..));
         curl.is_unbounded_answered |= is_unbounded && matches!(got, Got::Outcome(..));
         // What is acknowledged already gets no answer that anybody waits for.

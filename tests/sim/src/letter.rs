@@ -90,7 +90,12 @@ pub enum Sender {
         attempt: u64,
     },
     /// A request made by hand.
-    Curl(usize),
+    Curl {
+        /// Which.
+        curl: usize,
+        /// How often whoever makes it had crashed before.
+        life: u32,
+    },
     /// A reader, and the number of the read.
     Reader(usize),
     /// Nobody waits.
@@ -113,6 +118,8 @@ pub struct Exchange {
     pub letter: Letter,
     /// The key; `None` where no object was asked.
     pub key: Option<String>,
+    /// The retention that it is set to, in s.
+    pub retention_s: i64,
     /// Who was authenticated.
     pub principal: String,
     /// The answer.

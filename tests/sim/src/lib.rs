@@ -8,7 +8,7 @@
 //!   [`snapshot`]: what a key stores
 //! - [`tab`] and [`store`]: browsers, their tabs and what these share; [`curl`]: requests made by hand; [`letter`]: what is on
 //!   the wire
-//! - `sim`: the run, one queue of events in the order of time; `tabs` and `curls`: what happens in it
+//! - `sim`: the run, one queue of events in the order of time; `tabs`, `curls`, `faults` and [`wire`]: what happens in it
 //! - [`oracle`]: what must hold
 //! - [`marks`]: what must come about in some seeds
 //!
@@ -19,6 +19,7 @@
 pub mod curl;
 mod curls;
 pub mod deposits;
+mod faults;
 pub mod letter;
 pub mod marks;
 pub mod mutant;
@@ -31,6 +32,7 @@ pub mod snapshot;
 pub mod store;
 pub mod tab;
 mod tabs;
+pub mod wire;
 
 pub use mutant::Mutant;
 pub use plan::Plan;

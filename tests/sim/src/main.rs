@@ -6,6 +6,8 @@
 
 use semel_sim::{Failure, Mutant, Plan, be_quiet, run, shrink, trace};
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -27,7 +29,7 @@ struct Arguments {
 fn main() -> ExitCode {
     match arguments() {
         Ok(Arguments { lists_mutants: true, .. }) => {
-            Mutant::all().for_each(|mutant| println!("{}", mutant.name()));
+            Mutant::all().for_each(|mutant| say(mutant.name()));
             ExitCode::SUCCESS
         }
         Ok(arguments) => simulate(&arguments),
@@ -98,13 +100,15 @@ fn simulate(arguments: &Arguments) -> ExitCode {
     for (n, (seed, failure)) in failed.iter().enumerate() {
         match mutant {
             Some(mutant) => {
-                println!("{} is found out by seed {seed}: {}: {}", mutant.name(), failure.kind, failure.what)
+                say(format!("{} is found out by seed {seed}: {}: {}", mutant.name(), failure.kind, failure.what))
             }
-            None if n == 0 => explain(*seed, failure),
-            None => println!("seed {seed}: {}: {}", failure.kind, failure.what),
+            None => say(format!("seed {seed}: {}: {}", failure.kind, failure.what)),
+        }
+        if n == 0 {
+            explain(*seed, mutant, failure);
         }
     }
-    println!("seeds {from}..{end}: {passed} passed, {} failed", failed.len());
+    say(format!("seeds {from}..{end}: {passed} passed, {} failed", failed.len()));
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -127,13 +131,18 @@ fn in_order(
 }
 
 /// How a seed failed, in a run as small as can be found.
-fn explain(seed: u64, failure: &Failure) {
-    println!("seed {seed}: {}: {}", failure.kind, failure.what);
-    let (plan, smallest) = shrink::shrink(&Plan::of(seed), None, failure.clone());
-    println!("a smaller run fails as well: {}\n{plan:#?}", smallest.what);
-    let lines = trace(&plan, None);
+fn explain(seed: u64, mutant: Option<Mutant>, failure: &Failure) {
+    let (plan, smallest) = shrink::shrink(&Plan::of(seed), mutant, failure.clone());
+    say(format!("a smaller run fails as well: {}\n{plan:#?}", smallest.what));
+    let lines = trace(&plan, mutant);
     for line in lines.iter().skip(lines.len().saturating_sub(TRACE_LINES_MAX)) {
-        println!("{line}");
+        say(line);
     }
-    println!("again: npm run sim -- --seeds 1 --from {seed}");
+    let with = mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
+    say(format!("again: npm run sim -- --seeds 1 --from {seed}{with}"));
+}
+
+/// Prints a line. Whoever reads may have seen enough, and left: the exit code still says how it went.
+fn say(line: impl Display) {
+    drop(writeln!(std::io::stdout(), "{line}"));
 }

@@ -37,6 +37,14 @@ twins! {
     ForgetBeforeDelivery = "forget-before-delivery",
     /// Each attempt after the first has an id of its own.
     NewIdPerAttempt = "new-id-per-attempt",
+    /// An outcome without first-sent is let go of before its retention is over.
+    ExpiredEarly = "expired-early",
+    /// A key goes by the shortest retention that it was ever set to.
+    ShortestRetention = "shortest-retention",
+    /// A key calls itself full one request too soon.
+    FullEarly = "full-early",
+    /// From the tenth deposit on, a read does not see the last one.
+    StaleReads = "stale-reads",
 }
 
 /// The rules that the model alone sees to: no run blames a request for the end of its process though it did not end it, none has an

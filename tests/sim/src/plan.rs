@@ -41,10 +41,12 @@ pub struct Plan {
     pub slow_commits: u32,
     /// How often a key is restarted, and its clock and its retention perhaps set.
     pub restarts: usize,
-    /// How far the clock of a key jumps at a restart, at most, in ms.
+    /// How far a clock jumps, at most, in ms.
     pub jump_ms_max: i64,
     /// How far the clocks of the keys are ahead of the worker's, in ms.
     pub keys_ahead_ms: i64,
+    /// How often a clock jumps in the middle of all, as far.
+    pub jumps: usize,
     /// The retentions between which restarts choose, in s.
     pub retentions_s: [i64; 2],
     /// Unacknowledged records that a key keeps.
@@ -77,6 +79,8 @@ pub struct Plan {
     pub give_up: u32,
     /// How many requests are made by hand.
     pub curls: usize,
+    /// How often one who makes them crashes.
+    pub curl_crashes: usize,
     /// How often somebody asks for what is another's.
     pub strangers: usize,
     /// How many requests are malformed, or ask for nothing there is.
@@ -107,7 +111,7 @@ impl Plan {
         let mut seldom = |most: u32| if rng.u32(0..3) > 0 { 0 } else { rng.u32(1..=most) };
         let (fail_statements, full_disk, slow_commits, gateway) = (seldom(15), seldom(15), seldom(15), seldom(10));
         let (troubles, logins, fail_store, malformed) = (seldom(40), seldom(2), seldom(10), seldom(6));
-        let (restarts, storage_losses) = (seldom(3), seldom(2));
+        let (restarts, storage_losses, jumps, curl_crashes) = (seldom(3), seldom(2), seldom(4), seldom(4));
         Self {
             seed,
             requests: rng.usize(1..=10),
@@ -126,6 +130,7 @@ impl Plan {
             slow_commits,
             restarts: restarts as usize,
             jump_ms_max: [0, 60_000, 86_400_000][rng.usize(0..3)],
+            jumps: jumps as usize,
             keys_ahead_ms: [0, -60_000, 90_000, 43_200_000, 86_400_000][rng.usize(0..5)],
             retentions_s: [86_400; 2],
             records_max: 100_000,
@@ -143,6 +148,7 @@ impl Plan {
             attempt_timeouts_ms: [rng.i64(100..=100_000), rng.i64(100..=20_000)],
             give_up,
             curls: curls as usize,
+            curl_crashes: curl_crashes as usize,
             strangers: strangers as usize,
             malformed: malformed as usize,
             reads: reads as usize,
@@ -181,6 +187,8 @@ impl Plan {
             records_max: if is_small { rng.u64(1..=6) } else { self.records_max },
             tombstones_max: if is_small { rng.u64(1..=6) } else { self.tombstones_max },
             curls: rng.usize(3..=7),
+            curl_crashes: rng.usize(0..=3),
+            troubles: if rng.u32(0..3) == 0 { rng.u32(20..=80) } else { self.troubles },
             give_up: rng.u32(0..=60),
             restarts: rng.usize(0..=3),
             retry_interval_ms: self.retry_interval_ms.max(1_000),
@@ -201,11 +209,5 @@ impl Plan {
     /// The shortest retention that is ever in force, in s.
     pub fn retention_s_min(&self) -> i64 {
         self.retentions_s[0].min(self.retentions_s[1])
-    }
-
-    /// Whether a key may remember for less long than the run lasts, or a browser forget.
-    pub fn may_forget(&self) -> bool {
-        let may_jump = self.restarts > 0 && self.jump_ms_max > 0;
-        may_jump || self.storage_losses > 0 || self.retention_s_min() < 86_400
     }
 }

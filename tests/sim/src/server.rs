@@ -21,6 +21,10 @@ use std::rc::Rc;
 /// Statements of a call, at most: a fault falls on one of them.
 const STATEMENTS_MAX: u64 = 14;
 
+/// What a key does that lets an outcome without first-sent go too soon.
+const LET_GO: &str = "UPDATE semel_records SET state = 6, executed = 1, fingerprint = NULL, status = NULL, headers = NULL, \
+     body = NULL, lapses_ms = at_ms + 600000 WHERE state = 1 AND first_sent_s IS NULL";
+
 /// One key.
 struct Keyed {
     name: String,
@@ -30,6 +34,8 @@ struct Keyed {
     /// The furthest that its clock was ever ahead.
     ahead_ms_max: i64,
     started_ms: i64,
+    /// The retention that it is set to.
+    retention_s: i64,
     held: Vec<Exchange>,
     seen: Rc<Snapshot>,
 }
@@ -51,6 +57,9 @@ pub struct Server {
     plan: Plan,
     config: Config,
     keys: BTreeMap<String, Keyed>,
+    worker_ahead_ms: i64,
+    /// The furthest that the worker's clock was ever ahead.
+    worker_ahead_ms_max: i64,
     /// What goes wrong in the handler, by the number of what is wanted, and how often.
     pub troubles: BTreeMap<String, (Trouble, u32)>,
 }
@@ -58,24 +67,38 @@ pub struct Server {
 impl Server {
     /// A server for a plan.
     pub fn new(plan: &Plan, mutant: Option<Mutant>) -> Self {
+        let is_full_early = mutant == Some(Mutant::Twin(Twin::FullEarly)) && plan.records_max > 1;
         let config = Config {
             open: true,
             retention_s: plan.retentions_s[0],
-            records_max: plan.records_max,
+            records_max: plan.records_max - u64::from(is_full_early),
             tombstones_max: plan.tombstones_max,
         };
-        Self { mutant, plan: plan.clone(), config, keys: BTreeMap::new(), troubles: BTreeMap::new() }
+        Self {
+            mutant,
+            plan: plan.clone(),
+            config,
+            keys: BTreeMap::new(),
+            worker_ahead_ms: 0,
+            worker_ahead_ms_max: 0,
+            troubles: BTreeMap::new(),
+        }
     }
 
-    /// No more faults: clocks are put right, so none is behind where it has been, and the handler fails no more. What crashes it
-    /// goes on to crash it.
+    /// No more faults: clocks are put right, and the handler fails no more. What crashes it goes on to crash it.
+    ///
+    /// No clock is behind where it has been, and no key's behind where any has been: what is first sent by a clock that is ahead
+    /// of the key's is refused until the key's has come as far.
     pub fn calm(&mut self) {
         let Plan { crash_server, fail_statements, full_disk, slow_commits, .. } = &mut self.plan;
         for share in [crash_server, fail_statements, full_disk, slow_commits] {
             *share = 0;
         }
+        self.worker_ahead_ms = self.worker_ahead_ms_max;
+        let furthest_ms = self.keys.values().map(|keyed| keyed.ahead_ms_max).max().unwrap_or(0);
+        self.plan.keys_ahead_ms = self.plan.keys_ahead_ms.max(furthest_ms).max(self.worker_ahead_ms_max);
         for keyed in self.keys.values_mut() {
-            keyed.ahead_ms = keyed.ahead_ms_max;
+            keyed.ahead_ms = self.plan.keys_ahead_ms;
         }
         self.troubles.retain(|_, (trouble, _)| matches!(trouble, Trouble::Panics | Trouble::Kills));
     }
@@ -91,12 +114,14 @@ impl Server {
             call = call.too_large();
         }
         let (handler, method) = (Deposits::default(), Method::new(method));
-        match router::route(&handler, &self.config, &method, call.url(), &call.headers(), START_MS + at_ms) {
+        let worker_ms = START_MS + at_ms + self.worker_ahead_ms;
+        match router::route(&handler, &self.config, &method, call.url(), &call.headers(), worker_ms) {
             Route::Answer(answer) => {
                 let nothing = Rc::new(Snapshot::default());
                 let exchange = Exchange {
                     letter,
                     key: None,
+                    retention_s: self.config.retention_s,
                     principal: String::new(),
                     reply: Reply::checked(answer),
                     has_crashed: false,
@@ -122,6 +147,7 @@ impl Server {
             let wall_ms = START_MS + at_ms + ahead_ms;
             Keyed::new(key, mutant == Some(Mutant::Twin(Twin::EffectApart)), config.clone(), (ahead_ms, wall_ms))
         });
+        keyed.world.handler.is_stale.set(mutant == Some(Mutant::Twin(Twin::StaleReads)));
         keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
         let mut turn = Turn::default();
         let number = letter.message.text();
@@ -157,8 +183,13 @@ impl Server {
         if let Some((_, times)) = trouble {
             *times -= u32::from(exchange.calls > 0).min(*times);
         }
-        if mutant == Some(Mutant::Twin(Twin::NoTombstone)) && !exchange.after.rows.is_empty() {
-            drop(keyed.world.database.exec("DELETE FROM semel_records WHERE state = 5", &[]));
+        let tampers = match mutant {
+            Some(Mutant::Twin(Twin::NoTombstone)) => "DELETE FROM semel_records WHERE state = 5",
+            Some(Mutant::Twin(Twin::ExpiredEarly)) => LET_GO,
+            _ => "",
+        };
+        if !tampers.is_empty() && !exchange.after.rows.is_empty() {
+            drop(keyed.world.database.exec(tampers, &[]));
         }
         if exchange.has_crashed {
             turn.lost = std::mem::take(&mut keyed.held).into_iter().map(|held| held.letter).collect();
@@ -186,12 +217,27 @@ impl Server {
     pub fn restart(&mut self, key: &str, jump_ms: i64, retention_s: i64) -> Vec<Exchange> {
         let Some(keyed) = self.keys.get_mut(key) else { return Vec::new() };
         let released = keyed.release();
-        keyed.ahead_ms += jump_ms;
-        keyed.ahead_ms_max = keyed.ahead_ms_max.max(keyed.ahead_ms);
-        keyed.world.wall_ms += jump_ms;
+        keyed.jump(jump_ms);
         keyed.started_ms = keyed.world.wall_ms;
-        keyed.world.restart_with(|config| config.retention_s = retention_s);
+        keyed.retention_s = retention_s;
+        let is_shortest = self.mutant == Some(Mutant::Twin(Twin::ShortestRetention));
+        keyed.world.restart_with(|config| {
+            config.retention_s = if is_shortest { config.retention_s.min(retention_s) } else { retention_s };
+        });
         released
+    }
+
+    /// The clock of a key jumps while its object lives on.
+    pub fn jump(&mut self, key: &str, jump_ms: i64) {
+        if let Some(keyed) = self.keys.get_mut(key) {
+            keyed.jump(jump_ms);
+        }
+    }
+
+    /// The worker's clock jumps.
+    pub fn jump_worker(&mut self, jump_ms: i64) {
+        self.worker_ahead_ms += jump_ms;
+        self.worker_ahead_ms_max = self.worker_ahead_ms_max.max(self.worker_ahead_ms);
     }
 
     /// What is wrong on purpose with what a client says.
@@ -237,7 +283,7 @@ impl Plan {
 
 impl Keyed {
     fn new(key: &str, is_apart: bool, config: Config, (ahead_ms, wall_ms): (i64, i64)) -> Self {
-        let apart = is_apart.then(Apart::new);
+        let (apart, retention_s) = (is_apart.then(Apart::new), config.retention_s);
         Self {
             name: key.to_owned(),
             world: World::at(key, Deposits { apart: apart.clone(), ..Deposits::default() }, config),
@@ -245,9 +291,16 @@ impl Keyed {
             ahead_ms,
             ahead_ms_max: ahead_ms,
             started_ms: wall_ms,
+            retention_s,
             held: Vec::new(),
             seen: Rc::default(),
         }
+    }
+
+    fn jump(&mut self, jump_ms: i64) {
+        self.ahead_ms += jump_ms;
+        self.ahead_ms_max = self.ahead_ms_max.max(self.ahead_ms);
+        self.world.wall_ms += jump_ms;
     }
 
     fn release(&mut self) -> Vec<Exchange> {
@@ -277,6 +330,7 @@ impl Keyed {
         Exchange {
             letter,
             key: Some(self.name.clone()),
+            retention_s: self.retention_s,
             principal: principal.to_owned(),
             reply,
             has_crashed,

@@ -1,27 +1,34 @@
 //! A smaller run that fails in the same way.
 //!
-//! Invariant: what is found is a plan like any other, and runs the same each time.
+//! Invariants:
+//! - What is found is a plan like any other, and runs the same each time.
+//! - It fails for the same reason, and its trace is not longer: a plan with less in it may take longer to fail, and is left.
 
 use crate::mutant::Mutant;
 use crate::plan::Plan;
-use crate::{Failure, run};
+use crate::{Failure, go, trace};
 
 /// Tries so many plans at most.
 const TRIES_MAX: usize = 60;
 
 /// The smallest plan found that fails as `failure` did, and how.
 pub fn shrink(plan: &Plan, mutant: Option<Mutant>, failure: Failure) -> (Plan, Failure) {
+    let mut length = trace(plan, mutant).len();
     let (mut smallest, mut found) = (plan.clone(), failure);
     let mut tries = 0;
     loop {
-        let Some((plan, failure)) = smaller(&smallest).into_iter().find_map(|plan| {
+        let Some((plan, failure, shorter)) = smaller(&smallest).into_iter().find_map(|plan| {
             tries += 1;
-            let failure = if tries > TRIES_MAX { None } else { run(&plan, mutant).err() };
-            failure.filter(|failure| failure.kind == found.kind).map(|failure| (plan, failure))
+            if tries > TRIES_MAX {
+                return None;
+            }
+            let (ended, lines) = go(&plan, mutant, true);
+            let failure = ended.err().filter(|failure| failure.kind == found.kind && lines.len() <= length)?;
+            Some((plan, failure, lines.len()))
         }) else {
             return (smallest, found);
         };
-        (smallest, found) = (plan, failure);
+        (smallest, found, length) = (plan, failure, shorter);
     }
 }
 
@@ -48,7 +55,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.fail_store,
         |plan| &mut plan.give_up,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 12] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 14] = [
         |plan| &mut plan.requests,
         |plan| &mut plan.curls,
         |plan| &mut plan.strangers,
@@ -56,6 +63,8 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.reads,
         |plan| &mut plan.partitions,
         |plan| &mut plan.restarts,
+        |plan| &mut plan.jumps,
+        |plan| &mut plan.curl_crashes,
         |plan| &mut plan.reloads,
         |plan| &mut plan.freezes,
         |plan| &mut plan.more_tabs,

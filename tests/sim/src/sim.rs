@@ -6,12 +6,12 @@
 
 use crate::curl::{Curl, Errand};
 use crate::deposits::Trouble;
-use crate::letter::{Exchange, Letter, Sender};
+use crate::letter::Letter;
 use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Oracle, Violation, violation};
 use crate::plan::Plan;
 use crate::server::Server;
-use crate::tab::{Browser, Login, Tab};
+use crate::tab::{Browser, Tab};
 use fastrand::Rng;
 use semel_core::client::{Answer, Answered, Change, Changed, Receiver, Ticket};
 use semel_support::Reply;
@@ -20,12 +20,6 @@ use std::rc::Rc;
 
 /// A run that has not come to rest so long after the faults ended never will.
 const SETTLES_MS_MAX: i64 = 3_600_000;
-/// The longest way of a message that is not slow.
-const WAY_MS_MAX: i64 = 50;
-/// The share of messages that are slow, in percent.
-const SLOW_PERCENT: u32 = 20;
-/// The longest that commits are held back.
-const HOLD_MS_MAX: i64 = 3_000;
 
 /// What happens in a tab. While it is frozen, nothing does.
 #[derive(Debug)]
@@ -35,10 +29,17 @@ pub(crate) enum Happening {
     Changed(Ticket, Option<Changed>),
     Answered(u64, Box<Answer>),
     Lost(u64),
-    HandedOver { ticket: Ticket, number: usize, to: Receiver, answered: Rc<Answered> },
+    HandedOver {
+        ticket: Ticket,
+        number: usize,
+        to: Receiver,
+        answered: Rc<Answered>,
+    },
     Delivered(Ticket),
     Resume(Ticket),
     OwnerGone,
+    /// The clock jumps.
+    Jump(i64),
     Wake,
 }
 
@@ -49,7 +50,7 @@ pub(crate) enum Event {
     Arrival(Box<Letter>),
     Release(String),
     Errand(usize, Errand),
-    CurlAnswered { curl: usize, reply: Box<Reply>, is_unbounded: bool },
+    CurlAnswered { curl: usize, life: u32, reply: Box<Reply>, is_unbounded: bool },
     GiveUpCurl(usize),
     Read(usize),
     ReadAnswered(usize, Box<Reply>),
@@ -62,6 +63,8 @@ pub(crate) enum Event {
     Login,
     Partition,
     Restart,
+    CrashCurl,
+    Jump,
     Calm,
 }
 
@@ -130,8 +133,9 @@ impl Sim {
             }
         }
         self.set_up_curls();
-        let Plan { reloads, freezes, more_tabs, storage_losses, logins, partitions, restarts, strangers, .. } =
-            self.plan;
+        let Plan {
+            reloads, freezes, more_tabs, storage_losses, logins, partitions, restarts, strangers, jumps, ..
+        } = self.plan;
         let faults = [
             (reloads, (|_| Event::Reload) as fn(usize) -> Event),
             (freezes, |_| Event::Freeze),
@@ -140,6 +144,8 @@ impl Sim {
             (logins, |_| Event::Login),
             (partitions, |_| Event::Partition),
             (restarts, |_| Event::Restart),
+            (jumps, |_| Event::Jump),
+            (self.plan.curl_crashes, |_| Event::CrashCurl),
             (strangers, |_| Event::Stranger),
             (self.plan.malformed, Event::Malformed),
             (self.plan.reads, Event::Read),
@@ -190,12 +196,6 @@ impl Sim {
         }
     }
 
-    /// The longest way of the next message: short as a rule, so that the long ones overtake nothing but are overtaken.
-    pub fn way_ms(&mut self) -> i64 {
-        let is_slow = self.happens_often(SLOW_PERCENT);
-        if is_slow { self.plan.delay_ms_max } else { self.plan.delay_ms_max.min(WAY_MS_MAX) }
-    }
-
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::In(usize::MAX, happening) => {
@@ -211,7 +211,9 @@ impl Sim {
                 self.tell(released)?;
             }
             Event::Errand(curl, errand) => self.run_errand(curl, errand)?,
-            Event::CurlAnswered { curl, reply, is_unbounded } => self.curl_answered(curl, &reply, is_unbounded),
+            Event::CurlAnswered { curl, life, reply, is_unbounded } => {
+                self.curl_answered((curl, life), &reply, is_unbounded);
+            }
             Event::GiveUpCurl(curl) => self.give_up_curl(curl),
             Event::Read(n) => self.read(n),
             Event::ReadAnswered(n, reply) => self.oracle.history.returned(n, reply.body()),
@@ -221,145 +223,6 @@ impl Sim {
             fault => self.fault(&fault)?,
         }
         Ok(())
-    }
-
-    fn fault(&mut self, fault: &Event) -> Result<(), Violation> {
-        let tab = self.some_tab();
-        let browser = self.tabs[tab].browser;
-        self.note(|| format!("tab-{tab} of browser {browser}: {fault:?}"));
-        match fault {
-            Event::Reload => {
-                let user = self.tabs[tab].user;
-                self.close_tab(tab);
-                self.open_tab(browser, user);
-            }
-            Event::Freeze => {
-                self.tabs[tab].frozen_until_ms = self.now_ms + self.rng.i64(0..=self.plan.freeze_ms_max);
-                self.tabs[tab].sleeps_since_ms = self.rng.bool().then_some(self.now_ms);
-            }
-            Event::OpenOne => self.open_tab(browser, self.tabs[tab].user),
-            Event::LoseStorage => {
-                self.browsers[browser].store.clear();
-                self.oracle.lose(browser);
-            }
-            Event::Login => {
-                let user = self.rng.usize(0..2);
-                let is_out = self.rng.u32(0..4) == 0;
-                self.browsers[browser].login = if is_out { Login::Out } else { Login::As(user) };
-                self.open_tab(browser, user);
-            }
-            Event::Partition => {
-                self.browsers[browser].cut_until_ms = self.now_ms + self.rng.i64(0..=self.plan.busy_ms);
-            }
-            Event::Restart => {
-                let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
-                let jump_ms = self.rng.i64(-self.plan.jump_ms_max..=self.plan.jump_ms_max);
-                let retention_s = self.plan.retentions_s[self.rng.usize(0..2)];
-                self.note(|| format!("{key}: restarts, its clock jumps by {jump_ms} ms, retention {retention_s} s"));
-                let released = self.server.restart(&key, jump_ms, retention_s);
-                self.tell(released)?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn calm(&mut self) -> Result<(), Violation> {
-        self.note(|| "the faults end".to_owned());
-        self.is_calm = true;
-        self.server.calm();
-        for tab in 0..self.tabs.len() {
-            self.tabs[tab].frozen_until_ms = self.tabs[tab].frozen_until_ms.min(self.now_ms);
-        }
-        for browser in 0..self.browsers.len() {
-            self.browsers[browser].login = Login::Own;
-            self.browsers[browser].cut_until_ms = 0;
-            // What a closed tab left where no other can tell is taken up by the next that opens.
-            for user in 0..crate::tab::USERS.len() {
-                self.open_tab(browser, user);
-            }
-        }
-        for tab in (0..self.tabs.len()).filter(|&tab| self.tabs[tab].is_open).collect::<Vec<_>>() {
-            let now_ms = self.local_ms(tab);
-            self.tabs[tab].client.resume_all(now_ms);
-            self.drive(tab)?;
-        }
-        self.calm_curls();
-        Ok(())
-    }
-
-    pub fn arrive(&mut self, letter: Letter) -> Result<(), Violation> {
-        let turn = self.server.answer(&mut self.rng, self.now_ms, letter);
-        for letter in turn.lost {
-            self.note(|| format!("{:?}: its answer died with the object", letter.from));
-            self.lose(letter.from);
-        }
-        if let Some(key) = turn.begins_to_hold {
-            self.oracle.see("server: holds commits back");
-            self.note(|| format!("{key}: from now on commits are slow"));
-            self.later(HOLD_MS_MAX, Event::Release(key));
-        }
-        self.tell(turn.done)
-    }
-
-    /// The oracle hears of what was dealt with, and the answers go on their way.
-    fn tell(&mut self, exchanges: Vec<Exchange>) -> Result<(), Violation> {
-        for exchange in exchanges {
-            self.note(|| exchange.line());
-            self.oracle.exchanged(&exchange)?;
-            let from = exchange.letter.from;
-            if !exchange.is_answered || self.is_cut(from) || self.happens_often(self.plan.lose_answers) {
-                self.note(|| format!("{from:?}: the answer is lost"));
-                self.lose(from);
-                continue;
-            }
-            let is_unbounded = exchange.letter.message.deadline_ms().is_none();
-            let reply = Box::new(exchange.reply);
-            let way_ms = self.way_ms();
-            match from {
-                Sender::Tab { tab, attempt } => {
-                    let answer = if self.happens_often(self.plan.gateway) {
-                        self.oracle.see("gateway: made an answer up");
-                        crate::tab::made_up(self.rng.bool())
-                    } else {
-                        crate::tab::answer(&reply)
-                    };
-                    self.later(way_ms, Event::In(tab, Happening::Answered(attempt, Box::new(answer))));
-                }
-                Sender::Curl(curl) => self.later(way_ms, Event::CurlAnswered { curl, reply, is_unbounded }),
-                Sender::Reader(n) => self.later(way_ms, Event::ReadAnswered(n, reply)),
-                Sender::Nobody => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// A message goes on its way to the server, perhaps twice, or is lost.
-    pub fn post(&mut self, letter: Letter) {
-        if self.is_cut(letter.from) || self.happens_often(self.plan.lose_requests) {
-            self.note(|| format!("{:?}: the request is lost", letter.from));
-            return self.lose(letter.from);
-        }
-        let way_ms = self.way_ms();
-        if self.happens_often(self.plan.repeat) {
-            self.later(way_ms, Event::Arrival(Box::new(letter.clone())));
-        }
-        self.later(way_ms, Event::Arrival(Box::new(letter)));
-    }
-
-    fn is_cut(&self, from: Sender) -> bool {
-        let browser = if let Sender::Tab { tab, .. } = from { self.tabs[tab].browser } else { 0 };
-        self.browsers[browser].cut_until_ms > self.now_ms
-    }
-
-    /// A broken connection is told, a message that vanishes is not.
-    fn lose(&mut self, from: Sender) {
-        if let Sender::Tab { tab, attempt } = from
-            && self.rng.bool()
-        {
-            let way_ms = self.way_ms();
-            self.later(way_ms, Event::In(tab, Happening::Lost(attempt)));
-        }
     }
 
     pub fn is_twin(&self, twin: Twin) -> bool {

@@ -19,6 +19,8 @@ pub struct Row {
     pub state: &'static str,
     /// When it was first sent, in Unix s.
     pub first_sent_s: Option<i64>,
+    /// Whether every attempt that came had a deadline.
+    pub is_bounded: bool,
     /// The clock at its last change.
     pub at_ms: i64,
     /// When it may leave, if that is set.
@@ -63,7 +65,8 @@ impl Snapshot {
     pub fn of(database: &Database, apart: Option<&Apart>) -> Self {
         let meta = database.peek("SELECT fence_s, clock_ms FROM semel_meta");
         let meta = |column: usize| meta.first().and_then(|row| row[column].as_integer()).unwrap_or(0);
-        let rows = database.peek("SELECT id, principal, state, first_sent_s, at_ms, lapses_ms FROM semel_records");
+        let rows = database
+            .peek("SELECT id, principal, state, first_sent_s, at_ms, lapses_ms, deadline_ms FROM semel_records");
         let effects = apart.map_or(database, |apart| &apart.0).peek("SELECT count(*) FROM effects");
         Self {
             rows: rows.into_iter().map(row).collect(),
@@ -107,7 +110,13 @@ fn row(values: Vec<Value>) -> (String, Row) {
     let text = |column: usize| values[column].clone().into_text().unwrap_or_default();
     let number = |column: usize| values[column].as_integer();
     let state = STATES[usize::try_from(number(2).unwrap_or(0)).unwrap_or(0)];
-    let row =
-        Row { principal: text(1), state, first_sent_s: number(3), at_ms: number(4).unwrap_or(0), lapses_ms: number(5) };
+    let row = Row {
+        principal: text(1),
+        state,
+        first_sent_s: number(3),
+        is_bounded: number(6).is_some(),
+        at_ms: number(4).unwrap_or(0),
+        lapses_ms: number(5),
+    };
     (text(0), row)
 }

@@ -2,12 +2,16 @@
 
 use crate::plan::Plan;
 use crate::store::Store;
+use crate::wire::Cut;
 use semel_core::client::{Answer, Client, Settings, Ticket};
 use semel_support::Reply;
 use std::collections::BTreeMap;
 
 /// Who use the browsers.
 pub const USERS: [&str; 2] = ["alice", "bob"];
+
+/// A host notices what its clocks drift apart beyond this.
+const DRIFT_MS_MAX: i64 = 5_000;
 
 /// Whose token the tabs of a browser send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,14 +31,14 @@ pub struct Browser {
     pub store: Store,
     /// Who is logged in.
     pub login: Login,
-    /// Until then nothing passes between it and the server.
-    pub cut_until_ms: i64,
+    /// Until when it is cut off.
+    pub cut: Cut,
 }
 
 impl Browser {
     /// A new one.
     pub fn new() -> Self {
-        Self { store: Store::default(), login: Login::Own, cut_until_ms: 0 }
+        Self { store: Store::default(), login: Login::Own, cut: Cut::default() }
     }
 }
 
@@ -95,6 +99,15 @@ impl Tab {
             callers: BTreeMap::new(),
             wakes_ms: None,
             sent: BTreeMap::new(),
+        }
+    }
+
+    /// A clock of its machine jumps. Back goes only the wall clock, which shows the host that something is wrong; forward may go
+    /// its own too, unnoticed as long as that is little.
+    pub fn jump(&mut self, jump_ms: i64) {
+        self.ahead_ms += jump_ms.max(0);
+        if jump_ms.abs() > DRIFT_MS_MAX {
+            self.client.doubt_clock();
         }
     }
 

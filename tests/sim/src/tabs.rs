@@ -92,6 +92,11 @@ impl Sim {
             Happening::Delivered(ticket) => client.delivered(now_ms, ticket),
             Happening::Resume(ticket) => client.resume(now_ms, ticket),
             Happening::OwnerGone => self.look_at_store(tab),
+            Happening::Jump(ms) => {
+                self.tabs[tab].jump(ms);
+                let now_ms = self.local_ms(tab);
+                self.tabs[tab].client.wake(now_ms);
+            }
             Happening::Wake => {
                 client.wake(now_ms);
                 self.tabs[tab].wakes_ms = None;

@@ -1,7 +1,7 @@
 //! The command line: its exit codes and its last line.
 
 use semel_sim::Mutant;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Runs it; the exit code and the lines that it printed.
 fn sim(arguments: &[&str]) -> (Option<i32>, Vec<String>) {
@@ -43,6 +43,25 @@ fn a_mutant_exits_with_1_and_its_first_seed() {
     assert_eq!(code, Some(1));
     assert!(lines[0].starts_with("deadline is found out by seed "), "{lines:?}");
     assert!(last(&lines).ends_with(", 1 failed"), "{lines:?}");
+    assert!(lines[1].starts_with("a smaller run fails as well: "), "{lines:?}");
+    let again = &lines[lines.len() - 2];
+    let (command, seed) = again.split_once(" --from ").expect("how to run it again");
+    assert_eq!(command, "again: npm run sim -- --seeds 1");
+    assert!(seed.ends_with(" --mutant deadline"), "{again}");
+    assert!(
+        lines.iter().any(|line| line.contains("the application wants ") || line.contains("Curl ")),
+        "no trace: {lines:?}"
+    );
+}
+
+#[test]
+fn who_reads_may_leave_before_the_end() {
+    let mut sim = Command::new(env!("CARGO_BIN_EXE_sim"));
+    let mut child = sim.arg("--list-mutants").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // The reader goes before anything is written, or while it is.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
 }
 
 #[test]

@@ -144,7 +144,6 @@ impl<H: Handler> World<H> {
     /// Ends the object and starts it again.
     pub fn restart(&mut self) {
         self.renew();
-        self.latest_ms = 0;
     }
 
     /// Starts the object again with other settings.
@@ -188,6 +187,7 @@ impl<H: Handler> World<H> {
     fn renew(&mut self) {
         self.database.reopen();
         self.engine = Engine::new(Shared(self.handler.clone()), self.config.clone());
+        self.latest_ms = 0;
     }
 
     fn ask(&mut self, call: &Call, ask: impl Fn(&mut Engine<Shared<H>>, &dyn Sql, Arrival<'_>) -> Answer) -> Answer {

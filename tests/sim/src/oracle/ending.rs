@@ -70,13 +70,22 @@ impl Oracle {
         }
         let is_due = match code {
             "store-failed" => self.plan.fail_store > 0,
-            "outcome-lost" | "acknowledged" => wish.is_lost || self.plan.may_forget(),
+            // Without its row, nobody knows what came of it, nor that it was acknowledged.
+            "outcome-lost" | "acknowledged" => wish.is_lost,
             "cancelled" => wish.is_given_up && story.told.contains(code),
             "outside-window" | "poisoned" => story.told.contains(code),
             // Whoever sends by hand without first-sent may learn that it is too late.
-            "outcome-expired" => wish.browser.is_none(),
+            "outcome-expired" => {
+                wish.browser.is_none() && (story.told.contains(code) || self.is_told_of_cancellation(wish, code))
+            }
             _ => false,
         };
         if is_due { Ok(()) } else { violation("answer", format!("{number} was answered {got:?}")) }
+    }
+
+    /// Whether a key said so of the cancellation itself.
+    fn is_told_of_cancellation(&self, wish: &Wish, code: &str) -> bool {
+        let own = (wish.key.clone(), format!("cancel-{}", wish.id));
+        self.ids.get(&own).is_some_and(|story| story.told.contains(code))
     }
 }

@@ -87,18 +87,42 @@ impl Oracle {
             None if message.is_deposit() => "request",
             None => "read",
         };
-        let state = message.target_id().0.map_or("no id", |target| match exchange.before.rows.get(&target) {
-            Some(row) if row.principal != exchange.principal => "another's",
-            _ => exchange.before.state_of(&target),
-        });
+        let is_again = what == "cancel" && message.own_id().is_some_and(|own| exchange.before.rows.contains_key(&own));
+        let (what, target) = if is_again { ("cancel again", message.own_id()) } else { (what, message.target_id().0) };
+        let state = target.map_or("no id", |target| state_for(exchange, &target));
         let cancelled = exchange.reply.body().starts_with(b"{\"state\":\"cancelled\"");
-        let code = if cancelled { "done" } else { said.code.as_str() };
+        let code = match said.code.as_str() {
+            "executed" if cancelled => "done",
+            // Of what was cancelled without first-sent, nobody knows whether it ran before.
+            "cancelled" if what == "look-up" && !said.is_no => "cancelled, perhaps ran",
+            code => code,
+        };
         self.see(format!("{what} on {state}: {code}"));
+        self.mark_acks(exchange);
         if message.headers.get("semel-ack").is_some() {
             self.see("ack: ridden");
         }
         if exchange.has_crashed {
             self.see("server: crashed");
+        }
+    }
+
+    fn mark_acks(&mut self, exchange: &Exchange) {
+        let own = exchange.letter.message.own_id();
+        if exchange.reply.header("semel-key").is_none() {
+            return;
+        }
+        for (id, until_ms) in exchange.letter.message.acks() {
+            let state = if own.as_ref() == Some(&id) { "itself" } else { state_for(exchange, &id) };
+            let is_taken = matches!(state, "executed" | "poisoned");
+            let until = if until_ms.is_some() { "with" } else { "without" };
+            let bounded = exchange.before.rows.get(&id).is_some_and(|row| row.is_bounded);
+            let bounded = if bounded { "bounded" } else { "unbounded" };
+            self.see(if is_taken {
+                format!("ack {until} until on {bounded} {state}")
+            } else {
+                format!("ack on {state}")
+            });
         }
     }
 
@@ -120,6 +144,9 @@ impl Oracle {
         let is_known = exchange.letter.message.own_id().is_some_and(|id| before.rows.contains_key(&id));
         if runs && is_full && !is_known {
             return violation("capacity", "a full key took a new request");
+        }
+        if said.code == "capacity" && (!is_full || is_known) {
+            return violation("capacity", "a key that was not full, or knew the request, refused it");
         }
         Ok(())
     }
@@ -145,11 +172,16 @@ impl Oracle {
         if message.first_sent_s().is_some_and(|first_sent_s| first_sent_s < fence_s) {
             return violation("fence", format!("{number} ran behind the fence"));
         }
+        let state = exchange.before.state_of(id);
+        if !matches!(state, "none" | "suspect") {
+            let kind = if matches!(state, "cancelled" | "poisoned") { "never" } else { "twice" };
+            return violation(kind, format!("{id} ran though its key knew it as {state}"));
+        }
         let retention_ms = self.retention_ms_min();
         let story = self.id(key, id);
         let is_fenced = story.first_sent_s.is_some();
-        let kept_ms = match story.acked_ms {
-            Some(acked_ms) => acked_ms + retention_ms,
+        let kept_ms = match story.kept_ms {
+            Some(kept_ms) => kept_ms,
             None => story.effects_ms.last().map_or(0, |ran_ms| ran_ms + 2 * retention_ms),
         };
         if !story.effects_ms.is_empty() && (is_fenced || *at_ms < kept_ms) {
@@ -225,8 +257,24 @@ impl Oracle {
                 return violation("outcome", format!("{target} got the answer to something else"));
             }
         }
+        let is_true = match (said.code.as_str(), exchange.before.state_of(target)) {
+            ("not-seen", state) => {
+                matches!(state, "none" | "suspect") || exchange.before.rows[target].principal != exchange.principal
+            }
+            ("cancelled" | "acknowledged", state) => state == said.code,
+            ("outcome-expired", state) => state == "expired",
+            ("attempt-expired", _) => message.deadline_ms().is_some_and(|deadline_ms| deadline_ms < said.now_ms),
+            _ => true,
+        };
+        if !is_true {
+            let state = exchange.before.state_of(target);
+            return violation("lie", format!("{target} is {state}, and its key says {}", said.code));
+        }
         if said.code == "outside-window" {
-            let first_sent_s = message.first_sent_s().or(message.target_id().1).unwrap_or(0);
+            let told_s = [message.first_sent_s(), message.target_id().1].into_iter().flatten().min();
+            let Some(first_sent_s) = told_s.filter(|first_sent_s| *first_sent_s < exchange.after.fence_s) else {
+                return violation("fence", format!("{target} was refused by a fence that is not durable"));
+            };
             let fence_s = self.fences_s.entry(key.to_owned()).or_default();
             *fence_s = (*fence_s).max(first_sent_s + 1);
         }
@@ -241,5 +289,13 @@ impl Oracle {
             story.until_ms = story.until_ms.max(message.deadline_ms().unwrap_or(0));
             story.is_unbounded |= message.deadline_ms().is_none();
         }
+    }
+}
+
+/// What an id is to who asks.
+fn state_for(exchange: &Exchange, id: &str) -> &'static str {
+    match exchange.before.rows.get(id) {
+        Some(row) if row.principal != exchange.principal => "another's",
+        _ => exchange.before.state_of(id),
     }
 }

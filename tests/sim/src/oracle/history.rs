@@ -3,15 +3,17 @@
 //! Invariants:
 //! - A thread of the history is one operation, from the call to the answer. What had an effect and got no answer may have
 //!   happened at any time since; what had none and got none is no part of it.
-//! - Only the first [`OPERATIONS_MAX`] operations of a key are judged: the search grows fast, and every beginning of a history
-//!   that can be put in order can be put in order itself.
+//! - Only the beginning of a key's history is judged, up to [`OPERATIONS_MAX`] operations, or more than [`OPEN_MAX`] at once: the
+//!   search grows fast, and every beginning of a history that can be put in order can be put in order itself.
 
 use super::{Violation, violation};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many operations of a key are judged.
-const OPERATIONS_MAX: usize = 8;
+const OPERATIONS_MAX: usize = 16;
+/// So many of them may be under way at once.
+const OPEN_MAX: usize = 6;
 
 /// What is asked of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,16 +85,20 @@ impl History {
     pub fn check(&self, happened: impl Fn(usize) -> bool) -> Result<(), Violation> {
         for (key, events) in self.keys.iter().filter(|(key, _)| !self.unjudged.contains(*key)) {
             let mut tester = LinearizabilityTester::new(Account::default());
-            let mut operations = 0;
+            let (mut operations, mut open) = (0, 0);
             for event in events {
                 let told = match event {
                     Event::Called(number, _) if !self.returned.contains(number) && !happened(*number) => continue,
-                    Event::Called(..) if operations == OPERATIONS_MAX => break,
+                    Event::Called(..) if operations == OPERATIONS_MAX || open == OPEN_MAX => break,
                     Event::Called(number, operation) => {
                         operations += 1;
+                        open += 1;
                         tester.on_invoke(*number, *operation).map(|_| ())
                     }
-                    Event::Returned(number, count) => tester.on_return(*number, *count).map(|_| ()),
+                    Event::Returned(number, count) => {
+                        open -= 1;
+                        tester.on_return(*number, *count).map(|_| ())
+                    }
                 };
                 if let Err(error) = told {
                     return violation("history", error);

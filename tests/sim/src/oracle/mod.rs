@@ -52,7 +52,8 @@ struct IdStory {
     told: BTreeSet<String>,
     /// How often the handler panicked on it, and that was answered.
     panics: u32,
-    acked_ms: Option<i64>,
+    /// Until when it is kept at least, from its acknowledgement.
+    kept_ms: Option<i64>,
     /// The latest deadline of what the SDK has sent, whether it arrived or not.
     sent_ms: i64,
     /// Until when attempts may arrive, as far as was said.

@@ -19,9 +19,8 @@ impl Oracle {
         if has_clock && !exchange.has_crashed && after.latest_ms() > before.latest_ms() && now_ms < before.latest_ms() {
             return violation("clock", "the clock of the key went back");
         }
-        if after.fence_s > before.fence_s
-            && after.fence_s * 1000 > now_ms.max(before.latest_ms()) - self.retention_ms_min()
-        {
+        let retention_ms = exchange.retention_s * 1000;
+        if after.fence_s > before.fence_s && after.fence_s * 1000 > now_ms.max(before.latest_ms()) - retention_ms {
             return violation("fence", "the fence is nearer than the retention");
         }
         let acks = exchange.letter.message.acks();
@@ -32,7 +31,7 @@ impl Oracle {
         for (id, until_ms) in &acks {
             let is_gone = after.rows.get(id).is_none_or(|row| row.state == "acknowledged");
             if is_gone && before.rows.get(id).is_some_and(|row| is_acked(id, row)) {
-                self.acknowledged(key, id, *until_ms, now_ms);
+                self.acknowledged((key, id), *until_ms, now_ms, retention_ms);
             }
         }
         for (id, row) in &before.rows {
@@ -47,6 +46,9 @@ impl Oracle {
                 }
                 Some(next) if next.state != row.state => {
                     self.see(format!("fate: {} becomes {}", row.state, next.state));
+                    if next.state == "expired" {
+                        check_lapse(id, (row, next), after.fence_s, now_ms + retention_ms)?;
+                    }
                     let is_named = acks.iter().any(|(acked, _)| acked == id);
                     if next.state == "acknowledged" && !(is_named && is_acked(id, row)) {
                         return violation("acknowledged", format!("{id} was acknowledged, but not by its principal"));
@@ -54,6 +56,7 @@ impl Oracle {
                 }
                 Some(next) if next.lapses_ms.is_some() && row.lapses_ms.is_none() => {
                     self.see(format!("fate: {} begins to lapse", row.state));
+                    check_lapse(id, (row, next), after.fence_s, now_ms + retention_ms)?;
                 }
                 Some(_) => {}
             }
@@ -64,10 +67,10 @@ impl Oracle {
         Ok(())
     }
 
-    fn acknowledged(&mut self, key: &str, id: &str, until_ms: Option<i64>, now_ms: i64) {
-        let latest_ms = now_ms + 2 * self.retention_ms_min() + AHEAD_MS;
+    fn acknowledged(&mut self, (key, id): (&str, &str), until_ms: Option<i64>, now_ms: i64, retention_ms: i64) {
+        let latest_ms = now_ms + 2 * retention_ms + AHEAD_MS;
         let story = self.id(key, id);
-        story.acked_ms.get_or_insert(now_ms);
+        story.kept_ms.get_or_insert(now_ms + retention_ms);
         story.is_unbounded |= until_ms.is_none();
         story.until_ms = story.until_ms.max(until_ms.unwrap_or(0).min(latest_ms));
     }
@@ -82,7 +85,7 @@ impl Oracle {
         now_ms: i64,
     ) -> Result<(), Violation> {
         let fence_s = exchange.after.fence_s;
-        let (retention_ms, first_sent_s) = (self.retention_ms_min(), row.first_sent_s);
+        let first_sent_s = row.first_sent_s;
         let is_passed = first_sent_s.unwrap_or(0).max(row.at_ms.div_euclid(1000)) < fence_s;
         let story = self.id(key, id);
         if first_sent_s.is_none() {
@@ -90,12 +93,12 @@ impl Oracle {
             story.panics = 0;
         }
         // What is acknowledged may leave at once.
-        let state = if story.acked_ms.is_some() { "acknowledged" } else { row.state };
+        let state = if story.kept_ms.is_some() { "acknowledged" } else { row.state };
         let is_right = match state {
             "suspect" => is_passed || exchange.letter.message.own_id().as_deref() == Some(id),
             "cancelled" if first_sent_s.is_none() => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
             "acknowledged" if first_sent_s.is_none() && story.is_unbounded => {
-                story.acked_ms.is_none_or(|acked_ms| acked_ms + retention_ms <= now_ms)
+                story.kept_ms.is_none_or(|kept_ms| kept_ms <= now_ms)
             }
             "acknowledged" if story.is_unbounded => first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s),
             // Not while what was sent may still arrive, whatever was said of it.
@@ -105,4 +108,13 @@ impl Oracle {
         };
         if is_right { Ok(()) } else { violation("left", format!("{id} left too early: {row:?}")) }
     }
+}
+
+/// What no fence can refuse stays for one retention, from when the fence has passed it.
+fn check_lapse(id: &str, (row, next): (&Row, &Row), fence_s: i64, at_least_ms: i64) -> Result<(), Violation> {
+    let is_passed = next.first_sent_s.is_none() && row.at_ms.div_euclid(1000) < fence_s;
+    if is_passed && next.lapses_ms.is_some_and(|lapses_ms| lapses_ms >= at_least_ms) {
+        return Ok(());
+    }
+    violation("left", format!("{id} begins to leave too early, or leaves too soon: {row:?}, then {next:?}"))
 }

@@ -1,0 +1,51 @@
+//! Shrinking: what it finds fails for the same reason, is smaller, and is the same each time.
+
+use semel_sim::shrink::shrink;
+use semel_sim::{Failure, Mutant, Plan, run, trace};
+
+/// Mutants that are found out in several ways, each with a seed that does so.
+const FOUND: [(&str, u64); 4] = [("replay", 0), ("deadline", 0), ("fence", 6), ("effect-apart", 0)];
+
+fn failure_of(name: &str, seed: u64) -> (Plan, Option<Mutant>, Failure) {
+    let (plan, mutant) = (Plan::of(seed), Mutant::named(name));
+    assert!(mutant.is_some(), "{name}");
+    let failure = run(&plan, mutant).expect_err("a seed that finds it out");
+    (plan, mutant, failure)
+}
+
+#[test]
+fn a_smaller_run_fails_for_the_same_reason_and_is_not_longer() {
+    let mut shorter = 0;
+    for (name, seed) in FOUND {
+        let (plan, mutant, failure) = failure_of(name, seed);
+        let (smallest, found) = shrink(&plan, mutant, failure.clone());
+        assert_eq!(found.kind, failure.kind, "{name}");
+        assert_ne!(smallest, plan, "{name}: nothing smaller was found");
+        let again = run(&smallest, mutant).expect_err("it fails when it is run again");
+        assert_eq!((again.kind, &again.what), (found.kind, &found.what), "{name}");
+        let (before, after) = (trace(&plan, mutant).len(), trace(&smallest, mutant).len());
+        assert!(after <= before, "{name}: {after} lines, {before} before");
+        shorter += usize::from(after < before);
+    }
+    assert!(shorter > 0, "nothing was left out of any of them");
+}
+
+#[test]
+fn shrinking_finds_the_same_run_each_time() {
+    for (name, seed) in FOUND {
+        let (plan, mutant, failure) = failure_of(name, seed);
+        let (first, found) = shrink(&plan, mutant, failure.clone());
+        let (second, again) = shrink(&plan, mutant, failure);
+        assert_eq!((&first, &found.what), (&second, &again.what), "{name}");
+        assert_eq!(trace(&first, mutant), trace(&second, mutant), "{name}");
+    }
+}
+
+#[test]
+fn what_can_not_be_smaller_stays_as_it_is() {
+    let (plan, mutant, failure) = failure_of(FOUND[0].0, FOUND[0].1);
+    // Of a kind that no run fails with: nothing smaller is taken for it.
+    let other = Failure { kind: "of no kind", ..failure };
+    let (smallest, found) = shrink(&plan, mutant, other);
+    assert_eq!((smallest, found.kind), (plan, "of no kind"));
+}
