@@ -61,11 +61,12 @@ test("a command that is missing or fails says so, with its output and what to do
   await assert.rejects(run("sh", ["-c", "echo why >&2; exit 3"]), /ended with 3\nwhy/);
 });
 
-test("an SDK over 40 kB brotli fails the build, its wasm and JavaScript together", async () => {
+test("an SDK of which a browser loads over 28 kB brotli fails the build, its wasm and JavaScript together", async () => {
   const folder = await mkdtemp(join(scratch, "sdk-"));
-  await writeFile(join(folder, "semel.wasm"), randomBytes(30_000));
-  await writeFile(join(folder, "README.md"), randomBytes(30_000));
-  assert.match(await checkPackageSize(folder), /^30,\d\d\d of 40,000 bytes brotli \(wasm 30,\d\d\d, JS 0\)$/);
+  for (const [name, bytes] of [["semel.wasm", 20_000], ["semel.js", 5_000], ["index.js", 100], ["node.js", 30_000]]) {
+    await writeFile(join(folder, name), randomBytes(bytes));
+  }
+  assert.match(await checkPackageSize(folder), /^25,1\d\d of 28,000 bytes brotli \(wasm 20,\d\d\d, JS 5,1\d\d\)$/);
   await writeFile(join(folder, "semel.js"), randomBytes(10_000));
   await assert.rejects(checkPackageSize(folder), StepError);
 });
