@@ -45,6 +45,10 @@ rules! {
     Cancelled = "cancelled",
     /// The server: an id with a tombstone does not run.
     Tombstone = "tombstone",
+    /// The client: a request of which an attempt may have left is not taken back, but cancelled at its key.
+    UnsentWithdrawn = "unsent-withdrawn",
+    /// The client: a request waits for those before it at its key.
+    Ordered = "ordered",
     /// The server: an id on which the handler crashed too often does not run.
     Poisoned = "poisoned",
     /// The server: crashes are counted.

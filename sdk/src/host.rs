@@ -48,6 +48,8 @@ impl Host {
                     retry_interval_ms: input.integer()?,
                     attempt_timeout_ms: input.integer()?,
                     give_up_after_ms: input.optional(Reader::integer)?,
+                    requests_max: input.integer()? as usize,
+                    attempts_max: input.integer()? as usize,
                 }));
             }
             // What is stored, and who lives, one a line. Back: who owns what is pending, one a line.
@@ -60,7 +62,7 @@ impl Host {
                 self.client.as_mut()?.stored(now_ms, &rows, is_alive).ok()?;
                 result.text(&owners(&rows));
             }
-            // A request. Back: its ticket.
+            // A request, and whether it waits for those before it. Back: its ticket.
             2 => {
                 let id = input.text()?;
                 let draft = Draft {
@@ -70,7 +72,8 @@ impl Host {
                     headers: Headers::from_lines(&input.text()?),
                     body: input.bytes()?,
                 };
-                let ticket = self.client.as_mut()?.request(now_ms, id, draft);
+                let is_ordered = input.flag()?;
+                let ticket = self.client.as_mut()?.request(now_ms, id, draft, is_ordered);
                 result.integer(ticket as i64);
             }
             // The answer to an attempt. Its members: of a body that is a JSON object, those that are strings.
@@ -139,6 +142,11 @@ impl Host {
                     14 => client.doubt_clock(),
                     // The end.
                     15 => client.close(),
+                    // The network is gone; it is there again.
+                    16 => client.set_offline(now_ms, true),
+                    17 => client.set_offline(now_ms, false),
+                    // The page is looked at again.
+                    18 => client.hurry(now_ms),
                     _ => return None,
                 }
             }

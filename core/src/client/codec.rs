@@ -12,7 +12,7 @@ use crate::message::Response;
 use crate::problem::{Executed, Retry};
 use std::rc::Rc;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const PENDING: u8 = 0;
 const SETTLED: u8 = 1;
 const OUTCOME: u8 = 0;
@@ -55,6 +55,7 @@ impl Writer {
         self.optional(entry.first_sent_s, Self::integer);
         self.optional(entry.until_ms, Self::integer);
         self.flag(entry.is_cancelling);
+        self.optional(entry.place, Self::integer);
     }
 
     fn settled(&mut self, settled: &Settled) {
@@ -112,6 +113,7 @@ impl Reader<'_> {
             first_sent_s: self.optional(Self::integer)?,
             until_ms: self.optional(Self::integer)?,
             is_cancelling: self.flag()?,
+            place: self.optional(Self::integer)?,
         })
     }
 

@@ -4,8 +4,10 @@
 
 use super::action::{Action, Receiver, Ticket};
 use super::failure::Failure;
+use super::machine::path_of;
 use super::request::Aim;
-use super::row::{Answered, Entry};
+use super::row::{Answered, Change, Entry};
+use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 /// Where a request stands.
@@ -20,7 +22,7 @@ pub(super) enum Stage {
         due_ms: i64,
         is_shared: bool,
     },
-    /// For its time, or for a free place.
+    /// For its turn, its time, or a free place.
     Waiting {
         due_ms: i64,
     },
@@ -29,6 +31,7 @@ pub(super) enum Stage {
         deadline_ms: i64,
     },
     Sending,
+    Withdrawing,
     Paused,
     /// Whether another tab kept an outcome, before a failure is delivered.
     Looking(Failure),
@@ -71,16 +74,44 @@ impl Request {
         self.stage = Stage::Delivering(answered);
     }
 
+    /// Whether it was given up before an attempt left, as far as is known: then nobody need be asked.
+    pub(super) fn may_withdraw(&self) -> bool {
+        self.is_cancelling && (self.entry.until_ms.is_none() || !holds(Rule::UnsentWithdrawn))
+    }
+
+    pub(super) fn withdraw(&mut self, actions: &mut Vec<Action>, ticket: Ticket) {
+        self.stage = Stage::Withdrawing;
+        actions.push(Action::Change { ticket, id: self.id.clone(), change: Change::Withdraw });
+    }
+
+    pub(super) fn has_answer(&self) -> bool {
+        matches!(self.stage, Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. })
+    }
+
     /// Whether a caller still waits for an answer that isn't there yet.
     pub(super) fn may_give_up(&self) -> bool {
-        let has_answer = matches!(self.stage, Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. });
-        self.has_caller && !has_answer
+        self.has_caller && !self.has_answer()
+    }
+
+    /// Those that must come before it are of the same lane: of its key, as far as that is known, and else of its path.
+    pub(super) fn lane(&self) -> &str {
+        self.key.as_deref().unwrap_or_else(|| path_of(&self.entry.draft.target))
+    }
+
+    /// Whether it waits for those before it in its lane. One that is given up waits for none.
+    pub(super) fn is_waiting_for_turn(&self) -> bool {
+        self.is_waited_for() && !self.is_cancelling && holds(Rule::Ordered)
+    }
+
+    /// Whether those after it wait for it: until it has its answer, for it may run until then.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.entry.place.is_some() && !self.has_answer()
     }
 
     pub(super) fn state(&self) -> &'static str {
         match self.stage {
             Stage::Paused => "paused",
-            Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. } => "answered",
+            _ if self.has_answer() => "answered",
             _ => "sending",
         }
     }

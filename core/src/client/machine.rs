@@ -12,7 +12,7 @@ use super::in_hand::{Overview, Request, Stage};
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
-use super::{ACK_RIDE_MS, POSTS_MAX, REQUESTS_MAX, codec};
+use super::{ACK_RIDE_MS, codec};
 use crate::header;
 use litemap::LiteMap;
 use std::rc::Rc;
@@ -32,6 +32,10 @@ pub struct Settings {
     pub attempt_timeout_ms: i64,
     /// When callers are told that they need not wait.
     pub give_up_after_ms: Option<i64>,
+    /// Requests in hand at once. Beyond, no more are taken.
+    pub requests_max: usize,
+    /// Attempts under way at once; what is due beyond waits for one to end.
+    pub attempts_max: usize,
 }
 
 /// What an attempt is for.
@@ -61,6 +65,7 @@ pub struct Client {
     pub(super) actions: Vec<Action>,
     pub(super) last_ticket: Ticket,
     pub(super) last_attempt: u64,
+    pub(super) is_offline: bool,
     pub(super) health_due_ms: i64,
     /// Rows that only keep an answer, and since when, in Unix s.
     pub(super) kept: Vec<(String, i64)>,
@@ -79,6 +84,7 @@ impl Client {
             actions: Vec::new(),
             last_ticket: 0,
             last_attempt: 0,
+            is_offline: false,
             health_due_ms: i64::MIN,
             kept: Vec::new(),
         }
@@ -102,14 +108,19 @@ impl Client {
             codec::decode(bytes)?;
         }
         self.kept.clear();
+        let mut left = Vec::new();
         for (id, bytes) in rows {
             match codec::decode(bytes)? {
-                Row::Pending(entry) if entry.outbox == self.settings.outbox => self.adopt(id, entry, lives),
+                Row::Pending(entry) if entry.outbox == self.settings.outbox => left.push((id, entry)),
                 Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
                 Row::Settled(settled) if settled.is_to_acknowledge() => self.acks.add(id, &settled, now_ms),
                 Row::Settled(settled) => self.kept.push((id.clone(), settled.at_s)),
                 Row::Pending(_) => {}
             }
+        }
+        left.sort_by_key(|(_, entry)| entry.place);
+        for (id, entry) in left {
+            self.adopt(id, entry, lives);
         }
         self.advance(now_ms);
         Ok(())
@@ -120,23 +131,29 @@ impl Client {
         self.clock.forget();
     }
 
-    /// Takes a request in hand. `id` must be new.
-    pub fn request(&mut self, now_ms: i64, id: String, draft: Draft) -> Ticket {
-        let is_full = self.requests.len() >= REQUESTS_MAX || self.acks.is_full();
+    /// Takes a request in hand. `id` must be new. `is_ordered`: whether it waits for those before it at its key.
+    pub fn request(&mut self, now_ms: i64, id: String, draft: Draft, is_ordered: bool) -> Ticket {
+        let is_full = self.requests.len() >= self.settings.requests_max || self.acks.is_full();
         let key = draft.key.clone().or_else(|| self.guessed_key(&draft.target));
         let (outbox, owner) = (self.settings.outbox.clone(), self.settings.owner.clone());
-        let mut entry = Entry { draft: Rc::new(draft), outbox, owner, ..Entry::default() };
-        if let Some(at_ms) = self.clock.at(key.as_deref(), now_ms) {
-            // The first attempt follows at once: its `until` is stored in the same transaction.
-            entry.first_sent_s = Some(at_ms.div_euclid(1000));
-            entry.until_ms = Some(at_ms + self.settings.attempt_timeout_ms);
-        }
+        let entry = Entry { draft: Rc::new(draft), outbox, owner, ..Entry::default() };
         let ticket = self.insert(id, entry, Stage::Adding);
         let gives_up_ms = self.settings.give_up_after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
-        self.with(ticket, |request, actions| {
+        self.with(ticket, |request, _| {
+            request.entry.place = is_ordered.then_some(ticket as i64);
             request.has_caller = true;
             request.gives_up_ms = gives_up_ms;
             request.key = key;
+        });
+        let leaves_ms = self.clock.at(self.requests.get(&ticket).and_then(|request| request.key.as_deref()), now_ms);
+        let leaves_ms = leaves_ms.filter(|_| !self.is_offline && self.has_turn(ticket));
+        let attempt_timeout_ms = self.settings.attempt_timeout_ms;
+        self.with(ticket, |request, actions| {
+            if let Some(at_ms) = leaves_ms {
+                // The first attempt follows at once: its `until` is stored in the same transaction.
+                request.entry.first_sent_s = Some(at_ms.div_euclid(1000));
+                request.entry.until_ms = Some(at_ms + attempt_timeout_ms);
+            }
             if is_full {
                 request.is_stored = false;
                 request.deliver(actions, ticket, Rc::new(Answered::Failure(ClientCode::OutboxFull.into())));
@@ -213,13 +230,35 @@ impl Client {
 
     /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run.
     pub fn give_up(&mut self, now_ms: i64, ticket: Ticket) {
-        self.with(ticket, |request, _| {
+        self.with(ticket, |request, actions| {
             request.is_cancelling = true;
-            if matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
+            if !matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
+                return;
+            }
+            if request.may_withdraw() {
+                request.withdraw(actions, ticket);
+            } else {
                 // Not sooner than the server asked for.
                 request.stage = Stage::Waiting { due_ms: request.not_before_ms.max(now_ms) };
             }
         });
+        self.advance(now_ms);
+    }
+
+    /// The network is gone, or there again. Without it nothing is sent: what is due waits.
+    pub fn set_offline(&mut self, now_ms: i64, is_offline: bool) {
+        self.is_offline = is_offline;
+        self.hurry(now_ms);
+    }
+
+    /// What waits for its interval goes on now: the network is there again, or the page is looked at again.
+    pub fn hurry(&mut self, now_ms: i64) {
+        for (_, request) in self.requests.iter_mut() {
+            if let Stage::Waiting { due_ms } = &mut request.stage {
+                *due_ms = request.not_before_ms.max(now_ms).min(*due_ms);
+            }
+        }
+        self.health_due_ms = now_ms;
         self.advance(now_ms);
     }
 
@@ -228,13 +267,14 @@ impl Client {
         let mut earliest_ms = i64::MAX;
         let mut consider = |due_ms: i64| earliest_ms = earliest_ms.min(due_ms);
         // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
-        let is_ready = self.places() > 0 && self.clock.is_known();
+        if self.places() > 0 && self.clock.is_known() {
+            self.waiting().into_iter().for_each(|(due_ms, _)| consider(due_ms));
+        }
         for (_, attempt) in self.attempts.iter() {
             consider(attempt.ends_ms);
         }
         for (_, request) in self.requests.iter() {
             match request.stage {
-                Stage::Waiting { due_ms } if is_ready => consider(due_ms),
                 Stage::Unsettled { due_ms, .. } | Stage::Unadopted { due_ms, .. } => consider(due_ms),
                 _ => {}
             }
@@ -245,7 +285,7 @@ impl Client {
         if self.needs_health() {
             consider(self.health_due_ms);
         }
-        if let (true, Some(due_ms)) = (self.posting() < POSTS_MAX, self.acks.due_ms()) {
+        if let (true, Some(due_ms)) = (self.may_post(), self.acks.due_ms()) {
             consider(due_ms);
         }
         (earliest_ms != i64::MAX).then_some(earliest_ms)

@@ -43,6 +43,8 @@ pub struct Entry {
     pub until_ms: Option<i64>,
     /// Whether the application gave it up, so that the key is asked to cancel it.
     pub is_cancelling: bool,
+    /// Its place among its owner's requests, if it is to wait for those before it at its key. None: it may overlap with them.
+    pub place: Option<i64>,
 }
 
 /// The definitive answer.
@@ -106,7 +108,11 @@ pub enum Change {
         from: String,
         /// Whether the former owner may live, and wait.
         is_shared: bool,
+        /// Its place among the requests of who takes it, if it has one.
+        place: i64,
     },
+    /// Takes it back, unless an attempt may have left.
+    Withdraw,
     /// The caller has the answer.
     Settle {
         /// Who says so.
@@ -188,9 +194,13 @@ impl Change {
                 entry.until_ms = if holds(Rule::UntilRaised) { raised_ms } else { entry.until_ms.or(raised_ms) };
                 entry.is_cancelling |= is_cancelling;
             }
-            (Self::Adopt { by, from, is_shared }, Some(Row::Pending(entry))) if entry.owner == *from => {
+            (Self::Adopt { by, from, is_shared, place }, Some(Row::Pending(entry))) if entry.owner == *from => {
                 entry.owner.clone_from(by);
                 entry.is_shared |= is_shared;
+                entry.place = entry.place.and(Some(*place));
+            }
+            (Self::Withdraw, Some(Row::Pending(entry))) if entry.until_ms.is_none() || !holds(Rule::UnsentWithdrawn) => {
+                *row = None;
             }
             (Self::Settle { by, key, answered, at_s }, Some(Row::Pending(entry))) => {
                 let is_awaited_elsewhere = entry.is_shared || entry.owner != *by;
@@ -277,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_row_is_adopted_by_one_only() {
-        let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), is_shared: false };
+        let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), is_shared: false, place: 1 };
         let (write, _) = apply(&adopt("b"), Some(&Row::Pending(entry())));
         let Write::Put(adopted) = write else { panic!("{write:?}") };
         let (write, changed) = adopt("c").apply(Some(&adopted)).expect("readable");
@@ -326,7 +336,7 @@ mod tests {
             matches!(changed, Changed::Pending(Entry { is_cancelling: true, .. })),
             "another tab goes on: {changed:?}"
         );
-        let adopt = Change::Adopt { by: "b".into(), from: "a".into(), is_shared: false };
+        let adopt = Change::Adopt { by: "b".into(), from: "a".into(), is_shared: false, place: 1 };
         let (_, changed) = apply(&adopt, Some(&Row::Pending(given_up)));
         assert!(matches!(changed, Changed::Pending(Entry { is_shared: true, .. })), "{changed:?}");
     }

@@ -11,7 +11,7 @@ use super::machine::{Client, InFlight, Purpose, path_of};
 use super::request::{self, Aim};
 use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
-use super::{ATTEMPTS_MAX, KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
+use super::{KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem, Retry};
 use crate::rules::{Rule, holds};
@@ -108,12 +108,13 @@ impl Client {
     /// How many more attempts may be under way.
     pub(super) fn places(&self) -> usize {
         let raising = self.requests.values().filter(|request| matches!(request.stage, Stage::Raising { .. })).count();
-        ATTEMPTS_MAX.saturating_sub(self.attempts.len() - self.posting() + raising)
+        self.settings.attempts_max.saturating_sub(self.attempts.len() - self.posting() + raising)
     }
 
     pub(super) fn needs_health(&self) -> bool {
         let is_asking = self.attempts.values().any(|attempt| matches!(attempt.purpose, Purpose::Health));
-        !self.clock.is_known()
+        !self.is_offline
+            && !self.clock.is_known()
             && !is_asking
             && self.requests.values().any(|request| matches!(request.stage, Stage::Waiting { .. }))
     }
@@ -142,12 +143,16 @@ impl Client {
         }
         self.catch_up(now_ms);
         // Who waits longest comes first: what hangs must not keep all else from its turn.
-        for _ in 0..self.places() {
-            let Some(ticket) = self.next_due(now_ms) else { break };
-            self.raise(now_ms, ticket);
+        if self.clock.is_known() {
+            let mut due = self.waiting();
+            due.retain(|(due_ms, _)| *due_ms <= now_ms);
+            due.sort_unstable();
+            for (_, ticket) in due.into_iter().take(self.places()) {
+                self.raise(now_ms, ticket);
+            }
         }
         // These have places of their own, for the same reason.
-        while self.posting() < POSTS_MAX {
+        while self.may_post() {
             let attempt = self.next_attempt();
             let Some((key, body)) = self.acks.post(attempt, now_ms) else { break };
             let made = Transmission { attempt, request: request::control(&key, "acks", body), headers: Headers::new() };
@@ -178,20 +183,34 @@ impl Client {
         }
     }
 
-    /// The request whose time came first.
-    fn next_due(&self, now_ms: i64) -> Option<Ticket> {
-        let mut first = None;
-        if !self.clock.is_known() {
-            return None;
+    /// What waits for its time or a place, and may go: none before it in its lane is without an answer.
+    pub(super) fn waiting(&self) -> Vec<(i64, Ticket)> {
+        let (mut waiting, mut busy) = (Vec::new(), Vec::new());
+        if self.is_offline {
+            return waiting;
         }
         for (ticket, request) in self.requests.iter() {
-            match (&request.stage, first) {
-                (Stage::Waiting { due_ms }, Some((before_ms, _))) if *due_ms >= before_ms => {}
-                (Stage::Waiting { due_ms }, _) if *due_ms <= now_ms => first = Some((*due_ms, *ticket)),
+            let is_blocked = request.is_waiting_for_turn() && busy.contains(&request.lane());
+            match request.stage {
+                Stage::Waiting { due_ms } if !is_blocked => waiting.push((due_ms, *ticket)),
                 _ => {}
             }
+            if request.is_waited_for() && !is_blocked {
+                busy.push(request.lane());
+            }
         }
-        first.map(|(_, ticket)| ticket)
+        waiting
+    }
+
+    /// Whether none before a request in its lane is without an answer.
+    pub(super) fn has_turn(&self, ticket: Ticket) -> bool {
+        let Some(own) = self.requests.get(&ticket) else { return false };
+        let mut before = self.requests.iter().take_while(|(each, _)| **each < ticket).map(|(_, request)| request);
+        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane() == own.lane())
+    }
+
+    pub(super) fn may_post(&self) -> bool {
+        !self.is_offline && self.posting() < POSTS_MAX
     }
 
     pub(super) fn posting(&self) -> usize {
@@ -201,6 +220,9 @@ impl Client {
     /// The transaction before an attempt.
     pub(super) fn raise(&mut self, now_ms: i64, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
+        if request.may_withdraw() {
+            return request.withdraw(&mut self.actions, ticket);
+        }
         let Some(at_ms) = self.clock.at(request.key.as_deref(), now_ms) else { return };
         let deadline_ms = at_ms + self.settings.attempt_timeout_ms;
         let is_certain = request.is_key_certain || (request.key.is_some() && !holds(Rule::CertainKey));
@@ -245,7 +267,7 @@ impl Client {
     }
 }
 
-fn cancelled() -> Failure {
+pub(super) fn cancelled() -> Failure {
     let Problem { code, executed, detail } = Problem::new(Code::Cancelled, "cancelled before it ran; it never will");
     Failure { code: code.as_str().to_owned(), executed, retry: Retry::Never, detail, problem: Vec::new() }
 }

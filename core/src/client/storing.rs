@@ -11,20 +11,23 @@ use super::in_hand::{Request, Stage};
 use super::machine::Client;
 use super::request::Aim;
 use super::row::{Answered, Change, Changed};
+use super::sending::cancelled;
 use super::verdict::Sent;
 use std::rc::Rc;
 
 impl Client {
     /// Reports what became of [`Action::Change`]; `None`: the store failed, and nothing was changed.
     pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
+        let has_turn = self.has_turn(ticket);
         let Some(mut request) = self.requests.remove(&ticket) else { return };
         let stage = std::mem::replace(&mut request.stage, Stage::Paused);
         let stays = match stage {
-            Stage::Adding => self.added(now_ms, ticket, &mut request, changed),
+            Stage::Adding => self.added(now_ms, ticket, &mut request, changed, has_turn),
             Stage::Adopting { is_shared } => self.adopted(now_ms, &mut request, changed, is_shared),
             Stage::Raising { aim, deadline_ms } => {
                 self.raised(now_ms, ticket, &mut request, changed, (aim, deadline_ms))
             }
+            Stage::Withdrawing => self.withdrawn(now_ms, ticket, &mut request, changed),
             Stage::Looking(failure) => self.looked(now_ms, ticket, &mut request, changed, failure),
             Stage::Settling(answered) => self.settled(now_ms, &mut request, changed, answered),
             other => {
@@ -38,13 +41,22 @@ impl Client {
         self.advance(now_ms);
     }
 
-    fn added(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
+    fn added(
+        &mut self,
+        now_ms: i64,
+        ticket: Ticket,
+        request: &mut Request,
+        changed: Option<Changed>,
+        has_turn: bool,
+    ) -> bool {
         match changed {
             Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
+                let may_go = self.places() > 0 && !request.is_cancelling && !self.is_offline && has_turn;
                 match (entry.first_sent_s, entry.until_ms) {
-                    (Some(first_sent_s), Some(deadline_ms)) if self.places() > 0 && !request.is_cancelling => {
+                    (Some(first_sent_s), Some(deadline_ms)) if may_go => {
                         self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
                     }
+                    _ if request.may_withdraw() => request.withdraw(&mut self.actions, ticket),
                     _ => request.stage = Stage::Waiting { due_ms: now_ms },
                 }
             }
@@ -56,11 +68,40 @@ impl Client {
         true
     }
 
+    /// A request that was given up before any attempt left, as far as this tab knew.
+    fn withdrawn(
+        &mut self,
+        now_ms: i64,
+        ticket: Ticket,
+        request: &mut Request,
+        changed: Option<Changed>,
+    ) -> bool {
+        match changed {
+            Some(Changed::Gone) => {
+                request.is_stored = false;
+                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(cancelled())));
+                true
+            }
+            // Another tab has sent it.
+            Some(Changed::Pending(entry)) => {
+                request.entry = entry;
+                request.stage = Stage::Waiting { due_ms: now_ms };
+                true
+            }
+            None => {
+                request.stage = Stage::Waiting { due_ms: now_ms + self.settings.retry_interval_ms };
+                true
+            }
+            Some(Changed::Settled(_)) => self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into()),
+        }
+    }
+
     /// Takes a request over from its owner, as its row names it.
     pub(super) fn ask_to_adopt(&mut self, ticket: Ticket, is_shared: bool) {
         let by = self.settings.owner.clone();
         self.with(ticket, |request, actions| {
-            let change = Change::Adopt { by, from: request.entry.owner.clone(), is_shared };
+            let (from, place) = (request.entry.owner.clone(), ticket as i64);
+            let change = Change::Adopt { by, from, is_shared, place };
             actions.push(Action::Change { ticket, id: request.id.clone(), change });
             request.stage = Stage::Adopting { is_shared };
         });

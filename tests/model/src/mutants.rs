@@ -50,6 +50,8 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::NoServerError => ("between", Never::NoForGood),
         Rule::UnknownWhenPaused => ("between", Never::NoOfEffect),
         Rule::PrincipalTold => ("between", Never::Impersonated),
+        Rule::UnsentWithdrawn => ("gives up", Never::NoForGood),
+        Rule::Ordered => ("rides", Never::OutOfOrder),
         Rule::CertainKey => ("gives up", Never::NoForGood),
     }
 }

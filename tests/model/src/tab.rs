@@ -145,6 +145,8 @@ impl Tab {
             retry_interval_ms: 0,
             attempt_timeout_ms: TIMEOUT_MS,
             give_up_after_ms: self.give_up_after_ms,
+            requests_max: semel_core::client::REQUESTS_MAX,
+            attempts_max: semel_core::client::ATTEMPTS_MAX,
         });
         for told in &self.history.0 {
             tell(&mut client, told.0, &told.1);
@@ -170,7 +172,7 @@ impl Tab {
 fn tell(client: &mut Client, now_ms: i64, told: &Told) {
     match told {
         Told::Stored(rows) => client.stored(now_ms, rows, None).expect("rows of this version"),
-        Told::Wish(wish) => drop(client.request(now_ms, wish.id.to_owned(), wish.draft())),
+        Told::Wish(wish) => drop(client.request(now_ms, wish.id.to_owned(), wish.draft(), false)),
         Told::Changed(ticket, row) => client.changed(now_ms, *ticket, Some(changed(row.as_deref()))),
         Told::Answered(attempt, answer) => client.answered(now_ms, *attempt, answer.clone()),
         Told::Lost(attempt) => client.lost(now_ms, *attempt),

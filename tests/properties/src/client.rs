@@ -56,6 +56,8 @@ pub(crate) fn settings() -> Settings {
         retry_interval_ms: 1_000,
         attempt_timeout_ms: 1_000,
         give_up_after_ms: None,
+            requests_max: semel_core::client::REQUESTS_MAX,
+            attempts_max: semel_core::client::ATTEMPTS_MAX,
     }
 }
 
@@ -107,6 +109,7 @@ fn entry(source: &mut Source<'_>) -> Entry {
         first_sent_s: source.optional(Source::integer),
         until_ms: source.optional(Source::integer),
         is_cancelling: source.flag(),
+        place: source.optional(Source::integer),
     }
 }
 
@@ -135,7 +138,7 @@ fn answered(source: &mut Source<'_>) -> Answered {
 }
 
 pub(crate) fn change(source: &mut Source<'_>) -> Change {
-    match source.below(6) {
+    match source.below(7) {
         0 => Change::Add(entry(source)),
         1 => raise(source.integer(), source.integer(), source.flag()),
         2 => Change::Look,
@@ -143,8 +146,10 @@ pub(crate) fn change(source: &mut Source<'_>) -> Change {
             by: source.pick(OWNERS).to_owned(),
             from: source.pick(OWNERS).to_owned(),
             is_shared: source.flag(),
+            place: source.integer(),
         },
         4 => settle(source.pick(OWNERS), source.integer()),
+        5 => Change::Withdraw,
         _ => Change::Acknowledged,
     }
 }

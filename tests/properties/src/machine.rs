@@ -134,7 +134,7 @@ impl Host {
         let key = source.pick(&[None, None, Some("k"), Some("l")]).map(str::to_owned);
         let target = source.pick(&["/a", "/b?c"]).to_owned();
         let draft = Draft { method: "POST".to_owned(), target, key, ..Draft::default() };
-        self.tickets.push(self.client.request(self.now_ms, id, draft));
+        self.tickets.push(self.client.request(self.now_ms, id, draft, source.flag()));
     }
 
     /// What a server says to almost everything, by a clock of its own.
@@ -152,8 +152,10 @@ impl Host {
     /// The application, of a request of its own or of none.
     fn tell(&mut self, source: &mut Source<'_>) {
         let ticket = taken_out(&mut self.tickets.clone(), source).unwrap_or_default();
-        match source.below(4) {
+        match source.below(6) {
             0 => self.client.give_up(self.now_ms, ticket),
+            4 => self.client.set_offline(self.now_ms, source.flag()),
+            5 => self.client.hurry(self.now_ms),
             1 => self.client.resume(self.now_ms, ticket),
             2 => self.client.resume_all(self.now_ms),
             _ => self.client.doubt_clock(),

@@ -86,6 +86,8 @@ impl Tab {
             retry_interval_ms: plan.retry_interval_ms,
             attempt_timeout_ms: plan.attempt_timeouts_ms[n % 2],
             give_up_after_ms: None,
+            requests_max: semel_core::client::REQUESTS_MAX,
+            attempts_max: semel_core::client::ATTEMPTS_MAX,
         };
         Self {
             client: Client::new(settings),

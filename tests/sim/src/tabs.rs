@@ -128,7 +128,7 @@ impl Sim {
                 ..Wish::default()
             },
         );
-        let ticket = self.tabs[tab].client.request(now_ms, id, draft);
+        let ticket = self.tabs[tab].client.request(now_ms, id, draft, false);
         self.tabs[tab].callers.insert(ticket, number);
     }
 
@@ -277,6 +277,7 @@ fn changed_line(id: &str, change: &Change, changed: &Changed) -> String {
         Change::Raise { .. } => "raises",
         Change::Look => "looks at",
         Change::Adopt { .. } => "adopts",
+        Change::Withdraw => "takes back",
         Change::Settle { .. } => "settles",
         Change::Acknowledged => "is done with",
     };

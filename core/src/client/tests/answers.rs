@@ -49,7 +49,7 @@ fn the_clock_is_learned_again_from_the_refusal_itself_and_for_that_key() {
         assert_eq!(deadline_ms(bench.last()), bench.server_ms() + ahead_ms + TIMEOUT_MS, "{code}");
         let mut elsewhere = draft("y");
         elsewhere.target = "/elsewhere".into();
-        bench.client.request(bench.now_ms, "y".into(), elsewhere);
+        bench.client.request(bench.now_ms, "y".into(), elsewhere, false);
         bench.drive();
         assert_eq!(deadline_ms(bench.last()), bench.server_ms() + TIMEOUT_MS, "another key's clock is as it was");
     }

@@ -6,6 +6,8 @@
 mod acknowledging;
 mod answers;
 mod giving_up;
+mod offline;
+mod ordering;
 mod sending;
 mod storing;
 
@@ -48,6 +50,8 @@ impl Bench {
             retry_interval_ms: INTERVAL_MS,
             attempt_timeout_ms: TIMEOUT_MS,
             give_up_after_ms: None,
+            requests_max: super::REQUESTS_MAX,
+            attempts_max: super::ATTEMPTS_MAX,
         };
         set(&mut settings);
         Self {
@@ -87,7 +91,7 @@ impl Bench {
     }
 
     fn request(&mut self, id: &str) -> Ticket {
-        let ticket = self.client.request(self.now_ms, id.into(), draft(id));
+        let ticket = self.client.request(self.now_ms, id.into(), draft(id), false);
         self.drive();
         ticket
     }

@@ -40,7 +40,7 @@ fn the_paths_that_are_remembered_are_bounded() {
     let mut bench = Bench::ready();
     for n in 0..KEYS_KNOWN_MAX + 10 {
         let target = format!("/{n}");
-        bench.client.request(bench.now_ms, target.clone(), Draft { target, ..draft("") });
+        bench.client.request(bench.now_ms, target.clone(), Draft { target, ..draft("") }, false);
         bench.drive();
         bench.answer(outcome("", bench.server_ms()));
     }
@@ -55,7 +55,7 @@ fn requests_to_a_key_that_hangs_do_not_keep_others_from_being_sent_for_ever() {
     }
     let mut healthy = draft("healthy");
     healthy.target = "/elsewhere".into();
-    bench.client.request(bench.now_ms, "healthy".into(), healthy);
+    bench.client.request(bench.now_ms, "healthy".into(), healthy, false);
     bench.drive();
     // Nothing is answered: all attempts at /a/b hang to their timeout.
     bench.pass(3_600_000);
