@@ -9,7 +9,7 @@ import { laid, optional, reader } from "./bytes.js";
 
 /** What the module is told: see `host.rs`. */
 const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
-export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE] = [8, 9, 10, 11, 12, 13, 14, 15];
+export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE, HURRY] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];
 /** The longest time for which a timer can be set; it is set again then. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 /** So far may the two clocks drift apart by themselves. */
@@ -41,9 +41,9 @@ export class Machine {
     return this.#call(RANDOM, crypto.getRandomValues(new Uint8Array(16))).text();
   }
 
-  open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs }) {
+  open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts }) {
     this.#store = store;
-    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs));
+    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs), maxPending, maxAttempts);
   }
 
   /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. */
@@ -63,8 +63,8 @@ export class Machine {
   }
 
   /** Takes a request in hand, and returns its ticket. */
-  request(id, method, target, key, lines, body) {
-    return this.#tell(REQUEST, id, method, target, ...optional(key), lines, body)?.integer();
+  request(id, method, target, key, lines, body, isOrdered) {
+    return this.#tell(REQUEST, id, method, target, ...optional(key), lines, body, isOrdered)?.integer();
   }
 
   /** An attempt was answered. */

@@ -3,7 +3,7 @@
 // Invariant: a wrong option is a TypeError or RangeError at `open`, before anything is stored or sent.
 
 const DURABILITIES = ["strict", "relaxed", "memory"];
-const NAMES = new Set(["url", "identity", "headers", "retryIntervalMs", "attemptTimeoutMs", "giveUpAfterMs", "fetch", "store", "durability", "onrecovered", "onpaused"]);
+const NAMES = new Set(["url", "identity", "headers", "retryIntervalMs", "attemptTimeoutMs", "giveUpAfterMs", "maxPending", "maxAttempts", "ordered", "fetch", "store", "durability", "onrecovered", "onpaused"]);
 
 export function setupOf(options) {
   for (const name of Object.keys(options)) if (!NAMES.has(name)) throw new TypeError(`semel: there is no option ${name}`);
@@ -27,6 +27,9 @@ export function setupOf(options) {
     retryIntervalMs: ms("retryIntervalMs", options.retryIntervalMs ?? 1000, 10, 3_600_000),
     attemptTimeoutMs: ms("attemptTimeoutMs", options.attemptTimeoutMs ?? 10_000, 100, 100_000),
     giveUpAfterMs: options.giveUpAfterMs === undefined ? undefined : ms("giveUpAfterMs", options.giveUpAfterMs, 0, Number.MAX_SAFE_INTEGER),
+    maxPending: within("maxPending", options.maxPending ?? 1000, 1, 1000),
+    maxAttempts: within("maxAttempts", options.maxAttempts ?? 32, 1, 1000),
+    ordered: options.ordered ?? true,
     durability,
     store,
   };
@@ -42,7 +45,11 @@ function originOf(url) {
 function ms(name, value, min, max) {
   // Infinity stands for never.
   if (value === Infinity && name === "giveUpAfterMs") return undefined;
-  if (!(Number.isFinite(value) && value >= min && value <= max)) throw new RangeError(`semel: ${name} is ${value}; it is from ${min} to ${max} ms`);
+  return within(name, value, min, max, " ms");
+}
+
+function within(name, value, min, max, unit = "") {
+  if (!(Number.isFinite(value) && value >= min && value <= max)) throw new RangeError(`semel: ${name} is ${value}; it is from ${min} to ${max}${unit}`);
   return value;
 }
 

@@ -93,7 +93,7 @@ export class Outbox {
   }
 
   async fetch(input, init = {}) {
-    const { key: named, signal = input.signal, ...rest } = init;
+    const { key: named, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init;
     const key = encodedKey(named);
     // It normalises method, headers and body as `fetch` does.
     const request = new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), rest);
@@ -104,7 +104,7 @@ export class Outbox {
     const body = new Uint8Array(await this.#unlessClosed(() => request.arrayBuffer(), signal));
     signal?.throwIfAborted();
     this.#closing.signal.throwIfAborted();
-    return this.#change(request.method, pathname + search, key, lines, body, signal);
+    return this.#change([request.method, pathname + search, key, lines, body, ordered], signal);
   }
 
   async pending() {
@@ -158,13 +158,13 @@ export class Outbox {
     return this.#unlessClosed(() => this.#setup.fetch(read, { signal: AbortSignal.any(signals) }));
   }
 
-  #change(method, target, key, lines, body, signal) {
+  #change(request, signal) {
     const requestId = this.#machine.randomId();
     return new Promise((resolve, reject) => {
       let ticket;
       const giveUp = () => this.#machine.tell(GIVE_UP, ticket);
       this.#callers.set(requestId, { resolve, reject, settled: () => signal?.removeEventListener("abort", giveUp) });
-      ticket = this.#machine.request(requestId, method, target, key, lines, body);
+      ticket = this.#machine.request(requestId, ...request);
       signal?.addEventListener("abort", giveUp, { once: true });
       // A store that is asked synchronously may have aborted it by now.
       if (signal?.aborted) giveUp();

@@ -36,26 +36,29 @@ impl Host {
     /// Does what `input` says. `None`: it can't be read.
     pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
         let mut input = Reader::new(input);
-        let (what, now_ms) = (input.byte()?, input.integer()?);
+        let (what, now_ms) = (input.byte(), input.integer());
         let mut result = Writer::default();
         match what {
             // Which outbox it is.
             0 => {
-                self.client = Some(Client::new(Settings {
-                    outbox: input.text()?,
-                    owner: input.text()?,
-                    principal: input.text()?,
-                    retry_interval_ms: input.integer()?,
-                    attempt_timeout_ms: input.integer()?,
-                    give_up_after_ms: input.optional(Reader::integer)?,
-                    requests_max: input.integer()? as usize,
-                    attempts_max: input.integer()? as usize,
-                }));
+                let settings = Settings {
+                    outbox: input.text(),
+                    owner: input.text(),
+                    principal: input.text(),
+                    retry_interval_ms: input.integer(),
+                    attempt_timeout_ms: input.integer(),
+                    give_up_after_ms: input.optional(Reader::integer),
+                    requests_max: input.integer() as usize,
+                    attempts_max: input.integer() as usize,
+                };
+                input.end()?;
+                self.client = Some(Client::new(settings));
             }
             // What is stored, and who lives, one a line. Back: who owns what is pending, one a line.
             1 => {
-                let rows = rows(&mut input)?;
-                let lives = input.optional(Reader::text)?;
+                let rows = rows(&mut input);
+                let lives = input.optional(Reader::text);
+                input.end()?;
                 let is_alive =
                     |owner: &str| lives.as_ref().is_some_and(|lives| lives.split('\n').any(|each| each == owner));
                 let is_alive: Option<&dyn Fn(&str) -> bool> = if lives.is_some() { Some(&is_alive) } else { None };
@@ -64,33 +67,37 @@ impl Host {
             }
             // A request, and whether it waits for those before it. Back: its ticket.
             2 => {
-                let id = input.text()?;
+                let id = input.text();
                 let draft = Draft {
-                    method: input.text()?,
-                    target: input.text()?,
-                    key: input.optional(Reader::text)?,
-                    headers: Headers::from_lines(&input.text()?),
-                    body: input.bytes()?,
+                    method: input.text(),
+                    target: input.text(),
+                    key: input.optional(Reader::text),
+                    headers: Headers::from_lines(&input.text()),
+                    body: input.bytes().to_vec(),
                 };
-                let is_ordered = input.flag()?;
+                let is_ordered = input.flag();
+                input.end()?;
                 let ticket = self.client.as_mut()?.request(now_ms, id, draft, is_ordered);
                 result.integer(ticket as i64);
             }
             // The answer to an attempt. Its members: of a body that is a JSON object, those that are strings.
             3 => {
-                let attempt = input.integer()? as u64;
+                let attempt = input.integer() as u64;
                 let answer = Answer {
-                    status: input.integer()?.try_into().ok()?,
-                    headers: Headers::from_lines(&input.text()?),
-                    body: input.bytes()?,
-                    members: Headers::from_lines(&input.text()?),
+                    status: input.status(),
+                    headers: Headers::from_lines(&input.text()),
+                    body: input.bytes().to_vec(),
+                    members: Headers::from_lines(&input.text()),
                 };
+                input.end()?;
                 self.client.as_mut()?.answered(now_ms, attempt, answer);
             }
             // In the store's transaction, with the row as it is. Back: `0` to leave it, `1` and the row to write, `2` to delete it.
             4 => {
-                let changing = self.changes.get_mut(&(input.integer()? as u64))?;
-                let (write, changed) = changing.change.apply(input.optional(Reader::bytes)?.as_deref()).ok()?;
+                let (number, row) = (input.integer() as u64, input.optional(Reader::bytes));
+                input.end()?;
+                let changing = self.changes.get_mut(&number)?;
+                let (write, changed) = changing.change.apply(row).ok()?;
                 changing.changed = Some(changed);
                 match write {
                     Write::Nothing => result.byte(0),
@@ -103,13 +110,16 @@ impl Host {
             }
             // Whether that transaction was committed.
             5 => {
-                let Changing { ticket, changed, .. } = self.changes.remove(&(input.integer()? as u64))?;
-                let changed = changed.filter(|_| input.flag() == Some(true));
+                let (number, is_committed) = (input.integer() as u64, input.flag());
+                input.end()?;
+                let Changing { ticket, changed, .. } = self.changes.remove(&number)?;
+                let changed = changed.filter(|_| is_committed);
                 self.client.as_mut()?.changed(now_ms, ticket, changed);
             }
             // What is stored. Back: each request without an answer, one a line, with tabs between.
             6 => {
-                let rows = rows(&mut input)?;
+                let rows = rows(&mut input);
+                input.end()?;
                 let mut lines = String::new();
                 for Overview { id, method, target, attempts, state } in self.client.as_ref()?.overview(&rows).ok()? {
                     push_line(&mut lines, &[&id, &method, &target, state, &decimal(attempts.into())]);
@@ -118,12 +128,14 @@ impl Host {
             }
             // 16 random bytes. Back: a UUID.
             7 => {
-                let bytes = input.bytes()?.try_into().ok()?;
+                let bytes = input.bytes().try_into().ok()?;
+                input.end()?;
                 let mut text = uuid::Uuid::encode_buffer();
                 result.text(uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text));
             }
             _ => {
-                let number = input.integer()? as u64;
+                let number = input.integer() as u64;
+                input.end()?;
                 let client = self.client.as_mut()?;
                 match what {
                     // An attempt got no answer.
@@ -255,12 +267,15 @@ fn write_failure(out: &mut Writer, failure: &Failure) {
     out.bytes(&failure.problem);
 }
 
-fn rows(input: &mut Reader<'_>) -> Option<Rows> {
+fn rows(input: &mut Reader<'_>) -> Rows {
     let mut rows = Vec::new();
-    for _ in 0..input.integer()? {
-        rows.push((input.text()?, input.bytes()?));
+    for _ in 0..input.integer() {
+        if input.has_failed() {
+            break;
+        }
+        rows.push((input.text(), input.bytes().to_vec()));
     }
-    Some(rows)
+    rows
 }
 
 fn owners(rows: &Rows) -> String {

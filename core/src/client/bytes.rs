@@ -65,64 +65,88 @@ impl Writer {
     }
 }
 
-/// Reads.
+/// Reads. What can't be read is empty, and remembered: so the reading itself has no branches, which would all be downloaded.
 #[derive(Debug)]
-pub struct Reader<'a>(&'a [u8]);
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    has_failed: bool,
+}
 
 impl<'a> Reader<'a> {
     /// From the first byte.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
+    pub fn new(rest: &'a [u8]) -> Self {
+        Self { rest, has_failed: false }
     }
 
-    /// Whether all of it was read.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The end; `None` where something is left, or something that was read was not there.
+    pub fn end(&self) -> Option<()> {
+        (self.rest.is_empty() && !self.has_failed).then_some(())
+    }
+
+    /// Whether something was not there.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// What was read can't be.
+    pub fn fail(&mut self) {
+        self.has_failed = true;
     }
 
     /// A byte.
-    pub fn byte(&mut self) -> Option<u8> {
-        let (&first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(first)
+    pub fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or_default()
     }
 
     /// A flag.
-    pub fn flag(&mut self) -> Option<bool> {
-        match self.byte()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
+    pub fn flag(&mut self) -> bool {
+        let byte = self.byte();
+        if byte > 1 {
+            self.fail();
         }
+        byte == 1
     }
 
     /// An integer.
-    pub fn integer(&mut self) -> Option<i64> {
-        let (first, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(i64::from_le_bytes(*first))
+    pub fn integer(&mut self) -> i64 {
+        self.take(8).first_chunk().copied().map_or(0, i64::from_le_bytes)
     }
 
     /// Bytes, after their number.
-    pub fn bytes(&mut self) -> Option<Vec<u8>> {
-        let length = usize::try_from(self.integer()?).ok()?;
-        let (first, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(first.to_vec())
+    pub fn bytes(&mut self) -> &'a [u8] {
+        let length = self.integer();
+        self.take(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
     /// A text.
-    pub fn text(&mut self) -> Option<String> {
-        String::from_utf8(self.bytes()?).ok()
+    pub fn text(&mut self) -> String {
+        let text = std::str::from_utf8(self.bytes());
+        if text.is_err() {
+            self.fail();
+        }
+        text.unwrap_or_default().to_owned()
     }
 
     /// Header lines.
-    pub fn headers(&mut self) -> Option<Headers> {
-        Headers::from_stored(&self.text()?)
+    pub fn headers(&mut self) -> Headers {
+        let headers = Headers::from_stored(&self.text());
+        if headers.is_none() {
+            self.fail();
+        }
+        headers.unwrap_or_default()
     }
 
     /// A flag, and then it, if it is there.
-    pub fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
-        if self.flag()? { read(self).map(Some) } else { Some(None) }
+    pub fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.flag().then(|| read(self))
+    }
+
+    fn take(&mut self, length: usize) -> &'a [u8] {
+        let Some((first, rest)) = self.rest.split_at_checked(length) else {
+            self.fail();
+            return &[];
+        };
+        self.rest = rest;
+        first
     }
 }

@@ -13,10 +13,6 @@ use crate::problem::{Executed, Retry};
 use std::rc::Rc;
 
 const VERSION: u8 = 2;
-const PENDING: u8 = 0;
-const SETTLED: u8 = 1;
-const OUTCOME: u8 = 0;
-const FAILURE: u8 = 1;
 
 /// Lays a row out.
 pub fn encode(row: &Row) -> Vec<u8> {
@@ -24,11 +20,11 @@ pub fn encode(row: &Row) -> Vec<u8> {
     out.byte(VERSION);
     match row {
         Row::Pending(entry) => {
-            out.byte(PENDING);
+            out.flag(false);
             out.entry(entry);
         }
         Row::Settled(settled) => {
-            out.byte(SETTLED);
+            out.flag(true);
             out.settled(settled);
         }
     }
@@ -38,8 +34,11 @@ pub fn encode(row: &Row) -> Vec<u8> {
 /// Reads a row.
 pub fn decode(bytes: &[u8]) -> Result<Row, Unreadable> {
     let mut input = Reader::new(bytes);
-    let row = input.row().ok_or(Unreadable)?;
-    if input.is_empty() { Ok(row) } else { Err(Unreadable) }
+    if input.byte() != VERSION {
+        return Err(Unreadable);
+    }
+    let row = if input.flag() { Row::Settled(input.settled()) } else { Row::Pending(input.entry()) };
+    input.end().map(|()| row).ok_or(Unreadable)
 }
 
 impl Writer {
@@ -71,13 +70,13 @@ impl Writer {
     fn answered(&mut self, answered: &Answered) {
         match answered {
             Answered::Outcome(response) => {
-                self.byte(OUTCOME);
+                self.flag(false);
                 self.integer(response.status.into());
                 self.text(&response.headers.to_lines());
                 self.bytes(&response.body);
             }
             Answered::Failure(failure) => {
-                self.byte(FAILURE);
+                self.flag(true);
                 self.text(&failure.code);
                 self.text(failure.executed.as_str());
                 self.text(failure.retry.as_str());
@@ -89,62 +88,67 @@ impl Writer {
 }
 
 impl Reader<'_> {
-    fn row(&mut self) -> Option<Row> {
-        match (self.byte()?, self.byte()?) {
-            (VERSION, PENDING) => self.entry().map(Row::Pending),
-            (VERSION, SETTLED) => self.settled().map(Row::Settled),
-            _ => None,
-        }
-    }
-
-    fn entry(&mut self) -> Option<Entry> {
+    fn entry(&mut self) -> Entry {
         let draft = Draft {
-            method: self.text()?,
-            target: self.text()?,
-            key: self.optional(Self::text)?,
-            headers: self.headers()?,
-            body: self.bytes()?,
+            method: self.text(),
+            target: self.text(),
+            key: self.optional(Self::text),
+            headers: self.headers(),
+            body: self.bytes().to_vec(),
         };
-        Some(Entry {
+        Entry {
             draft: Rc::new(draft),
-            outbox: self.text()?,
-            owner: self.text()?,
-            is_shared: self.flag()?,
-            first_sent_s: self.optional(Self::integer)?,
-            until_ms: self.optional(Self::integer)?,
-            is_cancelling: self.flag()?,
-            place: self.optional(Self::integer)?,
-        })
-    }
-
-    fn settled(&mut self) -> Option<Settled> {
-        Some(Settled {
-            outbox: self.text()?,
-            key: self.optional(Self::text)?,
-            until_ms: self.integer()?,
-            was_cancelled: self.flag()?,
-            kept: self.optional(Self::answered)?.map(Rc::new),
-            at_s: self.integer()?,
-            is_acknowledged: self.flag()?,
-        })
-    }
-
-    fn answered(&mut self) -> Option<Answered> {
-        match self.byte()? {
-            OUTCOME => Some(Answered::Outcome(Response {
-                status: self.integer()?.try_into().ok()?,
-                headers: self.headers()?,
-                body: self.bytes()?,
-            })),
-            FAILURE => Some(Answered::Failure(Failure {
-                code: self.text()?,
-                executed: Executed::from_wire(&self.text()?)?,
-                retry: Retry::from_wire(&self.text()?)?,
-                detail: self.text()?,
-                problem: self.bytes()?,
-            })),
-            _ => None,
+            outbox: self.text(),
+            owner: self.text(),
+            is_shared: self.flag(),
+            first_sent_s: self.optional(Self::integer),
+            until_ms: self.optional(Self::integer),
+            is_cancelling: self.flag(),
+            place: self.optional(Self::integer),
         }
+    }
+
+    fn settled(&mut self) -> Settled {
+        Settled {
+            outbox: self.text(),
+            key: self.optional(Self::text),
+            until_ms: self.integer(),
+            was_cancelled: self.flag(),
+            kept: self.optional(Self::answered).map(Rc::new),
+            at_s: self.integer(),
+            is_acknowledged: self.flag(),
+        }
+    }
+
+    fn answered(&mut self) -> Answered {
+        if self.flag() {
+            return Answered::Failure(Failure {
+                code: self.text(),
+                executed: self.word(Executed::from_wire, Executed::Unknown),
+                retry: self.word(Retry::from_wire, Retry::Never),
+                detail: self.text(),
+                problem: self.bytes().to_vec(),
+            });
+        }
+        Answered::Outcome(Response { status: self.status(), headers: self.headers(), body: self.bytes().to_vec() })
+    }
+
+    /// One of a few words.
+    fn word<T>(&mut self, from_wire: fn(&str) -> Option<T>, otherwise: T) -> T {
+        let word = from_wire(&self.text());
+        if word.is_none() {
+            self.fail();
+        }
+        word.unwrap_or(otherwise)
+    }
+
+    /// A status of HTTP.
+    pub fn status(&mut self) -> u16 {
+        let status = u16::try_from(self.integer());
+        if status.is_err() {
+            self.fail();
+        }
+        status.unwrap_or_default()
     }
 }
 

@@ -108,17 +108,18 @@ impl Client {
             codec::decode(bytes)?;
         }
         self.kept.clear();
-        let mut left = Vec::new();
+        let mut left: Vec<(&String, Entry)> = Vec::new();
         for (id, bytes) in rows {
             match codec::decode(bytes)? {
-                Row::Pending(entry) if entry.outbox == self.settings.outbox => left.push((id, entry)),
+                Row::Pending(entry) if entry.outbox == self.settings.outbox => {
+                    left.insert(left.partition_point(|(_, other)| other.place <= entry.place), (id, entry));
+                }
                 Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
                 Row::Settled(settled) if settled.is_to_acknowledge() => self.acks.add(id, &settled, now_ms),
                 Row::Settled(settled) => self.kept.push((id.clone(), settled.at_s)),
                 Row::Pending(_) => {}
             }
         }
-        left.sort_by_key(|(_, entry)| entry.place);
         for (id, entry) in left {
             self.adopt(id, entry, lives);
         }

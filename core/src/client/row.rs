@@ -199,7 +199,9 @@ impl Change {
                 entry.is_shared |= is_shared;
                 entry.place = entry.place.and(Some(*place));
             }
-            (Self::Withdraw, Some(Row::Pending(entry))) if entry.until_ms.is_none() || !holds(Rule::UnsentWithdrawn) => {
+            (Self::Withdraw, Some(Row::Pending(entry)))
+                if entry.until_ms.is_none() || !holds(Rule::UnsentWithdrawn) =>
+            {
                 *row = None;
             }
             (Self::Settle { by, key, answered, at_s }, Some(Row::Pending(entry))) => {

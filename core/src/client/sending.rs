@@ -144,9 +144,11 @@ impl Client {
         self.catch_up(now_ms);
         // Who waits longest comes first: what hangs must not keep all else from its turn.
         if self.clock.is_known() {
-            let mut due = self.waiting();
-            due.retain(|(due_ms, _)| *due_ms <= now_ms);
-            due.sort_unstable();
+            // Put in order by hand: the standard library's sorting is a tenth of the module.
+            let mut due: Vec<(i64, Ticket)> = Vec::new();
+            for each in self.waiting().into_iter().filter(|(due_ms, _)| *due_ms <= now_ms) {
+                due.insert(due.partition_point(|other| *other <= each), each);
+            }
             for (_, ticket) in due.into_iter().take(self.places()) {
                 self.raise(now_ms, ticket);
             }

@@ -69,13 +69,7 @@ impl Client {
     }
 
     /// A request that was given up before any attempt left, as far as this tab knew.
-    fn withdrawn(
-        &mut self,
-        now_ms: i64,
-        ticket: Ticket,
-        request: &mut Request,
-        changed: Option<Changed>,
-    ) -> bool {
+    fn withdrawn(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         match changed {
             Some(Changed::Gone) => {
                 request.is_stored = false;
@@ -92,7 +86,9 @@ impl Client {
                 request.stage = Stage::Waiting { due_ms: now_ms + self.settings.retry_interval_ms };
                 true
             }
-            Some(Changed::Settled(_)) => self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into()),
+            Some(Changed::Settled(_)) => {
+                self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into())
+            }
         }
     }
 

@@ -56,8 +56,8 @@ pub(crate) fn settings() -> Settings {
         retry_interval_ms: 1_000,
         attempt_timeout_ms: 1_000,
         give_up_after_ms: None,
-            requests_max: semel_core::client::REQUESTS_MAX,
-            attempts_max: semel_core::client::ATTEMPTS_MAX,
+        requests_max: semel_core::client::REQUESTS_MAX,
+        attempts_max: semel_core::client::ATTEMPTS_MAX,
     }
 }
 
