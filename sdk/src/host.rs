@@ -2,7 +2,7 @@
 //!
 //! In: a byte that says what, the clock in ms, and what belongs to it ([`Host::call`]). Out: when the host is to wake the
 //! machine, if ever; a result; then what is to be done, one after the other, each with a byte that says what
-//! ([`write_action`]). The same bytes in the other half: `sdk/js/module.js`.
+//! ([`write_action`]). The same bytes in the other half: `sdk/js/machine.js`.
 
 use litemap::LiteMap;
 use semel_core::client::bytes::{Reader, Writer, decimal, text};
@@ -100,9 +100,9 @@ impl Host {
             }
             // Whether that transaction was committed.
             5 => {
-                let Changing { ticket, changed, .. } = self.changes.remove(&(input.integer()? as u64))?;
-                let changed = changed.filter(|_| input.flag() == Some(true));
-                self.client.as_mut()?.changed(now_ms, ticket, changed);
+                let (number, is_committed) = (input.integer()? as u64, input.flag()?);
+                let Changing { ticket, changed, .. } = self.changes.remove(&number)?;
+                self.client.as_mut()?.changed(now_ms, ticket, changed.filter(|_| is_committed));
             }
             // What is stored. Back: each request without an answer, one a line, with tabs between.
             6 => {
