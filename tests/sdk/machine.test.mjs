@@ -160,6 +160,14 @@ test("once the clock is known a request is stored with its first deadline, in on
   assert.equal(server.of("health").length, 1);
 });
 
+test("a row that a store is given is all of its buffer: a clone of it holds nothing else", async (t) => {
+  const store = new Rows();
+  const { semel } = await outbox(t, { store });
+  await deposit(semel);
+  await until(() => store.log.filter(([what]) => what === "change").length === 3, "it is settled");
+  assert.deepEqual([...store.rows.values()].map((row) => row.buffer.byteLength - row.length), [0]);
+});
+
 test("a key that was learned is not sent", async (t) => {
   const { semel, server } = await outbox(t);
   for (let n = 0; n < 2; n += 1) await deposit(semel);
