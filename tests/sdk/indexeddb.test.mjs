@@ -66,19 +66,21 @@ test("a change is one transaction: of two connections and two tabs that count up
 
 test("where `to` throws, the transaction is aborted: its row is as it was, and the store goes on", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
-  const [failed, rows] = await tab.evaluate(async (name) => {
+  const [failed, rows, asked] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
     await store.change("id", () => new Uint8Array([1]));
     const other = store.change("other", () => new Uint8Array([2]));
     const throws = () => {
       throw new Error("it is damaged");
     };
+    lab.watch(name);
     const failed = await lab.rejection(store.change("id", throws));
+    const asked = lab.unwatch();
     await other;
     await store.change("later", () => new Uint8Array([3]));
-    return [failed, (await store.load()).map(([id, row]) => [id, ...row])];
+    return [failed, (await store.load()).map(([id, row]) => [id, ...row]), asked];
   }, name);
-  assert.deepEqual([failed.code, failed.cause.message], ["store-failed", "it is damaged"]);
+  assert.deepEqual([failed.code, failed.cause.message, asked], ["store-failed", "it is damaged", ["rows readwrite strict", "aborted"]]);
   assert.deepEqual(rows, [["id", 1], ["later", 3], ["other", 2]]);
 });
 
@@ -205,12 +207,15 @@ test("a connection that the browser closes, for the user clears its data, is ope
   const { tab, name } = await opened(t);
   await tab.evaluate(async (name) => {
     window.store = await lab.open(name, "strict");
+    lab.watch(name);
     await store.change("id", () => new Uint8Array([1]));
+    window.isClosed = false;
+    lab.closed().then(() => (isClosed = true));
   }, name);
   const devtools = await tab.context().newCDPSession(tab);
   await devtools.send("Storage.clearDataForOrigin", { origin: new URL(tab.url()).origin, storageTypes: "indexeddb" });
-  await tab.waitForFunction(() => store.load().then((rows) => rows.length === 0, () => false));
-  await tab.evaluate(() => store.change("id", () => new Uint8Array([2])));
+  await tab.waitForFunction(() => isClosed);
+  await tab.evaluate(() => store.change("id", (found) => new Uint8Array([found ? 1 : 2])));
   assert.deepEqual(await tab.evaluate(async (name) => [...(await lab.get(name, "id"))], name), [2]);
 });
 

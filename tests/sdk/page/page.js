@@ -28,7 +28,7 @@ async function within(name, mode, work) {
   }
 }
 
-/** Until `unwatch`: what the transactions of a database are opened with, and its connections. */
+/** Until `unwatch`: what the transactions of a database are opened with and which are aborted, and its connections. */
 let seen = [];
 let connections = [];
 
@@ -73,7 +73,9 @@ window.lab = {
         connections.push(this);
         seen.push(`${stores} ${mode} ${options?.durability}`);
       }
-      return begin.apply(this, arguments);
+      const transaction = begin.apply(this, arguments);
+      transaction.addEventListener("abort", () => seen.push("aborted"));
+      return transaction;
     };
   },
 
@@ -81,6 +83,9 @@ window.lab = {
     IDBDatabase.prototype.transaction = begin;
     return seen;
   },
+
+  /** Resolves once the browser has closed the last of those connections. */
+  closed: () => new Promise((resolve) => connections.at(-1).addEventListener("close", () => resolve())),
 
   /** Closes every connection that had a transaction since `watch`: the store is not told. */
   sever: () => connections.forEach((connection) => connection.close()),
@@ -105,6 +110,13 @@ window.lab = {
 
   connectAgain() {
     IDBFactory.prototype.open = connect;
+  },
+
+  /** A MB that can't be compressed. */
+  large() {
+    const bytes = new Uint8Array(1 << 20);
+    for (let at = 0; at < bytes.length; at += 1 << 16) crypto.getRandomValues(bytes.subarray(at, at + (1 << 16)));
+    return bytes;
   },
 
   /** What a promise rejects with. */
