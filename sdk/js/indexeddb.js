@@ -5,39 +5,45 @@
 // - Nothing is awaited within a transaction but its own requests: it would commit half of what was meant.
 // - A connection that is lost is opened again for the next transaction, never used again. One that stands in the way of a newer
 //   version is closed.
+// - What goes wrong is a StoreError.
+
+import { StoreError } from "./errors.js";
 
 const ROWS = "rows";
 const VERSION = 1;
+/** So long may it take to open: another tab may stand in the way for good. */
+const OPEN_MS_MAX = 10_000;
+/** The codes of the errors of IndexedDB. */
+const CODES = { SecurityError: "unavailable", VersionError: "newer", NotFoundError: "damaged", QuotaExceededError: "full" };
+
+/** The browser's answer to whether it may throw the rows away when it runs out of space. It is asked once. */
+let persisted;
+
+const storeError = (error) => (error instanceof StoreError ? error : new StoreError(`store-${CODES[error.name] ?? "failed"}`, error.message, error));
 
 /** Opens the store; rejects where that can't be. */
 export async function indexedDbStore(name, durability) {
-  let opening = connect();
-  await opening;
+  let opening;
   let isClosed = false;
+  await connection();
+  persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
 
-  function connect() {
-    return new Promise((resolve, reject) => {
-      if (!globalThis.indexedDB) throw new Error('semel: there is no IndexedDB here; give a store, or durability: "memory"');
-      const request = indexedDB.open(name, VERSION);
-      request.onupgradeneeded = () => request.result.createObjectStore(ROWS);
-      request.onerror = () => reject(request.error);
-      request.onsuccess = () => {
-        const database = request.result;
-        const lose = () => (opening = undefined);
-        database.onclose = lose;
-        database.onversionchange = () => {
-          database.close();
-          lose();
-        };
-        resolve(database);
-      };
-    });
+  /** The connection: a new one where the last was lost, or did not open. */
+  function connection() {
+    const own = (opening ??= connect(name, () => lose(own)));
+    own.catch(() => lose(own));
+    return own;
+  }
+
+  function lose(connecting) {
+    if (opening === connecting) opening = undefined;
   }
 
   /** One transaction; `work` is given the rows, and says what to resolve to once it is complete. */
   async function within(mode, work) {
-    if (isClosed) throw new Error("semel: the store is closed");
-    const database = await (opening ??= connect());
+    if (isClosed) throw new StoreError("store-failed", "the store is closed");
+    const connecting = connection();
+    const database = await connecting;
     let result;
     try {
       return await new Promise((resolve, reject) => {
@@ -47,16 +53,14 @@ export async function indexedDbStore(name, durability) {
           transaction.abort();
         };
         transaction.oncomplete = () => resolve(result());
-        transaction.onabort = () => reject(transaction.error ?? new Error("semel: the transaction was aborted"));
+        transaction.onabort = () => reject(transaction.error ?? new Error("the transaction was aborted"));
         result = work(transaction.objectStore(ROWS), fail);
       });
     } catch (error) {
       // It may be the connection. The next one costs little.
-      if (opening && (await opening.catch(() => {})) === database) {
-        opening = undefined;
-        database.close();
-      }
-      throw error;
+      lose(connecting);
+      database.close();
+      throw storeError(error);
     }
   }
 
@@ -90,4 +94,38 @@ export async function indexedDbStore(name, durability) {
       (await opening)?.close();
     },
   };
+}
+
+/** Opens a connection; `lost` is called when it can't be used any more. */
+async function connect(name, lost) {
+  try {
+    return await new Promise((resolve, reject) => {
+      if (!globalThis.indexedDB) throw new StoreError("store-unavailable", 'there is no IndexedDB here; give a store, or durability: "memory"');
+      const request = indexedDB.open(name, VERSION);
+      let isLate = false;
+      const overdue = setTimeout(() => {
+        isLate = true;
+        reject(new StoreError("store-blocked", "the database does not open; another tab may stand in the way"));
+      }, OPEN_MS_MAX);
+      request.onupgradeneeded = () => request.result.createObjectStore(ROWS);
+      request.onerror = () => {
+        clearTimeout(overdue);
+        reject(request.error);
+      };
+      request.onsuccess = () => {
+        const database = request.result;
+        clearTimeout(overdue);
+        if (isLate) return database.close();
+        database.onclose = lost;
+        database.onversionchange = () => {
+          database.close();
+          lost();
+        };
+        resolve(database);
+      };
+    });
+  } catch (error) {
+    // So some browsers say that they are in private mode.
+    throw error.name === "InvalidStateError" ? new StoreError("store-unavailable", error.message, error) : storeError(error);
+  }
 }

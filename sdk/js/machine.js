@@ -6,6 +6,7 @@
 // - Once it is closed, nothing is told and no timer runs.
 
 import { laid, optional, reader } from "./bytes.js";
+import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
 const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -18,7 +19,7 @@ const DRIFT_MS_MAX = 5_000;
 /** How far the wall clock is ahead of the one that doesn't go back. On some systems that one stands still in sleep. */
 const wallAhead = () => Date.now() - performance.now();
 
-const unreadable = () => new Error("semel: a stored row is damaged, or was written by a newer version");
+const unreadable = () => new StoreError("store-damaged", "a stored row is damaged, or was written by a newer version");
 
 export class Machine {
   #exports;
@@ -27,6 +28,8 @@ export class Machine {
   #todo = [];
   #isDoing = false;
   #isClosed = false;
+  /** Why the change that is being reported was not made. */
+  #why;
   #timer;
   #ahead = wallAhead();
 
@@ -155,8 +158,8 @@ export class Machine {
       }
       case 4: {
         const [described, isAwaited] = [request(), byte() === 1];
-        const answered = byte() === 1 ? [[integer(), text(), bytes()]] : [undefined, failure()];
-        return () => host.deliver(described, isAwaited, ...answered);
+        const answered = byte() === 1 ? [[integer(), text(), bytes()], undefined] : [undefined, failure()];
+        return () => host.deliver(described, isAwaited, ...answered, this.#why);
       }
       case 5: {
         const [id, why] = [text(), failure()];
@@ -183,14 +186,18 @@ export class Machine {
       await this.#store.change(id, (row) => {
         if (isAsked) throw new Error("semel: a change is made once");
         isAsked = true;
+        if (row !== undefined && !(row instanceof Uint8Array)) throw unreadable();
         const made = this.#call(CHANGE, number, ...optional(row));
         const kind = made.byte();
-        return kind === 0 ? null : kind === 1 ? made.bytes() : undefined;
+        // A copy: a store may keep all that a view is of.
+        return kind === 0 ? null : kind === 1 ? made.bytes().slice() : undefined;
       });
       isCommitted = true;
-    } catch {
+    } catch (error) {
       // It has changed nothing.
+      this.#why = error;
     }
     this.#tell(COMMITTED, number, isCommitted);
+    this.#why = undefined;
   }
 }

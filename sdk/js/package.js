@@ -1,6 +1,6 @@
 // What the package's entry points share, in one file: the class, and the module.
 
-export { OutcomeUnknownError, Outbox, SemelError } from "./semel.js";
+export { OutcomeUnknownError, Outbox, SemelError, StoreError } from "./semel.js";
 
 /**
  * Makes the module: of its bytes, or as it is where the runtime hands it out compiled, and compiles none itself.

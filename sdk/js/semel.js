@@ -15,7 +15,7 @@ import { customStore, memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
 
-export { OutcomeUnknownError, SemelError } from "./errors.js";
+export { OutcomeUnknownError, SemelError, StoreError } from "./errors.js";
 
 const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 /** Statuses with which a Response takes no body. */
@@ -179,9 +179,9 @@ export class Outbox {
         this.#attempts.get(attempt)?.abort();
         this.#attempts.delete(attempt);
       },
-      deliver: ([ticket, ...described], isAwaited, outcome, failure) => {
+      deliver: ([ticket, ...described], isAwaited, outcome, failure, cause) => {
         const request = this.#described(described);
-        const error = failure && errorOf(request.requestId, failure);
+        const error = failure && errorOf(request.requestId, failure, cause);
         if (!isAwaited) return this.#recover(ticket, request, outcome, error);
         const caller = this.#caller(request.requestId);
         if (outcome) caller?.resolve(responseOf(request.url, outcome));

@@ -40,7 +40,7 @@ export type ProtocolCode =
 /**
  * The codes of the client itself:
  * - `outbox-full`: too many requests are pending; this one was neither stored nor sent
- * - `store-failed`: the request could not be stored, so it was not sent
+ * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw
  * - `gave-up`: no definitive answer in `giveUpAfterMs`; the request stays stored and goes on
  * - `closed`: `close()` was called; the request stays stored and goes on at the next `open`
  * - `outcome-lost`: another tab got the answer, and it is no longer kept
@@ -73,6 +73,22 @@ export class SemelError extends Error {
 
 /** Whether the request ran can't be told: `gave-up`, `closed` or `outcome-lost`. */
 export class OutcomeUnknownError extends SemelError {}
+
+/**
+ * - `store-unavailable`: there is no IndexedDB, or the browser does not let it be used (private mode, blocked storage)
+ * - `store-blocked`: it did not open within 10 s; another tab may stand in the way
+ * - `store-newer`: it was written by a newer version of the SDK
+ * - `store-damaged`: something in it can't be read; nothing is sent past it
+ * - `store-full`: there is no space left
+ * - `store-failed`: anything else; see `cause`
+ */
+export type StoreCode = "store-unavailable" | "store-blocked" | "store-newer" | "store-damaged" | "store-full" | "store-failed";
+
+/** The store can't be used: what `open` rejects with, and the `cause` of a `SemelError` with the code `store-failed`. */
+export class StoreError extends Error {
+  readonly name: string;
+  readonly code: StoreCode;
+}
 
 /** A stored request that has no definitive answer yet, or whose answer nobody has taken. */
 export interface Pending {

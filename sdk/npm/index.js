@@ -2,7 +2,7 @@
 
 import { Outbox, glue } from "./semel.js";
 
-export { OutcomeUnknownError, SemelError } from "./semel.js";
+export { OutcomeUnknownError, SemelError, StoreError } from "./semel.js";
 
 async function fetchModule() {
   const response = await fetch(new URL("./semel.wasm", import.meta.url));

@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { Outbox, glue } from "./semel.js";
 
-export { OutcomeUnknownError, SemelError } from "./semel.js";
+export { OutcomeUnknownError, SemelError, StoreError } from "./semel.js";
 
 const load = async () => glue(await readFile(new URL("./semel.wasm", import.meta.url)));
 

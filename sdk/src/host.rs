@@ -2,7 +2,7 @@
 //!
 //! In: a byte that says what, the clock in ms, and what belongs to it ([`Host::call`]). Out: when the host is to wake the
 //! machine, if ever; a result; then what is to be done, one after the other, each with a byte that says what
-//! ([`write_action`]). The same bytes in the other half: `sdk/js/module.js`.
+//! ([`write_action`]). The same bytes in the other half: `sdk/js/machine.js`.
 
 use litemap::LiteMap;
 use semel_core::client::bytes::{Reader, Writer, decimal, text};

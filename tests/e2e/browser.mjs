@@ -18,6 +18,8 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"];
 const PAGE = fileURLToPath(new URL("page", import.meta.url));
 const SDK = join(ROOT, "sdk/npm");
+/** What the SDK is made of, for tests of its parts. */
+const PARTS = join(ROOT, "sdk/js");
 const TYPES = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
@@ -32,7 +34,7 @@ const TYPES = {
  */
 export async function browse(after, { page = PAGE, onTold } = {}) {
   const executablePath = process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium;
-  const pages = await servePages({ page, sdk: SDK }, onTold);
+  const pages = await servePages({ page, sdk: SDK, js: PARTS }, onTold);
   const profile = await mkdtemp(join(tmpdir(), "semel-profile-"));
   const browser = new Browser(pages, profile, executablePath);
   after(async () => {
@@ -142,9 +144,9 @@ async function servePages(folders, onTold) {
   };
 }
 
-/** The file of `/page/…` or `/sdk/…`; undefined outside of their folders. */
+/** The file of `/page/…`, `/sdk/…` or `/js/…`; undefined outside of their folders. */
 function fileOf(folders, url) {
-  const [, name, rest] = /^\/(page|sdk)\/([\w./-]+)$/.exec(url) ?? [];
+  const [, name, rest] = /^\/(page|sdk|js)\/([\w./-]+)$/.exec(url) ?? [];
   if (name === undefined) return undefined;
   const path = join(folders[name], rest);
   return path.startsWith(folders[name] + sep) ? path : undefined;

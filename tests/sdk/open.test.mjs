@@ -91,7 +91,7 @@ test("where there is no IndexedDB, open rejects unless a store or memory is aske
   for (const durability of [undefined, "strict", "relaxed"]) {
     const server = new Stub();
     const error = await within(rejection(Semel.open({ url: URL_OF_STUB, fetch: server.fetch, durability })), "open");
-    assert.ok(error instanceof Error && /IndexedDB/i.test(error.message), String(error));
+    assert.ok(error instanceof StoreError && error.code === "store-unavailable" && /IndexedDB/.test(error.message), String(error));
     assert.deepEqual(server.calls, []);
   }
 });
@@ -125,7 +125,7 @@ test("open refuses a store whose rows it can't read, sends nothing and changes n
     const store = Object.assign(new Rows(), { load: async () => loaded });
     const server = new Stub();
     const error = await within(rejection(Semel.open({ url: URL_OF_STUB, fetch: server.fetch, store })), "open");
-    assert.ok(error instanceof Error, String(error));
+    assert.deepEqual([error.name, error.code], ["StoreError", "store-damaged"]);
     assert.deepEqual([store.log, server.calls], [[], []]);
   }
 });

@@ -80,6 +80,19 @@ for (const [name, failing] of Object.entries(FAILURES)) {
   });
 }
 
+test("the error of what could not be stored has what the store threw for its cause, and no other error has one", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  const thrown = new Error("no disk");
+  store.before = async () => {
+    throw thrown;
+  };
+  assert.equal((await rejection(deposit(semel))).cause, thrown);
+  store.before = async () => {};
+  server.each = (call, serve) => (call.kind === "change" ? server.problem("accounts/a", 409, "outcome-unknown", { retry: "never" }) : serve());
+  assert.deepEqual(await rejection(deposit(semel)).then(({ code, cause }) => [code, cause]), ["outcome-unknown", undefined]);
+});
+
 test("a store that never answers: nothing is sent, and close settles its caller", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });

@@ -15,6 +15,8 @@ import {
   Semel,
   SemelError,
   type Store,
+  type StoreCode,
+  StoreError,
 } from "../../../sdk/npm/index.js";
 
 let token = "";
@@ -86,6 +88,12 @@ try {
     console.log(isError.name, retry, code, problem?.detail?.length, problem?.["of-its-own"]);
   }
 }
+
+await Semel.open({ url: "https://api.example.com" }).catch((thrown: unknown) => {
+  if (!(thrown instanceof StoreError)) throw thrown;
+  const code: StoreCode = thrown.code;
+  console.log(code === "store-full", thrown.cause);
+});
 
 const pending: Pending[] = await semel.pending();
 for (const { requestId, method, url, attempts, state } of pending) {

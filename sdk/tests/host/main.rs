@@ -1,0 +1,263 @@
+//! The boundary: every call is read, everything that is asked for is written, and what can't be read changes nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod tab;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use semel_core::client::bytes::{Reader, Writer};
+use semel_core::client::row::Settled;
+use semel_core::client::{Row, codec};
+use semel_sdk::Host;
+use tab::*;
+
+const EXECUTED: &str = "semel-status:executed\nsemel-key:\"k\"\nx-receipt:7:8\n";
+
+#[test]
+fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome_and_its_acknowledgement() {
+    let mut tab = Tab::default();
+    tab.open();
+    let ticket = tab.request("id-1", Some("k"));
+    let (kind, row) = tab.change("id-1", None);
+    let entry = pending(&row);
+    assert_eq!((kind, entry.owner.as_str(), entry.outbox.as_str()), (1, "tab", "semel https://test alice"));
+    assert_eq!((entry.draft.method.as_str(), entry.draft.target.as_str()), ("POST", "/deposit?a=b"));
+    assert_eq!((entry.draft.key.as_deref(), entry.draft.body.as_slice()), (Some("k"), [0, 255, 10].as_slice()));
+    assert_eq!(entry.draft.headers.get("x-note"), Some("a:b"));
+
+    let (health, target, lines) = tab.attempt();
+    assert_eq!((target.as_str(), lines.as_str()), ("/semel/v1/health", ""));
+    tab.now_ms += 10;
+    tab.answered(health, 200, &format!("semel-status:read\nsemel-now:{SERVER_MS}\n"), "");
+    let (kind, row) = tab.change("id-1", Some(&row));
+    assert_eq!((kind, pending(&row).until_ms), (1, Some(SERVER_MS + ATTEMPT_TIMEOUT_MS)));
+    let sent = tab.next();
+    let Asked::Transmit { attempt, method, target, lines, body } = sent else { panic!("{sent:?}") };
+    assert_eq!((method.as_str(), target.as_str(), body), ("POST", "/deposit?a=b", vec![0, 255, 10]));
+    for line in ["x-note:a:b", "idempotency-key:\"id-1\"", "semel-key:\"k\"", "semel-principal:\"alice\""] {
+        assert!(lines.lines().any(|each| each == line), "{line} in {lines}");
+    }
+    assert_eq!(tab.wakes_at, Some(tab.now_ms + ATTEMPT_TIMEOUT_MS));
+
+    tab.answered(attempt, 201, EXECUTED, "");
+    let request = (ticket, "id-1".into(), "POST".into(), "/deposit?a=b".into());
+    let outcome = Asked::Outcome { request, is_awaited: true, status: 201, lines: EXECUTED.into(), body: b"{}".into() };
+    assert_eq!(tab.next(), outcome);
+    let overview = tab.call(OVERVIEW, |input| rows(input, &[("id-1", &row)]));
+    assert_eq!(Reader::new(&overview).text().as_deref(), Some("id-1\tPOST\t/deposit?a=b\tanswered\t1"));
+    tab.number(DELIVERED, ticket);
+    let (kind, row) = tab.change("id-1", Some(&row));
+    assert_eq!(kind, 1);
+    let Ok(Row::Settled(Settled { until_ms, .. })) = codec::decode(&row) else { panic!("it is not settled") };
+    assert_eq!(until_ms, SERVER_MS + ATTEMPT_TIMEOUT_MS);
+
+    tab.wake();
+    let (acks, target, _) = tab.attempt();
+    assert_eq!(target, "/semel/v1/keys/k/acks");
+    tab.answered(acks, 204, "semel-status:executed\nsemel-key:\"k\"\n", "");
+    assert_eq!(tab.next(), Asked::Remove("id-1".into()));
+}
+
+#[test]
+fn attempts_end_pauses_are_told_and_callers_wait_no_longer_than_they_want() {
+    let mut tab = Tab::ready();
+    let (ticket, row, attempt) = tab.sent("id-1", Some("k"));
+    tab.wake();
+    assert_eq!(tab.next(), Asked::Abort(attempt));
+    tab.wake();
+    let (_, row) = tab.change("id-1", Some(&row));
+    let (attempt, ..) = tab.attempt();
+    tab.number(LOST, attempt);
+    tab.wake();
+    let (_, row) = tab.change("id-1", Some(&row));
+    let (attempt, ..) = tab.attempt();
+    tab.answered(attempt, 401, "semel-status:unauthorized\n", "executed:no\nretry:after-fix\ndetail:log in\n");
+    let request = (ticket, "id-1".into(), "POST".into(), "/deposit?a=b".into());
+    let why = |code: &str, retry: &str, detail: &str, problem: &[u8]| {
+        (code.to_owned(), "unknown".to_owned(), retry.to_owned(), detail.to_owned(), problem.to_owned())
+    };
+    assert_eq!(tab.next(), Asked::Pause(request, why("unauthorized", "after-fix", "log in", b"{}")));
+    tab.wake();
+    let gave_up = "no definitive answer in giveUpAfterMs; the request stays stored and goes on";
+    assert_eq!(tab.next(), Asked::GiveUp("id-1".into(), why("gave-up", "same-id", gave_up, b"")));
+    for resume in [RESUME, RESUME_ALL] {
+        tab.now_ms += RETRY_INTERVAL_MS;
+        tab.number(resume, ticket);
+        tab.change("id-1", Some(&row));
+        let (attempt, ..) = tab.attempt();
+        tab.answered(attempt, 401, "semel-status:unauthorized\n", "");
+        assert!(matches!(tab.next(), Asked::Pause(..)));
+    }
+    tab.now_ms += RETRY_INTERVAL_MS;
+    tab.number(GIVE_UP, ticket);
+    tab.change("id-1", Some(&row));
+    let (attempt, target, _) = tab.attempt();
+    assert_eq!(target, "/semel/v1/keys/k/cancel");
+    tab.answered(attempt, 200, EXECUTED, "state:cancelled\n");
+    let asked = tab.next();
+    let Asked::Failure { is_awaited: false, why: (code, executed, retry, ..), .. } = &asked else {
+        panic!("{asked:?}")
+    };
+    assert_eq!((code.as_str(), executed.as_str(), retry.as_str()), ("cancelled", "no", "never"));
+}
+
+#[test]
+fn what_was_not_committed_has_failed_and_what_another_tab_settled_is_left_alone() {
+    let mut tab = Tab::ready();
+    let ticket = tab.request("id-1", Some("k"));
+    let Asked::Change(number, _) = tab.next() else { panic!("no change") };
+    tab.call(CHANGE, |input| {
+        input.integer(number);
+        input.flag(false);
+    });
+    tab.committed(number, false);
+    let asked = tab.next();
+    let Asked::Failure { request, is_awaited: true, why: (code, executed, ..) } = &asked else { panic!("{asked:?}") };
+    assert_eq!((request.0, code.as_str(), executed.as_str()), (ticket, "store-failed", "no"));
+
+    let (_, _, attempt) = tab.sent("id-2", Some("k"));
+    tab.number(LOST, attempt);
+    tab.wake();
+    let (kind, _) = tab.change("id-2", None);
+    assert_eq!(kind, 0, "a row that is gone is not written");
+    assert!(matches!(tab.next(), Asked::Failure { why: (code, ..), .. } if code == "outcome-lost"));
+}
+
+#[test]
+fn a_row_that_leaves_is_deleted() {
+    let mut tab = Tab::ready();
+    let (ticket, row, attempt) = tab.sent("id-1", None);
+    // Where no key has answered, nothing is to be acknowledged.
+    tab.answered(attempt, 410, "semel-status:cancelled\n", "executed:no\nretry:never\n");
+    assert_eq!(tab.change("id-1", Some(&row)), (0, Vec::new()), "it is only looked at");
+    let asked = tab.next();
+    assert!(matches!(asked, Asked::Failure { .. }), "{asked:?}");
+    tab.number(DELIVERED, ticket);
+    assert_eq!(tab.change("id-1", Some(&row)), (2, Vec::new()));
+}
+
+#[test]
+fn what_is_stored_is_taken_from_owners_that_are_gone_and_all_owners_are_told() {
+    let mut first = Tab::ready();
+    let (_, row, _) = first.sent("id-1", Some("k"));
+    for (alive, takes) in [(Some("other\ntab"), false), (Some("other"), true), (None, true)] {
+        let mut tab = Tab::ready();
+        let mut stored = pending(&row);
+        stored.owner = "other-tab".into();
+        let row = codec::encode(&Row::Pending(stored));
+        let owners = tab.call(STORED, |input| {
+            rows(input, &[("id-1", &row)]);
+            input.optional(alive.map(|alive| alive.replace("tab", "other-tab")).as_deref(), Writer::text);
+        });
+        assert_eq!(Reader::new(&owners).text().as_deref(), Some("other-tab"));
+        let expected = if takes { vec!["id-1"] } else { vec![] };
+        let changed: Vec<_> = tab
+            .asked
+            .iter()
+            .map(|asked| match asked {
+                Asked::Change(_, id) => id.as_str(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(changed, expected, "{alive:?}");
+    }
+}
+
+#[test]
+fn a_row_that_cannot_be_read_changes_nothing() {
+    let mut tab = Tab::ready();
+    let (_, row, attempt) = tab.sent("id-1", Some("k"));
+    tab.number(LOST, attempt);
+    tab.wake();
+    let Asked::Change(number, _) = tab.next() else { panic!("no change") };
+    let before = format!("{:?}", tab.host);
+    for damaged in [&row[..row.len() - 1], &[], &[9, 9]] {
+        let calls = [
+            (CHANGE, {
+                let mut input = Writer::default();
+                input.integer(number);
+                input.optional(Some(damaged), Writer::bytes);
+                input.done()
+            }),
+            (STORED, {
+                let mut input = Writer::default();
+                rows(&mut input, &[("id-0", &row), ("id-1", damaged)]);
+                input.flag(false);
+                input.done()
+            }),
+            (OVERVIEW, {
+                let mut input = Writer::default();
+                rows(&mut input, &[("id-0", &row), ("id-1", damaged)]);
+                input.done()
+            }),
+        ];
+        for (what, rest) in calls {
+            let input = [&[what], tab.now_ms.to_le_bytes().as_slice(), &rest].concat();
+            assert_eq!(tab.host.call(&input), None, "{what}");
+            assert_eq!(format!("{:?}", tab.host), before, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_unknown_or_comes_before_it_is_open_changes_nothing() {
+    let mut tab = Tab::default();
+    let number = [0; 16];
+    for what in 0..=u8::MAX {
+        if what != OPEN && what != RANDOM {
+            assert_eq!(tab.host.call(&[&[what], number.as_slice()].concat()), None, "{what}");
+        }
+    }
+    assert_eq!(format!("{:?}", tab.host), format!("{:?}", Host::default()));
+    tab.open();
+    let before = format!("{:?}", tab.host);
+    for what in CLOSE + 1..=u8::MAX {
+        assert_eq!(tab.host.call(&[&[what], number.as_slice()].concat()), None, "{what}");
+    }
+    for what in [CHANGE, COMMITTED] {
+        assert_eq!(tab.host.call(&[&[what], number.as_slice(), &[0]].concat()), None, "no such change");
+    }
+    assert_eq!(format!("{:?}", tab.host), before);
+}
+
+#[test]
+fn random_bytes_are_an_id_and_a_closed_outbox_asks_for_nothing_more() {
+    let mut tab = Tab::default();
+    let id = tab.call(RANDOM, |input| input.bytes(&[0xff; 16]));
+    assert_eq!(Reader::new(&id).text().as_deref(), Some("ffffffff-ffff-4fff-bfff-ffffffffffff"));
+    tab = Tab::ready();
+    tab.sent("id-1", Some("k"));
+    tab.number(DOUBT_CLOCK, 0);
+    assert_eq!(tab.asked, []);
+    tab.number(CLOSE, 0);
+    assert!(matches!(tab.next(), Asked::GiveUp(id, (code, ..)) if id == "id-1" && code == "closed"));
+    assert_eq!(tab.wakes_at, None);
+}
+
+/// A call: its parts are of the right kinds as a rule.
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    let integer = prop_oneof![0..4i64, Just(-1), Just(i64::MAX), Just(i64::MIN), any::<i64>()];
+    let text = prop_oneof!["[a-z\":\n]{0,8}", Just("semel-status:executed\nsemel-key:\"k\"\n".to_owned())];
+    let part = prop_oneof![
+        3 => integer.prop_map(|integer| integer.to_le_bytes().to_vec()),
+        3 => text.prop_map(|text| [(text.len() as i64).to_le_bytes().as_slice(), text.as_bytes()].concat()),
+        2 => prop_oneof![Just(vec![0]), Just(vec![1])],
+        1 => vec(any::<u8>(), 0..9),
+    ];
+    (0..18u8, 0..100_000i64, vec(part, 0..9))
+        .prop_map(|(what, now_ms, parts)| [vec![what], now_ms.to_le_bytes().to_vec(), parts.concat()].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_done_or_refused_and_what_is_answered_can_be_read(calls in vec(prop_oneof![4 => input(), 1 => vec(any::<u8>(), 0..60)], 0..12)) {
+        let mut tab = Tab::ready();
+        for input in calls {
+            if let Some(output) = tab.host.call(&input) {
+                told(&output);
+            }
+        }
+    }
+}

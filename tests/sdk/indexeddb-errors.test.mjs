@@ -1,0 +1,181 @@
+// Where IndexedDB can't be used: which error says so, and that nothing is sent.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { browse } from "../e2e/browser.mjs";
+
+const LIMIT = { timeout: 30_000 };
+const browser = await browse(after, { page: fileURLToPath(new URL("page", import.meta.url)) });
+
+let identities = 0;
+
+/** A tab, an identity with a database of its own, and what its outbox sends. */
+async function opened(t, host = "127.0.0.1") {
+  identities += 1;
+  const identity = `errors-${identities}`;
+  const tab = await browser.tab();
+  t.after(() => tab.close());
+  await tab.goto(tab.url().replace("127.0.0.1", host));
+  await tab.waitForFunction(() => window.lab);
+  const sent = [];
+  await tab.exposeFunction("serve", ({ url }) => {
+    sent.push(new URL(url).pathname);
+    const headers = { "semel-now": String(Date.now()), "semel-status": url.endsWith("/health") ? "read" : "executed", "semel-key": '"a"' };
+    return { status: 200, headers, body: "done" };
+  });
+  return { tab, identity, name: `semel https://worker.test ${identity}`, sent };
+}
+
+/** What `open` rejects with; nothing may have been sent. */
+async function refused({ tab, identity, sent }) {
+  const error = await tab.evaluate((identity) => lab.rejection(lab.outbox({ identity })), identity);
+  assert.deepEqual([error.name, error.isStoreError, sent], ["StoreError", true, []]);
+  assert.ok(error.message.startsWith(`${error.code}: `), error.message);
+  return [error.code, error.cause?.name];
+}
+
+test("a store of a newer version is store-newer, and stays as it is", LIMIT, async (t) => {
+  const page = await opened(t);
+  await page.tab.evaluate((name) => lab.make(name, 99), page.name);
+  assert.deepEqual(await refused(page), ["store-newer", "VersionError"]);
+  assert.equal(await page.tab.evaluate((name) => lab.shape(name), page.name), "99 rows");
+});
+
+test("where IndexedDB is missing or must not be used, it is store-unavailable", LIMIT, async (t) => {
+  const page = await opened(t);
+  await page.tab.evaluate(() => lab.connectBy(() => {
+    throw new DOMException("The operation is insecure.", "SecurityError");
+  }));
+  assert.deepEqual(await refused(page), ["store-unavailable", "SecurityError"]);
+  // So a browser in private mode has it.
+  await page.tab.evaluate(() => lab.connectBy(() => {
+    const request = { error: new DOMException("A mutation operation was attempted on a database that did not allow mutations.", "InvalidStateError") };
+    setTimeout(() => request.onerror());
+    return request;
+  }));
+  assert.deepEqual(await refused(page), ["store-unavailable", "InvalidStateError"]);
+  await page.tab.evaluate(() => Object.defineProperty(window, "indexedDB", { value: undefined }));
+  assert.deepEqual(await refused(page), ["store-unavailable", undefined]);
+});
+
+test("anything else is store-failed, and the next open may succeed", LIMIT, async (t) => {
+  const page = await opened(t);
+  await page.tab.evaluate(() => lab.connectBy(() => {
+    throw new DOMException("Internal error.", "UnknownError");
+  }));
+  assert.deepEqual(await refused(page), ["store-failed", "UnknownError"]);
+  await page.tab.evaluate(() => lab.connectAgain());
+  await page.tab.evaluate((identity) => lab.outbox({ identity }).then((semel) => semel.close()), page.identity);
+});
+
+for (const [name, id, row] of [
+  ["bytes of another version", "id", [99, 0, 0]],
+  ["no bytes", "id", []],
+  ["a text", "id", "row"],
+  ["null", "id", null],
+  ["an object", "id", {}],
+  ["one under a number", 5, [1]],
+]) {
+  test(`a row that can't be read is store-damaged, and stays: ${name}`, LIMIT, async (t) => {
+    const page = await opened(t);
+    const stored = await page.tab.evaluate(async ([name, id, row]) => {
+      await lab.make(name, 1);
+      await lab.put(name, id, Array.isArray(row) ? new Uint8Array(row) : row);
+      return JSON.stringify(await lab.get(name, id));
+    }, [page.name, id, row]);
+    assert.deepEqual(await refused(page), ["store-damaged", undefined]);
+    assert.equal(await page.tab.evaluate(async ([name, id]) => JSON.stringify(await lab.get(name, id)), [page.name, id]), stored);
+  });
+}
+
+test("a database without the rows is store-damaged", LIMIT, async (t) => {
+  const page = await opened(t);
+  await page.tab.evaluate((name) => lab.make(name, 1, "others"), page.name);
+  assert.deepEqual(await refused(page), ["store-damaged", "NotFoundError"]);
+});
+
+test("a row that is damaged while the outbox is open fails what should be stored: its cause says so", LIMIT, async (t) => {
+  const page = await opened(t);
+  const error = await page.tab.evaluate(async ([identity, name]) => {
+    const semel = await lab.outbox({ identity });
+    const { get } = IDBObjectStore.prototype;
+    // The id of a request is not known before it is stored: whatever is asked for, a text is there.
+    IDBObjectStore.prototype.get = function (id) {
+      this.put("row", id);
+      return get.call(this, id);
+    };
+    const error = await lab.rejection(semel.fetch("/things", { method: "POST" }));
+    IDBObjectStore.prototype.get = get;
+    await semel.close();
+    return error;
+  }, [page.identity, page.name]);
+  assert.deepEqual([error.name, error.code, error.executed, error.cause.code], ["SemelError", "store-failed", "no", "store-damaged"]);
+  assert.deepEqual(page.sent, []);
+});
+
+test("on a full disk a fetch says store-failed, its cause store-full, and it is not sent; with space again all goes on", LIMIT, async (t) => {
+  // An origin of its own: the browser remembers how much space it found a moment ago.
+  const page = await opened(t, "localhost");
+  const devtools = await page.tab.context().newCDPSession(page.tab);
+  const { origin } = new URL(page.tab.url());
+  await page.tab.evaluate(async (identity) => (window.semel = await lab.outbox({ identity })) && undefined, page.identity);
+  await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 100_000 });
+  const error = await page.tab.evaluate(() => lab.rejection(semel.fetch("/full", { method: "POST", body: lab.large() })));
+  assert.deepEqual([error.name, error.code, error.executed], ["SemelError", "store-failed", "no"]);
+  assert.deepEqual([error.cause.name, error.cause.code, error.cause.cause.name], ["StoreError", "store-full", "QuotaExceededError"]);
+  assert.deepEqual([page.sent, await page.tab.evaluate(() => semel.pending())], [[], []]);
+  await devtools.send("Storage.overrideQuotaForOrigin", { origin });
+  const again = () => semel.fetch("/again", { method: "POST", body: lab.large() }).then((answer) => answer.text());
+  assert.equal(await page.tab.evaluate(again), "done");
+  assert.deepEqual(page.sent, ["/semel/v1/health", "/again"]);
+  await page.tab.evaluate(() => semel.close());
+});
+
+test("a database that does not open is store-blocked, and is let go if it opens later", LIMIT, async (t) => {
+  const page = await opened(t);
+  const blocked = await page.tab.evaluate(async ([name, identity]) => {
+    await lab.make(name, 1);
+    // Another connection lets nobody delete it, so whoever opens it now waits.
+    const holder = await new Promise((resolve) => (indexedDB.open(name).onsuccess = ({ target }) => resolve(target.result)));
+    holder.onversionchange = () => {};
+    const deleted = new Promise((resolve) => (indexedDB.deleteDatabase(name).onsuccess = resolve));
+    const { setTimeout: set } = window;
+    const limits = [];
+    window.setTimeout = (callback, ms, ...rest) => {
+      if (ms >= 1_000) limits.push(ms);
+      return set(callback, ms >= 1_000 ? 100 : ms, ...rest);
+    };
+    const blocked = await lab.rejection(lab.outbox({ identity }));
+    window.setTimeout = set;
+    holder.close();
+    await deleted;
+    // What was opened late is closed by the time that another one is open.
+    await (await lab.open(name, "strict")).close();
+    return [blocked, limits, await lab.dropHeld(name)];
+  }, [page.name, page.identity]);
+  const [{ name, code, isStoreError }, limits, isHeld] = blocked;
+  assert.deepEqual([name, code, isStoreError, limits, isHeld], ["StoreError", "store-blocked", true, [10_000], false]);
+  assert.deepEqual(page.sent, []);
+});
+
+test("the browser is asked once to keep the rows, whatever it says, and nobody waits for it", LIMIT, async (t) => {
+  for (const says of ["nothing", "no", "an error"]) {
+    const { tab, identity } = await opened(t);
+    const asked = await tab.evaluate(async ([identity, says]) => {
+      let asked = 0;
+      const answers = { nothing: () => new Promise(() => {}), no: async () => false, "an error": () => Promise.reject(new Error("no")) };
+      StorageManager.prototype.persist = () => {
+        asked += 1;
+        return answers[says]();
+      };
+      const memory = await lab.outbox({ identity, durability: "memory" });
+      const without = asked;
+      const outboxes = [memory, await lab.outbox({ identity }), await lab.outbox({ identity })];
+      for (const semel of outboxes) await semel.close();
+      return [without, asked];
+    }, [identity, says]);
+    assert.deepEqual(asked, [0, 1], says);
+  }
+  assert.deepEqual(browser.errors, []);
+});

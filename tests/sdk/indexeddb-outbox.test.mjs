@@ -1,0 +1,173 @@
+// The SDK on IndexedDB, in a real browser, against a stub.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { browse } from "../e2e/browser.mjs";
+import { Stub, URL_OF_STUB, lost, until } from "./stub.mjs";
+
+const LIMIT = { timeout: 60_000 };
+const REQUESTS_MAX = 1_000;
+const browser = await browse(after, { page: fileURLToPath(new URL("page", import.meta.url)) });
+
+let identities = 0;
+
+/** An identity with a database of its own, a stub, and a way to open tabs with an outbox that sends to it. */
+function world(t) {
+  identities += 1;
+  const identity = `outbox-${identities}`;
+  const server = new Stub();
+  /** The tab that each call came from, by the place of the call. */
+  const senders = [];
+  const serve = async (number, { url, method, headers, body }) => {
+    senders.push(number);
+    try {
+      const answer = await server.fetch(url, { method, headers, ...(body === undefined ? {} : { body }) });
+      return { status: answer.status, headers: [...answer.headers], body: (await answer.text()) || null };
+    } catch {
+      return null;
+    }
+  };
+  let tabs = 0;
+  const tab = async (options = {}) => {
+    const opened = await browser.tab();
+    t.after(() => opened.close());
+    await opened.waitForFunction(() => window.lab);
+    const number = (tabs += 1);
+    await opened.exposeFunction("serve", (call) => serve(number, call));
+    const open = () =>
+      opened.evaluate(async (options) => {
+        window.answers = [];
+        window.recovered = [];
+        const onrecovered = ({ requestId, response }) => void recovered.push([requestId, response.status]);
+        window.semel = await lab.outbox({ onrecovered, ...options });
+        return undefined;
+      }, { identity, ...options });
+    return Object.assign(opened, { open });
+  };
+  return { identity, name: `semel ${URL_OF_STUB} ${identity}`, server, senders, tab };
+}
+
+/** Begins a deposit, and does not wait for its answer. */
+const begin = (tab, count = 1) =>
+  tab.evaluate((count) => {
+    for (let n = 0; n < count; n += 1) semel.fetch("/accounts/a/deposit", { method: "POST", body: "5" }).then(({ status }) => answers.push(status), ({ code }) => answers.push(code));
+  }, count);
+const pending = (tab) => tab.evaluate(() => semel.pending());
+const answers = (tab) => tab.evaluate(() => answers);
+const recovered = (tab) => tab.evaluate(() => recovered);
+/** The ids that have a row. */
+const rows = (tab, name) => tab.evaluate(async (name) => {
+  const store = await lab.open(name, "relaxed");
+  const rows = await store.load();
+  await store.close();
+  return rows.map(([id]) => id);
+}, name);
+const losing = (call, serve) => (call.kind === "change" ? lost() : serve());
+
+test("a request goes from its row to its outcome, and its row leaves with the acknowledgement", LIMIT, async (t) => {
+  const { server, name, tab } = world(t);
+  const own = await tab();
+  await own.open();
+  server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? lost() : serve());
+  await begin(own);
+  await until(async () => (await answers(own)).length === 1, "it is answered");
+  const [id] = await rows(own, name);
+  assert.deepEqual(server.attempts.map((call) => call.id), [id, id, id]);
+  await begin(own);
+  await until(() => server.attempts.length === 4, "the next is sent");
+  assert.deepEqual(server.attempts[3].acks, [[id, Math.max(...server.attempts.slice(0, 3).map(({ deadline }) => deadline))]]);
+  await until(async () => !(await rows(own, name)).includes(id), "the acknowledged row has left");
+  assert.deepEqual(await answers(own), [200, 200]);
+});
+
+test("of two tabs that take over at once what a tab left that is gone, one sends it, under its id", LIMIT, async (t) => {
+  const { server, senders, tab } = world(t);
+  const gone = await tab();
+  await gone.open();
+  server.each = losing;
+  await begin(gone);
+  await until(() => server.attempts.length >= 3, "it is tried");
+  await gone.close();
+  const others = [await tab(), await tab()];
+  const tried = server.calls.length;
+  const ids = new Set(server.attempts.map(({ id }) => id));
+  await Promise.all(others.map((other) => other.open()));
+  await until(() => server.calls.slice(tried).filter(({ kind }) => kind === "change").length >= 4, "it is taken over");
+  const from = new Set(senders.slice(tried).filter((_, at) => server.calls[tried + at].kind === "change"));
+  assert.equal(from.size, 1, "both have sent it");
+  server.each = (_, serve) => serve();
+  await until(async () => (await Promise.all(others.map(recovered))).flat().length > 0, "it is recovered");
+  assert.deepEqual((await Promise.all(others.map(recovered))).flat(), [...ids].map((id) => [id, 200]));
+  assert.deepEqual([...server.runs.values()], [1]);
+});
+
+test("what a tab sees to that lives is left to it, and taken over once it is closed", LIMIT, async (t) => {
+  const { server, senders, tab } = world(t);
+  const [own, other] = [await tab(), await tab()];
+  await own.open();
+  server.each = losing;
+  await begin(own);
+  await until(() => server.attempts.length >= 1, "it is tried");
+  await other.open();
+  assert.deepEqual((await pending(other)).map(({ state }) => state), ["elsewhere"]);
+  const tried = server.attempts.length;
+  await until(() => server.attempts.length > tried + 3, "it goes on");
+  assert.deepEqual([...new Set(senders)], [1]);
+  await own.evaluate(() => semel.close());
+  server.each = (_, serve) => serve();
+  await until(async () => (await recovered(other)).length === 1, "it is recovered");
+  assert.deepEqual(await answers(own), ["closed"]);
+});
+
+test("a connection that is closed under the outbox costs a retry and no answer", LIMIT, async (t) => {
+  const { server, name, tab } = world(t);
+  const own = await tab();
+  await own.open();
+  await own.evaluate((name) => lab.watch(name), name);
+  server.each = losing;
+  await begin(own);
+  await until(() => server.attempts.length >= 2, "it is tried");
+  await own.evaluate(() => lab.sever());
+  const tried = server.attempts.length;
+  await until(() => server.attempts.length > tried + 2, "it goes on");
+  server.each = (_, serve) => serve();
+  await until(async () => (await answers(own)).length === 1, "it is answered");
+  assert.deepEqual([await answers(own), [...server.runs.values()]], [[200], [1]]);
+});
+
+test("a connection that is closed under all that can be in hand costs no answer", LIMIT, async (t) => {
+  const { server, name, tab } = world(t);
+  // So many transactions take their time if each waits for the disk.
+  const own = await tab({ durability: "relaxed" });
+  await own.open();
+  await own.evaluate((name) => lab.watch(name), name);
+  // Without the clock they are stored, and wait.
+  server.each = lost;
+  await begin(own, REQUESTS_MAX);
+  await until(async () => (await pending(own)).length === REQUESTS_MAX, "all are stored", 20_000);
+  // With the clock all are due at once, and the store fails them at once.
+  await own.evaluate(() => lab.sever());
+  server.each = (_, serve) => serve();
+  await until(async () => (await answers(own)).length === REQUESTS_MAX, "all are answered", 30_000);
+  assert.deepEqual([...new Set(await answers(own))], [200]);
+  assert.deepEqual([server.runs.size, ...new Set(server.runs.values())], [REQUESTS_MAX, 1]);
+});
+
+test("a closed outbox holds no connection, and what it stored waits for the next", LIMIT, async (t) => {
+  const { server, name, tab } = world(t);
+  const own = await tab();
+  await own.open();
+  server.each = losing;
+  await begin(own);
+  await until(() => server.attempts.length >= 3, "it is tried");
+  await own.evaluate(() => semel.close());
+  const ids = await rows(own, name);
+  assert.deepEqual(ids, [server.attempts[0].id]);
+  await own.open();
+  server.each = (_, serve) => serve();
+  await until(async () => (await recovered(own)).length === 1, "it is recovered");
+  await own.evaluate(() => semel.close());
+  assert.deepEqual(await recovered(own), [[ids[0], 200]]);
+  assert.equal(await own.evaluate((name) => lab.dropHeld(name), name), false);
+});

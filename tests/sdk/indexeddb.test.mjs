@@ -1,0 +1,254 @@
+// The store in IndexedDB, in a real browser: transactions, connections that are lost, closing.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { browse } from "../e2e/browser.mjs";
+
+const LIMIT = { timeout: 30_000 };
+const browser = await browse(after, { page: fileURLToPath(new URL("page", import.meta.url)) });
+
+let databases = 0;
+/** A tab, and a database of the test's own. */
+async function opened(t) {
+  databases += 1;
+  const name = `store ${databases}`;
+  return { name, ...(await tabOf(t)) };
+}
+
+async function tabOf(t) {
+  const tab = await browser.tab();
+  t.after(() => tab.close());
+  await tab.waitForFunction(() => window.lab);
+  return { tab };
+}
+
+test("opening makes the database, and what is stored is there for another connection once it is told as done", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const seen = await tab.evaluate(async (name) => {
+    const [one, other] = [await lab.open(name, "strict"), await lab.open(name, "strict")];
+    const seen = [await lab.shape(name), await one.load()];
+    for (let round = 0; round < 20; round += 1) {
+      await one.change(`id-${round}`, () => new Uint8Array([round]));
+      const row = new Map(await other.load()).get(`id-${round}`);
+      if (row?.[0] !== round) seen.push(`not there: ${round}`);
+    }
+    await one.change("id-0", () => undefined);
+    await one.change("id-1", () => null);
+    await one.remove(["id-2", "id-3", "unknown"]);
+    for (let round = 4; round < 20; round += 1) await other.remove([`id-${round}`]);
+    seen.push((await other.load()).map(([id, row]) => [id, ...row]));
+    await Promise.all([one.close(), other.close()]);
+    return seen;
+  }, name);
+  assert.deepEqual(seen, ["1 rows", [], [["id-1", 1]]]);
+});
+
+test("a change is one transaction: of two connections and two tabs that count up at once, none loses a step", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const { tab: other } = await tabOf(t);
+  const count = async (name) => {
+    const stores = [await lab.open(name, "relaxed"), await lab.open(name, "relaxed")];
+    const found = [];
+    const step = (store) =>
+      store.change("id", (row) => {
+        const [n] = new Uint16Array((row ?? new Uint8Array(2)).slice().buffer);
+        found.push(n);
+        return new Uint8Array(new Uint16Array([n + 1]).buffer);
+      });
+    await Promise.all(Array.from({ length: 100 }, (_, n) => step(stores[n % 2])));
+    return found;
+  };
+  const found = await Promise.all([tab.evaluate(count, name), other.evaluate(count, name)]);
+  assert.deepEqual(found.flat().sort((one, two) => one - two), Array.from({ length: 200 }, (_, n) => n));
+  assert.deepEqual([...(await tab.evaluate(async (name) => [...(await lab.get(name, "id"))], name))], [200, 0]);
+});
+
+test("where `to` throws, the transaction is aborted: its row is as it was, and the store goes on", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [failed, rows, asked] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    await store.change("id", () => new Uint8Array([1]));
+    const other = store.change("other", () => new Uint8Array([2]));
+    const throws = () => {
+      throw new Error("it is damaged");
+    };
+    lab.watch(name);
+    const failed = await lab.rejection(store.change("id", throws));
+    const asked = lab.unwatch();
+    await other;
+    await store.change("later", () => new Uint8Array([3]));
+    return [failed, (await store.load()).map(([id, row]) => [id, ...row]), asked];
+  }, name);
+  assert.deepEqual([failed.code, failed.cause.message, asked], ["store-failed", "it is damaged", ["rows readwrite strict", "aborted"]]);
+  assert.deepEqual(rows, [["id", 1], ["later", 3], ["other", 2]]);
+});
+
+test("what was written and not committed has failed, and changed nothing", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [failed, rows] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    await store.change("id", () => new Uint8Array([1]));
+    lab.abortWrites();
+    const failed = [];
+    for (const id of ["id", "other"]) failed.push(await lab.rejection(store.change(id, () => new Uint8Array([2]))));
+    lab.keepWrites();
+    await store.change("later", () => new Uint8Array([3]));
+    return [failed, (await store.load()).map(([id, row]) => [id, ...row])];
+  }, name);
+  for (const each of failed) assert.deepEqual([each.name, each.code, each.isStoreError], ["StoreError", "store-failed", false], "the parts' own class");
+  assert.deepEqual(rows, [["id", 1], ["later", 3]]);
+});
+
+test("nothing is awaited in a transaction: it is written before anything else runs", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const ran = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    const ran = [];
+    for (const method of ["put", "delete"]) {
+      const own = IDBObjectStore.prototype[method];
+      IDBObjectStore.prototype[method] = function () {
+        ran.push(method);
+        return own.apply(this, arguments);
+      };
+    }
+    for (const row of [new Uint8Array([1]), undefined]) {
+      await store.change("id", () => {
+        queueMicrotask(() => ran.push("later"));
+        return row;
+      });
+    }
+    return ran;
+  }, name);
+  assert.deepEqual(ran, ["put", "later", "delete", "later"]);
+});
+
+test("every transaction is as durable as was asked for", LIMIT, async (t) => {
+  for (const durability of ["strict", "relaxed"]) {
+    const { tab, name } = await opened(t);
+    const asked = await tab.evaluate(async ([name, durability]) => {
+      const store = await lab.open(name, durability);
+      lab.watch(name);
+      await store.change("id", () => new Uint8Array([1]));
+      await store.load();
+      await store.remove(["id"]);
+      return lab.unwatch();
+    }, [name, durability]);
+    assert.deepEqual(asked, ["readwrite", "readonly", "readwrite"].map((mode) => `rows ${mode} ${durability}`));
+  }
+});
+
+test("bytes come back as they were", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const isSame = await tab.evaluate(async (name) => {
+    const row = new Uint8Array(1 << 20).map((_, place) => Math.imul(place, 2_654_435_761) >>> 24);
+    const store = await lab.open(name, "strict");
+    await store.change("id", () => row);
+    await store.close();
+    const [[, whole]] = await (await lab.open(name, "strict")).load();
+    return whole.length === row.length && whole.every((byte, at) => byte === row[at]);
+  }, name);
+  assert.ok(isSame);
+});
+
+test("a connection that is closed under the store costs one failure, which changes nothing, and is opened again", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [failures, row, asked] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    lab.watch(name);
+    await store.change("id", () => new Uint8Array([1]));
+    const failures = [];
+    for (const work of [() => store.change("id", () => new Uint8Array([2])), () => store.load(), () => store.remove(["id"])]) {
+      lab.sever();
+      failures.push((await lab.rejection(work())).code);
+      await store.change("other", () => new Uint8Array([3]));
+    }
+    return [failures, [...(await lab.get(name, "id"))], lab.unwatch()];
+  }, name);
+  assert.deepEqual([failures, row], [["store-failed", "store-failed", "store-failed"], [1]]);
+  assert.ok(asked.every((each) => each.endsWith(" strict")), String(asked));
+});
+
+test("a connection that can't be opened again is tried again for the next", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [failed, rows] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    lab.watch(name);
+    await store.load();
+    lab.sever();
+    const failed = [await lab.rejection(store.load())];
+    lab.connectBy(() => {
+      throw new DOMException("not now", "UnknownError");
+    });
+    failed.push(await lab.rejection(store.load()), await lab.rejection(store.load()));
+    lab.connectAgain();
+    return [failed.map(({ code, cause }) => [code, cause.name]), await store.load()];
+  }, name);
+  assert.deepEqual(failed, [["store-failed", "InvalidStateError"], ["store-failed", "UnknownError"], ["store-failed", "UnknownError"]]);
+  assert.deepEqual(rows, []);
+});
+
+test("a database that another tab deletes is let go, and made anew for the next", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const { tab: other } = await tabOf(t);
+  await tab.evaluate(async (name) => {
+    window.store = await lab.open(name, "strict");
+    await store.change("id", () => new Uint8Array([1]));
+  }, name);
+  await other.evaluate((name) => lab.drop(name), name);
+  const rows = await tab.evaluate(async () => {
+    await store.change("later", (found) => new Uint8Array([found ? 1 : 2]));
+    return (await store.load()).map(([id, row]) => [id, ...row]);
+  });
+  assert.deepEqual(rows, [["later", 2]]);
+});
+
+test("a connection that the browser closes, for the user clears its data, is opened again", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  await tab.evaluate(async (name) => {
+    window.store = await lab.open(name, "strict");
+    lab.watch(name);
+    await store.change("id", () => new Uint8Array([1]));
+    window.isClosed = false;
+    lab.closed().then(() => (isClosed = true));
+  }, name);
+  const devtools = await tab.context().newCDPSession(tab);
+  await devtools.send("Storage.clearDataForOrigin", { origin: new URL(tab.url()).origin, storageTypes: "indexeddb" });
+  await tab.waitForFunction(() => isClosed);
+  await tab.evaluate(() => store.change("id", (found) => new Uint8Array([found ? 1 : 2])));
+  assert.deepEqual(await tab.evaluate(async (name) => [...(await lab.get(name, "id"))], name), [2]);
+});
+
+test("what is under way when the store is closed is finished, and a closed store holds no connection", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [row, ...held] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    const changed = store.change("id", () => new Uint8Array([1]));
+    await store.close();
+    await changed;
+    const row = [...(await lab.get(name, "id"))];
+    const isHeld = await lab.dropHeld(name);
+    await lab.open(name, "strict");
+    return [row, isHeld, await lab.dropHeld(name)];
+  }, name);
+  assert.deepEqual([row, held], [[1], [false, true]]);
+});
+
+test("a closed store that is asked again, or is closed while it connects again, holds no connection", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const failed = await tab.evaluate(async (name) => {
+    const closed = await lab.open(name, "strict");
+    await closed.close();
+    const failed = [await lab.rejection(closed.load()), await lab.rejection(closed.change("id", () => null))];
+    const connecting = await lab.open(name, "strict");
+    lab.watch(name);
+    await connecting.load();
+    lab.sever();
+    failed.push(await lab.rejection(connecting.load()));
+    const loaded = connecting.load().catch(() => {});
+    await connecting.close();
+    await loaded;
+    return [failed.map(({ code }) => code), await lab.dropHeld(name)];
+  }, name);
+  assert.deepEqual(failed, [["store-failed", "store-failed", "store-failed"], false]);
+});

@@ -1,0 +1,67 @@
+// A tab of a test: the driver of the module over any store, which is told who lives, and sends to a stub.
+
+import { readFile } from "node:fs/promises";
+import { DELIVERED, LOST, Machine } from "../../sdk/js/machine.js";
+import { send } from "../../sdk/js/transport.js";
+import { Rows, Stub, URL_OF_STUB, until } from "./stub.mjs";
+
+const module = await WebAssembly.compile(await readFile(new URL("../../sdk/npm/semel.wasm", import.meta.url)));
+const ALICE = "semel https://worker.test alice";
+
+/** Opens a tab; it is closed after the test. */
+export function tab(t, { store = new Rows(), server = new Stub(), owner = "own", database = ALICE, identity = "alice" } = {}) {
+  const opened = new Tab(server);
+  opened.machine.open(store, { database, owner, identity, retryIntervalMs: 10, attemptTimeoutMs: 10_000 });
+  t.after(() => opened.machine.close());
+  return opened;
+}
+
+/** What a tab that is gone left in `store`: a request that was sent and not answered. */
+export async function left(t, store, owner, id, path = "/accounts/left/deposit") {
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" ? Promise.reject(new TypeError("fetch failed")) : serve());
+  const gone = tab(t, { store, server, owner });
+  gone.posts(id, path);
+  await until(() => server.attempts.length > 0, "it was sent");
+  gone.machine.close();
+  store.log.length = 0;
+}
+
+class Tab {
+  /** What was handed over, in order. */
+  delivered = [];
+  #server;
+
+  constructor(server) {
+    this.#server = server;
+    this.machine = new Machine(module, {
+      transmit: (attempt, ...request) => this.#transmit(attempt, request),
+      abort: () => {},
+      deliver: ([ticket, id], isAwaited, outcome, failure) => {
+        this.delivered.push({ id, isAwaited, status: outcome?.[0], code: failure?.[0], executed: failure?.[1] });
+        this.machine.tell(DELIVERED, ticket);
+      },
+      gaveUp: () => {},
+      pause: () => {},
+    });
+  }
+
+  posts(id, path) {
+    return this.machine.request(id, "POST", path, undefined, "", new Uint8Array([1]));
+  }
+
+  /** Takes over, where `alive` live: owners, or a function that says so. */
+  takesOver(alive) {
+    return this.machine.takeOver(typeof alive === "function" ? alive : async () => alive);
+  }
+
+  async #transmit(attempt, request) {
+    let answer;
+    try {
+      answer = await send({ origin: URL_OF_STUB, fetch: this.#server.fetch }, request, new AbortController().signal);
+    } catch {
+      return this.machine.tell(LOST, attempt);
+    }
+    this.machine.answered(attempt, ...answer);
+  }
+}

@@ -1,0 +1,148 @@
+// The page of the tests of IndexedDB: the store, the SDK, and the database as others reach it, by calls that no watch sees.
+
+import { indexedDbStore } from "/js/indexeddb.js";
+import { Semel, StoreError } from "/sdk/index.js";
+
+const { transaction: begin } = IDBDatabase.prototype;
+const { put: write } = IDBObjectStore.prototype;
+const { open: connect, deleteDatabase } = IDBFactory.prototype;
+
+const ended = (request) =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+
+async function within(name, mode, work) {
+  const database = await ended(connect.call(indexedDB, name));
+  try {
+    const transaction = begin.call(database, "rows", mode);
+    const result = await work(transaction.objectStore("rows"));
+    if (mode === "readwrite") await new Promise((resolve, reject) => {
+      transaction.oncomplete = resolve;
+      transaction.onabort = () => reject(transaction.error);
+    });
+    return result;
+  } finally {
+    database.close();
+  }
+}
+
+/** Until `unwatch`: what the transactions of a database are opened with and which are aborted, and its connections. */
+let seen = [];
+let connections = [];
+
+window.lab = {
+  open: indexedDbStore,
+  get: (name, id) => within(name, "readonly", (rows) => ended(rows.get(id))),
+  put: (name, id, row) => within(name, "readwrite", (rows) => void write.call(rows, row, id)),
+  drop: (name) => ended(deleteDatabase.call(indexedDB, name)),
+
+  /** Deletes a database, and says whether a connection to it was open: that closes itself then. */
+  async dropHeld(name) {
+    const { close } = IDBDatabase.prototype;
+    let isHeld = false;
+    IDBDatabase.prototype.close = function () {
+      isHeld = true;
+      close.call(this);
+    };
+    await lab.drop(name);
+    IDBDatabase.prototype.close = close;
+    return isHeld;
+  },
+
+  async shape(name) {
+    const database = await ended(connect.call(indexedDB, name));
+    const shape = `${database.version} ${[...database.objectStoreNames]}`;
+    database.close();
+    return shape;
+  },
+
+  /** Makes a database of another version, or with other object stores. */
+  async make(name, version, stores = "rows") {
+    const opening = connect.call(indexedDB, name, version);
+    opening.onupgradeneeded = () => opening.result.createObjectStore(stores);
+    (await ended(opening)).close();
+  },
+
+  watch(name) {
+    seen = [];
+    connections = [];
+    IDBDatabase.prototype.transaction = function (stores, mode, options) {
+      if (this.name === name) {
+        connections.push(this);
+        seen.push(`${stores} ${mode} ${options?.durability}`);
+      }
+      const transaction = begin.apply(this, arguments);
+      transaction.addEventListener("abort", () => seen.push("aborted"));
+      return transaction;
+    };
+  },
+
+  unwatch() {
+    IDBDatabase.prototype.transaction = begin;
+    return seen;
+  },
+
+  /** Resolves once the browser has closed the last of those connections. */
+  closed: () => new Promise((resolve) => connections.at(-1).addEventListener("close", () => resolve())),
+
+  /** Closes every connection that had a transaction since `watch`: the store is not told. */
+  sever: () => connections.forEach((connection) => connection.close()),
+
+  /** Until `keepWrites`: what is written succeeds, and its transaction is aborted then. */
+  abortWrites() {
+    IDBObjectStore.prototype.put = function () {
+      const request = write.apply(this, arguments);
+      request.addEventListener("success", () => this.transaction.abort());
+      return request;
+    };
+  },
+
+  keepWrites() {
+    IDBObjectStore.prototype.put = write;
+  },
+
+  /** `open` of IndexedDB is another until `connectAgain`. */
+  connectBy(open) {
+    IDBFactory.prototype.open = open;
+  },
+
+  connectAgain() {
+    IDBFactory.prototype.open = connect;
+  },
+
+  /** A MB that can't be compressed. */
+  large() {
+    const bytes = new Uint8Array(1 << 20);
+    for (let at = 0; at < bytes.length; at += 1 << 16) crypto.getRandomValues(bytes.subarray(at, at + (1 << 16)));
+    return bytes;
+  },
+
+  /** What a promise rejects with. */
+  async rejection(promise) {
+    const thrown = await promise.then(
+      () => {
+        throw new Error("it did not reject");
+      },
+      (error) => error,
+    );
+    const told = ({ name, code, executed, cause, message } = {}) => ({ name, code: name in codeless ? undefined : code, executed, message, cause: cause && told(cause) });
+    return { ...told(thrown), isStoreError: thrown instanceof StoreError };
+  },
+
+  /** Opens an outbox whose `fetch` is the test's, by `serve`. */
+  async outbox(options) {
+    const fetch = async (url, { method, headers, body, signal }) => {
+      const aborted = new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+      const call = { url, method, headers: [...new Headers(headers)], body: body && new TextDecoder().decode(body) };
+      const answer = await Promise.race([serve(call), aborted]);
+      if (!answer) throw new TypeError("fetch failed");
+      return new Response(answer.body, { status: answer.status, headers: answer.headers });
+    };
+    return Semel.open({ url: "https://worker.test", retryIntervalMs: 10, fetch, ...options });
+  },
+};
+
+/** A DOMException has a number for a code, which says no more than its name. */
+const codeless = { DataError: 1, InvalidStateError: 1, NotFoundError: 1, QuotaExceededError: 1, SecurityError: 1, UnknownError: 1, VersionError: 1, AbortError: 1 };
