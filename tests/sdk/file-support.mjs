@@ -19,8 +19,8 @@ export function folderOf(t) {
 }
 
 /** A store that is closed after the test. */
-export function storeIn(t, folder, { busyMs = 10_000, fs: own = fs } = {}) {
-  const store = new FileStore(folder, { busyMs, fs: own });
+export function storeIn(t, folder, options) {
+  const store = new FileStore(folder, { busyMs: 10_000, fs, ...options });
   t.after(() => store.close());
   return store;
 }

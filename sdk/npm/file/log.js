@@ -56,9 +56,11 @@ export class Log {
   /** Reads what others have done. `names` is what is in the folder, and `isBroken` says that the holder before died. */
   async catchUp(names, isBroken) {
     let mustSync = isBroken;
+    let isOpened = false;
     try {
+      isOpened = await this.#open(names);
       // Who made the log may have failed to make its name durable.
-      mustSync = (await this.#open(names)) || mustSync;
+      if (isOpened) mustSync = true;
       const bytes = await this.#rest();
       const { entries, end } = readFrames(bytes, this.#seed, this.#size, logOf(this.#generation));
       if (end < this.#size + bytes.length) {
@@ -73,6 +75,8 @@ export class Log {
     }
     // Who died may have written what was read, and not have got it onto the disk.
     if (mustSync) await this.#sync();
+    // Only now: what can't be read may have to be mended from what was before.
+    if (isOpened) await this.#leaveBehind(names);
   }
 
   /** Makes `entries` durable, as one. Where it rejects, nothing has changed. */
@@ -138,7 +142,6 @@ export class Log {
       this.#generation = newest;
       this.#seed = seed;
       this.#size = HEADER_BYTES;
-      await this.#leaveBehind(names);
     }
     return true;
   }

@@ -15,7 +15,7 @@ import { Log } from "./log.js";
 import { announce, bury, checkOwner, livingOwners, retire } from "./owners.js";
 
 export const ROW_BYTES_MAX = 16 << 20;
-export const ROWS_BYTES_MAX = 512 << 20;
+const ROWS_BYTES_MAX = 512 << 20;
 const ID_BYTES_MAX = 1024;
 /** A batch is closed once it is longer. */
 const BATCH_BYTES = 4 << 20;
@@ -26,6 +26,7 @@ export class FileStore {
   #fs;
   #folder;
   #busyMs;
+  #rowsBytesMax;
   #identity;
   #lock;
   #log;
@@ -37,10 +38,12 @@ export class FileStore {
   #owners = new Map();
   #isBuried = false;
 
-  constructor(folder, { busyMs, fs }) {
+  /** `fs` is `node:fs/promises`, or what a test puts in its place. */
+  constructor(folder, { busyMs, fs, rowsBytesMax = ROWS_BYTES_MAX }) {
     this.#fs = fs;
     this.#folder = resolve(folder);
     this.#busyMs = busyMs;
+    this.#rowsBytesMax = rowsBytesMax;
   }
 
   load() {
@@ -152,7 +155,7 @@ export class FileStore {
   /** One commit. Calls are taken off the line only once there is nothing more to reject them all for. */
   async #batch() {
     await this.#log.mend();
-    const view = new View(this.#log);
+    const view = new View(this.#log, this.#rowsBytesMax);
     const settle = [];
     const failed = [];
     while (this.#calls.length > 0 && view.bytes < BATCH_BYTES) {
@@ -236,11 +239,16 @@ export class FileStore {
 /** The rows as a batch sees them: with its own changes, which are not durable yet. */
 class View {
   changes = new Map();
+  /** What the changes take in the log, and what all rows take with them. */
   bytes = 0;
+  #liveBytes;
   #log;
+  #rowsBytesMax;
 
-  constructor(log) {
+  constructor(log, rowsBytesMax) {
     this.#log = log;
+    this.#rowsBytesMax = rowsBytesMax;
+    this.#liveBytes = log.liveBytes;
   }
 
   *rows() {
@@ -260,6 +268,7 @@ class View {
   }
 
   set(id, row) {
+    this.#liveBytes += this.#growth(id, row);
     if (row === undefined && !this.#log.rows.has(id)) {
       this.changes.delete(id);
       return;
@@ -272,11 +281,16 @@ class View {
     return this.changes.has(id) ? this.changes.get(id) : this.#log.rows.get(id);
   }
 
+  #growth(id, row) {
+    const before = this.#get(id);
+    return (row === undefined ? 0 : entryBytes(id, row)) - (before === undefined ? 0 : entryBytes(id, before));
+  }
+
   #checked(id, row) {
     if (!(row instanceof Uint8Array)) throw new TypeError("semel: a row is a Uint8Array");
     if (row.length > ROW_BYTES_MAX) throw new StoreError("too-large", `a row of ${row.length} bytes; the most is ${ROW_BYTES_MAX}`);
-    if (this.#log.liveBytes + this.bytes + entryBytes(id, row) > ROWS_BYTES_MAX) {
-      throw new StoreError("full", `the rows would take more than ${ROWS_BYTES_MAX} bytes`);
+    if (this.#liveBytes + this.#growth(id, row) > this.#rowsBytesMax) {
+      throw new StoreError("full", `the rows would take more than ${this.#rowsBytesMax} bytes`);
     }
     return Buffer.from(row);
   }
