@@ -135,6 +135,8 @@ export class Lock {
     if (text === undefined) return this.#findBase();
     if (text === FREE) return { number, text };
     const holder = readIdentity(text, name);
+    // What failed right after it had made the name. To others it is held, so it is as good as a dead one's here.
+    if (holder.instance === this.#identity.instance) return { number, text };
     return (await isDead(holder, this.#folder)) ? { number, text } : { holder };
   }
 

@@ -44,6 +44,10 @@ export class Log {
     this.#folder = folder;
   }
 
+  get isOpen() {
+    return this.#handle !== undefined;
+  }
+
   get liveBytes() {
     return this.#liveBytes;
   }

@@ -92,8 +92,9 @@ export class FileStore {
     await this.#opening?.catch(() => {});
     if (this.#identity === undefined) return;
     for (const takeBack of this.#owners.values()) takeBack?.();
-    if (this.#lock?.isHeld) await this.#mendAndRelease().catch(() => {});
-    await this.#log?.close();
+    await this.#log.mend().catch(() => {});
+    await this.#release();
+    await this.#log.close();
     // Where the lock could not be released, whoever comes next sees that its holder is gone.
     await removeName(this.#fs, this.#path(`self.${this.#identity.instance}`)).catch(() => {});
     this.#identity.end();
@@ -122,17 +123,11 @@ export class FileStore {
 
   /** Takes the lock, and works until nothing waits or others should have their turn. */
   async #turn() {
-    const { isHeld } = this.#lock;
-    if (!isHeld) {
-      const { names, isBroken } = await this.#lock.take(this.#calls[0].untilMs);
-      try {
-        await this.#log.catchUp(names, isBroken);
-        if (isBroken) await this.#lock.settle();
-        await this.#bury(isBroken);
-      } catch (error) {
-        if (!this.#log.isInDoubt) await this.#lock.release();
-        throw error;
-      }
+    try {
+      await this.#begin();
+    } catch (error) {
+      await this.#release();
+      throw error;
     }
     const keptUntilMs = performance.now() + (this.#lock.isWanted ? 0 : HOLD_MS_MAX);
     try {
@@ -140,9 +135,24 @@ export class FileStore {
       while (this.#calls.length > 0 && performance.now() < keptUntilMs);
       await this.#log.compact();
     } finally {
-      if (!this.#log.isInDoubt) await this.#lock.release();
+      await this.#release();
     }
     if (this.#lock.isWanted) await this.#lock.yield();
+  }
+
+  /** Takes the lock, unless it could not be released, and brings the log up to date. */
+  async #begin() {
+    const taken = this.#lock.isHeld ? undefined : await this.#lock.take(this.#calls[0].untilMs);
+    if (taken === undefined && this.#log.isOpen) return;
+    const { names, isBroken } = taken ?? { names: await this.#fs.readdir(this.#folder), isBroken: true };
+    await this.#log.catchUp(names, isBroken);
+    if (isBroken) await this.#lock.settle();
+    await this.#bury(isBroken);
+  }
+
+  /** Where that fails it is no call's fault: the lock is held on, and the next turn ends with another try. */
+  async #release() {
+    if (this.#lock.isHeld && !this.#log.isInDoubt) await this.#lock.release().catch(() => {});
   }
 
   /** Removes what the dead left: when this store begins, and when somebody has died. */
@@ -175,11 +185,6 @@ export class FileStore {
       return;
     }
     settle.forEach((each) => each());
-  }
-
-  async #mendAndRelease() {
-    await this.#log.mend();
-    await this.#lock.release();
   }
 
   /** Of what waits, rejects those that have waited too long, or all where it is no matter of time. */
