@@ -7,7 +7,7 @@ import * as fs from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { failure, faultyFs, folderOf, logIn, look, put, storeIn, textsIn } from "./file-support.mjs";
+import { child, failure, faultyFs, folderOf, logIn, look, put, storeIn, textsIn } from "./file-support.mjs";
 import { rejection } from "./stub.mjs";
 
 const fail = (code) => () => {
@@ -106,6 +106,31 @@ test("where a failed append can't be undone nobody gets the folder, until it can
     await put(store, "b", "2");
     assert.deepEqual([await textsIn(store), await textsIn(other), await look(folder)], Array(3).fill({ a: "1", b: "2" }), String(broken));
   }
+});
+
+test("what a dead holder left is synced before anything rests on it, and written anew where that fails", { timeout: 30_000 }, async (t) => {
+  const { folder, disk, store, other } = await faulty(t);
+  const before = disk.calls.datasync;
+  await store.load();
+  assert.equal(disk.calls.datasync, before, "a holder that released it left nothing to sync");
+  for (const [isFailing, expected] of [[false, 1], [true, 2]]) {
+    await child(t, "signal", folder, "SIGKILL").ended;
+    let syncs = 0;
+    disk.faults.datasync = () => {
+      syncs += 1;
+      if (isFailing) throw failure("EIO");
+    };
+    assert.deepEqual(await textsIn(store), { a: "1" });
+    assert.deepEqual([syncs, generation(folder)], [1, expected]);
+  }
+  disk.faults.datasync = undefined;
+  // Where that fails as well, nobody gets the folder until it doesn't.
+  await child(t, "signal", folder, "SIGKILL").ended;
+  disk.faults.datasync = disk.faults.sync = fail("EIO");
+  assert.equal((await rejection(store.load())).code, "EIO");
+  assert.equal((await rejection(other.load())).code, "busy");
+  disk.faults.datasync = disk.faults.sync = undefined;
+  assert.deepEqual([await textsIn(store), await textsIn(other)], [{ a: "1" }, { a: "1" }]);
 });
 
 test("a store that is closed while an append can't be undone leaves the folder to others", async (t) => {
