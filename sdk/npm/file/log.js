@@ -1,0 +1,263 @@
+// The log: all rows, as the commits that made them. To be used under the folder's lock only.
+//
+// Names: `semel.<G>.log`, of which the highest generation counts. A generation begins with all rows that there were; commits are appended.
+//
+// Invariants:
+// - `rows` and `#size` speak of what is durable and whole, never of an append under way.
+// - A log gets its name when all that it begins with is durable; the one before leaves when that name is.
+// - An append that fails is undone before the lock is released: cut off, or left behind by a new generation. After a failed sync
+//   nothing that the system still shows of the file is relied on, since it may have dropped what it could not write: the new generation
+//   is written from memory, where everything came from a sync that succeeded or was read whole and synced.
+
+import { join } from "node:path";
+import { FILE_MODE, readAll, removeName, syncFolder, writeAll } from "./disk.js";
+import { StoreError } from "./errors.js";
+import { HEADER_BYTES, entryBytes, frameBytes, makeFrame, makeHeader, readFrames, readHeader } from "./frames.js";
+import { numbersOf } from "./lock.js";
+
+/** Smaller logs are left as they are. */
+export const COMPACTED_BYTES_MIN = 1 << 20;
+/** A new generation is written in frames of about this size. */
+const CHUNK_BYTES = 4 << 20;
+
+const logOf = (generation) => `semel.${generation}.log`;
+
+export class Log {
+  #fs;
+  #folder;
+  #handle;
+  #generation = 0;
+  #seed;
+  #size = 0;
+  /** The bytes that `rows` would take. */
+  #liveBytes = 0;
+  /** What is wrong with the end of the file: undefined, `cut` (more is there than there should be) or `renew` (what is on disk is unknown). */
+  #doubt;
+  /** The highest generation that was ever seen: none below is the log any more. */
+  #newest = 0;
+  /** After a compaction that failed: not again before the log is so long. */
+  #compactedAgain = 0;
+  rows = new Map();
+
+  constructor(fs, folder) {
+    this.#fs = fs;
+    this.#folder = folder;
+  }
+
+  get isOpen() {
+    return this.#handle !== undefined;
+  }
+
+  get liveBytes() {
+    return this.#liveBytes;
+  }
+
+  /** Whether an append failed and could not be undone: then the lock must not be released. */
+  get isInDoubt() {
+    return this.#doubt !== undefined;
+  }
+
+  /** Reads what others have done. `names` is what is in the folder, and `isBroken` says that the holder before died. */
+  async catchUp(names, isBroken) {
+    let mustSync = isBroken;
+    let isOpened = false;
+    try {
+      isOpened = await this.#open(names);
+      // Who made the log may have failed to make its name durable.
+      if (isOpened) mustSync = true;
+      const bytes = await this.#rest();
+      const { entries, end } = readFrames(bytes, this.#seed, this.#size, logOf(this.#generation));
+      if (end < this.#size + bytes.length) {
+        await this.#handle.truncate(end);
+        mustSync = true;
+      }
+      this.#apply(entries);
+      this.#size = end;
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+    // Who died may have written what was read, and not have got it onto the disk.
+    if (mustSync) await this.#sync();
+    // Only now: what can't be read may have to be mended from what was before.
+    if (isOpened) await this.#leaveBehind(names);
+  }
+
+  /** Makes `entries` durable, as one. Where it rejects, nothing has changed. */
+  async append(entries) {
+    const frame = makeFrame(entries, this.#seed, this.#size);
+    let failure = "cut";
+    try {
+      await writeAll(this.#handle, frame, this.#size);
+      failure = "renew";
+      await this.#handle.datasync();
+    } catch (error) {
+      this.#doubt = failure;
+      // Where it can't be mended now, it is before the next append.
+      await this.mend().catch(() => {});
+      throw error;
+    }
+    this.#apply(entries);
+    this.#size += frame.length;
+  }
+
+  /** Undoes an append that failed. */
+  async mend() {
+    if (this.#doubt === undefined) return;
+    const isCut = await this.#cut();
+    if (this.#doubt === "cut" && isCut) this.#doubt = undefined;
+    else await this.#renew();
+  }
+
+  /** Leaves behind what is dead, where that is most of a long log. It is no harm where it fails. */
+  async compact() {
+    if (this.#size < Math.max(COMPACTED_BYTES_MIN, 2 * this.#liveBytes, this.#compactedAgain)) return;
+    try {
+      await this.#renew();
+    } catch {
+      this.#compactedAgain = this.#size + COMPACTED_BYTES_MIN;
+    }
+  }
+
+  /** Forgets everything. It is read again by the next `catchUp`. */
+  async close() {
+    const handle = this.#handle;
+    this.#handle = undefined;
+    this.#generation = 0;
+    this.#doubt = undefined;
+    this.#liveBytes = 0;
+    this.rows.clear();
+    // What it could not write is known by the syncs.
+    await handle?.close().catch(() => {});
+  }
+
+  /** Opens the log of the highest generation. Whether it was opened anew. */
+  async #open(names) {
+    const newest = Math.max(0, ...numbersOf(names, /^semel\.(\d{1,15})\.log$/));
+    if (newest < this.#newest) throw new StoreError("damaged", `${logOf(this.#newest)} is gone`);
+    this.#newest = newest;
+    if (newest === this.#generation && newest > 0) return false;
+    await this.close();
+    if (newest === 0) await this.#renew();
+    else {
+      this.#handle = await this.#fs.open(this.#path(logOf(newest)), "r+");
+      const { base, seed } = readHeader(await readAll(this.#handle, 0, HEADER_BYTES), logOf(newest));
+      if ((await this.#handle.stat()).size < base) throw new StoreError("damaged", `${logOf(newest)} is damaged: it is shorter than it began`);
+      this.#generation = newest;
+      this.#seed = seed;
+      this.#size = HEADER_BYTES;
+    }
+    return true;
+  }
+
+  /** What is in the file behind that which is known. */
+  async #rest() {
+    const { size } = await this.#handle.stat();
+    if (size < this.#size) throw new StoreError("damaged", `${logOf(this.#generation)} is damaged: it is shorter than it was`);
+    return readAll(this.#handle, this.#size, size - this.#size);
+  }
+
+  /** Makes durable what was read. Where that fails, a new generation does it. */
+  async #sync() {
+    try {
+      await this.#handle.datasync();
+      await syncFolder(this.#fs, this.#folder);
+    } catch {
+      this.#doubt = "renew";
+      await this.#renew();
+    }
+  }
+
+  /** Cuts the file to what is durable. Whether that succeeded. */
+  async #cut() {
+    try {
+      // First of all, so that nobody reads it should this process end now.
+      await this.#handle.truncate(this.#size);
+      await this.#handle.datasync();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Writes a new generation from `rows`. */
+  async #renew() {
+    const generation = this.#generation + 1;
+    const temporary = this.#path(`semel.${generation}.tmp`);
+    const handle = await this.#fs.open(temporary, "w+", FILE_MODE);
+    let written;
+    try {
+      written = await this.#writeRows(handle);
+      await handle.sync();
+      await this.#fs.rename(temporary, this.#path(logOf(generation)));
+    } catch (error) {
+      await handle.close().catch(() => {});
+      // It takes room that is needed.
+      await removeName(this.#fs, temporary).catch(() => {});
+      throw error;
+    }
+    const before = this.#handle;
+    this.#handle = handle;
+    this.#generation = generation;
+    this.#newest = generation;
+    this.#seed = written.seed;
+    this.#size = written.size;
+    // Until its name is durable, nothing may rest on it.
+    this.#doubt = "renew";
+    await before?.close().catch(() => {});
+    await syncFolder(this.#fs, this.#folder);
+    this.#doubt = undefined;
+    await this.#leaveBehind(await this.#fs.readdir(this.#folder)).catch(() => {});
+  }
+
+  async #writeRows(handle) {
+    const chunks = [...chunksOf(this.rows)];
+    const base = chunks.reduce((sum, chunk) => sum + frameBytes(chunk), HEADER_BYTES);
+    const { bytes, seed } = makeHeader(base);
+    await writeAll(handle, bytes, 0);
+    let size = HEADER_BYTES;
+    for (const chunk of chunks) {
+      const frame = makeFrame(chunk, seed, size);
+      await writeAll(handle, frame, size);
+      size += frame.length;
+    }
+    return { seed, size };
+  }
+
+  /** Removes older generations, and what never became one. */
+  async #leaveBehind(names) {
+    for (const name of names) {
+      const [, generation, kind] = /^semel\.(\d{1,15})\.(log|tmp)$/.exec(name) ?? [];
+      if (kind === "tmp" || Number(generation) < this.#generation) await removeName(this.#fs, this.#path(name));
+    }
+  }
+
+  #apply(entries) {
+    for (const [id, row] of entries) {
+      const before = this.rows.get(id);
+      if (before !== undefined) this.#liveBytes -= entryBytes(id, before);
+      if (row === undefined) this.rows.delete(id);
+      else {
+        this.rows.set(id, row);
+        this.#liveBytes += entryBytes(id, row);
+      }
+    }
+  }
+
+  #path(name) {
+    return join(this.#folder, name);
+  }
+}
+
+/** The rows in groups, each for one frame. */
+function* chunksOf(rows) {
+  let [chunk, bytes] = [[], 0];
+  for (const entry of rows) {
+    chunk.push(entry);
+    bytes += entryBytes(...entry);
+    if (bytes < CHUNK_BYTES) continue;
+    yield chunk;
+    [chunk, bytes] = [[], 0];
+  }
+  if (chunk.length > 0) yield chunk;
+}

@@ -1,0 +1,58 @@
+// Which owners live: an owner is announced by a file, which is another name of the identity of its store.
+
+import { join } from "node:path";
+import { unlinkSync } from "node:fs";
+import { removeName, textOf } from "./disk.js";
+import { StoreError } from "./errors.js";
+import { isDead, readIdentity } from "./life.js";
+
+const OWNER = /^[\w-]{1,64}$/;
+
+export function checkOwner(owner) {
+  if (typeof owner !== "string" || !OWNER.test(owner)) throw new TypeError("semel: an owner is up to 64 letters, digits, _ and -");
+}
+
+export async function announce(fs, folder, identity, owner) {
+  try {
+    await fs.link(join(folder, `self.${identity.instance}`), join(folder, `owner.${owner}`));
+  } catch (error) {
+    if (error.code === "EEXIST") throw new StoreError("owner-taken", `the owner ${owner} is there already`, { cause: error });
+    throw error;
+  }
+}
+
+/** At once, so that it works while the process exits. Where it fails, the owner counts as dead once the store is closed. */
+export function retire(folder, owner) {
+  try {
+    unlinkSync(join(folder, `owner.${owner}`));
+  } catch {
+    // Gone already, or it stays until then.
+  }
+}
+
+/** The owners that live. The files of the dead go. */
+export async function livingOwners(fs, folder) {
+  const owners = [];
+  for (const name of await fs.readdir(folder)) {
+    if (!name.startsWith("owner.")) continue;
+    const path = join(folder, name);
+    const text = await textOf(fs, path);
+    if (text === undefined) continue;
+    if (await isDead(readIdentity(text, name), folder)) await removeName(fs, path);
+    else owners.push(name.slice("owner.".length));
+  }
+  return owners;
+}
+
+/** Removes the traces of dead stores. To be called under the lock, when it is settled: then no lock names them any more. */
+export async function bury(fs, folder) {
+  await livingOwners(fs, folder);
+  for (const name of await fs.readdir(folder)) {
+    const [, kind, instance] = /^(self|want)\.(.+)$/.exec(name) ?? [];
+    if (instance === undefined) continue;
+    const text = await textOf(fs, join(folder, name));
+    if (text === undefined || !(await isDead(readIdentity(text, name), folder))) continue;
+    if (kind === "want") await removeName(fs, join(folder, name));
+    else for (const each of [`tmp.${instance}`, `want.${instance}`, name, `socket.${instance}`]) await removeName(fs, join(folder, each));
+  }
+}

@@ -1,0 +1,309 @@
+// The store: what is asked of it waits in line, and goes in batches: one taking of the lock, one append and one sync for all that waits.
+//
+// Invariants:
+// - Calls take effect in the order they were made. None settles before its batch is durable, and a batch is all or nothing.
+// - The lock is not released while an append that failed can't be undone: then all calls reject until it is.
+// - A call that is not in a batch yet waits for the lock no longer than it may, and rejects having changed nothing.
+
+import { join, resolve } from "node:path";
+import { makeFolder, removeName, writeDurable } from "./disk.js";
+import { StoreError } from "./errors.js";
+import { entryBytes } from "./frames.js";
+import { Identity } from "./life.js";
+import { Lock } from "./lock.js";
+import { Log } from "./log.js";
+import { announce, bury, checkOwner, livingOwners, retire } from "./owners.js";
+
+export const ROW_BYTES_MAX = 16 << 20;
+const ROWS_BYTES_MAX = 512 << 20;
+const ID_BYTES_MAX = 1024;
+/** A batch is closed once it is longer. */
+const BATCH_BYTES = 4 << 20;
+/** So long the lock is kept from batch to batch, where nobody else is known to wait. */
+const HOLD_MS_MAX = 20;
+
+export class FileStore {
+  #fs;
+  #folder;
+  #busyMs;
+  #rowsBytesMax;
+  #identity;
+  #lock;
+  #log;
+  #opening;
+  #calls = [];
+  #working;
+  #closing;
+  /** What takes back an owner that is announced; undefined of one that is still to be. */
+  #owners = new Map();
+  #isBuried = false;
+
+  /** `fs` is `node:fs/promises`, or what a test puts in its place. */
+  constructor(folder, { busyMs, fs, rowsBytesMax = ROWS_BYTES_MAX }) {
+    this.#fs = fs;
+    this.#folder = resolve(folder);
+    this.#busyMs = busyMs;
+    this.#rowsBytesMax = rowsBytesMax;
+  }
+
+  load() {
+    return this.#call((view) => [...view.rows()]);
+  }
+
+  async change(id, to) {
+    checkId(id);
+    if (typeof to !== "function") throw new TypeError("semel: `to` is a function");
+    return this.#call((view) => view.change(id, to));
+  }
+
+  async remove(ids) {
+    const all = [...ids];
+    all.forEach(checkId);
+    return this.#call((view) => all.forEach((id) => view.set(id, undefined)));
+  }
+
+  presence(owner) {
+    checkOwner(owner);
+    if (this.#closing !== undefined) throw closed();
+    if (this.#owners.has(owner)) throw new StoreError("owner-taken", `the owner ${owner} is there already`);
+    // It is announced before any change that is called from now on: so whoever sees a row of this owner sees that it lives.
+    this.#owners.set(owner, undefined);
+    this.#open().catch(() => {});
+    return {
+      alive: async () => {
+        if (this.#closing !== undefined) throw closed();
+        await this.#open();
+        return livingOwners(this.#fs, this.#folder);
+      },
+      leave: () => {
+        this.#owners.get(owner)?.();
+        this.#owners.delete(owner);
+      },
+    };
+  }
+
+  close() {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close() {
+    await this.#working;
+    await this.#opening?.catch(() => {});
+    if (this.#identity === undefined) return;
+    for (const takeBack of this.#owners.values()) takeBack?.();
+    await this.#log.mend().catch(() => {});
+    await this.#release();
+    await this.#log.close();
+    // Where the lock could not be released, whoever comes next sees that its holder is gone.
+    await removeName(this.#fs, this.#path(`self.${this.#identity.instance}`)).catch(() => {});
+    this.#identity.end();
+  }
+
+  #call(run) {
+    if (this.#closing !== undefined) return Promise.reject(closed());
+    return new Promise((done, failed) => {
+      this.#calls.push({ run, done, failed, untilMs: performance.now() + this.#busyMs });
+      this.#working ??= this.#work().finally(() => (this.#working = undefined));
+    });
+  }
+
+  async #work() {
+    // What is called in one turn goes in one batch.
+    await undefined;
+    while (this.#calls.length > 0) {
+      try {
+        await this.#open();
+        await this.#turn();
+      } catch (error) {
+        this.#reject(error);
+      }
+    }
+  }
+
+  /** Takes the lock, and works until nothing waits or others should have their turn. */
+  async #turn() {
+    try {
+      await this.#begin();
+    } catch (error) {
+      await this.#release();
+      throw error;
+    }
+    const keptUntilMs = performance.now() + (this.#lock.isWanted ? 0 : HOLD_MS_MAX);
+    try {
+      do await this.#batch();
+      while (this.#calls.length > 0 && performance.now() < keptUntilMs);
+      await this.#log.compact();
+    } finally {
+      await this.#release();
+    }
+    if (this.#lock.isWanted) await this.#lock.yield();
+  }
+
+  /** Takes the lock, unless it could not be released, and brings the log up to date. */
+  async #begin() {
+    const taken = this.#lock.isHeld ? undefined : await this.#lock.take(this.#calls[0].untilMs);
+    if (taken === undefined && this.#log.isOpen) return;
+    const { names, isBroken } = taken ?? { names: await this.#fs.readdir(this.#folder), isBroken: true };
+    await this.#log.catchUp(names, isBroken);
+    if (isBroken) await this.#lock.settle();
+    await this.#bury(isBroken);
+  }
+
+  /** Where that fails it is no call's fault: the lock is held on, and the next turn ends with another try. */
+  async #release() {
+    if (this.#lock.isHeld && !this.#log.isInDoubt) await this.#lock.release().catch(() => {});
+  }
+
+  /** Removes what the dead left: when this store begins, and when somebody has died. */
+  async #bury(isBroken) {
+    if (this.#isBuried && !isBroken) return;
+    await bury(this.#fs, this.#folder);
+    this.#isBuried = true;
+  }
+
+  /** One commit. Calls are taken off the line only once there is nothing more to reject them all for. */
+  async #batch() {
+    await this.#log.mend();
+    const view = new View(this.#log, this.#rowsBytesMax);
+    const settle = [];
+    const failed = [];
+    while (this.#calls.length > 0 && view.bytes < BATCH_BYTES) {
+      const call = this.#calls.shift();
+      failed.push(call.failed);
+      try {
+        const value = call.run(view);
+        settle.push(() => call.done(value));
+      } catch (error) {
+        settle.push(() => call.failed(error));
+      }
+    }
+    try {
+      if (view.changes.size > 0) await this.#log.append([...view.changes]);
+    } catch (error) {
+      failed.forEach((fail) => fail(error));
+      return;
+    }
+    settle.forEach((each) => each());
+  }
+
+  /** Of what waits, rejects those that have waited too long, or all where it is no matter of time. */
+  #reject(error) {
+    const nowMs = performance.now();
+    const [rejected, kept] = [[], []];
+    for (const call of this.#calls) (error.code === "busy" && call.untilMs > nowMs ? kept : rejected).push(call);
+    this.#calls = kept;
+    rejected.forEach((call) => call.failed(error));
+  }
+
+  /** Makes what is missing: the folder, this store's name in it, its owners. What fails is tried again at the next call. */
+  async #open() {
+    const isComplete = () => this.#identity !== undefined && [...this.#owners.values()].every((takeBack) => takeBack !== undefined);
+    while (!isComplete()) {
+      this.#opening ??= this.#makeIdentity()
+        .then(() => this.#announce())
+        .finally(() => (this.#opening = undefined));
+      await this.#opening;
+    }
+  }
+
+  async #announce() {
+    for (const [owner, takeBack] of this.#owners) {
+      if (takeBack !== undefined) continue;
+      await announce(this.#fs, this.#folder, this.#identity, owner);
+      // It may have left meanwhile.
+      if (this.#owners.has(owner)) this.#owners.set(owner, () => retire(this.#folder, owner));
+      else retire(this.#folder, owner);
+    }
+  }
+
+  async #makeIdentity() {
+    if (this.#identity !== undefined) return;
+    await makeFolder(this.#fs, this.#folder);
+    this.#folder = await this.#fs.realpath(this.#folder);
+    const identity = new Identity(this.#folder);
+    try {
+      await identity.listen();
+      const temporary = this.#path(`tmp.${identity.instance}`);
+      await writeDurable(this.#fs, temporary, identity.text);
+      await this.#fs.rename(temporary, this.#path(`self.${identity.instance}`));
+    } catch (error) {
+      identity.end();
+      throw error;
+    }
+    this.#identity = identity;
+    this.#lock = new Lock(this.#fs, this.#folder, identity);
+    this.#log = new Log(this.#fs, this.#folder);
+  }
+
+  #path(name) {
+    return join(this.#folder, name);
+  }
+}
+
+/** The rows as a batch sees them: with its own changes, which are not durable yet. */
+class View {
+  changes = new Map();
+  /** What the changes take in the log, and what all rows take with them. */
+  bytes = 0;
+  #liveBytes;
+  #log;
+  #rowsBytesMax;
+
+  constructor(log, rowsBytesMax) {
+    this.#log = log;
+    this.#rowsBytesMax = rowsBytesMax;
+    this.#liveBytes = log.liveBytes;
+  }
+
+  *rows() {
+    for (const [id, row] of this.#log.rows) {
+      if (!this.changes.has(id)) yield [id, new Uint8Array(row)];
+    }
+    for (const [id, row] of this.changes) {
+      if (row !== undefined) yield [id, new Uint8Array(row)];
+    }
+  }
+
+  change(id, to) {
+    const before = this.#get(id);
+    // Copies: what others hold may change.
+    const row = to(before && new Uint8Array(before));
+    if (row !== null) this.set(id, row === undefined ? undefined : this.#checked(id, row));
+  }
+
+  set(id, row) {
+    this.#liveBytes += this.#growth(id, row);
+    if (row === undefined && !this.#log.rows.has(id)) {
+      this.changes.delete(id);
+      return;
+    }
+    this.changes.set(id, row);
+    this.bytes += entryBytes(id, row);
+  }
+
+  #get(id) {
+    return this.changes.has(id) ? this.changes.get(id) : this.#log.rows.get(id);
+  }
+
+  #growth(id, row) {
+    const before = this.#get(id);
+    return (row === undefined ? 0 : entryBytes(id, row)) - (before === undefined ? 0 : entryBytes(id, before));
+  }
+
+  #checked(id, row) {
+    if (!(row instanceof Uint8Array)) throw new TypeError("semel: a row is a Uint8Array");
+    if (row.length > ROW_BYTES_MAX) throw new StoreError("too-large", `a row of ${row.length} bytes; the most is ${ROW_BYTES_MAX}`);
+    if (this.#liveBytes + this.#growth(id, row) > this.#rowsBytesMax) {
+      throw new StoreError("full", `the rows would take more than ${this.#rowsBytesMax} bytes`);
+    }
+    return Buffer.from(row);
+  }
+}
+
+function checkId(id) {
+  if (typeof id !== "string") throw new TypeError("semel: an id is a string");
+  if (Buffer.byteLength(id) > ID_BYTES_MAX) throw new StoreError("too-large", `an id of more than ${ID_BYTES_MAX} bytes`);
+}
+
+const closed = () => new StoreError("closed", "the store is closed");

@@ -1,0 +1,322 @@
+// The conformance suite: good stores pass, and each way to be wrong is found by the check that is for it.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { conformance } from "../../sdk/npm/conformance.js";
+
+const turn = () => new Promise((resolve) => setTimeout(resolve, 0));
+
+/** A store in memory as one would write it: storages by name, so it reopens and is shared. Mutants override a method. */
+class Memory {
+  static storages = new Map();
+  isClosed = false;
+
+  constructor(storages, name) {
+    if (!storages.has(name)) storages.set(name, new Map());
+    this.rows = storages.get(name);
+  }
+
+  check() {
+    if (this.isClosed) throw new Error("closed");
+  }
+
+  async load() {
+    this.check();
+    return [...this.rows].map(([id, row]) => [id, row.slice()]);
+  }
+
+  async change(id, to) {
+    this.check();
+    const row = to(this.rows.get(id)?.slice());
+    if (row === undefined) this.rows.delete(id);
+    else if (row !== null) this.rows.set(id, row.slice());
+    await turn();
+  }
+
+  async remove(ids) {
+    this.check();
+    for (const id of ids) this.rows.delete(id);
+  }
+
+  async close() {
+    this.isClosed = true;
+  }
+}
+
+function checksOf(kind, options) {
+  const storages = new Map();
+  return conformance((name) => new kind(storages, name), options);
+}
+
+/** The names of the checks that fail, and what they say. */
+async function failures(kind, options) {
+  const found = [];
+  for (const { name, run } of checksOf(kind, options)) await run().catch(({ message }) => found.push([name, message]));
+  return found;
+}
+
+test("a store in memory does all that a store must", async (t) => {
+  for (const { name, run } of checksOf(Memory)) await t.test(name, run);
+});
+
+test("a store that answers at once, and has no close, does as well", async () => {
+  class Plain extends Memory {
+    close = undefined;
+    load() {
+      return [...this.rows].map(([id, row]) => [id, row.slice()]);
+    }
+    change(id, to) {
+      const row = to(this.rows.get(id)?.slice());
+      if (row === undefined) this.rows.delete(id);
+      else if (row !== null) this.rows.set(id, row.slice());
+    }
+    remove(ids) {
+      ids.forEach((id) => this.rows.delete(id));
+    }
+  }
+  assert.deepEqual(await failures(Plain, { reopens: false }), []);
+});
+
+test("what a store does not claim is not asked of it", async () => {
+  // Each opening is a storage of its own.
+  class Forgetful extends Memory {
+    rows = new Map();
+  }
+  const names = (options) => checksOf(Forgetful, options).map(({ name }) => name);
+  assert.deepEqual(await failures(Forgetful, { reopens: false }), []);
+  assert.equal(names().length - names({ shares: false }).length, 3);
+  assert.equal(names({ shares: false }).length - names({ reopens: false }).length, 2);
+  assert.equal(new Set(names()).size, names().length);
+});
+
+/** Ways to be wrong: the check that must find each, part of what it says, and the store. */
+const WRONG = [
+  ["a new storage is empty", "there are 1 rows, and 0", class extends Memory {
+    constructor(storages, name) {
+      super(storages, name);
+      if (this.rows.size === 0) this.rows.set("made-up", Uint8Array.of(1));
+    }
+  }],
+  ["bytes come back exactly", "has other bytes", class extends Memory {
+    async change(id, to) {
+      const asText = (row) => row && new TextEncoder().encode(new TextDecoder().decode(row));
+      return super.change(id, (row) => asText(to(row)));
+    }
+  }],
+  ["bytes come back exactly", "is missing", class extends Memory {
+    async load() {
+      return (await super.load()).filter(([, row]) => row.length > 0);
+    }
+  }],
+  ["a part of a buffer is put as that part", "has other bytes", class extends Memory {
+    async change(id, to) {
+      return super.change(id, (row) => {
+        const next = to(row);
+        return next && new Uint8Array(next.buffer);
+      });
+    }
+  }],
+  ["`to` gets undefined where there is no row, and else the row", "undefined for a row that is not there", class extends Memory {
+    async change(id, to) {
+      return super.change(id, (row) => to(row ?? null));
+    }
+  }],
+  ["undefined deletes the row", "after `to` returned undefined", class extends Memory {
+    async change(id, to) {
+      return super.change(id, (row) => to(row) ?? null);
+    }
+  }],
+  ["null leaves the row as it is", "after `to` returned null", class extends Memory {
+    async change(id, to) {
+      return super.change(id, (row) => to(row) ?? undefined);
+    }
+  }],
+  ["`to` is called once, before the change settles", "was called 2 times", class extends Memory {
+    async change(id, to) {
+      to(this.rows.get(id)?.slice());
+      return super.change(id, to);
+    }
+  }],
+  ["`to` is called once, before the change settles", "was called 0 times", class extends Memory {
+    async change(id, to) {
+      this.check();
+      turn().then(() => super.change(id, to)).catch(() => {});
+    }
+  }],
+  ["a `to` that throws changes nothing and rejects", "must reject", class extends Memory {
+    async change(id, to) {
+      this.check();
+      return super.change(id, to).catch(() => {});
+    }
+  }],
+  ["a `to` that throws changes nothing and rejects", "after a `to` that threw", class extends Memory {
+    async change(id, to) {
+      const before = this.rows.get(id);
+      this.check();
+      this.rows.delete(id);
+      return super.change(id, () => to(before?.slice()));
+    }
+  }],
+  ["concurrent changes of one row lose none", "are not one transaction", class extends Memory {
+    async change(id, to) {
+      this.check();
+      const before = this.rows.get(id)?.slice();
+      await turn();
+      return super.change(id, () => to(before));
+    }
+  }],
+  ["changes of one row keep their order", "in the order in which they were called", class extends Memory {
+    #n = 0;
+    async change(id, to) {
+      if ((this.#n += 1) % 3 === 0) await turn();
+      return super.change(id, to);
+    }
+  }],
+  ["concurrent changes of many rows do not mix", "has other bytes", class extends Memory {
+    #row;
+    async change(id, to) {
+      this.check();
+      this.#row = to(this.rows.get(id)?.slice());
+      await undefined;
+      return super.change(id, () => this.#row);
+    }
+  }],
+  ["ids may have any characters", "has other bytes", class extends Memory {
+    async change(id, to) {
+      return super.change(id.normalize().trim(), to);
+    }
+  }],
+  ["ids may have any characters", "is missing", class extends Memory {
+    constructor(storages, name) {
+      super(storages, name);
+      this.rows = storages.has(`${name}.object`) ? storages.get(`${name}.object`) : objectAsMap();
+      storages.set(`${name}.object`, this.rows);
+    }
+  }],
+  ["remove removes what there is, and ids that are not there do no harm", "no such row", class extends Memory {
+    async remove(ids) {
+      for (const id of ids) if (!this.rows.has(id)) throw new Error("no such row");
+      return super.remove(ids);
+    }
+  }],
+  ["remove removes what there is, and ids that are not there do no harm", "after some rows were removed", class extends Memory {
+    async remove(ids) {
+      return super.remove(ids.slice(0, 1));
+    }
+  }],
+  ["what is called later sees what was called before", "whose change had resolved before", class extends Memory {
+    #cached;
+    async load() {
+      return (this.#cached ??= await super.load());
+    }
+    async remove(ids) {
+      this.#cached = await super.load();
+      return super.remove(ids);
+    }
+  }],
+  ["bytes that the caller changes later change no row", "that it gave and got", class extends Memory {
+    async change(id, to) {
+      this.check();
+      const row = to(this.rows.get(id));
+      if (row === undefined) this.rows.delete(id);
+      else if (row !== null) this.rows.set(id, row);
+      await turn();
+    }
+  }],
+  ["after close, calls reject", "must reject after `close`", class extends Memory {
+    check() {}
+  }],
+  ["what resolved is there after reopening", "after reopening", class extends Memory {
+    constructor(storages, name) {
+      super(storages, name);
+      this.storage = this.rows;
+      this.rows = new Map(this.storage);
+    }
+    async close() {
+      // A third of what it held in memory is lost.
+      if (!this.isClosed) [...this.rows].slice(1).forEach(([id, row]) => this.storage.set(id, row));
+      return super.close();
+    }
+  }],
+  ["what was called before close is done or rejected, never half", "while changes were under way", class extends Memory {
+    async change(id, to) {
+      this.check();
+      // It says done first.
+      const closedSoon = turn().then(() => super.change(id, to));
+      closedSoon.catch(() => {});
+      if (!id.startsWith("row-")) await closedSoon;
+    }
+  }],
+  ["two openers see each other's changes", "another opener", class extends Memory {
+    constructor(storages, name) {
+      super(storages, name);
+      this.storage = this.rows;
+      this.rows = new Map(this.storage);
+    }
+    async change(id, to) {
+      await super.change(id, to);
+      this.storage.set(id, this.rows.get(id));
+    }
+  }],
+  ["concurrent changes of one row by two openers lose none", "not one transaction for all openers", class extends Memory {
+    #line = Promise.resolve();
+    change(id, to) {
+      // One after the other in this opener, but not in all.
+      const changed = this.#line.then(async () => {
+        this.check();
+        const before = this.rows.get(id)?.slice();
+        await undefined;
+        return super.change(id, () => to(before));
+      });
+      this.#line = changed.catch(() => {});
+      return changed;
+    }
+  }],
+  ["a store that closes leaves other openers as they are", "after another opener was closed", class extends Memory {
+    async close() {
+      if (!this.isClosed) this.rows.clear();
+      return super.close();
+    }
+  }],
+];
+
+/** A Map on a plain object, as it is often done. */
+function objectAsMap() {
+  const object = {};
+  return {
+    get: (id) => (object[id] instanceof Uint8Array ? object[id] : undefined),
+    set: (id, row) => void (object[id] = row),
+    has: (id) => id in object,
+    delete: (id) => delete object[id],
+    [Symbol.iterator]: () => Object.entries(object)[Symbol.iterator](),
+  };
+}
+
+for (const [name, sentence, kind] of WRONG) {
+  test(`found: ${name}: ${sentence}`, async () => {
+    const found = await failures(kind);
+    const messages = found.filter(([failed]) => failed === name).map(([, message]) => message);
+    assert.equal(messages.length, 1, JSON.stringify(found));
+    assert.ok(messages[0].includes(sentence), messages[0]);
+  });
+}
+
+test("every check has something that it finds", () => {
+  const found = new Set(WRONG.map(([name]) => name));
+  assert.deepEqual(checksOf(Memory).map(({ name }) => name).filter((name) => !found.has(name)), []);
+});
+
+test("a store that never answers fails, and does not hang", { timeout: 60_000 }, async (t) => {
+  class Hanging extends Memory {
+    load() {
+      return new Promise(() => {});
+    }
+  }
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const [{ run }] = checksOf(Hanging);
+  const ran = run();
+  const failed = assert.rejects(ran, { message: "`load` did not settle within 10000 ms" });
+  for (let n = 0; n < 20; n += 1) await new Promise((resolve) => setImmediate(resolve));
+  t.mock.timers.tick(10_000);
+  await failed;
+});

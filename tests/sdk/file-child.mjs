@@ -1,0 +1,58 @@
+// A process that uses a file store until it is killed: `node file-child.mjs WHAT FOLDER …`.
+
+import { writeSync } from "node:fs";
+import { fileStore } from "../../sdk/npm/file.js";
+
+const [what, folder, ...args] = process.argv.slice(2);
+const store = fileStore(folder);
+// At once into the pipe: what was said before a SIGKILL arrives.
+const say = (line) => writeSync(1, `${line}\n`);
+
+const does = {
+  /** Writes rows as fast as it can, in four lanes, from the number `first` on, and says each that is stored. */
+  async write(first, rowBytes) {
+    await Promise.all([0, 1, 2, 3].map(async (lane) => {
+      for (let n = Number(first); ; n += 1) {
+        await store.change(`lane-${lane}`, () => Buffer.from(`${n}:`.repeat(Math.ceil(Number(rowBytes) / `${n}:`.length))));
+        say(`${lane} ${n}`);
+      }
+    }));
+  },
+
+  /** Counts in one row, in two lanes, `times` altogether, under its own name and in a total. Says each that is stored. */
+  async count(name, times) {
+    let left = Number(times);
+    const increment = (row) => {
+      const counts = row === undefined ? { total: 0 } : JSON.parse(Buffer.from(row));
+      return Buffer.from(JSON.stringify({ ...counts, total: counts.total + 1, [name]: (counts[name] ?? 0) + 1 }));
+    };
+    await Promise.all([0, 1].map(async () => {
+      while (left > 0) {
+        left -= 1;
+        await store.change("counter", increment);
+        say(name);
+      }
+    }));
+    await store.close();
+  },
+
+  /** Gets a signal while it holds the lock. */
+  async signal(name) {
+    await store.change("held", () => {
+      say("holds");
+      process.kill(process.pid, name);
+      return Buffer.from("by the child");
+    });
+    say("stored");
+    await store.close();
+  },
+
+  /** Says that an owner lives, until it is killed. */
+  async presence(owner) {
+    await store.presence(owner).alive();
+    say("lives");
+    setInterval(() => {}, 1_000);
+  },
+};
+
+await does[what](...args);

@@ -1,0 +1,242 @@
+// A disk that fails: what rejects has changed nothing, here and for others, and what resolved stays.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import * as fs from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { child, failure, faultyFs, folderOf, logIn, look, put, storeIn, textsIn } from "./file-support.mjs";
+import { rejection } from "./stub.mjs";
+
+const fail = (code) => () => {
+  throw failure(code);
+};
+
+/** A store on a file system that fails on demand, with one row; and a healthy one beside it. */
+async function faulty(t, options) {
+  const folder = folderOf(t);
+  const disk = faultyFs({});
+  const store = storeIn(t, folder, { fs: disk.fs, ...options });
+  await put(store, "a", "1");
+  const other = storeIn(t, folder, { busyMs: 200 });
+  assert.deepEqual(await textsIn(other), { a: "1" });
+  return { folder, disk, store, other };
+}
+
+const generation = (folder) => Number(/semel\.(\d+)\.log$/.exec(logIn(folder))[1]);
+
+test("what waits goes in one append with one sync", async (t) => {
+  const { disk, store } = await faulty(t);
+  const before = disk.calls.datasync;
+  await Promise.all(Array.from({ length: 100 }, (_, n) => put(store, `row-${n}`, "1")));
+  assert.equal(disk.calls.datasync - before, 1);
+  // What comes while a sync is under way goes in the next one.
+  let called = [];
+  disk.faults.datasync = () => {
+    if (called.length === 0) called = Array.from({ length: 50 }, (_, n) => put(store, `more-${n}`, "1"));
+  };
+  await put(store, "first", "1");
+  await Promise.all(called);
+  assert.equal(called.length, 50);
+  assert.equal(disk.calls.datasync - before, 3);
+  assert.equal((await store.load()).length, 152);
+  assert.equal(disk.calls.datasync - before, 3, "a look writes nothing");
+});
+
+test("nothing resolves before it is synced", async (t) => {
+  const { disk, store } = await faulty(t);
+  let sync;
+  const reached = new Promise((resolve) => {
+    disk.faults.datasync = ({ real }) => new Promise((done) => ((sync = () => real().then(done)), resolve()));
+  });
+  let isDone = false;
+  const changed = put(store, "b", "2").then(() => (isDone = true));
+  await reached;
+  // In the same batch, and it has seen what is not durable yet.
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.equal(isDone, false);
+  disk.faults.datasync = undefined;
+  sync();
+  await changed;
+  assert.deepEqual(await textsIn(store), { a: "1", b: "2" });
+});
+
+test("short writes are gone on with", async (t) => {
+  const { folder, disk, store } = await faulty(t);
+  disk.faults.write = ({ with: real, args: [bytes, from, length, position] }) => real(bytes, from, Math.min(length, 7), position);
+  await put(store, "b", "x".repeat(1_000));
+  assert.deepEqual(await look(folder), { a: "1", b: "x".repeat(1_000) });
+});
+
+test("a write that fails in the middle is cut off, and all of its batch reject", async (t) => {
+  const { folder, disk, store, other } = await faulty(t);
+  disk.faults.write = ({ n, with: real, args: [bytes, from, length, position] }) => (n % 2 ? fail("ENOSPC")() : real(bytes, from, 10, position));
+  disk.calls.write = 1;
+  const all = await Promise.allSettled([put(store, "a", "2"), store.change("a", () => null), put(store, "b", "3"), store.remove(["a"]), store.load()]);
+  assert.deepEqual(all.map(({ reason }) => reason?.code), Array(5).fill("ENOSPC"));
+  disk.faults.write = undefined;
+  assert.deepEqual([await textsIn(other), await textsIn(store), generation(folder)], [{ a: "1" }, { a: "1" }, 1]);
+  await put(store, "b", "2");
+  assert.deepEqual([await textsIn(other), await look(folder)], [{ a: "1", b: "2" }, { a: "1", b: "2" }]);
+});
+
+test("after a sync that fails the log is written anew, for what the system shows of it says nothing", async (t) => {
+  const { folder, disk, store, other } = await faulty(t);
+  disk.faults.datasync = () => {
+    disk.faults.datasync = undefined;
+    throw failure("EIO");
+  };
+  assert.equal((await rejection(put(store, "a", "2"))).code, "EIO");
+  assert.equal(generation(folder), 2);
+  assert.deepEqual([await textsIn(other), await textsIn(store)], [{ a: "1" }, { a: "1" }]);
+  await put(other, "b", "2");
+  assert.deepEqual([await textsIn(store), await look(folder)], [{ a: "1", b: "2" }, { a: "1", b: "2" }]);
+});
+
+test("where a failed append can't be undone nobody gets the folder, until it can", async (t) => {
+  for (const broken of [["datasync", "sync"], ["datasync", "sync", "truncate"], ["write", "truncate"], ["datasync", "rename"]]) {
+    const { folder, disk, store, other } = await faulty(t);
+    for (const name of broken) disk.faults[name] = fail("EIO");
+    for (const call of [() => put(store, "a", "2"), () => put(store, "c", "3"), () => store.load()]) assert.equal((await rejection(call())).code, "EIO", String(broken));
+    assert.equal((await rejection(other.load())).code, "busy", String(broken));
+    disk.faults[broken[0]] = undefined;
+    for (const name of broken) disk.faults[name] = undefined;
+    await put(store, "b", "2");
+    assert.deepEqual([await textsIn(store), await textsIn(other), await look(folder)], Array(3).fill({ a: "1", b: "2" }), String(broken));
+  }
+});
+
+test("what a dead holder left is synced before anything rests on it, and written anew where that fails", { timeout: 30_000 }, async (t) => {
+  const { folder, disk, store, other } = await faulty(t);
+  const before = disk.calls.datasync;
+  await store.load();
+  assert.equal(disk.calls.datasync, before, "a holder that released it left nothing to sync");
+  for (const [isFailing, expected] of [[false, 1], [true, 2]]) {
+    await child(t, "signal", folder, "SIGKILL").ended;
+    let syncs = 0;
+    disk.faults.datasync = () => {
+      syncs += 1;
+      if (isFailing) throw failure("EIO");
+    };
+    assert.deepEqual(await textsIn(store), { a: "1" });
+    assert.deepEqual([syncs, generation(folder)], [1, expected]);
+  }
+  disk.faults.datasync = undefined;
+  // Where that fails as well, nobody gets the folder until it doesn't.
+  await child(t, "signal", folder, "SIGKILL").ended;
+  disk.faults.datasync = disk.faults.sync = fail("EIO");
+  assert.equal((await rejection(store.load())).code, "EIO");
+  assert.equal((await rejection(other.load())).code, "busy");
+  disk.faults.datasync = disk.faults.sync = undefined;
+  assert.deepEqual([await textsIn(store), await textsIn(other)], [{ a: "1" }, { a: "1" }]);
+});
+
+test("a store that is closed while an append can't be undone leaves the folder to others", async (t) => {
+  const { folder, disk, store, other } = await faulty(t);
+  disk.faults.datasync = fail("EIO");
+  disk.faults.sync = fail("EIO");
+  assert.equal((await rejection(put(store, "a", "2"))).code, "EIO");
+  await store.close();
+  await put(other, "b", "2");
+  // The cut was made at once, though it could not be made durable.
+  assert.deepEqual(await look(folder), { a: "1", b: "2" });
+});
+
+test("where the name of a new generation can't be made durable, nothing rests on it", async (t) => {
+  const { folder, disk, store, other } = await faulty(t);
+  disk.faults.datasync = fail("EIO");
+  // Of the new log, then of the folder.
+  let syncs = 0;
+  disk.faults.sync = () => {
+    syncs += 1;
+    if (syncs > 1) throw failure("EIO");
+  };
+  assert.equal((await rejection(put(store, "a", "2"))).code, "EIO");
+  assert.deepEqual(readdirSync(folder).filter((name) => name.endsWith(".log")).sort(), ["semel.1.log", "semel.2.log"]);
+  assert.equal((await rejection(other.load())).code, "busy");
+  disk.faults.datasync = disk.faults.sync = undefined;
+  await put(store, "b", "2");
+  assert.deepEqual([generation(folder), await textsIn(other)], [3, { a: "1", b: "2" }]);
+});
+
+test("a compaction that fails harms no change, and is tried again later", async (t) => {
+  const { folder, disk, store } = await faulty(t);
+  disk.faults.rename = fail("EIO");
+  for (let n = 0; n < 15; n += 1) await put(store, "big", `${n % 10}`.repeat(100_000));
+  const renames = disk.calls.rename;
+  assert.equal(generation(folder), 1);
+  await put(store, "small", "1");
+  assert.equal(disk.calls.rename, renames, "not at each change");
+  assert.deepEqual(readdirSync(folder).filter((name) => name.endsWith(".tmp")), []);
+  disk.faults.rename = undefined;
+  for (let n = 0; n < 15; n += 1) await put(store, "big", "y".repeat(100_000));
+  assert.equal(generation(folder), 2);
+  assert.deepEqual(await look(folder), { a: "1", small: "1", big: "y".repeat(100_000) });
+});
+
+test("what can't be opened is tried again at the next call", async (t) => {
+  const folder = folderOf(t);
+  for (const name of ["mkdir", "open", "sync", "link", "rename", "readdir"]) {
+    const disk = faultyFs({ [name]: fail("EACCES") });
+    const store = storeIn(t, join(folder, name), { fs: disk.fs });
+    const presence = store.presence("owner");
+    assert.equal((await rejection(store.load())).code, "EACCES", name);
+    disk.faults[name] = undefined;
+    await put(store, "a", "1");
+    assert.deepEqual([await textsIn(store), await presence.alive()], [{ a: "1" }, ["owner"]], name);
+  }
+});
+
+test("a folder without hard links is refused", async (t) => {
+  const disk = faultyFs({ link: fail("ENOTSUP") });
+  const error = await rejection(storeIn(t, folderOf(t), { fs: disk.fs }).load());
+  assert.deepEqual([error.code, error.message], ["unsupported", "semel: the folder's file system has no hard links"]);
+});
+
+/** A small file system where the system lets us mount one, else one that counts. */
+function smallDisk(t) {
+  const folder = mkdtempSync(join(tmpdir(), "semel-"));
+  t.after(() => {
+    if (isMounted) execFileSync("umount", ["-l", folder]);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  let isMounted = false;
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=2m", "semel-test", folder], { stdio: "ignore" });
+  } catch {
+    const room = 2 << 20;
+    const used = () => readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
+    const write = ({ args: [, , length] }) => (used() + length > room ? fail("ENOSPC")() : undefined);
+    return { folder, fs: faultyFs({ write }).fs };
+  }
+  isMounted = true;
+  return { folder, fs };
+}
+
+test("on a full disk changes reject and change nothing, reads go on, and so does all once there is room", { timeout: 60_000 }, async (t) => {
+  const { folder, fs: small } = smallDisk(t);
+  const store = storeIn(t, folder, { fs: small });
+  const expected = {};
+  let refused = 0;
+  for (let n = 0; refused < 20; n += 1) {
+    const row = `${n % 10}`.repeat(100_000);
+    try {
+      await put(store, `row-${n}`, row);
+      expected[`row-${n}`] = row;
+    } catch (error) {
+      assert.equal(error.code, "ENOSPC");
+      refused += 1;
+    }
+    assert.deepEqual(Object.keys(await textsIn(store)), Object.keys(expected));
+  }
+  assert.ok(Object.keys(expected).length >= 10, String(Object.keys(expected).length));
+  const other = storeIn(t, folder, { fs: small });
+  assert.deepEqual(await textsIn(other), expected);
+  await store.remove(Object.keys(expected).slice(1));
+  await put(other, "after", "1");
+  for (let n = 0; n < 30; n += 1) await put(store, "again", `${n % 10}`.repeat(20_000)).catch(({ code }) => assert.equal(code, "ENOSPC"));
+  const rows = await textsIn(other);
+  assert.deepEqual([rows["row-0"], rows.after, Object.keys(rows).length], [expected["row-0"], "1", 3]);
+});

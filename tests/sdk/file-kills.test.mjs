@@ -1,0 +1,191 @@
+// The file store among processes: kills at any moment, several at a time, and holders that are dead or stopped.
+
+import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Worker } from "node:worker_threads";
+import { isDead } from "../../sdk/npm/file/life.js";
+import { child, folderOf, logIn, look, put, storeIn, text, textsIn } from "./file-support.mjs";
+import { rejection } from "./stub.mjs";
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Kills a writer again and again; after each kill everything that it reported is there, and nothing is half. */
+async function killWriters(t, { kills, rowBytes, aliveMs }) {
+  const folder = folderOf(t);
+  const stored = [-1, -1, -1, -1];
+  let reported = 0;
+  for (let kill = 0; kill < kills; kill += 1) {
+    const first = Math.max(...stored) + 1;
+    const writer = child(t, "write", folder, first, rowBytes);
+    await writer.said(1);
+    await pause(Math.random() * aliveMs);
+    await writer.kill();
+    reported += writer.lines.length;
+    const rows = await look(folder);
+    for (const line of writer.lines) {
+      const [lane, n] = line.split(" ").map(Number);
+      stored[lane] = Math.max(stored[lane], n);
+    }
+    for (const [lane, n] of stored.entries()) {
+      const row = rows[`lane-${lane}`];
+      if (row === undefined) {
+        assert.equal(n, -1, `lane ${lane}`);
+        continue;
+      }
+      const is = Number.parseInt(row, 10);
+      assert.ok(is === n || (is === n + 1 || (n < first && is === first)), `lane ${lane} is at ${is}, and ${n} was reported (from ${first})`);
+      assert.equal(row, `${is}:`.repeat(Math.ceil(rowBytes / `${is}:`.length)));
+      stored[lane] = is;
+    }
+  }
+  return { folder, reported };
+}
+
+test("what a process reported before a kill is there, and nothing is half: 120 kills", { timeout: 180_000 }, async (t) => {
+  const { folder, reported } = await killWriters(t, { kills: 120, rowBytes: 500, aliveMs: 25 });
+  assert.ok(reported > 1_000, String(reported));
+  // The dead leave nothing but the log, and the base of the lock.
+  assert.deepEqual(readdirSync(folder).map((name) => name.replace(/\d+/, "N")).sort(), ["lock.N", "semel.N.log"]);
+});
+
+test("the same in the middle of compactions: 30 kills", { timeout: 120_000 }, async (t) => {
+  const { folder } = await killWriters(t, { kills: 30, rowBytes: 60_000, aliveMs: 80 });
+  const [, generation] = /semel\.(\d+)\.log$/.exec(logIn(folder));
+  assert.ok(Number(generation) > 20, generation);
+});
+
+test("two processes that count in one row lose nothing", { timeout: 60_000 }, async (t) => {
+  const folder = folderOf(t);
+  const children = ["a", "b"].map((name) => child(t, "count", folder, name, 300));
+  for (const each of children) assert.deepEqual(await each.ended, { code: 0, signal: null });
+  assert.deepEqual(JSON.parse((await look(folder)).counter), { total: 600, a: 300, b: 300 });
+});
+
+test("four processes that count while others are killed among them lose nothing", { timeout: 120_000 }, async (t) => {
+  const folder = folderOf(t);
+  const lasting = ["a", "b"].map((name) => child(t, "count", folder, name, 400));
+  const killed = [];
+  let isOver = false;
+  const done = Promise.all(lasting.map(({ ended }) => ended)).then((all) => ((isOver = true), all));
+  const lane = async (name) => {
+    for (let n = 0; !isOver || n < 5; n += 1) {
+      const each = child(t, "count", folder, `${name}${n}`, 1e9);
+      await each.said(1);
+      await pause(Math.random() * 40);
+      await each.kill();
+      killed.push({ name: `${name}${n}`, reported: each.lines.length });
+    }
+  };
+  await Promise.all([lane("x"), lane("y")]);
+  assert.deepEqual(await done, [{ code: 0, signal: null }, { code: 0, signal: null }]);
+  const { total, ...counts } = JSON.parse((await look(folder)).counter);
+  assert.deepEqual([counts.a, counts.b], [400, 400]);
+  for (const { name, reported } of killed) assert.ok(counts[name] >= reported && counts[name] <= reported + 2, `${name}: ${counts[name]}, reported ${reported}`);
+  assert.equal(Object.values(counts).reduce((sum, each) => sum + each, 0), total);
+  assert.ok(killed.length >= 10, String(killed.length));
+});
+
+test("a holder that died is followed at once, and its change never was", async (t) => {
+  const folder = folderOf(t);
+  const holder = child(t, "signal", folder, "SIGKILL");
+  assert.equal((await holder.ended).signal, "SIGKILL");
+  assert.deepEqual(holder.lines, ["holds"]);
+  const store = storeIn(t, folder, { busyMs: 0 });
+  await put(store, "a", "1");
+  assert.deepEqual(await textsIn(store), { a: "1" });
+});
+
+test("a holder that is stopped is never robbed", async (t) => {
+  const folder = folderOf(t);
+  const holder = child(t, "signal", folder, "SIGSTOP");
+  await holder.said(1);
+  const store = storeIn(t, folder, { busyMs: 300 });
+  for (const call of [() => put(store, "a", "1"), () => store.load(), () => store.remove(["held"])]) {
+    const error = await rejection(call());
+    assert.deepEqual([error.name, error.code, error.message], ["StoreError", "busy", `semel: the folder is busy: process ${holder.pid} holds it`]);
+  }
+  holder.signal("SIGCONT");
+  assert.deepEqual(await holder.ended, { code: 0, signal: null });
+  await put(store, "b", "2");
+  assert.deepEqual(await textsIn(store), { held: "by the child", b: "2" });
+});
+
+test("each call waits for a holder as long as it may, however many waited before", async (t) => {
+  const folder = folderOf(t);
+  const holder = child(t, "signal", folder, "SIGSTOP");
+  await holder.said(1);
+  const store = storeIn(t, folder, { busyMs: 1_000 });
+  const first = rejection(put(store, "a", "1"));
+  await pause(600);
+  const second = put(store, "b", "2");
+  assert.equal((await first).code, "busy");
+  holder.signal("SIGCONT");
+  await second;
+  assert.deepEqual(await look(folder), { held: "by the child", b: "2" });
+});
+
+test("several who find a dead holder at a time take turns", { timeout: 60_000 }, async (t) => {
+  const folder = folderOf(t);
+  for (let round = 0; round < 10; round += 1) {
+    await child(t, "signal", folder, "SIGKILL").ended;
+    const stores = Array.from({ length: 6 }, () => storeIn(t, folder));
+    await Promise.all(stores.map((store) => store.change("n", (row) => Buffer.from(String(Number(text(row) ?? 0) + 1)))));
+    await Promise.all(stores.map((store) => store.close()));
+  }
+  assert.deepEqual(await look(folder), { n: "60" });
+});
+
+test("a thread that ended while it held the folder is followed, though its process lives", { timeout: 30_000 }, async (t) => {
+  const folder = folderOf(t);
+  const source = `
+    import { parentPort, workerData } from "node:worker_threads";
+    import { fileStore } from ${JSON.stringify(new URL("../../sdk/npm/file.js", import.meta.url).href)};
+    fileStore(workerData).change("a", () => {
+      parentPort.postMessage("holds");
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+    });`;
+  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(source)}`), { workerData: folder });
+  await new Promise((resolve) => worker.once("message", resolve));
+  const patient = storeIn(t, folder, { busyMs: 200 });
+  assert.equal((await rejection(put(patient, "b", "1"))).code, "busy");
+  await worker.terminate();
+  await put(patient, "b", "2");
+  assert.deepEqual(await textsIn(patient), { b: "2" });
+});
+
+test("who can't be judged is alive, and who is of another namespace is dead once its socket is", async (t) => {
+  const folder = folderOf(t);
+  const other = child(t, "presence", folder, "owner-1");
+  await other.said(1);
+  const [name] = readdirSync(folder).filter((each) => each.startsWith("self."));
+  const identity = JSON.parse(readFileSync(join(folder, name), "utf8"));
+  assert.equal(identity.pid, other.pid);
+  const elsewhere = { ...identity, pid: 999_999, space: "pid:[1]" };
+  const deaf = { ...elsewhere, listens: undefined };
+  const judged = () => Promise.all([identity, elsewhere, deaf].map((each) => isDead(each, folder)));
+  assert.deepEqual(await judged(), [false, false, false]);
+  other.signal("SIGSTOP");
+  assert.deepEqual(await judged(), [false, false, false]);
+  await other.kill();
+  assert.deepEqual(await judged(), [true, true, false]);
+  // The number is in use again, by a process that started later; and what was before this boot is gone.
+  assert.deepEqual(await Promise.all([{ ...identity, pid: process.ppid }, { ...deaf, boot: "another" }].map((each) => isDead(each, folder))), [true, true]);
+});
+
+test("owners live as long as their store, over processes, and the dead are forgotten", async (t) => {
+  const folder = folderOf(t);
+  const [other, store] = [child(t, "presence", folder, "owner-1"), storeIn(t, folder)];
+  await other.said(1);
+  const presence = store.presence("owner-2");
+  assert.deepEqual((await presence.alive()).sort(), ["owner-1", "owner-2"]);
+  other.signal("SIGSTOP");
+  assert.deepEqual((await presence.alive()).sort(), ["owner-1", "owner-2"]);
+  await other.kill();
+  assert.deepEqual(await presence.alive(), ["owner-2"]);
+  assert.deepEqual(readdirSync(folder).filter((name) => name.startsWith("owner.")), ["owner.owner-2"]);
+  presence.leave();
+  presence.leave();
+  assert.deepEqual(await presence.alive(), []);
+});

@@ -1,0 +1,118 @@
+// What the tests of the file store share: folders, children that use a store, and a file system that fails on demand.
+//
+// Invariants:
+// - A folder is gone and a child is ended after the test that made it.
+
+import { spawn } from "node:child_process";
+import * as fs from "node:fs/promises";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { FileStore } from "../../sdk/npm/file/store.js";
+
+export function folderOf(t) {
+  const folder = mkdtempSync(join(tmpdir(), "semel-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A store that is closed after the test. */
+export function storeIn(t, folder, options) {
+  const store = new FileStore(folder, { busyMs: 10_000, fs, ...options });
+  t.after(() => store.close());
+  return store;
+}
+
+export const text = (row) => (row === undefined ? undefined : Buffer.from(row).toString());
+
+/** The rows as texts. */
+export async function textsIn(store) {
+  return Object.fromEntries((await store.load()).map(([id, row]) => [id, text(row)]));
+}
+
+export const put = (store, id, row) => store.change(id, () => Buffer.from(row));
+
+/** What a store that is opened only for this finds. */
+export async function look(folder) {
+  const store = new FileStore(folder, { busyMs: 10_000, fs });
+  try {
+    return await textsIn(store);
+  } finally {
+    await store.close();
+  }
+}
+
+/** The path of the log. */
+export function logIn(folder) {
+  const logs = readdirSync(folder).filter((name) => name.endsWith(".log"));
+  if (logs.length !== 1) throw new Error(`one log is expected in ${readdirSync(folder)}`);
+  return join(folder, logs[0]);
+}
+
+/** A process that does what file-child.mjs calls `what`, and says lines. */
+export function child(t, what, folder, ...args) {
+  const path = fileURLToPath(new URL("./file-child.mjs", import.meta.url));
+  const started = spawn(process.execPath, [path, what, folder, ...args.map(String)], { stdio: ["ignore", "pipe", "inherit"] });
+  const lines = [];
+  const listeners = new Set();
+  const ended = new Promise((resolve) => started.once("close", (code, signal) => resolve({ code, signal })));
+  createInterface(started.stdout).on("line", (line) => {
+    lines.push(line);
+    listeners.forEach((each) => each());
+  });
+  t.after(() => {
+    started.kill("SIGKILL");
+    return ended;
+  });
+  return {
+    pid: started.pid,
+    lines,
+    ended,
+    signal: (name) => started.kill(name),
+    /** Ends it at once. All that it had said is in `lines` then. */
+    async kill() {
+      started.kill("SIGKILL");
+      await ended;
+    },
+    /** Resolves once it has said so many lines. */
+    said(count) {
+      return new Promise((resolve, reject) => {
+        const look = () => {
+          if (lines.length < count) return;
+          listeners.delete(look);
+          resolve();
+        };
+        listeners.add(look);
+        look();
+        ended.then(() => reject(new Error(`the child ended after ${lines.length} lines`)));
+      });
+    },
+  };
+}
+
+/** What the system says when it fails. */
+export const failure = (code) => Object.assign(new Error(`${code}: made by the test`), { code });
+
+/**
+ * The file system, where each call first asks `faults`: `{ [name]: (call) => … }`, by names of `node:fs/promises` and of a file's
+ * methods. What is thrown there is the call's error; what is returned, if anything, its result. `calls` counts them.
+ */
+export function faultyFs(faults) {
+  const calls = {};
+  const asked = (name, real) =>
+    async (...args) => {
+      calls[name] = (calls[name] ?? 0) + 1;
+      return (await faults[name]?.({ args, n: calls[name], real: () => real(...args), with: real })) ?? real(...args);
+    };
+  const wrap = (target) =>
+    new Proxy(target, {
+      get(_, name) {
+        const value = target[name];
+        return typeof value === "function" ? asked(name, value.bind(target)) : value;
+      },
+    });
+  const all = wrap({ ...fs });
+  return { calls, faults, fs: new Proxy(all, { get: (_, name) => (name === "open" ? async (...args) => wrap(await all.open(...args)) : all[name]) }) };
+}
