@@ -14,6 +14,10 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(super) enum Stage {
     Adding,
+    /// Another tab sees to it. When its row is looked at next; `None`: now.
+    Watching {
+        due_ms: Option<i64>,
+    },
     Adopting {
         is_shared: bool,
     },
@@ -50,7 +54,7 @@ pub(super) struct Request {
     pub(super) id: String,
     pub(super) entry: Entry,
     pub(super) stage: Stage,
-    /// Whether its row may still be pending, so that it is settled once it is delivered.
+    /// Whether its row may still be pending and its own, so that it is settled once it is delivered.
     pub(super) is_stored: bool,
     pub(super) has_caller: bool,
     pub(super) gives_up_ms: Option<i64>,
@@ -74,6 +78,17 @@ impl Request {
         self.stage = Stage::Delivering(answered);
     }
 
+    /// Joins who waits for it at its owner.
+    pub(super) fn watch(&mut self, actions: &mut Vec<Action>, ticket: Ticket, outbox: &str) {
+        self.stage = Stage::Watching { due_ms: None };
+        self.is_stored = false;
+        actions.push(Action::Change {
+            ticket,
+            id: self.id.clone(),
+            change: Change::Join { outbox: outbox.to_owned() },
+        });
+    }
+
     /// Whether it was given up before an attempt left, as far as is known: then nobody need be asked.
     pub(super) fn may_withdraw(&self) -> bool {
         self.is_cancelling && (self.entry.until_ms.is_none() || !holds(Rule::UnsentWithdrawn))
@@ -82,6 +97,11 @@ impl Request {
     pub(super) fn withdraw(&mut self, actions: &mut Vec<Action>, ticket: Ticket) {
         self.stage = Stage::Withdrawing;
         actions.push(Action::Change { ticket, id: self.id.clone(), change: Change::Withdraw });
+    }
+
+    /// Whether another tab sees to it.
+    pub(super) fn is_watched(&self) -> bool {
+        matches!(self.stage, Stage::Watching { .. })
     }
 
     pub(super) fn has_answer(&self) -> bool {
@@ -105,11 +125,12 @@ impl Request {
 
     /// Whether those after it wait for it: until it has its answer, for it may run until then.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.entry.place.is_some() && !self.has_answer()
+        self.entry.place.is_some() && !self.has_answer() && !self.is_watched()
     }
 
     pub(super) fn state(&self) -> &'static str {
         match self.stage {
+            Stage::Watching { .. } => "elsewhere",
             Stage::Paused => "paused",
             _ if self.has_answer() => "answered",
             _ => "sending",

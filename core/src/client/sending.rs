@@ -13,7 +13,7 @@ use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
 use super::{KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
 use crate::message::{Headers, Response};
-use crate::problem::{Code, Problem, Retry};
+use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
@@ -162,12 +162,16 @@ impl Client {
         }
     }
 
-    /// Does once more what the store failed to do.
+    /// Looks at the rows of others that somebody waits for, and does once more what the store failed to do.
     fn catch_up(&mut self, now_ms: i64) {
         let mut due = Vec::new();
         for (ticket, request) in self.requests.iter() {
             match request.stage {
-                Stage::Unsettled { due_ms, .. } | Stage::Unadopted { due_ms, .. } if due_ms <= now_ms => {
+                Stage::Unsettled { due_ms, .. }
+                | Stage::Unadopted { due_ms, .. }
+                | Stage::Watching { due_ms: Some(due_ms) }
+                    if due_ms <= now_ms =>
+                {
                     due.push(*ticket)
                 }
                 _ => {}
@@ -180,6 +184,7 @@ impl Client {
                     self.settle(now_ms, ticket, answered);
                 }
                 Some(&Stage::Unadopted { is_shared, .. }) => self.ask_to_adopt(ticket, is_shared),
+                Some(Stage::Watching { .. }) => self.ask_to_watch(ticket),
                 _ => {}
             }
         }
@@ -270,6 +275,14 @@ impl Client {
 }
 
 pub(super) fn cancelled() -> Failure {
-    let Problem { code, executed, detail } = Problem::new(Code::Cancelled, "cancelled before it ran; it never will");
-    Failure { code: code.as_str().to_owned(), executed, retry: Retry::Never, detail, problem: Vec::new() }
+    failure(Problem::new(Code::Cancelled, "cancelled before it ran; it never will"))
+}
+
+/// The id is another request's, which is not changed by this one.
+pub(super) fn other_payload() -> Failure {
+    failure(Problem::new(Code::FingerprintMismatch, "the id is of another request; this one was not sent"))
+}
+
+fn failure(Problem { code, executed, detail }: Problem) -> Failure {
+    Failure { code: code.as_str().to_owned(), executed, retry: code.retry(), detail, problem: Vec::new() }
 }

@@ -128,7 +128,7 @@ impl Sim {
                 ..Wish::default()
             },
         );
-        let ticket = self.tabs[tab].client.request(now_ms, id, draft, false);
+        let ticket = self.tabs[tab].client.request(now_ms, id, draft, false).expect("a new id");
         self.tabs[tab].callers.insert(ticket, number);
     }
 
