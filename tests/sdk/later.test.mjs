@@ -37,7 +37,7 @@ test("after giveUpAfterMs the caller learns that the outcome is unknown; the req
   assert.ok(took >= 59 && took < 1_000, `${took} ms`);
   assert.ok(error instanceof OutcomeUnknownError && error instanceof SemelError);
   const { name, code, executed, retry, requestId, problem: said } = error;
-  assert.deepEqual({ name, code, executed, retry, said }, { name: "OutcomeUnknownError", code: "gave-up", executed: "unknown", retry: "same-id", said: undefined });
+  assert.deepEqual({ name, code, executed, retry, said }, { name: "GaveUpError", code: "gave-up", executed: "unknown", retry: "same-id", said: undefined });
   assert.equal(requestId, server.attempts[0].id);
   assert.deepEqual([await states(semel), store.holds("amount")], [["sending"], true]);
   const attempts = server.attempts.length;
