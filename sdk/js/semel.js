@@ -311,7 +311,8 @@ export class Outbox extends View {
   #flush() {
     let room = KEEPALIVE_BYTES_MAX;
     for (const { left: [url, init] = [] } of this.#attempts.values()) {
-      if (init?.method === "GET" || !((room -= init?.body.length) >= 0)) continue;
+      if (!(init?.body?.length <= room)) continue;
+      room -= init.body.length;
       this.#setup.fetch(url, { ...init, signal: null, keepalive: true }).catch(() => {});
     }
   }
