@@ -65,7 +65,7 @@ export interface Problem {
  * goes by its code, so that it holds between two copies of this package.
  */
 export class SemelError extends Error {
-  private constructor();
+  protected constructor();
   readonly name: string;
   /** A code of the protocol, of the client, or of a newer server. */
   readonly code: ProtocolCode | ClientCode | (string & {});

@@ -1,8 +1,10 @@
 // What an application writes: all of it must compile.
 
 import {
+  CancelledError,
   type ClientCode,
   type Executed,
+  GaveUpError,
   type Init,
   type Options,
   OutcomeUnknownError,
@@ -14,6 +16,7 @@ import {
   type Retry,
   Semel,
   SemelError,
+  type Snapshot,
   type Store,
   type StoreCode,
   StoreError,
@@ -119,3 +122,21 @@ console.log(closed);
 const codes: Array<ProtocolCode | ClientCode> = ["key-missing", "unavailable", "gave-up"];
 const executed: Record<Executed, Retry> = { no: "never", yes: "same-id", unknown: "after-fix" };
 console.log(codes, executed);
+
+// Ids, asking, showing.
+await Semel.open({ ...options, ids: "hash", salt: () => Math.floor(Date.now() / 60_000), maxPending: 5, maxAttempts: 2, ordered: false, onstorelost: () => {} });
+await semel.fetch("/orders", { method: "POST", body: new ReadableStream(), id: "order-7", salt: "x", ordered: false });
+const later: Response = await semel.outcome("order-7", { signal: AbortSignal.timeout(1_000) });
+console.log(later.status);
+const stop: () => void = semel.subscribe(({ pending, paused, online }) => console.log(pending + paused, online));
+stop();
+const { pending }: Snapshot = semel.getSnapshot();
+console.log(pending);
+semel.addEventListener("settled", ({ detail }) => console.log(detail.requestId, detail.status, detail.error?.code));
+semel.addEventListener("offline", (event) => console.log(event.type), { once: true });
+try {
+  await semel.fetch("/orders", { method: "POST" });
+} catch (error) {
+  if (error instanceof CancelledError || error instanceof GaveUpError) console.log(error.executed);
+  if (error instanceof OutcomeUnknownError) console.log(error.requestId);
+}
