@@ -4,13 +4,14 @@
 //! machine, if ever; a result; then what is to be done, one after the other, each with a byte that says what
 //! ([`write_action`]). The same bytes in the other half: `sdk/js/machine.js`.
 
-use litemap::LiteMap;
-use semel_core::client::bytes::{Reader, Writer, decimal, text};
+use semel_core::client::bytes::{Reader, Writer};
+use semel_core::client::numbered::Numbered;
 use semel_core::client::row::Write;
 use semel_core::client::{
     Action, Answer, Answered, Change, Changed, Client, Draft, Failure, Overview, Receiver, Row, Settings, codec,
 };
 use semel_core::message::{Headers, Response};
+use semel_core::text::{decimal, joined, split};
 
 /// All rows, by id.
 type Rows = Vec<(String, Vec<u8>)>;
@@ -28,7 +29,7 @@ struct Changing {
 #[derive(Debug, Default)]
 pub struct Host {
     client: Option<Client>,
-    changes: LiteMap<u64, Changing>,
+    changes: Numbered<Changing>,
     last_change: u64,
 }
 
@@ -60,7 +61,7 @@ impl Host {
                 let lives = input.optional(Reader::text);
                 input.end()?;
                 let is_alive =
-                    |owner: &str| lives.as_ref().is_some_and(|lives| lives.split('\n').any(|each| each == owner));
+                    |owner: &str| lives.as_ref().is_some_and(|lives| split(lives, b'\n').any(|each| each == owner));
                 let is_alive: Option<&dyn Fn(&str) -> bool> = if lives.is_some() { Some(&is_alive) } else { None };
                 self.client.as_mut()?.stored(now_ms, &rows, is_alive).ok()?;
                 result.text(&owners(&rows));
@@ -112,7 +113,7 @@ impl Host {
             5 => {
                 let (number, is_committed) = (input.integer() as u64, input.flag());
                 input.end()?;
-                let Changing { ticket, changed, .. } = self.changes.remove(&number)?;
+                let Changing { ticket, changed, .. } = *self.changes.remove(&number)?;
                 let changed = changed.filter(|_| is_committed);
                 self.client.as_mut()?.changed(now_ms, ticket, changed);
             }
@@ -185,7 +186,7 @@ impl Host {
 }
 
 /// Writes what is to be done.
-fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, changes: &mut LiteMap<u64, Changing>) {
+fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, changes: &mut Numbered<Changing>) {
     match action {
         // The number of a change, and the row's id.
         Action::Change { ticket, id, change } => {
@@ -210,7 +211,7 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
             out.integer(made.attempt as i64);
             out.text(method);
             out.text(target);
-            out.text(&text(&[&headers.to_lines(), &made.headers.to_lines()]));
+            out.text(&joined(&[&headers.to_lines(), &made.headers.to_lines()]));
             out.bytes(body);
         }
         // The attempt.
@@ -290,13 +291,10 @@ fn owners(rows: &Rows) -> String {
 
 /// None of what is joined here holds a tab or a line feed.
 fn push_line(lines: &mut String, texts: &[&str]) {
-    if !lines.is_empty() {
-        lines.push('\n');
-    }
-    for (index, text) in texts.iter().enumerate() {
-        if index > 0 {
-            lines.push('\t');
-        }
+    let mut before = if lines.is_empty() { "" } else { "\n" };
+    for text in texts {
+        lines.push_str(before);
         lines.push_str(text);
+        before = "\t";
     }
 }
