@@ -34,13 +34,18 @@ pub struct Host {
 }
 
 impl Host {
+    /// One that is not open yet.
+    pub const fn new() -> Self {
+        Self { client: None, changes: Numbered::new(), last_change: 0 }
+    }
+
     /// Does what `input` says. `None`: it can't be read.
     pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
         let mut input = Reader::new(input);
         let (what, now_ms) = (input.byte(), input.integer());
         let mut result = Writer::default();
         match what {
-            // Which outbox it is.
+            // Which outbox it is: once and for all.
             0 => {
                 let settings = Settings {
                     outbox: input.text(),
@@ -53,7 +58,7 @@ impl Host {
                     attempts_max: input.integer() as usize,
                 };
                 input.end()?;
-                self.client = Some(Client::new(settings));
+                self.client.get_or_insert_with(|| Client::new(settings));
             }
             // What is stored, and who lives, one a line. Back: who owns what is pending, one a line.
             1 => {

@@ -78,8 +78,8 @@ impl Client {
         Self {
             settings,
             clock: ServerClock::default(),
-            requests: Numbered::default(),
-            attempts: Numbered::default(),
+            requests: Numbered::new(),
+            attempts: Numbered::new(),
             acks: Acknowledgements::default(),
             keys_of_paths: Vec::new(),
             actions: Vec::new(),

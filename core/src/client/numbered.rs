@@ -11,11 +11,16 @@ pub struct Numbered<T>(Vec<(u64, Box<T>)>);
 
 impl<T> Default for Numbered<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self::new()
     }
 }
 
 impl<T> Numbered<T> {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
     /// Puts in what isn't there.
     pub fn insert(&mut self, number: u64, value: impl Into<Box<T>>) {
         let at = self.0.partition_point(|(each, _)| *each < number);
