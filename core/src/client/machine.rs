@@ -9,12 +9,13 @@ use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
 use super::in_hand::{Overview, Request, Stage};
+use super::numbered::Numbered;
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
 use super::{ACK_RIDE_MS, codec};
 use crate::header;
-use litemap::LiteMap;
+use crate::text::cut;
 use std::rc::Rc;
 
 /// How a client is set up.
@@ -58,8 +59,8 @@ pub(super) struct InFlight {
 pub struct Client {
     pub(super) settings: Settings,
     pub(super) clock: ServerClock,
-    pub(super) requests: LiteMap<Ticket, Request>,
-    pub(super) attempts: LiteMap<u64, InFlight>,
+    pub(super) requests: Numbered<Request>,
+    pub(super) attempts: Numbered<InFlight>,
     pub(super) acks: Acknowledgements,
     pub(super) keys_of_paths: Vec<(String, String)>,
     pub(super) actions: Vec<Action>,
@@ -77,8 +78,8 @@ impl Client {
         Self {
             settings,
             clock: ServerClock::default(),
-            requests: LiteMap::new(),
-            attempts: LiteMap::new(),
+            requests: Numbered::new(),
+            attempts: Numbered::new(),
             acks: Acknowledgements::default(),
             keys_of_paths: Vec::new(),
             actions: Vec::new(),
@@ -458,11 +459,11 @@ impl Client {
         if !done.is_empty() {
             self.actions.push(Action::Remove(done));
         }
-        Some(ended)
+        Some(*ended)
     }
 }
 
 /// The path of a target.
 pub(super) fn path_of(target: &str) -> &str {
-    target.split('?').next().unwrap_or_default()
+    cut(target, b'?').map_or(target, |(path, _)| path)
 }
