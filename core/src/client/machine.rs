@@ -125,15 +125,9 @@ impl Client {
             }
         }
         let has_owner = |entry: &Entry| lives.is_some_and(|lives| lives(&entry.owner));
-        let mut last: Vec<&Entry> = Vec::new();
-        for (_, entry) in left.iter().rev() {
-            if !has_owner(entry) && entry.place.is_some() && !last.iter().any(|later| later.comes_after(entry)) {
-                last.push(entry);
-            }
-        }
         for (id, entry) in &left {
             // What comes before one that is taken over is taken too, so that the one can wait for it.
-            if !has_owner(entry) || last.iter().any(|later| later.comes_after(entry)) {
+            if !has_owner(entry) || left.iter().any(|(_, later)| later.comes_after(entry) && !has_owner(later)) {
                 self.adopt(id, entry.clone(), lives.is_none() || has_owner(entry));
             }
         }

@@ -198,7 +198,7 @@ impl Client {
                 Stage::Waiting { due_ms } if !is_blocked => waiting.push((due_ms, *ticket)),
                 _ => {}
             }
-            if request.is_waited_for() && !busy.contains(&lane) {
+            if request.is_waited_for() {
                 busy.push(lane);
             }
         }
