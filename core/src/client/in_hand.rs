@@ -71,6 +71,21 @@ pub(super) struct Request {
     pub(super) not_before_ms: i64,
 }
 
+/// Where a request goes, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lane<'a> {
+    key: Option<&'a str>,
+    /// Of one that doesn't name its key: those to one path go together, for an answer may name the key of one and not of the other.
+    path: Option<&'a str>,
+}
+
+impl Lane<'_> {
+    /// Whether another may go to the same key.
+    pub(super) fn meets(self, other: Self) -> bool {
+        (self.key.is_some() && self.key == other.key) || (self.path.is_some() && self.path == other.path)
+    }
+}
+
 impl Request {
     pub(super) fn deliver(&mut self, actions: &mut Vec<Action>, ticket: Ticket, answered: Rc<Answered>) {
         let to = if self.has_caller { Receiver::Caller } else { Receiver::Recovered };
@@ -104,6 +119,13 @@ impl Request {
         matches!(self.stage, Stage::Watching { .. })
     }
 
+    /// Takes it over from its owner, as its row names it.
+    pub(super) fn adopt(&mut self, actions: &mut Vec<Action>, ticket: Ticket, by: &str, is_shared: bool) {
+        let change = Change::Adopt { by: by.to_owned(), from: self.entry.owner.clone(), is_shared };
+        actions.push(Action::Change { ticket, id: self.id.clone(), change });
+        self.stage = Stage::Adopting { is_shared };
+    }
+
     pub(super) fn has_answer(&self) -> bool {
         matches!(self.stage, Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. })
     }
@@ -113,9 +135,10 @@ impl Request {
         self.has_caller && !self.has_answer()
     }
 
-    /// Those that must come before it are of the same lane: of its key, as far as that is known, and else of its path.
-    pub(super) fn lane(&self) -> &str {
-        self.key.as_deref().unwrap_or_else(|| path_of(&self.entry.draft.target))
+    /// Those that must come before it are of the same lane.
+    pub(super) fn lane(&self) -> Lane<'_> {
+        let is_named = self.entry.draft.key.is_some();
+        Lane { key: self.key.as_deref(), path: (!is_named).then(|| path_of(&self.entry.draft.target)) }
     }
 
     /// Whether it waits for those before it in its lane. One that is given up waits for none.

@@ -65,6 +65,8 @@ pub struct Client {
     pub(super) keys_of_paths: Vec<(String, String)>,
     pub(super) actions: Vec<Action>,
     pub(super) last_ticket: Ticket,
+    /// The last place of a request in order, of all that were ever in hand.
+    pub(super) last_place: i64,
     pub(super) last_attempt: u64,
     pub(super) is_offline: bool,
     pub(super) health_due_ms: i64,
@@ -84,6 +86,7 @@ impl Client {
             keys_of_paths: Vec::new(),
             actions: Vec::new(),
             last_ticket: 0,
+            last_place: 0,
             last_attempt: 0,
             is_offline: false,
             health_due_ms: i64::MIN,
@@ -113,6 +116,7 @@ impl Client {
         for (id, bytes) in rows {
             match codec::decode(bytes)? {
                 Row::Pending(entry) if entry.outbox == self.settings.outbox => {
+                    self.last_place = self.last_place.max(entry.place.unwrap_or_default());
                     left.insert(left.partition_point(|(_, other)| other.place <= entry.place), (id, entry));
                 }
                 Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
@@ -121,8 +125,12 @@ impl Client {
                 Row::Pending(_) => {}
             }
         }
-        for (id, entry) in left {
-            self.adopt(id, entry, lives);
+        let has_owner = |entry: &Entry| lives.is_some_and(|lives| lives(&entry.owner));
+        for (id, entry) in &left {
+            // What comes before one that is taken over is taken too, so that the one can wait for it.
+            if !has_owner(entry) || left.iter().any(|(_, later)| later.comes_after(entry) && !has_owner(later)) {
+                self.adopt(id, entry.clone(), lives.is_none() || has_owner(entry));
+            }
         }
         self.advance(now_ms);
         Ok(())
@@ -145,11 +153,14 @@ impl Client {
         let is_full = self.requests.len() >= self.settings.requests_max || self.acks.is_full();
         let key = draft.key.clone().or_else(|| self.guessed_key(&draft.target));
         let (outbox, owner) = (self.settings.outbox.clone(), self.settings.owner.clone());
-        let entry = Entry { draft: Rc::new(draft), outbox, owner, ..Entry::default() };
+        let entry = Entry { draft: Rc::new(draft), outbox, maker: owner.clone(), owner, ..Entry::default() };
         let ticket = self.insert(id, entry, Stage::Adding);
+        // Only a damaged row has such a place that there is none after it.
+        self.last_place = self.last_place.saturating_add(1);
+        let place = is_ordered.then_some(self.last_place);
         let gives_up_ms = self.settings.give_up_after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
         self.with(ticket, |request, _| {
-            request.entry.place = is_ordered.then_some(ticket as i64);
+            request.entry.place = place;
             request.has_caller = true;
             request.gives_up_ms = gives_up_ms;
             request.key = key;
@@ -426,10 +437,7 @@ impl Client {
         }
     }
 
-    fn adopt(&mut self, id: &str, entry: Entry, lives: Option<&dyn Fn(&str) -> bool>) {
-        if lives.is_some_and(|lives| lives(&entry.owner)) {
-            return;
-        }
+    fn adopt(&mut self, id: &str, entry: Entry, is_shared: bool) {
         let mut has_caller = false;
         if let Some((ticket, request)) = self.in_hand(id) {
             if !request.is_watched() {
@@ -438,7 +446,6 @@ impl Client {
             has_caller = request.has_caller;
             self.requests.remove(&ticket);
         }
-        let is_shared = lives.is_none();
         let ticket = self.insert(id.to_owned(), entry, Stage::Adopting { is_shared });
         self.with(ticket, |request, _| request.has_caller = has_caller);
         self.ask_to_adopt(ticket, is_shared);

@@ -197,13 +197,14 @@ impl Client {
             return waiting;
         }
         for (ticket, request) in self.requests.iter() {
-            let is_blocked = request.is_waiting_for_turn() && busy.contains(&request.lane());
+            let lane = request.lane();
+            let is_blocked = request.is_waiting_for_turn() && busy.iter().any(|other| lane.meets(*other));
             match request.stage {
                 Stage::Waiting { due_ms } if !is_blocked => waiting.push((due_ms, *ticket)),
                 _ => {}
             }
-            if request.is_waited_for() && !is_blocked {
-                busy.push(request.lane());
+            if request.is_waited_for() {
+                busy.push(lane);
             }
         }
         waiting
@@ -213,7 +214,7 @@ impl Client {
     pub(super) fn has_turn(&self, ticket: Ticket) -> bool {
         let Some(own) = self.requests.get(&ticket) else { return false };
         let mut before = self.requests.iter().take_while(|(each, _)| **each < ticket).map(|(_, request)| request);
-        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane() == own.lane())
+        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane().meets(own.lane()))
     }
 
     pub(super) fn may_post(&self) -> bool {

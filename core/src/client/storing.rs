@@ -131,12 +131,7 @@ impl Client {
     /// Takes a request over from its owner, as its row names it.
     pub(super) fn ask_to_adopt(&mut self, ticket: Ticket, is_shared: bool) {
         let by = self.settings.owner.clone();
-        self.with(ticket, |request, actions| {
-            let (from, place) = (request.entry.owner.clone(), ticket as i64);
-            let change = Change::Adopt { by, from, is_shared, place };
-            actions.push(Action::Change { ticket, id: request.id.clone(), change });
-            request.stage = Stage::Adopting { is_shared };
-        });
+        self.with(ticket, |request, actions| request.adopt(actions, ticket, &by, is_shared));
     }
 
     fn adopted(
@@ -163,6 +158,12 @@ impl Client {
                 request.stage = Stage::Unadopted { due_ms: now_ms + self.settings.retry_interval_ms, is_shared };
                 true
             }
+            // Somebody else has it. What comes after it must wait for it: so it is shared with them.
+            Some(Changed::Pending(entry)) if self.requests.values().any(|other| other.entry.comes_after(&entry)) => {
+                request.entry = entry;
+                request.adopt(&mut self.actions, ticket, &self.settings.owner, true);
+                true
+            }
             // Somebody else has it, or it was settled meanwhile.
             Some(_) => false,
         }
@@ -184,7 +185,11 @@ impl Client {
             Some(entry) => {
                 let first_sent_s = entry.first_sent_s.unwrap_or_default();
                 request.entry = entry;
-                self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
+                if self.is_offline {
+                    request.stage = Stage::Waiting { due_ms: now_ms };
+                } else {
+                    self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
+                }
                 true
             }
             None => self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into()),

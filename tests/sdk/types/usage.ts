@@ -130,8 +130,8 @@ const later: Response = await semel.outcome("order-7", { signal: AbortSignal.tim
 console.log(later.status);
 const stop: () => void = semel.subscribe(({ pending, paused, online }) => console.log(pending + paused, online));
 stop();
-const { pending }: Snapshot = semel.getSnapshot();
-console.log(pending);
+const snapshot: Snapshot = semel.getSnapshot();
+console.log(snapshot.pending);
 semel.addEventListener("settled", ({ detail }) => console.log(detail.requestId, detail.status, detail.error?.code));
 semel.addEventListener("offline", (event) => console.log(event.type), { once: true });
 try {

@@ -90,7 +90,7 @@ fn who_waits_for_what_another_tab_settled_gets_the_answer_that_it_kept() {
     for is_before_the_attempt in [true, false] {
         let mut bench = Bench::ready();
         bench.request("x");
-        let adopt = Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true, place: 1 };
+        let adopt = Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true };
         bench.change("x", &adopt);
         let answered = Answered::Outcome(Response::json(201, "kept")).into();
         let settle = Change::Settle { by: "other".into(), key: Some("a/b".into()), answered, at_s: SERVER_MS / 1000 };
@@ -163,7 +163,7 @@ fn what_two_tabs_adopt_is_sent_by_one_and_what_is_in_hand_is_not_adopted_again()
     let rows: Vec<_> = bench.rows.clone().into_iter().collect();
     let mut next = Bench::with(|settings| settings.owner = "next".into());
     next.rows = bench.rows.clone();
-    next.change("x", &Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false, place: 1 });
+    next.change("x", &Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false });
     next.client.stored(0, &rows, Some(&|_| false)).unwrap();
     next.drive();
     assert!(next.sent.is_empty(), "it came too late");
@@ -305,7 +305,7 @@ fn what_could_not_be_adopted_because_the_store_failed_is_adopted_later() {
 fn an_answer_that_is_kept_right_after_a_sleep_is_kept_as_long_as_any_other() {
     let mut bench = Bench::ready();
     bench.request("x");
-    bench.change("x", &Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true, place: 1 });
+    bench.change("x", &Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true });
     bench.client.doubt_clock();
     bench.answer(outcome("done", bench.server_ms()));
     let Some(Row::Settled(settled)) = bench.row("x") else { panic!("{:?}", bench.row("x")) };

@@ -67,7 +67,7 @@ fn what_a_third_tab_takes_over_is_waited_for_all_the_same() {
     watch(&mut other, "x");
     let rows: Vec<_> = other.rows.clone().into_iter().collect();
     // Between its look and its transaction, somebody else takes it.
-    other.change("x", &Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false, place: 1 });
+    other.change("x", &Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false });
     other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
     other.drive();
     assert!(other.sent.is_empty());
