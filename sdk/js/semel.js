@@ -64,14 +64,14 @@ export class Outbox {
     this.onrecovered = onrecovered;
     this.#machine.open(own ?? (await indexedDbStore(database, durability)), { ...this.#setup, owner, database });
     try {
-      if (!own) this.#beacon = await lightBeacon(database, owner);
+      this.#beacon = own ? store?.presence?.(owner) : await lightBeacon(database, owner);
       await this.#takeOver();
     } catch (error) {
       this.#end();
       throw error;
     }
-    // A tab that is opened later may leave something too.
-    if (this.#beacon) this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS);
+    // Who is opened later may leave something too. In Node, no process goes on for that alone.
+    if (this.#beacon) (this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS)).unref?.();
   }
 
   /** Goes on with what tabs left that are gone, and waits for those that live. */
@@ -80,7 +80,7 @@ export class Outbox {
     const owners = await this.#machine.takeOver(async () => (this.#alive = await this.#beacon?.alive()));
     // Of those that are gone, what is left was taken now, or will be at the next look.
     const alive = owners.filter((owner) => this.#alive?.includes(owner));
-    for (const owner of alive) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
+    for (const owner of alive) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
   }
 
   get onrecovered() {
@@ -143,9 +143,9 @@ export class Outbox {
     this.#closing.abort(new TypeError("semel: it is closed"));
     for (const stop of this.#waiting) stop(this.#closing.signal.reason);
     clearInterval(this.#looking);
-    this.#beacon?.putOut();
     for (const attempt of this.#attempts.values()) attempt.abort();
     this.#machine.close();
+    this.#beacon?.leave();
   }
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */

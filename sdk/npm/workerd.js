@@ -3,7 +3,7 @@
 import { Outbox, glue } from "./semel.js";
 import module from "./semel.wasm";
 
-export { OutcomeUnknownError, SemelError } from "./semel.js";
+export { OutcomeUnknownError, SemelError, StoreError } from "./semel.js";
 
 const load = () => glue(module);
 

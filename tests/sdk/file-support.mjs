@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { FileStore } from "../../sdk/npm/file/store.js";
+import { StoreError } from "../../sdk/npm/node.js";
 
 export function folderOf(t) {
   const folder = mkdtempSync(join(tmpdir(), "semel-"));
@@ -90,6 +91,12 @@ export function child(t, what, folder, ...args) {
       });
     },
   };
+}
+
+/** What an error of the store tells: its code, and that of the system's error behind it. */
+export function told(error) {
+  if (!(error instanceof StoreError)) return `no StoreError: ${error}`;
+  return [error.code, ...(error.cause ? [error.cause.code] : [])].join(" ");
 }
 
 /** What the system says when it fails. */

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { OutcomeUnknownError, Semel } from "../../sdk/npm/node.js";
+import { OutcomeUnknownError, Semel, StoreError } from "../../sdk/npm/node.js";
 import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
 
 /** Of a class, whatever its module. */

@@ -2,7 +2,7 @@
 
 const { readFile } = require("node:fs/promises");
 const { join } = require("node:path");
-const { OutcomeUnknownError, Outbox, SemelError, glue } = require("./semel.cjs");
+const { OutcomeUnknownError, Outbox, SemelError, StoreError, glue } = require("./semel.cjs");
 
 const load = async () => glue(await readFile(join(__dirname, "../semel.wasm")));
 
@@ -12,4 +12,4 @@ class Semel extends Outbox {
   }
 }
 
-module.exports = { OutcomeUnknownError, Semel, SemelError };
+module.exports = { OutcomeUnknownError, Semel, SemelError, StoreError };

@@ -1,6 +1,6 @@
 // The entry with the module in it, for `require`.
 
-const { OutcomeUnknownError, Outbox, SemelError, glue } = require("../cjs/semel.cjs");
+const { OutcomeUnknownError, Outbox, SemelError, StoreError, glue } = require("../cjs/semel.cjs");
 const base64 = require("./wasm.cjs");
 
 const load = () => glue(Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)));
@@ -11,4 +11,4 @@ class Semel extends Outbox {
   }
 }
 
-module.exports = { OutcomeUnknownError, Semel, SemelError };
+module.exports = { OutcomeUnknownError, Semel, SemelError, StoreError };

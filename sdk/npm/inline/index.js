@@ -3,7 +3,7 @@
 import { Outbox, glue } from "../semel.js";
 import base64 from "./wasm.js";
 
-export { OutcomeUnknownError, SemelError } from "../semel.js";
+export { OutcomeUnknownError, SemelError, StoreError } from "../semel.js";
 
 const load = () => glue(Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)));
 

@@ -8,6 +8,7 @@ import {
   OutcomeUnknownError,
   type Paused,
   type Pending,
+  type Presence,
   type Problem,
   type ProtocolCode,
   type Recovered,
@@ -42,6 +43,7 @@ const store: Store = {
   },
   remove: async (ids: string[]) => console.log(ids),
 };
+const presence: Presence = { alive: async () => ["owner"], leave: () => {} };
 const options: Options = {
   url: "https://api.example.com",
   identity: "",
@@ -50,7 +52,7 @@ const options: Options = {
   attemptTimeoutMs: 100,
   giveUpAfterMs: Infinity,
   fetch: globalThis.fetch,
-  store: { ...store, close: () => {} },
+  store: { ...store, close: () => {}, presence: (owner: string) => ({ ...presence, alive: async () => [owner] }) },
   durability: "relaxed",
   onrecovered: null,
   onpaused: null,
