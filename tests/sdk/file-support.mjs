@@ -12,11 +12,23 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { FileStore } from "../../sdk/npm/file/store.js";
 import { StoreError } from "../../sdk/npm/node.js";
+import { until } from "./stub.mjs";
 
 export function folderOf(t) {
   const folder = mkdtempSync(join(tmpdir(), "semel-"));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  t.after(() => until(() => isRemoved(folder), "the folder is gone"));
   return folder;
+}
+
+/** Removes a folder, unless a store that is closed later makes a file in it meanwhile. */
+function isRemoved(folder) {
+  try {
+    rmSync(folder, { recursive: true, force: true });
+    return true;
+  } catch (error) {
+    if (error.code !== "ENOTEMPTY") throw error;
+    return false;
+  }
 }
 
 /** A store that is closed after the test. */
