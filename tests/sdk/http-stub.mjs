@@ -1,6 +1,7 @@
 // The stub as a server on this machine: for the real `fetch`, and for processes that are not the test's own.
 //
-// Invariant: a call that is lost in the stub ends its connection without an answer. `call.init.socket` is the connection that it came by.
+// Invariant: a call that is lost in the stub ends its connection without an answer. `call.init` has the connection that it came by as
+// `socket`, and what answers it as `response`, for who answers by hand.
 
 import { createServer } from "node:http";
 import { Stub } from "./stub.mjs";
@@ -11,7 +12,7 @@ export async function serveStub(t) {
   const server = createServer(async (request, response) => {
     const { url, method, headers, socket } = request;
     const chunks = await request.toArray();
-    const answer = await stub.fetch(new URL(url, address), { method, headers, socket, body: Buffer.concat(chunks) }).catch(() => undefined);
+    const answer = await stub.fetch(new URL(url, address), { method, headers, socket, response, body: Buffer.concat(chunks) }).catch(() => undefined);
     if (answer === undefined) return socket.destroy();
     const body = Buffer.from(await answer.arrayBuffer());
     response.writeHead(answer.status, { ...Object.fromEntries(answer.headers), "content-length": body.length }).end(body);
