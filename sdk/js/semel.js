@@ -72,7 +72,7 @@ export class Outbox extends View {
     this.onrecovered = onrecovered;
     this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
     try {
-      if (!own) this.#beacon = await lightBeacon(database, owner);
+      this.#beacon = own ? store?.presence?.(owner) : await lightBeacon(database, owner);
       await this.#takeOver();
     } catch (error) {
       this.#end();
@@ -85,8 +85,8 @@ export class Outbox extends View {
       this.dispatchEvent(new Event(online ? "online" : "offline"));
     };
     listen({ signal: this.#closing.signal, offline: go(OFFLINE, false), online: go(ONLINE, true), hurry: tell(HURRY), flush: () => this.#flush() });
-    // A tab that is opened later may leave something too.
-    if (this.#beacon) this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS);
+    // Who is opened later may leave something too. In Node, no process goes on for that alone.
+    if (this.#beacon) (this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS)).unref?.();
   }
 
   /** Goes on with what tabs left that are gone, and waits for those that live. */
@@ -95,7 +95,7 @@ export class Outbox extends View {
     const owners = await this.#machine.takeOver(async () => (this.#alive = await this.#beacon?.alive()));
     // Of those that are gone, what is left was taken now, or will be at the next look.
     const alive = owners.filter((owner) => this.#alive?.includes(owner));
-    for (const owner of alive) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
+    for (const owner of alive) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
   }
 
   get onrecovered() {
@@ -196,9 +196,9 @@ export class Outbox extends View {
     this.#closing.abort(new TypeError("semel: it is closed"));
     for (const stop of this.#waiting) stop(this.#closing.signal.reason);
     clearInterval(this.#looking);
-    this.#beacon?.putOut();
     for (const { abort } of this.#attempts.values()) abort();
     this.#machine.close();
+    this.#beacon?.leave();
   }
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */

@@ -104,8 +104,8 @@ export class ClosedError extends OutcomeUnknownError {}
 export class OutcomeLostError extends OutcomeUnknownError {}
 
 /**
- * - `store-unavailable`: there is no IndexedDB, or the browser does not let it be used (private mode, blocked storage)
- * - `store-blocked`: it did not open within 10 s; another tab may stand in the way
+ * - `store-unavailable`: there is none, or it must not be used (private mode, blocked storage, a file system without hard links)
+ * - `store-blocked`: it could not be had within 10 s; another tab or process may stand in the way
  * - `store-newer`: it was written by a newer version of the SDK
  * - `store-damaged`: something in it can't be read; nothing is sent past it
  * - `store-full`: there is no space left
@@ -127,7 +127,7 @@ export interface Pending {
   /** How often this tab has sent it. */
   readonly attempts: number;
   /**
-   * - `sending`: it is being sent, again and again
+   * - `sending`: it is being sent, again and again, or waits for its turn, its time or the network
    * - `paused`: something must be mended first, see `onpaused`
    * - `answered`: it has its answer, which waits for `onrecovered`
    * - `elsewhere`: another tab sends it
@@ -173,7 +173,19 @@ export interface Store {
   load(): Promise<Array<[id: string, row: Uint8Array]>>;
   change(id: string, to: (row: Uint8Array | undefined) => Uint8Array | undefined | null): Promise<void>;
   remove(ids: string[]): Promise<void>;
+  /**
+   * Says that `owner`, an id of this outbox alone, lives from now on; called once, before `load`. Without it nobody can tell which
+   * outboxes on the store are gone, and one that opens takes over all that it finds.
+   */
+  presence?(owner: string): Presence;
   close?(): void | Promise<void>;
+}
+
+export interface Presence {
+  /** The owners that live: in this process and others, this one too. Who may live does; whoever is left out is gone for good. */
+  alive(): Promise<string[]>;
+  /** Says that this owner is gone. Called at `close`; it must not throw. */
+  leave(): void;
 }
 
 export interface Options {

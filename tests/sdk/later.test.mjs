@@ -66,8 +66,11 @@ test("what is given up while it pauses, or before health answers, stays pending 
   assert.equal((await rejection(deposit(semel))).code, "gave-up");
   assert.deepEqual(await states(semel), ["sending"]);
   server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
-  assert.equal((await rejection(deposit(semel))).code, "gave-up");
+  assert.equal((await rejection(deposit(semel, "b"))).code, "gave-up");
   assert.deepEqual(await states(semel), ["paused", "paused"]);
+  // It waits for the one before it at its key.
+  assert.equal((await rejection(deposit(semel, "b"))).code, "gave-up");
+  assert.deepEqual(await states(semel), ["paused", "paused", "sending"]);
 });
 
 test("what a closed outbox left is gone on with at the next open, under the same id, and recovered once", async (t) => {

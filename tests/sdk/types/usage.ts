@@ -10,6 +10,7 @@ import {
   OutcomeUnknownError,
   type Paused,
   type Pending,
+  type Presence,
   type Problem,
   type ProtocolCode,
   type Recovered,
@@ -45,6 +46,7 @@ const store: Store = {
   },
   remove: async (ids: string[]) => console.log(ids),
 };
+const presence: Presence = { alive: async () => ["owner"], leave: () => {} };
 const options: Options = {
   url: "https://api.example.com",
   identity: "",
@@ -53,7 +55,7 @@ const options: Options = {
   attemptTimeoutMs: 100,
   giveUpAfterMs: Infinity,
   fetch: globalThis.fetch,
-  store: { ...store, close: () => {} },
+  store: { ...store, close: () => {}, presence: (owner: string) => ({ ...presence, alive: async () => [owner] }) },
   durability: "relaxed",
   onrecovered: null,
   onpaused: null,
