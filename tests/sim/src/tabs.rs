@@ -276,6 +276,7 @@ fn changed_line(id: &str, change: &Change, changed: &Changed) -> String {
         Change::Add(_) => "adds",
         Change::Raise { .. } => "raises",
         Change::Look => "looks at",
+        Change::Join { .. } => "waits for",
         Change::Adopt { .. } => "adopts",
         Change::Withdraw => "takes back",
         Change::Settle { .. } => "settles",
