@@ -18,7 +18,7 @@ import { withoutPanics } from "./without-panics.mjs";
 
 const PACKAGE_BROTLI_BYTES_MAX = 28_000;
 /** What a browser loads. Other entries are a few lines more or less. */
-const LOADED = ["semel.wasm", "semel.js", "index.js"];
+export const LOADED = ["semel.wasm", "semel.js", "index.js"];
 const CRATE = "semel-sdk";
 /** A second round finds some more. The sections are for tools that are done with it. */
 const OPTIMISE = ["-Oz", "--converge", "-Oz", "--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"];
