@@ -19,7 +19,7 @@ import { withoutPanics } from "./without-panics.mjs";
 
 const PACKAGE_BROTLI_BYTES_MAX = 31_000;
 /** What a browser loads. Other entries are a few lines more or less. */
-const LOADED = ["semel.wasm", "semel.js", "index.js"];
+export const LOADED = ["semel.wasm", "semel.js", "index.js"];
 const CRATE = "semel-sdk";
 /**
  * Functions of one caller stay apart unless they are short: what is written once more costs less than the locals that they would share.
