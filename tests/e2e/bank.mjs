@@ -10,10 +10,10 @@ import { serve } from "./server.mjs";
 
 const RETRY_INTERVAL_MS = 50;
 
-/** Starts it. `after` is node:test's; `more`: of the options of the server. */
-export async function startBank(after, more = {}) {
+/** Starts it. `after` is node:test's; `isBare`: of the browser's options, `more`: of the server's. */
+export async function startBank(after, { isBare, ...more } = {}) {
   const server = await serve(after, "ledger", {}, more);
-  const browser = await browse(after);
+  const browser = await browse(after, { isBare });
   /** A proxy for a test, and tabs with an outbox that sends through it. Each proxy has its own origin, so its own outbox. */
   const through = async (t, faults = {}) => {
     const proxy = await startLossy({ target: () => server.url, seed: 23, ...faults });
