@@ -103,6 +103,12 @@ class Browser {
     await ended;
   }
 
+  /** What a browser does that runs out of space: throws away all IndexedDB of the profile. It must not run. */
+  async evict() {
+    // It fails where there is none: then there is nothing to lose.
+    await rm(join(this.#profile, "Default", "IndexedDB"), { recursive: true });
+  }
+
   async close() {
     await this.#end?.();
   }

@@ -66,8 +66,8 @@ async function outcome(response) {
   return { status: response.status, semel: response.headers.get("semel-status"), text: await response.text() };
 }
 
-function refusal({ name, code, executed, message }) {
-  return { error: { name, code, executed, message } };
+function refusal({ name, code, executed, message, cause }) {
+  return { error: { name, code, executed, message, cause: cause?.code } };
 }
 
 function numberOf(url) {
