@@ -203,7 +203,8 @@ impl Client {
                 Stage::Waiting { due_ms } if !is_blocked => waiting.push((due_ms, *ticket)),
                 _ => {}
             }
-            if request.is_waited_for() {
+            // Once each: of a thousand requests to one key, every one would be compared with all before it.
+            if request.is_waited_for() && !busy.contains(&lane) {
                 busy.push(lane);
             }
         }
@@ -214,7 +215,8 @@ impl Client {
     pub(super) fn has_turn(&self, ticket: Ticket) -> bool {
         let Some(own) = self.requests.get(&ticket) else { return false };
         let mut before = self.requests.iter().take_while(|(each, _)| **each < ticket).map(|(_, request)| request);
-        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane().meets(own.lane()))
+        let lane = own.lane();
+        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane().meets(lane))
     }
 
     pub(super) fn may_post(&self) -> bool {
