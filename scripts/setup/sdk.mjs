@@ -26,7 +26,7 @@ const CRATE = "semel-sdk";
  * module's memory is its own, so it begins with zeros. The sections are for tools that are done with it.
  */
 const OPTIMISE = [
-  ...["--low-memory-unused", "--zero-filled-memory", "--one-caller-inline-max-function-size=60"],
+  ...["--low-memory-unused", "--zero-filled-memory", "--one-caller-inline-max-function-size=30"],
   ...["-Oz", "--flatten", "--rereloop", "--local-cse", "-Oz", "--converge", "-Oz"],
   ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
@@ -68,7 +68,12 @@ async function build(rust) {
 
 async function bundle(format, name) {
   const options = ["--bundle", "--minify", `--format=${format}`, "--target=es2022", "--log-level=warning"];
-  await run(bin("esbuild"), [join(ROOT, "sdk/js/package.js"), ...options, `--outfile=${join(SDK_PACKAGE, name)}`]);
+  const path = join(SDK_PACKAGE, name);
+  await run(bin("esbuild"), [join(ROOT, "sdk/js/package.js"), ...options, `--outfile=${path}`]);
+  // What esbuild has made small, terser makes smaller still. Loaded here: most starts need no build.
+  const { minify } = await import("terser");
+  const { code } = await minify(await readFile(path, "utf8"), { module: format === "esm", toplevel: true, ecma: 2020, compress: { passes: 3 } });
+  await writeFile(path, code);
 }
 
 /** What is in the package twice, since somebody wants it under another name or in another form. */
