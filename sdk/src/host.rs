@@ -1,7 +1,7 @@
 //! What JavaScript says to the machine, and what it is told.
 //!
 //! In: a byte that says what, the clock in ms, and what belongs to it ([`Host::call`]). Out: when the host is to wake the
-//! machine, if ever; a result; then what is to be done, one after the other, each with a byte that says what
+//! machine, if ever; how many requests have no answer, and how many of them are paused; a result; then what is to be done, one after the other, each with a byte that says what
 //! ([`write_action`]). The same bytes in the other half: `sdk/js/machine.js`.
 
 use semel_core::client::bytes::{Reader, Writer};
@@ -71,7 +71,7 @@ impl Host {
                 self.client.as_mut()?.stored(now_ms, &rows, is_alive).ok()?;
                 result.text(&owners(&rows));
             }
-            // A request, and whether it waits for those before it. Back: its ticket.
+            // A request, and whether it waits for those before it. Back: its ticket, or 0 where its id is another request's.
             2 => {
                 let id = input.text();
                 let draft = Draft {
@@ -84,7 +84,13 @@ impl Host {
                 let is_ordered = input.flag();
                 input.end()?;
                 let ticket = self.client.as_mut()?.request(now_ms, id, draft, is_ordered);
-                result.integer(ticket as i64);
+                result.integer(ticket.unwrap_or(0) as i64);
+            }
+            // The id of a request for whose answer somebody waits. Back: its ticket.
+            20 => {
+                let id = input.text();
+                input.end()?;
+                result.integer(self.client.as_mut()?.watch(id) as i64);
             }
             // The answer to an attempt. Its members: of a body that is a JSON object, those that are strings.
             3 => {
@@ -165,6 +171,8 @@ impl Host {
                     17 => client.set_offline(now_ms, false),
                     // The page is looked at again.
                     18 => client.hurry(now_ms),
+                    // Nobody waits for an answer any more.
+                    19 => client.leave(number),
                     _ => return None,
                 }
             }
@@ -184,6 +192,9 @@ impl Host {
         } else {
             out.flag(false);
         }
+        let (open, paused) = self.client.as_ref().map_or((0, 0), Client::counts);
+        out.integer(open as i64);
+        out.integer(paused as i64);
         out.bytes(result);
         out.bytes(&actions.done());
         out.done()
