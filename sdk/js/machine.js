@@ -48,7 +48,7 @@ export class Machine {
 
   open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts }) {
     this.#store = store;
-    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs), maxPending, maxAttempts);
+    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), maxPending, maxAttempts);
   }
 
   /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. */

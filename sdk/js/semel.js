@@ -217,7 +217,7 @@ export class Outbox extends View {
     const begin = (caller) => {
       if (this.#machine.request(requestId, ...request) !== 0) return;
       this.#leave(requestId, caller);
-      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request; this one was not sent"]));
+      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request"]));
     };
     return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)));
   }
