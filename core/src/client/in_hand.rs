@@ -68,17 +68,17 @@ pub(super) struct Request {
 }
 
 /// Where a request goes, as far as is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Lane<'a> {
     key: Option<&'a str>,
-    /// Of one that doesn't name its key: those to one path go together, for an answer may name the key of one and not of the other.
-    path: Option<&'a str>,
+    /// The key as the application names it, or else the path: an answer tells the key to one request, and not to those like it.
+    asked: &'a str,
 }
 
 impl Lane<'_> {
     /// Whether another may go to the same key.
     pub(super) fn meets(self, other: Self) -> bool {
-        (self.key.is_some() && self.key == other.key) || (self.path.is_some() && self.path == other.path)
+        (self.key.is_some() && self.key == other.key) || self.asked == other.asked
     }
 }
 
@@ -117,8 +117,8 @@ impl Request {
 
     /// Those that must come before it are of the same lane.
     pub(super) fn lane(&self) -> Lane<'_> {
-        let is_named = self.entry.draft.key.is_some();
-        Lane { key: self.key.as_deref(), path: (!is_named).then(|| path_of(&self.entry.draft.target)) }
+        let draft = &self.entry.draft;
+        Lane { key: self.key.as_deref(), asked: draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target)) }
     }
 
     /// Whether it waits for those before it in its lane. One that is given up waits for none.
