@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { answers, attempts, begin, first, madeOnce, make, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
+import { browse } from "../browser.mjs";
 import { acknowledged, gate, until } from "../lossy.mjs";
 import { clockedLedger, forward } from "./clocked.mjs";
 
@@ -12,7 +13,7 @@ const LIMIT = { timeout: 60_000 };
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
-const { server, through } = await startBank(after, { isBare: true, folder: await clockedLedger(after) });
+const { server, through } = await startBank(after, { start: (after) => browse(after, { isBare: true }), folder: await clockedLedger(after) });
 
 /** Freezes a tab: no timer of it fires, and no answer reaches it. Resolves to what thaws it. */
 async function freeze(page) {

@@ -1,0 +1,34 @@
+// What Firefox shows: the scenarios that need nothing but its tabs, reloads, and `kill -9`.
+
+import { after, test } from "node:test";
+import { findFirefox } from "../../../scripts/setup/firefox.mjs";
+import { startBank } from "../bank.mjs";
+import { leaving, leftOver, sameId } from "../scenarios/shared.mjs";
+import { browseFirefox } from "./browser.mjs";
+
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 120_000 };
+
+const path = await findFirefox();
+const bank = await startBank(after, { start: (after) => browseFirefox(after, path) });
+const { browser } = bank;
+
+const reload = async (page) => {
+  await page.reload();
+  return page;
+};
+const kill = async (_, blank) => {
+  await browser.kill();
+  await browser.start();
+  return blank();
+};
+
+for (const [name, way, leave] of [["reload", "a reload", reload], ["kill", "kill -9 of the browser", kill]]) {
+  test(`Firefox: ${way} in mid-request: each effect is exact, and each caller's answer comes to the next page, once`, LIMIT, leaving(bank, name, leave));
+}
+
+for (const count of [2, 5]) {
+  test(`Firefox: of ${count} tabs all but one are closed in mid-request: what they left goes on in the last, and each effect is exact`, LIMIT, leftOver(bank, count, (page) => page.close()));
+}
+
+test("Firefox: two tabs without Web Locks send one id at once: it runs once, and both are told the truth", LIMIT, sameId(bank));
