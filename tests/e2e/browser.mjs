@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { findBrowser } from "../../scripts/setup/browser.mjs";
+import { endWithTests } from "./ending.mjs";
 import { servePages } from "./pages.mjs";
 
 /** What is not among Playwright's own. As root, and in a container, Chromium starts with these. */
@@ -117,7 +118,8 @@ async function launchTame(executablePath, profile) {
 async function launchBare(executablePath, profile) {
   const all = [...ARGUMENTS, "--headless", "--no-first-run", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"];
   const child = spawn(executablePath, all, { stdio: ["ignore", "ignore", "pipe"] });
-  const ended = new Promise((resolve) => child.on("close", resolve));
+  const isOver = endWithTests(() => child.kill("SIGKILL"));
+  const ended = new Promise((resolve) => child.on("close", resolve)).then(isOver);
   let log = "";
   const endpoint = await new Promise((resolve, reject) => {
     child.on("error", reject);

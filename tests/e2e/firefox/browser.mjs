@@ -8,6 +8,7 @@ import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { endWithTests } from "../ending.mjs";
 import { until } from "../lossy.mjs";
 import { servePages } from "../pages.mjs";
 import { startSession } from "./marionette.mjs";
@@ -46,7 +47,7 @@ class Firefox {
   #session;
   /** The window that it starts with, which stays. */
   #first;
-  #endWithTests = () => this.#killGroup();
+  #isOver;
 
   constructor(pages, profile, path) {
     this.#pages = pages;
@@ -66,7 +67,7 @@ class Firefox {
     const env = { ...process.env, MOZ_CRASHREPORTER_DISABLE: "1" };
     this.#child = spawn(this.#path, ["--headless", "--no-remote", "--marionette", "--profile", this.#profile], { detached: true, stdio: "ignore", env });
     this.#ended = new Promise((resolve, reject) => this.#child.on("exit", resolve).on("error", reject));
-    process.on("exit", this.#endWithTests);
+    this.#isOver = endWithTests(() => this.#killGroup());
     const port = await until(async () => Number(await readFile(portFile, "utf8").catch(() => 0)), "Firefox listens", 60_000);
     this.#session = await startSession(port);
     this.#first = (await this.#session.inTurn((send) => send("WebDriver:GetWindowHandle", {}))).value;
@@ -91,7 +92,7 @@ class Firefox {
     this.#session = undefined;
     this.#killGroup();
     await this.#ended;
-    process.off("exit", this.#endWithTests);
+    this.#isOver();
     session.close();
   }
 
@@ -108,6 +109,7 @@ class Tab {
   #session;
   #handle;
   #lives;
+  #isClosed = false;
 
   constructor(session, handle, lives) {
     this.#session = session;
@@ -142,7 +144,8 @@ class Tab {
 
   /** One whose browser was killed is closed. */
   async close() {
-    if (!this.#lives()) return;
+    if (this.#isClosed || !this.#lives()) return;
+    this.#isClosed = true;
     await this.#within((send) => send("WebDriver:CloseWindow", {}));
   }
 }
