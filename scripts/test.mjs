@@ -13,7 +13,6 @@ import { findFirefox } from "./setup/firefox.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
-import { runWasmTests } from "./setup/wasm-tests.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
 
@@ -21,7 +20,7 @@ import { buildWww } from "./setup/www.mjs";
 const TIMEOUT_MS = 15 * 60_000;
 
 /** Where `node --test` finds its files. */
-const NODE_TESTS = ["tests/docs", "tests/sdk", "tests/runtimes", "tests/www", "tests/e2e", "tests/e2e/scenarios", "tests/chaos"];
+const NODE_TESTS = ["tests/docs", "tests/bench", "tests/sdk", "tests/runtimes", "tests/www", "tests/e2e", "tests/e2e/scenarios", "tests/chaos"];
 
 const total = { passed: 0, failed: 0 };
 
@@ -36,7 +35,6 @@ await main(async () => {
     await nativeTests();
     for (const worker of ["ledger", "probe"]) await buildWorker(worker);
     await buildWww();
-    count({ ...(await runWasmTests({ shown, browser })), code: 0 });
     await nodeTests(browser, firefox);
   } catch (error) {
     total.failed += 1;

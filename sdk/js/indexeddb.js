@@ -22,15 +22,17 @@ let persisted;
 const storeError = (error) => (error instanceof StoreError ? error : new StoreError(`store-${CODES[error.name] ?? "failed"}`, error.message, error));
 
 /** Opens the store; rejects where that can't be. */
-export async function indexedDbStore(name, durability) {
+export async function indexedDbStore(name, durability, onstorelost) {
   let opening;
+  let isNew = false;
   let isClosed = false;
   await connection();
+  if (isMissed(name, isNew)) queueMicrotask(() => onstorelost?.());
   persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
 
   /** The connection: a new one where the last was lost, or did not open. */
   function connection() {
-    const own = (opening ??= connect(name, () => lose(own)));
+    const own = (opening ??= connect(name, () => lose(own), () => (isNew = true)));
     own.catch(() => lose(own));
     return own;
   }
@@ -96,8 +98,20 @@ export async function indexedDbStore(name, durability) {
   };
 }
 
-/** Opens a connection; `lost` is called when it can't be used any more. */
-async function connect(name, lost) {
+/** Whether a store that is new was there before: the browser has thrown it away. Its name is kept where that leaves it alone. */
+function isMissed(name, isNew) {
+  try {
+    const wasThere = localStorage.getItem(name);
+    localStorage.setItem(name, 1);
+    return isNew && wasThere;
+  } catch {
+    // There is none, or it is not to be used.
+    return false;
+  }
+}
+
+/** Opens a connection; `lost` is called when it can't be used any more, `made` where there was no such store. */
+async function connect(name, lost, made) {
   try {
     return await new Promise((resolve, reject) => {
       if (!globalThis.indexedDB) throw new StoreError("store-unavailable", 'there is no IndexedDB here; give a store, or durability: "memory"');
@@ -107,7 +121,10 @@ async function connect(name, lost) {
         isLate = true;
         reject(new StoreError("store-blocked", "the database does not open; another tab may stand in the way"));
       }, OPEN_MS_MAX);
-      request.onupgradeneeded = () => request.result.createObjectStore(ROWS);
+      request.onupgradeneeded = () => {
+        request.result.createObjectStore(ROWS);
+        made();
+      };
       request.onerror = () => {
         clearTimeout(overdue);
         reject(request.error);

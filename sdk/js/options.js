@@ -3,14 +3,15 @@
 // Invariant: a wrong option is a TypeError or RangeError at `open`, before anything is stored or sent.
 
 const DURABILITIES = ["strict", "relaxed", "memory"];
-const NAMES = new Set(["url", "identity", "headers", "retryIntervalMs", "attemptTimeoutMs", "giveUpAfterMs", "maxPending", "maxAttempts", "ordered", "fetch", "store", "durability", "onrecovered", "onpaused"]);
+const NAMES = new Set(["url", "identity", "headers", "retryIntervalMs", "attemptTimeoutMs", "giveUpAfterMs", "maxPending", "maxAttempts", "ordered", "ids", "salt", "fetch", "store", "durability", "onrecovered", "onpaused", "onstorelost"]);
 
 export function setupOf(options) {
   for (const name of Object.keys(options)) if (!NAMES.has(name)) throw new TypeError(`semel: there is no option ${name}`);
-  const { identity = "", headers, store, durability = "strict", fetch = globalThis.fetch } = options;
+  const { identity = "", headers, store, durability = "strict", ids = "uuid", salt = "", fetch = globalThis.fetch } = options;
   if (typeof identity !== "string" || !/^[ -~]{0,255}$/.test(identity)) throw new TypeError("semel: identity has at most 255 characters of printable ASCII");
   if (typeof fetch !== "function") throw new TypeError("semel: fetch is not a function");
-  for (const name of ["onrecovered", "onpaused"]) {
+  if (ids !== "uuid" && ids !== "hash") throw new TypeError("semel: ids is uuid or hash");
+  for (const name of ["onrecovered", "onpaused", "onstorelost"]) {
     if (options[name] != null && typeof options[name] !== "function") throw new TypeError(`semel: ${name} is not a function`);
   }
   if (!DURABILITIES.includes(durability)) throw new TypeError(`semel: durability is one of ${DURABILITIES.join(", ")}`);
@@ -30,6 +31,8 @@ export function setupOf(options) {
     maxPending: within("maxPending", options.maxPending ?? 1000, 1, 1000),
     maxAttempts: within("maxAttempts", options.maxAttempts ?? 32, 1, 1000),
     ordered: options.ordered ?? true,
+    ids,
+    salt,
     durability,
     store,
   };

@@ -1,13 +1,13 @@
 // The entry for browsers, and for whatever fetches as they do: the module is fetched from beside this file, at the first `open`.
 
-import { Outbox, glue } from "./semel.js";
+import shared from "./semel.js";
 
-export { OutcomeUnknownError, SemelError, StoreError } from "./semel.js";
+export * from "./semel.js";
 
 async function fetchModule() {
   const response = await fetch(new URL("./semel.wasm", import.meta.url));
   if (!response.ok) throw new Error(`semel: ${response.url} answers ${response.status}`);
-  return glue(await response.arrayBuffer());
+  return shared.glue(await response.arrayBuffer());
 }
 
 let loaded;
@@ -21,7 +21,7 @@ const load = () => {
   return loaded;
 };
 
-export class Semel extends Outbox {
+export class Semel extends shared.Outbox {
   static open(options) {
     return super.open(options, load);
   }

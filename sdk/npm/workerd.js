@@ -1,13 +1,13 @@
 // The entry for workerd, which compiles no bytes: the module comes compiled, as an import. It is instantiated at the first `open`.
 
-import { Outbox, glue } from "./semel.js";
+import shared from "./semel.js";
 import module from "./semel.wasm";
 
-export { OutcomeUnknownError, SemelError } from "./semel.js";
+export * from "./semel.js";
 
-const load = () => glue(module);
+const load = () => shared.glue(module);
 
-export class Semel extends Outbox {
+export class Semel extends shared.Outbox {
   static open(options) {
     return super.open(options, load);
   }

@@ -49,6 +49,7 @@ impl Writer {
         self.text(&entry.draft.headers.to_lines());
         self.bytes(&entry.draft.body);
         self.text(&entry.outbox);
+        self.text(&entry.maker);
         self.text(&entry.owner);
         self.flag(entry.is_shared);
         self.optional(entry.first_sent_s, Self::integer);
@@ -99,6 +100,7 @@ impl Reader<'_> {
         Entry {
             draft: Rc::new(draft),
             outbox: self.text(),
+            maker: self.text(),
             owner: self.text(),
             is_shared: self.flag(),
             first_sent_s: self.optional(Self::integer),
@@ -166,6 +168,7 @@ mod tests {
         };
         let entry = Entry {
             draft: Rc::new(draft),
+            maker: "tab".into(),
             owner: "tab".into(),
             first_sent_s: Some(-1),
             until_ms: Some(i64::MAX),

@@ -14,6 +14,10 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(super) enum Stage {
     Adding,
+    /// Another tab sees to it. When its row is looked at next; `None`: now.
+    Watching {
+        due_ms: Option<i64>,
+    },
     Adopting {
         is_shared: bool,
     },
@@ -50,7 +54,7 @@ pub(super) struct Request {
     pub(super) id: String,
     pub(super) entry: Entry,
     pub(super) stage: Stage,
-    /// Whether its row may still be pending, so that it is settled once it is delivered.
+    /// Whether its row may still be pending and its own, so that it is settled once it is delivered.
     pub(super) is_stored: bool,
     pub(super) has_caller: bool,
     pub(super) gives_up_ms: Option<i64>,
@@ -67,11 +71,37 @@ pub(super) struct Request {
     pub(super) not_before_ms: i64,
 }
 
+/// Where a request goes, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lane<'a> {
+    key: Option<&'a str>,
+    /// Of one that doesn't name its key: those to one path go together, for an answer may name the key of one and not of the other.
+    path: Option<&'a str>,
+}
+
+impl Lane<'_> {
+    /// Whether another may go to the same key.
+    pub(super) fn meets(self, other: Self) -> bool {
+        (self.key.is_some() && self.key == other.key) || (self.path.is_some() && self.path == other.path)
+    }
+}
+
 impl Request {
     pub(super) fn deliver(&mut self, actions: &mut Vec<Action>, ticket: Ticket, answered: Rc<Answered>) {
         let to = if self.has_caller { Receiver::Caller } else { Receiver::Recovered };
         actions.push(Action::Deliver { ticket, to, answered: answered.clone() });
         self.stage = Stage::Delivering(answered);
+    }
+
+    /// Joins who waits for it at its owner.
+    pub(super) fn watch(&mut self, actions: &mut Vec<Action>, ticket: Ticket, outbox: &str) {
+        self.stage = Stage::Watching { due_ms: None };
+        self.is_stored = false;
+        actions.push(Action::Change {
+            ticket,
+            id: self.id.clone(),
+            change: Change::Join { outbox: outbox.to_owned() },
+        });
     }
 
     /// Whether it was given up before an attempt left, as far as is known: then nobody need be asked.
@@ -84,6 +114,18 @@ impl Request {
         actions.push(Action::Change { ticket, id: self.id.clone(), change: Change::Withdraw });
     }
 
+    /// Whether another tab sees to it.
+    pub(super) fn is_watched(&self) -> bool {
+        matches!(self.stage, Stage::Watching { .. })
+    }
+
+    /// Takes it over from its owner, as its row names it.
+    pub(super) fn adopt(&mut self, actions: &mut Vec<Action>, ticket: Ticket, by: &str, is_shared: bool) {
+        let change = Change::Adopt { by: by.to_owned(), from: self.entry.owner.clone(), is_shared };
+        actions.push(Action::Change { ticket, id: self.id.clone(), change });
+        self.stage = Stage::Adopting { is_shared };
+    }
+
     pub(super) fn has_answer(&self) -> bool {
         matches!(self.stage, Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. })
     }
@@ -93,9 +135,10 @@ impl Request {
         self.has_caller && !self.has_answer()
     }
 
-    /// Those that must come before it are of the same lane: of its key, as far as that is known, and else of its path.
-    pub(super) fn lane(&self) -> &str {
-        self.key.as_deref().unwrap_or_else(|| path_of(&self.entry.draft.target))
+    /// Those that must come before it are of the same lane.
+    pub(super) fn lane(&self) -> Lane<'_> {
+        let is_named = self.entry.draft.key.is_some();
+        Lane { key: self.key.as_deref(), path: (!is_named).then(|| path_of(&self.entry.draft.target)) }
     }
 
     /// Whether it waits for those before it in its lane. One that is given up waits for none.
@@ -105,11 +148,12 @@ impl Request {
 
     /// Whether those after it wait for it: until it has its answer, for it may run until then.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.entry.place.is_some() && !self.has_answer()
+        self.entry.place.is_some() && !self.has_answer() && !self.is_watched()
     }
 
     pub(super) fn state(&self) -> &'static str {
         match self.stage {
+            Stage::Watching { .. } => "elsewhere",
             Stage::Paused => "paused",
             _ if self.has_answer() => "answered",
             _ => "sending",

@@ -5,16 +5,17 @@
 //! - A report about something that is no longer in hand changes nothing.
 
 use super::acknowledgements::{Acknowledgements, Done};
-use super::action::{Action, Answer, Ticket};
+use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
 use super::in_hand::{Overview, Request, Stage};
+use super::numbered::Numbered;
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
 use super::{ACK_RIDE_MS, codec};
 use crate::header;
-use litemap::LiteMap;
+use crate::text::cut;
 use std::rc::Rc;
 
 /// How a client is set up.
@@ -58,12 +59,14 @@ pub(super) struct InFlight {
 pub struct Client {
     pub(super) settings: Settings,
     pub(super) clock: ServerClock,
-    pub(super) requests: LiteMap<Ticket, Request>,
-    pub(super) attempts: LiteMap<u64, InFlight>,
+    pub(super) requests: Numbered<Request>,
+    pub(super) attempts: Numbered<InFlight>,
     pub(super) acks: Acknowledgements,
     pub(super) keys_of_paths: Vec<(String, String)>,
     pub(super) actions: Vec<Action>,
     pub(super) last_ticket: Ticket,
+    /// The last place of a request in order, of all that were ever in hand.
+    pub(super) last_place: i64,
     pub(super) last_attempt: u64,
     pub(super) is_offline: bool,
     pub(super) health_due_ms: i64,
@@ -77,12 +80,13 @@ impl Client {
         Self {
             settings,
             clock: ServerClock::default(),
-            requests: LiteMap::new(),
-            attempts: LiteMap::new(),
+            requests: Numbered::new(),
+            attempts: Numbered::new(),
             acks: Acknowledgements::default(),
             keys_of_paths: Vec::new(),
             actions: Vec::new(),
             last_ticket: 0,
+            last_place: 0,
             last_attempt: 0,
             is_offline: false,
             health_due_ms: i64::MIN,
@@ -112,6 +116,7 @@ impl Client {
         for (id, bytes) in rows {
             match codec::decode(bytes)? {
                 Row::Pending(entry) if entry.outbox == self.settings.outbox => {
+                    self.last_place = self.last_place.max(entry.place.unwrap_or_default());
                     left.insert(left.partition_point(|(_, other)| other.place <= entry.place), (id, entry));
                 }
                 Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
@@ -120,8 +125,12 @@ impl Client {
                 Row::Pending(_) => {}
             }
         }
-        for (id, entry) in left {
-            self.adopt(id, entry, lives);
+        let has_owner = |entry: &Entry| lives.is_some_and(|lives| lives(&entry.owner));
+        for (id, entry) in &left {
+            // What comes before one that is taken over is taken too, so that the one can wait for it.
+            if !has_owner(entry) || left.iter().any(|(_, later)| later.comes_after(entry) && !has_owner(later)) {
+                self.adopt(id, entry.clone(), lives.is_none() || has_owner(entry));
+            }
         }
         self.advance(now_ms);
         Ok(())
@@ -132,16 +141,26 @@ impl Client {
         self.clock.forget();
     }
 
-    /// Takes a request in hand. `id` must be new. `is_ordered`: whether it waits for those before it at its key.
-    pub fn request(&mut self, now_ms: i64, id: String, draft: Draft, is_ordered: bool) -> Ticket {
+    /// Takes a request in hand. `is_ordered`: whether it waits for those before it at its key. Of an id that is in hand, the caller
+    /// joins who waits; `None`: it is another request's.
+    pub fn request(&mut self, now_ms: i64, id: String, draft: Draft, is_ordered: bool) -> Option<Ticket> {
+        if let Some((ticket, request)) = self.in_hand(&id) {
+            if !request.is_watched() {
+                return (*request.entry.draft == draft).then(|| self.join(ticket));
+            }
+            self.requests.remove(&ticket);
+        }
         let is_full = self.requests.len() >= self.settings.requests_max || self.acks.is_full();
         let key = draft.key.clone().or_else(|| self.guessed_key(&draft.target));
         let (outbox, owner) = (self.settings.outbox.clone(), self.settings.owner.clone());
-        let entry = Entry { draft: Rc::new(draft), outbox, owner, ..Entry::default() };
+        let entry = Entry { draft: Rc::new(draft), outbox, maker: owner.clone(), owner, ..Entry::default() };
         let ticket = self.insert(id, entry, Stage::Adding);
+        // Only a damaged row has such a place that there is none after it.
+        self.last_place = self.last_place.saturating_add(1);
+        let place = is_ordered.then_some(self.last_place);
         let gives_up_ms = self.settings.give_up_after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
         self.with(ticket, |request, _| {
-            request.entry.place = is_ordered.then_some(ticket as i64);
+            request.entry.place = place;
             request.has_caller = true;
             request.gives_up_ms = gives_up_ms;
             request.key = key;
@@ -163,7 +182,23 @@ impl Client {
                 actions.push(Action::Change { ticket, id: request.id.clone(), change });
             }
         });
+        Some(ticket)
+    }
+
+    /// Asks for the answer to a request that was made before, here or in another tab.
+    pub fn watch(&mut self, id: String) -> Ticket {
+        if let Some((ticket, _)) = self.in_hand(&id) {
+            return self.join(ticket);
+        }
+        let ticket = self.insert(id, Entry::default(), Stage::Watching { due_ms: None });
+        self.with(ticket, |request, _| request.has_caller = true);
+        self.ask_to_watch(ticket);
         ticket
+    }
+
+    /// Nobody waits for it here any more. It goes on.
+    pub fn leave(&mut self, ticket: Ticket) {
+        self.with(ticket, |request, _| request.has_caller = false);
     }
 
     /// Reports the answer to [`Action::Transmit`].
@@ -229,9 +264,13 @@ impl Client {
         }
     }
 
-    /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run.
+    /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run. One that
+    /// another tab sees to goes on there.
     pub fn give_up(&mut self, now_ms: i64, ticket: Ticket) {
         self.with(ticket, |request, actions| {
+            if request.is_watched() {
+                return request.deliver(actions, ticket, Rc::new(Answered::Failure(ClientCode::GaveUp.into())));
+            }
             request.is_cancelling = true;
             if !matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
                 return;
@@ -276,7 +315,9 @@ impl Client {
         }
         for (_, request) in self.requests.iter() {
             match request.stage {
-                Stage::Unsettled { due_ms, .. } | Stage::Unadopted { due_ms, .. } => consider(due_ms),
+                Stage::Unsettled { due_ms, .. }
+                | Stage::Unadopted { due_ms, .. }
+                | Stage::Watching { due_ms: Some(due_ms) } => consider(due_ms),
                 _ => {}
             }
             if let (true, Some(gives_up_ms)) = (request.may_give_up(), request.gives_up_ms) {
@@ -340,6 +381,30 @@ impl Client {
         Ok(all)
     }
 
+    fn in_hand(&self, id: &str) -> Option<(Ticket, &Request)> {
+        self.requests.iter().find(|(_, request)| request.id == id).map(|(ticket, request)| (*ticket, request))
+    }
+
+    /// One more waits for its answer.
+    fn join(&mut self, ticket: Ticket) -> Ticket {
+        self.with(ticket, |request, actions| {
+            request.has_caller = true;
+            let (Stage::Delivering(answered) | Stage::Settling(answered) | Stage::Unsettled { answered, .. }) =
+                &request.stage
+            else {
+                return;
+            };
+            actions.push(Action::Deliver { ticket, to: Receiver::Caller, answered: answered.clone() });
+        });
+        ticket
+    }
+
+    /// How many requests are in hand without an answer, and how many of them are paused.
+    pub fn counts(&self) -> (usize, usize) {
+        let open = || self.requests.values().filter(|request| !request.is_watched() && !request.has_answer());
+        (open().count(), open().filter(|request| matches!(request.stage, Stage::Paused)).count())
+    }
+
     /// Id, method and target of a request in hand.
     pub fn describe(&self, ticket: Ticket) -> Option<(&str, &str, &str)> {
         let request = self.requests.get(&ticket)?;
@@ -372,13 +437,17 @@ impl Client {
         }
     }
 
-    fn adopt(&mut self, id: &str, entry: Entry, lives: Option<&dyn Fn(&str) -> bool>) {
-        let is_in_hand = self.requests.values().any(|request| request.id == id);
-        if is_in_hand || lives.is_some_and(|lives| lives(&entry.owner)) {
-            return;
+    fn adopt(&mut self, id: &str, entry: Entry, is_shared: bool) {
+        let mut has_caller = false;
+        if let Some((ticket, request)) = self.in_hand(id) {
+            if !request.is_watched() {
+                return;
+            }
+            has_caller = request.has_caller;
+            self.requests.remove(&ticket);
         }
-        let is_shared = lives.is_none();
         let ticket = self.insert(id.to_owned(), entry, Stage::Adopting { is_shared });
+        self.with(ticket, |request, _| request.has_caller = has_caller);
         self.ask_to_adopt(ticket, is_shared);
     }
 
@@ -397,11 +466,11 @@ impl Client {
         if !done.is_empty() {
             self.actions.push(Action::Remove(done));
         }
-        Some(ended)
+        Some(*ended)
     }
 }
 
 /// The path of a target.
 pub(super) fn path_of(target: &str) -> &str {
-    target.split('?').next().unwrap_or_default()
+    cut(target, b'?').map_or(target, |(path, _)| path)
 }

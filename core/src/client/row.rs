@@ -33,7 +33,9 @@ pub struct Entry {
     pub draft: Rc<Draft>,
     /// The worker and the identity that it is for: a store may be shared with others.
     pub outbox: String,
-    /// The tab or process that sees to it.
+    /// The tab or process that made it.
+    pub maker: String,
+    /// The one that sees to it.
     pub owner: String,
     /// Whether somebody else may wait for it as well: it was adopted from an owner that may live.
     pub is_shared: bool,
@@ -43,8 +45,16 @@ pub struct Entry {
     pub until_ms: Option<i64>,
     /// Whether the application gave it up, so that the key is asked to cancel it.
     pub is_cancelling: bool,
-    /// Its place among its owner's requests, if it is to wait for those before it at its key. None: it may overlap with them.
+    /// Its place among those of its maker, and after all that this one had taken over, if it is to wait for those before it at its
+    /// key. None: it may overlap with them.
     pub place: Option<i64>,
+}
+
+impl Entry {
+    /// Whether its maker may want it to wait for another.
+    pub(super) fn comes_after(&self, other: &Self) -> bool {
+        other.place.is_some() && self.place > other.place && self.maker == other.maker
+    }
 }
 
 /// The definitive answer.
@@ -100,6 +110,11 @@ pub enum Change {
     },
     /// Looks whether another tab kept an answer.
     Look,
+    /// Waits for the answer with its owner: it is to be kept.
+    Join {
+        /// The worker and the identity that it is asked for.
+        outbox: String,
+    },
     /// Takes a request over from an owner that is gone.
     Adopt {
         /// Who takes it.
@@ -108,8 +123,6 @@ pub enum Change {
         from: String,
         /// Whether the former owner may live, and wait.
         is_shared: bool,
-        /// Its place among the requests of who takes it, if it has one.
-        place: i64,
     },
     /// Takes it back, unless an attempt may have left.
     Withdraw,
@@ -140,6 +153,15 @@ pub enum Changed {
 }
 
 impl Changed {
+    /// Of which worker and identity the row is.
+    pub fn outbox(&self) -> Option<&str> {
+        match self {
+            Self::Pending(entry) => Some(&entry.outbox),
+            Self::Settled(settled) => Some(&settled.outbox),
+            Self::Gone => None,
+        }
+    }
+
     /// What an attempt leaves with, after the transaction before it; `None`: its row is settled or gone, so none leaves.
     /// `known` is what the row said before.
     pub fn leave(&self, known: &Entry) -> Option<Entry> {
@@ -194,10 +216,12 @@ impl Change {
                 entry.until_ms = if holds(Rule::UntilRaised) { raised_ms } else { entry.until_ms.or(raised_ms) };
                 entry.is_cancelling |= is_cancelling;
             }
-            (Self::Adopt { by, from, is_shared, place }, Some(Row::Pending(entry))) if entry.owner == *from => {
+            (Self::Adopt { by, from, is_shared }, Some(Row::Pending(entry))) if entry.owner == *from => {
                 entry.owner.clone_from(by);
                 entry.is_shared |= is_shared;
-                entry.place = entry.place.and(Some(*place));
+            }
+            (Self::Join { outbox }, Some(Row::Pending(entry))) if entry.outbox == *outbox && !entry.is_shared => {
+                entry.is_shared = true;
             }
             (Self::Withdraw, Some(Row::Pending(entry)))
                 if entry.until_ms.is_none() || !holds(Rule::UnsentWithdrawn) =>
@@ -289,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_row_is_adopted_by_one_only() {
-        let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), is_shared: false, place: 1 };
+        let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), is_shared: false };
         let (write, _) = apply(&adopt("b"), Some(&Row::Pending(entry())));
         let Write::Put(adopted) = write else { panic!("{write:?}") };
         let (write, changed) = adopt("c").apply(Some(&adopted)).expect("readable");
@@ -331,6 +355,18 @@ mod tests {
     }
 
     #[test]
+    fn who_joins_has_the_answer_kept_and_is_no_owner() {
+        let join = Change::Join { outbox: String::new() };
+        let (_, changed) = apply(&join, Some(&Row::Pending(sent())));
+        assert_eq!(changed, Changed::Pending(Entry { is_shared: true, ..sent() }));
+        let joined = Row::Pending(Entry { is_shared: true, ..sent() });
+        assert_eq!(apply(&join, Some(&joined)).0, Write::Nothing, "once");
+        assert_eq!(apply(&join, None), (Write::Nothing, Changed::Gone));
+        let stranger = Row::Pending(Entry { outbox: "another".into(), ..sent() });
+        assert_eq!(apply(&join, Some(&stranger)).0, Write::Nothing);
+    }
+
+    #[test]
     fn what_was_given_up_stays_given_up_and_what_is_shared_stays_shared() {
         let given_up = Entry { is_cancelling: true, is_shared: true, ..sent() };
         let (_, changed) = apply(&raise(150), Some(&Row::Pending(given_up.clone())));
@@ -338,7 +374,7 @@ mod tests {
             matches!(changed, Changed::Pending(Entry { is_cancelling: true, .. })),
             "another tab goes on: {changed:?}"
         );
-        let adopt = Change::Adopt { by: "b".into(), from: "a".into(), is_shared: false, place: 1 };
+        let adopt = Change::Adopt { by: "b".into(), from: "a".into(), is_shared: false };
         let (_, changed) = apply(&adopt, Some(&Row::Pending(given_up)));
         assert!(matches!(changed, Changed::Pending(Entry { is_shared: true, .. })), "{changed:?}");
     }

@@ -11,7 +11,7 @@ use super::in_hand::{Request, Stage};
 use super::machine::Client;
 use super::request::Aim;
 use super::row::{Answered, Change, Changed};
-use super::sending::cancelled;
+use super::sending::{cancelled, other_payload};
 use super::verdict::Sent;
 use std::rc::Rc;
 
@@ -23,7 +23,8 @@ impl Client {
         let stage = std::mem::replace(&mut request.stage, Stage::Paused);
         let stays = match stage {
             Stage::Adding => self.added(now_ms, ticket, &mut request, changed, has_turn),
-            Stage::Adopting { is_shared } => self.adopted(now_ms, &mut request, changed, is_shared),
+            Stage::Watching { .. } => self.watched(now_ms, ticket, &mut request, changed),
+            Stage::Adopting { is_shared } => self.adopted(now_ms, ticket, &mut request, changed, is_shared),
             Stage::Raising { aim, deadline_ms } => {
                 self.raised(now_ms, ticket, &mut request, changed, (aim, deadline_ms))
             }
@@ -60,12 +61,47 @@ impl Client {
                     _ => request.stage = Stage::Waiting { due_ms: now_ms },
                 }
             }
-            _ => {
+            // Somebody else made the same request under this id.
+            Some(Changed::Pending(entry))
+                if entry.draft == request.entry.draft && entry.outbox == self.settings.outbox =>
+            {
+                request.watch(&mut self.actions, ticket, &self.settings.outbox);
+            }
+            found => {
+                let failure = match found {
+                    Some(Changed::Settled(settled)) if settled.outbox == self.settings.outbox => {
+                        ClientCode::OutcomeLost.into()
+                    }
+                    Some(Changed::Pending(_) | Changed::Settled(_)) => other_payload(),
+                    Some(Changed::Gone) | None => ClientCode::StoreFailed.into(),
+                };
                 request.is_stored = false;
-                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(ClientCode::StoreFailed.into())));
+                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
             }
         }
         true
+    }
+
+    pub(super) fn ask_to_watch(&mut self, ticket: Ticket) {
+        if let Some(request) = self.requests.get_mut(&ticket) {
+            request.watch(&mut self.actions, ticket, &self.settings.outbox);
+        }
+    }
+
+    /// A request of another tab, for whose answer somebody waits here.
+    fn watched(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
+        // What is somebody else's is none of theirs, whatever its id.
+        let is_own = |changed: &Changed| changed.outbox().is_none_or(|outbox| outbox == self.settings.outbox);
+        let changed = changed.map(|changed| if is_own(&changed) { changed } else { Changed::Gone });
+        match changed {
+            Some(Changed::Settled(_) | Changed::Gone) => {
+                return self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into());
+            }
+            Some(Changed::Pending(entry)) => request.entry = entry,
+            None => {}
+        }
+        request.stage = Stage::Watching { due_ms: Some(now_ms + self.settings.retry_interval_ms) };
+        request.has_caller
     }
 
     /// A request that was given up before any attempt left, as far as this tab knew.
@@ -95,15 +131,17 @@ impl Client {
     /// Takes a request over from its owner, as its row names it.
     pub(super) fn ask_to_adopt(&mut self, ticket: Ticket, is_shared: bool) {
         let by = self.settings.owner.clone();
-        self.with(ticket, |request, actions| {
-            let (from, place) = (request.entry.owner.clone(), ticket as i64);
-            let change = Change::Adopt { by, from, is_shared, place };
-            actions.push(Action::Change { ticket, id: request.id.clone(), change });
-            request.stage = Stage::Adopting { is_shared };
-        });
+        self.with(ticket, |request, actions| request.adopt(actions, ticket, &by, is_shared));
     }
 
-    fn adopted(&mut self, now_ms: i64, request: &mut Request, changed: Option<Changed>, is_shared: bool) -> bool {
+    fn adopted(
+        &mut self,
+        now_ms: i64,
+        ticket: Ticket,
+        request: &mut Request,
+        changed: Option<Changed>,
+        is_shared: bool,
+    ) -> bool {
         match changed {
             Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
                 request.is_cancelling = entry.is_cancelling;
@@ -111,8 +149,19 @@ impl Client {
                 request.stage = Stage::Waiting { due_ms: now_ms };
                 true
             }
+            // Another tab has it now.
+            Some(_) if request.has_caller => {
+                request.watch(&mut self.actions, ticket, &self.settings.outbox);
+                true
+            }
             None => {
                 request.stage = Stage::Unadopted { due_ms: now_ms + self.settings.retry_interval_ms, is_shared };
+                true
+            }
+            // Somebody else has it. What comes after it must wait for it: so it is shared with them.
+            Some(Changed::Pending(entry)) if self.requests.values().any(|other| other.entry.comes_after(&entry)) => {
+                request.entry = entry;
+                request.adopt(&mut self.actions, ticket, &self.settings.owner, true);
                 true
             }
             // Somebody else has it, or it was settled meanwhile.
@@ -136,7 +185,11 @@ impl Client {
             Some(entry) => {
                 let first_sent_s = entry.first_sent_s.unwrap_or_default();
                 request.entry = entry;
-                self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
+                if self.is_offline {
+                    request.stage = Stage::Waiting { due_ms: now_ms };
+                } else {
+                    self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
+                }
                 true
             }
             None => self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into()),

@@ -51,7 +51,7 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::UnknownWhenPaused => ("between", Never::NoOfEffect),
         Rule::PrincipalTold => ("between", Never::Impersonated),
         Rule::UnsentWithdrawn => ("gives up", Never::NoForGood),
-        Rule::Ordered => ("rides", Never::OutOfOrder),
+        Rule::Ordered => ("in order", Never::OutOfOrder),
         Rule::CertainKey => ("gives up", Never::NoForGood),
     }
 }

@@ -71,6 +71,8 @@ properties! {
     FenceBack = "nothing runs again: the fence moves back",
     /// An outcome is gone before its retention, though its owner did not acknowledge it.
     Freed = "forget after: an outcome is freed without its owner's word",
+    /// A request takes effect before an earlier one of its tab at its key has.
+    OutOfOrder = "in order: a request takes effect before an earlier one has its effect or its answer",
     /// A client forgets an acknowledgement that no key has taken.
     Unacknowledged = "forget after: a client forgets an acknowledgement that no key has taken",
     /// An answer that is no outcome is recorded.
@@ -118,6 +120,10 @@ properties! {
     Probes = "sometimes: a probe",
     /// A caller is told that it need not wait any more.
     GaveUp = "sometimes: a caller that gives up",
+    /// A request is sent only once the one before it has taken effect.
+    Turn = "sometimes: a request that waits for its turn",
+    /// A request that never left is taken back.
+    Withdrawn = "sometimes: a request that is taken back",
     /// A row is gone from the client's store.
     Forgotten = "sometimes: all is done and forgotten",
 }

@@ -28,6 +28,8 @@ pub struct Wish {
     pub path: &'static str,
     /// The key, which the client learns from answers.
     pub key: &'static str,
+    /// Whether it waits for those before it at its key.
+    pub is_ordered: bool,
 }
 
 impl Wish {
@@ -172,7 +174,7 @@ impl Tab {
 fn tell(client: &mut Client, now_ms: i64, told: &Told) {
     match told {
         Told::Stored(rows) => client.stored(now_ms, rows, None).expect("rows of this version"),
-        Told::Wish(wish) => drop(client.request(now_ms, wish.id.to_owned(), wish.draft(), false)),
+        Told::Wish(wish) => drop(client.request(now_ms, wish.id.to_owned(), wish.draft(), wish.is_ordered)),
         Told::Changed(ticket, row) => client.changed(now_ms, *ticket, Some(changed(row.as_deref()))),
         Told::Answered(attempt, answer) => client.answered(now_ms, *attempt, answer.clone()),
         Told::Lost(attempt) => client.lost(now_ms, *attempt),

@@ -35,12 +35,27 @@ pub struct TabScope {
     pub sometimes: &'static [Sometimes],
 }
 
-const A: Wish = Wish { id: "a", method: "POST", path: "/k", key: "k" };
-const B: Wish = Wish { id: "b", method: "POST", path: "/k", key: "k" };
+const A: Wish = Wish { id: "a", method: "POST", path: "/k", key: "k", is_ordered: false };
+const B: Wish = Wish { id: "b", method: "POST", path: "/k", key: "k", is_ordered: false };
+/// The first of two in order: by its id it would be the second.
+const FIRST: Wish = Wish { id: "b", is_ordered: true, ..A };
+const SECOND: Wish = Wish { id: "a", is_ordered: true, ..A };
 /// At the same path as the others, but of another key.
-const ELSEWHERE: Wish = Wish { id: "e", method: "PUT", path: "/k", key: "elsewhere" };
+const ELSEWHERE: Wish = Wish { id: "e", method: "PUT", path: "/k", key: "elsewhere", is_ordered: false };
 
 impl TabScope {
+    /// The requests of the first tab that must have their effects or their answers before this one takes effect.
+    pub fn before_in_order(&self, id: &str) -> Vec<&'static str> {
+        let Some(at) = self.wishes.iter().position(|wish| wish.id == id && wish.is_ordered) else { return Vec::new() };
+        let (own, before) = (self.wishes[at], &self.wishes[..at]);
+        before.iter().filter(|wish| wish.is_ordered && wish.key == own.key).map(|wish| wish.id).collect()
+    }
+
+    /// Whether a request is one of those that go in order.
+    pub fn is_ordered(&self, id: &str) -> bool {
+        self.wishes.iter().any(|wish| wish.id == id && wish.is_ordered)
+    }
+
     /// The key of a request.
     pub fn key_of(&self, id: &str) -> &'static str {
         self.wishes.iter().chain(&self.before).find(|wish| wish.id == id).map_or("", |wish| wish.key)
@@ -49,7 +64,7 @@ impl TabScope {
 
 /// All of them.
 pub fn all() -> Vec<TabScope> {
-    vec![tabs(), reload(), between(), rides(), gives_up()]
+    vec![tabs(), reload(), between(), rides(), gives_up(), in_order()]
 }
 
 /// The scope of a name.
@@ -131,6 +146,29 @@ fn gives_up() -> TabScope {
             Sometimes::Probes,
             Sometimes::Cancelled,
             Sometimes::RanBefore,
+            Sometimes::Forgotten,
+        ],
+        ..one()
+    }
+}
+
+/// Two requests at one key, one after the other, in a tab that may be reloaded or crash while another may open and take them
+/// over; the application may give one up.
+fn in_order() -> TabScope {
+    TabScope {
+        name: "in order",
+        tabs: 2,
+        opens_max: &[2, 1],
+        wishes: vec![FIRST, SECOND],
+        instants_s: &[0, 170],
+        messages_max: 3,
+        gives_up: true,
+        sometimes: &[
+            Sometimes::Turn,
+            Sometimes::Withdrawn,
+            Sometimes::Replay,
+            Sometimes::Late,
+            Sometimes::Cancelled,
             Sometimes::Forgotten,
         ],
         ..one()

@@ -26,6 +26,8 @@ pub struct State {
     pub(crate) tabs: Vec<Option<Tab>>,
     pub(crate) messages: BTreeSet<Arc<Message>>,
     pub(crate) servers: BTreeMap<String, Server>,
+    /// The ordered requests whose answers somebody has.
+    pub(crate) answered: BTreeSet<String>,
     pub(crate) oracle: Oracle,
 }
 
@@ -54,6 +56,14 @@ impl State {
                 self.oracle.watch_outcome(id, effect_in(&response.body), effects);
             }
             Answered::Failure(failure) => self.oracle.watch_claim(id, failure.executed, failure.retry, effects),
+        }
+    }
+
+    /// A request took effect: those before it must have theirs, or their answers.
+    pub(crate) fn takes_effect(&mut self, before: &[&str], earlier: &[Effect]) {
+        let is_over = |each: &&str| self.answered.contains(*each) || earlier.iter().any(|effect| effect.id == **each);
+        if !before.iter().all(is_over) {
+            self.oracle.broken.insert(Never::OutOfOrder);
         }
     }
 

@@ -22,7 +22,7 @@ use crate::tab::{OWNER, Tab, Told, Wish, row_of};
 use crate::tab_scopes::TabScope;
 use crate::tab_state::{State, effects_at};
 use semel_core::client::row::Write;
-use semel_core::client::{Action, Answer, Receiver, Ticket, Transmission};
+use semel_core::client::{Action, Answer, Change, Receiver, Ticket, Transmission};
 use semel_core::problem::{Executed, Retry};
 use semel_core::rules::{self, Rule};
 use stateright::{Model, Property};
@@ -110,6 +110,8 @@ impl Tabs {
                 tab.tickets.insert(id.clone(), ticket);
                 let row = state.rows.get(&id).map(Vec::as_slice);
                 let (write, changed) = change.apply(row).expect("a row of this version");
+                let is_taken_back = matches!((&change, &write), (Change::Withdraw, Write::Delete));
+                state.oracle.seen.extend(is_taken_back.then_some(Sometimes::Withdrawn));
                 match write {
                     Write::Nothing => {}
                     Write::Put(row) => drop(state.rows.insert(id, row)),
@@ -129,6 +131,7 @@ impl Tabs {
             Action::Deliver { ticket, to, answered } => {
                 let id = id_of(tab, ticket);
                 state.tells(&id, &answered, self.scope.key_of(&id));
+                state.answered.extend(self.scope.is_ordered(&id).then(|| id.clone()));
                 if to == Receiver::Caller {
                     state.ends_wait(tab, &id);
                 }
@@ -166,10 +169,21 @@ impl Tabs {
         let is_riding = message.aim() != Aim::Acknowledge && !message.acknowledges().is_empty();
         state.oracle.seen.extend(is_riding.then_some(Sometimes::Rides));
         state.oracle.seen.extend(message.is_probe().then_some(Sometimes::Probes));
+        let had_turn = self.has_had_turn(state, &message.id());
+        state.oracle.seen.extend(had_turn.then_some(Sometimes::Turn));
         let message = Arc::new(message);
         tab.under_way.insert(made.attempt, message.clone());
         state.messages.insert(message);
         None
+    }
+
+    /// Whether a request is sent for the first time, and those before it have taken effect.
+    fn has_had_turn(&self, state: &State, id: &str) -> bool {
+        let before = self.scope.before_in_order(id);
+        let effects = effects_at(&state.servers, self.scope.key_of(id));
+        let has_run = |each: &&str| effects.iter().any(|effect| effect.id == **each);
+        let is_first = !state.messages.iter().any(|message| message.id() == id);
+        is_first && !before.is_empty() && before.iter().all(has_run)
     }
 
     fn arrives(&self, state: &mut State, message: &Message, login: &str) -> Answer {
@@ -183,6 +197,10 @@ impl Tabs {
                 let known = server.tables.effects.len();
                 let arrived = server.arrive(&request, now_ms);
                 state.oracle.watch(&message.asked(), known, server, &arrived, now_ms);
+                let effects = server.tables.effects.clone();
+                for (number, effect) in effects.iter().enumerate().skip(known) {
+                    state.takes_effect(&self.scope.before_in_order(&effect.id), &effects[..number]);
+                }
                 arrived.answer
             }
         };
@@ -280,6 +298,7 @@ impl Model for Tabs {
             tabs: vec![None; self.scope.tabs],
             messages: BTreeSet::new(),
             servers: BTreeMap::new(),
+            answered: BTreeSet::new(),
             oracle: Oracle::default(),
         };
         rules::without(self.without, || {

@@ -24,6 +24,7 @@ const STATES: &[(&str, usize)] = &[
     ("between", 12_408),
     ("rides", 19_915),
     ("gives up", 24_011),
+    ("in order", 108_801),
 ];
 
 fn hold_in<M>(name: &str, model: M)
@@ -111,6 +112,11 @@ fn an_acknowledgement_rides_on_another_request_and_is_taken_once_its_key_has_ans
 #[test]
 fn what_is_given_up_is_told_to_be_what_it_is() {
     hold_in_tabs("gives up");
+}
+
+#[test]
+fn requests_to_one_key_take_effect_in_the_order_of_their_calls_also_when_their_tab_crashes() {
+    hold_in_tabs("in order");
 }
 
 #[test]

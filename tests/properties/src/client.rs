@@ -104,6 +104,7 @@ fn entry(source: &mut Source<'_>) -> Entry {
     Entry {
         draft: Rc::new(draft),
         outbox: source.pick(OUTBOXES).to_owned(),
+        maker: source.pick(OWNERS).to_owned(),
         owner: source.pick(OWNERS).to_owned(),
         is_shared: source.flag(),
         first_sent_s: source.optional(Source::integer),
@@ -146,7 +147,6 @@ pub(crate) fn change(source: &mut Source<'_>) -> Change {
             by: source.pick(OWNERS).to_owned(),
             from: source.pick(OWNERS).to_owned(),
             is_shared: source.flag(),
-            place: source.integer(),
         },
         4 => settle(source.pick(OWNERS), source.integer()),
         5 => Change::Withdraw,
@@ -184,6 +184,7 @@ fn step(before: Option<Row>, change: &Change, after: Option<Row>) {
         (None, Some(after)) => assert_eq!(*change, Change::Add(pending(after))),
         (Some(Row::Pending(before)), Some(Row::Pending(after))) => {
             assert_eq!((&before.draft, &before.outbox), (&after.draft, &after.outbox), "a request is fixed once");
+            assert_eq!((&before.maker, before.place), (&after.maker, after.place), "and so is its place");
             assert!(after.until_ms >= before.until_ms, "until only grows");
             assert!(before.first_sent_s.is_none() || before.first_sent_s == after.first_sent_s);
             assert!(after.is_cancelling >= before.is_cancelling && after.is_shared >= before.is_shared);
@@ -201,7 +202,8 @@ fn step(before: Option<Row>, change: &Change, after: Option<Row>) {
             assert_eq!(after.kept.as_ref(), is_awaited.then_some(answered));
         }
         (Some(Row::Pending(before)), None) => {
-            assert!(matches!(change, Change::Settle { .. }) && before.until_ms.is_none(), "{change:?} lost a request");
+            let may_leave = matches!(change, Change::Settle { .. } | Change::Withdraw);
+            assert!(may_leave && before.until_ms.is_none(), "{change:?} lost a request");
         }
         (Some(Row::Settled(before)), Some(Row::Settled(after))) => {
             let is_acknowledged = before.is_acknowledged || *change == Change::Acknowledged;

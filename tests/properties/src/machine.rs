@@ -134,7 +134,7 @@ impl Host {
         let key = source.pick(&[None, None, Some("k"), Some("l")]).map(str::to_owned);
         let target = source.pick(&["/a", "/b?c"]).to_owned();
         let draft = Draft { method: "POST".to_owned(), target, key, ..Draft::default() };
-        self.tickets.push(self.client.request(self.now_ms, id, draft, source.flag()));
+        self.tickets.extend(self.client.request(self.now_ms, id, draft, source.flag()));
     }
 
     /// What a server says to almost everything, by a clock of its own.

@@ -128,7 +128,7 @@ impl Sim {
                 ..Wish::default()
             },
         );
-        let ticket = self.tabs[tab].client.request(now_ms, id, draft, false);
+        let ticket = self.tabs[tab].client.request(now_ms, id, draft, false).expect("a new id");
         self.tabs[tab].callers.insert(ticket, number);
     }
 
@@ -276,6 +276,7 @@ fn changed_line(id: &str, change: &Change, changed: &Changed) -> String {
         Change::Add(_) => "adds",
         Change::Raise { .. } => "raises",
         Change::Look => "looks at",
+        Change::Join { .. } => "waits for",
         Change::Adopt { .. } => "adopts",
         Change::Withdraw => "takes back",
         Change::Settle { .. } => "settles",

@@ -64,3 +64,20 @@ fn a_page_that_is_looked_at_again_does_not_wait_for_the_interval() {
     bench.drive();
     assert_eq!(bench.sent.len(), 3, "the server asked for no pause");
 }
+
+#[test]
+fn an_attempt_whose_row_is_raised_while_the_network_goes_waits_too() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.lose();
+    bench.now_ms += INTERVAL_MS;
+    bench.client.wake(bench.now_ms);
+    let Some(Action::Change { ticket, id, change }) = bench.client.poll() else { panic!("no row is raised") };
+    let changed = bench.change(&id, &change);
+    bench.client.set_offline(bench.now_ms, true);
+    bench.client.changed(bench.now_ms, ticket, Some(changed));
+    bench.drive();
+    assert_eq!(bench.sent.len(), 1);
+    set_offline(&mut bench, false);
+    assert_eq!(bench.sent.len(), 2);
+}

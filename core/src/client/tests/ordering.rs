@@ -5,7 +5,7 @@ use crate::client::Entry;
 
 fn ordered(bench: &mut Bench, id: &str, target: &str, key: Option<&str>) -> Ticket {
     let draft = Draft { target: target.into(), key: key.map(Into::into), ..draft(id) };
-    let ticket = bench.client.request(bench.now_ms, id.into(), draft, true);
+    let ticket = bench.client.request(bench.now_ms, id.into(), draft, true).expect("a new id");
     bench.drive();
     ticket
 }
@@ -129,4 +129,132 @@ fn a_failing_store_takes_nothing_back() {
     bench.is_broken = false;
     bench.pass(2 * INTERVAL_MS);
     assert_eq!(bodies(&bench), ["cancelled"]);
+}
+
+#[test]
+fn an_answer_that_names_the_key_lets_none_pass_that_knows_only_the_path() {
+    let mut bench = Bench::ready();
+    ordered(&mut bench, "x", "/new", None);
+    ordered(&mut bench, "y", "/new", None);
+    bench.answer(problem(500, "rolled-back", "no", "same-id", bench.server_ms()));
+    ordered(&mut bench, "z", "/new", None);
+    bench.pass(INTERVAL_MS);
+    assert_eq!(sent_ids(&bench), ["x", "x"]);
+    for id in ["x", "y", "z"] {
+        assert_eq!(sent_ids(&bench).pop().as_deref(), Some(id));
+        answer_to_id(&mut bench, id, outcome(id, SERVER_MS));
+    }
+}
+
+/// What a tab has left: `c`, then `a`.
+fn left() -> BTreeMap<String, Vec<u8>> {
+    let mut bench = Bench::ready();
+    ordered(&mut bench, "c", "/a/b", None);
+    ordered(&mut bench, "a", "/a/b", None);
+    bench.rows
+}
+
+/// A tab that looks at rows whose owners it takes for gone. What it asks for is not done yet.
+fn looks_at(owner: &str, rows: BTreeMap<String, Vec<u8>>) -> Bench {
+    let mut bench = Bench::with(|settings| settings.owner = owner.into());
+    bench.rows = rows;
+    let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+    bench.client.stored(0, &rows, Some(&|_| false)).expect("readable");
+    bench
+}
+
+fn owner(bench: &Bench, id: &str) -> String {
+    let Some(Row::Pending(entry)) = bench.row(id) else { panic!("{id} is not pending") };
+    entry.owner
+}
+
+/// Takes a row over for another tab.
+fn adopt(bench: &mut Bench, id: &str, by: &str) {
+    let from = owner(bench, id);
+    bench.change(id, &crate::client::Change::Adopt { by: by.into(), from, is_shared: false });
+}
+
+#[test]
+fn what_another_tab_took_over_just_before_is_shared_with_it_where_something_comes_after_it() {
+    let mut bench = looks_at("next", left());
+    adopt(&mut bench, "c", "other");
+    bench.drive();
+    bench.answer(health(bench.server_ms()));
+    assert_eq!((owner(&bench, "c"), owner(&bench, "a")), ("next".to_owned(), "next".to_owned()));
+    assert!(matches!(bench.row("c"), Some(Row::Pending(entry)) if entry.is_shared), "the other tab may wait for it");
+    for id in ["c", "a"] {
+        answer_to_id(&mut bench, id, outcome(id, SERVER_MS));
+    }
+    assert_eq!(bodies(&bench), ["c", "a"]);
+}
+
+#[test]
+fn what_another_tab_took_over_is_left_to_it_where_nothing_comes_after_it() {
+    let mut bench = looks_at("next", left());
+    adopt(&mut bench, "c", "other");
+    adopt(&mut bench, "a", "other");
+    bench.drive();
+    bench.answer(health(bench.server_ms()));
+    assert_eq!(owner(&bench, "a"), "other");
+    assert!(!sent_ids(&bench).contains(&"a".to_owned()));
+}
+
+#[test]
+fn what_a_tab_that_lives_took_over_is_shared_with_it_where_something_comes_after_it() {
+    let mut bench = Bench::with(|settings| settings.owner = "next".into());
+    bench.rows = left();
+    adopt(&mut bench, "c", "other");
+    let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+    bench.client.stored(0, &rows, Some(&|owner| owner == "other")).expect("readable");
+    bench.drive();
+    bench.answer(health(bench.server_ms()));
+    assert_eq!(sent_ids(&bench), ["c"]);
+    answer_to_id(&mut bench, "c", outcome("c", SERVER_MS));
+    assert_eq!(sent_ids(&bench), ["c", "a"]);
+}
+
+#[test]
+fn what_a_tab_that_lives_made_itself_is_left_to_it() {
+    let mut bench = Bench::with(|settings| settings.owner = "next".into());
+    bench.rows = left();
+    let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+    bench.client.stored(0, &rows, Some(&|owner| owner == "tab")).expect("readable");
+    assert_eq!(bench.client.poll(), None);
+}
+
+#[test]
+fn what_is_taken_over_again_and_again_comes_before_what_was_called_later() {
+    let mut second = looks_at("second", left());
+    second.drive();
+    ordered(&mut second, "b", "/a/b", None);
+    let mut third = looks_at("third", second.rows);
+    third.drive();
+    third.answer(health(third.server_ms()));
+    for id in ["c", "a", "b"] {
+        answer_to_id(&mut third, id, outcome(id, SERVER_MS));
+    }
+    assert_eq!(bodies(&third), ["c", "a", "b"]);
+}
+
+#[test]
+fn what_is_shared_with_a_tab_that_lives_keeps_its_place_before_what_is_called_there_later() {
+    let mut living = Bench::ready();
+    ordered(&mut living, "x", "/a/b", None);
+    // Who shares it has asked for much already.
+    let mut sharing = Bench::with(|settings| settings.owner = "sharing".into());
+    for id in ["p", "q", "r", "s"] {
+        ordered(&mut sharing, id, "/other", None);
+    }
+    sharing.rows.extend(living.rows.clone());
+    let rows: Vec<_> = sharing.rows.clone().into_iter().collect();
+    sharing.client.stored(0, &rows, None).expect("readable");
+    sharing.drive();
+    assert_eq!(owner(&sharing, "x"), "sharing");
+    ordered(&mut living, "a", "/a/b", None);
+    sharing.rows.insert("a".into(), living.rows.remove("a").expect("stored"));
+    let mut third = looks_at("third", sharing.rows);
+    third.drive();
+    third.answer(health(third.server_ms()));
+    let at = |id: &str| sent_ids(&third).iter().position(|sent| sent == id);
+    assert_eq!((at("x").is_some(), at("a")), (true, None));
 }

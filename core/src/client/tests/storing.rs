@@ -90,7 +90,7 @@ fn who_waits_for_what_another_tab_settled_gets_the_answer_that_it_kept() {
     for is_before_the_attempt in [true, false] {
         let mut bench = Bench::ready();
         bench.request("x");
-        let adopt = Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true, place: 1 };
+        let adopt = Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true };
         bench.change("x", &adopt);
         let answered = Answered::Outcome(Response::json(201, "kept")).into();
         let settle = Change::Settle { by: "other".into(), key: Some("a/b".into()), answered, at_s: SERVER_MS / 1000 };
@@ -153,7 +153,7 @@ fn an_id_that_is_another_tabs_is_not_sent() {
     let mut bench = Bench::ready();
     bench.change("x", &Change::Add(Entry { owner: "other".into(), outbox: "outbox".into(), ..Entry::default() }));
     bench.request("x");
-    assert_eq!((bodies(&bench), bench.sent.len()), (vec!["store-failed".to_owned()], 0));
+    assert_eq!((bodies(&bench), bench.sent.len()), (vec!["fingerprint-mismatch".to_owned()], 0));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn what_two_tabs_adopt_is_sent_by_one_and_what_is_in_hand_is_not_adopted_again()
     let rows: Vec<_> = bench.rows.clone().into_iter().collect();
     let mut next = Bench::with(|settings| settings.owner = "next".into());
     next.rows = bench.rows.clone();
-    next.change("x", &Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false, place: 1 });
+    next.change("x", &Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false });
     next.client.stored(0, &rows, Some(&|_| false)).unwrap();
     next.drive();
     assert!(next.sent.is_empty(), "it came too late");
@@ -194,7 +194,7 @@ fn once_it_is_closed_nothing_is_asked_for_any_more() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.lose();
-    let ticket = bench.client.request(bench.now_ms, "y".into(), draft("y"), false);
+    let ticket = bench.client.request(bench.now_ms, "y".into(), draft("y"), false).expect("a new id");
     bench.client.close();
     let mut actions = Vec::new();
     while let Some(action) = bench.client.poll() {
@@ -305,7 +305,7 @@ fn what_could_not_be_adopted_because_the_store_failed_is_adopted_later() {
 fn an_answer_that_is_kept_right_after_a_sleep_is_kept_as_long_as_any_other() {
     let mut bench = Bench::ready();
     bench.request("x");
-    bench.change("x", &Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true, place: 1 });
+    bench.change("x", &Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true });
     bench.client.doubt_clock();
     bench.answer(outcome("done", bench.server_ms()));
     let Some(Row::Settled(settled)) = bench.row("x") else { panic!("{:?}", bench.row("x")) };
