@@ -108,17 +108,19 @@ export class Outbox extends View {
   }
 
   async fetch(input, init = {}) {
-    const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init;
+    const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, body: content, ...rest } = init;
     const key = encodedKey(named);
     const own = id === undefined ? undefined : ownId(id);
+    // In Firefox a Request takes a stream for a text.
+    const stream = content instanceof ReadableStream && content;
     // It normalises method, headers and body as `fetch` does.
-    const request = new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), { duplex: "half", ...rest });
+    const request = new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), { duplex: "half", ...rest, body: stream ? new Uint8Array() : content });
     const { origin, pathname, search } = new URL(request.url);
     if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
     if (!CHANGES.has(request.method)) return this.#passThrough(request, key, signal);
     const lines = storable(request.headers);
     const { answer } = await this.#inTurn(key ?? pathname, async () => {
-      const body = await this.#unlessClosed(() => bodyOf(request), signal);
+      const body = await this.#unlessClosed(() => bodyOf(request, stream), signal);
       const { ids, identity } = this.#setup;
       const salted = () => [identity, request.method, pathname + search, key ?? "", String(typeof salt === "function" ? salt() : salt), body];
       const requestId = own ?? (ids === "hash" ? await hashId(salted()) : this.#machine.randomId());
@@ -359,11 +361,12 @@ function storable(headers) {
 }
 
 /** The body, up to the limit: a stream may have no end. */
-async function bodyOf(request) {
+async function bodyOf(request, stream) {
   const parts = [];
   let size = 0;
-  const source = request.body?.getReader();
-  for (let read; source && !(read = await source.read()).done; ) {
+  // In Firefox a Request has none.
+  const source = (stream || request.body || (await request.blob()).stream()).getReader();
+  for (let read; !(read = await source.read()).done; ) {
     size += parts[parts.push(read.value) - 1].length;
     if (size > BODY_BYTES_MAX) throw source.cancel().catch(() => {}) && new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
   }

@@ -26,6 +26,7 @@ window.bank = {
     semel = await Semel.open(options);
   },
 
+  fetch: (...request) => semel.fetch(...request),
   pending: () => semel.pending(),
   resume: () => semel.resume(),
   close: () => semel.close(),
