@@ -37,10 +37,12 @@ async function freeze(page) {
 
 const outcomeOf = async (account, id) => (await server.send("GET", `/semel/v1/keys/accounts%2F${account}/outcomes/${id}`)).semel;
 
-test("a tab that is frozen in mid-request and thaws goes on with it, and no other has", LIMIT, async (t) => {
+test("a tab that is frozen in mid-request and thaws goes on with it at once, and no other has", LIMIT, async (t) => {
   const deposit = small("frozen", 1);
   const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
-  const page = await tab();
+  // It is frozen between two attempts, with no transaction open: one would keep the store from all other tabs. What it does
+  // once it thaws is for waking, and not for the time.
+  const page = await tab({ retryIntervalMs: 300_000 });
   await begin(page, deposit);
   await until(() => unheard(proxy, deposit) > 0, "it ran, and nobody knows");
   const thaw = await freeze(page);
@@ -50,7 +52,7 @@ test("a tab that is frozen in mid-request and thaws goes on with it, and no othe
   assert.deepEqual((await pending(other)).map(({ state }) => state), ["elsewhere"]);
   proxy.calm();
   assert.equal((await make(other, small("frozen-other", 1))).status, 200);
-  assert.ok(attempts(proxy, deposit) <= tried + 1, "what was under way at most");
+  assert.equal(attempts(proxy, deposit), tried);
   await thaw();
   const [answer] = await until(async () => (await answers(page)).length > 0 && answers(page), "it is answered");
   assert.deepEqual([answer.text, answer.semel], [first("frozen", 1), "replayed"]);
