@@ -71,13 +71,6 @@ export class Outbox extends View {
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
     this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
-    try {
-      this.#beacon = own ? store?.presence?.(owner) : await lightBeacon(database, owner);
-      await this.#takeOver();
-    } catch (error) {
-      this.#end();
-      throw error;
-    }
     const tell = (what) => () => this.#machine.tell(what);
     const go = (what, online) => () => {
       this.#machine.tell(what);
@@ -85,6 +78,13 @@ export class Outbox extends View {
       this.dispatchEvent(new Event(online ? "online" : "offline"));
     };
     listen({ signal: this.#closing.signal, offline: go(OFFLINE, false), online: go(ONLINE, true), hurry: tell(HURRY), flush: () => this.#flush() });
+    try {
+      this.#beacon = own ? store?.presence?.(owner) : await lightBeacon(database, owner);
+      await this.#takeOver();
+    } catch (error) {
+      this.#end();
+      throw error;
+    }
     // Who is opened later may leave something too. In Node, no process goes on for that alone.
     if (this.#beacon) (this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS)).unref?.();
   }
@@ -108,18 +108,18 @@ export class Outbox extends View {
   }
 
   async fetch(input, init = {}) {
-    const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, body: content, ...rest } = init;
+    const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init;
     const key = encodedKey(named);
     const own = id === undefined ? undefined : ownId(id);
-    // In Firefox a Request takes a stream for a text.
-    const stream = content instanceof ReadableStream && content;
-    // It normalises method, headers and body as `fetch` does.
-    const request = new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), { duplex: "half", ...rest, body: stream ? new Uint8Array() : content });
+    // It normalises method, headers and body as `fetch` does, but that some browsers take no stream.
+    const stream = rest.body instanceof ReadableStream ? rest.body : undefined;
+    const made = (more) => new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), { ...rest, ...more });
+    const request = made(stream && { body: new Uint8Array() });
     const { origin, pathname, search } = new URL(request.url);
     if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
-    if (!CHANGES.has(request.method)) return this.#passThrough(request, key, signal);
+    if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, key, signal);
     const lines = storable(request.headers);
-    const { answer } = await this.#inTurn(key ?? pathname, async () => {
+    const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, async () => {
       const body = await this.#unlessClosed(() => bodyOf(request, stream), signal);
       const { ids, identity } = this.#setup;
       const salted = () => [identity, request.method, pathname + search, key ?? "", String(typeof salt === "function" ? salt() : salt), body];
@@ -142,10 +142,9 @@ export class Outbox extends View {
     if (this.#callers.size >= this.#setup.maxPending && !this.#callers.has(requestId)) throw new RangeError("semel: too many wait");
     this.#closing.signal.throwIfAborted();
     signal?.throwIfAborted();
-    let ticket;
-    return this.#wait(requestId, signal, () => (ticket = this.#machine.watch(requestId)), (caller) => {
+    return this.#wait(requestId, signal, () => this.#machine.watch(requestId), (caller) => {
       caller.reject(signal.reason);
-      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, ticket);
+      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, this.#machine.ticketOf(requestId));
     });
   }
 
@@ -157,6 +156,7 @@ export class Outbox extends View {
       await before;
       return { answer: make() };
     })();
+    if (lane === undefined) return own;
     const turn = Promise.allSettled([before, own]).then(() => this.#turns.get(lane) === turn && this.#turns.delete(lane));
     this.#turns.set(lane, turn);
     return own;
@@ -214,14 +214,12 @@ export class Outbox extends View {
   }
 
   #change(requestId, request, signal) {
-    let ticket;
     const begin = (caller) => {
-      ticket = this.#machine.request(requestId, ...request);
-      if (ticket !== 0) return;
+      if (this.#machine.request(requestId, ...request) !== 0) return;
       this.#leave(requestId, caller);
       caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request; this one was not sent"]));
     };
-    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, ticket));
+    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)));
   }
 
   /** Waits for an answer with all who wait for it. */
@@ -257,13 +255,12 @@ export class Outbox extends View {
       deliver: ([ticket, ...described], isAwaited, outcome, failure, cause) => {
         const request = this.#described(described);
         const error = failure && new SemelError(request.requestId, failure, cause);
-        if (!isAwaited) {
-          this.#tell("recovered", { ...request, status: outcome?.[0], error });
-          return this.#recover(ticket, request, outcome, error);
-        }
-        this.#tell("settled", { ...request, status: outcome?.[0], error });
+        const callers = isAwaited ? this.#callersOf(request.requestId) : [];
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
-        for (const caller of this.#callersOf(request.requestId)) {
+        this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });
+        // Whoever waited may have left.
+        if (!callers.length) return this.#recover(ticket, request, outcome, error);
+        for (const caller of callers) {
           if (outcome) caller.resolve(responseOf(request.url, outcome));
           else caller.reject(error);
         }
@@ -361,14 +358,21 @@ function storable(headers) {
 }
 
 /** The body, up to the limit: a stream may have no end. */
-async function bodyOf(request, stream) {
+async function bodyOf(request, stream = request.body) {
   const parts = [];
   let size = 0;
-  // In Firefox a Request has none.
-  const source = (stream || request.body || (await request.blob()).stream()).getReader();
-  for (let read; !(read = await source.read()).done; ) {
-    size += parts[parts.push(read.value) - 1].length;
-    if (size > BODY_BYTES_MAX) throw source.cancel().catch(() => {}) && new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
+  const take = (part) => {
+    parts.push(part);
+    size += part.length;
+    if (size > BODY_BYTES_MAX) throw new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
+  };
+  const source = stream?.getReader();
+  try {
+    // A request of Firefox does not show its body.
+    if (!source) take(new Uint8Array(await request.arrayBuffer()));
+    else for (let read; !(read = await source.read()).done; ) take(read.value);
+  } finally {
+    source?.cancel().catch(() => {});
   }
   return new Uint8Array(await new Blob(parts).arrayBuffer());
 }

@@ -196,6 +196,11 @@ impl Client {
         ticket
     }
 
+    /// Which request in hand has this id.
+    pub fn ticket_of(&self, id: &str) -> Option<Ticket> {
+        self.in_hand(id).map(|(ticket, _)| ticket)
+    }
+
     /// Nobody waits for it here any more. It goes on.
     pub fn leave(&mut self, ticket: Ticket) {
         self.with(ticket, |request, _| request.has_caller = false);
