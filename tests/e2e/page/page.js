@@ -17,11 +17,13 @@ window.bank = {
   answers,
   recovered,
   paused,
+  storesLost: 0,
 
   /** `token`, of who is logged in, can be set later: each attempt has it as it is then. */
   async open({ token, ...options }) {
     bank.token = token;
     if (token) options.headers = () => ({ authorization: `Bearer ${bank.token}` });
+    options.onstorelost = () => (bank.storesLost += 1);
     options.onpaused = ({ url, error }) => void paused.push({ n: numberOf(url), ...refusal(error) });
     semel = await Semel.open(options);
   },
