@@ -38,7 +38,7 @@ export async function servePages({ page = PAGE, onTold } = {}) {
       onTold?.(told.at(-1));
       return response.writeHead(204).end();
     }
-    const path = fileOf(folders, request.url);
+    const path = fileOf(folders, request.url.split("?")[0]);
     const content = path && (await readFile(path).catch(() => undefined));
     if (content === undefined) return response.writeHead(404).end();
     response.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "cache-control": "no-store" }).end(content);

@@ -6,6 +6,7 @@
 // - Every URL carries the number of its deposit: `?n=17`.
 
 import { Semel } from "semel";
+import { askToSendInBackground } from "semel/service-worker";
 
 let semel;
 /** What this page got: also there when it can't tell, offline. */
@@ -32,6 +33,13 @@ window.bank = {
   pending: () => semel.pending(),
   resume: () => semel.resume(),
   close: () => semel.close(),
+
+  /** From now on a service worker goes on with what is left when the last tab is gone. Resolves once it is there. */
+  async sendInBackground(options) {
+    await navigator.serviceWorker.register(`service-worker.js?${encodeURIComponent(JSON.stringify(options))}`, { type: "module" });
+    await navigator.serviceWorker.ready;
+    askToSendInBackground(semel);
+  },
 
   /** Takes the answers to requests of earlier pages, from now on. */
   takeRecovered() {
