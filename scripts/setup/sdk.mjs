@@ -27,7 +27,7 @@ const CRATE = "semel-sdk";
  * module's memory is its own, so it begins with zeros. The sections are for tools that are done with it.
  */
 const OPTIMISE = [
-  ...["--low-memory-unused", "--zero-filled-memory", "--one-caller-inline-max-function-size=60"],
+  ...["--low-memory-unused", "--zero-filled-memory", "--one-caller-inline-max-function-size=30"],
   ...["-Oz", "--flatten", "--rereloop", "--local-cse", "-Oz", "--converge", "-Oz"],
   ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
@@ -66,8 +66,10 @@ async function build(rust) {
   await withoutPanics(compiled, lean);
   await optimised(lean, OPTIMISE, join(SDK_PACKAGE, "semel.wasm"));
   const shared = join(ROOT, "sdk/js/package.js");
-  await bundle(shared, "semel.js", ["--format=esm", "--minify"]);
-  await bundle(shared, "cjs/semel.cjs", ["--format=cjs", "--minify"]);
+  for (const [name, format] of [["semel.js", "esm"], ["cjs/semel.cjs", "cjs"]]) {
+    await bundle(shared, name, [`--format=${format}`, "--minify"]);
+    await shrink(join(SDK_PACKAGE, name), format === "esm");
+  }
   // They ask for the package by its name, so that its classes are the ones that the application has.
   for (const name of REQUIRED) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
   await writeCopies();
@@ -75,6 +77,14 @@ async function build(rust) {
 
 async function bundle(source, name, options) {
   await run(bin("esbuild"), [source, "--bundle", ...options, "--target=es2022", "--log-level=warning", `--outfile=${join(SDK_PACKAGE, name)}`]);
+}
+
+/** Makes a script smaller that esbuild has made small. */
+async function shrink(path, isModule) {
+  // Loaded here: most starts need no build.
+  const { minify } = await import("terser");
+  const { code } = await minify(await readFile(path, "utf8"), { module: isModule, toplevel: true, ecma: 2020, compress: { passes: 3 } });
+  await writeFile(path, code);
 }
 
 /** What is in the package twice, since somebody wants it under another name or in another form. */

@@ -130,7 +130,7 @@ test("what is packed is the entries, the module, the types and the licenses", as
   const cjs = ["cjs", "cjs/semel.cjs", ...["conformance", "file", "index"].flatMap((name) => [`cjs/${name}.cjs`, `cjs/${name}.d.cts`])];
   const file = ["disk", "errors", "frames", "life", "lock", "log", "owners", "store"].map((name) => `file/${name}.js`);
   const inline = ["index.cjs", "index.d.cts", "index.d.ts", "index.js", "wasm.cjs", "wasm.js"].map((name) => `inline/${name}`);
-  const top = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "conformance.d.ts", "conformance.js", "file.d.ts", "file.js", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm", "workerd.js"];
+  const top = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "conformance.d.ts", "conformance.js", "file.d.ts", "file.js", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm", "service-worker.d.ts", "service-worker.js", "workerd.js"];
   assert.deepEqual(files.sort(), [...top, ...cjs, "file", ...file, "inline", ...inline].sort());
 });
 
