@@ -30,6 +30,9 @@ window.bank = {
   },
 
   fetch: (...request) => semel.fetch(...request),
+  /** A deposit under an id of the page's own. */
+  depositAs: (id, { n, account, amount }) => semel.fetch(`/accounts/${account}/deposit?n=${n}`, { method: "POST", body: JSON.stringify({ amount }), id }).then(outcome, refusal),
+  outcome: (id) => semel.outcome(id).then(outcome, refusal),
   pending: () => semel.pending(),
   resume: () => semel.resume(),
   close: () => semel.close(),

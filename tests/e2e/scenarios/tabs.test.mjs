@@ -3,9 +3,9 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { madeOnce, pending, recovered, small, startBank } from "../bank.mjs";
+import { first, madeOnce, pending, recovered, small, startBank } from "../bank.mjs";
 import { crash } from "../browser.mjs";
-import { until } from "../lossy.mjs";
+import { gate, until } from "../lossy.mjs";
 import { leftOver, sameId } from "./shared.mjs";
 
 /** Past this, what runs hangs. */
@@ -49,5 +49,28 @@ test("five tabs at work at once: each sends its own and nobody else's, and each 
 });
 
 test("two tabs without Web Locks send one id at once: it runs once, and both are told the truth", LIMIT, sameId(bank));
+
+test("five tabs make one request under an id of the page's own, all at once: it runs once, and each gets the answer, also after a reload", LIMIT, async (t) => {
+  const deposit = small("own-id", 1);
+  const wire = gate(({ method }) => method === "POST");
+  const { proxy, open, tab } = await through(t, { hold: wire.hold });
+  const tabs = [];
+  for (let n = 0; n < 5; n += 1) tabs.push(await tab());
+  const made = tabs.map((page) => page.evaluate((deposit) => bank.depositAs("order-17", deposit), deposit));
+  await until(() => wire.held.length > 0, "one is in the network");
+  await until(async () => (await Promise.all(tabs.map(pending))).every((own) => own.length === 1), "all know of it");
+  // One that asked is gone, and asks again for what it has asked for.
+  const [reloaded] = tabs;
+  made[0].catch(() => {});
+  await reloaded.reload();
+  await open(reloaded);
+  made[0] = reloaded.evaluate(() => bank.outcome("order-17"));
+  wire.open();
+  const answers = await Promise.all(made);
+  assert.deepEqual(answers.map(({ status, text }) => `${status} ${text}`), Array(5).fill(`200 ${first("own-id", 1)}`));
+  assert.deepEqual([...proxy.changes.keys()], ["order-17"]);
+  await madeOnce(server, [deposit]);
+  await until(async () => (await pending(tabs[1])).length === 0, "nothing is pending");
+});
 
 test("no page has had an error that nobody caught", () => assert.deepEqual(browser.errors, []));
