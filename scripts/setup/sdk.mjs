@@ -2,7 +2,7 @@
 //
 // Invariants:
 // - What a browser loads stays below its limit, or the build fails. Every file counts by itself, as it would be sent.
-// - Of the package, these are generated: the module, the JavaScript that all entries share, both once more in the forms that
+// - Of the package, these are generated: the module, the JavaScript that all entries share, that of service workers, both once more in the forms that
 //   `require` and `semel/inline` take, the other entries once more for `require`, and the licenses. `GENERATED` names them all, and git
 //   has none of them.
 
@@ -18,8 +18,8 @@ import { StepError, run, step } from "./step.mjs";
 import { withoutPanics } from "./without-panics.mjs";
 
 const PACKAGE_BROTLI_BYTES_MAX = 31_000;
-/** What a browser loads. Other entries are a few lines more or less. */
-export const LOADED = ["semel.wasm", "semel.js", "index.js"];
+/** What a browser loads, of all there is. Other entries are a few lines more or less. */
+export const LOADED = ["semel.wasm", "semel.js", "index.js", "service-worker.js"];
 const CRATE = "semel-sdk";
 /**
  * Functions of one caller stay apart unless they are short: what is written once more costs less than the locals that they would share.
@@ -35,7 +35,7 @@ const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 /** What has one source, and is generated in the form that `require` takes. */
 const REQUIRED = ["file", "conformance"];
 const REQUIRED_FILES = ["index.d.cts", "semel.cjs", ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
-const GENERATED = ["semel.js", "semel.wasm", ...REQUIRED_FILES, "inline/wasm.js", "inline/wasm.cjs", ...LICENSES];
+const GENERATED = ["semel.js", "semel.wasm", "service-worker.js", ...REQUIRED_FILES, "inline/wasm.js", "inline/wasm.cjs", ...LICENSES];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The npm package: entry points and types by hand, and what is built. */
@@ -70,6 +70,7 @@ async function build(rust) {
     await bundle(shared, name, [`--format=${format}`, "--minify"]);
     await shrink(join(SDK_PACKAGE, name), format === "esm");
   }
+  await bundle(join(ROOT, "sdk/js/service-worker.js"), "service-worker.js", ["--format=esm", "--minify", "--alias:semel=./index.js", "--external:./index.js"]);
   // They ask for the package by its name, so that its classes are the ones that the application has.
   for (const name of REQUIRED) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
   await writeCopies();
