@@ -7,6 +7,7 @@ export function listen({ signal, offline, online, hurry, flush }) {
   if (typeof navigator?.onLine !== "boolean") return;
   const on = (target, acts) => Object.entries(acts).forEach(([type, act]) => target?.addEventListener(type, act, { signal }));
   on(globalThis, { offline, online, pageshow: hurry, pagehide: flush });
-  on(document, { visibilitychange: hurry, resume: hurry });
+  // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
+  on(document, { visibilitychange: () => document.hidden || hurry(), resume: hurry });
   if (!navigator.onLine) offline();
 }

@@ -16,6 +16,7 @@ function page({ onLine = true } = {}) {
   has("document", document);
   has("addEventListener", window.addEventListener.bind(window));
   return {
+    hide: () => (document.hidden = true),
     window: (type) => window.dispatchEvent(new Event(type)),
     document: (type) => document.dispatchEvent(new Event(type)),
     offline() {
@@ -87,6 +88,19 @@ for (const [where, type] of [["window", "pageshow"], ["document", "visibilitycha
     assert.equal((await answer).status, 200);
   });
 }
+
+test("a page that is hidden sends nothing for it: it may be frozen in the next moment", async (t) => {
+  const browser = page();
+  const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
+  await deposit(semel);
+  server.each = (call, serve) => (call.n === 2 ? lost() : serve());
+  deposit(semel).catch(() => {});
+  await until(async () => (await semel.pending())[0]?.attempts === 1 && server.attempts[1]?.endedMs !== undefined, "it has failed");
+  browser.hide();
+  browser.document("visibilitychange");
+  await turns();
+  assert.equal(server.attempts.length, 2);
+});
 
 test("a page that goes sends what is under way once more, in what outlives it, the very same", async (t) => {
   const browser = page();
