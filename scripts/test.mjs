@@ -12,7 +12,6 @@ import { findBrowser } from "./setup/browser.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
-import { runWasmTests } from "./setup/wasm-tests.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
 
@@ -20,7 +19,7 @@ import { buildWww } from "./setup/www.mjs";
 const TIMEOUT_MS = 15 * 60_000;
 
 /** Where `node --test` finds its files. */
-const NODE_TESTS = ["tests/docs", "tests/sdk", "tests/runtimes", "tests/www", "tests/e2e", "tests/chaos"];
+const NODE_TESTS = ["tests/docs", "tests/bench", "tests/sdk", "tests/runtimes", "tests/www", "tests/e2e", "tests/e2e/scenarios", "tests/chaos"];
 
 const total = { passed: 0, failed: 0 };
 
@@ -34,7 +33,6 @@ await main(async () => {
     await nativeTests();
     for (const worker of ["ledger", "probe"]) await buildWorker(worker);
     await buildWww();
-    count({ ...(await runWasmTests({ shown, browser })), code: 0 });
     await nodeTests(browser);
   } catch (error) {
     total.failed += 1;

@@ -7,6 +7,7 @@
 
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::Headers;
+use crate::text::{cut, joined, replaced};
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
 /// `Semel-Ack` names at most so many ids.
@@ -183,31 +184,25 @@ pub fn wait_s(headers: &Headers) -> u32 {
 
 /// A string as the value of a structured field.
 pub fn quoted(text: &str) -> String {
-    let mut quoted = String::from('"');
-    for char in text.chars() {
-        if matches!(char, '"' | '\\') {
-            quoted.push('\\');
-        }
-        quoted.push(char);
-    }
-    quoted.push('"');
-    quoted
+    let escaped = replaced(&replaced(text, b'\\', "\\\\"), b'"', "\\\"");
+    joined(&["\"", &escaped, "\""])
 }
 
 /// The text of a structured-field string without parameters; `None` of anything else. What the SDK reads is only this, and
 /// the whole of a structured-field library would be a tenth of it.
 pub fn unquoted(value: &str) -> Option<String> {
-    let mut rest = value.strip_prefix('"')?.strip_suffix('"')?.chars();
+    let mut rest = value.get(1..value.len().checked_sub(1)?)?;
     let mut text = String::new();
-    while let Some(char) = rest.next() {
-        match char {
-            '\\' => text.push(rest.next().filter(|escaped| matches!(escaped, '"' | '\\'))?),
-            '"' => return None,
-            ' '..='~' => text.push(char),
-            _ => return None,
-        }
+    while let Some((before, after)) = cut(rest, b'\\') {
+        let (escaped, after) = after.split_at_checked(1)?;
+        text.push_str(before);
+        text.push_str(escaped);
+        rest = after;
     }
-    Some(text)
+    text.push_str(rest);
+    // What was no such string comes out another when it is written again.
+    let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    (is_printable && quoted(&text) == value).then_some(text)
 }
 
 fn string(header: &str, value: &str) -> Result<String, Invalid> {

@@ -16,3 +16,4 @@ pub mod problem;
 pub mod rules;
 #[cfg(feature = "server")]
 pub mod server;
+pub mod text;

@@ -3,6 +3,7 @@
 //! Invariant: header names are lower-case; a header that occurs twice is there twice, in order.
 
 use crate::path::Path;
+use crate::text::{cut, split};
 use std::borrow::Cow;
 
 /// Header lines in order.
@@ -50,8 +51,8 @@ impl Headers {
     /// Reads what [`Headers::to_lines`] wrote. A line without a colon is left out: no HTTP server lets one through.
     pub fn from_lines(lines: &str) -> Self {
         let mut headers = Self::new();
-        for line in lines.split('\n') {
-            if let Some((name, value)) = line.split_once(':') {
+        for line in split(lines, b'\n') {
+            if let Some((name, value)) = cut(line, b':') {
                 headers.append(name, value);
             }
         }
@@ -67,10 +68,9 @@ impl Headers {
     pub fn to_lines(&self) -> String {
         let mut lines = String::new();
         for (name, value) in self.iter() {
-            lines.push_str(name);
-            lines.push(':');
-            lines.push_str(value);
-            lines.push('\n');
+            for part in [name, ":", value, "\n"] {
+                lines.push_str(part);
+            }
         }
         lines
     }

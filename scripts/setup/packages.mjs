@@ -9,6 +9,8 @@ import { run } from "./step.mjs";
 
 /** What only the tests in the runtimes need, with a lock file of its own: a bundler more is no change to what everything is built with. */
 export const RUNTIMES = join(ROOT, "tests/runtimes");
+/** What only `npm run bench:compare` needs, likewise. */
+export const COMPARE = join(ROOT, "tests/bench/compare");
 
 /** Runs `npm ci` in a folder unless what it would install is there. */
 export async function installPackages(folder = ROOT) {

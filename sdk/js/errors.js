@@ -1,45 +1,74 @@
 // What a caller gets where there is no outcome, and whoever opens an outbox where there is no store.
+//
+// Invariant: whether an error is of a class is told by brand and code, not by its constructor. So it holds over two copies of the
+// package, and for each code there is a class.
+
+const BRAND = Symbol.for("semel.error");
 
 /** An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. */
 export class SemelError extends Error {
+  static codes;
+
   constructor(requestId, [code, executed, retry, detail, problem], cause) {
-    super(`${code}: ${detail}`, { cause });
-    this.code = code;
-    this.executed = executed;
-    this.retry = retry;
-    this.requestId = requestId;
-    this.problem = parsed(problem);
+    super(`${code}: ${detail}`, cause && { cause });
+    Object.assign(this, { name: nameOf(code), code, executed, retry, requestId, problem: parsed(problem) });
   }
 
-  get name() {
-    return "SemelError";
+  static [Symbol.hasInstance](error) {
+    return error?.[BRAND] === 1 && (this.codes?.includes(error.code) ?? true);
   }
 }
 
-/** Whether the request ran can't be told by this client. */
-export class OutcomeUnknownError extends SemelError {
-  get name() {
-    return "OutcomeUnknownError";
-  }
-}
+SemelError.prototype[BRAND] = 1;
 
 /** The store can't be used, or has not made a change: `code` says why. */
 export class StoreError extends Error {
   constructor(code, message, cause) {
-    super(`${code}: ${message}`, { cause });
-    this.code = code;
+    super(`${code}: ${message}`, cause && { cause });
+    Object.assign(this, { name: "StoreError", code });
   }
 
-  get name() {
-    return "StoreError";
+  static [Symbol.hasInstance](error) {
+    return error?.[BRAND] === 2;
   }
 }
 
-/** The codes of the client that leave open whether the request ran. */
-const UNKNOWN = new Set(["gave-up", "closed", "outcome-lost"]);
+StoreError.prototype[BRAND] = 2;
 
-/** The error of a failure: code, executed, retry, detail, and the body of the answer, if there was any. `cause`: what the store threw. */
-export const errorOf = (requestId, failure, cause) => new (UNKNOWN.has(failure[0]) ? OutcomeUnknownError : SemelError)(requestId, failure, cause);
+const kind = (...codes) =>
+  class extends SemelError {
+    static codes = codes;
+  };
+
+/** Whether the request ran can't be told. */
+export const OutcomeUnknownError = kind("outcome-unknown", "gave-up", "closed", "outcome-lost");
+export const KeyMissingError = kind("key-missing");
+export const KeyInvalidError = kind("key-invalid");
+export const BodyInvalidError = kind("body-invalid");
+export const KeyMismatchError = kind("key-mismatch");
+export const UnauthorizedError = kind("unauthorized");
+export const ForbiddenError = kind("forbidden");
+export const NotFoundError = kind("not-found");
+export const FencedError = kind("fenced");
+export const SequenceGapError = kind("sequence-gap");
+export const TransactionAbortedError = kind("transaction-aborted");
+export const CancelledError = kind("cancelled");
+export const PoisonedError = kind("poisoned");
+export const AcknowledgedError = kind("acknowledged");
+export const OutcomeExpiredError = kind("outcome-expired");
+export const ForgottenError = kind("forgotten");
+export const SessionUnknownError = kind("session-unknown");
+export const OutsideWindowError = kind("outside-window");
+export const TooLargeError = kind("too-large");
+export const FingerprintMismatchError = kind("fingerprint-mismatch");
+export const OutboxFullError = kind("outbox-full");
+export const StoreFailedError = kind("store-failed");
+export const GaveUpError = kind("gave-up");
+export const ClosedError = kind("closed");
+export const OutcomeLostError = kind("outcome-lost");
+
+/** `gave-up` is a GaveUpError. */
+const nameOf = (code) => `${code.replace(/(?:^|-)(.)/g, (_, first) => first.toUpperCase())}Error`;
 
 function parsed(problem) {
   try {

@@ -22,15 +22,16 @@ let persisted;
 const storeError = (error) => (error instanceof StoreError ? error : new StoreError(`store-${CODES[error.name] ?? "failed"}`, error.message, error));
 
 /** Opens the store; rejects where that can't be. */
-export async function indexedDbStore(name, durability) {
+export async function indexedDbStore(name, durability, onstorelost) {
   let opening;
   let isClosed = false;
   await connection();
+  memory((kept) => kept.setItem(name, 1));
   persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
 
   /** The connection: a new one where the last was lost, or did not open. */
   function connection() {
-    const own = (opening ??= connect(name, () => lose(own)));
+    const own = (opening ??= connect(name, () => lose(own), onstorelost));
     own.catch(() => lose(own));
     return own;
   }
@@ -96,8 +97,18 @@ export async function indexedDbStore(name, durability) {
   };
 }
 
-/** Opens a connection; `lost` is called when it can't be used any more. */
-async function connect(name, lost) {
+/** What outlives a store that the browser throws away. */
+function memory(act) {
+  try {
+    return act(localStorage);
+  } catch {
+    // There is none, or it is not to be used.
+    return undefined;
+  }
+}
+
+/** Opens a connection; `lost` is called when it can't be used any more, `missed` where a store was there and is gone. */
+async function connect(name, lost, missed) {
   try {
     return await new Promise((resolve, reject) => {
       if (!globalThis.indexedDB) throw new StoreError("store-unavailable", 'there is no IndexedDB here; give a store, or durability: "memory"');
@@ -107,7 +118,10 @@ async function connect(name, lost) {
         isLate = true;
         reject(new StoreError("store-blocked", "the database does not open; another tab may stand in the way"));
       }, OPEN_MS_MAX);
-      request.onupgradeneeded = () => request.result.createObjectStore(ROWS);
+      request.onupgradeneeded = () => {
+        request.result.createObjectStore(ROWS);
+        if (missed && memory((kept) => kept.getItem(name))) queueMicrotask(missed);
+      };
       request.onerror = () => {
         clearTimeout(overdue);
         reject(request.error);

@@ -11,6 +11,8 @@ import { StoreError } from "./errors.js";
 /** What the module is told: see `host.rs`. */
 const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
 export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE, HURRY] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];
+export const LEAVE = 19;
+const [WATCH, TICKET_OF] = [20, 21];
 /** The longest time for which a timer can be set; it is set again then. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 /** So far may the two clocks drift apart by themselves. */
@@ -46,7 +48,7 @@ export class Machine {
 
   open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts }) {
     this.#store = store;
-    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs), maxPending, maxAttempts);
+    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), maxPending, maxAttempts);
   }
 
   /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. */
@@ -65,7 +67,17 @@ export class Machine {
     return lines === "" ? [] : lines.split("\n").map((line) => line.split("\t"));
   }
 
-  /** Takes a request in hand, and returns its ticket. */
+  /** Waits for the answer of a request that was made before, and returns its ticket. */
+  watch(id) {
+    return this.#tell(WATCH, id)?.integer();
+  }
+
+  /** The ticket of a request that is in hand; 0 where there is none. */
+  ticketOf(id) {
+    return this.#tell(TICKET_OF, id)?.integer();
+  }
+
+  /** Takes a request in hand, and returns its ticket; 0 where its id is another request's. */
   request(id, method, target, key, lines, body, isOrdered) {
     return this.#tell(REQUEST, id, method, target, ...optional(key), lines, body, isOrdered)?.integer();
   }
@@ -113,6 +125,7 @@ export class Machine {
     const output = reader(new Uint8Array(memory.buffer).slice(answer, answer + semel_output_length()));
     if (output.isEmpty()) throw unreadable();
     const wakes = output.byte() ? output.integer() : Infinity;
+    this.#host.count(output.integer(), output.integer());
     const result = reader(output.bytes());
     const actions = reader(output.bytes());
     while (!actions.isEmpty()) this.#todo.push(this.#read(actions));

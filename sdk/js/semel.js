@@ -6,24 +6,29 @@
 // - The methods that the module calls don't throw.
 // - After `close`, no promise is left that nobody will settle.
 
-import { errorOf } from "./errors.js";
+import { SemelError } from "./errors.js";
+import { hashId, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { linesOf, toLines } from "./lines.js";
-import { DELIVERED, GIVE_UP, LOST, Machine, RESUME, RESUME_ALL } from "./machine.js";
+import { DELIVERED, GIVE_UP, HURRY, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
 import { encodedKey, setupOf } from "./options.js";
+import { listen } from "./page.js";
 import { customStore, memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
-
-export { OutcomeUnknownError, SemelError, StoreError } from "./errors.js";
+import { View } from "./view.js";
 
 const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 /** Statuses with which a Response takes no body. */
 const WITHOUT_BODY = new Set([101, 103, 204, 205, 304]);
+/** A request is held in memory, and in the store. */
+const BODY_BYTES_MAX = 8 << 20;
+/** So many bytes may be under way when the page is gone. */
+const KEEPALIVE_BYTES_MAX = 65_536;
 /** So often a tab looks for what tabs that were opened later have left. */
 const LOOK_MS = 5_000;
 
-export class Outbox {
+export class Outbox extends View {
   #setup;
   #machine;
   #beacon;
@@ -33,7 +38,9 @@ export class Outbox {
   #closing = new AbortController();
   /** The callers that wait, by request id. */
   #callers = new Map();
-  /** The attempts under way, by number. */
+  /** For each key, as far as it is known, when the last call has its place in the order. */
+  #turns = new Map();
+  /** The attempts under way, by number: what aborts each, and what left. */
   #attempts = new Map();
   /** What ends the other waits, once it is closed. */
   #waiting = new Set();
@@ -51,27 +58,35 @@ export class Outbox {
   }
 
   constructor(setup, module) {
+    super();
     this.#setup = setup;
     this.#machine = new Machine(module, this.#host());
   }
 
-  async #start({ onrecovered = null, onpaused = null }) {
+  async #start({ onrecovered = null, onpaused = null, onstorelost }) {
     const { origin, identity, store, durability } = this.#setup;
     const owner = this.#machine.randomId();
     const database = `semel ${origin} ${identity}`;
     const own = store ? customStore(store) : durability === "memory" ? memoryStore() : undefined;
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
-    this.#machine.open(own ?? (await indexedDbStore(database, durability)), { ...this.#setup, owner, database });
+    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
+    const tell = (what) => () => this.#machine.tell(what);
+    const go = (what, online) => () => {
+      this.#machine.tell(what);
+      View.show(this, { online });
+      this.dispatchEvent(new Event(online ? "online" : "offline"));
+    };
+    listen({ signal: this.#closing.signal, offline: go(OFFLINE, false), online: go(ONLINE, true), hurry: tell(HURRY), flush: () => this.#flush() });
     try {
-      if (!own) this.#beacon = await lightBeacon(database, owner);
+      this.#beacon = own ? store?.presence?.(owner) : await lightBeacon(database, owner);
       await this.#takeOver();
     } catch (error) {
       this.#end();
       throw error;
     }
-    // A tab that is opened later may leave something too.
-    if (this.#beacon) this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS);
+    // Who is opened later may leave something too. In Node, no process goes on for that alone.
+    if (this.#beacon) (this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS)).unref?.();
   }
 
   /** Goes on with what tabs left that are gone, and waits for those that live. */
@@ -80,7 +95,7 @@ export class Outbox {
     const owners = await this.#machine.takeOver(async () => (this.#alive = await this.#beacon?.alive()));
     // Of those that are gone, what is left was taken now, or will be at the next look.
     const alive = owners.filter((owner) => this.#alive?.includes(owner));
-    for (const owner of alive) this.#beacon.watch(owner, () => this.#takeOver().catch(() => {}));
+    for (const owner of alive) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
   }
 
   get onrecovered() {
@@ -93,18 +108,58 @@ export class Outbox {
   }
 
   async fetch(input, init = {}) {
-    const { key: named, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init;
+    const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init;
     const key = encodedKey(named);
-    // It normalises method, headers and body as `fetch` does.
-    const request = new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), rest);
+    const own = id === undefined ? undefined : ownId(id);
+    // It normalises method, headers and body as `fetch` does, but that some browsers take no stream.
+    const stream = rest.body instanceof ReadableStream ? rest.body : undefined;
+    const made = (more) => new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), { ...rest, ...more });
+    const request = made(stream && { body: new Uint8Array() });
     const { origin, pathname, search } = new URL(request.url);
     if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
-    if (!CHANGES.has(request.method)) return this.#passThrough(request, key, signal);
+    if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, key, signal);
     const lines = storable(request.headers);
-    const body = new Uint8Array(await this.#unlessClosed(() => request.arrayBuffer(), signal));
-    signal?.throwIfAborted();
+    const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, async () => {
+      const body = await this.#unlessClosed(() => bodyOf(request, stream), signal);
+      const { ids, identity } = this.#setup;
+      const salted = () => [identity, request.method, pathname + search, key ?? "", String(typeof salt === "function" ? salt() : salt), body];
+      const requestId = own ?? (ids === "hash" ? await hashId(salted()) : this.#machine.randomId());
+      return () => {
+        signal?.throwIfAborted();
+        this.#closing.signal.throwIfAborted();
+        return this.#change(requestId, [request.method, pathname + search, key, lines, body, ordered], signal);
+      };
+    });
+    return answer;
+  }
+
+  /**
+   * The answer to a request that was made before: in this tab, in another, or before a reload. Aborting `signal` ends the waiting,
+   * and nothing else.
+   */
+  async outcome(requestId, { signal } = {}) {
+    ownId(requestId);
+    if (this.#callers.size >= this.#setup.maxPending && !this.#callers.has(requestId)) throw new RangeError("semel: too many wait");
     this.#closing.signal.throwIfAborted();
-    return this.#change([request.method, pathname + search, key, lines, body, ordered], signal);
+    signal?.throwIfAborted();
+    return this.#wait(requestId, signal, () => this.#machine.watch(requestId), (caller) => {
+      caller.reject(signal.reason);
+      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, this.#machine.ticketOf(requestId));
+    });
+  }
+
+  /** Makes what `prepare` resolves to, once all calls before it have done so that may go to the same key. */
+  #inTurn(lane, prepare) {
+    const before = this.#turns.get(lane);
+    const own = (async () => {
+      const make = await prepare();
+      await before;
+      return { answer: make() };
+    })();
+    if (lane === undefined) return own;
+    const turn = Promise.allSettled([before, own]).then(() => this.#turns.get(lane) === turn && this.#turns.delete(lane));
+    this.#turns.set(lane, turn);
+    return own;
   }
 
   async pending() {
@@ -143,9 +198,9 @@ export class Outbox {
     this.#closing.abort(new TypeError("semel: it is closed"));
     for (const stop of this.#waiting) stop(this.#closing.signal.reason);
     clearInterval(this.#looking);
-    this.#beacon?.putOut();
-    for (const attempt of this.#attempts.values()) attempt.abort();
+    for (const { abort } of this.#attempts.values()) abort();
     this.#machine.close();
+    this.#beacon?.leave();
   }
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */
@@ -158,37 +213,60 @@ export class Outbox {
     return this.#unlessClosed(() => this.#setup.fetch(read, { signal: AbortSignal.any(signals) }));
   }
 
-  #change(request, signal) {
-    const requestId = this.#machine.randomId();
+  #change(requestId, request, signal) {
+    const begin = (caller) => {
+      if (this.#machine.request(requestId, ...request) !== 0) return;
+      this.#leave(requestId, caller);
+      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request"]));
+    };
+    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)));
+  }
+
+  /** Waits for an answer with all who wait for it. */
+  #wait(requestId, signal, begin, aborted) {
     return new Promise((resolve, reject) => {
-      let ticket;
-      const giveUp = () => this.#machine.tell(GIVE_UP, ticket);
-      this.#callers.set(requestId, { resolve, reject, settled: () => signal?.removeEventListener("abort", giveUp) });
-      ticket = this.#machine.request(requestId, ...request);
-      signal?.addEventListener("abort", giveUp, { once: true });
+      const abort = () => aborted(caller);
+      const caller = { resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };
+      this.#callers.set(requestId, [...(this.#callers.get(requestId) ?? []), caller]);
+      begin(caller);
+      signal?.addEventListener("abort", abort, { once: true });
       // A store that is asked synchronously may have aborted it by now.
-      if (signal?.aborted) giveUp();
+      if (signal?.aborted) abort();
     });
+  }
+
+  /** One waits no more; whether it was the last. */
+  #leave(requestId, caller) {
+    const others = this.#callers.get(requestId)?.filter((other) => other !== caller);
+    if (others?.length) this.#callers.set(requestId, others);
+    else this.#callers.delete(requestId);
+    return !others?.length;
   }
 
   /** What the module calls. */
   #host() {
     return {
       transmit: (attempt, ...request) => this.#transmit(attempt, request),
+      count: (pending, paused) => View.show(this, { pending, paused }),
       abort: (attempt) => {
         this.#attempts.get(attempt)?.abort();
         this.#attempts.delete(attempt);
       },
       deliver: ([ticket, ...described], isAwaited, outcome, failure, cause) => {
         const request = this.#described(described);
-        const error = failure && errorOf(request.requestId, failure, cause);
-        if (!isAwaited) return this.#recover(ticket, request, outcome, error);
-        const caller = this.#caller(request.requestId);
-        if (outcome) caller?.resolve(responseOf(request.url, outcome));
-        else caller?.reject(error);
+        const error = failure && new SemelError(request.requestId, failure, cause);
+        const callers = isAwaited ? this.#callersOf(request.requestId) : [];
+        this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
+        this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });
+        // Whoever waited may have left.
+        if (!callers.length) return this.#recover(ticket, request, outcome, error);
+        for (const caller of callers) {
+          if (outcome) caller.resolve(responseOf(request.url, outcome));
+          else caller.reject(error);
+        }
         this.#machine.tell(DELIVERED, ticket);
       },
-      gaveUp: (requestId, failure) => this.#caller(requestId)?.reject(errorOf(requestId, failure)),
+      gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure))),
       pause: ([ticket, ...described], failure) => this.#pause(ticket, this.#described(described), failure),
     };
   }
@@ -198,19 +276,27 @@ export class Outbox {
   }
 
   /** Takes out who waits for an answer. */
-  #caller(requestId) {
-    const caller = this.#callers.get(requestId);
+  #callersOf(requestId) {
+    const callers = this.#callers.get(requestId) ?? [];
     this.#callers.delete(requestId);
-    caller?.settled();
-    return caller;
+    for (const { settled } of callers) settled();
+    return callers;
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 
   async #transmit(attempt, request) {
     const controller = new AbortController();
-    this.#attempts.set(attempt, controller);
+    const underWay = { abort: () => controller.abort() };
+    this.#attempts.set(attempt, underWay);
+    const [method, target, lines] = request;
+    const [, id] = /^idempotency-key:"(.*)"$/m.exec(lines) ?? [];
+    if (id && !target.startsWith("/semel/v1/")) this.#tell("attempt", this.#described([id.replace(/\\(.)/g, "$1"), method, target]));
     let answer;
     try {
-      answer = await send(this.#setup, request, controller.signal);
+      answer = await send(this.#setup, request, controller.signal, (left) => (underWay.left = left));
     } catch {
       // No answer, for whatever reason: the network, or the headers function.
     }
@@ -220,8 +306,19 @@ export class Outbox {
     else this.#machine.tell(LOST, attempt);
   }
 
+  /** The page is about to go, and its requests with it: those under way are sent once more, so that they outlive it. */
+  #flush() {
+    let room = KEEPALIVE_BYTES_MAX;
+    for (const { left: [url, init] = [] } of this.#attempts.values()) {
+      if (!(init?.body?.length <= room)) continue;
+      room -= init.body.length;
+      this.#setup.fetch(url, { ...init, signal: null, keepalive: true }).catch(() => {});
+    }
+  }
+
   #pause(ticket, request, failure) {
-    const error = errorOf(request.requestId, failure);
+    const error = new SemelError(request.requestId, failure);
+    this.#tell("stalled", { ...request, error });
     if (typeof this.onpaused !== "function") {
       console.warn(`semel: ${request.method} ${request.url} waits, and there is no onpaused: ${error.message}`);
       return;
@@ -258,6 +355,26 @@ function storable(headers) {
     if (name === "idempotency-key" || name.startsWith("semel-")) throw new TypeError(`semel: ${name} is set by the SDK`);
   }
   return toLines(headers);
+}
+
+/** The body, up to the limit: a stream may have no end. */
+async function bodyOf(request, stream = request.body) {
+  const parts = [];
+  let size = 0;
+  const take = (part) => {
+    parts.push(part);
+    size += part.length;
+    if (size > BODY_BYTES_MAX) throw new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
+  };
+  const source = stream?.getReader();
+  try {
+    // A request of Firefox does not show its body.
+    if (!source) take(new Uint8Array(await request.arrayBuffer()));
+    else for (let read; !(read = await source.read()).done; ) take(read.value);
+  } finally {
+    source?.cancel().catch(() => {});
+  }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
 }
 
 function responseOf(url, [status, lines, body]) {

@@ -8,17 +8,16 @@ export const customStore = (store) => ({
   close: async () => void (await store.close?.()),
 });
 
-/** Rows in memory: lost with the page. */
+/** Rows in memory: lost with the page. Nobody else has their bytes. */
 export function memoryStore() {
   const rows = new Map();
   return {
-    load: async () => [...rows],
+    load: async () => structuredClone([...rows]),
     async change(id, to) {
-      const row = to(rows.get(id));
+      const row = to(rows.get(id)?.slice());
       if (row === undefined) rows.delete(id);
-      else if (row !== null) rows.set(id, row);
+      else if (row !== null) rows.set(id, row.slice());
     },
     remove: async (ids) => ids.forEach((id) => rows.delete(id)),
-    close: async () => {},
   };
 }

@@ -11,12 +11,12 @@ export async function lightBeacon(database, owner) {
   const prefix = `${database} `;
   const ending = new AbortController();
   const watched = new Set();
-  let putOut;
+  let release;
   await new Promise((granted, refused) => {
     locks
       .request(prefix + owner, () => {
         granted();
-        return new Promise((resolve) => (putOut = resolve));
+        return new Promise((resolve) => (release = resolve));
       })
       .catch(refused);
   });
@@ -33,14 +33,14 @@ export async function lightBeacon(database, owner) {
       try {
         await locks.request(prefix + other, { signal: ending.signal }, () => watched.delete(other));
       } catch {
-        // It was put out here.
+        // This tab has left.
         return;
       }
       gone();
     },
-    putOut() {
+    leave() {
       ending.abort();
-      putOut();
+      release();
     },
   };
 }

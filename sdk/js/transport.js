@@ -11,8 +11,8 @@ import { linesOf, toLines } from "./lines.js";
 /** What the headers option must not set. */
 const isReserved = (name) => /^(content-(type|encoding)|idempotency-key|semel-.*)$/.test(name);
 
-/** Sends, and resolves to `[status, header lines, body, member lines]`. */
-export async function send({ origin, headers, fetch }, [method, target, lines, body], signal) {
+/** Sends, and resolves to `[status, header lines, body, member lines]`. `leaves` is told what is given to `fetch`. */
+export async function send({ origin, headers, fetch }, [method, target, lines, body], signal, leaves) {
   const all = new Headers(await given(headers));
   // The attempt may be over by now.
   signal.throwIfAborted();
@@ -22,6 +22,7 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   const init = { method, headers: all, redirect: "manual", signal };
   if (method === "GET") init.cache = "no-store";
   else init.body = body;
+  leaves([origin + target, init]);
   const response = await fetch(origin + target, init);
   const answer = new Uint8Array(await response.arrayBuffer());
   if (answer.length === 0 && response.headers.get("content-length") > 0) throw new TypeError("the answer broke off");

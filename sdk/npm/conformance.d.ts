@@ -1,6 +1,6 @@
 // Checks for a store of your own. See `Store` in index.d.ts for what it promises.
 
-import type { Store } from "./index.js";
+import type { Store } from "semel";
 
 export interface Check {
   /** What must hold, as a sentence. */

@@ -1,6 +1,6 @@
 // The durable store for Node.
 
-import type { Store } from "./index.js";
+import type { Presence, Store } from "semel";
 
 /**
  * A store in `folder`, which is made where it is missing. Any number of processes, and stores in one process, may share a folder.
@@ -11,7 +11,15 @@ import type { Store } from "./index.js";
  *   folder must run on one machine; for them to see that others have died, its path must be at most 63 bytes long.
  * - All rows are held in memory. A row has at most 16 MiB, an id 1,024 bytes, all of them 512 MiB.
  * - A row that is cut off by a crash was never reported as stored, and is left out. Anything else that is damaged is an error
- *   with the code `damaged`, and nothing is left out. After a failed write, `change` rejects and has changed nothing.
+ *   with the code `store-damaged`, and nothing is left out. After a failed write, `change` rejects and has changed nothing.
+ *
+ * What goes wrong is a `StoreError` of the package:
+ * - `store-unavailable`: the file system has no hard links
+ * - `store-blocked`: others hold the folder for longer than `busyMs`; the message names the process
+ * - `store-newer`: a newer version of this package wrote the log
+ * - `store-damaged`: a file is not what was written; the message names file and place
+ * - `store-full`: a row, an id or all of them are too long, or the disk is full
+ * - `store-failed`: anything else; `cause` is what the system said, if it said anything
  */
 export function fileStore(folder: string, options?: FileOptions): FileStore;
 
@@ -28,26 +36,4 @@ export interface FileStore extends Store {
    */
   presence(owner: string): Presence;
   close(): Promise<void>;
-}
-
-export interface Presence {
-  /** The owners that live: in this process and others. One that is stopped or slow lives. */
-  alive(): Promise<string[]>;
-  /** Says that this owner is gone. Works while the process exits, too. */
-  leave(): void;
-}
-
-/**
- * What the store itself refuses. What the system says, such as `ENOSPC`, comes as it is. Codes:
- * - `busy`: others hold the folder; the message names the process
- * - `damaged`: a file is not what was written; the message names file and place
- * - `newer-version`: a newer version of this package wrote the log
- * - `too-large`: a row or an id is too long
- * - `full`: the rows together would be too long
- * - `closed`: the store is closed
- * - `unsupported`: the file system has no hard links
- * - `owner-taken`: an owner of that name lives, or did
- */
-export class StoreError extends Error {
-  readonly code: "busy" | "damaged" | "newer-version" | "too-large" | "full" | "closed" | "unsupported" | "owner-taken";
 }

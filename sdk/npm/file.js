@@ -3,8 +3,6 @@
 import * as fs from "node:fs/promises";
 import { FileStore } from "./file/store.js";
 
-export { StoreError } from "./file/errors.js";
-
 export function fileStore(folder, { busyMs = 10_000 } = {}) {
   if (typeof folder !== "string" || folder === "") throw new TypeError("semel: `folder` is a path");
   if (!(busyMs >= 0 && busyMs <= 3_600_000)) throw new RangeError("semel: `busyMs` is 0 to 3,600,000");

@@ -41,9 +41,9 @@ export type ProtocolCode =
  * The codes of the client itself:
  * - `outbox-full`: too many requests are pending; this one was neither stored nor sent
  * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw
- * - `gave-up`: no definitive answer in `giveUpAfterMs`; the request stays stored and goes on
+ * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on
  * - `closed`: `close()` was called; the request stays stored and goes on at the next `open`
- * - `outcome-lost`: another tab got the answer, and it is no longer kept
+ * - `outcome-lost`: the answer was given before, here or in another tab, and is no longer kept; or there is no such request
  */
 export type ClientCode = "outbox-full" | "store-failed" | "gave-up" | "closed" | "outcome-lost";
 
@@ -59,8 +59,13 @@ export interface Problem {
   readonly [member: string]: unknown;
 }
 
-/** An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. */
+/**
+ * An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. An error with the code
+ * `gave-up` has the name `GaveUpError`, and is an instance of that class; so with every code. What an error is an instance of
+ * goes by its code, so that it holds between two copies of this package.
+ */
 export class SemelError extends Error {
+  protected constructor();
   readonly name: string;
   /** A code of the protocol, of the client, or of a newer server. */
   readonly code: ProtocolCode | ClientCode | (string & {});
@@ -71,12 +76,36 @@ export class SemelError extends Error {
   readonly problem: Problem | undefined;
 }
 
-/** Whether the request ran can't be told: `gave-up`, `closed` or `outcome-lost`. */
+/** Whether the request ran can't be told: `gave-up`, `closed`, `outcome-lost`, and the server's `outcome-unknown`. */
 export class OutcomeUnknownError extends SemelError {}
+export class KeyMissingError extends SemelError {}
+export class KeyInvalidError extends SemelError {}
+export class BodyInvalidError extends SemelError {}
+export class KeyMismatchError extends SemelError {}
+export class UnauthorizedError extends SemelError {}
+export class ForbiddenError extends SemelError {}
+export class NotFoundError extends SemelError {}
+export class FencedError extends SemelError {}
+export class SequenceGapError extends SemelError {}
+export class TransactionAbortedError extends SemelError {}
+export class CancelledError extends SemelError {}
+export class PoisonedError extends SemelError {}
+export class AcknowledgedError extends SemelError {}
+export class OutcomeExpiredError extends SemelError {}
+export class ForgottenError extends SemelError {}
+export class SessionUnknownError extends SemelError {}
+export class OutsideWindowError extends SemelError {}
+export class TooLargeError extends SemelError {}
+export class FingerprintMismatchError extends SemelError {}
+export class OutboxFullError extends SemelError {}
+export class StoreFailedError extends SemelError {}
+export class GaveUpError extends OutcomeUnknownError {}
+export class ClosedError extends OutcomeUnknownError {}
+export class OutcomeLostError extends OutcomeUnknownError {}
 
 /**
- * - `store-unavailable`: there is no IndexedDB, or the browser does not let it be used (private mode, blocked storage)
- * - `store-blocked`: it did not open within 10 s; another tab may stand in the way
+ * - `store-unavailable`: there is none, or it must not be used (private mode, blocked storage, a file system without hard links)
+ * - `store-blocked`: it could not be had within 10 s; another tab or process may stand in the way
  * - `store-newer`: it was written by a newer version of the SDK
  * - `store-damaged`: something in it can't be read; nothing is sent past it
  * - `store-full`: there is no space left
@@ -98,7 +127,7 @@ export interface Pending {
   /** How often this tab has sent it. */
   readonly attempts: number;
   /**
-   * - `sending`: it is being sent, again and again
+   * - `sending`: it is being sent, again and again, or waits for its turn, its time or the network
    * - `paused`: something must be mended first, see `onpaused`
    * - `answered`: it has its answer, which waits for `onrecovered`
    * - `elsewhere`: another tab sends it
@@ -144,7 +173,19 @@ export interface Store {
   load(): Promise<Array<[id: string, row: Uint8Array]>>;
   change(id: string, to: (row: Uint8Array | undefined) => Uint8Array | undefined | null): Promise<void>;
   remove(ids: string[]): Promise<void>;
+  /**
+   * Says that `owner`, an id of this outbox alone, lives from now on; called once, before `load`. Without it nobody can tell which
+   * outboxes on the store are gone, and one that opens takes over all that it finds.
+   */
+  presence?(owner: string): Presence;
   close?(): void | Promise<void>;
+}
+
+export interface Presence {
+  /** The owners that live: in this process and others, this one too. Who may live does; whoever is left out is gone for good. */
+  alive(): Promise<string[]>;
+  /** Says that this owner is gone. Called at `close`; it must not throw. */
+  leave(): void;
 }
 
 export interface Options {
@@ -160,6 +201,18 @@ export interface Options {
   attemptTimeoutMs?: number;
   /** After so many ms without a definitive answer, `fetch` rejects with `OutcomeUnknownError`, and the request goes on. Default: never. */
   giveUpAfterMs?: number;
+  /** How many requests may be pending in this tab, and how many attempts under way. Default 1,000 and 32. */
+  maxPending?: number;
+  maxAttempts?: number;
+  /** Whether requests to one key go one after another, in the order of their calls. Default true. See `Init`. */
+  ordered?: boolean;
+  /**
+   * How ids are made: at random (`uuid`, the default), or from what a request is (`hash`: SHA-256 over identity, method, path, key,
+   * `salt` and body, with `crypto.subtle`). With hashes a double click is one request, and so are two orders that were meant to be
+   * two: give a `salt` that tells them apart, or a function of the time, as `() => Math.floor(Date.now() / 60_000)`.
+   */
+  ids?: "uuid" | "hash";
+  salt?: Salt;
   /** Instead of the runtime's `fetch`. */
   fetch?: typeof globalThis.fetch;
   /** Instead of IndexedDB. */
@@ -168,24 +221,78 @@ export interface Options {
   durability?: "strict" | "relaxed" | "memory";
   onrecovered?: Semel["onrecovered"];
   onpaused?: Semel["onpaused"];
+  /**
+   * The browser has thrown the store away since it was last open: what was pending can't be told. Only where `localStorage` outlived
+   * it, as in Chromium.
+   */
+  onstorelost?: () => void;
 }
+
+/** Anything that tells two equal requests apart; a function is asked for each. */
+export type Salt = string | number | (() => string | number);
 
 export interface Init extends RequestInit {
   /** The key, where the application's key rule leaves it open. */
   key?: string;
+  /**
+   * An id of your own: 1 to 200 characters of printable ASCII, not beginning with `cancel-`. While a request is pending, another call
+   * with its id waits for the same answer; one with another method, path, key, headers or body is refused as `fingerprint-mismatch`.
+   */
+  id?: string;
+  /** Instead of the option. */
+  salt?: Salt;
+  /** Instead of the option: whether it waits until those before it at its key have their answers. */
+  ordered?: boolean;
+}
+
+/** How many changes wait, in this tab. It never changes; what has changed is another one. */
+export interface Snapshot {
+  /** Without an answer yet, those that are paused among them. */
+  readonly pending: number;
+  /** Something must be mended first, see `onpaused`. */
+  readonly paused: number;
+  /** False: nothing is sent until the network is there again. */
+  readonly online: boolean;
+}
+
+interface Described {
+  readonly requestId: string;
+  readonly method: string;
+  readonly url: string;
+}
+
+/** What is told, each as a `CustomEvent` with this `detail`. */
+export interface SemelEventMap {
+  /** An attempt leaves. */
+  attempt: CustomEvent<Described>;
+  /** A request has its answer, and its caller gets it: the status of the outcome, or the error. */
+  settled: CustomEvent<Described & { readonly status?: number; readonly error?: SemelError }>;
+  /** It pauses until something is mended. */
+  stalled: CustomEvent<Described & { readonly error: SemelError }>;
+  /** There is the answer to a request for which nobody waits; `onrecovered` gets it. */
+  recovered: CustomEvent<Described & { readonly status?: number; readonly error?: SemelError }>;
+  offline: Event;
+  online: Event;
 }
 
 /** An outbox, bound to one worker and one identity. */
-export class Semel {
+export class Semel extends EventTarget {
   private constructor();
   /** Opens the outbox, and goes on with what was left unfinished. */
   static open(options: Options): Promise<Semel>;
 
   /**
    * As `fetch`: `POST`, `PUT`, `PATCH` and `DELETE` are stored, happen exactly once and resolve with the first answer.
-   * Other methods pass through. Aborting `init.signal` asks the key to cancel.
+   * Other methods pass through. A body is read to its end first, and has at most 8 MiB. Aborting `init.signal` asks the key to cancel:
+   * `fetch` rejects with `executed: "no"`, or resolves with the outcome if it was too late.
    */
   fetch(input: string | URL | Request, init?: Init): Promise<Response>;
+
+  /**
+   * The answer to a request that was made before: in this tab, in another one, or before a reload. It is kept for others only if they
+   * asked before it was given, and for a day; else the error is an `OutcomeLostError`. Aborting `signal` ends the waiting alone.
+   */
+  outcome(requestId: string, options?: { signal?: AbortSignal }): Promise<Response>;
 
   /** What is stored and has no definitive answer yet, of every tab. */
   pending(): Promise<Pending[]>;
@@ -201,6 +308,24 @@ export class Semel {
 
   /** Is told of each request that pauses. */
   onpaused: ((paused: Paused) => void) | null;
+
+  /**
+   * Calls `listener` with the snapshot, now and whenever it has changed, and returns what ends that: as Svelte's stores do. With
+   * `getSnapshot`, it fits React's `useSyncExternalStore`.
+   */
+  readonly subscribe: (listener: (snapshot: Snapshot) => void) => () => void;
+  readonly getSnapshot: () => Snapshot;
+
+  addEventListener<Type extends keyof SemelEventMap>(
+    type: Type,
+    listener: ((event: SemelEventMap[Type]) => void) | { handleEvent(event: SemelEventMap[Type]): void } | null,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  removeEventListener<Type extends keyof SemelEventMap>(
+    type: Type,
+    listener: ((event: SemelEventMap[Type]) => void) | { handleEvent(event: SemelEventMap[Type]): void } | null,
+    options?: boolean | EventListenerOptions,
+  ): void;
 
   /** Stops sending. Callers that still wait get an `OutcomeUnknownError` with the code `closed`; the requests stay stored. */
   close(): Promise<void>;

@@ -1,14 +1,7 @@
 // The entry for workerd, which compiles no bytes: the module comes compiled, as an import. It is instantiated at the first `open`.
 
-import { Outbox, glue } from "./semel.js";
+import entry from "./semel.js";
 import module from "./semel.wasm";
 
-export { OutcomeUnknownError, SemelError } from "./semel.js";
-
-const load = () => glue(module);
-
-export class Semel extends Outbox {
-  static open(options) {
-    return super.open(options, load);
-  }
-}
+export * from "./semel.js";
+export const Semel = entry(() => module);

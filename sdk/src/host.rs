@@ -1,16 +1,17 @@
 //! What JavaScript says to the machine, and what it is told.
 //!
 //! In: a byte that says what, the clock in ms, and what belongs to it ([`Host::call`]). Out: when the host is to wake the
-//! machine, if ever; a result; then what is to be done, one after the other, each with a byte that says what
+//! machine, if ever; how many requests have no answer, and how many of them are paused; a result; then what is to be done, one after the other, each with a byte that says what
 //! ([`write_action`]). The same bytes in the other half: `sdk/js/machine.js`.
 
-use litemap::LiteMap;
-use semel_core::client::bytes::{Reader, Writer, decimal, text};
+use semel_core::client::bytes::{Reader, Writer};
+use semel_core::client::numbered::Numbered;
 use semel_core::client::row::Write;
 use semel_core::client::{
     Action, Answer, Answered, Change, Changed, Client, Draft, Failure, Overview, Receiver, Row, Settings, codec,
 };
 use semel_core::message::{Headers, Response};
+use semel_core::text::{decimal, joined, split};
 
 /// All rows, by id.
 type Rows = Vec<(String, Vec<u8>)>;
@@ -28,18 +29,23 @@ struct Changing {
 #[derive(Debug, Default)]
 pub struct Host {
     client: Option<Client>,
-    changes: LiteMap<u64, Changing>,
+    changes: Numbered<Changing>,
     last_change: u64,
 }
 
 impl Host {
+    /// One that is not open yet.
+    pub const fn new() -> Self {
+        Self { client: None, changes: Numbered::new(), last_change: 0 }
+    }
+
     /// Does what `input` says. `None`: it can't be read.
     pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
         let mut input = Reader::new(input);
         let (what, now_ms) = (input.byte(), input.integer());
         let mut result = Writer::default();
         match what {
-            // Which outbox it is.
+            // Which outbox it is: once and for all.
             0 => {
                 let settings = Settings {
                     outbox: input.text(),
@@ -52,7 +58,7 @@ impl Host {
                     attempts_max: input.integer() as usize,
                 };
                 input.end()?;
-                self.client = Some(Client::new(settings));
+                self.client.get_or_insert_with(|| Client::new(settings));
             }
             // What is stored, and who lives, one a line. Back: who owns what is pending, one a line.
             1 => {
@@ -60,12 +66,12 @@ impl Host {
                 let lives = input.optional(Reader::text);
                 input.end()?;
                 let is_alive =
-                    |owner: &str| lives.as_ref().is_some_and(|lives| lives.split('\n').any(|each| each == owner));
+                    |owner: &str| lives.as_ref().is_some_and(|lives| split(lives, b'\n').any(|each| each == owner));
                 let is_alive: Option<&dyn Fn(&str) -> bool> = if lives.is_some() { Some(&is_alive) } else { None };
                 self.client.as_mut()?.stored(now_ms, &rows, is_alive).ok()?;
                 result.text(&owners(&rows));
             }
-            // A request, and whether it waits for those before it. Back: its ticket.
+            // A request, and whether it waits for those before it. Back: its ticket, or 0 where its id is another request's.
             2 => {
                 let id = input.text();
                 let draft = Draft {
@@ -78,6 +84,14 @@ impl Host {
                 let is_ordered = input.flag();
                 input.end()?;
                 let ticket = self.client.as_mut()?.request(now_ms, id, draft, is_ordered);
+                result.integer(ticket.unwrap_or(0) as i64);
+            }
+            // The id of a request for whose answer somebody waits; one that may be in hand. Back: its ticket, 0 where there is none.
+            20 | 21 => {
+                let id = input.text();
+                input.end()?;
+                let client = self.client.as_mut()?;
+                let ticket = if what == 20 { client.watch(id) } else { client.ticket_of(&id).unwrap_or(0) };
                 result.integer(ticket as i64);
             }
             // The answer to an attempt. Its members: of a body that is a JSON object, those that are strings.
@@ -112,7 +126,7 @@ impl Host {
             5 => {
                 let (number, is_committed) = (input.integer() as u64, input.flag());
                 input.end()?;
-                let Changing { ticket, changed, .. } = self.changes.remove(&number)?;
+                let Changing { ticket, changed, .. } = *self.changes.remove(&number)?;
                 let changed = changed.filter(|_| is_committed);
                 self.client.as_mut()?.changed(now_ms, ticket, changed);
             }
@@ -159,6 +173,8 @@ impl Host {
                     17 => client.set_offline(now_ms, false),
                     // The page is looked at again.
                     18 => client.hurry(now_ms),
+                    // Nobody waits for an answer any more.
+                    19 => client.leave(number),
                     _ => return None,
                 }
             }
@@ -178,6 +194,9 @@ impl Host {
         } else {
             out.flag(false);
         }
+        let (open, paused) = self.client.as_ref().map_or((0, 0), Client::counts);
+        out.integer(open as i64);
+        out.integer(paused as i64);
         out.bytes(result);
         out.bytes(&actions.done());
         out.done()
@@ -185,7 +204,7 @@ impl Host {
 }
 
 /// Writes what is to be done.
-fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, changes: &mut LiteMap<u64, Changing>) {
+fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, changes: &mut Numbered<Changing>) {
     match action {
         // The number of a change, and the row's id.
         Action::Change { ticket, id, change } => {
@@ -210,7 +229,7 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
             out.integer(made.attempt as i64);
             out.text(method);
             out.text(target);
-            out.text(&text(&[&headers.to_lines(), &made.headers.to_lines()]));
+            out.text(&joined(&[&headers.to_lines(), &made.headers.to_lines()]));
             out.bytes(body);
         }
         // The attempt.
@@ -290,13 +309,10 @@ fn owners(rows: &Rows) -> String {
 
 /// None of what is joined here holds a tab or a line feed.
 fn push_line(lines: &mut String, texts: &[&str]) {
-    if !lines.is_empty() {
-        lines.push('\n');
-    }
-    for (index, text) in texts.iter().enumerate() {
-        if index > 0 {
-            lines.push('\t');
-        }
+    let mut before = if lines.is_empty() { "" } else { "\n" };
+    for text in texts {
+        lines.push_str(before);
         lines.push_str(text);
+        before = "\t";
     }
 }

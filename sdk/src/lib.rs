@@ -17,7 +17,6 @@ pub use host::Host;
 
 use std::cell::RefCell;
 
-#[derive(Default)]
 struct Module {
     host: Host,
     input: Vec<u8>,
@@ -25,7 +24,8 @@ struct Module {
 }
 
 thread_local! {
-    static MODULE: RefCell<Module> = RefCell::default();
+    static MODULE: RefCell<Module> =
+        const { RefCell::new(Module { host: Host::new(), input: Vec::new(), output: Vec::new() }) };
 }
 
 /// Where the host is to write `length` bytes.

@@ -18,6 +18,13 @@ async function rows() {
   });
 }
 
+/** What tests of the SDK are named. */
+async function sdkTests() {
+  const files = (await readdir(join(ROOT, "tests/sdk"))).filter((name) => name.endsWith(".test.mjs"));
+  const texts = await Promise.all(files.map((name) => read(join("tests/sdk", name))));
+  return texts.flatMap((text) => [...text.matchAll(/^test\("(.+?)", /gm)].map(([, name]) => name));
+}
+
 /** All Rust below folders, as one text. */
 async function rust(folders) {
   const texts = [];
@@ -58,9 +65,20 @@ test("every rule is in a row, and is found out by the model, and by the simulato
 });
 
 test("the ways to be wrong that are no rules are the simulator's", async () => {
-  const text = (await read("docs/guarantees.md")).split("The simulator holds")[1].split("## On the real thing")[0];
+  const text = (await read("docs/guarantees.md")).split("The simulator holds")[1].split("\n## ")[0];
   const seeds = await read("tests/sim/tests/mutants.rs");
   const twins = namesIn(text);
   assert.equal(twins.length, 10);
   for (const name of twins) assert.ok(seeds.includes(`("${name}", `), name);
+});
+
+test("what is promised of the store on disk names tests that are there", async () => {
+  const text = (await read("docs/guarantees.md")).split("Of the one on disk:")[1].split("## On the real thing")[0];
+  const promises = text.split(/^- /m).slice(1);
+  const known = await sdkTests();
+  assert.equal(promises.length, 5);
+  for (const promise of promises) {
+    assert.ok(namesIn(promise).length > 0, promise);
+    for (const name of namesIn(promise)) assert.ok(known.includes(name), name);
+  }
 });

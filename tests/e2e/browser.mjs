@@ -5,6 +5,7 @@
 // - Pages come from a server of their own, so that the worker is of another origin and CORS is in force.
 // - What a page tells is a request that it awaits: what has not arrived here was not told.
 
+import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
@@ -30,13 +31,14 @@ const TYPES = {
 
 /**
  * Starts Chromium for a test file. `after` is node:test's; `page`: the folder with the test page; `onTold`: is called with what
- * a page tells.
+ * a page tells; `isBare`: as users have it. Else hidden tabs pass for visible ones in focus, so that no timer of a test is slowed
+ * down; but such a tab can't be frozen.
  */
-export async function browse(after, { page = PAGE, onTold } = {}) {
+export async function browse(after, { page = PAGE, onTold, isBare = false } = {}) {
   const executablePath = process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium;
   const pages = await servePages({ page, sdk: SDK, js: PARTS }, onTold);
   const profile = await mkdtemp(join(tmpdir(), "semel-profile-"));
-  const browser = new Browser(pages, profile, executablePath);
+  const browser = new Browser(pages, profile, executablePath, isBare ? launchBare : launchTame);
   after(async () => {
     await browser.close();
     await pages.close();
@@ -55,12 +57,15 @@ class Browser {
   #pages;
   #profile;
   #executablePath;
+  #launch;
   #context;
+  #end;
 
-  constructor(pages, profile, executablePath) {
+  constructor(pages, profile, executablePath, launch) {
     this.#pages = pages;
     this.#profile = profile;
     this.#executablePath = executablePath;
+    this.#launch = launch;
   }
 
   /** What pages told, in the order of arrival. */
@@ -70,7 +75,7 @@ class Browser {
 
   /** Starts it, again on the same profile. */
   async start() {
-    this.#context = await chromium.launchPersistentContext(this.#profile, { executablePath: this.#executablePath, headless: true, args: ARGUMENTS });
+    [this.#context, this.#end] = await this.#launch(this.#executablePath, this.#profile);
     this.#context.on("weberror", (error) => this.errors.push(error.error()));
     this.#context.on("console", (message) => {
       if (["error", "warning"].includes(message.type())) this.complaints.push({ page: message.page(), text: message.text() });
@@ -98,9 +103,46 @@ class Browser {
     await ended;
   }
 
-  async close() {
-    await this.#context?.close();
+  /** What a browser does that runs out of space: throws away all IndexedDB of the profile. It must not run. */
+  async evict() {
+    // It fails where there is none: then there is nothing to lose.
+    await rm(join(this.#profile, "Default", "IndexedDB"), { recursive: true });
   }
+
+  async close() {
+    await this.#end?.();
+  }
+}
+
+/** Starts Chromium with Playwright's settings, and resolves to its context and what ends it. */
+async function launchTame(executablePath, profile) {
+  const context = await chromium.launchPersistentContext(profile, { executablePath, headless: true, args: ARGUMENTS });
+  return [context, () => context.close()];
+}
+
+/** The same, with Chromium's own settings. */
+async function launchBare(executablePath, profile) {
+  const all = [...ARGUMENTS, "--headless", "--no-first-run", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"];
+  const child = spawn(executablePath, all, { stdio: ["ignore", "ignore", "pipe"] });
+  const ended = new Promise((resolve) => child.on("close", resolve));
+  let log = "";
+  const endpoint = await new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.stderr.on("data", (chunk) => {
+      log += chunk;
+      const [, found] = /DevTools listening on (ws:\S+)/.exec(log) ?? [];
+      if (found) resolve(found);
+    });
+    ended.then(() => reject(new Error(`Chromium did not start: ${log}`)));
+  });
+  const browser = await chromium.connectOverCDP(endpoint, { noDefaults: true });
+  const end = async () => {
+    const devtools = await browser.newBrowserCDPSession().catch(() => undefined);
+    // It ends all its processes, and there may be none any more.
+    await devtools?.send("Browser.close").catch(() => {});
+    await ended;
+  };
+  return [browser.contexts()[0], end];
 }
 
 function killNow(id) {

@@ -127,10 +127,11 @@ test("the README shows the examples as they are", async () => {
 test("what is packed is the entries, the module, the types and the licenses", async () => {
   assert.equal(packed, "semel-0.1.0.tgz\n");
   const files = await readdir(join(checkout, "examples/browser/node_modules/semel"), { recursive: true });
-  const cjs = ["cjs", "cjs/index.cjs", "cjs/index.d.cts", "cjs/semel.cjs"];
+  const cjs = ["cjs", "cjs/semel.cjs", ...["conformance", "file", "index"].flatMap((name) => [`cjs/${name}.cjs`, `cjs/${name}.d.cts`])];
+  const file = ["disk", "errors", "frames", "life", "lock", "log", "owners", "store"].map((name) => `file/${name}.js`);
   const inline = ["index.cjs", "index.d.cts", "index.d.ts", "index.js", "wasm.cjs", "wasm.js"].map((name) => `inline/${name}`);
-  const top = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm", "workerd.js"];
-  assert.deepEqual(files.sort(), [...top, ...cjs, "inline", ...inline].sort());
+  const top = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "conformance.d.ts", "conformance.js", "file.d.ts", "file.js", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm", "service-worker.d.ts", "service-worker.js", "workerd.js"];
+  assert.deepEqual(files.sort(), [...top, ...cjs, "file", ...file, "inline", ...inline].sort());
 });
 
 test("the Node script prints what the README says, though answers are lost", LIMIT, async (t) => {
@@ -146,6 +147,23 @@ test("the Node script prints what the README says, though answers are lost", LIM
   assert.ok(ran.stdout.endsWith(`\n${expected}`), ran.output);
   assert.deepEqual(await server.account("bob"), { id: "bob", balance: 5, entries: 1 });
   assert.equal(proxy.changes.size, 1);
+});
+
+test("a Node script that is killed in mid-request: the next run gets that answer, and makes its own deposit", LIMIT, async (t) => {
+  const proxy = await startLossy({ target: () => server.url, seed: 24, ...UNHEARD });
+  t.after(() => proxy.close());
+  const before = await server.account("bob");
+  const source = await readFile(join(ROOT, "examples/node/deposit.mjs"), "utf8");
+  await writeFile(join(checkout, "examples/node/deposit.mjs"), source.replace(WORKER, proxy.url));
+  const killed = begin(commands("node"));
+  await until(() => proxy.counts.lostAnswers > 0 || killed.child.exitCode !== null, "an answer is lost");
+  process.kill(-killed.child.pid, "SIGKILL");
+  await killed.ended;
+  proxy.calm();
+  const printed = await run(commands("node"));
+  assert.ok(printed.includes(`\nOf an earlier run: POST ${proxy.url}/accounts/bob/deposit 200\n`), printed);
+  const { balance, entries } = await server.account("bob");
+  assert.deepEqual([balance - before.balance, entries - before.entries, proxy.changes.size], [10, 2, 2]);
 });
 
 /** Opens the page of an example and waits until it can be used. What went before is not counted. */

@@ -19,6 +19,7 @@ const HOP_BY_HOP = new Set(["connection", "keep-alive", "proxy-connection", "te"
  * - `delayMsMax`: what is forwarded waits up to so long, and so does a duplicate
  * - `spare`: is given a request, and says whether it has no faults
  * - `instead`: is given a request, and may return `{ status, headers, body }` to answer it without the worker
+ * - `hold`: is given a request, and may return a promise: what is not lost waits for it on its way to the worker, whole. See `gate`
  */
 export async function startLossy({ target, seed, ...faults }) {
   const proxy = new Lossy(target, seed, faults);
@@ -27,7 +28,7 @@ export async function startLossy({ target, seed, ...faults }) {
 }
 
 class Lossy {
-  settings = { loseRequests: 0, loseAnswers: 0, duplicate: 0, delayMsMax: 0, spare: () => false, instead: () => undefined };
+  settings = { loseRequests: 0, loseAnswers: 0, duplicate: 0, delayMsMax: 0, spare: () => false, instead: () => undefined, hold: () => undefined };
   counts = { requests: 0, instead: 0, lostRequests: 0, forwarded: 0, duplicates: 0, unreachable: 0, lostAnswers: 0, answered: 0 };
   /**
    * What it has seen of each `Idempotency-Key`: `{ method, path, attempts, lostAnswers, outcome }`.
@@ -87,6 +88,8 @@ class Lossy {
       return breakOff();
     }
     const body = await bodyOf(request);
+    const held = this.settings.hold(request);
+    if (held) await this.#unlessClosed(held);
     if (fate.duplicate) {
       this.counts.duplicates += 1;
       this.#track(this.#forward(request, body, fate.duplicateMs));
@@ -131,6 +134,12 @@ class Lossy {
     };
   }
 
+  /** What a promise gives; rejects once the proxy is closed. */
+  #unlessClosed(promise) {
+    const { signal } = this.#closing;
+    return Promise.race([promise, new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))]);
+  }
+
   /** Resolves to the whole answer. A client that went away changes nothing: what it sent is on its way. */
   async #forward(request, body, delayMs) {
     const { signal } = this.#closing;
@@ -149,6 +158,22 @@ class Lossy {
       body: await bodyOf(answer),
     };
   }
+}
+
+/**
+ * A gate that requests wait at, for `hold`: those that `matches`, until it is opened. `held` are those that came, by URL. To be in
+ * the network is to be past the client and not yet with the worker: so a test can have a request there for as long as it wants.
+ */
+export function gate(matches) {
+  const held = [];
+  let open;
+  const opened = new Promise((resolve) => (open = resolve));
+  const hold = (request) => {
+    if (!matches(request)) return undefined;
+    held.push(request.url);
+    return opened;
+  };
+  return { held, open, hold };
 }
 
 /** Resolves to what `condition` returns, once that is true. */

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
-import { startLossy, until } from "./lossy.mjs";
+import { gate, startLossy, until } from "./lossy.mjs";
 
 const targets = [];
 after(() => targets.forEach((target) => target.close()));
@@ -115,4 +115,32 @@ test("a spared request has no faults, and one can be answered without the target
   await broken(fetch(`${proxy.url}/said`, { method: "POST" }));
   assert.equal(await (await fetch(`${proxy.url}/portal`, { method: "POST", body: "x" })).text(), "log in");
   assert.equal(target.seen.length, 1);
+});
+
+test("what is held arrives once the gate is open, though its client went away, and the rest passes", async (t) => {
+  const wire = gate(({ method, headers }) => method === "POST" && headers["x-held"] !== undefined);
+  const { target, proxy, post } = await proxied(t, { hold: wire.hold });
+  const leaving = new AbortController();
+  const gone = fetch(`${proxy.url}/said`, { method: "POST", body: "gone", headers: { "x-held": "1" }, signal: leaving.signal });
+  const stays = post("stays", { "x-held": "2" });
+  await until(() => wire.held.length === 2, "both are held");
+  leaving.abort();
+  await assert.rejects(gone, { name: "AbortError" });
+  assert.equal(await (await post("passes")).text(), "you said passes");
+  assert.deepEqual(target.seen.map(({ body }) => body), ["passes"]);
+  wire.open();
+  assert.equal(await (await stays).text(), "you said stays");
+  await until(() => target.seen.length === 3, "what is left arrives");
+  assert.deepEqual(target.seen.map(({ body }) => body).sort(), ["gone", "passes", "stays"]);
+});
+
+test("what is held when the proxy closes never arrives", async (t) => {
+  const wire = gate(() => true);
+  const { target, proxy, post } = await proxied(t, { hold: wire.hold });
+  const held = broken(post("held"));
+  await until(() => wire.held.length === 1, "it is held");
+  await proxy.close();
+  await held;
+  wire.open();
+  assert.deepEqual(target.seen, []);
 });

@@ -5,53 +5,16 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { browse } from "./browser.mjs";
-import { acknowledged, startLossy, until } from "./lossy.mjs";
-import { serve } from "./server.mjs";
+import { begin, first, make, numberOf, pending, recovered, small, startBank, unheard } from "./bank.mjs";
+import { acknowledged, until } from "./lossy.mjs";
 
-const RETRY_INTERVAL_MS = 50;
 /** A change runs, and its answer never comes. What comes before gets its answer: preflights, and asking for the clock. */
 const UNHEARD = { loseAnswers: 1, spare: ({ method }) => method !== "POST" };
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 120_000 };
 
-const server = await serve(after, "ledger");
-const browser = await browse(after);
-
-/** A proxy for a test, and tabs with an outbox that sends through it. Each proxy has its own origin, so its own outbox. */
-async function through(t, faults = {}) {
-  const proxy = await startLossy({ target: () => server.url, seed: 23, ...faults });
-  const tabs = [];
-  t.after(async () => {
-    await Promise.all(tabs.map((tab) => tab.close()));
-    await proxy.close();
-  });
-  const open = (tab) => tab.evaluate((options) => bank.open(options), { url: proxy.url, retryIntervalMs: RETRY_INTERVAL_MS });
-  const tab = async () => {
-    const opened = await browser.tab();
-    tabs.push(opened);
-    await open(opened);
-    return opened;
-  };
-  return { proxy, open, tab };
-}
-
-let numbers = 1000;
-/** A deposit of a test that makes few of them. */
-function small(account, amount) {
-  numbers += 1;
-  return { n: numbers, account, amount };
-}
-
-const make = (tab, deposit) => tab.evaluate((deposit) => bank.deposit(deposit), deposit);
-/** Hands a deposit to the SDK and does not wait for its answer. */
-const begin = (tab, deposit) => tab.evaluate((deposit) => void bank.deposit(deposit), deposit);
-const pending = (tab) => tab.evaluate(() => bank.pending());
-const recovered = (tab) => tab.evaluate(() => bank.recovered);
-/** How many answers to a deposit were lost. */
-const unheard = (proxy, { n }) => [...proxy.changes.values()].find(({ path }) => numberOf(path) === n)?.lostAnswers ?? 0;
-const first = (id, amount) => JSON.stringify({ id, balance: amount, entries: 1 });
+const { server, browser, through } = await startBank(after);
 
 test("200 deposits through crashes of everything: exact, every caller answered, nothing left", LIMIT, async (t) => {
   const ACCOUNTS = 4;
@@ -205,10 +168,6 @@ class Book {
 
 const has = (balance, amount) => Math.floor(balance / amount) % 2 === 1;
 const bits = (balance) => balance.toString(2).replaceAll("0", "").length;
-
-function numberOf(url) {
-  return Number(new URL(url, "http://any").searchParams.get("n"));
-}
 
 test("what is not from Semel is no answer: a portal's 200, a CDN's 403, a redirect, with CORS and without", LIMIT, async (t) => {
   const { proxy, tab } = await through(t);

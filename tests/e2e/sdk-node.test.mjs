@@ -89,7 +89,7 @@ test("closing it rejects callers that wait: the outcome is unknown", async (t) =
   const caller = assert.rejects(deposit(semel, "closed", 5), (error) => {
     assert.ok(error instanceof OutcomeUnknownError && error instanceof SemelError && error instanceof Error);
     const { name, code, executed, requestId, problem } = error;
-    assert.deepEqual({ name, code, executed, problem }, { name: "OutcomeUnknownError", code: "closed", executed: "unknown", problem: undefined });
+    assert.deepEqual({ name, code, executed, problem }, { name: "ClosedError", code: "closed", executed: "unknown", problem: undefined });
     assert.ok(proxy.changes.has(requestId), "it tells the id that was sent");
     return true;
   });

@@ -1,4 +1,4 @@
-// The parts of the set-up that decide: what is unchanged, what is too large, what is missing, what counts as passed.
+// The parts of the set-up that decide: what is unchanged, what is too large, what is missing.
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
@@ -11,7 +11,6 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 import { checkPackageSize } from "../../scripts/setup/sdk.mjs";
 import { hashOf, onceFor } from "../../scripts/setup/stamp.mjs";
 import { StepError, run } from "../../scripts/setup/step.mjs";
-import { countTests } from "../../scripts/setup/wasm-tests.mjs";
 import { checkSize } from "../../scripts/setup/worker.mjs";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-setup-"));
@@ -71,7 +70,7 @@ test("an SDK of which a browser loads over 28 kB brotli fails the build, its was
   await assert.rejects(checkPackageSize(folder), StepError);
 });
 
-/** A machine of programs that answer with a version, on which `apt-get install` brings Chromium and its driver. */
+/** A machine of programs that answer with a version, on which `apt-get install` brings more of them. */
 function machine(programs, installed = {}) {
   const ran = [];
   const execute = async (command, args) => {
@@ -89,36 +88,30 @@ function machine(programs, installed = {}) {
 }
 
 test("the browser comes from PATH, and nothing is installed beside it", async () => {
-  const { ran, execute } = machine({ chromium: "Chromium 156.0.1", chromedriver: "ChromeDriver 156.0.2" });
+  const { ran, execute } = machine({ chromium: "Chromium 156.0.1" });
   const found = await findBrowser({ env: { PATH: "/usr/bin" }, isRoot: true, execute });
-  assert.deepEqual([found.chromium, found.chromedriver], ["/usr/bin/chromium", "/usr/bin/chromedriver"]);
+  assert.deepEqual(found, { chromium: "/usr/bin/chromium", note: "Chromium 156.0.1" });
   assert.ok(!ran.some((command) => command.startsWith("apt-get")));
 });
 
 test("without a browser, root gets it from apt-get, and anybody else is told the command", async () => {
-  const installed = { chromium: "Chromium 156.0.1", chromedriver: "ChromeDriver 156.0.2" };
+  const installed = { chromium: "Chromium 156.0.1" };
   const root = machine({ "apt-get": "apt 2" }, installed);
   const found = await findBrowser({ env: { PATH: "/usr/bin" }, isRoot: true, execute: root.execute });
-  assert.equal(found.chromium, "/usr/bin/chromium");
-  assert.ok(root.ran.some((command) => /^apt-get .*install .*chromium chromium-driver$/.test(command)), root.ran.join("\n"));
+  assert.deepEqual(found, { chromium: "/usr/bin/chromium", note: "Chromium 156.0.1, installed" });
+  assert.ok(root.ran.some((command) => /^apt-get .*install .*chromium$/.test(command)), root.ran.join("\n"));
 
   const somebody = machine({ "apt-get": "apt 2" }, installed);
   await assert.rejects(findBrowser({ env: { PATH: "/usr/bin" }, isRoot: false, execute: somebody.execute }), (error) => {
-    assert.match(error.advice, /sudo apt-get install -y --no-install-recommends chromium chromium-driver/);
+    assert.match(error.advice, /sudo apt-get install -y --no-install-recommends chromium`/);
     return error instanceof StepError;
   });
   assert.ok(!somebody.ran.some((command) => command.startsWith("apt-get")));
 });
 
-test("a browser and a driver that do not belong together are refused", async () => {
-  const { execute } = machine({ chromium: "Chromium 156.0.1", chromedriver: "ChromeDriver 155.0.2" });
-  await assert.rejects(findBrowser({ env: { PATH: "/usr/bin" }, isRoot: true, execute }), /major versions must agree/);
-});
-
-test("wasm tests that never ran, or never ended, count as failed", () => {
-  const ok = "running 2 tests\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 filtered out\n";
-  assert.deepEqual(countTests(ok, 0), { passed: 2, failed: 0, skipped: 0 });
-  assert.equal(countTests("no tests to run!\n", 0).failed, 1);
-  assert.equal(countTests(`${ok}running 3 tests\n`, 0).failed, 3);
-  assert.equal(countTests(ok, 1).failed, 1);
+test("a browser that is named is the only one that will do", async () => {
+  const { ran, execute } = machine({ "apt-get": "apt 2", chromium: "Chromium 156.0.1" });
+  const env = { PATH: "/usr/bin", SEMEL_CHROMIUM: "other" };
+  await assert.rejects(findBrowser({ env, isRoot: true, execute }), /SEMEL_CHROMIUM=other can't be found/);
+  assert.ok(!ran.some((command) => command.startsWith("apt-get")));
 });

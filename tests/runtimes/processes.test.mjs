@@ -8,11 +8,10 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { BINARIES } from "./binaries.mjs";
-import { installApp } from "./packed.mjs";
+import { EXPORTS, installApp } from "./packed.mjs";
 import { expected, serveLossily } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
-const EXPORTS = ["OutcomeUnknownError", "Semel", "SemelError"];
 
 const server = await serveLossily(after);
 const { folder } = await installApp(after);
@@ -29,6 +28,8 @@ const ARGUMENTS = {
   bun: ["run", "--no-install"],
   deno: [...DENO, `--allow-read=${folder}`, `--allow-write=${folder}`],
 };
+/** What they take before a script that uses the store on disk: it asks the system which processes live, which Deno allows nobody but who may do all. */
+const DISK_ARGUMENTS = { ...ARGUMENTS, deno: ["run", "--quiet", "--no-lock", "--cached-only", "--node-modules-dir=manual", "--allow-all"] };
 
 /** Runs a script of the app, and resolves to what it printed. Anything on the standard error is a failure. */
 async function execute(runtime, before, script, ...more) {
@@ -50,6 +51,18 @@ for (const [runtime, before] of Object.entries(ARGUMENTS)) {
         assert.deepEqual(await server.account(account), { id: account, balance: 5, entries: 1 });
       });
     }
+  }
+}
+
+for (const [runtime, before] of Object.entries(DISK_ARGUMENTS)) {
+  for (const [script, way] of [["import-store.mjs", "imported"], ["require-store.cjs", "required"]]) {
+    test(`${runtime} ${BINARIES[runtime].version}: semel/file is ${way}, does all that a store must, and an outbox on it gets its answer`, LIMIT, async () => {
+      const account = `${runtime}-${way}-file`;
+      const { checks, ...result } = await execute(runtime, before, script, server.url, account, join(folder, account));
+      assert.deepEqual(result, { failures: [], isStoreError: true, touched: [], ...expected(account) });
+      assert.ok(checks > 20, `${checks} checks`);
+      assert.deepEqual(await server.account(account), { id: account, balance: 5, entries: 1 });
+    });
   }
 }
 

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { memoryStore } from "../../sdk/js/stores.js";
 import { conformance } from "../../sdk/npm/conformance.js";
 
 const turn = () => new Promise((resolve) => setTimeout(resolve, 0));
@@ -57,6 +58,10 @@ async function failures(kind, options) {
 
 test("a store in memory does all that a store must", async (t) => {
   for (const { name, run } of checksOf(Memory)) await t.test(name, run);
+});
+
+test("the SDK's own store in memory does all that a store must", async (t) => {
+  for (const { name, run } of conformance(memoryStore, { reopens: false })) await t.test(name, run);
 });
 
 test("a store that answers at once, and has no close, does as well", async () => {

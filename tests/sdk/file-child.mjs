@@ -2,6 +2,7 @@
 
 import { writeSync } from "node:fs";
 import { fileStore } from "../../sdk/npm/file.js";
+import { Semel } from "../../sdk/npm/node.js";
 
 const [what, folder, ...args] = process.argv.slice(2);
 const store = fileStore(folder);
@@ -52,6 +53,15 @@ const does = {
     await store.presence(owner).alive();
     say("lives");
     setInterval(() => {}, 1_000);
+  },
+
+  /** Makes deposits, all at once, and says each that is answered. It closes nothing. */
+  async deposit(url, ...accounts) {
+    const semel = await Semel.open({ url, store, headers: { "x-process": "child" } });
+    await Promise.all(accounts.map(async (account) => {
+      const { status } = await semel.fetch(`/accounts/${account}/deposit`, { method: "POST", body: '{"amount":5}' });
+      say(`${account} ${status}`);
+    }));
   },
 };
 

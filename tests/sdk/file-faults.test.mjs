@@ -7,7 +7,7 @@ import * as fs from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { child, failure, faultyFs, folderOf, logIn, look, put, storeIn, textsIn } from "./file-support.mjs";
+import { child, failure, faultyFs, folderOf, logIn, look, put, storeIn, textsIn, told } from "./file-support.mjs";
 import { rejection } from "./stub.mjs";
 
 const fail = (code) => () => {
@@ -75,7 +75,7 @@ test("a write that fails in the middle is cut off, and all of its batch reject",
   disk.faults.write = ({ n, with: real, args: [bytes, from, length, position] }) => (n % 2 ? fail("ENOSPC")() : real(bytes, from, 10, position));
   disk.calls.write = 1;
   const all = await Promise.allSettled([put(store, "a", "2"), store.change("a", () => null), put(store, "b", "3"), store.remove(["a"]), store.load()]);
-  assert.deepEqual(all.map(({ reason }) => reason?.code), Array(5).fill("ENOSPC"));
+  assert.deepEqual(all.map(({ reason }) => told(reason)), Array(5).fill("store-full ENOSPC"));
   disk.faults.write = undefined;
   assert.deepEqual([await textsIn(other), await textsIn(store), generation(folder)], [{ a: "1" }, { a: "1" }, 1]);
   await put(store, "b", "2");
@@ -88,7 +88,7 @@ test("after a sync that fails the log is written anew, for what the system shows
     disk.faults.datasync = undefined;
     throw failure("EIO");
   };
-  assert.equal((await rejection(put(store, "a", "2"))).code, "EIO");
+  assert.equal(told(await rejection(put(store, "a", "2"))), "store-failed EIO");
   assert.equal(generation(folder), 2);
   assert.deepEqual([await textsIn(other), await textsIn(store)], [{ a: "1" }, { a: "1" }]);
   await put(other, "b", "2");
@@ -99,8 +99,8 @@ test("where a failed append can't be undone nobody gets the folder, until it can
   for (const broken of [["datasync", "sync"], ["datasync", "sync", "truncate"], ["write", "truncate"], ["datasync", "rename"]]) {
     const { folder, disk, store, other } = await faulty(t);
     for (const name of broken) disk.faults[name] = fail("EIO");
-    for (const call of [() => put(store, "a", "2"), () => put(store, "c", "3"), () => store.load()]) assert.equal((await rejection(call())).code, "EIO", String(broken));
-    assert.equal((await rejection(other.load())).code, "busy", String(broken));
+    for (const call of [() => put(store, "a", "2"), () => put(store, "c", "3"), () => store.load()]) assert.equal(told(await rejection(call())), "store-failed EIO", String(broken));
+    assert.equal(told(await rejection(other.load())), "store-blocked", String(broken));
     disk.faults[broken[0]] = undefined;
     for (const name of broken) disk.faults[name] = undefined;
     await put(store, "b", "2");
@@ -127,8 +127,8 @@ test("what a dead holder left is synced before anything rests on it, and written
   // Where that fails as well, nobody gets the folder until it doesn't.
   await child(t, "signal", folder, "SIGKILL").ended;
   disk.faults.datasync = disk.faults.sync = fail("EIO");
-  assert.equal((await rejection(store.load())).code, "EIO");
-  assert.equal((await rejection(other.load())).code, "busy");
+  assert.equal(told(await rejection(store.load())), "store-failed EIO");
+  assert.equal(told(await rejection(other.load())), "store-blocked");
   disk.faults.datasync = disk.faults.sync = undefined;
   assert.deepEqual([await textsIn(store), await textsIn(other)], [{ a: "1" }, { a: "1" }]);
 });
@@ -137,7 +137,7 @@ test("a store that is closed while an append can't be undone leaves the folder t
   const { folder, disk, store, other } = await faulty(t);
   disk.faults.datasync = fail("EIO");
   disk.faults.sync = fail("EIO");
-  assert.equal((await rejection(put(store, "a", "2"))).code, "EIO");
+  assert.equal(told(await rejection(put(store, "a", "2"))), "store-failed EIO");
   await store.close();
   await put(other, "b", "2");
   // The cut was made at once, though it could not be made durable.
@@ -153,9 +153,9 @@ test("where the name of a new generation can't be made durable, nothing rests on
     syncs += 1;
     if (syncs > 1) throw failure("EIO");
   };
-  assert.equal((await rejection(put(store, "a", "2"))).code, "EIO");
+  assert.equal(told(await rejection(put(store, "a", "2"))), "store-failed EIO");
   assert.deepEqual(readdirSync(folder).filter((name) => name.endsWith(".log")).sort(), ["semel.1.log", "semel.2.log"]);
-  assert.equal((await rejection(other.load())).code, "busy");
+  assert.equal(told(await rejection(other.load())), "store-blocked");
   disk.faults.datasync = disk.faults.sync = undefined;
   await put(store, "b", "2");
   assert.deepEqual([generation(folder), await textsIn(other)], [3, { a: "1", b: "2" }]);
@@ -182,7 +182,7 @@ test("what can't be opened is tried again at the next call", async (t) => {
     const disk = faultyFs({ [name]: fail("EACCES") });
     const store = storeIn(t, join(folder, name), { fs: disk.fs });
     const presence = store.presence("owner");
-    assert.equal((await rejection(store.load())).code, "EACCES", name);
+    assert.equal(told(await rejection(store.load())), "store-failed EACCES", name);
     disk.faults[name] = undefined;
     await put(store, "a", "1");
     assert.deepEqual([await textsIn(store), await presence.alive()], [{ a: "1" }, ["owner"]], name);
@@ -192,7 +192,8 @@ test("what can't be opened is tried again at the next call", async (t) => {
 test("a folder without hard links is refused", async (t) => {
   const disk = faultyFs({ link: fail("ENOTSUP") });
   const error = await rejection(storeIn(t, folderOf(t), { fs: disk.fs }).load());
-  assert.deepEqual([error.code, error.message], ["unsupported", "semel: the folder's file system has no hard links"]);
+  assert.equal(told(error), "store-unavailable ENOTSUP");
+  assert.equal(error.message, "store-unavailable: the folder's file system has no hard links");
 });
 
 /** A small file system where the system lets us mount one, else one that counts. */
@@ -226,7 +227,7 @@ test("on a full disk changes reject and change nothing, reads go on, and so does
       await put(store, `row-${n}`, row);
       expected[`row-${n}`] = row;
     } catch (error) {
-      assert.equal(error.code, "ENOSPC");
+      assert.equal(told(error), "store-full ENOSPC");
       refused += 1;
     }
     assert.deepEqual(Object.keys(await textsIn(store)), Object.keys(expected));
@@ -236,7 +237,7 @@ test("on a full disk changes reject and change nothing, reads go on, and so does
   assert.deepEqual(await textsIn(other), expected);
   await store.remove(Object.keys(expected).slice(1));
   await put(other, "after", "1");
-  for (let n = 0; n < 30; n += 1) await put(store, "again", `${n % 10}`.repeat(20_000)).catch(({ code }) => assert.equal(code, "ENOSPC"));
+  for (let n = 0; n < 30; n += 1) await put(store, "again", `${n % 10}`.repeat(20_000)).catch((error) => assert.equal(told(error), "store-full ENOSPC"));
   const rows = await textsIn(other);
   assert.deepEqual([rows["row-0"], rows.after, Object.keys(rows).length], [expected["row-0"], "1", 3]);
 });

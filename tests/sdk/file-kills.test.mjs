@@ -104,7 +104,7 @@ test("a holder that is stopped is never robbed", async (t) => {
   const store = storeIn(t, folder, { busyMs: 300 });
   for (const call of [() => put(store, "a", "1"), () => store.load(), () => store.remove(["held"])]) {
     const error = await rejection(call());
-    assert.deepEqual([error.name, error.code, error.message], ["StoreError", "busy", `semel: the folder is busy: process ${holder.pid} holds it`]);
+    assert.deepEqual([error.name, error.code, error.message], ["StoreError", "store-blocked", `store-blocked: the folder is busy: process ${holder.pid} holds it`]);
   }
   holder.signal("SIGCONT");
   assert.deepEqual(await holder.ended, { code: 0, signal: null });
@@ -120,7 +120,7 @@ test("each call waits for a holder as long as it may, however many waited before
   const first = rejection(put(store, "a", "1"));
   await pause(600);
   const second = put(store, "b", "2");
-  assert.equal((await first).code, "busy");
+  assert.equal((await first).code, "store-blocked");
   holder.signal("SIGCONT");
   await second;
   assert.deepEqual(await look(folder), { held: "by the child", b: "2" });
@@ -149,7 +149,7 @@ test("a thread that ended while it held the folder is followed, though its proce
   const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(source)}`), { workerData: folder });
   await new Promise((resolve) => worker.once("message", resolve));
   const patient = storeIn(t, folder, { busyMs: 200 });
-  assert.equal((await rejection(put(patient, "b", "1"))).code, "busy");
+  assert.equal((await rejection(put(patient, "b", "1"))).code, "store-blocked");
   await worker.terminate();
   await put(patient, "b", "2");
   assert.deepEqual(await textsIn(patient), { b: "2" });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
-import { child, failure, faultyFs, folderOf, look, put, storeIn, textsIn } from "./file-support.mjs";
+import { child, failure, faultyFs, folderOf, look, put, storeIn, textsIn, told } from "./file-support.mjs";
 import { until } from "./stub.mjs";
 
 const locks = (folder) => readdirSync(folder).filter((name) => name.startsWith("lock.")).sort();
@@ -123,7 +123,7 @@ test("a lock that can't be released is released by the next call", async (t) => 
     throw failure("EIO");
   };
   await put(store, "a", "2");
-  await until(() => other.load().then(() => false, ({ code }) => code === "busy"), "it is held");
+  await until(() => other.load().then(() => false, ({ code }) => code === "store-blocked"), "it is held");
   disk.faults.unlink = undefined;
   await put(store, "a", "3");
   assert.deepEqual(await textsIn(other), { a: "3" });
@@ -138,7 +138,7 @@ test("a name that was made before something failed is no lock against oneself", 
     disk.faults.readdir = undefined;
     throw failure("EIO");
   };
-  await assert.rejects(put(store, "a", "2"), { code: "EIO" });
+  await assert.rejects(put(store, "a", "2"), (error) => told(error) === "store-failed EIO");
   await put(store, "b", "2");
   assert.deepEqual(await look(folder), { a: "1", b: "2" });
   assert.deepEqual(locks(folder), ["lock.1"]);
@@ -149,7 +149,7 @@ test("a lock file that names nobody is an error, and nobody is robbed", async (t
   await look(folder);
   for (const text of ["", "nonsense", '{"pid":"1"}', '{"pid":-1,"instance":"x"}']) {
     writeFileSync(join(folder, "lock.1"), text);
-    const message = "semel: lock.1 is damaged: it names no process. Remove it once no process uses the folder";
-    await assert.rejects(storeIn(t, folder).load(), { code: "damaged", message });
+    const message = "store-damaged: lock.1 is damaged: it names no process. Remove it once no process uses the folder";
+    await assert.rejects(storeIn(t, folder).load(), { code: "store-damaged", message });
   }
 });

@@ -9,7 +9,7 @@ import { COMPACTED_BYTES_MIN } from "../../sdk/npm/file/log.js";
 import { folderOf, logIn, look, put, storeIn, textsIn } from "./file-support.mjs";
 import { rejection } from "./stub.mjs";
 
-const damaged = { name: "StoreError", code: "damaged" };
+const damaged = { name: "StoreError", code: "store-damaged" };
 
 /** A log of a few commits: its bytes, and after each commit its length and the rows. */
 async function smallLog(t) {
@@ -71,7 +71,7 @@ test("a byte that is changed anywhere, in the last record too, is damage and not
     for (const bit of [1, 2, 4, 8, 16, 32, 64, 128, 255]) {
       const changed = Buffer.from(bytes);
       changed[at] ^= bit;
-      assert.throws(() => read(changed), ({ name: kind, code }) => kind === "StoreError" && (code === "damaged" || (code === "newer-version" && at >= 8 && at < 12)), `byte ${at}, bit ${bit}`);
+      assert.throws(() => read(changed), ({ name: kind, code }) => kind === "StoreError" && (code === "store-damaged" || (code === "store-newer" && at >= 8 && at < 12)), `byte ${at}, bit ${bit}`);
     }
   }
   for (const at of [HEADER_BYTES, HEADER_BYTES + 30, bytes.length - 1]) {
@@ -81,7 +81,7 @@ test("a byte that is changed anywhere, in the last record too, is damage and not
     const store = storeIn(t, copy);
     for (let time = 0; time < 2; time += 1) {
       const error = await rejection(put(store, "a", "1"));
-      assert.deepEqual([error.code, /^semel: semel\.1\.log is damaged at byte \d+$/.test(error.message)], ["damaged", true], error.message);
+      assert.deepEqual([error.code, /^store-damaged: semel\.1\.log is damaged at byte \d+$/.test(error.message)], ["store-damaged", true], error.message);
     }
     assert.deepEqual(readFileSync(join(copy, name)), changed, "what is damaged is left as it is");
   }
@@ -120,7 +120,7 @@ test("a log of a newer version is refused, and left as it is", async (t) => {
   newer.writeUInt32LE(2, 8);
   const copy = folderWith(folder, name, newer);
   const error = await rejection(storeIn(t, copy).load());
-  assert.deepEqual([error.code, error.message], ["newer-version", "semel: semel.1.log is of version 2, and this is made for 1: a newer semel wrote it"]);
+  assert.deepEqual([error.code, error.message], ["store-newer", "store-newer: semel.1.log is of version 2, and this is made for 1: a newer semel wrote it"]);
   assert.deepEqual(readFileSync(join(copy, name)), newer);
 });
 
@@ -129,13 +129,13 @@ test("a log that is cut or gone under an open store is damage", async (t) => {
   const store = storeIn(t, folder);
   await put(store, "a", "1");
   truncateSync(logIn(folder), HEADER_BYTES);
-  assert.equal((await rejection(store.load())).code, "damaged");
+  assert.equal((await rejection(store.load())).code, "store-damaged");
   const other = folderOf(t);
   const one = storeIn(t, other);
   await put(one, "a", "1");
   copyFileSync(logIn(other), join(other, "kept"));
   rmSync(logIn(other));
-  for (let time = 0; time < 2; time += 1) assert.equal((await rejection(one.load())).code, "damaged");
+  for (let time = 0; time < 2; time += 1) assert.equal((await rejection(one.load())).code, "store-damaged");
   copyFileSync(join(other, "kept"), join(other, "semel.1.log"));
   assert.deepEqual(await textsIn(one), { a: "1" });
 });

@@ -11,11 +11,24 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { FileStore } from "../../sdk/npm/file/store.js";
+import { StoreError } from "../../sdk/npm/node.js";
+import { until } from "./stub.mjs";
 
 export function folderOf(t) {
   const folder = mkdtempSync(join(tmpdir(), "semel-"));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  t.after(() => until(() => isRemoved(folder), "the folder is gone"));
   return folder;
+}
+
+/** Removes a folder, unless a store that is closed later makes a file in it meanwhile. */
+function isRemoved(folder) {
+  try {
+    rmSync(folder, { recursive: true, force: true });
+    return true;
+  } catch (error) {
+    if (error.code !== "ENOTEMPTY") throw error;
+    return false;
+  }
 }
 
 /** A store that is closed after the test. */
@@ -90,6 +103,12 @@ export function child(t, what, folder, ...args) {
       });
     },
   };
+}
+
+/** What an error of the store tells: its code, and that of the system's error behind it. */
+export function told(error) {
+  if (!(error instanceof StoreError)) return `no StoreError: ${error}`;
+  return [error.code, ...(error.cause ? [error.cause.code] : [])].join(" ");
 }
 
 /** What the system says when it fails. */

@@ -24,7 +24,7 @@ function changes(server, treat) {
 function isCancelled(error, requestId) {
   assert.ok(error instanceof SemelError, String(error));
   const { name, code, executed, retry } = error;
-  assert.deepEqual({ name, code, executed, retry, id: error.requestId }, { name: "SemelError", code: "cancelled", executed: "no", retry: "never", id: requestId });
+  assert.deepEqual({ name, code, executed, retry, id: error.requestId }, { name: "CancelledError", code: "cancelled", executed: "no", retry: "never", id: requestId });
 }
 
 test("a request that needs a fix pauses, onpaused is told, and resume sends it again under the same id", async (t) => {

@@ -110,7 +110,7 @@ test("a row that is damaged while the outbox is open fails what should be stored
     await semel.close();
     return error;
   }, [page.identity, page.name]);
-  assert.deepEqual([error.name, error.code, error.executed, error.cause.code], ["SemelError", "store-failed", "no", "store-damaged"]);
+  assert.deepEqual([error.name, error.code, error.executed, error.cause.code], ["StoreFailedError", "store-failed", "no", "store-damaged"]);
   assert.deepEqual(page.sent, []);
 });
 
@@ -122,7 +122,7 @@ test("on a full disk a fetch says store-failed, its cause store-full, and it is 
   await page.tab.evaluate(async (identity) => (window.semel = await lab.outbox({ identity })) && undefined, page.identity);
   await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 100_000 });
   const error = await page.tab.evaluate(() => lab.rejection(semel.fetch("/full", { method: "POST", body: lab.large() })));
-  assert.deepEqual([error.name, error.code, error.executed], ["SemelError", "store-failed", "no"]);
+  assert.deepEqual([error.name, error.code, error.executed], ["StoreFailedError", "store-failed", "no"]);
   assert.deepEqual([error.cause.name, error.cause.code, error.cause.cause.name], ["StoreError", "store-full", "QuotaExceededError"]);
   assert.deepEqual([page.sent, await page.tab.evaluate(() => semel.pending())], [[], []]);
   await devtools.send("Storage.overrideQuotaForOrigin", { origin });

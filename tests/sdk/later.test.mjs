@@ -37,7 +37,7 @@ test("after giveUpAfterMs the caller learns that the outcome is unknown; the req
   assert.ok(took >= 59 && took < 1_000, `${took} ms`);
   assert.ok(error instanceof OutcomeUnknownError && error instanceof SemelError);
   const { name, code, executed, retry, requestId, problem: said } = error;
-  assert.deepEqual({ name, code, executed, retry, said }, { name: "OutcomeUnknownError", code: "gave-up", executed: "unknown", retry: "same-id", said: undefined });
+  assert.deepEqual({ name, code, executed, retry, said }, { name: "GaveUpError", code: "gave-up", executed: "unknown", retry: "same-id", said: undefined });
   assert.equal(requestId, server.attempts[0].id);
   assert.deepEqual([await states(semel), store.holds("amount")], [["sending"], true]);
   const attempts = server.attempts.length;
@@ -66,8 +66,11 @@ test("what is given up while it pauses, or before health answers, stays pending 
   assert.equal((await rejection(deposit(semel))).code, "gave-up");
   assert.deepEqual(await states(semel), ["sending"]);
   server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
-  assert.equal((await rejection(deposit(semel))).code, "gave-up");
+  assert.equal((await rejection(deposit(semel, "b"))).code, "gave-up");
   assert.deepEqual(await states(semel), ["paused", "paused"]);
+  // It waits for the one before it at its key.
+  assert.equal((await rejection(deposit(semel, "b"))).code, "gave-up");
+  assert.deepEqual(await states(semel), ["paused", "paused", "sending"]);
 });
 
 test("what a closed outbox left is gone on with at the next open, under the same id, and recovered once", async (t) => {

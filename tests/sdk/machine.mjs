@@ -11,7 +11,7 @@ const ALICE = "semel https://worker.test alice";
 /** Opens a tab; it is closed after the test. */
 export function tab(t, { store = new Rows(), server = new Stub(), owner = "own", database = ALICE, identity = "alice" } = {}) {
   const opened = new Tab(server);
-  opened.machine.open(store, { database, owner, identity, retryIntervalMs: 10, attemptTimeoutMs: 10_000 });
+  opened.machine.open(store, { database, owner, identity, retryIntervalMs: 10, attemptTimeoutMs: 10_000, maxPending: 1000, maxAttempts: 32 });
   t.after(() => opened.machine.close());
   return opened;
 }
@@ -42,12 +42,13 @@ class Tab {
         this.machine.tell(DELIVERED, ticket);
       },
       gaveUp: () => {},
+      count: () => {},
       pause: () => {},
     });
   }
 
   posts(id, path) {
-    return this.machine.request(id, "POST", path, undefined, "", new Uint8Array([1]));
+    return this.machine.request(id, "POST", path, undefined, "", new Uint8Array([1]), false);
   }
 
   /** Takes over, where `alive` live: owners, or a function that says so. */
@@ -58,7 +59,7 @@ class Tab {
   async #transmit(attempt, request) {
     let answer;
     try {
-      answer = await send({ origin: URL_OF_STUB, fetch: this.#server.fetch }, request, new AbortController().signal);
+      answer = await send({ origin: URL_OF_STUB, fetch: this.#server.fetch }, request, new AbortController().signal, () => {});
     } catch {
       return this.machine.tell(LOST, attempt);
     }

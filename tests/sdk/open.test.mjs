@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { OutcomeUnknownError, Semel } from "../../sdk/npm/node.js";
+import { OutcomeUnknownError, Semel, StoreError } from "../../sdk/npm/node.js";
 import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
 
 /** Of a class, whatever its module. */
@@ -188,21 +188,21 @@ test("close settles who waits for a body", async (t) => {
 });
 
 test("close settles a caller at any moment", async (t) => {
-  const { arrayBuffer } = Request.prototype;
+  const { arrayBuffer } = Blob.prototype;
   for (let turns = 0; turns < 12; turns += 1) {
     const { semel } = await outbox(t);
     const closeLater = async () => {
       for (let turn = 0; turn < turns; turn += 1) await undefined;
       await semel.close();
     };
-    const read = t.mock.method(Request.prototype, "arrayBuffer", function () {
+    const read = t.mock.method(Blob.prototype, "arrayBuffer", function () {
       const reading = arrayBuffer.call(this);
       reading.then(closeLater);
       return reading;
     });
     const error = await within(rejection(deposit(semel)), `close ${turns} turns after the body was read`, 500);
     read.mock.restore();
-    is(error, "TypeError", "OutcomeUnknownError");
+    is(error, "TypeError", "ClosedError");
   }
 });
 
@@ -374,7 +374,7 @@ test("a thousand requests may be pending; one more is neither stored nor sent", 
   const error = await rejection(deposit(semel));
   const took = performance.now() - started;
   const { name, code, executed, retry } = error;
-  assert.deepEqual({ name, code, executed, retry }, { name: "SemelError", code: "outbox-full", executed: "no", retry: "never" });
+  assert.deepEqual({ name, code, executed, retry }, { name: "OutboxFullError", code: "outbox-full", executed: "no", retry: "never" });
   assert.equal((await semel.pending()).length, 1_000);
   await semel.close();
   assert.equal((await Promise.all(waiting)).filter((each) => each.code === "closed").length, 1_000);

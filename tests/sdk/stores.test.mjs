@@ -153,7 +153,7 @@ test("a row that another process has settled is not sent any more", async (t) =>
     return lost();
   };
   const error = await rejection(deposit(semel));
-  assert.deepEqual([error.name, error.code, error.executed], ["OutcomeUnknownError", "outcome-lost", "unknown"]);
+  assert.deepEqual([error.name, error.code, error.executed], ["OutcomeLostError", "outcome-lost", "unknown"]);
   await new Promise((resolve) => setTimeout(resolve, 40));
   assert.deepEqual([server.attempts.length, store.rows.size, await semel.pending()], [1, 0, []]);
 });

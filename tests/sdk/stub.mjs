@@ -230,7 +230,7 @@ class Call {
   }
 
   #unquoted(name) {
-    return this.headers.get(name)?.slice(1, -1);
+    return this.headers.get(name)?.slice(1, -1).replace(/\\(.)/g, "$1");
   }
 }
 

@@ -6,11 +6,11 @@
 //! - It rides on the next request to its key; without a ride it goes by itself, at a constant interval.
 
 use super::ACKS_WAITING_MAX;
-use super::bytes::{decimal, text};
 use super::request::cancellation_of;
 use super::row::Settled;
 use crate::header::{ACK_BYTES_MAX, ACKS_MAX, quoted};
 use crate::rules::{Rule, holds};
+use crate::text::{decimal, joined};
 
 /// So many ids go in one request of their own.
 const POSTED_IDS_MAX: usize = 256;
@@ -119,7 +119,7 @@ impl Acknowledgements {
             waiting.write(&mut ids, ("{\"id\":", ",\"until\":", "}"));
             waiting.riding = Some(attempt);
         }
-        Some((key, text(&["{\"ids\":[", &ids, "]}"])))
+        Some((key, joined(&["{\"ids\":[", &ids, "]}"])))
     }
 
     /// An attempt has ended; `key`: the object that answered it. What rode on it is done, or looks for another ride, and goes by

@@ -6,20 +6,6 @@
 
 use crate::message::Headers;
 
-/// Texts, one after the other.
-pub fn text(parts: &[&str]) -> String {
-    let mut text = String::new();
-    for part in parts {
-        text.push_str(part);
-    }
-    text
-}
-
-/// An integer in decimal digits. By a library, for the standard one brings all of its formatting along.
-pub fn decimal(integer: i64) -> String {
-    itoa::Buffer::new().format(integer).to_owned()
-}
-
 /// Lays out.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
@@ -120,11 +106,12 @@ impl<'a> Reader<'a> {
 
     /// A text.
     pub fn text(&mut self) -> String {
-        let text = std::str::from_utf8(self.bytes());
-        if text.is_err() {
+        // What is all valid is one chunk. To ask for it so is a third of `from_utf8`.
+        let Some(chunk) = self.bytes().utf8_chunks().next() else { return String::new() };
+        if !chunk.invalid().is_empty() {
             self.fail();
         }
-        text.unwrap_or_default().to_owned()
+        chunk.valid().to_owned()
     }
 
     /// Header lines.

@@ -14,6 +14,10 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(super) enum Stage {
     Adding,
+    /// Another tab sees to it. When its row is looked at next; `None`: now.
+    Watching {
+        due_ms: Option<i64>,
+    },
     Adopting {
         is_shared: bool,
     },
@@ -50,7 +54,7 @@ pub(super) struct Request {
     pub(super) id: String,
     pub(super) entry: Entry,
     pub(super) stage: Stage,
-    /// Whether its row may still be pending, so that it is settled once it is delivered.
+    /// Whether its row may still be pending and its own, so that it is settled once it is delivered.
     pub(super) is_stored: bool,
     pub(super) has_caller: bool,
     pub(super) gives_up_ms: Option<i64>,
@@ -67,19 +71,25 @@ pub(super) struct Request {
     pub(super) not_before_ms: i64,
 }
 
-/// Where a request goes, as far as is known.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Lane<'a> {
-    key: Option<&'a str>,
+/// Where a request goes, as far as is known. Hashes, for each is compared with many: two that happen to be the same make one
+/// request wait for another in vain, and that is all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lane {
+    key: Option<u64>,
     /// The key as the application names it, or else the path: an answer tells the key to one request, and not to those like it.
-    asked: &'a str,
+    asked: u64,
 }
 
-impl Lane<'_> {
+impl Lane {
     /// Whether another may go to the same key.
     pub(super) fn meets(self, other: Self) -> bool {
         (self.key.is_some() && self.key == other.key) || self.asked == other.asked
     }
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl Request {
@@ -87,6 +97,17 @@ impl Request {
         let to = if self.has_caller { Receiver::Caller } else { Receiver::Recovered };
         actions.push(Action::Deliver { ticket, to, answered: answered.clone() });
         self.stage = Stage::Delivering(answered);
+    }
+
+    /// Joins who waits for it at its owner.
+    pub(super) fn watch(&mut self, actions: &mut Vec<Action>, ticket: Ticket, outbox: &str) {
+        self.stage = Stage::Watching { due_ms: None };
+        self.is_stored = false;
+        actions.push(Action::Change {
+            ticket,
+            id: self.id.clone(),
+            change: Change::Join { outbox: outbox.to_owned() },
+        });
     }
 
     /// Whether it was given up before an attempt left, as far as is known: then nobody need be asked.
@@ -97,6 +118,11 @@ impl Request {
     pub(super) fn withdraw(&mut self, actions: &mut Vec<Action>, ticket: Ticket) {
         self.stage = Stage::Withdrawing;
         actions.push(Action::Change { ticket, id: self.id.clone(), change: Change::Withdraw });
+    }
+
+    /// Whether another tab sees to it.
+    pub(super) fn is_watched(&self) -> bool {
+        matches!(self.stage, Stage::Watching { .. })
     }
 
     /// Takes it over from its owner, as its row names it.
@@ -116,9 +142,10 @@ impl Request {
     }
 
     /// Those that must come before it are of the same lane.
-    pub(super) fn lane(&self) -> Lane<'_> {
+    pub(super) fn lane(&self) -> Lane {
         let draft = &self.entry.draft;
-        Lane { key: self.key.as_deref(), asked: draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target)) }
+        let asked = draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target));
+        Lane { key: self.key.as_deref().map(hash), asked: hash(asked) }
     }
 
     /// Whether it waits for those before it in its lane. One that is given up waits for none.
@@ -128,11 +155,12 @@ impl Request {
 
     /// Whether those after it wait for it: until it has its answer, for it may run until then.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.entry.place.is_some() && !self.has_answer()
+        self.entry.place.is_some() && !self.has_answer() && !self.is_watched()
     }
 
     pub(super) fn state(&self) -> &'static str {
         match self.stage {
+            Stage::Watching { .. } => "elsewhere",
             Stage::Paused => "paused",
             _ if self.has_answer() => "answered",
             _ => "sending",

@@ -5,16 +5,17 @@
 //! - A report about something that is no longer in hand changes nothing.
 
 use super::acknowledgements::{Acknowledgements, Done};
-use super::action::{Action, Answer, Ticket};
+use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
 use super::in_hand::{Overview, Request, Stage};
+use super::numbered::Numbered;
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
 use super::{ACK_RIDE_MS, codec};
 use crate::header;
-use litemap::LiteMap;
+use crate::text::cut;
 use std::rc::Rc;
 
 /// How a client is set up.
@@ -58,8 +59,8 @@ pub(super) struct InFlight {
 pub struct Client {
     pub(super) settings: Settings,
     pub(super) clock: ServerClock,
-    pub(super) requests: LiteMap<Ticket, Request>,
-    pub(super) attempts: LiteMap<u64, InFlight>,
+    pub(super) requests: Numbered<Request>,
+    pub(super) attempts: Numbered<InFlight>,
     pub(super) acks: Acknowledgements,
     pub(super) keys_of_paths: Vec<(String, String)>,
     pub(super) actions: Vec<Action>,
@@ -79,8 +80,8 @@ impl Client {
         Self {
             settings,
             clock: ServerClock::default(),
-            requests: LiteMap::new(),
-            attempts: LiteMap::new(),
+            requests: Numbered::new(),
+            attempts: Numbered::new(),
             acks: Acknowledgements::default(),
             keys_of_paths: Vec::new(),
             actions: Vec::new(),
@@ -140,8 +141,15 @@ impl Client {
         self.clock.forget();
     }
 
-    /// Takes a request in hand. `id` must be new. `is_ordered`: whether it waits for those before it at its key.
-    pub fn request(&mut self, now_ms: i64, id: String, draft: Draft, is_ordered: bool) -> Ticket {
+    /// Takes a request in hand. `is_ordered`: whether it waits for those before it at its key. Of an id that is in hand, the caller
+    /// joins who waits; `None`: it is another request's.
+    pub fn request(&mut self, now_ms: i64, id: String, draft: Draft, is_ordered: bool) -> Option<Ticket> {
+        if let Some((ticket, request)) = self.in_hand(&id) {
+            if !request.is_watched() {
+                return (*request.entry.draft == draft).then(|| self.join(ticket));
+            }
+            self.requests.remove(&ticket);
+        }
         let is_full = self.requests.len() >= self.settings.requests_max || self.acks.is_full();
         let key = draft.key.clone().or_else(|| self.guessed_key(&draft.target));
         let (outbox, owner) = (self.settings.outbox.clone(), self.settings.owner.clone());
@@ -157,8 +165,8 @@ impl Client {
             request.gives_up_ms = gives_up_ms;
             request.key = key;
         });
-        let leaves_ms = self.clock.at(self.requests.get(&ticket).and_then(|request| request.key.as_deref()), now_ms);
-        let leaves_ms = leaves_ms.filter(|_| !self.is_offline && self.has_turn(ticket));
+        let leaves_ms = self.requests.get(&ticket).filter(|request| !self.is_offline && self.has_turn(ticket, request));
+        let leaves_ms = leaves_ms.and_then(|request| self.clock.at(request.key.as_deref(), now_ms));
         let attempt_timeout_ms = self.settings.attempt_timeout_ms;
         self.with(ticket, |request, actions| {
             if let Some(at_ms) = leaves_ms {
@@ -174,7 +182,28 @@ impl Client {
                 actions.push(Action::Change { ticket, id: request.id.clone(), change });
             }
         });
+        Some(ticket)
+    }
+
+    /// Asks for the answer to a request that was made before, here or in another tab.
+    pub fn watch(&mut self, id: String) -> Ticket {
+        if let Some((ticket, _)) = self.in_hand(&id) {
+            return self.join(ticket);
+        }
+        let ticket = self.insert(id, Entry::default(), Stage::Watching { due_ms: None });
+        self.with(ticket, |request, _| request.has_caller = true);
+        self.ask_to_watch(ticket);
         ticket
+    }
+
+    /// Which request in hand has this id.
+    pub fn ticket_of(&self, id: &str) -> Option<Ticket> {
+        self.in_hand(id).map(|(ticket, _)| ticket)
+    }
+
+    /// Nobody waits for it here any more. It goes on.
+    pub fn leave(&mut self, ticket: Ticket) {
+        self.with(ticket, |request, _| request.has_caller = false);
     }
 
     /// Reports the answer to [`Action::Transmit`].
@@ -240,9 +269,13 @@ impl Client {
         }
     }
 
-    /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run.
+    /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run. One that
+    /// another tab sees to goes on there.
     pub fn give_up(&mut self, now_ms: i64, ticket: Ticket) {
         self.with(ticket, |request, actions| {
+            if request.is_watched() {
+                return request.deliver(actions, ticket, Rc::new(Answered::Failure(ClientCode::GaveUp.into())));
+            }
             request.is_cancelling = true;
             if !matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
                 return;
@@ -287,7 +320,9 @@ impl Client {
         }
         for (_, request) in self.requests.iter() {
             match request.stage {
-                Stage::Unsettled { due_ms, .. } | Stage::Unadopted { due_ms, .. } => consider(due_ms),
+                Stage::Unsettled { due_ms, .. }
+                | Stage::Unadopted { due_ms, .. }
+                | Stage::Watching { due_ms: Some(due_ms) } => consider(due_ms),
                 _ => {}
             }
             if let (true, Some(gives_up_ms)) = (request.may_give_up(), request.gives_up_ms) {
@@ -351,6 +386,30 @@ impl Client {
         Ok(all)
     }
 
+    fn in_hand(&self, id: &str) -> Option<(Ticket, &Request)> {
+        self.requests.iter().find(|(_, request)| request.id == id).map(|(ticket, request)| (*ticket, request))
+    }
+
+    /// One more waits for its answer.
+    fn join(&mut self, ticket: Ticket) -> Ticket {
+        self.with(ticket, |request, actions| {
+            request.has_caller = true;
+            let (Stage::Delivering(answered) | Stage::Settling(answered) | Stage::Unsettled { answered, .. }) =
+                &request.stage
+            else {
+                return;
+            };
+            actions.push(Action::Deliver { ticket, to: Receiver::Caller, answered: answered.clone() });
+        });
+        ticket
+    }
+
+    /// How many requests are in hand without an answer, and how many of them are paused.
+    pub fn counts(&self) -> (usize, usize) {
+        let open = || self.requests.values().filter(|request| !request.is_watched() && !request.has_answer());
+        (open().count(), open().filter(|request| matches!(request.stage, Stage::Paused)).count())
+    }
+
     /// Id, method and target of a request in hand.
     pub fn describe(&self, ticket: Ticket) -> Option<(&str, &str, &str)> {
         let request = self.requests.get(&ticket)?;
@@ -384,10 +443,17 @@ impl Client {
     }
 
     fn adopt(&mut self, id: &str, entry: Entry, is_shared: bool) {
-        if !self.requests.values().any(|request| request.id == id) {
-            let ticket = self.insert(id.to_owned(), entry, Stage::Adopting { is_shared });
-            self.ask_to_adopt(ticket, is_shared);
+        let mut has_caller = false;
+        if let Some((ticket, request)) = self.in_hand(id) {
+            if !request.is_watched() {
+                return;
+            }
+            has_caller = request.has_caller;
+            self.requests.remove(&ticket);
         }
+        let ticket = self.insert(id.to_owned(), entry, Stage::Adopting { is_shared });
+        self.with(ticket, |request, _| request.has_caller = has_caller);
+        self.ask_to_adopt(ticket, is_shared);
     }
 
     /// Forgets what rode on an attempt that has ended.
@@ -405,11 +471,11 @@ impl Client {
         if !done.is_empty() {
             self.actions.push(Action::Remove(done));
         }
-        Some(ended)
+        Some(*ended)
     }
 }
 
 /// The path of a target.
 pub(super) fn path_of(target: &str) -> &str {
-    target.split('?').next().unwrap_or_default()
+    cut(target, b'?').map_or(target, |(path, _)| path)
 }

@@ -19,6 +19,7 @@
 //! - [`in_hand`]: a request in hand, and its stages
 //! - [`sending`]: when an attempt starts, and what its answer does
 //! - [`storing`]: what became of the changes of a row, and what follows
+//! - [`numbered`]: a map from numbers
 //! - [`request`]: how an attempt looks on the wire
 //! - [`row`]: what is stored of a request, and its transitions, each in one transaction
 //! - [`codec`]: how a row is laid out in bytes
@@ -36,6 +37,7 @@ pub mod codec;
 pub mod failure;
 mod in_hand;
 pub mod machine;
+pub mod numbered;
 pub mod request;
 pub mod row;
 mod sending;

@@ -4,12 +4,12 @@
 //! one first-sent, one fingerprint.
 
 use super::action::Transmission;
-use super::bytes::{decimal, text};
 use super::row::{Draft, Entry};
 use super::verdict::Sent;
 use crate::header::quoted;
 use crate::message::Headers;
 use crate::rules::{Rule, holds};
+use crate::text::{decimal, joined, replaced};
 use std::rc::Rc;
 
 /// What an attempt asks for.
@@ -25,13 +25,13 @@ pub enum Aim {
 
 /// The id of the cancellation of an id. It is a request of its own, the same on every attempt.
 pub fn cancellation_of(id: &str) -> String {
-    text(&["cancel-", id])
+    joined(&["cancel-", id])
 }
 
 /// The path of a control request to a key.
 pub fn control_target(key: &str, what: &str) -> String {
     // A key is one segment of the path.
-    text(&["/semel/v1/keys/", &key.replace('/', "%2F"), "/", what])
+    joined(&["/semel/v1/keys/", &replaced(key, b'/', "%2F"), "/", what])
 }
 
 /// Makes an attempt, but for the acknowledgements that ride on it.
@@ -47,7 +47,7 @@ pub fn transmission(attempt: u64, id: &str, entry: &Entry, aim: Aim, key: Option
         }
     };
     headers.append("idempotency-key", quoted(&own_id));
-    headers.append("semel-first-sent", text(&["@", &decimal(sent.first_sent_s)]));
+    headers.append("semel-first-sent", joined(&["@", &decimal(sent.first_sent_s)]));
     headers.append("semel-deadline", decimal(sent.deadline_ms));
     Transmission { attempt, request, headers }
 }
@@ -60,7 +60,7 @@ pub fn tell_principal(made: &mut Transmission, principal: &str) {
 }
 
 fn cancellation(id: &str, key: &str, sent: Sent) -> Rc<Draft> {
-    let body = text(&["{\"id\":", &quoted(id), ",\"firstSent\":", &decimal(sent.first_sent_s), "}"]);
+    let body = joined(&["{\"id\":", &quoted(id), ",\"firstSent\":", &decimal(sent.first_sent_s), "}"]);
     control(key, "cancel", body)
 }
 

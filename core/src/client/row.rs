@@ -110,6 +110,11 @@ pub enum Change {
     },
     /// Looks whether another tab kept an answer.
     Look,
+    /// Waits for the answer with its owner: it is to be kept.
+    Join {
+        /// The worker and the identity that it is asked for.
+        outbox: String,
+    },
     /// Takes a request over from an owner that is gone.
     Adopt {
         /// Who takes it.
@@ -148,6 +153,15 @@ pub enum Changed {
 }
 
 impl Changed {
+    /// Of which worker and identity the row is.
+    pub fn outbox(&self) -> Option<&str> {
+        match self {
+            Self::Pending(entry) => Some(&entry.outbox),
+            Self::Settled(settled) => Some(&settled.outbox),
+            Self::Gone => None,
+        }
+    }
+
     /// What an attempt leaves with, after the transaction before it; `None`: its row is settled or gone, so none leaves.
     /// `known` is what the row said before.
     pub fn leave(&self, known: &Entry) -> Option<Entry> {
@@ -205,6 +219,9 @@ impl Change {
             (Self::Adopt { by, from, is_shared }, Some(Row::Pending(entry))) if entry.owner == *from => {
                 entry.owner.clone_from(by);
                 entry.is_shared |= is_shared;
+            }
+            (Self::Join { outbox }, Some(Row::Pending(entry))) if entry.outbox == *outbox && !entry.is_shared => {
+                entry.is_shared = true;
             }
             (Self::Withdraw, Some(Row::Pending(entry)))
                 if entry.until_ms.is_none() || !holds(Rule::UnsentWithdrawn) =>
@@ -335,6 +352,18 @@ mod tests {
     fn an_id_that_is_there_is_not_added_again() {
         let other = Entry { owner: "b".into(), ..entry() };
         assert_eq!(apply(&Change::Add(other), Some(&Row::Pending(entry()))).0, Write::Nothing);
+    }
+
+    #[test]
+    fn who_joins_has_the_answer_kept_and_is_no_owner() {
+        let join = Change::Join { outbox: String::new() };
+        let (_, changed) = apply(&join, Some(&Row::Pending(sent())));
+        assert_eq!(changed, Changed::Pending(Entry { is_shared: true, ..sent() }));
+        let joined = Row::Pending(Entry { is_shared: true, ..sent() });
+        assert_eq!(apply(&join, Some(&joined)).0, Write::Nothing, "once");
+        assert_eq!(apply(&join, None), (Write::Nothing, Changed::Gone));
+        let stranger = Row::Pending(Entry { outbox: "another".into(), ..sent() });
+        assert_eq!(apply(&join, Some(&stranger)).0, Write::Nothing);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
 use super::{KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
 use crate::message::{Headers, Response};
-use crate::problem::{Code, Problem, Retry};
+use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
@@ -143,13 +143,14 @@ impl Client {
         }
         self.catch_up(now_ms);
         // Who waits longest comes first: what hangs must not keep all else from its turn.
-        if self.clock.is_known() {
+        let places = self.places();
+        if places > 0 && self.clock.is_known() {
             // Put in order by hand: the standard library's sorting is a tenth of the module.
             let mut due: Vec<(i64, Ticket)> = Vec::new();
             for each in self.waiting().into_iter().filter(|(due_ms, _)| *due_ms <= now_ms) {
                 due.insert(due.partition_point(|other| *other <= each), each);
             }
-            for (_, ticket) in due.into_iter().take(self.places()) {
+            for (_, ticket) in due.into_iter().take(places) {
                 self.raise(now_ms, ticket);
             }
         }
@@ -162,12 +163,16 @@ impl Client {
         }
     }
 
-    /// Does once more what the store failed to do.
+    /// Looks at the rows of others that somebody waits for, and does once more what the store failed to do.
     fn catch_up(&mut self, now_ms: i64) {
         let mut due = Vec::new();
         for (ticket, request) in self.requests.iter() {
             match request.stage {
-                Stage::Unsettled { due_ms, .. } | Stage::Unadopted { due_ms, .. } if due_ms <= now_ms => {
+                Stage::Unsettled { due_ms, .. }
+                | Stage::Unadopted { due_ms, .. }
+                | Stage::Watching { due_ms: Some(due_ms) }
+                    if due_ms <= now_ms =>
+                {
                     due.push(*ticket)
                 }
                 _ => {}
@@ -180,6 +185,7 @@ impl Client {
                     self.settle(now_ms, ticket, answered);
                 }
                 Some(&Stage::Unadopted { is_shared, .. }) => self.ask_to_adopt(ticket, is_shared),
+                Some(Stage::Watching { .. }) => self.ask_to_watch(ticket),
                 _ => {}
             }
         }
@@ -198,7 +204,8 @@ impl Client {
                 Stage::Waiting { due_ms } if !is_blocked => waiting.push((due_ms, *ticket)),
                 _ => {}
             }
-            if request.is_waited_for() {
+            // Once each: of a thousand requests to one key, every one would be compared with all before it.
+            if request.is_waited_for() && !busy.contains(&lane) {
                 busy.push(lane);
             }
         }
@@ -206,10 +213,10 @@ impl Client {
     }
 
     /// Whether none before a request in its lane is without an answer.
-    pub(super) fn has_turn(&self, ticket: Ticket) -> bool {
-        let Some(own) = self.requests.get(&ticket) else { return false };
+    pub(super) fn has_turn(&self, ticket: Ticket, own: &Request) -> bool {
         let mut before = self.requests.iter().take_while(|(each, _)| **each < ticket).map(|(_, request)| request);
-        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane().meets(own.lane()))
+        let lane = own.lane();
+        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane().meets(lane))
     }
 
     pub(super) fn may_post(&self) -> bool {
@@ -271,6 +278,14 @@ impl Client {
 }
 
 pub(super) fn cancelled() -> Failure {
-    let Problem { code, executed, detail } = Problem::new(Code::Cancelled, "cancelled before it ran; it never will");
-    Failure { code: code.as_str().to_owned(), executed, retry: Retry::Never, detail, problem: Vec::new() }
+    failure(Problem::new(Code::Cancelled, "cancelled before it ran; it never will"))
+}
+
+/// The id is another request's, which is not changed by this one.
+pub(super) fn other_payload() -> Failure {
+    failure(Problem::new(Code::FingerprintMismatch, "the id is of another request; this one was not sent"))
+}
+
+fn failure(Problem { code, executed, detail }: Problem) -> Failure {
+    Failure { code: code.as_str().to_owned(), executed, retry: code.retry(), detail, problem: Vec::new() }
 }

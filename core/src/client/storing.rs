@@ -11,18 +11,18 @@ use super::in_hand::{Request, Stage};
 use super::machine::Client;
 use super::request::Aim;
 use super::row::{Answered, Change, Changed};
-use super::sending::cancelled;
+use super::sending::{cancelled, other_payload};
 use super::verdict::Sent;
 use std::rc::Rc;
 
 impl Client {
     /// Reports what became of [`Action::Change`]; `None`: the store failed, and nothing was changed.
     pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
-        let has_turn = self.has_turn(ticket);
         let Some(mut request) = self.requests.remove(&ticket) else { return };
         let stage = std::mem::replace(&mut request.stage, Stage::Paused);
         let stays = match stage {
-            Stage::Adding => self.added(now_ms, ticket, &mut request, changed, has_turn),
+            Stage::Adding => self.added(now_ms, ticket, &mut request, changed),
+            Stage::Watching { .. } => self.watched(now_ms, ticket, &mut request, changed),
             Stage::Adopting { is_shared } => self.adopted(now_ms, ticket, &mut request, changed, is_shared),
             Stage::Raising { aim, deadline_ms } => {
                 self.raised(now_ms, ticket, &mut request, changed, (aim, deadline_ms))
@@ -41,17 +41,11 @@ impl Client {
         self.advance(now_ms);
     }
 
-    fn added(
-        &mut self,
-        now_ms: i64,
-        ticket: Ticket,
-        request: &mut Request,
-        changed: Option<Changed>,
-        has_turn: bool,
-    ) -> bool {
+    fn added(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         match changed {
             Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
-                let may_go = self.places() > 0 && !request.is_cancelling && !self.is_offline && has_turn;
+                let may_go =
+                    self.places() > 0 && !request.is_cancelling && !self.is_offline && self.has_turn(ticket, request);
                 match (entry.first_sent_s, entry.until_ms) {
                     (Some(first_sent_s), Some(deadline_ms)) if may_go => {
                         self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
@@ -60,12 +54,47 @@ impl Client {
                     _ => request.stage = Stage::Waiting { due_ms: now_ms },
                 }
             }
-            _ => {
+            // Somebody else made the same request under this id.
+            Some(Changed::Pending(entry))
+                if entry.draft == request.entry.draft && entry.outbox == self.settings.outbox =>
+            {
+                request.watch(&mut self.actions, ticket, &self.settings.outbox);
+            }
+            found => {
+                let failure = match found {
+                    Some(Changed::Settled(settled)) if settled.outbox == self.settings.outbox => {
+                        ClientCode::OutcomeLost.into()
+                    }
+                    Some(Changed::Pending(_) | Changed::Settled(_)) => other_payload(),
+                    Some(Changed::Gone) | None => ClientCode::StoreFailed.into(),
+                };
                 request.is_stored = false;
-                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(ClientCode::StoreFailed.into())));
+                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
             }
         }
         true
+    }
+
+    pub(super) fn ask_to_watch(&mut self, ticket: Ticket) {
+        if let Some(request) = self.requests.get_mut(&ticket) {
+            request.watch(&mut self.actions, ticket, &self.settings.outbox);
+        }
+    }
+
+    /// A request of another tab, for whose answer somebody waits here.
+    fn watched(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
+        // What is somebody else's is none of theirs, whatever its id.
+        let is_own = |changed: &Changed| changed.outbox().is_none_or(|outbox| outbox == self.settings.outbox);
+        let changed = changed.map(|changed| if is_own(&changed) { changed } else { Changed::Gone });
+        match changed {
+            Some(Changed::Settled(_) | Changed::Gone) => {
+                return self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into());
+            }
+            Some(Changed::Pending(entry)) => request.entry = entry,
+            None => {}
+        }
+        request.stage = Stage::Watching { due_ms: Some(now_ms + self.settings.retry_interval_ms) };
+        request.has_caller
     }
 
     /// A request that was given up before any attempt left, as far as this tab knew.
@@ -111,6 +140,11 @@ impl Client {
                 request.is_cancelling = entry.is_cancelling;
                 request.entry = entry;
                 request.stage = Stage::Waiting { due_ms: now_ms };
+                true
+            }
+            // Another tab has it now.
+            Some(_) if request.has_caller => {
+                request.watch(&mut self.actions, ticket, &self.settings.outbox);
                 true
             }
             None => {

@@ -7,9 +7,10 @@
 use super::RETRY_AFTER_S_MAX;
 use super::action::Answer;
 use super::failure::Failure;
-use crate::header::{AHEAD_MS_MAX, INSTANT_MAX};
+use crate::header::AHEAD_MS_MAX;
 use crate::problem::{Code, Executed, Retry};
 use crate::rules::{Rule, holds};
+use crate::text::number;
 
 /// The instants that an attempt carried.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +77,7 @@ pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
 
 /// `Semel-Now`.
 pub fn clock_ms(answer: &Answer) -> Option<i64> {
-    answer.headers.get("semel-now")?.parse().ok().filter(|now_ms| (0..=INSTANT_MAX).contains(now_ms))
+    number(answer.headers.get("semel-now")?)
 }
 
 fn executed(answer: &Answer, code: Option<Code>) -> Executed {
@@ -86,13 +87,13 @@ fn executed(answer: &Answer, code: Option<Code>) -> Executed {
 
 fn is_too_far_ahead(sent: Sent, clock_ms: i64) -> bool {
     let latest_ms = clock_ms.saturating_add(AHEAD_MS_MAX);
-    sent.deadline_ms > latest_ms || sent.first_sent_s.saturating_mul(1000) > latest_ms
+    sent.deadline_ms > latest_ms || sent.first_sent_s > latest_ms.div_euclid(1000)
 }
 
 /// `Retry-After` in seconds. The other form, a date, is not of this protocol.
 pub fn retry_after_ms(answer: &Answer) -> i64 {
-    let seconds = answer.headers.get("retry-after").and_then(|value| value.parse::<u32>().ok()).map_or(0, i64::from);
-    seconds.min(RETRY_AFTER_S_MAX) * 1000
+    let seconds = answer.headers.get("retry-after").and_then(number);
+    seconds.unwrap_or_default().min(RETRY_AFTER_S_MAX) * 1000
 }
 
 fn failure(answer: &Answer, code: &str, executed: Executed, retry: Retry) -> Failure {

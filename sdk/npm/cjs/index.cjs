@@ -2,14 +2,8 @@
 
 const { readFile } = require("node:fs/promises");
 const { join } = require("node:path");
-const { OutcomeUnknownError, Outbox, SemelError, glue } = require("./semel.cjs");
+const { default: entry, ...errors } = require("./semel.cjs");
 
-const load = async () => glue(await readFile(join(__dirname, "../semel.wasm")));
+const Semel = entry(() => readFile(join(__dirname, "../semel.wasm")));
 
-class Semel extends Outbox {
-  static open(options) {
-    return super.open(options, load);
-  }
-}
-
-module.exports = { OutcomeUnknownError, Semel, SemelError };
+module.exports = { ...errors, Semel };

@@ -1,11 +1,9 @@
-// The errors of the file store that are its own. What the system says (ENOSPC, EIO) is passed on as it is.
+// What the system says, as an error of the store: whoever has a store meets one class, whatever the store is made of.
 
-/** `code` is one of those that file.d.ts lists. */
-export class StoreError extends Error {
-  name = "StoreError";
+import { StoreError } from "semel";
 
-  constructor(code, message, options) {
-    super(`semel: ${message}`, options);
-    this.code = code;
-  }
-}
+/** Codes of the system that say that there is no room. */
+const FULL = ["ENOSPC", "EDQUOT"];
+
+export const storeErrorOf = (error) =>
+  error instanceof StoreError ? error : new StoreError(FULL.includes(error.code) ? "store-full" : "store-failed", error.message, error);

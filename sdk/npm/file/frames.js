@@ -15,7 +15,7 @@
 //   Anything else that is not whole was whole once. That is damage, and an error: nothing is dropped because it can't be read.
 
 import { createHash, randomBytes } from "node:crypto";
-import { StoreError } from "./errors.js";
+import { StoreError } from "semel";
 
 const VERSION = 1;
 const LOG_MAGIC = Buffer.from("semellog");
@@ -54,12 +54,12 @@ export function makeHeader(base, nonce = randomBytes(12)) {
 
 /** What the header of the log `name` says. */
 export function readHeader(bytes, name) {
-  const damaged = () => new StoreError("damaged", `${name} is damaged: it does not begin as a log does`);
+  const damaged = () => new StoreError("store-damaged", `${name} is damaged: it does not begin as a log does`);
   if (bytes.length < HEADER_BYTES || !bytes.subarray(0, 8).equals(LOG_MAGIC)) throw damaged();
   const version = bytes.readUInt32LE(8);
   // Before the sum: another version may sum up otherwise.
   if (version > VERSION) {
-    throw new StoreError("newer-version", `${name} is of version ${version}, and this is made for ${VERSION}: a newer semel wrote it`);
+    throw new StoreError("store-newer", `${name} is of version ${version}, and this is made for ${VERSION}: a newer semel wrote it`);
   }
   const content = bytes.subarray(0, HEADER_BYTES - SUM_BYTES);
   const seed = bytes.subarray(HEADER_BYTES - SUM_BYTES, HEADER_BYTES);
@@ -96,7 +96,7 @@ export function readFrames(bytes, seed, offset, name) {
   while (at < bytes.length) {
     const frame = frameAt(bytes, at, seed, offset + at);
     if (frame.body === undefined) {
-      if (!isTorn(bytes, at, frame, seed, offset)) throw new StoreError("damaged", `${name} is damaged at byte ${offset + at}`);
+      if (!isTorn(bytes, at, frame, seed, offset)) throw new StoreError("store-damaged", `${name} is damaged at byte ${offset + at}`);
       break;
     }
     readEntries(frame.body, entries);

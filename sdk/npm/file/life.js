@@ -13,7 +13,7 @@ import { readFileSync, readlinkSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { threadId } from "node:worker_threads";
-import { StoreError } from "./errors.js";
+import { StoreError } from "semel";
 
 const IS_LINUX = process.platform === "linux";
 /** A socket's whole path must fit into 108 bytes with a zero behind it; beyond, the system cuts it off. */
@@ -91,7 +91,7 @@ function socketOf(folder, instance) {
 export function readIdentity(text, name) {
   const identity = readOr(() => JSON.parse(text));
   if (!Number.isSafeInteger(identity?.pid) || identity.pid <= 0 || typeof identity.instance !== "string") {
-    throw new StoreError("damaged", `${name} is damaged: it names no process. Remove it once no process uses the folder`);
+    throw new StoreError("store-damaged", `${name} is damaged: it names no process. Remove it once no process uses the folder`);
   }
   return identity;
 }

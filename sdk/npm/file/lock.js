@@ -12,8 +12,8 @@
 // - Who waits says so by `want.<instance>`, and who holds the lock again and again makes room for it.
 
 import { join } from "node:path";
+import { StoreError } from "semel";
 import { removeName, textOf, writeDurable } from "./disk.js";
-import { StoreError } from "./errors.js";
 import { isDead, readIdentity } from "./life.js";
 
 const FREE = "free";
@@ -166,7 +166,7 @@ export class Lock {
       // Windows: a name that is being deleted.
       if (process.platform === "win32" && ["EPERM", "EACCES", "EBUSY"].includes(error.code)) return false;
       if (["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(error.code)) {
-        throw new StoreError("unsupported", "the folder's file system has no hard links", { cause: error });
+        throw new StoreError("store-unavailable", "the folder's file system has no hard links", error);
       }
       throw error;
     }
@@ -182,5 +182,5 @@ export class Lock {
 }
 
 function busy(holder) {
-  return new StoreError("busy", holder === undefined ? "the folder is busy: others keep taking it" : `the folder is busy: process ${holder.pid} holds it`);
+  return new StoreError("store-blocked", holder === undefined ? "the folder is busy: others keep taking it" : `the folder is busy: process ${holder.pid} holds it`);
 }

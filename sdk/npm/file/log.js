@@ -10,8 +10,8 @@
 //   is written from memory, where everything came from a sync that succeeded or was read whole and synced.
 
 import { join } from "node:path";
+import { StoreError } from "semel";
 import { FILE_MODE, readAll, removeName, syncFolder, writeAll } from "./disk.js";
-import { StoreError } from "./errors.js";
 import { HEADER_BYTES, entryBytes, frameBytes, makeFrame, makeHeader, readFrames, readHeader } from "./frames.js";
 import { numbersOf } from "./lock.js";
 
@@ -134,7 +134,7 @@ export class Log {
   /** Opens the log of the highest generation. Whether it was opened anew. */
   async #open(names) {
     const newest = Math.max(0, ...numbersOf(names, /^semel\.(\d{1,15})\.log$/));
-    if (newest < this.#newest) throw new StoreError("damaged", `${logOf(this.#newest)} is gone`);
+    if (newest < this.#newest) throw new StoreError("store-damaged", `${logOf(this.#newest)} is gone`);
     this.#newest = newest;
     if (newest === this.#generation && newest > 0) return false;
     await this.close();
@@ -142,7 +142,7 @@ export class Log {
     else {
       this.#handle = await this.#fs.open(this.#path(logOf(newest)), "r+");
       const { base, seed } = readHeader(await readAll(this.#handle, 0, HEADER_BYTES), logOf(newest));
-      if ((await this.#handle.stat()).size < base) throw new StoreError("damaged", `${logOf(newest)} is damaged: it is shorter than it began`);
+      if ((await this.#handle.stat()).size < base) throw new StoreError("store-damaged", `${logOf(newest)} is damaged: it is shorter than it began`);
       this.#generation = newest;
       this.#seed = seed;
       this.#size = HEADER_BYTES;
@@ -153,7 +153,7 @@ export class Log {
   /** What is in the file behind that which is known. */
   async #rest() {
     const { size } = await this.#handle.stat();
-    if (size < this.#size) throw new StoreError("damaged", `${logOf(this.#generation)} is damaged: it is shorter than it was`);
+    if (size < this.#size) throw new StoreError("store-damaged", `${logOf(this.#generation)} is damaged: it is shorter than it was`);
     return readAll(this.#handle, this.#size, size - this.#size);
   }
 

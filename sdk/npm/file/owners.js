@@ -2,8 +2,8 @@
 
 import { join } from "node:path";
 import { unlinkSync } from "node:fs";
+import { StoreError } from "semel";
 import { removeName, textOf } from "./disk.js";
-import { StoreError } from "./errors.js";
 import { isDead, readIdentity } from "./life.js";
 
 const OWNER = /^[\w-]{1,64}$/;
@@ -16,7 +16,7 @@ export async function announce(fs, folder, identity, owner) {
   try {
     await fs.link(join(folder, `self.${identity.instance}`), join(folder, `owner.${owner}`));
   } catch (error) {
-    if (error.code === "EEXIST") throw new StoreError("owner-taken", `the owner ${owner} is there already`, { cause: error });
+    if (error.code === "EEXIST") throw new StoreError("store-failed", `the owner ${owner} is there already`, error);
     throw error;
   }
 }

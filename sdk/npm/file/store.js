@@ -4,10 +4,12 @@
 // - Calls take effect in the order they were made. None settles before its batch is durable, and a batch is all or nothing.
 // - The lock is not released while an append that failed can't be undone: then all calls reject until it is.
 // - A call that is not in a batch yet waits for the lock no longer than it may, and rejects having changed nothing.
+// - What goes wrong is a StoreError, but wrong arguments and what `to` throws.
 
 import { join, resolve } from "node:path";
+import { StoreError } from "semel";
 import { makeFolder, removeName, writeDurable } from "./disk.js";
-import { StoreError } from "./errors.js";
+import { storeErrorOf } from "./errors.js";
 import { entryBytes } from "./frames.js";
 import { Identity } from "./life.js";
 import { Lock } from "./lock.js";
@@ -65,15 +67,19 @@ export class FileStore {
   presence(owner) {
     checkOwner(owner);
     if (this.#closing !== undefined) throw closed();
-    if (this.#owners.has(owner)) throw new StoreError("owner-taken", `the owner ${owner} is there already`);
+    if (this.#owners.has(owner)) throw new StoreError("store-failed", `the owner ${owner} is there already`);
     // It is announced before any change that is called from now on: so whoever sees a row of this owner sees that it lives.
     this.#owners.set(owner, undefined);
     this.#open().catch(() => {});
     return {
       alive: async () => {
         if (this.#closing !== undefined) throw closed();
-        await this.#open();
-        return livingOwners(this.#fs, this.#folder);
+        try {
+          await this.#open();
+          return await livingOwners(this.#fs, this.#folder);
+        } catch (error) {
+          throw storeErrorOf(error);
+        }
       },
       leave: () => {
         this.#owners.get(owner)?.();
@@ -116,7 +122,7 @@ export class FileStore {
         await this.#open();
         await this.#turn();
       } catch (error) {
-        this.#reject(error);
+        this.#reject(storeErrorOf(error));
       }
     }
   }
@@ -181,7 +187,8 @@ export class FileStore {
     try {
       if (view.changes.size > 0) await this.#log.append([...view.changes]);
     } catch (error) {
-      failed.forEach((fail) => fail(error));
+      const told = storeErrorOf(error);
+      failed.forEach((fail) => fail(told));
       return;
     }
     settle.forEach((each) => each());
@@ -191,7 +198,7 @@ export class FileStore {
   #reject(error) {
     const nowMs = performance.now();
     const [rejected, kept] = [[], []];
-    for (const call of this.#calls) (error.code === "busy" && call.untilMs > nowMs ? kept : rejected).push(call);
+    for (const call of this.#calls) (error.code === "store-blocked" && call.untilMs > nowMs ? kept : rejected).push(call);
     this.#calls = kept;
     rejected.forEach((call) => call.failed(error));
   }
@@ -293,9 +300,9 @@ class View {
 
   #checked(id, row) {
     if (!(row instanceof Uint8Array)) throw new TypeError("semel: a row is a Uint8Array");
-    if (row.length > ROW_BYTES_MAX) throw new StoreError("too-large", `a row of ${row.length} bytes; the most is ${ROW_BYTES_MAX}`);
+    if (row.length > ROW_BYTES_MAX) throw new StoreError("store-full", `a row of ${row.length} bytes; the most is ${ROW_BYTES_MAX}`);
     if (this.#liveBytes + this.#growth(id, row) > this.#rowsBytesMax) {
-      throw new StoreError("full", `the rows would take more than ${this.#rowsBytesMax} bytes`);
+      throw new StoreError("store-full", `the rows would take more than ${this.#rowsBytesMax} bytes`);
     }
     return Buffer.from(row);
   }
@@ -303,7 +310,7 @@ class View {
 
 function checkId(id) {
   if (typeof id !== "string") throw new TypeError("semel: an id is a string");
-  if (Buffer.byteLength(id) > ID_BYTES_MAX) throw new StoreError("too-large", `an id of more than ${ID_BYTES_MAX} bytes`);
+  if (Buffer.byteLength(id) > ID_BYTES_MAX) throw new StoreError("store-full", `an id of more than ${ID_BYTES_MAX} bytes`);
 }
 
-const closed = () => new StoreError("closed", "the store is closed");
+const closed = () => new StoreError("store-failed", "the store is closed");

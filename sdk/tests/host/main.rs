@@ -5,7 +5,7 @@ mod tab;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use semel_core::client::bytes::{Reader, Writer};
+use semel_core::client::bytes::Writer;
 use semel_core::client::row::Settled;
 use semel_core::client::{Row, codec};
 use semel_sdk::Host;
@@ -44,7 +44,7 @@ fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome_and_its_ackno
     let outcome = Asked::Outcome { request, is_awaited: true, status: 201, lines: EXECUTED.into(), body: b"{}".into() };
     assert_eq!(tab.next(), outcome);
     let overview = tab.call(OVERVIEW, |input| rows(input, &[("id-1", &row)]));
-    assert_eq!(Reader::new(&overview).text().as_deref(), Some("id-1\tPOST\t/deposit?a=b\tanswered\t1"));
+    assert_eq!(text(&overview), "id-1\tPOST\t/deposit?a=b\tanswered\t1");
     tab.number(DELIVERED, ticket);
     let (kind, row) = tab.change("id-1", Some(&row));
     assert_eq!(kind, 1);
@@ -78,7 +78,7 @@ fn attempts_end_pauses_are_told_and_callers_wait_no_longer_than_they_want() {
     };
     assert_eq!(tab.next(), Asked::Pause(request, why("unauthorized", "after-fix", "log in", b"{}")));
     tab.wake();
-    let gave_up = "no definitive answer in giveUpAfterMs; the request stays stored and goes on";
+    let gave_up = "no definitive answer in time; the request stays stored and goes on";
     assert_eq!(tab.next(), Asked::GiveUp("id-1".into(), why("gave-up", "same-id", gave_up, b"")));
     for resume in [RESUME, RESUME_ALL] {
         tab.now_ms += RETRY_INTERVAL_MS;
@@ -149,7 +149,7 @@ fn what_is_stored_is_taken_from_owners_that_are_gone_and_all_owners_are_told() {
             rows(input, &[("id-1", &row)]);
             input.optional(alive.map(|alive| alive.replace("tab", "other-tab")).as_deref(), Writer::text);
         });
-        assert_eq!(Reader::new(&owners).text().as_deref(), Some("other-tab"));
+        assert_eq!(text(&owners), "other-tab");
         let expected = if takes { vec!["id-1"] } else { vec![] };
         let changed: Vec<_> = tab
             .asked
@@ -211,7 +211,7 @@ fn a_call_that_is_unknown_or_comes_before_it_is_open_changes_nothing() {
     assert_eq!(format!("{:?}", tab.host), format!("{:?}", Host::default()));
     tab.open();
     let before = format!("{:?}", tab.host);
-    for what in CLOSE + 1..=u8::MAX {
+    for what in TICKET_OF + 1..=u8::MAX {
         assert_eq!(tab.host.call(&[&[what], number.as_slice()].concat()), None, "{what}");
     }
     for what in [CHANGE, COMMITTED] {
@@ -224,7 +224,7 @@ fn a_call_that_is_unknown_or_comes_before_it_is_open_changes_nothing() {
 fn random_bytes_are_an_id_and_a_closed_outbox_asks_for_nothing_more() {
     let mut tab = Tab::default();
     let id = tab.call(RANDOM, |input| input.bytes(&[0xff; 16]));
-    assert_eq!(Reader::new(&id).text().as_deref(), Some("ffffffff-ffff-4fff-bfff-ffffffffffff"));
+    assert_eq!(text(&id), "ffffffff-ffff-4fff-bfff-ffffffffffff");
     tab = Tab::ready();
     tab.sent("id-1", Some("k"));
     tab.number(DOUBT_CLOCK, 0);
@@ -232,6 +232,53 @@ fn random_bytes_are_an_id_and_a_closed_outbox_asks_for_nothing_more() {
     tab.number(CLOSE, 0);
     assert!(matches!(tab.next(), Asked::GiveUp(id, (code, ..)) if id == "id-1" && code == "closed"));
     assert_eq!(tab.wakes_at, None);
+}
+
+#[test]
+fn the_network_goes_and_comes_back_and_counts_are_told_with_every_call() {
+    let mut tab = Tab::ready();
+    let (_, row, attempt) = tab.sent("id-1", Some("k"));
+    assert_eq!(tab.counts, (1, 0));
+    tab.number(OFFLINE, 0);
+    tab.number(LOST, attempt);
+    assert_eq!((tab.wakes_at, tab.asked.len()), (Some(GIVE_UP_AFTER_MS), 0), "only for the caller");
+    for what in [ONLINE, HURRY] {
+        tab.number(what, 0);
+        tab.change("id-1", Some(&row));
+        let (attempt, ..) = tab.attempt();
+        tab.number(LOST, attempt);
+    }
+    tab.wake();
+    tab.change("id-1", Some(&row));
+    let (attempt, ..) = tab.attempt();
+    tab.answered(attempt, 401, "semel-status:unauthorized\n", "");
+    assert!(matches!(tab.next(), Asked::Pause(..)));
+    assert_eq!(tab.counts, (1, 1));
+}
+
+#[test]
+fn who_asks_for_an_id_gets_the_answer_that_another_tab_kept_and_who_leaves_gets_none() {
+    let mut tab = Tab::ready();
+    let (_, row, attempt) = tab.sent("id-1", Some("k"));
+    let mut other = pending(&row);
+    other.owner = "other".into();
+    let theirs = codec::encode(&Row::Pending(other));
+    let ticket = integer(&tab.call(WATCH, |input| input.text("id-2")));
+    let (kind, joined) = tab.change("id-2", Some(&theirs));
+    assert_eq!((kind, pending(&joined).is_shared, tab.counts), (1, true, (1, 0)));
+    tab.number(LEAVE, ticket);
+    tab.number(LOST, attempt);
+    tab.number(OFFLINE, 0);
+    tab.wake();
+    assert_eq!(tab.change("id-2", Some(&joined)), (0, Vec::new()));
+    assert_eq!((tab.wakes_at, tab.asked.len()), (Some(GIVE_UP_AFTER_MS), 0), "it looks no more");
+    // Of an id that is in hand there is one request; of another payload, none.
+    let again = integer(&tab.call(WATCH, |input| input.text("id-1")));
+    assert_eq!(tab.request("id-1", Some("k")), again);
+    assert_eq!(tab.request("id-1", Some("l")), 0);
+    for (id, ticket) in [("id-1", again), ("id-2", 0)] {
+        assert_eq!(integer(&tab.call(TICKET_OF, |input| input.text(id))), ticket);
+    }
 }
 
 /// A call: its parts are of the right kinds as a rule.
@@ -244,7 +291,7 @@ fn input() -> impl Strategy<Value = Vec<u8>> {
         2 => prop_oneof![Just(vec![0]), Just(vec![1])],
         1 => vec(any::<u8>(), 0..9),
     ];
-    (0..18u8, 0..100_000i64, vec(part, 0..9))
+    (0..TICKET_OF + 2, 0..100_000i64, vec(part, 0..9))
         .prop_map(|(what, now_ms, parts)| [vec![what], now_ms.to_le_bytes().to_vec(), parts.concat()].concat())
 }
 

@@ -1,7 +1,7 @@
 //! A host that a test drives, and what it asks for.
 
 use semel_core::client::bytes::{Reader, Writer};
-use semel_core::client::{Entry, Row, codec};
+use semel_core::client::{ATTEMPTS_MAX, Entry, REQUESTS_MAX, Row, codec};
 use semel_sdk::Host;
 
 pub const OPEN: u8 = 0;
@@ -20,6 +20,12 @@ pub const RESUME_ALL: u8 = 12;
 pub const WAKE: u8 = 13;
 pub const DOUBT_CLOCK: u8 = 14;
 pub const CLOSE: u8 = 15;
+pub const OFFLINE: u8 = 16;
+pub const ONLINE: u8 = 17;
+pub const HURRY: u8 = 18;
+pub const LEAVE: u8 = 19;
+pub const WATCH: u8 = 20;
+pub const TICKET_OF: u8 = 21;
 
 pub const SERVER_MS: i64 = 1_800_000_000_000;
 pub const RETRY_INTERVAL_MS: i64 = 50;
@@ -46,41 +52,43 @@ pub enum Asked {
 
 pub struct Told {
     pub wakes_at: Option<i64>,
+    /// Without an answer, and paused.
+    pub counts: (i64, i64),
     pub result: Vec<u8>,
     pub asked: Vec<Asked>,
 }
 
-pub fn described(input: &mut Reader<'_>) -> Option<Described> {
-    Some((input.integer()?, input.text()?, input.text()?, input.text()?))
+pub fn described(input: &mut Reader<'_>) -> Described {
+    (input.integer(), input.text(), input.text(), input.text())
 }
 
-pub fn why(input: &mut Reader<'_>) -> Option<Why> {
-    Some((input.text()?, input.text()?, input.text()?, input.text()?, input.bytes()?))
+pub fn why(input: &mut Reader<'_>) -> Why {
+    (input.text(), input.text(), input.text(), input.text(), input.bytes().to_vec())
 }
 
 pub fn asked(input: &mut Reader<'_>) -> Option<Asked> {
-    Some(match input.byte()? {
-        0 => Asked::Change(input.integer()?, input.text()?),
-        1 => Asked::Remove(input.text()?),
+    Some(match input.byte() {
+        0 => Asked::Change(input.integer(), input.text()),
+        1 => Asked::Remove(input.text()),
         2 => Asked::Transmit {
-            attempt: input.integer()?,
-            method: input.text()?,
-            target: input.text()?,
-            lines: input.text()?,
-            body: input.bytes()?,
+            attempt: input.integer(),
+            method: input.text(),
+            target: input.text(),
+            lines: input.text(),
+            body: input.bytes().to_vec(),
         },
-        3 => Asked::Abort(input.integer()?),
+        3 => Asked::Abort(input.integer()),
         4 => {
-            let (request, is_awaited) = (described(input)?, input.flag()?);
-            if input.flag()? {
-                let (status, lines, body) = (input.integer()?, input.text()?, input.bytes()?);
+            let (request, is_awaited) = (described(input), input.flag());
+            if input.flag() {
+                let (status, lines, body) = (input.integer(), input.text(), input.bytes().to_vec());
                 Asked::Outcome { request, is_awaited, status, lines, body }
             } else {
-                Asked::Failure { request, is_awaited, why: why(input)? }
+                Asked::Failure { request, is_awaited, why: why(input) }
             }
         }
-        5 => Asked::GiveUp(input.text()?, why(input)?),
-        6 => Asked::Pause(described(input)?, why(input)?),
+        5 => Asked::GiveUp(input.text(), why(input)),
+        6 => Asked::Pause(described(input), why(input)),
         _ => return None,
     })
 }
@@ -88,15 +96,17 @@ pub fn asked(input: &mut Reader<'_>) -> Option<Asked> {
 /// Reads an answer to its end.
 pub fn told(output: &[u8]) -> Told {
     let mut input = Reader::new(output);
-    let wakes_at = input.optional(Reader::integer).expect("when to wake");
-    let (result, actions) = (input.bytes().expect("a result"), input.bytes().expect("actions"));
-    assert!(input.is_empty());
-    let mut input = Reader::new(&actions);
+    let wakes_at = input.optional(Reader::integer);
+    let counts = (input.integer(), input.integer());
+    let (result, actions) = (input.bytes().to_vec(), input.bytes());
+    input.end().expect("nothing else");
+    let mut input = Reader::new(actions);
     let mut all = Vec::new();
-    while !input.is_empty() {
+    while input.end().is_none() {
         all.push(asked(&mut input).expect("an action"));
+        assert!(!input.has_failed(), "{all:?}");
     }
-    Told { wakes_at, result, asked: all }
+    Told { wakes_at, counts, result, asked: all }
 }
 
 /// A host that is told things, one after the other; each call is first made cut short at every byte.
@@ -106,6 +116,7 @@ pub struct Tab {
     pub now_ms: i64,
     pub asked: Vec<Asked>,
     pub wakes_at: Option<i64>,
+    pub counts: (i64, i64),
 }
 
 impl Tab {
@@ -122,6 +133,7 @@ impl Tab {
         }
         let told = told(&self.host.call(&input).expect("it can be read"));
         self.wakes_at = told.wakes_at;
+        self.counts = told.counts;
         self.asked.extend(told.asked);
         told.result
     }
@@ -138,6 +150,8 @@ impl Tab {
             input.integer(RETRY_INTERVAL_MS);
             input.integer(ATTEMPT_TIMEOUT_MS);
             input.optional(Some(GIVE_UP_AFTER_MS), Writer::integer);
+            input.integer(REQUESTS_MAX as i64);
+            input.integer(ATTEMPTS_MAX as i64);
         });
         assert!(result.is_empty());
     }
@@ -150,8 +164,9 @@ impl Tab {
             input.optional(key, Writer::text);
             input.text("x-note:a:b\n");
             input.bytes(&[0, 255, 10]);
+            input.flag(false);
         });
-        Reader::new(&ticket).integer().expect("a ticket")
+        integer(&ticket)
     }
 
     pub fn answered(&mut self, attempt: i64, status: i64, lines: &str, members: &str) {
@@ -183,9 +198,9 @@ impl Tab {
         });
         self.committed(number, true);
         let mut written = Reader::new(&written);
-        let kind = written.byte().expect("what was written");
-        let row = if kind == 1 { written.bytes().expect("a row") } else { Vec::new() };
-        assert!(written.is_empty());
+        let kind = written.byte();
+        let row = if kind == 1 { written.bytes().to_vec() } else { Vec::new() };
+        written.end().expect("nothing else");
         (kind, row)
     }
 
@@ -235,6 +250,22 @@ impl Tab {
         assert_eq!(tab.asked, []);
         tab
     }
+}
+
+/// The one text of a result.
+pub fn text(result: &[u8]) -> String {
+    let mut input = Reader::new(result);
+    let text = input.text();
+    input.end().expect("a text, and nothing else");
+    text
+}
+
+/// The one integer of a result.
+pub fn integer(result: &[u8]) -> i64 {
+    let mut input = Reader::new(result);
+    let integer = input.integer();
+    input.end().expect("an integer, and nothing else");
+    integer
 }
 
 pub fn pending(row: &[u8]) -> Entry {

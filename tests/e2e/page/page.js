@@ -11,16 +11,23 @@ let semel;
 /** What this page got: also there when it can't tell, offline. */
 const answers = [];
 const recovered = [];
+const paused = [];
 
 window.bank = {
   answers,
   recovered,
+  paused,
 
-  async open(options) {
+  /** `token`, of who is logged in, can be set later: each attempt has it as it is then. */
+  async open({ token, ...options }) {
+    bank.token = token;
+    if (token) options.headers = () => ({ authorization: `Bearer ${bank.token}` });
+    options.onpaused = ({ url, error }) => void paused.push({ n: numberOf(url), ...refusal(error) });
     semel = await Semel.open(options);
   },
 
   pending: () => semel.pending(),
+  resume: () => semel.resume(),
   close: () => semel.close(),
 
   /** Takes the answers to requests of earlier pages, from now on. */
@@ -59,8 +66,8 @@ async function outcome(response) {
   return { status: response.status, semel: response.headers.get("semel-status"), text: await response.text() };
 }
 
-function refusal({ name, code, executed, message }) {
-  return { error: { name, code, executed, message } };
+function refusal({ name, code, executed, message, cause }) {
+  return { error: { name, code, executed, message, cause: cause?.code } };
 }
 
 function numberOf(url) {

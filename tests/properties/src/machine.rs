@@ -147,7 +147,7 @@ impl Host {
             self.in_order.push((id.clone(), key.clone(), target.clone()));
         }
         let draft = Draft { method: "POST".to_owned(), target, key, ..Draft::default() };
-        self.tickets.push(self.client.request(self.now_ms, id, draft, is_ordered));
+        self.tickets.extend(self.client.request(self.now_ms, id, draft, is_ordered));
     }
 
     /// What a server says to almost everything, by a clock of its own.

@@ -1,6 +1,7 @@
 // The page of the tests of IndexedDB: the store, the SDK, and the database as others reach it, by calls that no watch sees.
 
 import { indexedDbStore } from "/js/indexeddb.js";
+import { conformance } from "/sdk/conformance.js";
 import { Semel, StoreError } from "/sdk/index.js";
 
 const { transaction: begin } = IDBDatabase.prototype;
@@ -34,6 +35,7 @@ let connections = [];
 
 window.lab = {
   open: indexedDbStore,
+  checks: conformance((name) => indexedDbStore(name, "strict")),
   get: (name, id) => within(name, "readonly", (rows) => ended(rows.get(id))),
   put: (name, id, row) => within(name, "readwrite", (rows) => void write.call(rows, row, id)),
   drop: (name) => ended(deleteDatabase.call(indexedDB, name)),

@@ -1,19 +1,23 @@
 // What an application writes: all of it must compile.
 
 import {
+  CancelledError,
   type ClientCode,
   type Executed,
+  GaveUpError,
   type Init,
   type Options,
   OutcomeUnknownError,
   type Paused,
   type Pending,
+  type Presence,
   type Problem,
   type ProtocolCode,
   type Recovered,
   type Retry,
   Semel,
   SemelError,
+  type Snapshot,
   type Store,
   type StoreCode,
   StoreError,
@@ -42,6 +46,7 @@ const store: Store = {
   },
   remove: async (ids: string[]) => console.log(ids),
 };
+const presence: Presence = { alive: async () => ["owner"], leave: () => {} };
 const options: Options = {
   url: "https://api.example.com",
   identity: "",
@@ -50,7 +55,7 @@ const options: Options = {
   attemptTimeoutMs: 100,
   giveUpAfterMs: Infinity,
   fetch: globalThis.fetch,
-  store: { ...store, close: () => {} },
+  store: { ...store, close: () => {}, presence: (owner: string) => ({ ...presence, alive: async () => [owner] }) },
   durability: "relaxed",
   onrecovered: null,
   onpaused: null,
@@ -119,3 +124,21 @@ console.log(closed);
 const codes: Array<ProtocolCode | ClientCode> = ["key-missing", "unavailable", "gave-up"];
 const executed: Record<Executed, Retry> = { no: "never", yes: "same-id", unknown: "after-fix" };
 console.log(codes, executed);
+
+// Ids, asking, showing.
+await Semel.open({ ...options, ids: "hash", salt: () => Math.floor(Date.now() / 60_000), maxPending: 5, maxAttempts: 2, ordered: false, onstorelost: () => {} });
+await semel.fetch("/orders", { method: "POST", body: new ReadableStream(), id: "order-7", salt: "x", ordered: false });
+const later: Response = await semel.outcome("order-7", { signal: AbortSignal.timeout(1_000) });
+console.log(later.status);
+const stop: () => void = semel.subscribe(({ pending, paused, online }) => console.log(pending + paused, online));
+stop();
+const snapshot: Snapshot = semel.getSnapshot();
+console.log(snapshot.pending);
+semel.addEventListener("settled", ({ detail }) => console.log(detail.requestId, detail.status, detail.error?.code));
+semel.addEventListener("offline", (event) => console.log(event.type), { once: true });
+try {
+  await semel.fetch("/orders", { method: "POST" });
+} catch (error) {
+  if (error instanceof CancelledError || error instanceof GaveUpError) console.log(error.executed);
+  if (error instanceof OutcomeUnknownError) console.log(error.requestId);
+}

@@ -54,7 +54,7 @@ semel.fetch("/", { key: 5 });
 // @ts-expect-error
 semel.fetch("/", { method: "POST", requestId: "own" });
 // @ts-expect-error
-const init: Init = { id: "own" };
+const init: Init = { id: 7 };
 // @ts-expect-error The answer is a promise.
 semel.fetch("/").status;
 // @ts-expect-error
@@ -104,3 +104,9 @@ if (error instanceof OutcomeUnknownError) {
   error.outcome;
 }
 console.log(init, isKnown, code, own, options, Own);
+// @ts-expect-error
+semel.addEventListener("attempt", ({ detail }) => console.log(detail.status));
+// @ts-expect-error A snapshot never changes.
+semel.getSnapshot().pending = 1;
+// @ts-expect-error
+await Semel.open({ url: "https://api.example.com", ids: "own" });

@@ -147,7 +147,7 @@ impl Sim {
                 ..Wish::default()
             },
         );
-        let ticket = self.tabs[tab].client.request(now_ms, id, draft, is_ordered);
+        let ticket = self.tabs[tab].client.request(now_ms, id, draft, is_ordered).expect("a new id");
         self.tabs[tab].callers.insert(ticket, number);
     }
 
@@ -308,6 +308,7 @@ fn changed_line(id: &str, change: &Change, changed: &Changed) -> String {
         Change::Add(_) => "adds",
         Change::Raise { .. } => "raises",
         Change::Look => "looks at",
+        Change::Join { .. } => "waits for",
         Change::Adopt { .. } => "adopts",
         Change::Withdraw => "takes back",
         Change::Settle { .. } => "settles",

@@ -92,7 +92,7 @@ fn a_caller_that_waited_long_enough_is_told_and_the_request_goes_on() {
 fn the_key_that_the_application_names_goes_along_and_is_asked_to_cancel_at_once() {
     let mut bench = Bench::ready();
     let named = Draft { key: Some("a%20b/c".into()), ..draft("x") };
-    let ticket = bench.client.request(bench.now_ms, "x".into(), named, false);
+    let ticket = bench.client.request(bench.now_ms, "x".into(), named, false).expect("a new id");
     bench.drive();
     assert_eq!(bench.last().headers.get("semel-key"), Some("\"a%20b/c\""));
     bench.client.give_up(bench.now_ms, ticket);
@@ -118,7 +118,7 @@ fn an_answer_to_a_cancellation_that_says_nothing_is_asked_for_again() {
 #[test]
 fn what_is_given_up_before_it_is_stored_is_never_sent_to_be_executed() {
     let mut bench = Bench::ready();
-    let ticket = bench.client.request(bench.now_ms, "x".into(), draft("x"), false);
+    let ticket = bench.client.request(bench.now_ms, "x".into(), draft("x"), false).expect("a new id");
     bench.client.give_up(bench.now_ms, ticket);
     bench.drive();
     assert_eq!(deadline_ms(bench.last()), 0);

@@ -10,6 +10,7 @@ mod offline;
 mod ordering;
 mod sending;
 mod storing;
+mod watching;
 
 use super::row::Write;
 use super::{
@@ -91,7 +92,7 @@ impl Bench {
     }
 
     fn request(&mut self, id: &str) -> Ticket {
-        let ticket = self.client.request(self.now_ms, id.into(), draft(id), false);
+        let ticket = self.client.request(self.now_ms, id.into(), draft(id), false).expect("a new id");
         self.drive();
         ticket
     }

@@ -5,7 +5,7 @@ use crate::client::Entry;
 
 fn ordered(bench: &mut Bench, id: &str, target: &str, key: Option<&str>) -> Ticket {
     let draft = Draft { target: target.into(), key: key.map(Into::into), ..draft(id) };
-    let ticket = bench.client.request(bench.now_ms, id.into(), draft, true);
+    let ticket = bench.client.request(bench.now_ms, id.into(), draft, true).expect("a new id");
     bench.drive();
     ticket
 }

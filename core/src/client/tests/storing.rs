@@ -153,7 +153,7 @@ fn an_id_that_is_another_tabs_is_not_sent() {
     let mut bench = Bench::ready();
     bench.change("x", &Change::Add(Entry { owner: "other".into(), outbox: "outbox".into(), ..Entry::default() }));
     bench.request("x");
-    assert_eq!((bodies(&bench), bench.sent.len()), (vec!["store-failed".to_owned()], 0));
+    assert_eq!((bodies(&bench), bench.sent.len()), (vec!["fingerprint-mismatch".to_owned()], 0));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn once_it_is_closed_nothing_is_asked_for_any_more() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.lose();
-    let ticket = bench.client.request(bench.now_ms, "y".into(), draft("y"), false);
+    let ticket = bench.client.request(bench.now_ms, "y".into(), draft("y"), false).expect("a new id");
     bench.client.close();
     let mut actions = Vec::new();
     while let Some(action) = bench.client.poll() {

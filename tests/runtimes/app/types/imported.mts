@@ -1,4 +1,6 @@
-import { OutcomeUnknownError, Semel, SemelError, type Options } from "semel";
+import { OutcomeUnknownError, Semel, SemelError, type Options, type Store, StoreError } from "semel";
+import { type Check, conformance } from "semel/conformance";
+import { type FileStore, fileStore } from "semel/file";
 import { Semel as Inline } from "semel/inline";
 
 const options: Options = { url: "https://worker.test", durability: "memory" };
@@ -7,7 +9,20 @@ const answers: Response[] = await Promise.all(outboxes.map((outbox) => outbox.fe
 const unknown: SemelError | undefined = answers.find((answer) => answer instanceof OutcomeUnknownError);
 export const executed: "no" | "yes" | "unknown" | undefined = unknown?.executed;
 
+const store: FileStore = fileStore("outbox", { busyMs: 5_000 });
+const durable: Semel = await Semel.open({ ...options, store }).catch((error: unknown) => {
+  throw error instanceof StoreError && error.code === "store-blocked" ? new Error("busy") : error;
+});
+const living: string[] = await store.presence("owner").alive();
+const checks: Check[] = conformance((name: string): Store => fileStore(name), { shares: true });
+await Promise.all([durable.close(), store.close(), ...checks.map((check) => check.run())]);
+console.log(living.length);
+
 // @ts-expect-error there is no such option
 await Semel.open({ url: "https://worker.test", durable: true });
 // @ts-expect-error nor such a class
 export type { Outbox } from "semel";
+// @ts-expect-error a folder is a path
+fileStore(new URL("file:///outbox"));
+// @ts-expect-error the class of errors is the package's
+export type { StoreError as FileStoreError } from "semel/file";

@@ -1,0 +1,100 @@
+//! What has a number: requests by their ticket, attempts, changes.
+//!
+//! Invariant: they are in the order of their numbers, and each number is there once.
+//!
+//! By hand, and in boxes: so one and the same code moves all of them. What is in hand is bounded, and few: a search from the
+//! first to the last costs less than it would take to download a better one.
+
+/// A map from numbers.
+#[derive(Debug)]
+pub struct Numbered<T>(Vec<(u64, Box<T>)>);
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Numbered<T> {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Puts in what isn't there.
+    pub fn insert(&mut self, number: u64, value: impl Into<Box<T>>) {
+        let at = self.0.partition_point(|(each, _)| *each < number);
+        self.0.insert(at, (number, value.into()));
+    }
+
+    /// Takes it out.
+    pub fn remove(&mut self, number: &u64) -> Option<Box<T>> {
+        let at = self.0.iter().position(|(each, _)| each == number)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// What has that number.
+    pub fn get(&self, number: &u64) -> Option<&T> {
+        self.iter().find(|(each, _)| *each == number).map(|(_, value)| value)
+    }
+
+    /// What has that number, to change.
+    pub fn get_mut(&mut self, number: &u64) -> Option<&mut T> {
+        self.iter_mut().find(|(each, _)| *each == number).map(|(_, value)| value)
+    }
+
+    /// All, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&u64, &T)> {
+        self.0.iter().map(|(number, value)| (number, &**value))
+    }
+
+    /// All, with their numbers, to change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&u64, &mut T)> {
+        self.0.iter_mut().map(|(number, value)| (&*number, &mut **value))
+    }
+
+    /// All numbers.
+    pub fn keys(&self) -> impl Iterator<Item = &u64> {
+        self.iter().map(|(number, _)| number)
+    }
+
+    /// All that have one.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes out all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_is_found_by_its_number_and_in_order() {
+        let mut letters = Numbered::default();
+        for (number, letter) in [(2, 'b'), (3, 'c'), (1, 'a')] {
+            letters.insert(number, letter);
+        }
+        assert_eq!(letters.iter().collect::<Vec<_>>(), [(&1, &'a'), (&2, &'b'), (&3, &'c')]);
+        assert_eq!(letters.remove(&2), Some(Box::new('b')));
+        assert_eq!((letters.remove(&2), letters.get(&2), letters.get(&3)), (None, None, Some(&'c')));
+        if let Some(letter) = letters.get_mut(&3) {
+            *letter = 'd';
+        }
+        assert_eq!((letters.values().collect::<String>(), letters.len()), ("ad".to_owned(), 2));
+    }
+}

@@ -1,0 +1,231 @@
+//! Who else waits for an answer: in this tab, and for a request of another one.
+
+use super::super::*;
+use super::*;
+
+/// A second tab that shares the store of the first, as it is now.
+fn beside(first: &Bench) -> Bench {
+    let mut other = Bench::with(|settings| settings.owner = "other".into());
+    other.learn_clock();
+    other.rows = first.rows.clone();
+    other.now_ms = first.now_ms;
+    other
+}
+
+fn watch(bench: &mut Bench, id: &str) -> Ticket {
+    let ticket = bench.client.watch(id.into());
+    bench.drive();
+    ticket
+}
+
+/// The first tab gets its answer, and the other finds the row as that left it.
+fn answer_in(first: &mut Bench, other: &mut Bench) {
+    first.rows = other.rows.clone();
+    first.answer(outcome("done", first.server_ms()));
+    other.rows = first.rows.clone();
+    other.pass(INTERVAL_MS);
+}
+
+#[test]
+fn the_answer_reaches_who_asks_for_it_in_another_tab() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    watch(&mut other, "x");
+    other.pass(10 * INTERVAL_MS);
+    assert!(other.delivered.is_empty());
+    assert_eq!(other.client.counts(), (0, 0), "it is another tab's");
+    answer_in(&mut first, &mut other);
+    assert_eq!((bodies(&first), bodies(&other)), (vec!["done".into()], vec!["done".into()]));
+    assert_eq!(other.delivered[0].1, Receiver::Caller);
+    assert!(other.sent.is_empty(), "two tabs need not ask");
+    assert_eq!(other.client.wakes_at(), None);
+    // It is kept for others.
+    watch(&mut other, "x");
+    assert_eq!(bodies(&other), ["done", "done"]);
+}
+
+#[test]
+fn who_waits_for_another_tab_goes_on_when_it_is_gone_and_gets_the_answer() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    watch(&mut other, "x");
+    let rows: Vec<_> = other.rows.clone().into_iter().collect();
+    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
+    other.drive();
+    assert_eq!(other.last().headers.get("idempotency-key"), Some("\"x\""));
+    other.answer(outcome("done", other.server_ms()));
+    assert_eq!((bodies(&other), other.delivered[0].1), (vec!["done".into()], Receiver::Caller));
+}
+
+#[test]
+fn what_a_third_tab_takes_over_is_waited_for_all_the_same() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    watch(&mut other, "x");
+    let rows: Vec<_> = other.rows.clone().into_iter().collect();
+    // Between its look and its transaction, somebody else takes it.
+    other.change("x", &Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false });
+    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
+    other.drive();
+    assert!(other.sent.is_empty());
+    let answered = std::rc::Rc::new(Answered::Failure(ClientCode::Closed.into()));
+    let settled = Change::Settle { by: "third".into(), key: None, answered, at_s: 0 };
+    other.change("x", &settled);
+    other.pass(INTERVAL_MS);
+    assert_eq!(bodies(&other), ["closed"]);
+}
+
+#[test]
+fn an_id_that_is_not_there_has_no_answer_and_nothing_is_made_up() {
+    let mut bench = Bench::ready();
+    watch(&mut bench, "x");
+    assert_eq!(bodies(&bench), ["outcome-lost"]);
+    assert!(bench.rows.is_empty());
+}
+
+#[test]
+fn who_leaves_is_not_answered_and_the_request_goes_on() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    let ticket = watch(&mut other, "x");
+    other.client.leave(ticket);
+    answer_in(&mut first, &mut other);
+    assert!(other.delivered.is_empty());
+    assert_eq!(other.client.wakes_at(), None);
+    // To give up what another tab sees to only ends the waiting.
+    first.request("y");
+    other.rows = first.rows.clone();
+    let ticket = watch(&mut other, "y");
+    other.client.give_up(other.now_ms, ticket);
+    other.drive();
+    assert_eq!(bodies(&other), ["gave-up"]);
+    assert!(matches!(other.row("y"), Some(Row::Pending(Entry { is_cancelling: false, .. }))));
+}
+
+#[test]
+fn a_store_that_fails_is_asked_again_for_who_waits() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    other.is_broken = true;
+    watch(&mut other, "x");
+    other.pass(3 * INTERVAL_MS);
+    assert!(other.delivered.is_empty());
+    other.is_broken = false;
+    other.pass(INTERVAL_MS);
+    answer_in(&mut first, &mut other);
+    assert_eq!(bodies(&other), ["done"]);
+}
+
+#[test]
+fn the_same_request_made_twice_is_one_and_both_get_its_answer() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    assert_eq!(bench.client.request(bench.now_ms, "x".into(), draft("x"), false), Some(ticket));
+    assert_eq!(bench.client.watch("x".into()), ticket);
+    bench.drive();
+    assert_eq!((bench.sent.len(), bench.client.counts()), (1, (1, 0)));
+    // Another payload under its id is no part of it, and changes nothing.
+    assert_eq!(bench.client.request(bench.now_ms, "x".into(), draft("other"), false), None);
+    bench.answer(outcome("done", bench.server_ms()));
+    assert_eq!(bodies(&bench), ["done"]);
+}
+
+#[test]
+fn an_answer_that_nobody_took_yet_is_delivered_to_who_asks_for_it() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    bench.client.leave(ticket);
+    let attempt = bench.last().attempt;
+    bench.client.answered(bench.now_ms, attempt, outcome("done", bench.server_ms()));
+    let to = |bench: &mut Bench| match bench.client.poll() {
+        Some(Action::Deliver { to, .. }) => to,
+        action => panic!("{action:?}"),
+    };
+    assert_eq!(to(&mut bench), Receiver::Recovered);
+    assert_eq!(bench.client.watch("x".into()), ticket);
+    assert_eq!(to(&mut bench), Receiver::Caller);
+    bench.client.delivered(bench.now_ms, ticket);
+    bench.drive();
+    assert!(matches!(bench.row("x"), Some(Row::Settled(_))));
+}
+
+#[test]
+fn the_same_id_in_two_tabs_is_one_request_if_it_is_the_same_payload() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    other.request("x");
+    assert!(other.sent.is_empty());
+    let other_payload = other.client.request(other.now_ms, "y".into(), draft("y"), false);
+    assert!(other_payload.is_some());
+    other.drive();
+    answer_in(&mut first, &mut other);
+    assert_eq!(bodies(&other), ["done"]);
+
+    let mut third = beside(&first);
+    first.request("z");
+    third.rows = first.rows.clone();
+    third.client.request(third.now_ms, "z".into(), draft("another"), false);
+    third.drive();
+    assert!(third.sent.is_empty());
+    let Some((_, _, Answered::Failure(failure))) = third.delivered.last() else { panic!("{:?}", third.delivered) };
+    assert_eq!(
+        (failure.code.as_str(), failure.executed.as_str(), failure.retry.as_str()),
+        ("fingerprint-mismatch", "no", "after-fix")
+    );
+    // It belongs to the other request still.
+    first.rows = third.rows.clone();
+    first.answer(outcome("done", first.server_ms()));
+    assert_eq!(bodies(&first).last().map(String::as_str), Some("done"));
+}
+
+#[test]
+fn an_id_whose_answer_was_given_is_not_used_again() {
+    let mut first = Bench::ready();
+    first.request("x");
+    first.answer(outcome("done", first.server_ms()));
+    let sent = first.sent.len();
+    first.request("x");
+    assert_eq!((bodies(&first), first.sent.len()), (vec!["done".into(), "outcome-lost".into()], sent));
+}
+
+#[test]
+fn what_another_tab_sees_to_holds_nothing_up() {
+    let mut first = Bench::ready();
+    first.client.request(first.now_ms, "x".into(), draft("x"), true);
+    first.drive();
+    let mut other = beside(&first);
+    for id in ["x", "y"] {
+        other.client.request(other.now_ms, id.into(), draft(id), true);
+        other.drive();
+    }
+    assert_eq!(other.last().headers.get("idempotency-key"), Some("\"y\""));
+    assert_eq!(other.client.counts(), (1, 0));
+}
+
+/// Two identities may share a store, and choose the same id.
+#[test]
+fn what_was_made_for_another_identity_is_not_told() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut stranger =
+        Bench::with(|settings| (settings.outbox, settings.owner) = ("another".into(), "stranger".into()));
+    stranger.learn_clock();
+    stranger.rows = first.rows.clone();
+    watch(&mut stranger, "x");
+    stranger.request("x");
+    assert_eq!(bodies(&stranger), ["outcome-lost", "fingerprint-mismatch"]);
+    assert_eq!(stranger.rows, first.rows, "nor changed");
+    first.change("x", &Change::Join { outbox: "outbox".into() });
+    first.answer(outcome("secret", first.server_ms()));
+    stranger.rows = first.rows.clone();
+    watch(&mut stranger, "x");
+    stranger.request("x");
+    assert_eq!(bodies(&stranger)[2..], ["outcome-lost", "fingerprint-mismatch"]);
+    assert!(stranger.sent.is_empty());
+}

@@ -1,0 +1,19 @@
+// The id of a request, where it is not a random one.
+//
+// Invariants:
+// - One id is of one request: its parts are laid out with their lengths before they are hashed.
+// - No id looks like that of a cancellation, which has an id of its own.
+
+import { laid } from "./bytes.js";
+
+/** An id of the application's own. */
+export function ownId(id) {
+  if (typeof id !== "string" || !/^(?!cancel-)[ -~]{1,200}$/.test(id)) throw new TypeError("semel: an id has 1 to 200 characters of printable ASCII, and does not begin with cancel-");
+  return id;
+}
+
+/** What the same request has again: SHA-256 over its parts, in hexadecimal. */
+export async function hashId(parts) {
+  const hash = await crypto.subtle.digest("SHA-256", laid(parts));
+  return [...new Uint8Array(hash)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}

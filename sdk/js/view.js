@@ -1,0 +1,37 @@
+// What an application shows: events, and a snapshot of how many changes wait.
+//
+// Invariants:
+// - A snapshot never changes; what has changed is another one.
+// - Who has subscribed is called from no call of the module, and once for all that changed in one go.
+
+export class View extends EventTarget {
+  #snapshot = Object.freeze({ pending: 0, paused: 0, online: true });
+  #listeners = new Set();
+  #isDue = false;
+
+  /** Calls `listener` with the snapshot, now and whenever it has changed. Returns what ends that. */
+  subscribe = (listener) => {
+    const own = () => listener(this.#snapshot);
+    this.#listeners.add(own);
+    own();
+    return () => this.#listeners.delete(own);
+  };
+
+  getSnapshot = () => this.#snapshot;
+
+  /** For the outbox: some of it is as follows now. */
+  static show(view, changed) {
+    view.#show(changed);
+  }
+
+  #show(changed) {
+    if (Object.entries(changed).every(([name, value]) => this.#snapshot[name] === value)) return;
+    this.#snapshot = Object.freeze({ ...this.#snapshot, ...changed });
+    if (this.#isDue) return;
+    this.#isDue = true;
+    queueMicrotask(() => {
+      this.#isDue = false;
+      for (const listener of this.#listeners) listener();
+    });
+  }
+}

@@ -1,0 +1,13 @@
+// axios with axios-retry, told to retry a POST that got a 5xx as well.
+
+import axios from "axios";
+import axiosRetry, { isRetryableError } from "axios-retry";
+
+axiosRetry(axios, { retries: 3, retryDelay: axiosRetry.exponentialDelay, retryCondition: isRetryableError });
+
+export function open(told) {
+  return (n) => axios.post(`/orders/${n}`).then(
+    () => told(n, "made"),
+    () => told(n, "failed"),
+  );
+}

@@ -1,0 +1,134 @@
+// Storage that fails in mid-request: it is full, or the browser has thrown away what was in it.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { answers, attempts, begin, first, madeOnce, make, neverMade, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
+import { gate, until } from "../lossy.mjs";
+
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 60_000 };
+
+const { server, browser, through } = await startBank(after);
+
+const onlyPosts = ({ method }) => method !== "POST";
+
+const QUOTA_BYTES = 4 << 20;
+
+/** What a careless page does: it fills a database of its own until nothing more goes in. Resolves to how many bytes went in. */
+async function fill() {
+  const opening = indexedDB.open("careless");
+  opening.onupgradeneeded = () => opening.result.createObjectStore("rows", { autoIncrement: true });
+  await new Promise((resolve) => (opening.onsuccess = resolve));
+  let written = 0;
+  for (let bytes = 1 << 18; bytes > 0; ) {
+    const row = new Uint8Array(bytes);
+    for (let at = 0; at < bytes; at += 1 << 16) crypto.getRandomValues(row.subarray(at, at + (1 << 16)));
+    const isIn = await new Promise((resolve) => {
+      const transaction = opening.result.transaction("rows", "readwrite");
+      transaction.objectStore("rows").put(row);
+      transaction.oncomplete = () => resolve(true);
+      transaction.onabort = () => resolve(false);
+    });
+    if (isIn) written += bytes;
+    else bytes >>= 2;
+  }
+  opening.result.close();
+  return written;
+}
+
+for (const reloads of [false, true]) {
+  test(`the quota is full in mid-request${reloads ? ", and the page is reloaded" : ""}: what is new is refused and not sent, what is under way goes on with space again`, LIMIT, async (t) => {
+    const name = `full-${reloads}`;
+    const [flight, lost, fresh, later] = ["flight", "lost", "fresh", "later"].map((what) => small(`${name}-${what}`, 1));
+    const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === flight.n);
+    const { proxy, open, blank } = await through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });
+    const page = await blank();
+    // An origin of its own: what is left of its quota the browser remembers for a while.
+    await page.goto(page.url().replace("127.0.0.1", `${name}.localhost`));
+    const devtools = await page.context().newCDPSession(page);
+    const { origin } = new URL(page.url());
+    await devtools.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: QUOTA_BYTES });
+    await open(page);
+    await begin(page, flight);
+    await begin(page, lost);
+    await until(() => wire.held.length > 0 && unheard(proxy, lost) > 0, "one is in the network, the other ran unheard");
+
+    assert.ok((await page.evaluate(fill)) < QUOTA_BYTES, "it is full");
+    const { error } = await make(page, fresh);
+    assert.deepEqual([error?.code, error?.executed, error?.cause], ["store-failed", "no", "store-full"]);
+    proxy.calm();
+    wire.open();
+    // Its outcome can't be stored, but its caller has it.
+    const told = async () => (await answers(page)).filter(({ n }) => n !== fresh.n).map(({ n, status, text }) => `${n} ${status} ${text}`);
+    const [flown, unknown] = [flight, lost].map(({ n, account }) => `${n} 200 ${first(account, 1)}`);
+    await until(async () => (await told()).length > 0, "what was in the network is answered");
+    assert.deepEqual(await told(), [flown]);
+    assert.equal((await pending(page)).length, 2, "nothing is forgotten");
+    if (reloads) {
+      await page.reload();
+      await open(page);
+      await page.evaluate(() => bank.takeRecovered());
+      // Of neither does the next page know more than that it may have run.
+      assert.deepEqual((await pending(page)).map(({ url }) => numberOf(url)).sort(), [flight.n, lost.n]);
+    }
+    await devtools.send("Storage.overrideQuotaForOrigin", { origin });
+    await until(async () => (await pending(page)).length === 0, "with space again nothing stays pending");
+    if (reloads) assert.deepEqual((await recovered(page)).map(({ n, status, text }) => `${n} ${status} ${text}`).sort(), [flown, unknown]);
+    else assert.deepEqual(await told(), [flown, unknown]);
+    assert.equal((await make(page, later)).text, first(later.account, 1));
+    await madeOnce(server, [flight, lost, later]);
+    await neverMade(server, fresh.account);
+    assert.equal(attempts(proxy, fresh), 0);
+  });
+}
+
+/** Two deposits in mid-request: one in the network, at the gate, and one that ran unheard. */
+async function inMidRequest(t, name) {
+  const [flight, lost] = [small(`${name}-flight`, 1), small(`${name}-lost`, 1)];
+  const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === flight.n);
+  const net = await through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });
+  const page = await net.tab();
+  await begin(page, flight);
+  await begin(page, lost);
+  await until(() => wire.held.length > 0 && unheard(net.proxy, lost) > 0, "one is in the network, the other ran unheard");
+  return { ...net, wire, page, flight, lost };
+}
+
+test("the store is evicted under a tab in mid-request: nothing runs twice, and who can't be told the outcome is told so", LIMIT, async (t) => {
+  const { proxy, wire, page, flight, lost } = await inMidRequest(t, "cleared");
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send("Storage.clearDataForOrigin", { origin: new URL(page.url()).origin, storageTypes: "indexeddb" });
+  const told = async (n) => (await answers(page)).find((answer) => answer.n === n);
+  const { error } = await until(() => told(lost.n), "what ran unheard is told");
+  assert.deepEqual([error?.name, error?.code, error?.executed], ["OutcomeUnknownError", "outcome-lost", "unknown"]);
+  const tried = attempts(proxy, lost);
+  proxy.calm();
+  wire.open();
+  // It still has its attempt, and so its answer.
+  assert.equal((await until(() => told(flight.n), "what was in the network is told")).text, first(flight.account, 1));
+  assert.deepEqual([await pending(page), attempts(proxy, lost)], [[], tried]);
+  const later = small("cleared-later", 1);
+  assert.equal((await make(page, later)).text, first(later.account, 1));
+  await madeOnce(server, [flight, lost, later]);
+  assert.equal(proxy.changes.size, 3, "each under one id");
+});
+
+test("the store is evicted while the browser is closed: nothing of it is sent again, and what is new goes on", LIMIT, async (t) => {
+  const { proxy, open, blank, wire, flight, lost } = await inMidRequest(t, "evicted");
+  await browser.kill();
+  await browser.evict();
+  await browser.start();
+  const page = await blank();
+  await open(page);
+  await page.evaluate(() => bank.takeRecovered());
+  assert.deepEqual(await pending(page), []);
+  const tried = [flight, lost].map((deposit) => attempts(proxy, deposit));
+  proxy.calm();
+  wire.open();
+  const later = small("evicted-later", 1);
+  assert.equal((await make(page, later)).text, first(later.account, 1));
+  await until(async () => (await server.account(flight.account)).entries > 0, "what was in the network has arrived");
+  assert.deepEqual([flight, lost].map((deposit) => attempts(proxy, deposit)), tried);
+  assert.deepEqual(await recovered(page), []);
+  await madeOnce(server, [flight, lost, later]);
+});

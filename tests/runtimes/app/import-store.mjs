@@ -1,0 +1,3 @@
+import { runStore } from "./run-store.js";
+
+await runStore((entry) => import(entry));

@@ -1,0 +1,216 @@
+// Ids: of one's own, by hash, and who else waits for the answer of one.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CancelledError, ClosedError, FingerprintMismatchError, GaveUpError, OutcomeLostError } from "../../sdk/npm/node.js";
+import { Rows, Stub, URL_OF_STUB, deposit, hang, outbox, rejection, until } from "./stub.mjs";
+
+/** A call that is under way: `server` holds its answers until they are let go. */
+async function held(t, options = {}) {
+  const server = new Stub();
+  let letGo;
+  const gate = new Promise((resolve) => (letGo = resolve));
+  server.each = async (call, serve) => {
+    if (call.kind === "change") await gate;
+    return serve();
+  };
+  const { semel } = await outbox(t, { server, ...options });
+  return { semel, server, letGo };
+}
+
+const sent = (server, count = 1) => until(() => server.attempts.length >= count, "it was sent");
+
+test("an id of one's own goes along, and a second call with it waits for the same answer", async (t) => {
+  const { semel, server, letGo } = await held(t);
+  const both = [deposit(semel, "a", { id: 'order "7"' }), deposit(semel, "a", { id: 'order "7"' })];
+  await sent(server);
+  const third = semel.outcome('order "7"');
+  letGo();
+  const bodies = await Promise.all([...both, third].map(async (answer) => (await answer).json()));
+  assert.deepEqual(bodies, Array(3).fill({ ran: 1, path: "/accounts/a/deposit" }));
+  assert.deepEqual([server.attempts.length, server.attempts[0].id, [...server.runs.values()]], [1, 'order "7"', [1]]);
+});
+
+test("another request under an id that is in use is refused, and changes nothing", async (t) => {
+  const { semel, server, letGo } = await held(t);
+  const first = deposit(semel, "a", { id: "x" });
+  await sent(server);
+  for (const other of [{ body: "other" }, { method: "PUT" }, { headers: { "x-more": "1" } }, { key: "k" }]) {
+    const error = await rejection(deposit(semel, "a", { id: "x", ...other }));
+    assert.ok(error instanceof FingerprintMismatchError);
+    assert.deepEqual([error.executed, error.retry, error.requestId], ["no", "after-fix", "x"]);
+  }
+  assert.ok((await rejection(deposit(semel, "b", { id: "x" }))) instanceof FingerprintMismatchError);
+  letGo();
+  assert.equal((await first).status, 200);
+  assert.equal(server.runs.size, 1);
+});
+
+test("ids that can't be ids are refused before anything is stored or sent", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  for (const id of ["", "ä", "a\nb", "a\tb", "x".repeat(201), "cancel-x", 7, null, {}]) {
+    assert.ok((await rejection(deposit(semel, "a", { id }))) instanceof TypeError, String(id));
+    assert.ok((await rejection(semel.outcome(id))) instanceof TypeError, String(id));
+  }
+  assert.deepEqual([server.calls.length, store.log.length], [0, 1]);
+  assert.equal((await deposit(semel, "a", { id: "x".repeat(200) })).status, 200);
+});
+
+test("with hashes the same request is one while it is pending, and any part of it makes another", async (t) => {
+  const { semel, server, letGo } = await held(t, { ids: "hash", identity: "alice", ordered: false });
+  const calls = [
+    deposit(semel),
+    deposit(semel),
+    deposit(semel, "b"),
+    deposit(semel, "a", { body: '{"amount":6}' }),
+    deposit(semel, "a", { method: "PUT" }),
+    deposit(semel, "a", { key: "accounts/a" }),
+    deposit(semel, "a", { salt: 1 }),
+    deposit(semel, "a", { salt: () => "1" }),
+    deposit(semel, "a", { id: "own" }),
+  ];
+  await sent(server, 7);
+  letGo();
+  await Promise.all(calls);
+  const ids = server.attempts.map((call) => call.id);
+  assert.deepEqual([ids.length, new Set(ids).size], [7, 7]);
+  assert.ok(ids.filter((id) => id !== "own").every((id) => /^[0-9a-f]{64}$/.test(id)));
+  const { semel: bob, server: bobs } = await outbox(t, { ids: "hash", identity: "bob" });
+  await deposit(bob);
+  assert.ok(!ids.includes(bobs.attempts[0].id), "another identity");
+});
+
+test("parts of a request that run together differently are different requests", async (t) => {
+  const { semel, server } = await outbox(t, { ids: "hash" });
+  await deposit(semel, "a", { salt: "x", body: "yz" });
+  await deposit(semel, "a", { salt: "xy", body: "z" });
+  assert.equal(new Set(server.attempts.map((call) => call.id)).size, 2);
+});
+
+test("calls to one key keep their order, though the body of one takes longer to read", async (t) => {
+  const { semel, server } = await outbox(t);
+  let end;
+  const slow = new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode("slow"));
+      end = () => controller.close();
+    },
+  });
+  const first = deposit(semel, "a", { body: slow });
+  const second = deposit(semel, "a", { body: "fast" });
+  const elsewhere = await deposit(semel, "b", { body: "other" });
+  assert.equal(elsewhere.status, 200);
+  assert.equal(server.attempts.length, 1);
+  end();
+  await Promise.all([first, second]);
+  assert.deepEqual(server.attempts.map((call) => call.body), ["other", "slow", "fast"]);
+});
+
+test("a call that fails while its body is read holds up none after it", async (t) => {
+  const { semel, server } = await outbox(t);
+  const broken = new ReadableStream({ pull: (controller) => controller.error(new Error("broken")) });
+  const endless = new AbortController();
+  const calls = [deposit(semel, "a", { body: broken }), deposit(semel, "a", { body: new ReadableStream(), signal: endless.signal }), deposit(semel)];
+  assert.match((await rejection(calls[0])).message, /broken/);
+  endless.abort();
+  assert.equal((await rejection(calls[1])).name, "AbortError");
+  assert.equal((await calls[2]).status, 200);
+  assert.equal(server.runs.size, 1);
+});
+
+test("aborting one of two callers cancels for both, and aborting who only asks cancels nothing", async (t) => {
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? hang() : serve());
+  const { semel } = await outbox(t, { server, attemptTimeoutMs: 100 });
+  const first = rejection(deposit(semel, "a", { id: "x" }));
+  await sent(server);
+  const stop = new AbortController();
+  const asking = rejection(semel.outcome("x", { signal: stop.signal }));
+  stop.abort();
+  assert.equal((await asking).name, "AbortError");
+  const giveUp = new AbortController();
+  const other = rejection(deposit(semel, "a", { id: "x", signal: giveUp.signal }));
+  // The next has its place only once those before it have theirs.
+  const next = deposit(semel);
+  await until(() => semel.getSnapshot().pending === 2, "all are in hand");
+  giveUp.abort();
+  for (const error of await Promise.all([other, first])) assert.ok(error instanceof CancelledError, String(error));
+  assert.equal((await next).status, 200);
+  assert.equal(server.runs.size, 1);
+});
+
+test("who asks for what another process sees to gets its answer, and aborting ends the waiting alone", async (t) => {
+  const store = new Rows();
+  const { semel: first, server, letGo } = await held(t, { store });
+  // It was open before, so that it takes nothing over.
+  const { semel: second } = await outbox(t, { store, server });
+  const answer = deposit(first, "a", { id: "x" });
+  await sent(server);
+  const stop = new AbortController();
+  const [left, waiting] = [rejection(second.outcome("x", { signal: stop.signal })), second.outcome("x")];
+  stop.abort(new Error("enough"));
+  assert.equal((await left).message, "enough");
+  await until(() => store.log.filter(([what]) => what === "change").length >= 4, "it has looked twice");
+  letGo();
+  assert.equal((await answer).status, 200);
+  assert.deepEqual([(await waiting).status, server.attempts.length], [200, 1]);
+});
+
+test("an answer that was given and is not kept is lost, and says so", async (t) => {
+  const { semel } = await outbox(t);
+  await deposit(semel, "a", { id: "x" });
+  for (const id of ["x", "never"]) {
+    const error = await rejection(semel.outcome(id));
+    assert.ok(error instanceof OutcomeLostError);
+    assert.deepEqual([error.executed, error.retry, error.requestId], ["unknown", "never", id]);
+  }
+});
+
+test("what was recovered and nobody has taken is given to who asks for it, once", async (t) => {
+  const store = new Rows();
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const { semel: first } = await outbox(t, { store, server });
+  const lost = rejection(deposit(first, "a", { id: "x" }));
+  await sent(server);
+  await first.close();
+  assert.ok((await lost) instanceof ClosedError);
+  server.each = (_call, serve) => serve();
+  const { semel } = await outbox(t, { store, server });
+  await until(async () => (await semel.pending())[0]?.state === "answered", "its answer waits");
+  const response = await semel.outcome("x");
+  assert.deepEqual([response.status, response.url], [200, `${URL_OF_STUB}/accounts/a/deposit`]);
+  const recovered = [];
+  semel.onrecovered = (each) => void recovered.push(each);
+  await until(async () => (await semel.pending()).length === 0, "it is settled");
+  assert.deepEqual(recovered, []);
+});
+
+test("close ends the waiting of who asks, and too many that wait are refused", async (t) => {
+  const store = new Rows();
+  const { semel: first, server } = await held(t, { store });
+  const { semel } = await outbox(t, { store, server, maxPending: 1 });
+  deposit(first, "a", { id: "x" }).catch(() => {});
+  await sent(server);
+  const waiting = rejection(semel.outcome("x"));
+  assert.ok((await rejection(semel.outcome("y"))) instanceof RangeError);
+  await semel.close();
+  assert.ok((await waiting) instanceof ClosedError);
+  assert.ok((await rejection(semel.outcome("x"))) instanceof TypeError);
+});
+
+test("a caller that gives up what another process sees to is told that it goes on", async (t) => {
+  const store = new Rows();
+  const { semel: first, server, letGo } = await held(t, { store });
+  const { semel } = await outbox(t, { store, server });
+  const answer = deposit(first, "a", { id: "x" });
+  await sent(server);
+  const giveUp = new AbortController();
+  const joined = rejection(deposit(semel, "a", { id: "x", signal: giveUp.signal }));
+  await until(() => store.log.filter(([what]) => what === "change").length >= 3, "it has joined");
+  giveUp.abort();
+  assert.ok((await joined) instanceof GaveUpError);
+  letGo();
+  assert.equal((await answer).status, 200);
+});

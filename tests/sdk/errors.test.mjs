@@ -1,0 +1,55 @@
+// The classes of errors: one for each code, whichever copy of the package made them.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import * as esm from "../../sdk/npm/node.js";
+import cjs from "../../sdk/npm/cjs/index.cjs";
+import { Stub, deposit, outbox, problem, rejection } from "./stub.mjs";
+
+const OTHERS = ["Semel", "SemelError", "StoreError", "OutcomeUnknownError"];
+const classOf = (code) => `${code.split("-").map((word) => word[0].toUpperCase() + word.slice(1)).join("")}Error`;
+
+test("an error is of the class of its code and of no other, in both copies of the package", async (t) => {
+  const [answer] = [410];
+  const code = "forgotten";
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" ? problem(answer, code, { executed: "unknown", retry: "never" }) : serve());
+  const { semel } = await outbox(t, { server });
+  const error = await rejection(deposit(semel));
+  assert.notEqual(esm.SemelError, cjs.SemelError);
+  for (const copy of [esm, cjs]) {
+    const classes = Object.entries(copy).filter(([, value]) => typeof value === "function" && error instanceof value);
+    assert.deepEqual(classes.map(([name]) => name).sort(), ["ForgottenError", "SemelError"]);
+  }
+  assert.deepEqual([error.name, error.code, Object.keys(error).includes("cause")], ["ForgottenError", "forgotten", false]);
+});
+
+test("who can't tell is an OutcomeUnknownError and one of its code", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 0 });
+  server.each = () => Promise.reject(new TypeError("fetch failed"));
+  const error = await rejection(deposit(semel));
+  for (const copy of [esm, cjs]) assert.ok(error instanceof copy.OutcomeUnknownError && error instanceof copy.GaveUpError && !(error instanceof copy.ClosedError));
+});
+
+test("an error of the store is none of a request, and anything else is neither", () => {
+  const error = new esm.StoreError("store-full", "there is no space", new Error("why"));
+  for (const copy of [esm, cjs]) assert.ok(error instanceof copy.StoreError && !(error instanceof copy.SemelError));
+  assert.deepEqual([error.name, error.message, error.cause.message], ["StoreError", "store-full: there is no space", "why"]);
+  for (const other of [new Error("x"), null, undefined, { code: "cancelled" }]) {
+    assert.ok(!(other instanceof esm.SemelError) && !(other instanceof esm.StoreError) && !(other instanceof esm.CancelledError));
+  }
+});
+
+test("every code that a caller can get has its class, and both copies export the same", async () => {
+  const types = await readFile(new URL("../../sdk/npm/index.d.ts", import.meta.url), "utf8");
+  const declared = [...types.matchAll(/^export (?:class|const) (\w+)/gm)].map(([, name]) => name).sort();
+  assert.deepEqual(Object.keys(esm).sort(), declared);
+  assert.deepEqual(Object.keys(cjs).sort(), declared);
+  const codes = [...types.matchAll(/^ {2}\| "([a-z-]+)"/gm)].map(([, code]) => code);
+  const clients = ["outbox-full", "store-failed", "gave-up", "closed", "outcome-lost"];
+  // What is sent again until it is answered otherwise reaches nobody.
+  const again = ["not-seen", "attempt-expired", "in-flight", "locked", "outcome-unknown", "rate-limited", "rolled-back", "upstream-unreachable", "capacity", "unavailable"];
+  const expected = [...codes, ...clients].filter((code) => !again.includes(code)).map(classOf);
+  assert.deepEqual([...expected, ...OTHERS].sort(), declared);
+});

@@ -1,0 +1,28 @@
+// The stub as a server on this machine: for the real `fetch`, and for processes that are not the test's own.
+//
+// Invariant: a call that is lost in the stub ends its connection without an answer. `call.init` has the connection that it came by as
+// `socket`, and what answers it as `response`, for who answers by hand.
+
+import { createServer } from "node:http";
+import { Stub } from "./stub.mjs";
+
+/** Resolves to the stub and its address. It ends with the test. */
+export async function serveStub(t) {
+  const stub = new Stub();
+  const server = createServer(async (request, response) => {
+    const { url, method, headers, socket } = request;
+    const chunks = await request.toArray();
+    const answer = await stub.fetch(new URL(url, address), { method, headers, socket, response, body: Buffer.concat(chunks) }).catch(() => undefined);
+    if (answer === undefined) return socket.destroy();
+    const body = Buffer.from(await answer.arrayBuffer());
+    response.writeHead(answer.status, { ...Object.fromEntries(answer.headers), "content-length": body.length }).end(body);
+  });
+  await new Promise((resolve, reject) => server.on("error", reject).listen(0, "127.0.0.1", resolve));
+  const address = `http://127.0.0.1:${server.address().port}`;
+  t.after(() => {
+    const closed = new Promise((resolve) => server.close(resolve));
+    server.closeAllConnections();
+    return closed;
+  });
+  return { stub, url: address };
+}

@@ -1,0 +1,138 @@
+// What a page hears from its browser, and does: the network goes and comes back, it is looked at again, it goes.
+
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { Stub, deposit, hang, lost, outbox, until } from "./stub.mjs";
+
+afterEach(() => {
+  for (const name of ["navigator", "document", "addEventListener"]) delete globalThis[name];
+});
+
+/** A page of a test, which is what `globalThis` has of one. */
+function page({ onLine = true } = {}) {
+  const [window, document, navigator] = [new EventTarget(), new EventTarget(), { onLine }];
+  const has = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+  has("navigator", navigator);
+  has("document", document);
+  has("addEventListener", window.addEventListener.bind(window));
+  return {
+    window: (type) => window.dispatchEvent(new Event(type)),
+    document: (type) => document.dispatchEvent(new Event(type)),
+    offline() {
+      navigator.onLine = false;
+      window.dispatchEvent(new Event("offline"));
+    },
+    online() {
+      navigator.onLine = true;
+      window.dispatchEvent(new Event("online"));
+    },
+  };
+}
+
+/** Turns of the event loop in which something would have been sent. */
+async function turns() {
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+test("offline nothing is sent and all is kept; online it goes on at once, whatever the interval", async (t) => {
+  const { offline, online } = page();
+  const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
+  await deposit(semel);
+  server.each = (call, serve) => (call.path.includes("/b/") && call.n < 3 ? lost() : serve());
+  const failed = deposit(semel, "b");
+  await until(() => server.attempts.length === 2, "it was sent");
+  offline();
+  const made = deposit(semel, "c");
+  await until(() => semel.getSnapshot().pending === 2, "both are in hand");
+  await turns();
+  assert.equal(server.attempts.length, 2);
+  assert.deepEqual(semel.getSnapshot(), { pending: 2, paused: 0, online: false });
+  online();
+  assert.deepEqual([(await failed).status, (await made).status], [200, 200]);
+  assert.equal(semel.getSnapshot().online, true);
+});
+
+test("a page that begins offline sends nothing, not even for the clock", async (t) => {
+  const { online } = page({ onLine: false });
+  const { semel, server } = await outbox(t);
+  assert.equal(semel.getSnapshot().online, false);
+  const made = deposit(semel);
+  await turns();
+  assert.equal(server.calls.length, 0);
+  online();
+  assert.equal((await made).status, 200);
+});
+
+test("offline and online are told", async (t) => {
+  const { offline, online } = page();
+  const { semel } = await outbox(t);
+  const told = [];
+  for (const type of ["offline", "online"]) semel.addEventListener(type, ({ type }) => told.push([type, semel.getSnapshot().online]));
+  offline();
+  online();
+  assert.deepEqual(told, [["offline", false], ["online", true]]);
+});
+
+for (const [where, type] of [["window", "pageshow"], ["document", "visibilitychange"], ["document", "resume"]]) {
+  test(`${type}: what waits for its interval goes on at once`, async (t) => {
+    const browser = page();
+    const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
+    await deposit(semel);
+    server.each = (call, serve) => (call.n === 2 ? lost() : serve());
+    const answer = deposit(semel);
+    await until(async () => (await semel.pending())[0]?.attempts === 1 && server.attempts[1]?.endedMs !== undefined, "it has failed");
+    await turns();
+    assert.equal(server.attempts.length, 2);
+    browser[where](type);
+    assert.equal((await answer).status, 200);
+  });
+}
+
+test("a page that goes sends what is under way once more, in what outlives it, the very same", async (t) => {
+  const browser = page();
+  const { semel, server } = await outbox(t, { headers: { authorization: "Bearer alice" } });
+  await deposit(semel);
+  server.each = (call, serve) => (call.kind === "change" && !call.init.keepalive ? hang() : serve());
+  deposit(semel, "b", { body: "one" }).catch(() => {});
+  deposit(semel, "c", { body: "two" }).catch(() => {});
+  await until(() => server.attempts.length === 3, "both are under way");
+  browser.window("pagehide");
+  assert.equal(server.attempts.length, 5);
+  for (const [attempt, again] of [[1, 3], [2, 4]].map((pair) => pair.map((index) => server.attempts[index]))) {
+    assert.deepEqual([...again.headers], [...attempt.headers]);
+    assert.deepEqual([again.path, again.body, again.method, again.init.keepalive], [attempt.path, attempt.body, "POST", true]);
+    assert.ok(!again.init.signal, "no timeout ends it");
+  }
+  await until(() => server.runs.size === 3, "all have run");
+  assert.deepEqual([...server.runs.values()], [1, 1, 1]);
+});
+
+test("what outlives a page has at most 64 KiB in all, and a smaller one isn't left out for a larger one", async (t) => {
+  const browser = page();
+  const { semel, server } = await outbox(t);
+  await deposit(semel);
+  server.each = () => hang();
+  const sizes = { b: 40_000, c: 30_000, d: 25_536, e: 1 };
+  for (const [account, size] of Object.entries(sizes)) deposit(semel, account, { body: "x".repeat(size) }).catch(() => {});
+  await until(() => server.attempts.length === 5, "all are under way");
+  browser.window("pagehide");
+  const again = server.attempts.slice(5);
+  assert.deepEqual(again.map((call) => call.path), ["/accounts/b/deposit", "/accounts/d/deposit"]);
+});
+
+test("a page that goes and comes back goes on, and after close nothing is heard", async (t) => {
+  const browser = page();
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? hang() : serve());
+  const answer = deposit(semel);
+  answer.catch(() => {});
+  await until(() => server.attempts.length === 1, "it is under way");
+  browser.window("pagehide");
+  browser.window("pageshow");
+  assert.equal(server.attempts.length, 2);
+  await semel.close();
+  for (const type of ["pagehide", "online", "offline", "pageshow"]) browser.window(type);
+  await turns();
+  assert.equal(server.attempts.length, 2);
+  assert.equal(semel.getSnapshot().online, true);
+});

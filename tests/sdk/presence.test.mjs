@@ -1,0 +1,111 @@
+// Presence of a store of the application's own: who lives keeps what it has, and what the others left is gone on with.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Semel } from "../../sdk/npm/node.js";
+import { Rows, Stub, deposit, hang, outbox, rejection, until } from "./stub.mjs";
+
+const LOOK_MS = 5_000;
+
+/** A store that several outboxes share, and who lives on it. */
+class Shared extends Rows {
+  owners = new Set();
+
+  presence(owner) {
+    this.log.push(["presence", owner]);
+    this.owners.add(owner);
+    return {
+      alive: async () => {
+        this.log.push(["alive"]);
+        return [...this.owners];
+      },
+      leave: () => {
+        this.log.push(["leave", owner]);
+        this.owners.delete(owner);
+      },
+    };
+  }
+
+  asked(what) {
+    return this.log.filter(([each]) => each === what).length;
+  }
+}
+
+/** An outbox on the store with a request under way, which gets no answer. */
+async function underWay(t, store) {
+  const { semel, server } = await outbox(t, { store });
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const answer = rejection(deposit(semel));
+  await until(() => server.attempts.length === 1, "it is sent");
+  return { semel, server, answer };
+}
+
+test("an outbox says that it lives before it loads, once, and that it is gone when it is closed", async (t) => {
+  const store = new Shared();
+  const { semel } = await outbox(t, { store });
+  const [owner] = store.owners;
+  assert.deepEqual(store.log, [["presence", owner], ["load"], ["alive"]]);
+  assert.match(owner, /^[\w-]{1,64}$/);
+  await semel.close();
+  await semel.close();
+  assert.deepEqual(store.log.slice(3), [["leave", owner]]);
+  assert.equal(store.closed, 1);
+});
+
+test("what another has that lives is left to it; once that is gone, the next look takes it over", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const store = new Shared();
+  const { semel, server, answer } = await underWay(t, store);
+  const recovered = [];
+  const { semel: other, server: seen } = await outbox(t, { store, onrecovered: (each) => void recovered.push(each) });
+  const looks = store.asked("alive");
+  t.mock.timers.tick(LOOK_MS);
+  // Both look.
+  await until(() => store.asked("alive") === looks + 2, "they have looked");
+  assert.deepEqual((await other.pending()).map(({ state }) => state), ["elsewhere"]);
+  assert.deepEqual(seen.calls, []);
+  await semel.close();
+  assert.equal((await answer).code, "closed");
+  t.mock.timers.tick(LOOK_MS);
+  await until(() => recovered.length === 1, "it is taken over");
+  assert.deepEqual(seen.attempts.map(({ id }) => id), server.attempts.map(({ id }) => id));
+});
+
+test("what is left by who is gone is gone on with by the next that opens", async (t) => {
+  const store = new Shared();
+  const { server } = await underWay(t, store);
+  // As after a crash: it has said nothing, and is not among those that live.
+  store.owners.clear();
+  const recovered = [];
+  await outbox(t, { store, onrecovered: (each) => void recovered.push(each) });
+  await until(() => recovered.length === 1, "it is taken over");
+  assert.equal(recovered[0].requestId, server.attempts[0].id);
+});
+
+test("after a look that failed comes the next one", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const store = new Shared();
+  const recovered = [];
+  await outbox(t, { store, onrecovered: (each) => void recovered.push(each) });
+  const { semel } = await underWay(t, store);
+  await semel.close();
+  const { load } = store;
+  store.load = () => Promise.reject(new Error("no disk"));
+  t.mock.timers.tick(LOOK_MS);
+  store.load = load;
+  t.mock.timers.tick(LOOK_MS);
+  await until(() => recovered.length === 1, "it is taken over");
+});
+
+for (const [name, presence] of [
+  ["throws", () => { throw new Error("nobody knows"); }],
+  ["can't tell who lives", () => ({ alive: () => Promise.reject(new Error("nobody knows")), leave: () => {} })],
+]) {
+  test(`where presence ${name}, open rejects with that, sends nothing, and closes the store`, async () => {
+    const store = new Shared();
+    const server = new Stub();
+    store.presence = presence;
+    const error = await rejection(Semel.open({ url: "https://worker.test", fetch: server.fetch, store }));
+    assert.deepEqual([error.message, server.calls, store.closed], ["nobody knows", [], 1]);
+  });
+}

@@ -1,0 +1,121 @@
+// What an application can show: events, the snapshot, and who hears of them.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { PoisonedError, UnauthorizedError } from "../../sdk/npm/node.js";
+import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, problem, rejection, until } from "./stub.mjs";
+
+const TYPES = ["attempt", "settled", "stalled", "recovered", "offline", "online"];
+const url = `${URL_OF_STUB}/accounts/a/deposit`;
+
+/** All events of an outbox from now on: type and detail. */
+function heard(semel) {
+  const all = [];
+  for (const type of TYPES) semel.addEventListener(type, (event) => all.push([type, event.detail]));
+  return all;
+}
+
+test("each attempt and the answer are told, with what they are of", async (t) => {
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? lost() : serve());
+  const events = heard(semel);
+  await deposit(semel, "a", { id: 'x "1" \\' });
+  const of = { requestId: 'x "1" \\', method: "POST", url };
+  assert.deepEqual(events, [
+    ["attempt", of],
+    ["attempt", of],
+    ["settled", { ...of, status: 200, error: undefined }],
+  ]);
+});
+
+test("an answer that is no outcome, a pause and what nobody waited for are told with their errors", async (t) => {
+  const store = new Rows();
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" ? problem(401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
+  const { semel } = await outbox(t, { server, store, onpaused() {}, giveUpAfterMs: 0 });
+  const events = heard(semel);
+  await rejection(deposit(semel));
+  await until(() => events.some(([type]) => type === "stalled"), "it is told");
+  server.each = (call, serve) => (call.kind === "change" ? problem(410, "poisoned", { executed: "no", retry: "never" }) : serve());
+  semel.resume();
+  await until(() => events.some(([type]) => type === "recovered"), "it is answered");
+  const [, stalled] = events.find(([type]) => type === "stalled");
+  const [, recovered] = events.find(([type]) => type === "recovered");
+  assert.ok(stalled.error instanceof UnauthorizedError && recovered.error instanceof PoisonedError);
+  assert.deepEqual([stalled.url, recovered.url, recovered.status, stalled.requestId], [url, url, undefined, recovered.requestId]);
+  assert.ok(!events.some(([type]) => type === "settled"), "nobody waited");
+});
+
+test("what is sent besides requests is no attempt of one: the clock, acknowledgements, cancellations", async (t) => {
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
+  server.each = (call, serve) => (call.kind === "change" && call.deadline > server.now() ? hang() : serve());
+  const events = heard(semel);
+  const giveUp = new AbortController();
+  const answer = rejection(deposit(semel, "a", { signal: giveUp.signal }));
+  await until(() => server.attempts.length > 0, "it was sent");
+  giveUp.abort();
+  await answer;
+  assert.deepEqual([server.of("health").length, server.of("cancel").length], [1, 1]);
+  assert.equal(events.filter(([type]) => type === "attempt").length, server.attempts.length);
+});
+
+test("the snapshot counts what waits in this tab; it is the same until something changes, and never changes itself", async (t) => {
+  const server = new Stub();
+  let refused = 1;
+  const waiting = [];
+  server.each = (call, serve) => {
+    if (call.kind !== "change") return serve();
+    if (call.path.includes("/b/") && refused-- > 0) return problem(400, "key-invalid", { retry: "after-fix" });
+    return new Promise((resolve) => waiting.push(() => resolve(serve())));
+  };
+  const { semel } = await outbox(t, { server, onpaused() {} });
+  const shown = [];
+  const stop = semel.subscribe((snapshot) => shown.push(snapshot));
+  assert.deepEqual(shown, [{ pending: 0, paused: 0, online: true }]);
+  assert.equal(shown[0], semel.getSnapshot());
+  const answers = [deposit(semel, "a"), deposit(semel, "b"), deposit(semel, "c")];
+  await until(() => semel.getSnapshot().paused === 1, "one is paused");
+  const paused = semel.getSnapshot();
+  assert.deepEqual(paused, { pending: 3, paused: 1, online: true });
+  assert.ok(Object.isFrozen(paused) && paused === semel.getSnapshot());
+  semel.resume();
+  await until(() => waiting.length === 3, "all are under way");
+  for (const answer of waiting) answer();
+  await Promise.all(answers);
+  await until(() => shown.at(-1).pending === 0, "all are answered");
+  assert.deepEqual(paused, { pending: 3, paused: 1, online: true });
+  for (const [index, snapshot] of shown.slice(1).entries()) assert.notDeepEqual(snapshot, shown[index], "only changes are told");
+  stop();
+  const told = shown.length;
+  server.each = (_call, serve) => serve();
+  await deposit(semel);
+  assert.equal(shown.length, told);
+});
+
+test("who is told may make a request, subscribe and stop at once, and one that throws keeps nobody from being told", async (t) => {
+  const { semel, server } = await outbox(t);
+  let made;
+  const stops = [];
+  stops.push(
+    semel.subscribe(({ pending }) => {
+      if (pending === 1 && !made) {
+        made = deposit(semel, "b");
+        stops.push(semel.subscribe(() => {}));
+        stops[0]();
+      }
+    }),
+  );
+  await deposit(semel, "a");
+  assert.equal((await made).status, 200);
+  assert.equal(server.runs.size, 2);
+  for (const stop of stops) stop();
+});
+
+test("subscribe and getSnapshot need no receiver, as React calls them", async (t) => {
+  const { semel } = await outbox(t);
+  const { subscribe, getSnapshot } = semel;
+  const seen = [];
+  subscribe(() => seen.push(getSnapshot().pending));
+  await deposit(semel);
+  assert.deepEqual([seen[0], Math.max(...seen)], [0, 1]);
+});
