@@ -26,11 +26,13 @@ const CRATE = "semel-sdk";
  * Rounds of their own find more once the branches are laid out anew. Low memory is the end of the stack, where nothing lies; the
  * module's memory is its own, so it begins with zeros. The sections are for tools that are done with it.
  */
-const OPTIMISE = [
+export const OPTIMISE = [
   ...["--low-memory-unused", "--zero-filled-memory", "--one-caller-inline-max-function-size=60"],
   ...["-Oz", "--flatten", "--rereloop", "--local-cse", "-Oz", "--converge", "-Oz"],
   ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
+/** The module before it is optimised: its functions have names. */
+export const NAMED_MODULE = join(BUILD, "sdk.wasm");
 const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 /** What has one source, and is generated in the form that `require` takes. */
 const REQUIRED = ["file", "conformance"];
@@ -61,10 +63,9 @@ export async function buildSdk() {
 
 async function build(rust) {
   const compiled = await compileCrate({ crate: CRATE, profile: "sdk", rust });
-  const lean = join(BUILD, "sdk.wasm");
   await mkdir(BUILD, { recursive: true });
-  await withoutPanics(compiled, lean);
-  await optimised(lean, OPTIMISE, join(SDK_PACKAGE, "semel.wasm"));
+  await withoutPanics(compiled, NAMED_MODULE);
+  await optimised(NAMED_MODULE, OPTIMISE, join(SDK_PACKAGE, "semel.wasm"));
   const shared = join(ROOT, "sdk/js/package.js");
   await bundle(shared, "semel.js", ["--format=esm", "--minify"]);
   await bundle(shared, "cjs/semel.cjs", ["--format=cjs", "--minify"]);
