@@ -3,7 +3,7 @@
 //! Invariants:
 //! - An attempt leaves only while its row is stored and pending, with a deadline that is not past the row's `until`.
 //! - A row is settled only once its answer was taken, and only settled rows are removed.
-//! - A caller hears once.
+//! - Whoever waits for an answer is waited for by something in hand, until told; who gives up waiting is told once.
 //! - Offline nothing leaves. What is in order leaves only once those before it at its key, or at its path, are answered.
 //! - After a wake nothing is due at once: its host would turn in a circle.
 
@@ -35,7 +35,8 @@ struct Host {
     /// Answers that were handed over and not taken yet.
     handed: Vec<(Ticket, String)>,
     taken: BTreeSet<String>,
-    heard: BTreeSet<String>,
+    /// Of which ids somebody waits for the answer.
+    waiting: BTreeSet<String>,
     tickets: Vec<Ticket>,
     requests: usize,
     is_offline: bool,
@@ -58,7 +59,7 @@ pub fn check(bytes: &[u8]) {
         attempts: Vec::new(),
         handed: Vec::new(),
         taken: BTreeSet::new(),
-        heard: BTreeSet::new(),
+        waiting: BTreeSet::new(),
         tickets: Vec::new(),
         requests: 0,
         is_offline: false,
@@ -138,16 +139,35 @@ impl Host {
     }
 
     fn request(&mut self, source: &mut Source<'_>) {
-        let id = format!("r{}", self.requests);
-        self.requests += 1;
+        let id = self.id(source);
+        if self.client.ticket_of(&id).is_none() {
+            // One whose answer was given, or of another tab: it has no place among those of before.
+            self.in_order.retain(|(each, ..)| *each != id);
+        }
         let key = source.pick(&[None, None, Some("k"), Some("l")]).map(str::to_owned);
         let target = source.pick(&["/a", "/b?c"]).to_owned();
         let is_ordered = source.flag();
-        if is_ordered {
+        let is_new = self.client.ticket_of(&id).is_none() && !self.rows.contains_key(&id);
+        if is_ordered && is_new {
             self.in_order.push((id.clone(), key.clone(), target.clone()));
         }
         let draft = Draft { method: "POST".to_owned(), target, key, ..Draft::default() };
-        self.tickets.extend(self.client.request(self.now_ms, id, draft, is_ordered));
+        if let Some(ticket) = self.client.request(self.now_ms, id.clone(), draft, is_ordered) {
+            self.tickets.push(ticket);
+            self.waiting.insert(id);
+        }
+    }
+
+    /// A new id as a rule, or one that is used already, here or in another tab.
+    fn id(&mut self, source: &mut Source<'_>) -> String {
+        match source.below(4) {
+            0 => source.pick(IDS).to_owned(),
+            1 => format!("r{}", source.below(self.requests + 1)),
+            _ => {
+                self.requests += 1;
+                format!("r{}", self.requests)
+            }
+        }
     }
 
     /// What a server says to almost everything, by a clock of its own.
@@ -165,7 +185,18 @@ impl Host {
     /// The application, of a request of its own or of none.
     fn tell(&mut self, source: &mut Source<'_>) {
         let ticket = taken_out(&mut self.tickets.clone(), source).unwrap_or_default();
-        match source.below(6) {
+        match source.below(9) {
+            6 | 7 => {
+                let id = self.id(source);
+                self.tickets.push(self.client.watch(id.clone()));
+                self.waiting.insert(id);
+            }
+            8 => {
+                if let Some((id, ..)) = self.client.describe(ticket) {
+                    self.waiting.remove(id);
+                }
+                self.client.leave(ticket);
+            }
             0 => self.client.give_up(self.now_ms, ticket),
             1 => self.client.resume(self.now_ms, ticket),
             2 => self.client.resume_all(self.now_ms),
@@ -195,6 +226,7 @@ impl Host {
             self.changes.clear();
             self.attempts.clear();
             self.tickets.clear();
+            self.waiting.clear();
             self.in_order.clear();
             self.is_offline = false;
         }
@@ -237,12 +269,17 @@ impl Host {
                 Action::Deliver { ticket, to, .. } => {
                     let id = self.client.describe(ticket).expect("a request in hand").0.to_owned();
                     self.answered.insert(id.clone());
-                    assert!(to != Receiver::Caller || self.heard.insert(id.clone()), "the caller of {id} hears twice");
+                    if to == Receiver::Caller {
+                        self.waiting.remove(&id);
+                    }
                     self.handed.push((ticket, id));
                 }
-                Action::GiveUp { id, .. } => assert!(self.heard.insert(id.clone()), "the caller of {id} hears twice"),
+                Action::GiveUp { id, .. } => assert!(self.waiting.remove(&id), "nobody waits for {id}"),
                 Action::Pause { ticket, .. } => assert!(self.client.describe(ticket).is_some()),
             }
+        }
+        for id in &self.waiting {
+            assert!(self.client.ticket_of(id).is_some(), "nothing is in hand for who waits for {id}");
         }
     }
 
