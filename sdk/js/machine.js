@@ -41,9 +41,9 @@ export class Machine {
     this.#host = host;
   }
 
-  /** A random UUID. */
-  randomId() {
-    return this.#call(RANDOM, crypto.getRandomValues(new Uint8Array(16))).text();
+  /** A UUID of 16 bytes: at random, unless told otherwise. */
+  id(bytes = crypto.getRandomValues(new Uint8Array(16))) {
+    return this.#call(RANDOM, bytes).text();
   }
 
   open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts }) {

@@ -82,3 +82,10 @@ test("what is promised of the store on disk names tests that are there", async (
     for (const name of namesIn(promise)) assert.ok(known.includes(name), name);
   }
 });
+
+test("what is played in real browsers names files that are there, and leaves none out", async () => {
+  const text = (await read("docs/guarantees.md")).split("## In real browsers")[1].split("\n## ")[0];
+  const named = namesIn(text).filter((name) => name.endsWith(".test.mjs"));
+  const folders = await Promise.all(["scenarios", "firefox"].map(async (folder) => (await readdir(join(ROOT, "tests/e2e", folder))).map((name) => `${folder}/${name}`)));
+  assert.deepEqual(named.sort(), folders.flat().filter((name) => name.endsWith(".test.mjs")).sort());
+});
