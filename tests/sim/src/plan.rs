@@ -216,6 +216,14 @@ impl Plan {
         }
     }
 
+    /// The longest that who makes requests by hand may have to wait for one place of a full key, one after the other: an outcome that
+    /// nobody acknowledges keeps it for two retentions.
+    pub fn places_ms_max(&self) -> i64 {
+        let is_full = self.tombstones_max.min(self.records_max) <= self.curls as u64;
+        let all = if is_full { self.curls as i64 } else { 0 };
+        all * 2 * 1000 * self.retentions_s[0].max(self.retentions_s[1])
+    }
+
     /// The shortest retention that is ever in force, in s.
     pub fn retention_s_min(&self) -> i64 {
         self.retentions_s[0].min(self.retentions_s[1])

@@ -113,7 +113,7 @@ impl Sim {
 
     pub fn run(&mut self) -> Result<(), Violation> {
         self.set_up();
-        let ends_ms = self.plan.busy_ms * 2 + self.plan.delay_ms_max + SETTLES_MS_MAX;
+        let ends_ms = self.plan.busy_ms * 2 + self.plan.delay_ms_max + SETTLES_MS_MAX + self.plan.places_ms_max();
         while let Some(((at_ms, _), event)) = self.queue.pop_first() {
             if at_ms > ends_ms {
                 return violation("unsettled", format!("it does not come to rest: {event:?}, {}", self.pending()));
