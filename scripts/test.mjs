@@ -9,6 +9,7 @@ import { spawn } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findBrowser } from "./setup/browser.mjs";
+import { findFirefox } from "./setup/firefox.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
@@ -30,10 +31,11 @@ await main(async () => {
     await check("formatting", ["fmt", "--all", "--check"]);
     await check("clippy", ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]);
     const browser = await browserStep();
+    const firefox = await firefoxStep();
     await nativeTests();
     for (const worker of ["ledger", "probe"]) await buildWorker(worker);
     await buildWww();
-    await nodeTests(browser);
+    await nodeTests(browser, firefox);
   } catch (error) {
     total.failed += 1;
     throw error;
@@ -51,6 +53,16 @@ async function browserStep() {
     return browser.note;
   });
   return browser;
+}
+
+/** Looks for a second browser. It is never installed: what it adds is left out without it, and that is said. */
+async function firefoxStep() {
+  let firefox;
+  await step("Firefox", async () => {
+    firefox = await findFirefox();
+    return firefox ?? "not here: tests/e2e/firefox is left out";
+  });
+  return firefox;
 }
 
 /** Runs a command with its output shown, and resolves to its exit code and what it printed. */
@@ -79,9 +91,9 @@ async function nativeTests() {
   count({ passed: sum(results, 1), failed: sum(results, 2), skipped: sum(results, 3), code });
 }
 
-async function nodeTests({ chromium }) {
+async function nodeTests({ chromium }, firefox) {
   const files = [];
-  for (const folder of NODE_TESTS) {
+  for (const folder of firefox ? [...NODE_TESTS, "tests/e2e/firefox"] : NODE_TESTS) {
     const names = (await readdir(join(ROOT, folder))).filter((name) => name.endsWith(".test.mjs"));
     files.push(...names.sort().map((name) => join(ROOT, folder, name)));
   }
@@ -89,7 +101,7 @@ async function nodeTests({ chromium }) {
   const report = join(scratch, "report.tap");
   try {
     const reporters = ["--test-reporter=spec", "--test-reporter-destination=stdout", "--test-reporter=tap", `--test-reporter-destination=${report}`];
-    const { code } = await shown(process.execPath, ["--test", "--test-concurrency=2", ...reporters, ...files], { env: { SEMEL_CHROMIUM: chromium } });
+    const { code } = await shown(process.execPath, ["--test", "--test-concurrency=2", ...reporters, ...files], { env: { SEMEL_CHROMIUM: chromium, ...(firefox && { SEMEL_FIREFOX: firefox }) } });
     const tap = await readFile(report, "utf8");
     const number = (name) => sum([...tap.matchAll(new RegExp(`^# ${name} (\\d+)`, "gm"))], 1);
     count({ passed: number("pass"), failed: number("fail") + number("cancelled"), skipped: number("skipped") + number("todo"), code });

@@ -152,7 +152,7 @@ async function buildStd(version, library, own) {
     const flags = `-Cembed-bitcode=yes --remap-path-prefix=${source}=/rustc/library`;
     await run(
       "cargo",
-      ["build", "--offline", "--release", "--target", TRIPLE, "-Zbuild-std=std,panic_abort,proc_macro,test"],
+      ["build", "--offline", "--release", "--target", TRIPLE, "-Zbuild-std=std,panic_abort"],
       { cwd: work, env: { ...environment(fresh), RUSTC_BOOTSTRAP: "1", RUSTFLAGS: flags, CARGO_TARGET_DIR: join(work, "target") } },
     );
     const libraries = join(fresh, "lib/rustlib", TRIPLE, "lib");

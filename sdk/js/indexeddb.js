@@ -24,15 +24,14 @@ const storeError = (error) => (error instanceof StoreError ? error : new StoreEr
 /** Opens the store; rejects where that can't be. */
 export async function indexedDbStore(name, durability, onstorelost) {
   let opening;
-  let isNew = false;
   let isClosed = false;
   await connection();
-  if (isMissed(name, isNew)) queueMicrotask(() => onstorelost?.());
+  memory((kept) => kept.setItem(name, 1));
   persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
 
   /** The connection: a new one where the last was lost, or did not open. */
   function connection() {
-    const own = (opening ??= connect(name, () => lose(own), () => (isNew = true)));
+    const own = (opening ??= connect(name, () => lose(own), onstorelost));
     own.catch(() => lose(own));
     return own;
   }
@@ -98,20 +97,18 @@ export async function indexedDbStore(name, durability, onstorelost) {
   };
 }
 
-/** Whether a store that is new was there before: the browser has thrown it away. Its name is kept where that leaves it alone. */
-function isMissed(name, isNew) {
+/** What outlives a store that the browser throws away. */
+function memory(act) {
   try {
-    const wasThere = localStorage.getItem(name);
-    localStorage.setItem(name, 1);
-    return isNew && wasThere;
+    return act(localStorage);
   } catch {
     // There is none, or it is not to be used.
-    return false;
+    return undefined;
   }
 }
 
-/** Opens a connection; `lost` is called when it can't be used any more, `made` where there was no such store. */
-async function connect(name, lost, made) {
+/** Opens a connection; `lost` is called when it can't be used any more, `missed` where a store was there and is gone. */
+async function connect(name, lost, missed) {
   try {
     return await new Promise((resolve, reject) => {
       if (!globalThis.indexedDB) throw new StoreError("store-unavailable", 'there is no IndexedDB here; give a store, or durability: "memory"');
@@ -123,7 +120,7 @@ async function connect(name, lost, made) {
       }, OPEN_MS_MAX);
       request.onupgradeneeded = () => {
         request.result.createObjectStore(ROWS);
-        made();
+        if (missed && memory((kept) => kept.getItem(name))) queueMicrotask(missed);
       };
       request.onerror = () => {
         clearTimeout(overdue);

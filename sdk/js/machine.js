@@ -12,7 +12,7 @@ import { StoreError } from "./errors.js";
 const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
 export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE, HURRY] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];
 export const LEAVE = 19;
-const WATCH = 20;
+const [WATCH, TICKET_OF] = [20, 21];
 /** The longest time for which a timer can be set; it is set again then. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 /** So far may the two clocks drift apart by themselves. */
@@ -41,14 +41,14 @@ export class Machine {
     this.#host = host;
   }
 
-  /** A random UUID. */
-  randomId() {
-    return this.#call(RANDOM, crypto.getRandomValues(new Uint8Array(16))).text();
+  /** A UUID of 16 bytes: at random, unless told otherwise. */
+  id(bytes = crypto.getRandomValues(new Uint8Array(16))) {
+    return this.#call(RANDOM, bytes).text();
   }
 
   open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts }) {
     this.#store = store;
-    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs), maxPending, maxAttempts);
+    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), maxPending, maxAttempts);
   }
 
   /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. */
@@ -70,6 +70,11 @@ export class Machine {
   /** Waits for the answer of a request that was made before, and returns its ticket. */
   watch(id) {
     return this.#tell(WATCH, id)?.integer();
+  }
+
+  /** The ticket of a request that is in hand; 0 where there is none. */
+  ticketOf(id) {
+    return this.#tell(TICKET_OF, id)?.integer();
   }
 
   /** Takes a request in hand, and returns its ticket; 0 where its id is another request's. */

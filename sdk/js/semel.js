@@ -7,7 +7,7 @@
 // - After `close`, no promise is left that nobody will settle.
 
 import { SemelError } from "./errors.js";
-import { hashId, ownId } from "./ids.js";
+import { hashOf, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { linesOf, toLines } from "./lines.js";
 import { DELIVERED, GIVE_UP, HURRY, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
@@ -65,12 +65,27 @@ export class Outbox extends View {
 
   async #start({ onrecovered = null, onpaused = null, onstorelost }) {
     const { origin, identity, store, durability } = this.#setup;
-    const owner = this.#machine.randomId();
+    const owner = this.#machine.id();
     const database = `semel ${origin} ${identity}`;
     const own = store ? customStore(store) : durability === "memory" ? memoryStore() : undefined;
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
     this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
+    // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
+    const hurry = () => globalThis.document?.hidden || this.#machine.tell(HURRY);
+    const go = (online) => () => {
+      this.#machine.tell(online ? ONLINE : OFFLINE);
+      View.show(this, { online });
+      this.dispatchEvent(new Event(online ? "online" : "offline"));
+    };
+    listen(this.#closing.signal, {
+      offline: go(false),
+      online: go(true),
+      pageshow: hurry,
+      visibilitychange: hurry,
+      resume: hurry,
+      pagehide: () => this.#flush(),
+    });
     try {
       this.#beacon = own ? store?.presence?.(owner) : await lightBeacon(database, owner);
       await this.#takeOver();
@@ -78,13 +93,6 @@ export class Outbox extends View {
       this.#end();
       throw error;
     }
-    const tell = (what) => () => this.#machine.tell(what);
-    const go = (what, online) => () => {
-      this.#machine.tell(what);
-      View.show(this, { online });
-      this.dispatchEvent(new Event(online ? "online" : "offline"));
-    };
-    listen({ signal: this.#closing.signal, offline: go(OFFLINE, false), online: go(ONLINE, true), hurry: tell(HURRY), flush: () => this.#flush() });
     // Who is opened later may leave something too. In Node, no process goes on for that alone.
     if (this.#beacon) (this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS)).unref?.();
   }
@@ -111,17 +119,19 @@ export class Outbox extends View {
     const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init;
     const key = encodedKey(named);
     const own = id === undefined ? undefined : ownId(id);
-    // It normalises method, headers and body as `fetch` does.
-    const request = new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), { duplex: "half", ...rest });
+    // It normalises method, headers and body as `fetch` does, but that some browsers take no stream.
+    const stream = rest.body instanceof ReadableStream ? rest.body : undefined;
+    const made = (more) => new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), { ...rest, ...more });
+    const request = made(stream && { body: new Uint8Array() });
     const { origin, pathname, search } = new URL(request.url);
     if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
-    if (!CHANGES.has(request.method)) return this.#passThrough(request, key, signal);
+    if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, key, signal);
     const lines = storable(request.headers);
-    const { answer } = await this.#inTurn(key ?? pathname, async () => {
-      const body = await this.#unlessClosed(() => bodyOf(request), signal);
+    const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, async () => {
+      const body = await this.#unlessClosed(() => bodyOf(request, stream), signal);
       const { ids, identity } = this.#setup;
       const salted = () => [identity, request.method, pathname + search, key ?? "", String(typeof salt === "function" ? salt() : salt), body];
-      const requestId = own ?? (ids === "hash" ? await hashId(salted()) : this.#machine.randomId());
+      const requestId = own ?? this.#machine.id(ids === "hash" ? await hashOf(salted()) : undefined);
       return () => {
         signal?.throwIfAborted();
         this.#closing.signal.throwIfAborted();
@@ -140,10 +150,9 @@ export class Outbox extends View {
     if (this.#callers.size >= this.#setup.maxPending && !this.#callers.has(requestId)) throw new RangeError("semel: too many wait");
     this.#closing.signal.throwIfAborted();
     signal?.throwIfAborted();
-    let ticket;
-    return this.#wait(requestId, signal, () => (ticket = this.#machine.watch(requestId)), (caller) => {
+    return this.#wait(requestId, signal, () => this.#machine.watch(requestId), (caller) => {
       caller.reject(signal.reason);
-      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, ticket);
+      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, this.#machine.ticketOf(requestId));
     });
   }
 
@@ -155,6 +164,7 @@ export class Outbox extends View {
       await before;
       return { answer: make() };
     })();
+    if (lane === undefined) return own;
     const turn = Promise.allSettled([before, own]).then(() => this.#turns.get(lane) === turn && this.#turns.delete(lane));
     this.#turns.set(lane, turn);
     return own;
@@ -212,14 +222,12 @@ export class Outbox extends View {
   }
 
   #change(requestId, request, signal) {
-    let ticket;
     const begin = (caller) => {
-      ticket = this.#machine.request(requestId, ...request);
-      if (ticket !== 0) return;
+      if (this.#machine.request(requestId, ...request) !== 0) return;
       this.#leave(requestId, caller);
-      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request; this one was not sent"]));
+      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request"]));
     };
-    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, ticket));
+    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)));
   }
 
   /** Waits for an answer with all who wait for it. */
@@ -255,13 +263,12 @@ export class Outbox extends View {
       deliver: ([ticket, ...described], isAwaited, outcome, failure, cause) => {
         const request = this.#described(described);
         const error = failure && new SemelError(request.requestId, failure, cause);
-        if (!isAwaited) {
-          this.#tell("recovered", { ...request, status: outcome?.[0], error });
-          return this.#recover(ticket, request, outcome, error);
-        }
-        this.#tell("settled", { ...request, status: outcome?.[0], error });
+        const callers = isAwaited ? this.#callersOf(request.requestId) : [];
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
-        for (const caller of this.#callersOf(request.requestId)) {
+        this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });
+        // Whoever waited may have left.
+        if (!callers.length) return this.#recover(ticket, request, outcome, error);
+        for (const caller of callers) {
           if (outcome) caller.resolve(responseOf(request.url, outcome));
           else caller.reject(error);
         }
@@ -359,13 +366,21 @@ function storable(headers) {
 }
 
 /** The body, up to the limit: a stream may have no end. */
-async function bodyOf(request) {
+async function bodyOf(request, stream = request.body) {
   const parts = [];
   let size = 0;
-  const source = request.body?.getReader();
-  for (let read; source && !(read = await source.read()).done; ) {
-    size += parts[parts.push(read.value) - 1].length;
-    if (size > BODY_BYTES_MAX) throw source.cancel().catch(() => {}) && new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
+  const take = (part) => {
+    parts.push(part);
+    size += part.length;
+    if (size > BODY_BYTES_MAX) throw new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
+  };
+  const source = stream?.getReader();
+  try {
+    // A request of Firefox does not show its body.
+    if (!source) take(new Uint8Array(await request.arrayBuffer()));
+    else for (let read; !(read = await source.read()).done; ) take(read.value);
+  } finally {
+    source?.cancel().catch(() => {});
   }
   return new Uint8Array(await new Blob(parts).arrayBuffer());
 }

@@ -86,11 +86,13 @@ impl Host {
                 let ticket = self.client.as_mut()?.request(now_ms, id, draft, is_ordered);
                 result.integer(ticket.unwrap_or(0) as i64);
             }
-            // The id of a request for whose answer somebody waits. Back: its ticket.
-            20 => {
+            // The id of a request for whose answer somebody waits; one that may be in hand. Back: its ticket, 0 where there is none.
+            20 | 21 => {
                 let id = input.text();
                 input.end()?;
-                result.integer(self.client.as_mut()?.watch(id) as i64);
+                let client = self.client.as_mut()?;
+                let ticket = if what == 20 { client.watch(id) } else { client.ticket_of(&id).unwrap_or(0) };
+                result.integer(ticket as i64);
             }
             // The answer to an attempt. Its members: of a body that is a JSON object, those that are strings.
             3 => {

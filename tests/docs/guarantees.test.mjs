@@ -39,7 +39,7 @@ const rules = async () => [...(await read("core/src/rules.rs")).matchAll(/^ {4}[
 
 test("each row names a property of the model, tests, and rules, and all are there", async () => {
   const table = await rows();
-  assert.equal(table.length, 17);
+  assert.equal(table.length, 19);
   const properties = (await read("tests/model/src/properties.rs")).replaceAll('\\"', '"');
   const tests = await rust(["core/src", "tests/engine/tests"]);
   const known = new Set(await rules());
@@ -81,4 +81,11 @@ test("what is promised of the store on disk names tests that are there", async (
     assert.ok(namesIn(promise).length > 0, promise);
     for (const name of namesIn(promise)) assert.ok(known.includes(name), name);
   }
+});
+
+test("what is played in real browsers names files that are there, and leaves none out", async () => {
+  const text = (await read("docs/guarantees.md")).split("## In real browsers")[1].split("\n## ")[0];
+  const named = namesIn(text).filter((name) => name.endsWith(".test.mjs"));
+  const folders = await Promise.all(["scenarios", "firefox"].map(async (folder) => (await readdir(join(ROOT, "tests/e2e", folder))).map((name) => `${folder}/${name}`)));
+  assert.deepEqual(named.sort(), folders.flat().filter((name) => name.endsWith(".test.mjs")).sort());
 });

@@ -1,4 +1,4 @@
-// A bank for a test file: the ledger on workerd, Chromium, and tabs with an outbox that sends through a proxy.
+// A bank for a test file: the ledger on workerd, a browser, and tabs with an outbox that sends through a proxy.
 //
 // Amounts of deposits are powers of two where an account has several. So its balance is the set of them, and as there are as
 // many entries as bits, each is in it once.
@@ -10,10 +10,10 @@ import { serve } from "./server.mjs";
 
 const RETRY_INTERVAL_MS = 50;
 
-/** Starts it. `after` is node:test's; `isBare`: of the browser's options, `more`: of the server's. */
-export async function startBank(after, { isBare, ...more } = {}) {
+/** Starts it. `after` is node:test's; `start`: starts another browser than Chromium as it is; `more`: of the server's options. */
+export async function startBank(after, { start = browse, ...more } = {}) {
   const server = await serve(after, "ledger", {}, more);
-  const browser = await browse(after, { isBare });
+  const browser = await start(after);
   /** A proxy for a test, and tabs with an outbox that sends through it. Each proxy has its own origin, so its own outbox. */
   const through = async (t, faults = {}) => {
     const proxy = await startLossy({ target: () => server.url, seed: 23, ...faults });

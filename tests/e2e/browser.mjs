@@ -2,41 +2,27 @@
 //
 // Invariants:
 // - The profile is a temporary folder: it outlives a `kill -9` of the browser, and nothing outlives the test file.
-// - Pages come from a server of their own, so that the worker is of another origin and CORS is in force.
-// - What a page tells is a request that it awaits: what has not arrived here was not told.
 
 import { spawn } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { createServer } from "node:http";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { extname, join, sep } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { findBrowser } from "../../scripts/setup/browser.mjs";
-import { ROOT } from "../../scripts/setup/paths.mjs";
+import { endWithTests } from "./ending.mjs";
+import { servePages } from "./pages.mjs";
 
 /** What is not among Playwright's own. As root, and in a container, Chromium starts with these. */
 const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"];
-const PAGE = fileURLToPath(new URL("page", import.meta.url));
-const SDK = join(ROOT, "sdk/npm");
-/** What the SDK is made of, for tests of its parts. */
-const PARTS = join(ROOT, "sdk/js");
-const TYPES = {
-  ".html": "text/html; charset=utf-8",
-  ".js": "text/javascript; charset=utf-8",
-  ".mjs": "text/javascript; charset=utf-8",
-  ".json": "application/json",
-  ".wasm": "application/wasm",
-};
 
 /**
  * Starts Chromium for a test file. `after` is node:test's; `page`: the folder with the test page; `onTold`: is called with what
  * a page tells; `isBare`: as users have it. Else hidden tabs pass for visible ones in focus, so that no timer of a test is slowed
  * down; but such a tab can't be frozen.
  */
-export async function browse(after, { page = PAGE, onTold, isBare = false } = {}) {
+export async function browse(after, { page, onTold, isBare = false } = {}) {
   const executablePath = process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium;
-  const pages = await servePages({ page, sdk: SDK, js: PARTS }, onTold);
+  const pages = await servePages({ page, onTold });
   const profile = await mkdtemp(join(tmpdir(), "semel-profile-"));
   const browser = new Browser(pages, profile, executablePath, isBare ? launchBare : launchTame);
   after(async () => {
@@ -47,6 +33,14 @@ export async function browse(after, { page = PAGE, onTold, isBare = false } = {}
   });
   await browser.start();
   return browser;
+}
+
+/** Ends the process of a tab, as a crash does. */
+export async function crash(tab) {
+  const crashed = new Promise((resolve) => tab.once("crash", resolve));
+  // It is never loaded.
+  tab.goto("chrome://crash").catch(() => {});
+  await crashed;
 }
 
 class Browser {
@@ -124,7 +118,8 @@ async function launchTame(executablePath, profile) {
 async function launchBare(executablePath, profile) {
   const all = [...ARGUMENTS, "--headless", "--no-first-run", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"];
   const child = spawn(executablePath, all, { stdio: ["ignore", "ignore", "pipe"] });
-  const ended = new Promise((resolve) => child.on("close", resolve));
+  const isOver = endWithTests(() => child.kill("SIGKILL"));
+  const ended = new Promise((resolve) => child.on("close", resolve)).then(isOver);
   let log = "";
   const endpoint = await new Promise((resolve, reject) => {
     child.on("error", reject);
@@ -152,44 +147,4 @@ function killNow(id) {
     // Some end by themselves as soon as the first is gone.
     if (error.code !== "ESRCH") throw error;
   }
-}
-
-/** Serves the test page and the SDK as it is packed, and keeps what is posted to `/tell`. */
-async function servePages(folders, onTold) {
-  const told = [];
-  const server = createServer(async (request, response) => {
-    if (request.method === "POST" && request.url === "/tell") {
-      let text = "";
-      try {
-        for await (const chunk of request) text += chunk;
-      } catch {
-        return; // The page is gone, and has told nothing.
-      }
-      told.push(JSON.parse(text));
-      onTold?.(told.at(-1));
-      return response.writeHead(204).end();
-    }
-    const path = fileOf(folders, request.url);
-    const content = path && (await readFile(path).catch(() => undefined));
-    if (content === undefined) return response.writeHead(404).end();
-    response.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "cache-control": "no-store" }).end(content);
-  });
-  await new Promise((resolve, reject) => server.on("error", reject).listen(0, "127.0.0.1", resolve));
-  return {
-    url: `http://127.0.0.1:${server.address().port}/page/index.html`,
-    told,
-    close() {
-      const closed = new Promise((resolve) => server.close(resolve));
-      server.closeAllConnections();
-      return closed;
-    },
-  };
-}
-
-/** The file of `/page/…`, `/sdk/…` or `/js/…`; undefined outside of their folders. */
-function fileOf(folders, url) {
-  const [, name, rest] = /^\/(page|sdk|js)\/([\w./-]+)$/.exec(url) ?? [];
-  if (name === undefined) return undefined;
-  const path = join(folders[name], rest);
-  return path.startsWith(folders[name] + sep) ? path : undefined;
 }

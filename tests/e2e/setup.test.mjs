@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
 import { findBrowser } from "../../scripts/setup/browser.mjs";
+import { findFirefox } from "../../scripts/setup/firefox.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { checkPackageSize } from "../../scripts/setup/sdk.mjs";
 import { hashOf, onceFor } from "../../scripts/setup/stamp.mjs";
@@ -114,4 +115,13 @@ test("a browser that is named is the only one that will do", async () => {
   const env = { PATH: "/usr/bin", SEMEL_CHROMIUM: "other" };
   await assert.rejects(findBrowser({ env, isRoot: true, execute }), /SEMEL_CHROMIUM=other can't be found/);
   assert.ok(!ran.some((command) => command.startsWith("apt-get")));
+});
+
+test("Firefox is what the variable names, else the first that runs; where there is none it is not installed", async () => {
+  const { ran, execute } = machine({ "firefox-esr": "Mozilla Firefox 153.7.0esr", "firefox-own": "Mozilla Firefox 160.0", firefox: "install me from the store", "apt-get": "apt 2" });
+  assert.equal(await findFirefox({ env: {}, execute }), "firefox-esr");
+  assert.equal(await findFirefox({ env: { SEMEL_FIREFOX: "/opt/firefox-own" }, execute }), "/opt/firefox-own");
+  assert.equal(await findFirefox({ env: { SEMEL_FIREFOX: "/opt/none" }, execute }), undefined);
+  assert.equal(await findFirefox({ env: {}, execute: machine({}).execute }), undefined);
+  assert.ok(ran.every((command) => command.endsWith("--version")), ran.join());
 });

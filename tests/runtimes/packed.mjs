@@ -2,7 +2,7 @@
 //
 // Invariant: nothing of the checkout is in reach of the app but what was packed, and nothing outlives the test file.
 
-import { cp, mkdtemp, realpath, rm } from "node:fs/promises";
+import { cp, mkdtemp, readFile, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,6 +10,9 @@ import { SDK_PACKAGE } from "../../scripts/setup/sdk.mjs";
 import { run } from "../../scripts/setup/step.mjs";
 
 const APP = fileURLToPath(new URL("app", import.meta.url));
+
+/** What every entry exports: what its types say. */
+export const EXPORTS = [...(await readFile(join(SDK_PACKAGE, "index.d.ts"), "utf8")).matchAll(/^export class (\w+)/gm)].map(([, name]) => name).sort();
 
 /** Resolves to the folder of an app that has the package, and to the tarball. `after` is node:test's. */
 export async function installApp(after) {

@@ -8,11 +8,10 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { BINARIES } from "./binaries.mjs";
-import { installApp } from "./packed.mjs";
+import { EXPORTS, installApp } from "./packed.mjs";
 import { expected, serveLossily } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
-const EXPORTS = ["OutcomeUnknownError", "Semel", "SemelError", "StoreError"];
 
 const server = await serveLossily(after);
 const { folder } = await installApp(after);

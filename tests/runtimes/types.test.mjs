@@ -39,7 +39,10 @@ for (const [way, { flags, files }] of Object.entries(WAYS)) {
 
 test("attw finds nothing wrong: each way to resolve leads to types of the right format", LIMIT, async () => {
   const args = [toolOf(RUNTIMES, "@arethetypeswrong/cli", "attw"), tarball, "--no-color", "--no-emoji"];
-  assert.equal(await complaintOf(run(process.execPath, args, { cwd: folder })), "");
+  // A service worker requires nothing.
+  for (const more of [["--exclude-entrypoints", "service-worker"], ["--entrypoints", "service-worker", "--profile", "esm-only"]]) {
+    assert.equal(await complaintOf(run(process.execPath, [...args, ...more], { cwd: folder })), "");
+  }
 });
 
 test("every file that package.json names is packed, and is what it says", LIMIT, async () => {

@@ -171,3 +171,43 @@ test("a closed outbox holds no connection, and what it stored waits for the next
   assert.deepEqual(await recovered(own), [[ids[0], 200]]);
   assert.equal(await own.evaluate((name) => lab.dropHeld(name), name), false);
 });
+
+test("a store that the browser has thrown away is told at the next open, once; one that is new is not", LIMIT, async (t) => {
+  const { identity, name, tab } = world(t);
+  const own = await tab();
+  const open = () =>
+    own.evaluate(async (identity) => {
+      let lost = 0;
+      const semel = await lab.outbox({ identity, onstorelost: () => void (lost += 1) });
+      await semel.close();
+      return lost;
+    }, identity);
+  assert.equal(await open(), 0, "it was never there");
+  await own.evaluate((name) => lab.drop(name), name);
+  assert.equal(await open(), 1);
+  assert.equal(await open(), 0, "it is there");
+  await own.evaluate(() => localStorage.clear());
+  await own.evaluate((name) => lab.drop(name), name);
+  assert.equal(await open(), 0, "nothing remembers it");
+  // A page that may use no localStorage.
+  await own.evaluate(() => Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("no", "SecurityError"); } }));
+  await own.evaluate((name) => lab.drop(name), name);
+  assert.equal(await open(), 0);
+});
+
+test("a store that is thrown away while it is open is told too, and what is new is stored", LIMIT, async (t) => {
+  const { server, identity, name, tab } = world(t);
+  const own = await tab();
+  await own.evaluate(async (identity) => {
+    window.lost = 0;
+    window.answers = [];
+    window.semel = await lab.outbox({ identity, onstorelost: () => void (window.lost += 1) });
+  }, identity);
+  await begin(own);
+  await until(async () => (await answers(own)).length === 1, "it works");
+  assert.equal(await own.evaluate(() => window.lost), 0);
+  assert.ok(await own.evaluate((name) => lab.dropHeld(name), name));
+  await begin(own);
+  await until(async () => (await answers(own)).length === 2, "it works again");
+  assert.deepEqual([await own.evaluate(() => window.lost), await answers(own), server.runs.size], [1, [200, 200], 2]);
+});

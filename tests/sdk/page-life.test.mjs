@@ -10,14 +10,14 @@ afterEach(() => {
 
 /** A page of a test, which is what `globalThis` has of one. */
 function page({ onLine = true } = {}) {
-  const [window, document, navigator] = [new EventTarget(), new EventTarget(), { onLine }];
+  const [window, document, navigator] = [new EventTarget(), { hidden: false }, { onLine }];
   const has = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
   has("navigator", navigator);
   has("document", document);
   has("addEventListener", window.addEventListener.bind(window));
   return {
+    hide: () => (document.hidden = true),
     window: (type) => window.dispatchEvent(new Event(type)),
-    document: (type) => document.dispatchEvent(new Event(type)),
     offline() {
       navigator.onLine = false;
       window.dispatchEvent(new Event("offline"));
@@ -73,7 +73,7 @@ test("offline and online are told", async (t) => {
   assert.deepEqual(told, [["offline", false], ["online", true]]);
 });
 
-for (const [where, type] of [["window", "pageshow"], ["document", "visibilitychange"], ["document", "resume"]]) {
+for (const type of ["pageshow", "visibilitychange", "resume"]) {
   test(`${type}: what waits for its interval goes on at once`, async (t) => {
     const browser = page();
     const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
@@ -83,10 +83,23 @@ for (const [where, type] of [["window", "pageshow"], ["document", "visibilitycha
     await until(async () => (await semel.pending())[0]?.attempts === 1 && server.attempts[1]?.endedMs !== undefined, "it has failed");
     await turns();
     assert.equal(server.attempts.length, 2);
-    browser[where](type);
+    browser.window(type);
     assert.equal((await answer).status, 200);
   });
 }
+
+test("a page that is hidden sends nothing for it: it may be frozen in the next moment", async (t) => {
+  const browser = page();
+  const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
+  await deposit(semel);
+  server.each = (call, serve) => (call.n === 2 ? lost() : serve());
+  deposit(semel).catch(() => {});
+  await until(async () => (await semel.pending())[0]?.attempts === 1 && server.attempts[1]?.endedMs !== undefined, "it has failed");
+  browser.hide();
+  browser.window("visibilitychange");
+  await turns();
+  assert.equal(server.attempts.length, 2);
+});
 
 test("a page that goes sends what is under way once more, in what outlives it, the very same", async (t) => {
   const browser = page();

@@ -71,19 +71,25 @@ pub(super) struct Request {
     pub(super) not_before_ms: i64,
 }
 
-/// Where a request goes, as far as is known.
+/// Where a request goes, as far as is known. Hashes, for each is compared with many: two that happen to be the same make one
+/// request wait for another in vain, and that is all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lane<'a> {
-    key: Option<&'a str>,
-    /// Of one that doesn't name its key: those to one path go together, for an answer may name the key of one and not of the other.
-    path: Option<&'a str>,
+pub(super) struct Lane {
+    key: Option<u64>,
+    /// The key as the application names it, or else the path: an answer tells the key to one request, and not to those like it.
+    asked: u64,
 }
 
-impl Lane<'_> {
+impl Lane {
     /// Whether another may go to the same key.
     pub(super) fn meets(self, other: Self) -> bool {
-        (self.key.is_some() && self.key == other.key) || (self.path.is_some() && self.path == other.path)
+        (self.key.is_some() && self.key == other.key) || self.asked == other.asked
     }
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl Request {
@@ -136,9 +142,10 @@ impl Request {
     }
 
     /// Those that must come before it are of the same lane.
-    pub(super) fn lane(&self) -> Lane<'_> {
-        let is_named = self.entry.draft.key.is_some();
-        Lane { key: self.key.as_deref(), path: (!is_named).then(|| path_of(&self.entry.draft.target)) }
+    pub(super) fn lane(&self) -> Lane {
+        let draft = &self.entry.draft;
+        let asked = draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target));
+        Lane { key: self.key.as_deref().map(hash), asked: hash(asked) }
     }
 
     /// Whether it waits for those before it in its lane. One that is given up waits for none.

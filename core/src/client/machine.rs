@@ -165,8 +165,8 @@ impl Client {
             request.gives_up_ms = gives_up_ms;
             request.key = key;
         });
-        let leaves_ms = self.clock.at(self.requests.get(&ticket).and_then(|request| request.key.as_deref()), now_ms);
-        let leaves_ms = leaves_ms.filter(|_| !self.is_offline && self.has_turn(ticket));
+        let leaves_ms = self.requests.get(&ticket).filter(|request| !self.is_offline && self.has_turn(ticket, request));
+        let leaves_ms = leaves_ms.and_then(|request| self.clock.at(request.key.as_deref(), now_ms));
         let attempt_timeout_ms = self.settings.attempt_timeout_ms;
         self.with(ticket, |request, actions| {
             if let Some(at_ms) = leaves_ms {
@@ -194,6 +194,11 @@ impl Client {
         self.with(ticket, |request, _| request.has_caller = true);
         self.ask_to_watch(ticket);
         ticket
+    }
+
+    /// Which request in hand has this id.
+    pub fn ticket_of(&self, id: &str) -> Option<Ticket> {
+        self.in_hand(id).map(|(ticket, _)| ticket)
     }
 
     /// Nobody waits for it here any more. It goes on.

@@ -143,13 +143,14 @@ impl Client {
         }
         self.catch_up(now_ms);
         // Who waits longest comes first: what hangs must not keep all else from its turn.
-        if self.clock.is_known() {
+        let places = self.places();
+        if places > 0 && self.clock.is_known() {
             // Put in order by hand: the standard library's sorting is a tenth of the module.
             let mut due: Vec<(i64, Ticket)> = Vec::new();
             for each in self.waiting().into_iter().filter(|(due_ms, _)| *due_ms <= now_ms) {
                 due.insert(due.partition_point(|other| *other <= each), each);
             }
-            for (_, ticket) in due.into_iter().take(self.places()) {
+            for (_, ticket) in due.into_iter().take(places) {
                 self.raise(now_ms, ticket);
             }
         }
@@ -203,7 +204,8 @@ impl Client {
                 Stage::Waiting { due_ms } if !is_blocked => waiting.push((due_ms, *ticket)),
                 _ => {}
             }
-            if request.is_waited_for() {
+            // Once each: of a thousand requests to one key, every one would be compared with all before it.
+            if request.is_waited_for() && !busy.contains(&lane) {
                 busy.push(lane);
             }
         }
@@ -211,10 +213,10 @@ impl Client {
     }
 
     /// Whether none before a request in its lane is without an answer.
-    pub(super) fn has_turn(&self, ticket: Ticket) -> bool {
-        let Some(own) = self.requests.get(&ticket) else { return false };
+    pub(super) fn has_turn(&self, ticket: Ticket, own: &Request) -> bool {
         let mut before = self.requests.iter().take_while(|(each, _)| **each < ticket).map(|(_, request)| request);
-        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane().meets(own.lane()))
+        let lane = own.lane();
+        !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane().meets(lane))
     }
 
     pub(super) fn may_post(&self) -> bool {

@@ -18,11 +18,10 @@ use std::rc::Rc;
 impl Client {
     /// Reports what became of [`Action::Change`]; `None`: the store failed, and nothing was changed.
     pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
-        let has_turn = self.has_turn(ticket);
         let Some(mut request) = self.requests.remove(&ticket) else { return };
         let stage = std::mem::replace(&mut request.stage, Stage::Paused);
         let stays = match stage {
-            Stage::Adding => self.added(now_ms, ticket, &mut request, changed, has_turn),
+            Stage::Adding => self.added(now_ms, ticket, &mut request, changed),
             Stage::Watching { .. } => self.watched(now_ms, ticket, &mut request, changed),
             Stage::Adopting { is_shared } => self.adopted(now_ms, ticket, &mut request, changed, is_shared),
             Stage::Raising { aim, deadline_ms } => {
@@ -42,17 +41,18 @@ impl Client {
         self.advance(now_ms);
     }
 
-    fn added(
-        &mut self,
-        now_ms: i64,
-        ticket: Ticket,
-        request: &mut Request,
-        changed: Option<Changed>,
-        has_turn: bool,
-    ) -> bool {
+    fn added(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         match changed {
-            Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
-                let may_go = self.places() > 0 && !request.is_cancelling && !self.is_offline && has_turn;
+            Some(Changed::Pending(entry))
+                if entry.draft == request.entry.draft && entry.outbox == self.settings.outbox =>
+            {
+                if entry.owner != self.settings.owner {
+                    // Somebody else made the same request under this id.
+                    request.watch(&mut self.actions, ticket, &self.settings.outbox);
+                    return true;
+                }
+                let may_go =
+                    self.places() > 0 && !request.is_cancelling && !self.is_offline && self.has_turn(ticket, request);
                 match (entry.first_sent_s, entry.until_ms) {
                     (Some(first_sent_s), Some(deadline_ms)) if may_go => {
                         self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
@@ -60,12 +60,6 @@ impl Client {
                     _ if request.may_withdraw() => request.withdraw(&mut self.actions, ticket),
                     _ => request.stage = Stage::Waiting { due_ms: now_ms },
                 }
-            }
-            // Somebody else made the same request under this id.
-            Some(Changed::Pending(entry))
-                if entry.draft == request.entry.draft && entry.outbox == self.settings.outbox =>
-            {
-                request.watch(&mut self.actions, ticket, &self.settings.outbox);
             }
             found => {
                 let failure = match found {

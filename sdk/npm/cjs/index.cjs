@@ -2,14 +2,8 @@
 
 const { readFile } = require("node:fs/promises");
 const { join } = require("node:path");
-const { default: shared, ...errors } = require("./semel.cjs");
+const { default: entry, ...errors } = require("./semel.cjs");
 
-const load = async () => shared.glue(await readFile(join(__dirname, "../semel.wasm")));
-
-class Semel extends shared.Outbox {
-  static open(options) {
-    return super.open(options, load);
-  }
-}
+const Semel = entry(() => readFile(join(__dirname, "../semel.wasm")));
 
 module.exports = { ...errors, Semel };

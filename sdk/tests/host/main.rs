@@ -211,7 +211,7 @@ fn a_call_that_is_unknown_or_comes_before_it_is_open_changes_nothing() {
     assert_eq!(format!("{:?}", tab.host), format!("{:?}", Host::default()));
     tab.open();
     let before = format!("{:?}", tab.host);
-    for what in WATCH + 1..=u8::MAX {
+    for what in TICKET_OF + 1..=u8::MAX {
         assert_eq!(tab.host.call(&[&[what], number.as_slice()].concat()), None, "{what}");
     }
     for what in [CHANGE, COMMITTED] {
@@ -276,6 +276,9 @@ fn who_asks_for_an_id_gets_the_answer_that_another_tab_kept_and_who_leaves_gets_
     let again = integer(&tab.call(WATCH, |input| input.text("id-1")));
     assert_eq!(tab.request("id-1", Some("k")), again);
     assert_eq!(tab.request("id-1", Some("l")), 0);
+    for (id, ticket) in [("id-1", again), ("id-2", 0)] {
+        assert_eq!(integer(&tab.call(TICKET_OF, |input| input.text(id))), ticket);
+    }
 }
 
 /// A call: its parts are of the right kinds as a rule.
@@ -288,7 +291,7 @@ fn input() -> impl Strategy<Value = Vec<u8>> {
         2 => prop_oneof![Just(vec![0]), Just(vec![1])],
         1 => vec(any::<u8>(), 0..9),
     ];
-    (0..WATCH + 3, 0..100_000i64, vec(part, 0..9))
+    (0..TICKET_OF + 2, 0..100_000i64, vec(part, 0..9))
         .prop_map(|(what, now_ms, parts)| [vec![what], now_ms.to_le_bytes().to_vec(), parts.concat()].concat())
 }
 

@@ -6,6 +6,7 @@
 // - Every URL carries the number of its deposit: `?n=17`.
 
 import { Semel } from "semel";
+import { askToSendInBackground } from "semel/service-worker";
 
 let semel;
 /** What this page got: also there when it can't tell, offline. */
@@ -17,18 +18,31 @@ window.bank = {
   answers,
   recovered,
   paused,
+  storesLost: 0,
 
   /** `token`, of who is logged in, can be set later: each attempt has it as it is then. */
   async open({ token, ...options }) {
     bank.token = token;
     if (token) options.headers = () => ({ authorization: `Bearer ${bank.token}` });
+    options.onstorelost = () => (bank.storesLost += 1);
     options.onpaused = ({ url, error }) => void paused.push({ n: numberOf(url), ...refusal(error) });
     semel = await Semel.open(options);
   },
 
+  fetch: (...request) => semel.fetch(...request),
+  /** A deposit under an id of the page's own. */
+  depositAs: (id, { n, account, amount }) => semel.fetch(`/accounts/${account}/deposit?n=${n}`, { method: "POST", body: JSON.stringify({ amount }), id }).then(outcome, refusal),
+  outcome: (id) => semel.outcome(id).then(outcome, refusal),
   pending: () => semel.pending(),
   resume: () => semel.resume(),
   close: () => semel.close(),
+
+  /** From now on a service worker goes on with what is left when the last tab is gone. Resolves once it is there. */
+  async sendInBackground(options) {
+    await navigator.serviceWorker.register(`service-worker.js?${encodeURIComponent(JSON.stringify(options))}`, { type: "module" });
+    await navigator.serviceWorker.ready;
+    askToSendInBackground(semel);
+  },
 
   /** Takes the answers to requests of earlier pages, from now on. */
   takeRecovered() {

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { answers, attempts, begin, first, madeOnce, make, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
+import { browse } from "../browser.mjs";
 import { acknowledged, gate, until } from "../lossy.mjs";
 import { clockedLedger, forward } from "./clocked.mjs";
 
@@ -12,7 +13,7 @@ const LIMIT = { timeout: 60_000 };
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
-const { server, through } = await startBank(after, { isBare: true, folder: await clockedLedger(after) });
+const { server, through } = await startBank(after, { start: (after) => browse(after, { isBare: true }), folder: await clockedLedger(after) });
 
 /** Freezes a tab: no timer of it fires, and no answer reaches it. Resolves to what thaws it. */
 async function freeze(page) {
@@ -36,10 +37,12 @@ async function freeze(page) {
 
 const outcomeOf = async (account, id) => (await server.send("GET", `/semel/v1/keys/accounts%2F${account}/outcomes/${id}`)).semel;
 
-test("a tab that is frozen in mid-request and thaws goes on with it, and no other has", LIMIT, async (t) => {
+test("a tab that is frozen in mid-request and thaws goes on with it at once, and no other has", LIMIT, async (t) => {
   const deposit = small("frozen", 1);
   const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
-  const page = await tab();
+  // It is frozen between two attempts, with no transaction open: one would keep the store from all other tabs. What it does
+  // once it thaws is for waking, and not for the time.
+  const page = await tab({ retryIntervalMs: 300_000 });
   await begin(page, deposit);
   await until(() => unheard(proxy, deposit) > 0, "it ran, and nobody knows");
   const thaw = await freeze(page);
@@ -49,7 +52,7 @@ test("a tab that is frozen in mid-request and thaws goes on with it, and no othe
   assert.deepEqual((await pending(other)).map(({ state }) => state), ["elsewhere"]);
   proxy.calm();
   assert.equal((await make(other, small("frozen-other", 1))).status, 200);
-  assert.ok(attempts(proxy, deposit) <= tried + 1, "what was under way at most");
+  assert.equal(attempts(proxy, deposit), tried);
   await thaw();
   const [answer] = await until(async () => (await answers(page)).length > 0 && answers(page), "it is answered");
   assert.deepEqual([answer.text, answer.semel], [first("frozen", 1), "replayed"]);
@@ -92,7 +95,7 @@ test("a frozen tab that thaws after the acknowledgement and its tombstone are go
   const tried = attempts(proxy, deposit);
   await thaw();
   const [answer] = await until(async () => (await answers(page)).length > 0 && answers(page), "its caller is told");
-  assert.deepEqual([answer.error?.name, answer.error?.code, answer.error?.executed], ["OutcomeUnknownError", "outcome-lost", "unknown"]);
+  assert.deepEqual([answer.error?.code, answer.error?.executed], ["outcome-lost", "unknown"]);
   assert.deepEqual([attempts(proxy, deposit), await pending(page)], [tried, []]);
   await madeOnce(server, [deposit]);
   const next = small("thawed", 2);

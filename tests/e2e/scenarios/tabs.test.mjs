@@ -3,55 +3,22 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { answers, attempts, begin, first, madeOnce, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
+import { first, madeOnce, pending, recovered, small, startBank } from "../bank.mjs";
+import { crash } from "../browser.mjs";
 import { gate, until } from "../lossy.mjs";
+import { leftOver, sameId } from "./shared.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 60_000 };
 
-const { server, browser, through } = await startBank(after);
+const bank = await startBank(after);
+const { server, browser, through } = bank;
 
-/** What a page was told, as `n status text`, by promises or by `onrecovered`. */
-const told = ({ n, status, text, error }) => (error ? `${n} ${error.code} ${error.executed}` : `${n} ${status} ${text}`);
+/** Half of them are closed, the others crash: no page says goodbye. */
+const end = (page, place) => (place % 2 === 0 ? page.close() : crash(page));
 
 for (const count of [2, 5]) {
-  test(`of ${count} tabs all but one end in mid-request: what they left goes on in the last, and each effect is exact`, LIMIT, async (t) => {
-    const EACH = 4;
-    const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
-    const tabs = [];
-    for (let n = 0; n < count; n += 1) tabs.push(await tab());
-    for (const page of tabs) await page.evaluate(() => bank.takeRecovered());
-    const deposits = tabs.map((_, place) => Array.from({ length: EACH }, (_, n) => small(`of-${count}-${n}`, 2 ** place)));
-    await Promise.all(tabs.map(async (page, place) => {
-      for (const deposit of deposits[place]) await begin(page, deposit);
-    }));
-    const all = deposits.flat();
-    await until(() => all.every((deposit) => unheard(proxy, deposit) > 0), "all ran, and nobody knows");
-    const last = tabs.at(-1);
-    // Half of them are closed, the others crash: no page says goodbye.
-    for (const [place, page] of tabs.slice(0, -1).entries()) {
-      if (place % 2 === 0) await page.close();
-      else {
-        const crashed = new Promise((resolve) => page.once("crash", resolve));
-        page.goto("chrome://crash").catch(() => {});
-        await crashed;
-      }
-    }
-    await until(async () => (await pending(last)).every(({ state }) => state === "sending"), "the last tab has taken over all");
-    assert.equal((await pending(last)).length, all.length);
-    proxy.calm();
-    await until(async () => (await pending(last)).length === 0, "nothing is pending");
-    const [own, others] = [await answers(last), await recovered(last)];
-    assert.deepEqual(own.map(({ n }) => n).sort(), deposits.at(-1).map(({ n }) => n).sort());
-    assert.deepEqual(others.map(({ n }) => n).sort(), deposits.slice(0, -1).flat().map(({ n }) => n).sort());
-    for (const { n, status, text, semel } of [...own, ...others]) {
-      const { account, amount } = all.find((deposit) => deposit.n === n);
-      const { id, balance } = JSON.parse(text);
-      assert.deepEqual([status, semel, id, Math.floor(balance / amount) % 2], [200, "replayed", account, 1]);
-    }
-    await madeOnce(server, all);
-    assert.equal(proxy.changes.size, all.length, "each under one id");
-  });
+  test(`of ${count} tabs all but one end in mid-request: what they left goes on in the last, and each effect is exact`, LIMIT, leftOver(bank, count, end));
 }
 
 test("five tabs at work at once: each sends its own and nobody else's, and each caller gets its answer", LIMIT, async (t) => {
@@ -81,33 +48,29 @@ test("five tabs at work at once: each sends its own and nobody else's, and each 
   assert.equal(proxy.changes.size, deposits.flat().length, "each under one id");
 });
 
-test("two tabs without Web Locks send one id at once: it runs once, and both are told the truth", LIMIT, async (t) => {
-  const deposit = small("same-id", 1);
-  const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === deposit.n);
-  const { proxy, open, blank } = await through(t, { hold: wire.hold });
-  // Without a beacon a tab can't know that another lives, and takes over what it finds.
-  const unlit = async () => {
-    const page = await blank();
-    await page.evaluate(() => Object.defineProperty(navigator, "locks", { value: undefined }));
-    await open(page);
-    return page;
-  };
-  const one = await unlit();
-  await begin(one, deposit);
-  await until(() => wire.held.length === 1, "the first tab's attempt is in the network");
-  const two = await unlit();
-  await two.evaluate(() => bank.takeRecovered());
-  await until(() => wire.held.length === 2, "so is the second's, of the same id");
-  assert.equal(proxy.changes.size, 1);
+test("two tabs without Web Locks send one id at once: it runs once, and both are told the truth", LIMIT, sameId(bank));
+
+test("five tabs make one request under an id of the page's own, all at once: it runs once, and each gets the answer, also after a reload", LIMIT, async (t) => {
+  const deposit = small("own-id", 1);
+  const wire = gate(({ method }) => method === "POST");
+  const { proxy, open, tab } = await through(t, { hold: wire.hold });
+  const tabs = [];
+  for (let n = 0; n < 5; n += 1) tabs.push(await tab());
+  const made = tabs.map((page) => page.evaluate((deposit) => bank.depositAs("order-17", deposit), deposit));
+  await until(() => wire.held.length > 0, "one is in the network");
+  await until(async () => (await Promise.all(tabs.map(pending))).every((own) => own.length === 1), "all know of it");
+  // One that asked is gone, and asks again for what it has asked for.
+  const [reloaded] = tabs;
+  made[0].catch(() => {});
+  await reloaded.reload();
+  await open(reloaded);
+  made[0] = reloaded.evaluate(() => bank.outcome("order-17"));
   wire.open();
-  await until(async () => (await answers(one)).length + (await recovered(two)).length > 0, "one of them hears of it");
-  await until(async () => (await pending(two)).length === 0 && (await answers(one)).length === 1, "nothing is pending, and nobody waits");
-  const [[own], taken] = [await answers(one), await recovered(two)];
-  const outcome = `${deposit.n} 200 ${first(deposit.account, 1)}`;
-  // The second forgets it once it has told: then the first can't know it any more.
-  assert.ok([outcome, `${deposit.n} outcome-lost unknown`].includes(told(own)), told(own));
-  assert.ok(taken.every((answer) => told(answer) === outcome) && taken.length <= 1, JSON.stringify(taken));
-  assert.ok([told(own), ...taken.map(told)].includes(outcome), "somebody has the outcome");
-  assert.equal(attempts(proxy, deposit), 2);
+  const answers = await Promise.all(made);
+  assert.deepEqual(answers.map(({ status, text }) => `${status} ${text}`), Array(5).fill(`200 ${first("own-id", 1)}`));
+  assert.deepEqual([...proxy.changes.keys()], ["order-17"]);
   await madeOnce(server, [deposit]);
+  await until(async () => (await pending(tabs[1])).length === 0, "nothing is pending");
 });
+
+test("no page has had an error that nobody caught", () => assert.deepEqual(browser.errors, []));

@@ -5,7 +5,7 @@
 // - Answers are kept for the next page, unless the service worker's own `onrecovered` takes them.
 // - A sync event ends, by itself or by its limit. What is not answered by then fails the event, so that the browser asks once more.
 
-import { Semel } from "./index.js";
+import { Semel } from "semel";
 
 const TAG = "semel";
 /** The browser ends an event that takes longer than some minutes. */

@@ -1,0 +1,53 @@
+// What Firefox shows: the scenarios that need nothing but its tabs, reloads, and `kill -9`.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { findFirefox } from "../../../scripts/setup/firefox.mjs";
+import { madeOnce, startBank } from "../bank.mjs";
+import { leaving, leftOver, sameId } from "../scenarios/shared.mjs";
+import { browseFirefox } from "./browser.mjs";
+
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 120_000 };
+
+const path = await findFirefox();
+if (path === undefined) throw new Error("There is no Firefox: install it, or set SEMEL_FIREFOX to its path.");
+const bank = await startBank(after, { start: (after) => browseFirefox(after, path) });
+const { browser } = bank;
+
+const reload = async (page) => {
+  await page.reload();
+  return page;
+};
+const kill = async (_, blank) => {
+  await browser.kill();
+  await browser.start();
+  return blank();
+};
+
+for (const [name, way, leave] of [["reload", "a reload", reload], ["kill", "kill -9 of the browser", kill]]) {
+  test(`Firefox: ${way} in mid-request: each effect is exact, and each caller's answer comes to the next page, once`, LIMIT, leaving(bank, name, leave));
+}
+
+test("Firefox: of two tabs one is closed in mid-request: what it left goes on in the other, and each effect is exact", LIMIT, leftOver(bank, 2, (page) => page.close()));
+
+test("Firefox: two tabs without Web Locks send one id at once: it runs once, and both are told the truth", LIMIT, sameId(bank));
+
+// A Request of Firefox gives no stream of its body, and makes a text of a stream that it is given.
+test("Firefox: a body of any kind is sent as it is", LIMIT, async (t) => {
+  const { tab } = await bank.through(t);
+  const page = await tab();
+  const kinds = await page.evaluate(async () => {
+    const text = (amount) => JSON.stringify({ amount });
+    const bytes = (amount) => new TextEncoder().encode(text(amount));
+    const bodies = { string: text(1), bytes: bytes(2), buffer: bytes(4).buffer, Blob: new Blob([text(8)]), stream: new Blob([text(16)]).stream() };
+    const answers = {};
+    for (const [kind, body] of Object.entries(bodies)) {
+      const { status } = await window.bank.fetch("/accounts/bodies/deposit", { method: "POST", body });
+      answers[kind] = status;
+    }
+    return answers;
+  });
+  assert.deepEqual(kinds, { string: 200, bytes: 200, buffer: 200, Blob: 200, stream: 200 });
+  await madeOnce(bank.server, [1, 2, 4, 8, 16].map((amount) => ({ account: "bodies", amount })));
+});

@@ -1,0 +1,112 @@
+// The scenarios that run in more than one browser. Each is given a bank, and makes a test of it.
+
+import assert from "node:assert/strict";
+import { answers, attempts, begin, first, madeOnce, make, numberOf, pending, recovered, small, unheard } from "../bank.mjs";
+import { gate, until } from "../lossy.mjs";
+
+/**
+ * A page goes in mid-request: `leave` is given it, and resolves to the page after it, without an outbox yet.
+ *
+ * When it goes, each of its requests is in another stage: answered; in the network, where it arrives after the page is gone;
+ * behind that one, at the same key, and never sent; executed, with the answer lost. The next page hears of all but the first.
+ */
+export function leaving({ server, through }, name, leave) {
+  return async (t) => {
+    const [answered, waiting, behind, lost] = [["before", 1], ["waiting", 1], ["waiting", 2], ["lost", 1]].map(([what, amount]) => small(`${name}-${what}`, amount));
+    const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === waiting.n);
+    const { proxy, open, blank, tab } = await through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });
+    let page = await tab();
+    assert.equal((await make(page, answered)).text, first(answered.account, 1));
+    for (const deposit of [waiting, behind, lost]) await begin(page, deposit);
+    await until(() => wire.held.length > 0 && unheard(proxy, lost) > 0, "one is in the network, and one ran unheard");
+    await until(async () => (await pending(page)).length === 3, "the third is stored");
+
+    page = await leave(page, blank);
+    await open(page);
+    assert.deepEqual((await pending(page)).map(({ url }) => numberOf(url)).sort(), [waiting.n, behind.n, lost.n]);
+    const late = wire.held.length;
+    await until(() => wire.held.length > late, "the next page sends what is in the network already");
+    assert.equal(attempts(proxy, behind), 0, "what is behind waits its turn");
+    proxy.calm();
+    wire.open();
+    await page.evaluate(() => bank.takeRecovered());
+    await until(async () => (await pending(page)).length === 0, "nothing is pending");
+
+    const texts = new Map([[waiting.n, first(waiting.account, 1)], [behind.n, JSON.stringify({ id: behind.account, balance: 3, entries: 2 })], [lost.n, first(lost.account, 1)]]);
+    const heard = await recovered(page);
+    assert.deepEqual(new Map(heard.map(({ n, status, text }) => [n, `${status} ${text}`])), new Map([...texts].map(([n, text]) => [n, `200 ${text}`])));
+    assert.equal(heard.length, 3, "each once");
+    await madeOnce(server, [answered, waiting, behind, lost]);
+    assert.equal(proxy.changes.size, 4, "each under one id");
+  };
+}
+
+/** Of so many tabs all but the last end in mid-request: `end` is given each, and its place. */
+export function leftOver({ server, through }, count, end) {
+  return async (t) => {
+    const EACH = 4;
+    const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
+    const tabs = [];
+    for (let n = 0; n < count; n += 1) tabs.push(await tab());
+    for (const page of tabs) await page.evaluate(() => bank.takeRecovered());
+    const deposits = tabs.map((_, place) => Array.from({ length: EACH }, (_, n) => small(`of-${count}-${n}`, 2 ** place)));
+    await Promise.all(tabs.map(async (page, place) => {
+      for (const deposit of deposits[place]) await begin(page, deposit);
+    }));
+    const all = deposits.flat();
+    await until(() => all.every((deposit) => unheard(proxy, deposit) > 0), "all ran, and nobody knows");
+    const last = tabs.at(-1);
+    for (const [place, page] of tabs.slice(0, -1).entries()) await end(page, place);
+    await until(async () => (await pending(last)).every(({ state }) => state === "sending"), "the last tab has taken over all");
+    assert.equal((await pending(last)).length, all.length);
+    proxy.calm();
+    await until(async () => (await pending(last)).length === 0, "nothing is pending");
+    const [own, others] = [await answers(last), await recovered(last)];
+    assert.deepEqual(own.map(({ n }) => n).sort(), deposits.at(-1).map(({ n }) => n).sort());
+    assert.deepEqual(others.map(({ n }) => n).sort(), deposits.slice(0, -1).flat().map(({ n }) => n).sort());
+    for (const { n, status, text, semel } of [...own, ...others]) {
+      const { account, amount } = all.find((deposit) => deposit.n === n);
+      const { id, balance } = JSON.parse(text);
+      assert.deepEqual([status, semel, id, Math.floor(balance / amount) % 2], [200, "replayed", account, 1]);
+    }
+    await madeOnce(server, all);
+    assert.equal(proxy.changes.size, all.length, "each under one id");
+  };
+}
+
+/** Two tabs of which neither knows that the other lives send one id. */
+export function sameId({ server, through }) {
+  return async (t) => {
+    const deposit = small("same-id", 1);
+    const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === deposit.n);
+    const { proxy, open, blank } = await through(t, { hold: wire.hold });
+    // Without a beacon a tab can't know that another lives, and takes over what it finds.
+    const unlit = async () => {
+      const page = await blank();
+      await page.evaluate(() => Object.defineProperty(navigator, "locks", { value: undefined }));
+      await open(page);
+      return page;
+    };
+    const one = await unlit();
+    await begin(one, deposit);
+    await until(() => wire.held.length === 1, "the first tab's attempt is in the network");
+    const two = await unlit();
+    await two.evaluate(() => bank.takeRecovered());
+    await until(() => wire.held.length === 2, "so is the second's, of the same id");
+    assert.equal(proxy.changes.size, 1);
+    wire.open();
+    await until(async () => (await answers(one)).length + (await recovered(two)).length > 0, "one of them hears of it");
+    await until(async () => (await pending(two)).length === 0 && (await answers(one)).length === 1, "nothing is pending, and nobody waits");
+    const [[own], taken] = [await answers(one), await recovered(two)];
+    const outcome = `${deposit.n} 200 ${first(deposit.account, 1)}`;
+    // The second forgets it once it has told: then the first can't know it any more.
+    assert.ok([outcome, `${deposit.n} outcome-lost unknown`].includes(told(own)), told(own));
+    assert.ok(taken.every((answer) => told(answer) === outcome) && taken.length <= 1, JSON.stringify(taken));
+    assert.ok([told(own), ...taken.map(told)].includes(outcome), "somebody has the outcome");
+    assert.equal(attempts(proxy, deposit), 2);
+    await madeOnce(server, [deposit]);
+  };
+}
+
+/** What a page was told, by a promise or by `onrecovered`. */
+const told = ({ n, status, text, error }) => (error ? `${n} ${error.code} ${error.executed}` : `${n} ${status} ${text}`);

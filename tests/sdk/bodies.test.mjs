@@ -1,0 +1,89 @@
+// Bodies: streams, the limit, and what is stored is what is sent.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Rows, deposit, lost, outbox, rejection } from "./stub.mjs";
+
+const LIMIT = 8 << 20;
+const streamOf = (...parts) => new ReadableStream({ start: (controller) => (parts.forEach((part) => controller.enqueue(part)), controller.close()) });
+const bytes = (text) => new TextEncoder().encode(text);
+
+test("a stream is read once and sent as its bytes, on every attempt", async (t) => {
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? lost() : serve());
+  await deposit(semel, "a", { body: streamOf(bytes("one "), bytes("two")), headers: { "content-type": "text/x" } });
+  assert.deepEqual(server.attempts.map((call) => [call.body, call.headers.get("content-type")]), Array(3).fill(["one two", "text/x"]));
+});
+
+test("a form's boundary is fixed once: what is stored is what is sent", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? lost() : serve());
+  const form = new FormData();
+  form.append("file", new Blob(["\0ÿ"]), "name");
+  await deposit(semel, "a", { body: form });
+  const [first, ...others] = server.attempts.map((call) => [call.body, call.headers.get("content-type")]);
+  assert.match(first[1], /^multipart\/form-data; boundary=/);
+  assert.ok(first[0].includes(first[1].split("boundary=")[1]));
+  assert.deepEqual(others, [first, first]);
+});
+
+test("a body of up to 8 MiB goes, one byte more is refused before anything is stored or sent", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  assert.equal((await deposit(semel, "a", { body: new Uint8Array(LIMIT) })).status, 200);
+  const [sent, stored] = [server.calls.length, store.log.length];
+  const half = new Uint8Array(LIMIT / 2);
+  for (const body of [new Uint8Array(LIMIT + 1), new Blob([half, half, "x"]), streamOf(half, half, new Uint8Array(1))]) {
+    const error = await rejection(deposit(semel, "b", { body }));
+    assert.ok(error instanceof RangeError && /8388608/.test(error.message), String(error));
+  }
+  assert.deepEqual([server.calls.length, store.log.filter(([what]) => what === "change").length], [sent, stored - 1]);
+});
+
+test("a stream without an end is not read past the limit, and told so", async (t) => {
+  const { semel } = await outbox(t);
+  let cancelled = false;
+  let pulled = 0;
+  const endless = new ReadableStream({
+    pull(controller) {
+      pulled += 1;
+      controller.enqueue(new Uint8Array(1 << 20));
+    },
+    cancel: () => void (cancelled = true),
+  });
+  assert.ok((await rejection(deposit(semel, "a", { body: endless }))) instanceof RangeError);
+  assert.ok(cancelled && pulled < 12, `${pulled}`);
+});
+
+test("where a Request shows no body and takes no stream, as in Firefox, all of it goes", async (t) => {
+  const { body } = Object.getOwnPropertyDescriptors(Request.prototype);
+  Object.defineProperty(Request.prototype, "body", { value: undefined, configurable: true });
+  t.after(() => Object.defineProperty(Request.prototype, "body", body));
+  const { semel, server } = await outbox(t);
+  for (const one of ["text", streamOf(bytes("stre"), bytes("am")), bytes("bytes"), undefined]) await deposit(semel, "a", { body: one });
+  assert.deepEqual(server.attempts.map((call) => call.body), ["text", "stream", "bytes", ""]);
+  assert.ok((await rejection(deposit(semel, "b", { body: new Uint8Array(LIMIT + 1) }))) instanceof RangeError);
+});
+
+test("a call that need not keep the order is held up by none whose body takes long", async (t) => {
+  const { semel, server } = await outbox(t);
+  let end;
+  const slow = new ReadableStream({ start: (controller) => (end = () => controller.close()) });
+  const calls = [deposit(semel, "a", { body: slow }), deposit(semel, "a", { body: "free", ordered: false })];
+  assert.equal((await calls[1]).status, 200);
+  end();
+  await calls[0];
+  assert.deepEqual(server.attempts.map((call) => call.body), ["free", ""]);
+});
+
+test("a read with a body in a stream passes through, as fetch has it", async (t) => {
+  const seen = [];
+  const fetch = async (request) => {
+    seen.push(await request.text());
+    return new Response("ok");
+  };
+  const { semel } = await outbox(t, { fetch });
+  assert.equal((await semel.fetch("/search", { method: "QUERY", body: streamOf(bytes("what")), duplex: "half" })).status, 200);
+  assert.deepEqual(seen, ["what"]);
+});
