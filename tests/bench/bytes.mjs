@@ -13,7 +13,7 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 import { LOADED, NAMED_MODULE, OPTIMISE, SDK_PACKAGE, brotliBytes } from "../../scripts/setup/sdk.mjs";
 import { sizesOf } from "./wasm-sizes.mjs";
 
-const [MODULE, BUNDLE, ENTRY] = LOADED;
+const [MODULE, BUNDLE, ENTRY, SERVICE_WORKER] = LOADED;
 const BEGIN = "<!-- bytes -->";
 const END = "<!-- /bytes -->";
 /** Of the core, by the files of `core/src` and `core/src/client`; `host` is the module's own crate, `std` the standard library and the allocator. */
@@ -39,12 +39,13 @@ const OF_BUNDLE = {
 
 /** Measures what is built: resolves to `[file, part, bytes]` of each part, the largest first in each file. */
 export async function measure() {
-  const [module, bundle, entry] = await Promise.all(LOADED.map((name) => brotliBytes(join(SDK_PACKAGE, name))));
+  const [module, bundle, entry, serviceWorker] = await Promise.all(LOADED.map((name) => brotliBytes(join(SDK_PACKAGE, name))));
   const ofPackage = ["package.js"];
   return [
     ...shared(MODULE, module, await sizesOfModule(), OF_MODULE),
     ...shared(BUNDLE, bundle, await sizesOfBundle(), { ...OF_BUNDLE, "what entries share": ofPackage }),
     [ENTRY, "the entry", entry],
+    [SERVICE_WORKER, "sending in the background", serviceWorker],
   ];
 }
 
@@ -55,7 +56,15 @@ function shared(file, total, sizes, parts) {
   if (others.length > 0) throw new Error(`${others.join(", ")} of ${file} is in no part: see tests/bench/bytes.mjs`);
   const sum = (names) => names.reduce((all, name) => all + (sizes.get(name) ?? 0), 0);
   const all = sum([...known]);
-  const rows = Object.entries(parts).map(([part, names]) => [file, part, Math.round((total * sum(names)) / all)]);
+  // Rounded so that they add up to the whole.
+  let [upTo, before] = [0, 0];
+  const rows = Object.entries(parts).map(([part, names]) => {
+    upTo += sum(names);
+    const rounded = Math.round((total * upTo) / all);
+    const bytes = rounded - before;
+    before = rounded;
+    return [file, part, bytes];
+  });
   return rows.sort(([, , one], [, , other]) => other - one);
 }
 

@@ -17,8 +17,7 @@ test("the README says where the bytes go: all of them, of every part that there 
   const sizes = await Promise.all(LOADED.map((name) => brotliBytes(join(SDK_PACKAGE, name))));
   const built = sizes.reduce((sum, bytes) => sum + bytes);
   const sum = (rows) => rows.reduce((all, [, , bytes]) => all + bytes, 0);
-  // Each is rounded to a byte.
-  assert.ok(Math.abs(sum(measured) - built) <= measured.length, `${sum(measured)} of ${built}`);
+  assert.equal(sum(measured), built);
   assert.ok(Math.abs(told.all - built) < SHARE_MAX * built, `told ${told.all}, built ${built}: run \`npm run bench:bytes\``);
   assert.equal(sum(told.rows), told.all);
   const parts = (rows) => rows.map(([file, part]) => `${file}: ${part}`).sort();

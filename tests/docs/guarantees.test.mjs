@@ -18,10 +18,10 @@ async function rows() {
   });
 }
 
-/** What tests of the SDK are named. */
+/** What tests of the SDK are named: those with it alone, and those with the server. */
 async function sdkTests() {
-  const files = (await readdir(join(ROOT, "tests/sdk"))).filter((name) => name.endsWith(".test.mjs"));
-  const texts = await Promise.all(files.map((name) => read(join("tests/sdk", name))));
+  const files = (await readdir(join(ROOT, "tests/sdk"))).filter((name) => name.endsWith(".test.mjs")).map((name) => join("tests/sdk", name));
+  const texts = await Promise.all([...files, "tests/e2e/sdk-node.test.mjs"].map(read));
   return texts.flatMap((text) => [...text.matchAll(/^test\("(.+?)", /gm)].map(([, name]) => name));
 }
 
@@ -72,16 +72,18 @@ test("the ways to be wrong that are no rules are the simulator's", async () => {
   for (const name of twins) assert.ok(seeds.includes(`("${name}", `), name);
 });
 
-test("what is promised of the store on disk names tests that are there", async () => {
-  const text = (await read("docs/guarantees.md")).split("Of the one on disk:")[1].split("## On the real thing")[0];
-  const promises = text.split(/^- /m).slice(1);
-  const known = await sdkTests();
-  assert.equal(promises.length, 5);
-  for (const promise of promises) {
-    assert.ok(namesIn(promise).length > 0, promise);
-    for (const name of namesIn(promise)) assert.ok(known.includes(name), name);
-  }
-});
+for (const [what, after, many] of [["the client's host", "## Of the client's host", 5], ["the store on disk", "Of the one on disk:", 5]]) {
+  test(`what is promised of ${what} names tests that are there`, async () => {
+    const text = (await read("docs/guarantees.md")).split(after)[1].split("\n## ")[0];
+    const promises = text.split(/^- /m).slice(1);
+    const known = await sdkTests();
+    assert.equal(promises.length, many);
+    for (const promise of promises) {
+      assert.ok(namesIn(promise).length > 0, promise);
+      for (const name of namesIn(promise)) assert.ok(known.includes(name), name);
+    }
+  });
+}
 
 test("what is played in real browsers names files that are there, and leaves none out", async () => {
   const text = (await read("docs/guarantees.md")).split("## In real browsers")[1].split("\n## ")[0];

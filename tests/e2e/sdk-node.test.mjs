@@ -64,6 +64,22 @@ test("100 deposits are exact, every caller gets the answer to its own, and all a
   await acknowledged(server, proxy.changes);
 });
 
+test("with hashes a request that has its answer is not made again under its id, before and after that is acknowledged", async (t) => {
+  const { proxy, semel } = await outbox(t, { ids: "hash" });
+  assert.equal((await deposit(semel, "hash", 5)).status, 200);
+  const code = (error) => [error.code, error.executed];
+  assert.deepEqual(await deposit(semel, "hash", 5).catch(code), ["outcome-lost", "unknown"]);
+  await acknowledged(server, proxy.changes);
+  // The row leaves when the answer that acknowledges is there, which the server knows before.
+  const told = await until(async () => {
+    const told = await deposit(semel, "hash", 5).catch(code);
+    return told[0] !== "outcome-lost" && told;
+  }, "the row has left");
+  assert.deepEqual(told, ["acknowledged", "yes"]);
+  const salted = await semel.fetch("/accounts/hash/deposit", { method: "POST", body: JSON.stringify({ amount: 5 }), salt: "another" });
+  assert.deepEqual(await salted.json(), { id: "hash", balance: 10, entries: 2 });
+});
+
 test("a read passes through, and is no change", async (t) => {
   const { proxy, semel } = await outbox(t);
   await server.deposit("read", 5);
