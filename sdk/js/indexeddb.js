@@ -85,9 +85,12 @@ export async function indexedDbStore(name, durability, onstorelost) {
         };
         return () => {};
       }),
-    remove: (ids) =>
+    remove: (ids, isDone) =>
       within("readwrite", (rows) => {
-        for (const id of ids) rows.delete(id);
+        for (const id of ids) {
+          const found = rows.get(id);
+          found.onsuccess = () => found.result && isDone(found.result) && rows.delete(id);
+        }
         return () => {};
       }),
     async close() {

@@ -12,7 +12,7 @@ import { StoreError } from "./errors.js";
 const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
 export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE, HURRY] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];
 export const LEAVE = 19;
-const [WATCH, TICKET_OF] = [20, 21];
+const [WATCH, TICKET_OF, IS_DONE] = [20, 21, 22];
 /** The longest time for which a timer can be set; it is set again then. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 /** So far may the two clocks drift apart by themselves. */
@@ -159,7 +159,7 @@ export class Machine {
       }
       case 1: {
         const ids = text().split("\n");
-        return () => this.#store.remove(ids).catch(() => {});
+        return () => this.#store.remove(ids, (row) => this.#call(IS_DONE, row).byte() === 1).catch(() => {});
       }
       case 2: {
         const made = [integer(), text(), text(), text(), bytes()];

@@ -6,5 +6,5 @@ export function listen(signal, acts) {
   if (typeof globalThis.navigator?.onLine !== "boolean") return;
   // What happens to the document is heard on the way to it.
   for (const [type, act] of Object.entries(acts)) addEventListener(type, act, { signal, capture: true });
-  if (!navigator.onLine) acts.offline();
+  if (!navigator.onLine) acts.offline(new Event("offline"));
 }

@@ -73,14 +73,14 @@ export class Outbox extends View {
     this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
     // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
     const hurry = () => globalThis.document?.hidden || this.#machine.tell(HURRY);
-    const go = (online) => () => {
-      this.#machine.tell(online ? ONLINE : OFFLINE);
-      View.show(this, { online });
-      this.dispatchEvent(new Event(online ? "online" : "offline"));
+    const go = (what, { type }) => {
+      this.#machine.tell(what);
+      View.show(this, { online: what === ONLINE });
+      this.dispatchEvent(new Event(type));
     };
     listen(this.#closing.signal, {
-      offline: go(false),
-      online: go(true),
+      offline: (event) => go(OFFLINE, event),
+      online: (event) => go(ONLINE, event),
       pageshow: hurry,
       visibilitychange: hurry,
       resume: hurry,

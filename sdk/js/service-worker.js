@@ -15,9 +15,9 @@ const GOING_MS_MAX = 10_000;
 const LOOK_MS = 250;
 
 /** In the service worker, when it is first evaluated: `options` gives what `Semel.open` gets in the page. */
-export function sendInBackground(options, { tag = TAG } = {}) {
+export function sendInBackground(options) {
   addEventListener("sync", (event) => {
-    if (event.tag === tag) event.waitUntil(send(options));
+    if (event.tag === TAG) event.waitUntil(send(options));
   });
 }
 
@@ -40,24 +40,18 @@ async function hasMore(semel, afterMs) {
   return true;
 }
 
-/** In the page: asks the browser for a sync when something waits and the page may be about to go. Returns what ends that. */
-export function askToSendInBackground(semel, { tag = TAG } = {}) {
-  const ending = new AbortController();
+/** In the page: asks the browser for a sync when something waits and the page may be about to go. */
+export function askToSendInBackground(semel) {
   let registration;
+  const ask = () => {
+    const { pending, online } = semel.getSnapshot();
+    // A tab that is there and online sends by itself.
+    if (pending > 0 && (!online || document.hidden)) registration?.sync?.register(TAG).catch(() => {});
+  };
+  semel.subscribe(ask);
+  for (const type of ["visibilitychange", "pagehide"]) addEventListener(type, ask, true);
   navigator.serviceWorker?.ready.then((ready) => {
     registration = ready;
     ask();
   });
-  const ask = () => {
-    const { pending, online } = semel.getSnapshot();
-    // A tab that is there and online sends by itself.
-    if (pending > 0 && (!online || document.visibilityState === "hidden")) registration?.sync?.register(tag).catch(() => {});
-  };
-  const stop = semel.subscribe(ask);
-  document.addEventListener("visibilitychange", ask, { signal: ending.signal });
-  addEventListener("pagehide", ask, { signal: ending.signal });
-  return () => {
-    ending.abort();
-    stop();
-  };
 }

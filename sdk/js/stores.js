@@ -4,7 +4,7 @@
 export const customStore = (store) => ({
   load: async () => store.load(),
   change: async (id, to) => void (await store.change(id, to)),
-  remove: async (ids) => void (await store.remove(ids)),
+  remove: async (ids, isDone) => void (await store.remove(ids, isDone)),
   close: async () => void (await store.close?.()),
 });
 
@@ -18,6 +18,6 @@ export function memoryStore() {
       if (row === undefined) rows.delete(id);
       else if (row !== null) rows.set(id, row.slice());
     },
-    remove: async (ids) => ids.forEach((id) => rows.delete(id)),
+    remove: async (ids, isDone) => ids.forEach((id) => rows.has(id) && isDone(rows.get(id)) && rows.delete(id)),
   };
 }

@@ -39,7 +39,7 @@ function careful(store) {
   return {
     load: () => call("load"),
     change: (id, to) => call("change", id, to),
-    remove: (ids) => call("remove", ids),
+    remove: (ids, isDone) => call("remove", ids, isDone),
     close: () => (store.close === undefined ? Promise.resolve() : call("close")),
     hasClose: store.close !== undefined,
   };
@@ -182,18 +182,26 @@ const ALWAYS = [
     const rows = ODD_IDS.map((id, index) => [id, bytes(index)]);
     for (const [id, row] of rows) await put(store, id, row);
     await mustHold(store, rows, "after rows with odd ids were put");
-    await store.remove(ODD_IDS.slice(1));
+    await store.remove(ODD_IDS.slice(1), always);
     await mustHold(store, rows.slice(0, 1), "after all odd ids but one were removed");
   }],
   ["remove removes what there is, and ids that are not there do no harm", async (store) => {
     for (const id of ["a", "b", "c"]) await put(store, id, bytes(1));
-    await store.remove(["a", "never", "c", "a"]);
-    await store.remove([]);
-    await store.remove(["never"]);
+    await store.remove(["a", "never", "c", "a"], always);
+    await store.remove([], always);
+    await store.remove(["never"], always);
     await mustHold(store, [["b", bytes(1)]], "after some rows were removed");
   }],
+  ["remove leaves what is not done, as it is when it is removed", async (store) => {
+    for (const id of ["a", "b", "c"]) await put(store, id, bytes(id.charCodeAt(0)));
+    const asked = [];
+    const isDone = (row) => asked.push(row[0]) > 0 && row[0] === 98;
+    await Promise.all([put(store, "b", bytes(99)), put(store, "c", bytes(98)), store.remove(["a", "b", "c", "never"], isDone)]);
+    must(asked.length === 3, "`isDone` must be asked once for each row that there is");
+    await mustHold(store, [["a", bytes(97)], ["b", bytes(99)]], "after the rows that are done were removed");
+  }],
   ["what is called later sees what was called before", async (store) => {
-    const [, , rows] = await Promise.all([put(store, "a", bytes(1)).then(() => put(store, "b", bytes(2))), store.remove(["never"]), put(store, "c", bytes(3)).then(() => store.load())]);
+    const [, , rows] = await Promise.all([put(store, "a", bytes(1)).then(() => put(store, "b", bytes(2))), store.remove(["never"], always), put(store, "c", bytes(3)).then(() => store.load())]);
     must(rows.some(([id]) => id === "c"), "`load` must give a row whose change had resolved before");
     await mustHold(store, [["a", bytes(1)], ["b", bytes(2)], ["c", bytes(3)]], "after changes that had resolved");
   }],
@@ -213,7 +221,7 @@ const ALWAYS = [
     await mustReject(store.change("a", () => ((calls += 1), null)), "`change` must reject after `close`");
     must(calls === 0, "`to` must not be called after `close`");
     await mustReject(store.load(), "`load` must reject after `close`");
-    await mustReject(store.remove(["a"]), "`remove` must reject after `close`");
+    await mustReject(store.remove(["a"], always), "`remove` must reject after `close`");
   }],
 ];
 
@@ -224,7 +232,7 @@ const REOPENED = [
     await put(store, "deleted", bytes(1));
     await store.change("deleted", () => undefined);
     await put(store, "removed", bytes(1));
-    await store.remove(["removed"]);
+    await store.remove(["removed"], always);
     await store.close();
     await mustHold(await opened(), rows, "after reopening");
   }],
@@ -245,7 +253,7 @@ const SHARED = [
     await put(other, "a", bytes(2));
     await put(other, "b", bytes(3));
     await mustHold(one, [["a", bytes(2)], ["b", bytes(3)]], "after another opener's changes");
-    await other.remove(["a"]);
+    await other.remove(["a"], always);
     must((await get(one, "a")) === undefined, "`to` must get undefined for a row that another opener has removed");
   }],
   ["concurrent changes of one row by two openers lose none", async (one, opened) => {

@@ -168,11 +168,13 @@ export interface Paused {
  * - `change` is one transaction: no other change of that row, in this process or another, comes between reading and
  *   writing. `change.to` is called once in it, synchronously, with the row or undefined; it returns the new row,
  *   undefined to delete it, or null to leave it as it is.
+ * - `remove` is one transaction too, of all these rows: it deletes those that are there and of which `isDone` is true. An id whose
+ *   row is done in one tab may be that of a new request by the time that another deletes it.
  */
 export interface Store {
   load(): Promise<Array<[id: string, row: Uint8Array]>>;
   change(id: string, to: (row: Uint8Array | undefined) => Uint8Array | undefined | null): Promise<void>;
-  remove(ids: string[]): Promise<void>;
+  remove(ids: string[], isDone: (row: Uint8Array) => boolean): Promise<void>;
   /**
    * Says that `owner`, an id of this outbox alone, lives from now on; called once, before `load`. Without it nobody can tell which
    * outboxes on the store are gone, and one that opens takes over all that it finds.

@@ -6,7 +6,7 @@
 
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::numbered::Numbered;
-use semel_core::client::row::Write;
+use semel_core::client::row::{Write, is_done};
 use semel_core::client::{
     Action, Answer, Answered, Change, Changed, Client, Draft, Failure, Overview, Receiver, Row, Settings, codec,
 };
@@ -146,6 +146,12 @@ impl Host {
                 input.end()?;
                 let mut text = uuid::Uuid::encode_buffer();
                 result.text(uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text));
+            }
+            // In the store's transaction, a row as it is. Back: whether it may be deleted.
+            22 => {
+                let row = input.bytes();
+                input.end()?;
+                result.flag(is_done(row));
             }
             _ => {
                 let number = input.integer() as u64;

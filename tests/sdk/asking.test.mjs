@@ -214,3 +214,24 @@ test("a caller that gives up what another process sees to is told that it goes o
   letGo();
   assert.equal((await answer).status, 200);
 });
+
+test("an id that another tab uses again by the time that its acknowledged row is removed keeps its new row", async (t) => {
+  const store = new Rows();
+  let pending;
+  const { change, remove } = store;
+  store.change = (id, to) => change.call(store, id, (row) => {
+    const made = to(row);
+    pending ??= made?.slice();
+    return made;
+  });
+  store.remove = async (ids, isDone) => {
+    store.rows.set(ids[0], pending);
+    await remove.call(store, ids, isDone);
+  };
+  const { semel } = await outbox(t, { store });
+  await deposit(semel, "a", { id: "x" });
+  // It carries the acknowledgement.
+  await deposit(semel, "a");
+  await until(() => store.log.some(([what]) => what === "remove"), "it is acknowledged");
+  assert.deepEqual([...store.rows.keys()].includes("x"), true);
+});

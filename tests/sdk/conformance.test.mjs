@@ -201,12 +201,12 @@ const WRONG = [
   ["remove removes what there is, and ids that are not there do no harm", "no such row", class extends Memory {
     async remove(ids) {
       for (const id of ids) if (!this.rows.has(id)) throw new Error("no such row");
-      return super.remove(ids);
+      return super.remove(ids, isDone);
     }
   }],
   ["remove removes what there is, and ids that are not there do no harm", "after some rows were removed", class extends Memory {
     async remove(ids) {
-      return super.remove(ids.slice(0, 1));
+      return super.remove(ids.slice(0, 1), isDone);
     }
   }],
   ["what is called later sees what was called before", "whose change had resolved before", class extends Memory {
@@ -216,7 +216,7 @@ const WRONG = [
     }
     async remove(ids) {
       this.#cached = await super.load();
-      return super.remove(ids);
+      return super.remove(ids, isDone);
     }
   }],
   ["bytes that the caller changes later change no row", "that it gave and got", class extends Memory {

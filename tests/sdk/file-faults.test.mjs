@@ -74,7 +74,7 @@ test("a write that fails in the middle is cut off, and all of its batch reject",
   const { folder, disk, store, other } = await faulty(t);
   disk.faults.write = ({ n, with: real, args: [bytes, from, length, position] }) => (n % 2 ? fail("ENOSPC")() : real(bytes, from, 10, position));
   disk.calls.write = 1;
-  const all = await Promise.allSettled([put(store, "a", "2"), store.change("a", () => null), put(store, "b", "3"), store.remove(["a"]), store.load()]);
+  const all = await Promise.allSettled([put(store, "a", "2"), store.change("a", () => null), put(store, "b", "3"), store.remove(["a"], () => true), store.load()]);
   assert.deepEqual(all.map(({ reason }) => told(reason)), Array(5).fill("store-full ENOSPC"));
   disk.faults.write = undefined;
   assert.deepEqual([await textsIn(other), await textsIn(store), generation(folder)], [{ a: "1" }, { a: "1" }, 1]);
@@ -235,7 +235,7 @@ test("on a full disk changes reject and change nothing, reads go on, and so does
   assert.ok(Object.keys(expected).length >= 10, String(Object.keys(expected).length));
   const other = storeIn(t, folder, { fs: small });
   assert.deepEqual(await textsIn(other), expected);
-  await store.remove(Object.keys(expected).slice(1));
+  await store.remove(Object.keys(expected).slice(1), () => true);
   await put(other, "after", "1");
   for (let n = 0; n < 30; n += 1) await put(store, "again", `${n % 10}`.repeat(20_000)).catch((error) => assert.equal(told(error), "store-full ENOSPC"));
   const rows = await textsIn(other);

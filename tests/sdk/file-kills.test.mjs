@@ -102,7 +102,7 @@ test("a holder that is stopped is never robbed", async (t) => {
   const holder = child(t, "signal", folder, "SIGSTOP");
   await holder.said(1);
   const store = storeIn(t, folder, { busyMs: 300 });
-  for (const call of [() => put(store, "a", "1"), () => store.load(), () => store.remove(["held"])]) {
+  for (const call of [() => put(store, "a", "1"), () => store.load(), () => store.remove(["held"], () => true)]) {
     const error = await rejection(call());
     assert.deepEqual([error.name, error.code, error.message], ["StoreError", "store-blocked", `store-blocked: the folder is busy: process ${holder.pid} holds it`]);
   }

@@ -42,8 +42,8 @@ test("opening makes the database, and what is stored is there for another connec
     }
     await one.change("id-0", () => undefined);
     await one.change("id-1", () => null);
-    await one.remove(["id-2", "id-3", "unknown"]);
-    for (let round = 4; round < 20; round += 1) await other.remove([`id-${round}`]);
+    await one.remove(["id-2", "id-3", "unknown"], () => true);
+    for (let round = 4; round < 20; round += 1) await other.remove([`id-${round}`], () => true);
     seen.push((await other.load()).map(([id, row]) => [id, ...row]));
     await Promise.all([one.close(), other.close()]);
     return seen;
@@ -138,7 +138,7 @@ test("every transaction is as durable as was asked for", LIMIT, async (t) => {
       lab.watch(name);
       await store.change("id", () => new Uint8Array([1]));
       await store.load();
-      await store.remove(["id"]);
+      await store.remove(["id"], () => true);
       return lab.unwatch();
     }, [name, durability]);
     assert.deepEqual(asked, ["readwrite", "readonly", "readwrite"].map((mode) => `rows ${mode} ${durability}`));
@@ -165,7 +165,7 @@ test("a connection that is closed under the store costs one failure, which chang
     lab.watch(name);
     await store.change("id", () => new Uint8Array([1]));
     const failures = [];
-    for (const work of [() => store.change("id", () => new Uint8Array([2])), () => store.load(), () => store.remove(["id"])]) {
+    for (const work of [() => store.change("id", () => new Uint8Array([2])), () => store.load(), () => store.remove(["id"], () => true)]) {
       lab.sever();
       failures.push((await lab.rejection(work())).code);
       await store.change("other", () => new Uint8Array([3]));

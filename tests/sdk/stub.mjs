@@ -271,8 +271,8 @@ export class Rows {
     this.log.push(["change", id, row === undefined ? "delete" : row === null ? "nothing" : "put"]);
   }
 
-  async remove(ids) {
-    for (const id of ids) this.rows.delete(id);
+  async remove(ids, isDone) {
+    for (const id of ids) if (this.rows.has(id) && isDone(this.rows.get(id))) this.rows.delete(id);
     this.log.push(["remove", ids]);
   }
 

@@ -30,7 +30,7 @@ pub enum Action {
         /// What to do to it.
         change: Change,
     },
-    /// Delete rows whose ids the server has forgotten. No report.
+    /// Delete rows whose ids the server has forgotten, of those that [`super::row::is_done`]. No report.
     Remove(Vec<String>),
     /// Send. Report by [`super::Client::answered`] or [`super::Client::lost`].
     Transmit(Transmission),

@@ -184,6 +184,12 @@ pub enum Write {
     Delete,
 }
 
+/// Whether a row may be deleted: its request has its answer. To be asked inside the store's transaction, for the id may be
+/// another request's by then.
+pub fn is_done(stored: &[u8]) -> bool {
+    matches!(codec::decode(stored), Ok(Row::Settled(_)))
+}
+
 /// A row that can't be read: written by a newer version, or damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable;

@@ -58,10 +58,11 @@ export class FileStore {
     return this.#call((view) => view.change(id, to));
   }
 
-  async remove(ids) {
+  async remove(ids, isDone) {
     const all = [...ids];
     all.forEach(checkId);
-    return this.#call((view) => all.forEach((id) => view.set(id, undefined)));
+    if (typeof isDone !== "function") throw new TypeError("semel: `isDone` is a function");
+    return this.#call((view) => all.forEach((id) => view.change(id, (row) => (row !== undefined && isDone(row) ? undefined : null))));
   }
 
   presence(owner) {

@@ -49,6 +49,7 @@ fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome_and_its_ackno
     let (kind, row) = tab.change("id-1", Some(&row));
     assert_eq!(kind, 1);
     let Ok(Row::Settled(Settled { until_ms, .. })) = codec::decode(&row) else { panic!("it is not settled") };
+    assert_eq!(tab.call(IS_DONE, |input| input.bytes(&row)), [1]);
     assert_eq!(until_ms, SERVER_MS + ATTEMPT_TIMEOUT_MS);
 
     tab.wake();
@@ -124,9 +125,11 @@ fn what_was_not_committed_has_failed_and_what_another_tab_settled_is_left_alone(
 }
 
 #[test]
-fn a_row_that_leaves_is_deleted() {
+fn a_row_that_leaves_is_deleted_and_no_other() {
     let mut tab = Tab::ready();
     let (ticket, row, attempt) = tab.sent("id-1", None);
+    assert_eq!(tab.call(IS_DONE, |input| input.bytes(&row)), [0]);
+    assert_eq!(tab.call(IS_DONE, |input| input.bytes(&row[1..])), [0], "nor what can't be read");
     // Where no key has answered, nothing is to be acknowledged.
     tab.answered(attempt, 410, "semel-status:cancelled\n", "executed:no\nretry:never\n");
     assert_eq!(tab.change("id-1", Some(&row)), (0, Vec::new()), "it is only looked at");
@@ -204,14 +207,14 @@ fn a_call_that_is_unknown_or_comes_before_it_is_open_changes_nothing() {
     let mut tab = Tab::default();
     let number = [0; 16];
     for what in 0..=u8::MAX {
-        if what != OPEN && what != RANDOM {
+        if what != OPEN && what != RANDOM && what != IS_DONE {
             assert_eq!(tab.host.call(&[&[what], number.as_slice()].concat()), None, "{what}");
         }
     }
     assert_eq!(format!("{:?}", tab.host), format!("{:?}", Host::default()));
     tab.open();
     let before = format!("{:?}", tab.host);
-    for what in TICKET_OF + 1..=u8::MAX {
+    for what in IS_DONE + 1..=u8::MAX {
         assert_eq!(tab.host.call(&[&[what], number.as_slice()].concat()), None, "{what}");
     }
     for what in [CHANGE, COMMITTED] {
@@ -291,7 +294,7 @@ fn input() -> impl Strategy<Value = Vec<u8>> {
         2 => prop_oneof![Just(vec![0]), Just(vec![1])],
         1 => vec(any::<u8>(), 0..9),
     ];
-    (0..TICKET_OF + 2, 0..100_000i64, vec(part, 0..9))
+    (0..IS_DONE + 2, 0..100_000i64, vec(part, 0..9))
         .prop_map(|(what, now_ms, parts)| [vec![what], now_ms.to_le_bytes().to_vec(), parts.concat()].concat())
 }
 

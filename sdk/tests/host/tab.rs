@@ -26,6 +26,7 @@ pub const HURRY: u8 = 18;
 pub const LEAVE: u8 = 19;
 pub const WATCH: u8 = 20;
 pub const TICKET_OF: u8 = 21;
+pub const IS_DONE: u8 = 22;
 
 pub const SERVER_MS: i64 = 1_800_000_000_000;
 pub const RETRY_INTERVAL_MS: i64 = 50;

@@ -10,6 +10,7 @@ use crate::server::Server;
 use crate::tab::Tab;
 use crate::tables::Effect;
 use semel_core::client::Answered;
+use semel_core::client::row::is_done;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -38,6 +39,11 @@ impl Watched for State {
 }
 
 impl State {
+    /// Whether nothing is pending under an id.
+    pub(crate) fn may_go(&self, id: &str) -> bool {
+        self.rows.get(id).is_none_or(|row| is_done(row))
+    }
+
     /// A row is gone: its key has taken that, or it never had anything to take.
     pub(crate) fn forgets(&mut self, id: &str) {
         self.rows.remove(id);

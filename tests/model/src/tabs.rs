@@ -120,7 +120,11 @@ impl Tabs {
                 Some(Told::Changed(ticket, row_of(changed)))
             }
             Action::Remove(ids) => {
-                ids.iter().for_each(|id| state.forgets(id));
+                for id in &ids {
+                    if state.may_go(id) {
+                        state.forgets(id);
+                    }
+                }
                 None
             }
             Action::Transmit(made) => self.transmits(state, tab, &made),

@@ -1,6 +1,6 @@
 //! The rows that the tabs of one browser share. They outlive every tab.
 
-use semel_core::client::row::Write;
+use semel_core::client::row::{Write, is_done};
 use semel_core::client::{Change, Changed, Row, codec};
 use std::collections::BTreeMap;
 
@@ -24,9 +24,7 @@ impl Store {
 
     /// Deletes rows.
     pub fn remove(&mut self, ids: &[String]) {
-        for id in ids {
-            self.rows.remove(id);
-        }
+        self.rows.retain(|id, row| !ids.contains(id) || !is_done(row));
     }
 
     /// All of it is lost.

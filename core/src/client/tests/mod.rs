@@ -107,7 +107,9 @@ impl Bench {
                     assert_eq!(self.sent.len(), before);
                     self.client.changed(self.now_ms, ticket, changed);
                 }
-                Action::Remove(ids) => self.rows.retain(|id, _| !ids.contains(id)),
+                Action::Remove(ids) => {
+                    self.rows.retain(|id, row| !ids.contains(id) || !crate::client::row::is_done(row))
+                }
                 Action::Transmit(made) => {
                     self.assert_stored(&made);
                     self.sent.push(made);
