@@ -68,11 +68,16 @@ impl Attempt {
             return Err(Invalid::new("Semel-Session: this server has no sessions"));
         }
         Ok(Self {
-            id: headers.combined("idempotency-key").map(|value| request_id(&value)).transpose()?,
+            id: own_id(headers)?,
             first_sent_s: headers.combined("semel-first-sent").map(|value| first_sent(&value, now_ms)).transpose()?,
             deadline_ms: headers.combined("semel-deadline").map(|value| deadline(&value, now_ms)).transpose()?,
         })
     }
+}
+
+/// The request id, whatever else there is to read.
+pub fn own_id(headers: &Headers) -> Result<Option<RequestId>, Invalid> {
+    headers.combined("idempotency-key").map(|value| request_id(&value)).transpose()
 }
 
 /// `Idempotency-Key`: a structured-field string, or a bare run of letters, digits and a few signs.

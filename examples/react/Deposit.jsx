@@ -1,4 +1,4 @@
-// A button that deposits 5 at a click: made once, also if answers are lost or the page is reloaded in the middle.
+// A form that deposits: each deposit is made once, also if it waits offline, answers are lost, or the page is reloaded.
 //
 // What is under way belongs to the page, and components only show it. So nothing is opened or sent twice when React mounts
 // one twice, and no answer is lost when one unmounts.
@@ -6,13 +6,11 @@
 import { useSyncExternalStore } from "react";
 import { Semel } from "semel";
 
-// While a deposit is under way the button is off, for another click would be another deposit.
-const underWay = new Set(["opening"]);
-let view = { balance: "", text: "", isBusy: true };
+let view = { semel: undefined, balance: "", text: "" };
 const listeners = new Set();
 
 function show(change) {
-  view = { ...view, ...change, isBusy: underWay.size > 0 };
+  view = { ...view, ...change };
   for (const listener of listeners) listener();
 }
 
@@ -23,31 +21,24 @@ function subscribe(listener) {
 
 // A pause: something must be mended before it can go on. A login has ended, say.
 const onpaused = ({ error }) => show({ text: `The deposit waits. (${error.message})` });
-const opening = Semel.open({ url: "http://127.0.0.1:8787", onpaused });
-opening.then(begin).catch(({ message }) => show({ text: `No deposit can be made. (${message})` }));
+Semel.open({ url: "http://127.0.0.1:8787", onpaused })
+  .then(begin)
+  .catch(({ message }) => show({ text: `No deposit can be made. (${message})` }));
 
-async function begin(semel) {
-  // What this page had under way before it was reloaded or closed goes on, and comes to `onrecovered`. What another open tab
-  // has under way is that tab's.
-  for (const { requestId, state } of await semel.pending()) if (state !== "elsewhere") underWay.add(requestId);
-  underWay.delete("opening");
-  show({ text: view.text || (underWay.size > 0 ? "An earlier deposit is under way." : "") });
+function begin(semel) {
+  show({ semel });
   showBalance();
-  semel.onrecovered = async ({ requestId, response, error }) => {
-    const text = await (response ? outcome(response) : failure(error));
-    underWay.delete(requestId);
-    show({ text: `An earlier deposit was ${text}` });
+  // What this page had under way before it was reloaded or closed goes on, and its answers come here.
+  semel.onrecovered = async ({ response, error }) => {
+    show({ text: `An earlier deposit was ${await (response ? outcome(response) : failure(error))}` });
     showBalance();
   };
 }
 
-async function deposit() {
-  underWay.add("this click");
-  show({ text: "The deposit is under way." });
-  const semel = await opening;
-  const request = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ amount: 5 }) };
-  const text = await semel.fetch("/accounts/dave/deposit", request).then(outcome, failure);
-  underWay.delete("this click");
+async function deposit(amount) {
+  show({ text: "" });
+  const request = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ amount }) };
+  const text = await view.semel.fetch("/accounts/dave/deposit", request).then(outcome, failure);
   show({ text: `The deposit was ${text}` });
   showBalance();
 }
@@ -65,26 +56,42 @@ function failure({ executed = "no", message }) {
   return `${texts[executed]} (${message})`;
 }
 
-// A read is sent once, as by `fetch`.
-async function showBalance() {
-  const semel = await opening;
-  const account = await semel
-    .fetch("/accounts/dave")
+// A read is sent once, as by `fetch`. One goes after another, so that no old balance comes after a new one.
+let reading = Promise.resolve();
+
+function showBalance() {
+  reading = reading
+    .then(() => view.semel.fetch("/accounts/dave"))
     .then((response) => response.json())
-    .catch(() => ({}));
-  show({ balance: account.balance ?? "unknown" });
+    .catch(() => ({}))
+    .then(({ balance = "unknown" }) => show({ balance }));
+}
+
+function Waiting({ semel }) {
+  const { pending } = useSyncExternalStore(semel.subscribe, semel.getSnapshot);
+  return <p>{`${pending || "No"} ${pending === 1 ? "change" : "changes"} waiting to be sent`}</p>;
 }
 
 export function Deposit() {
-  const { balance, text, isBusy } = useSyncExternalStore(subscribe, () => view);
+  const { semel, balance, text } = useSyncExternalStore(subscribe, () => view);
+
+  function submit(event) {
+    event.preventDefault();
+    deposit(event.target.elements.amount.valueAsNumber);
+    // Empty at once: the second click of a double click finds nothing to deposit.
+    event.target.reset();
+  }
+
   return (
     <>
       <p>
         Balance: <output>{balance}</output>
       </p>
-      <button disabled={isBusy} onClick={deposit}>
-        Deposit 5
-      </button>
+      <form onSubmit={submit}>
+        <input name="amount" type="number" min="1" required aria-label="Amount" />
+        <button disabled={!semel}>Deposit</button>
+      </form>
+      {semel && <Waiting semel={semel} />}
       <p role="status">{text}</p>
     </>
   );

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { ROOT } from "./paths.mjs";
 import { run } from "./step.mjs";
 
-/** What only the tests in the runtimes need, with a lock file of its own: a bundler more is no change to what everything is built with. */
+/** What only the tests in the runtimes and of the examples need, with a lock file of its own: a bundler more is no change to what everything is built with. */
 export const RUNTIMES = join(ROOT, "tests/runtimes");
 /** What only `npm run bench:compare` needs, likewise. */
 export const COMPARE = join(ROOT, "tests/bench/compare");

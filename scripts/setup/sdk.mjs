@@ -1,7 +1,8 @@
 // Builds the browser SDK: the crate in `sdk/` and the JavaScript round it, into the npm package's folder.
 //
 // Invariants:
-// - What a browser loads stays below its limit, or the build fails. Every file counts by itself, as it would be sent.
+// - What a browser loads is added up with every build, each file as it would be sent. A test holds it to its limit: a build must not
+//   fail where another compiler makes some bytes more.
 // - Of the package, these are generated: the module, the JavaScript that all entries share, that of service workers, both once more in the forms that
 //   `require` and `semel/inline` take, the other entries once more for `require`, and the licenses. `GENERATED` names them all, and git
 //   has none of them.
@@ -14,10 +15,10 @@ import { compileCrate, optimised } from "./compile.mjs";
 import { BUILD, ROOT, bin } from "./paths.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
-import { StepError, run, step } from "./step.mjs";
+import { run, step } from "./step.mjs";
 import { withoutPanics } from "./without-panics.mjs";
 
-const PACKAGE_BROTLI_BYTES_MAX = 31_000;
+const PACKAGE_BROTLI_BYTES_MAX = 28_000;
 /** What a browser loads, of all there is. Other entries are a few lines more or less. */
 export const LOADED = ["semel.wasm", "semel.js", "index.js", "service-worker.js"];
 const CRATE = "semel-sdk";
@@ -26,11 +27,13 @@ const CRATE = "semel-sdk";
  * Rounds of their own find more once the branches are laid out anew. Low memory is the end of the stack, where nothing lies; the
  * module's memory is its own, so it begins with zeros. The sections are for tools that are done with it.
  */
-const OPTIMISE = [
+export const OPTIMISE = [
   ...["--low-memory-unused", "--zero-filled-memory", "--one-caller-inline-max-function-size=30"],
   ...["-Oz", "--flatten", "--rereloop", "--local-cse", "-Oz", "--converge", "-Oz"],
   ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
+/** The module before it is optimised: its functions have names. */
+export const NAMED_MODULE = join(BUILD, "sdk.wasm");
 const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 /** What has one source, and is generated in the form that `require` takes. */
 const REQUIRED = ["file", "conformance"];
@@ -54,17 +57,16 @@ export async function buildSdk() {
       return rust.note;
     });
     await step("SDK", () => build(rust));
-    await step("size of the SDK", () => checkPackageSize(SDK_PACKAGE));
+    await step("size of the SDK", async () => (await sizeOf(SDK_PACKAGE)).note);
   });
   if (unchanged) await step("SDK", async () => "unchanged");
 }
 
 async function build(rust) {
   const compiled = await compileCrate({ crate: CRATE, profile: "sdk", rust });
-  const lean = join(BUILD, "sdk.wasm");
   await mkdir(BUILD, { recursive: true });
-  await withoutPanics(compiled, lean);
-  await optimised(lean, OPTIMISE, join(SDK_PACKAGE, "semel.wasm"));
+  await withoutPanics(compiled, NAMED_MODULE);
+  await optimised(NAMED_MODULE, OPTIMISE, join(SDK_PACKAGE, "semel.wasm"));
   const shared = join(ROOT, "sdk/js/package.js");
   for (const [name, format] of [["semel.js", "esm"], ["cjs/semel.cjs", "cjs"]]) {
     await bundle(shared, name, [`--format=${format}`, "--minify"]);
@@ -108,15 +110,12 @@ async function filesOf(folder) {
   return files.sort();
 }
 
-/** Adds up what a browser loads of the package in `folder`, each file in brotli. */
-export async function checkPackageSize(folder) {
+/** Adds up what a browser loads of the package in `folder`, each file in brotli: `{ note, isWithin }`. */
+export async function sizeOf(folder) {
   const [wasm, ...scripts] = await Promise.all(LOADED.map((name) => brotliBytes(join(folder, name))));
   const js = scripts.reduce((sum, bytes) => sum + bytes);
-  const sizes = `${count(wasm + js)} of ${count(PACKAGE_BROTLI_BYTES_MAX)} bytes brotli (wasm ${count(wasm)}, JS ${count(js)})`;
-  if (wasm + js > PACKAGE_BROTLI_BYTES_MAX) {
-    throw new StepError(`The SDK is too large: ${sizes}.`, "Find what grew: a new dependency, as a rule.");
-  }
-  return sizes;
+  const note = `${count(wasm + js)} of ${count(PACKAGE_BROTLI_BYTES_MAX)} bytes brotli (wasm ${count(wasm)}, JS ${count(js)})`;
+  return { note, isWithin: wasm + js <= PACKAGE_BROTLI_BYTES_MAX };
 }
 
 /** The size of a file as it would be sent. */

@@ -41,14 +41,14 @@ export class Machine {
     this.#host = host;
   }
 
-  /** A random UUID. */
-  randomId() {
-    return this.#call(RANDOM, crypto.getRandomValues(new Uint8Array(16))).text();
+  /** A UUID of 16 bytes: at random, unless told otherwise. */
+  id(bytes = crypto.getRandomValues(new Uint8Array(16))) {
+    return this.#call(RANDOM, bytes).text();
   }
 
   open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts }) {
     this.#store = store;
-    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs), maxPending, maxAttempts);
+    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), maxPending, maxAttempts);
   }
 
   /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. */

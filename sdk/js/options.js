@@ -2,40 +2,46 @@
 //
 // Invariant: a wrong option is a TypeError or RangeError at `open`, before anything is stored or sent.
 
-const DURABILITIES = ["strict", "relaxed", "memory"];
-const NAMES = new Set(["url", "identity", "headers", "retryIntervalMs", "attemptTimeoutMs", "giveUpAfterMs", "maxPending", "maxAttempts", "ordered", "ids", "salt", "fetch", "store", "durability", "onrecovered", "onpaused", "onstorelost"]);
+/** Numbers: the default, the least and the most. Infinity stands for no end. */
+const NUMBERS = {
+  retryIntervalMs: [1_000, 10, 3_600_000],
+  attemptTimeoutMs: [10_000, 100, 100_000],
+  giveUpAfterMs: [Infinity, 0, Infinity],
+  maxPending: [1_000, 1, 1_000],
+  maxAttempts: [32, 1, 1_000],
+};
+/** The first is the default. */
+const CHOICES = { durability: ["strict", "relaxed", "memory"], ids: ["uuid", "hash"] };
+const HANDLERS = ["onrecovered", "onpaused", "onstorelost"];
+const OTHERS = ["url", "identity", "headers", "ordered", "salt", "fetch", "store"];
+const NAMES = [...Object.keys({ ...NUMBERS, ...CHOICES }), ...HANDLERS, ...OTHERS];
 
 export function setupOf(options) {
-  for (const name of Object.keys(options)) if (!NAMES.has(name)) throw new TypeError(`semel: there is no option ${name}`);
-  const { identity = "", headers, store, durability = "strict", ids = "uuid", salt = "", fetch = globalThis.fetch } = options;
+  for (const name of Object.keys(options)) if (!NAMES.includes(name)) throw new TypeError(`semel: there is no option ${name}`);
+  const { identity = "", headers, store, salt = "", ordered = true, fetch = globalThis.fetch } = options;
+  const setup = { origin: originOf(options.url), identity, store, salt, ordered };
   if (typeof identity !== "string" || !/^[ -~]{0,255}$/.test(identity)) throw new TypeError("semel: identity has at most 255 characters of printable ASCII");
-  if (typeof fetch !== "function") throw new TypeError("semel: fetch is not a function");
-  if (ids !== "uuid" && ids !== "hash") throw new TypeError("semel: ids is uuid or hash");
-  for (const name of ["onrecovered", "onpaused", "onstorelost"]) {
-    if (options[name] != null && typeof options[name] !== "function") throw new TypeError(`semel: ${name} is not a function`);
+  for (const [name, call] of [["fetch", fetch], ...HANDLERS.map((name) => [name, options[name] ?? fetch])]) {
+    if (typeof call !== "function") throw new TypeError(`semel: ${name} is not a function`);
   }
-  if (!DURABILITIES.includes(durability)) throw new TypeError(`semel: durability is one of ${DURABILITIES.join(", ")}`);
+  for (const [name, choices] of Object.entries(CHOICES)) {
+    const { [name]: value = choices[0] } = options;
+    setup[name] = value;
+    if (!choices.includes(value)) throw new TypeError(`semel: ${name} is one of ${choices.join(", ")}`);
+  }
+  for (const [name, [preset, min, max]] of Object.entries(NUMBERS)) {
+    const { [name]: value = preset } = options;
+    setup[name] = value;
+    if (typeof value !== "number" || !(value >= min && value <= max)) throw new RangeError(`semel: ${name} is ${value}; it is from ${min} to ${max}`);
+  }
   if (store !== undefined && !["load", "change", "remove"].every((name) => typeof store?.[name] === "function")) {
     throw new TypeError("semel: a store has the methods load, change and remove");
   }
-  return {
-    origin: originOf(options.url),
-    identity,
-    // A value is checked and copied now; a function is asked for each attempt.
-    headers: typeof headers === "function" ? headers : new Headers(headers),
-    // Called without a receiver: the browser's own fetch accepts no other.
-    fetch: (url, init) => fetch(url, init),
-    retryIntervalMs: ms("retryIntervalMs", options.retryIntervalMs ?? 1000, 10, 3_600_000),
-    attemptTimeoutMs: ms("attemptTimeoutMs", options.attemptTimeoutMs ?? 10_000, 100, 100_000),
-    giveUpAfterMs: options.giveUpAfterMs === undefined ? undefined : ms("giveUpAfterMs", options.giveUpAfterMs, 0, Number.MAX_SAFE_INTEGER),
-    maxPending: within("maxPending", options.maxPending ?? 1000, 1, 1000),
-    maxAttempts: within("maxAttempts", options.maxAttempts ?? 32, 1, 1000),
-    ordered: options.ordered ?? true,
-    ids,
-    salt,
-    durability,
-    store,
-  };
+  // A value is checked and copied now; a function is asked for each attempt.
+  setup.headers = typeof headers === "function" ? headers : new Headers(headers);
+  // Called without a receiver: the browser's own fetch accepts no other.
+  setup.fetch = (url, init) => fetch(url, init);
+  return setup;
 }
 
 function originOf(url) {
@@ -43,17 +49,6 @@ function originOf(url) {
   if (protocol !== "http:" && protocol !== "https:") throw new TypeError("semel: url is not an http or https URL");
   if (href !== `${origin}/`) throw new TypeError("semel: url is an origin, and nothing else");
   return origin;
-}
-
-function ms(name, value, min, max) {
-  // Infinity stands for never.
-  if (value === Infinity && name === "giveUpAfterMs") return undefined;
-  return within(name, value, min, max, " ms");
-}
-
-function within(name, value, min, max, unit = "") {
-  if (!(Number.isFinite(value) && value >= min && value <= max)) throw new RangeError(`semel: ${name} is ${value}; it is from ${min} to ${max}${unit}`);
-  return value;
 }
 
 /** A key as it is on the wire: percent-encoded, just as the server does it, so that the two are one text. */

@@ -1,13 +1,10 @@
-// What a page hears from its browser: the network goes and comes back, the page is looked at again, or is about to go.
+// What a page hears from its browser: the network goes and comes back, it is looked at again, it is about to go.
 
-/** Calls back until `signal` aborts. Where there is no page and no worker of one, nothing is heard. */
-export function listen({ signal, offline, online, hurry, flush }) {
-  const { document, navigator } = globalThis;
+/** Calls each act at the event of its name, until `signal` aborts. Where there is no page and no worker of one, nothing is heard. */
+export function listen(signal, acts) {
   // Others have no idea whether they are online.
-  if (typeof navigator?.onLine !== "boolean") return;
-  const on = (target, acts) => Object.entries(acts).forEach(([type, act]) => target?.addEventListener(type, act, { signal }));
-  on(globalThis, { offline, online, pageshow: hurry, pagehide: flush });
-  // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
-  on(document, { visibilitychange: () => document.hidden || hurry(), resume: hurry });
-  if (!navigator.onLine) offline();
+  if (typeof globalThis.navigator?.onLine !== "boolean") return;
+  // What happens to the document is heard on the way to it.
+  for (const [type, act] of Object.entries(acts)) addEventListener(type, act, { signal, capture: true });
+  if (!navigator.onLine) acts.offline();
 }

@@ -7,7 +7,7 @@
 // - After `close`, no promise is left that nobody will settle.
 
 import { SemelError } from "./errors.js";
-import { hashId, ownId } from "./ids.js";
+import { hashOf, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { linesOf, toLines } from "./lines.js";
 import { DELIVERED, GIVE_UP, HURRY, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
@@ -65,19 +65,27 @@ export class Outbox extends View {
 
   async #start({ onrecovered = null, onpaused = null, onstorelost }) {
     const { origin, identity, store, durability } = this.#setup;
-    const owner = this.#machine.randomId();
+    const owner = this.#machine.id();
     const database = `semel ${origin} ${identity}`;
     const own = store ? customStore(store) : durability === "memory" ? memoryStore() : undefined;
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
     this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
-    const tell = (what) => () => this.#machine.tell(what);
-    const go = (what, online) => () => {
-      this.#machine.tell(what);
+    // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
+    const hurry = () => globalThis.document?.hidden || this.#machine.tell(HURRY);
+    const go = (online) => () => {
+      this.#machine.tell(online ? ONLINE : OFFLINE);
       View.show(this, { online });
       this.dispatchEvent(new Event(online ? "online" : "offline"));
     };
-    listen({ signal: this.#closing.signal, offline: go(OFFLINE, false), online: go(ONLINE, true), hurry: tell(HURRY), flush: () => this.#flush() });
+    listen(this.#closing.signal, {
+      offline: go(false),
+      online: go(true),
+      pageshow: hurry,
+      visibilitychange: hurry,
+      resume: hurry,
+      pagehide: () => this.#flush(),
+    });
     try {
       this.#beacon = own ? store?.presence?.(owner) : await lightBeacon(database, owner);
       await this.#takeOver();
@@ -123,7 +131,7 @@ export class Outbox extends View {
       const body = await this.#unlessClosed(() => bodyOf(request, stream), signal);
       const { ids, identity } = this.#setup;
       const salted = () => [identity, request.method, pathname + search, key ?? "", String(typeof salt === "function" ? salt() : salt), body];
-      const requestId = own ?? (ids === "hash" ? await hashId(salted()) : this.#machine.randomId());
+      const requestId = own ?? this.#machine.id(ids === "hash" ? await hashOf(salted()) : undefined);
       return () => {
         signal?.throwIfAborted();
         this.#closing.signal.throwIfAborted();
@@ -217,7 +225,7 @@ export class Outbox extends View {
     const begin = (caller) => {
       if (this.#machine.request(requestId, ...request) !== 0) return;
       this.#leave(requestId, caller);
-      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request; this one was not sent"]));
+      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request"]));
     };
     return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)));
   }

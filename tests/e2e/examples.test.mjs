@@ -2,18 +2,19 @@
 //
 // Invariants:
 // - They run in a folder that is laid out as a checkout is, with the worker's address and fixed ports replaced.
-// - Nothing is downloaded. What examples want is copied from the checkout, where `npm ci` has put it, but for esbuild: npm runs
-//   the one of the folder above.
+// - Nothing is downloaded. What examples want is what `npm ci` has put into the checkout, in the versions that they name. It is in
+//   the folders above them, as in a workspace.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { cp, mkdtemp, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
-import { build, version } from "esbuild";
+import { build } from "esbuild";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { RUNTIMES } from "../../scripts/setup/packages.mjs";
 import { SDK_PACKAGE } from "../../scripts/setup/sdk.mjs";
 import { browse } from "./browser.mjs";
 import { acknowledged, startLossy, until } from "./lossy.mjs";
@@ -21,7 +22,6 @@ import { serve } from "./server.mjs";
 
 const WORKER = "http://127.0.0.1:8787";
 const SHOWN = { "examples/browser/index.html": "html", "examples/react/Deposit.jsx": "jsx", "examples/node/deposit.mjs": "js" };
-const REACT_PACKAGES = ["react", "react-dom", "scheduler"];
 /** A change runs, and its answer never comes. */
 const UNHEARD = { loseAnswers: 1, spare: ({ method }) => method !== "POST" };
 /** A change never arrives. */
@@ -36,7 +36,13 @@ const server = await serve(after, "ledger");
 const closed = await serve(after, "ledger", { SEMEL_OPEN: "false" });
 const browser = await browse(after);
 const checkout = await mkdtemp(join(tmpdir(), "semel-checkout-"));
-const pages = { browser: { account: "carol", source: "index.html" }, react: { account: "dave", source: "Deposit.jsx" } };
+/** In `modules` is what they are made with. Those with a form let a user deposit again at once; the other's button is off meanwhile. */
+const pages = {
+  browser: { account: "carol", source: "index.html" },
+  react: { account: "dave", source: "Deposit.jsx", isForm: true, modules: ROOT },
+  svelte: { account: "erin", source: "main.js", isForm: true, modules: RUNTIMES },
+  vue: { account: "frank", source: "main.js", isForm: true, modules: RUNTIMES },
+};
 let packed;
 
 /** What must be ended after the file, the last first. */
@@ -56,14 +62,23 @@ async function layOut() {
   await cp(join(ROOT, "examples"), join(checkout, "examples"), { recursive: true, filter: isSource });
   await cp(SDK_PACKAGE, join(checkout, "sdk/npm"), { recursive: true });
   await symlink(join(ROOT, "node_modules"), join(checkout, "node_modules"));
-  for (const name of REACT_PACKAGES) {
-    await cp(join(ROOT, "node_modules", name), join(checkout, "examples/react/node_modules", name), { recursive: true });
+  for (const [name, { modules }] of Object.entries(pages)) if (modules) await lend(join(checkout, "examples", name, "package.json"), modules);
+  // Alone: beside it are other versions of Node.
+  await mkdir(join(checkout, "examples/node_modules/.bin"));
+  await symlink(join(RUNTIMES, "node_modules/.bin/vite"), join(checkout, "examples/node_modules/.bin/vite"));
+}
+
+/** Puts what a manifest names into a folder above, and takes it out of the manifest: npm would want all of it, for every platform. */
+async function lend(manifest, modules) {
+  await replace(manifest, "8080", "0");
+  const { devDependencies, dependencies, ...others } = JSON.parse(await readFile(manifest, "utf8"));
+  for (const [name, version] of Object.entries({ ...devDependencies, ...dependencies })) {
+    const installed = join(modules, "node_modules", name);
+    assert.equal(version, JSON.parse(await readFile(join(installed, "package.json"), "utf8")).version, `${manifest} and the tests have the same ${name}`);
+    const link = join(checkout, "examples/node_modules", name);
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(installed, link).catch(({ code }) => assert.equal(code, "EEXIST"));
   }
-  const manifest = join(checkout, "examples/react/package.json");
-  await replace(manifest, ":8080", ":0");
-  // esbuild has a package for each platform, and npm would want all of them.
-  const { devDependencies, ...others } = JSON.parse(await readFile(manifest, "utf8"));
-  assert.deepEqual(devDependencies, { esbuild: version });
   await writeFile(manifest, JSON.stringify(others));
 }
 
@@ -167,7 +182,7 @@ test("a Node script that is killed in mid-request: the next run gets that answer
 });
 
 /** Opens the page of an example and waits until it can be used. What went before is not counted. */
-async function open(t, { proxy, url, account }, path = "") {
+async function open(t, { proxy, url, account, isForm }, path = "") {
   const [before, changes] = [await server.account(account), proxy.changes.size];
   const tab = await browser.tab(url + path);
   t.after(async () => {
@@ -175,9 +190,16 @@ async function open(t, { proxy, url, account }, path = "") {
     await tab.close();
   });
   const button = tab.getByRole("button");
+  const amount = tab.getByRole("spinbutton");
   const page = {
     tab,
     button,
+    /** Deposits 5, or as much as a form takes, by one click or two. */
+    async deposit(much = 5, clicks = 1) {
+      if (isForm) await amount.fill(String(much));
+      await button.click({ clickCount: clicks });
+    },
+    waits: (many) => tab.getByText(`${many} waiting to be sent`, { exact: true }).waitFor(),
     status: () => tab.getByRole("status").last().textContent(),
     says: (text) => until(async () => (await page.status()).startsWith(text), text),
     isReady: () => until(() => button.isEnabled(), "the button is on"),
@@ -201,26 +223,30 @@ const lastId = (proxy) => [...proxy.changes.keys()].at(-1);
 for (const [name, example] of Object.entries(pages)) {
   test(`${name}: a double click is one deposit, and another click another one`, LIMIT, async (t) => {
     const page = await open(t, example);
-    await page.button.dblclick();
+    await page.deposit(5, 2);
     await page.shows(page.before + 5);
     assert.equal(await page.status(), "The deposit was made.");
     assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
-    await page.button.click();
+    await page.deposit();
     await page.shows(page.before + 10);
     assert.deepEqual(await page.made(), { deposits: 2, ids: 2 });
     assert.deepEqual([page.complaints(), browser.errors], [[], []]);
   });
 
   test(`${name}: reloaded in the middle, it recovers the answer to its one deposit`, LIMIT, async (t) => {
-    const { proxy, account } = example;
+    const { proxy, account, isForm } = example;
     const page = await open(t, example);
     Object.assign(proxy.settings, UNHEARD);
-    await page.button.click();
+    await page.deposit();
     await until(async () => (await page.made()).deposits === 1, "it ran, and nobody knows");
-    assert.deepEqual([await page.status(), await page.button.isEnabled()], ["The deposit is under way.", false]);
+    if (isForm) await page.waits("1 change");
+    else assert.deepEqual([await page.status(), await page.button.isEnabled()], ["The deposit is under way.", false]);
     await page.tab.reload();
-    await page.says("An earlier deposit is under way.");
-    assert.equal(await page.button.isEnabled(), false);
+    if (isForm) await page.waits("1 change");
+    else {
+      await page.says("An earlier deposit is under way.");
+      assert.equal(await page.button.isEnabled(), false);
+    }
     proxy.calm();
     await page.says("An earlier deposit was made.");
     await page.isReady();
@@ -239,7 +265,7 @@ for (const [name, example] of Object.entries(pages)) {
     const { proxy, account } = example;
     const page = await open(t, example);
     Object.assign(proxy.settings, UNSENT);
-    await page.button.click();
+    await page.deposit();
     await until(async () => (await page.made()).ids === 1, "it is sent");
     const cancel = await server.send("POST", `/semel/v1/keys/accounts%2F${account}/cancel`, { id: randomUUID(), body: JSON.stringify({ id: lastId(proxy) }) });
     assert.equal(cancel.json.state, "cancelled");
@@ -253,7 +279,7 @@ for (const [name, example] of Object.entries(pages)) {
     const { proxy, account } = example;
     const page = await open(t, example);
     Object.assign(proxy.settings, UNHEARD);
-    await page.button.click();
+    await page.deposit();
     await until(async () => (await page.made()).deposits === 1, "it ran, and nobody knows");
     await server.send("GET", `/accounts/${account}`, { ack: `"${lastId(proxy)}"` });
     proxy.calm();
@@ -266,7 +292,7 @@ for (const [name, example] of Object.entries(pages)) {
     const { proxy, account } = example;
     const page = await open(t, example);
     await server.deposit(account, Number.MAX_SAFE_INTEGER - page.before);
-    await page.button.click();
+    await page.deposit();
     await page.says('The deposit was refused: {"error":"balance-too-large"}');
     await page.isReady();
     const { balance } = await server.account(account);
@@ -277,12 +303,33 @@ for (const [name, example] of Object.entries(pages)) {
     const page = await open(t, example);
     example.worker = closed;
     t.after(() => (example.worker = server));
-    await page.button.click();
+    await page.deposit();
     await page.says("The deposit waits. (unauthorized: ");
     example.worker = server;
     await page.tab.reload();
     await page.says("An earlier deposit was made.");
     assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
+  });
+}
+
+for (const [name, example] of Object.entries(pages).filter(([, { isForm }]) => isForm)) {
+  test(`${name}: deposits that are made offline are counted, and each is made once when the network is there again`, LIMIT, async (t) => {
+    const page = await open(t, example);
+    t.after(() => browser.offline(false));
+    await page.waits("No changes");
+    await browser.offline(true);
+    for (const [much, waiting] of [[1, "1 change"], [20, "2 changes"], [300, "3 changes"]]) {
+      await page.deposit(much);
+      await page.waits(waiting);
+    }
+    assert.deepEqual(await page.made(), { deposits: 0, ids: 0 });
+    assert.equal(await page.status(), "");
+    await browser.offline(false);
+    await page.waits("No changes");
+    await page.shows(page.before + 321);
+    assert.equal(await page.status(), "The deposit was made.");
+    assert.deepEqual(await page.made(), { deposits: 3, ids: 3 });
+    assert.deepEqual([page.complaints(), browser.errors], [[], []]);
   });
 }
 
@@ -293,7 +340,7 @@ test("browser: it works under the Content-Security-Policy that examples/README.m
   const html = await readFile(join(folder, "index.html"), "utf8");
   await writeFile(join(folder, "policy.html"), html.replace("<head>", `<head><meta http-equiv="Content-Security-Policy" content="${policy}" />`));
   const page = await open(t, pages.browser, "policy.html");
-  await page.button.click();
+  await page.deposit();
   await page.says("The deposit was made.");
   assert.deepEqual([page.complaints(), browser.errors], [[], []]);
 });
@@ -322,7 +369,7 @@ test("react: a component that is mounted again shows the answer that came meanwh
 
   const page = await open(t, pages.react, "again/");
   Object.assign(proxy.settings, UNHEARD);
-  await page.button.click();
+  await page.deposit();
   await until(async () => (await page.made()).deposits === 1, "it ran, and nobody knows");
   await page.tab.evaluate(() => mount(false));
   assert.equal(await page.button.count(), 0);

@@ -75,7 +75,7 @@ test("with hashes the same request is one while it is pending, and any part of i
   await Promise.all(calls);
   const ids = server.attempts.map((call) => call.id);
   assert.deepEqual([ids.length, new Set(ids).size], [7, 7]);
-  assert.ok(ids.filter((id) => id !== "own").every((id) => /^[0-9a-f]{64}$/.test(id)));
+  assert.ok(ids.filter((id) => id !== "own").every((id) => /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(id)));
   const { semel: bob, server: bobs } = await outbox(t, { ids: "hash", identity: "bob" });
   await deposit(bob);
   assert.ok(!ids.includes(bobs.attempts[0].id), "another identity");

@@ -38,11 +38,11 @@ macro_rules! client_codes {
 }
 
 client_codes! {
-    OutboxFull "outbox-full" No Never "too many requests are pending; this one was neither stored nor sent";
-    StoreFailed "store-failed" No Never "the request could not be stored, so it was not sent";
-    GaveUp "gave-up" Unknown SameId "no definitive answer in time; the request stays stored and goes on";
-    Closed "closed" Unknown SameId "the client was closed; the request stays stored and goes on at the next open";
-    OutcomeLost "outcome-lost" Unknown Never "the request is no longer in the store, and its answer is not kept";
+    OutboxFull "outbox-full" No Never "too many requests are pending; it was neither stored nor sent";
+    StoreFailed "store-failed" No Never "it could not be stored, so it was not sent";
+    GaveUp "gave-up" Unknown SameId "no definitive answer in time; it goes on";
+    Closed "closed" Unknown SameId "the client was closed; it goes on at the next open";
+    OutcomeLost "outcome-lost" Unknown Never "it is no longer stored, and its answer is not kept";
 }
 
 /// An answer that is no outcome.

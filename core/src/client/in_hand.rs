@@ -76,14 +76,14 @@ pub(super) struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lane {
     key: Option<u64>,
-    /// Of one that doesn't name its key: those to one path go together, for an answer may name the key of one and not of the other.
-    path: Option<u64>,
+    /// The key as the application names it, or else the path: an answer tells the key to one request, and not to those like it.
+    asked: u64,
 }
 
 impl Lane {
     /// Whether another may go to the same key.
     pub(super) fn meets(self, other: Self) -> bool {
-        (self.key.is_some() && self.key == other.key) || (self.path.is_some() && self.path == other.path)
+        (self.key.is_some() && self.key == other.key) || self.asked == other.asked
     }
 }
 
@@ -143,8 +143,9 @@ impl Request {
 
     /// Those that must come before it are of the same lane.
     pub(super) fn lane(&self) -> Lane {
-        let is_named = self.entry.draft.key.is_some();
-        Lane { key: self.key.as_deref().map(hash), path: (!is_named).then(|| hash(path_of(&self.entry.draft.target))) }
+        let draft = &self.entry.draft;
+        let asked = draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target));
+        Lane { key: self.key.as_deref().map(hash), asked: hash(asked) }
     }
 
     /// Whether it waits for those before it in its lane. One that is given up waits for none.

@@ -278,12 +278,12 @@ impl Client {
 }
 
 pub(super) fn cancelled() -> Failure {
-    failure(Problem::new(Code::Cancelled, "cancelled before it ran; it never will"))
+    failure(Problem::new(Code::Cancelled, "it never ran, and never will"))
 }
 
 /// The id is another request's, which is not changed by this one.
 pub(super) fn other_payload() -> Failure {
-    failure(Problem::new(Code::FingerprintMismatch, "the id is of another request; this one was not sent"))
+    failure(Problem::new(Code::FingerprintMismatch, "the id is of another request"))
 }
 
 fn failure(Problem { code, executed, detail }: Problem) -> Failure {

@@ -43,7 +43,14 @@ impl Client {
 
     fn added(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         match changed {
-            Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
+            Some(Changed::Pending(entry))
+                if entry.draft == request.entry.draft && entry.outbox == self.settings.outbox =>
+            {
+                if entry.owner != self.settings.owner {
+                    // Somebody else made the same request under this id.
+                    request.watch(&mut self.actions, ticket, &self.settings.outbox);
+                    return true;
+                }
                 let may_go =
                     self.places() > 0 && !request.is_cancelling && !self.is_offline && self.has_turn(ticket, request);
                 match (entry.first_sent_s, entry.until_ms) {
@@ -53,12 +60,6 @@ impl Client {
                     _ if request.may_withdraw() => request.withdraw(&mut self.actions, ticket),
                     _ => request.stage = Stage::Waiting { due_ms: now_ms },
                 }
-            }
-            // Somebody else made the same request under this id.
-            Some(Changed::Pending(entry))
-                if entry.draft == request.entry.draft && entry.outbox == self.settings.outbox =>
-            {
-                request.watch(&mut self.actions, ticket, &self.settings.outbox);
             }
             found => {
                 let failure = match found {

@@ -15,7 +15,7 @@ use super::schema::{self, Versions};
 use super::sql::{SqlError, atomically};
 use super::turn::{Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
 use crate::fingerprint::Fingerprint;
-use crate::header::Attempt;
+use crate::header::{self, Attempt};
 use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
@@ -27,15 +27,15 @@ impl<H: Handler> Turn<'_, H> {
         let request = self.arrival.request;
         let control = match control::parse(&request.method, &request.path) {
             Ok(control) => control.map(|(_, control)| control),
-            Err(problem) => return self.refuse(loaded, &problem, None, Aside::default()),
+            Err(problem) => return self.refuse_unread(loaded, &problem),
         };
         let attempt = match Attempt::parse(&request.headers, self.instant.now_ms) {
             Ok(attempt) => attempt,
-            Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
+            Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
         };
         if self.arrival.body_too_large {
             let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
-            return self.refuse(loaded, &Problem::new(Code::TooLarge, detail), None, Aside::default());
+            return self.refuse_unread(loaded, &Problem::new(Code::TooLarge, detail));
         }
         match control {
             Some(Control::Acknowledge) => self.acknowledge(loaded),
@@ -213,6 +213,12 @@ impl<H: Handler> Turn<'_, H> {
                 Ok(answer)
             }
         }
+    }
+
+    /// Refuses what is not read any further. Its id is its own nevertheless.
+    fn refuse_unread(&self, loaded: &mut Loaded, problem: &Problem) -> Result<Answer, SqlError> {
+        let own = header::own_id(&self.arrival.request.headers).unwrap_or_default();
+        self.refuse(loaded, problem, own.as_ref(), Aside::default())
     }
 
     fn refuse(

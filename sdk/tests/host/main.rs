@@ -78,7 +78,7 @@ fn attempts_end_pauses_are_told_and_callers_wait_no_longer_than_they_want() {
     };
     assert_eq!(tab.next(), Asked::Pause(request, why("unauthorized", "after-fix", "log in", b"{}")));
     tab.wake();
-    let gave_up = "no definitive answer in time; the request stays stored and goes on";
+    let gave_up = "no definitive answer in time; it goes on";
     assert_eq!(tab.next(), Asked::GiveUp("id-1".into(), why("gave-up", "same-id", gave_up, b"")));
     for resume in [RESUME, RESUME_ALL] {
         tab.now_ms += RETRY_INTERVAL_MS;

@@ -74,6 +74,21 @@ fn it_never_affects_the_requests_own_id() {
 }
 
 #[test]
+fn it_never_affects_the_requests_own_id_where_nothing_else_of_it_can_be_read() {
+    let refused = [
+        (change("a").deadline_ms(i64::MAX), "key-invalid"),
+        (change("a").header("semel-first-sent", "soon"), "key-invalid"),
+        (change("a").header("semel-session", "\"s\""), "key-invalid"),
+        (change("a").too_large(), "too-large"),
+    ];
+    for (call, status) in refused {
+        let mut world = world_with(&["a"]);
+        assert_eq!(world.send(&call.ack("a")).only("semel-status"), status);
+        assert_eq!(asked(&mut world, "a"), "replayed", "after {status}");
+    }
+}
+
+#[test]
 fn it_passes_over_what_is_not_settled() {
     let mut world = World::new();
     world.send(&get("/count").ack("a"));

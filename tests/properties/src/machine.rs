@@ -4,6 +4,7 @@
 //! - An attempt leaves only while its row is stored and pending, with a deadline that is not past the row's `until`.
 //! - A row is settled only once its answer was taken, and only settled rows are removed.
 //! - A caller hears once.
+//! - Offline nothing leaves. What is in order leaves only once those before it at its key, or at its path, are answered.
 //! - After a wake nothing is due at once: its host would turn in a circle.
 
 use crate::client::{answer, change, row, settings};
@@ -37,6 +38,11 @@ struct Host {
     heard: BTreeSet<String>,
     tickets: Vec<Ticket>,
     requests: usize,
+    is_offline: bool,
+    /// The requests in order of this very client: id, the key that they name, the path.
+    in_order: Vec<(String, Option<String>, String)>,
+    /// What it has an answer to.
+    answered: BTreeSet<String>,
 }
 
 /// Tells the machine what the bytes stand for.
@@ -55,6 +61,9 @@ pub fn check(bytes: &[u8]) {
         heard: BTreeSet::new(),
         tickets: Vec::new(),
         requests: 0,
+        is_offline: false,
+        in_order: Vec::new(),
+        answered: BTreeSet::new(),
     };
     // Mostly few: what is stored takes from what is told.
     let rows = source.below(ROWS_MAX + 1).saturating_sub(2);
@@ -133,8 +142,12 @@ impl Host {
         self.requests += 1;
         let key = source.pick(&[None, None, Some("k"), Some("l")]).map(str::to_owned);
         let target = source.pick(&["/a", "/b?c"]).to_owned();
+        let is_ordered = source.flag();
+        if is_ordered {
+            self.in_order.push((id.clone(), key.clone(), target.clone()));
+        }
         let draft = Draft { method: "POST".to_owned(), target, key, ..Draft::default() };
-        self.tickets.extend(self.client.request(self.now_ms, id, draft, source.flag()));
+        self.tickets.extend(self.client.request(self.now_ms, id, draft, is_ordered));
     }
 
     /// What a server says to almost everything, by a clock of its own.
@@ -154,10 +167,13 @@ impl Host {
         let ticket = taken_out(&mut self.tickets.clone(), source).unwrap_or_default();
         match source.below(6) {
             0 => self.client.give_up(self.now_ms, ticket),
-            4 => self.client.set_offline(self.now_ms, source.flag()),
-            5 => self.client.hurry(self.now_ms),
             1 => self.client.resume(self.now_ms, ticket),
             2 => self.client.resume_all(self.now_ms),
+            3 => {
+                self.is_offline = source.flag();
+                self.client.set_offline(self.now_ms, self.is_offline);
+            }
+            4 => self.client.hurry(self.now_ms),
             _ => self.client.doubt_clock(),
         }
     }
@@ -179,6 +195,8 @@ impl Host {
             self.changes.clear();
             self.attempts.clear();
             self.tickets.clear();
+            self.in_order.clear();
+            self.is_offline = false;
         }
         self.take_over(source);
     }
@@ -218,6 +236,7 @@ impl Host {
                 Action::Abort(attempt) => self.attempts.retain(|each| *each != attempt),
                 Action::Deliver { ticket, to, .. } => {
                     let id = self.client.describe(ticket).expect("a request in hand").0.to_owned();
+                    self.answered.insert(id.clone());
                     assert!(to != Receiver::Caller || self.heard.insert(id.clone()), "the caller of {id} hears twice");
                     self.handed.push((ticket, id));
                 }
@@ -232,7 +251,27 @@ impl Host {
         assert!(!matches!(row, Some(Row::Pending(_))), "{id} is pending, and is removed");
     }
 
+    /// Whether something in order is not answered yet: nor was it by another tab.
+    fn is_waited_for(&self, id: &str) -> bool {
+        let is_pending = |bytes: &Vec<u8>| matches!(codec::decode(bytes), Ok(Row::Pending(_)));
+        let is_on_its_way =
+            |(_, each, change): &(Ticket, String, Change)| each == id && matches!(change, Change::Add(_));
+        let is_open = self.rows.get(id).is_some_and(is_pending) || self.changes.iter().any(is_on_its_way);
+        is_open && !self.answered.contains(id)
+    }
+
+    /// An attempt that may execute leaves: nothing that comes before it is waited for.
+    fn check_turn(&self, id: &str) {
+        let Some(at) = self.in_order.iter().position(|(each, ..)| each == id) else { return };
+        let (_, key, target) = &self.in_order[at];
+        for (before, other_key, other_target) in &self.in_order[..at] {
+            let is_same = key == other_key && (key.is_some() || target == other_target);
+            assert!(!is_same || !self.is_waited_for(before), "{id} leaves before {before} is answered");
+        }
+    }
+
     fn transmit(&mut self, made: &Transmission) {
+        assert!(!self.is_offline, "{made:?} leaves offline");
         self.attempts.push(made.attempt);
         assert!(self.attempts.len() <= ATTEMPTS_MAX + POSTS_MAX + 1);
         let Some(id) = made.headers.get("idempotency-key").and_then(unquoted) else {
@@ -248,6 +287,9 @@ impl Host {
         assert_eq!(first_sent, entry.first_sent_s.map(|seconds| format!("@{seconds}")), "{id}");
         assert!(!is_cancelling || entry.is_cancelling, "{id} is cancelled, and its row does not say so");
         assert!(is_cancelling || made.request == entry.draft, "{id} is another request");
+        if !entry.is_cancelling {
+            self.check_turn(&id);
+        }
     }
 }
 

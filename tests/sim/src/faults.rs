@@ -34,6 +34,14 @@ impl Sim {
                 self.open_tab(browser, user);
             }
             Event::Partition => self.cut_off(),
+            Event::Offline => {
+                let until_ms = self.now_ms + self.rng.i64(0..=self.plan.busy_ms);
+                self.browsers[browser].cut = Cut { until_ms, is_of_answers: false };
+                self.browsers[browser].offline_until_ms = until_ms;
+                self.tell_of_network(browser);
+                self.push(until_ms, Event::Online(browser));
+            }
+            Event::Hurry => self.push(self.now_ms, Event::In(tab, Happening::Hurry)),
             Event::CrashCurl => self.crash_curl(),
             Event::Jump => self.jump(),
             Event::Restart => {
@@ -59,6 +67,8 @@ impl Sim {
         for browser in 0..self.browsers.len() {
             self.browsers[browser].login = Login::Own;
             self.browsers[browser].cut = Cut::default();
+            self.browsers[browser].offline_until_ms = 0;
+            self.tell_of_network(browser);
             // What a closed tab left where no other can tell is taken up by the next that opens.
             for user in 0..crate::tab::USERS.len() {
                 self.open_tab(browser, user);
@@ -71,6 +81,14 @@ impl Sim {
         }
         self.calm_curls();
         Ok(())
+    }
+
+    /// The tabs of a browser are told whether there is a network.
+    pub fn tell_of_network(&mut self, browser: usize) {
+        let tabs = (0..self.tabs.len()).filter(|&tab| self.tabs[tab].is_open && self.tabs[tab].browser == browser);
+        for tab in tabs.collect::<Vec<_>>() {
+            self.push(self.now_ms, Event::In(tab, Happening::Network));
+        }
     }
 
     /// A browser or somebody by hand is cut off, or gets no answers.

@@ -75,6 +75,12 @@ pub struct Plan {
     pub retry_interval_ms: i64,
     /// The timeouts of attempts, one for each tab in turn.
     pub attempt_timeouts_ms: [i64; 2],
+    /// The share of requests that wait for those before them at their key, in percent.
+    pub ordered: u32,
+    /// How often a browser is told that the network is gone, and later that it is there again.
+    pub offlines: usize,
+    /// How often a tab is looked at again.
+    pub hurries: usize,
     /// The share of requests that the application gives up, in percent.
     pub give_up: u32,
     /// How many requests are made by hand.
@@ -111,6 +117,7 @@ impl Plan {
         let mut seldom = |most: u32| if rng.u32(0..3) > 0 { 0 } else { rng.u32(1..=most) };
         let (fail_statements, full_disk, slow_commits, gateway) = (seldom(15), seldom(15), seldom(15), seldom(10));
         let (troubles, logins, fail_store, malformed) = (seldom(40), seldom(2), seldom(10), seldom(6));
+        let (offlines, hurries) = (seldom(3), seldom(4));
         let (restarts, storage_losses, jumps, curl_crashes) = (seldom(3), seldom(2), seldom(4), seldom(4));
         Self {
             seed,
@@ -146,6 +153,9 @@ impl Plan {
             logins: logins as usize,
             retry_interval_ms: [50, 1_000, 5_000][rng.usize(0..3)],
             attempt_timeouts_ms: [rng.i64(100..=100_000), rng.i64(100..=20_000)],
+            ordered: [0, 50, 100][rng.usize(0..3)],
+            offlines: offlines as usize,
+            hurries: hurries as usize,
             give_up,
             curls: curls as usize,
             curl_crashes: curl_crashes as usize,

@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 11] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 12] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -54,8 +54,9 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.troubles,
         |plan| &mut plan.fail_store,
         |plan| &mut plan.give_up,
+        |plan| &mut plan.ordered,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 14] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 16] = [
         |plan| &mut plan.requests,
         |plan| &mut plan.curls,
         |plan| &mut plan.strangers,
@@ -70,6 +71,8 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.more_tabs,
         |plan| &mut plan.storage_losses,
         |plan| &mut plan.logins,
+        |plan| &mut plan.offlines,
+        |plan| &mut plan.hurries,
     ];
     for count in counts {
         offer(&|plan| *count(plan) = 0);

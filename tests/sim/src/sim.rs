@@ -38,6 +38,10 @@ pub(crate) enum Happening {
     Delivered(Ticket),
     Resume(Ticket),
     OwnerGone,
+    /// The network is gone, or there again.
+    Network,
+    /// The tab is looked at again.
+    Hurry,
     /// The clock jumps.
     Jump(i64),
     Wake,
@@ -62,6 +66,9 @@ pub(crate) enum Event {
     LoseStorage,
     Login,
     Partition,
+    Offline,
+    Online(usize),
+    Hurry,
     Restart,
     CrashCurl,
     Jump,
@@ -134,7 +141,18 @@ impl Sim {
         }
         self.set_up_curls();
         let Plan {
-            reloads, freezes, more_tabs, storage_losses, logins, partitions, restarts, strangers, jumps, ..
+            reloads,
+            freezes,
+            more_tabs,
+            storage_losses,
+            logins,
+            partitions,
+            restarts,
+            strangers,
+            jumps,
+            offlines,
+            hurries,
+            ..
         } = self.plan;
         let faults = [
             (reloads, (|_| Event::Reload) as fn(usize) -> Event),
@@ -143,6 +161,8 @@ impl Sim {
             (storage_losses, |_| Event::LoseStorage),
             (logins, |_| Event::Login),
             (partitions, |_| Event::Partition),
+            (offlines, |_| Event::Offline),
+            (hurries, |_| Event::Hurry),
             (restarts, |_| Event::Restart),
             (jumps, |_| Event::Jump),
             (self.plan.curl_crashes, |_| Event::CrashCurl),
@@ -219,6 +239,7 @@ impl Sim {
             Event::ReadAnswered(n, reply) => self.oracle.history.returned(n, reply.body()),
             Event::Stranger => self.be_strange()?,
             Event::Malformed(n) => self.be_malformed(n)?,
+            Event::Online(browser) => self.tell_of_network(browser),
             Event::Calm => self.calm()?,
             fault => self.fault(&fault)?,
         }

@@ -33,12 +33,14 @@ pub struct Browser {
     pub login: Login,
     /// Until when it is cut off.
     pub cut: Cut,
+    /// Until when its tabs are told that the network is gone.
+    pub offline_until_ms: i64,
 }
 
 impl Browser {
     /// A new one.
     pub fn new() -> Self {
-        Self { store: Store::default(), login: Login::Own, cut: Cut::default() }
+        Self { store: Store::default(), login: Login::Own, cut: Cut::default(), offline_until_ms: 0 }
     }
 }
 
@@ -63,6 +65,10 @@ pub struct Tab {
     pub ahead_ms: i64,
     /// Until then nothing happens in it.
     pub frozen_until_ms: i64,
+    /// Whether its client was told that the network is gone.
+    pub is_offline: bool,
+    /// When the store has done what it was asked for so far: it keeps to the order.
+    pub stored_ms: i64,
     /// Since when its clock stands still.
     pub sleeps_since_ms: Option<i64>,
     /// Whether it is there.
@@ -96,6 +102,8 @@ impl Tab {
             user,
             ahead_ms,
             frozen_until_ms: 0,
+            is_offline: false,
+            stored_ms: 0,
             sleeps_since_ms: None,
             is_open: true,
             callers: BTreeMap::new(),

@@ -26,6 +26,7 @@ impl Sim {
         let ahead_ms = self.rng.i64(-86_400_000..=86_400_000);
         self.tabs.push(Tab::new(self.tabs.len(), (browser, user), &self.plan, ahead_ms));
         let tab = self.tabs.len() - 1;
+        self.push(self.now_ms, Event::In(tab, Happening::Network));
         self.push(self.now_ms, Event::In(tab, Happening::OwnerGone));
     }
 
@@ -92,6 +93,19 @@ impl Sim {
             Happening::Delivered(ticket) => client.delivered(now_ms, ticket),
             Happening::Resume(ticket) => client.resume(now_ms, ticket),
             Happening::OwnerGone => self.look_at_store(tab),
+            Happening::Network => {
+                let is_offline = self.browsers[self.tabs[tab].browser].offline_until_ms > self.now_ms;
+                if is_offline != self.tabs[tab].is_offline {
+                    self.oracle.see(if is_offline { "tab: offline" } else { "tab: online again" });
+                    self.note(|| format!("tab-{tab}: is offline: {is_offline}"));
+                    self.tabs[tab].is_offline = is_offline;
+                    self.tabs[tab].client.set_offline(now_ms, is_offline);
+                }
+            }
+            Happening::Hurry => {
+                self.oracle.see("tab: looked at again");
+                client.hurry(now_ms);
+            }
             Happening::Jump(ms) => {
                 self.tabs[tab].jump(ms);
                 let now_ms = self.local_ms(tab);
@@ -117,7 +131,11 @@ impl Sim {
             body: number.to_string().into_bytes(),
         };
         self.note(|| format!("tab-{tab}: the application wants {number} at keys/{account}, as {id}"));
-        let Tab { browser, user, .. } = self.tabs[tab];
+        let is_ordered = self.rng.u32(0..100) < self.plan.ordered;
+        let Tab { browser, user, is_offline, .. } = self.tabs[tab];
+        if is_offline {
+            self.oracle.see("tab: asked for something offline");
+        }
         self.oracle.wish(
             number,
             Wish {
@@ -125,10 +143,11 @@ impl Sim {
                 id: id.clone(),
                 principal: USERS[user].to_owned(),
                 browser: Some(browser),
+                in_order_of: is_ordered.then_some(tab),
                 ..Wish::default()
             },
         );
-        let ticket = self.tabs[tab].client.request(now_ms, id, draft, false).expect("a new id");
+        let ticket = self.tabs[tab].client.request(now_ms, id, draft, is_ordered).expect("a new id");
         self.tabs[tab].callers.insert(ticket, number);
     }
 
@@ -156,6 +175,9 @@ impl Sim {
             match action {
                 Action::Change { ticket, id, change } => self.change(tab, ticket, id, change),
                 Action::Remove(ids) => self.browsers[self.tabs[tab].browser].store.remove(&ids),
+                Action::Transmit(_) if self.tabs[tab].is_offline => {
+                    return violation("offline", format!("{} sent something without a network", self.tabs[tab].owner));
+                }
                 Action::Transmit(transmission) => self.transmit(tab, transmission),
                 Action::Abort(_) => {}
                 Action::Deliver { ticket, to, answered } => self.deliver(tab, ticket, to, answered),
@@ -195,7 +217,10 @@ impl Sim {
             // Ticket 0: the report was made already.
             return self.later(1_000, Event::Transaction { tab, ticket: 0, id, change: Box::new(change) });
         }
-        self.later(STORE_MS_MAX, Event::Transaction { tab, ticket, id, change: Box::new(change) });
+        // In the order in which they were asked for, as IndexedDB does it.
+        let done_ms = self.tabs[tab].stored_ms.max(self.now_ms + self.rng.i64(0..=STORE_MS_MAX));
+        self.tabs[tab].stored_ms = done_ms;
+        self.push(done_ms, Event::Transaction { tab, ticket, id, change: Box::new(change) });
     }
 
     pub fn transact(&mut self, tab: usize, ticket: Ticket, id: &str, change: &Change) {
@@ -215,6 +240,12 @@ impl Sim {
                 self.oracle.see("row: kept")
             }
             (Change::Adopt { .. }, Changed::Pending(_)) => self.oracle.see("row: adopted"),
+            (Change::Withdraw, Changed::Gone) => {
+                self.oracle.see("row: taken back");
+                let number = self.oracle.number_of(id);
+                // Its caller is told so, if its tab is there.
+                self.oracle.of(number).is_stored = false;
+            }
             (Change::Raise { .. } | Change::Look, Changed::Settled(settled)) if settled.kept.is_some() => {
                 self.oracle.see("row: taken from another tab");
             }
@@ -229,6 +260,7 @@ impl Sim {
 
     fn deliver(&mut self, tab: usize, ticket: Ticket, to: Receiver, answered: Rc<Answered>) {
         let number = self.number_of(tab, ticket);
+        self.oracle.of(number).is_answered = true;
         let handed_over = Happening::HandedOver { ticket, number, to, answered };
         if self.is_twin(Twin::ForgetBeforeDelivery) {
             self.push(self.now_ms, Event::In(tab, Happening::Delivered(ticket)));

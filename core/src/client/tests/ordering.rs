@@ -146,6 +146,16 @@ fn an_answer_that_names_the_key_lets_none_pass_that_knows_only_the_path() {
     }
 }
 
+#[test]
+fn an_answer_that_spells_a_named_key_otherwise_lets_none_pass() {
+    let mut bench = Bench::ready();
+    ordered(&mut bench, "x", "/new", Some("a%2fb"));
+    ordered(&mut bench, "y", "/other", Some("a%2fb"));
+    bench.answer(problem(500, "rolled-back", "no", "same-id", bench.server_ms()));
+    bench.pass(INTERVAL_MS);
+    assert_eq!(sent_ids(&bench), ["x", "x"]);
+}
+
 /// What a tab has left: `c`, then `a`.
 fn left() -> BTreeMap<String, Vec<u8>> {
     let mut bench = Bench::ready();

@@ -229,3 +229,20 @@ fn what_was_made_for_another_identity_is_not_told() {
     assert_eq!(bodies(&stranger)[2..], ["outcome-lost", "fingerprint-mismatch"]);
     assert!(stranger.sent.is_empty());
 }
+
+/// A store that says it failed and did not.
+#[test]
+fn what_is_stored_under_an_id_is_what_is_sent_under_it() {
+    let mut bench = Bench::ready();
+    bench.change(
+        "x",
+        &Change::Add(Entry {
+            owner: "tab".into(),
+            outbox: "outbox".into(),
+            draft: draft("old").into(),
+            ..Entry::default()
+        }),
+    );
+    bench.request("x");
+    assert_eq!((bodies(&bench), bench.sent.len()), (vec!["fingerprint-mismatch".into()], 0));
+}

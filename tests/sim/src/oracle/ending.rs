@@ -72,7 +72,8 @@ impl Oracle {
             "store-failed" => self.plan.fail_store > 0,
             // Without its row, nobody knows what came of it, nor that it was acknowledged.
             "outcome-lost" | "acknowledged" => wish.is_lost,
-            "cancelled" => wish.is_given_up && story.told.contains(code),
+            // By its key, or by the client alone of what has never left.
+            "cancelled" => wish.is_given_up && (story.told.contains(code) || !wish.is_sent),
             "outside-window" | "poisoned" => story.told.contains(code),
             // Whoever sends by hand without first-sent may learn that it is too late.
             "outcome-expired" => {

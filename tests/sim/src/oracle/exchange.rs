@@ -196,6 +196,9 @@ impl Oracle {
         }
         self.id(key, id).effects_ms.push(*at_ms);
         *self.effects.entry(key.to_owned()).or_default() += 1;
+        if let (false, Ok(wanted)) = (self.happened.contains_key(number), number.parse()) {
+            self.check_order(wanted, exchange.letter.from)?;
+        }
         match self.happened.insert(number.clone(), id.clone()) {
             Some(other) if other != *id => violation("twice", format!("{number} ran as {other} and as {id}")),
             _ => Ok(()),

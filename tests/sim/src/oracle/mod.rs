@@ -4,6 +4,7 @@
 //! - `exchange`: what must hold of a message and its answer
 //! - `rows`: what must hold of what a key keeps
 //! - `ending`: what must hold of a run that has ended
+//! - `order`: what must hold of what a tab wants one after the other
 //! - `history`: whether each account behaved as one that does one thing at a time
 //!
 //! Invariants:
@@ -14,6 +15,7 @@
 mod ending;
 mod exchange;
 mod history;
+mod order;
 mod rows;
 
 use crate::plan::Plan;
@@ -101,7 +103,15 @@ pub struct Wish {
     pub principal: String,
     /// The browser, if the SDK sees to it.
     pub browser: Option<usize>,
-    /// Whether it is in the store.
+    /// The tab in which it goes after those that this one asked for before, at the same key.
+    pub in_order_of: Option<usize>,
+    /// Whether another was not answered yet when it was asked for, for which it has to wait.
+    pub has_waited: bool,
+    /// Whether an attempt has left.
+    pub is_sent: bool,
+    /// Whether a client has its answer.
+    pub is_answered: bool,
+    /// Whether it is in the store, or was until it was done.
     pub is_stored: bool,
     /// Whether its browser lost it.
     pub is_lost: bool,
@@ -117,6 +127,8 @@ pub struct Oracle {
     ids: BTreeMap<(String, String), IdStory>,
     wishes: BTreeMap<usize, Wish>,
     numbers: BTreeMap<String, usize>,
+    /// What each tab wanted in order at a key.
+    in_order: BTreeMap<(usize, String), Vec<usize>>,
     /// How many effects of each key it was told of.
     effects: BTreeMap<String, i64>,
     /// By number: under which id it happened.
@@ -137,6 +149,7 @@ impl Oracle {
             ids: BTreeMap::new(),
             wishes: BTreeMap::new(),
             numbers: BTreeMap::new(),
+            in_order: BTreeMap::new(),
             effects: BTreeMap::new(),
             happened: BTreeMap::new(),
             fences_s: BTreeMap::new(),
@@ -149,7 +162,11 @@ impl Oracle {
     pub fn wish(&mut self, number: usize, wish: Wish) {
         self.history.deposits(number, &wish.key);
         self.numbers.insert(wish.id.clone(), number);
+        if let Some(tab) = wish.in_order_of {
+            self.in_order.entry((tab, wish.key.clone())).or_default().push(number);
+        }
         self.wishes.insert(number, wish);
+        self.of(number).has_waited = self.has_to_wait(number);
     }
 
     /// A wish.
@@ -179,7 +196,12 @@ impl Oracle {
 
     /// The SDK has sent an attempt with a deadline.
     pub fn sent(&mut self, number: usize, deadline_ms: i64) {
-        let Wish { key, id, .. } = self.of(number).clone();
+        let wish = self.of(number);
+        let (key, id, has_waited) = (wish.key.clone(), wish.id.clone(), wish.has_waited && !wish.is_sent);
+        wish.is_sent = true;
+        if has_waited && !self.has_to_wait(number) {
+            self.see("order: a request had its turn");
+        }
         let story = self.id(&key, &id);
         story.sent_ms = story.sent_ms.max(deadline_ms);
     }

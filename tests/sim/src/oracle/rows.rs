@@ -106,6 +106,10 @@ impl Oracle {
             "expired" => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
             _ => first_sent_s.is_some() && is_passed,
         };
+        if first_sent_s.is_none() {
+            // What was said of the one that left says nothing of the new one.
+            (story.until_ms, story.is_unbounded) = (0, false);
+        }
         if is_right { Ok(()) } else { violation("left", format!("{id} left too early: {row:?}")) }
     }
 }

@@ -1,0 +1,16 @@
+// `npm run bench:bytes`: where the bytes of the SDK go. Builds it, and writes the table into sdk/npm/README.md.
+
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { installPackages } from "./setup/packages.mjs";
+import { main, step } from "./setup/step.mjs";
+
+await main(async () => {
+  await step("npm packages", installPackages);
+  const { SDK_PACKAGE, buildSdk } = await import("./setup/sdk.mjs");
+  const { measure, withTable } = await import("../tests/bench/bytes.mjs");
+  await buildSdk();
+  const readme = join(SDK_PACKAGE, "README.md");
+  await writeFile(readme, withTable(await readFile(readme, "utf8"), await measure()));
+  console.log("sdk/npm/README.md is written");
+});
