@@ -1,6 +1,6 @@
 // Offline: what is under way pauses, what is made is kept, and online all goes on at once.
 //
-// Pages pause a long time between two attempts: what comes earlier comes for the network, and not for the time.
+// Where the pause between two attempts is long, what comes earlier comes for the network, and not for the time.
 
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
@@ -11,6 +11,7 @@ import { until } from "../lossy.mjs";
 const LIMIT = { timeout: 110_000 };
 const MINUTE_MS = 60_000;
 const LONG = { retryIntervalMs: 3_600_000 };
+const SHORT = { retryIntervalMs: 50 };
 
 const { server, browser, through } = await startBank(after);
 
@@ -35,46 +36,48 @@ const counted = (page, url) =>
 /**
  * A page with a deposit that ran unheard, that is offline then and makes two more: behind it at the same key, and at another.
  */
-async function offline(t, name) {
+async function offline(t, name, options) {
   const [lost, behind, other] = [small(`${name}-one`, 1), small(`${name}-one`, 2), small(`${name}-two`, 1)];
   const net = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
   const page = await net.blank();
   await counted(page, net.proxy.url);
-  await net.open(page, LONG);
+  await net.open(page, options);
   const network = await networkOf(page);
   await begin(page, lost);
   await until(() => unheard(net.proxy, lost) > 0, "it ran, and nobody knows");
   await network(true);
-  assert.equal(await page.evaluate(() => navigator.onLine), false);
+  const [isOnline, sent] = await page.evaluate(() => [navigator.onLine, window.sent]);
+  assert.equal(isOnline, false);
   await begin(page, behind);
   await begin(page, other);
   await until(async () => (await pending(page)).length === 3, "what is made offline is stored");
   net.proxy.calm();
-  return { ...net, page, network, lost, behind, other };
+  return { ...net, page, network, sent, lost, behind, other };
 }
 
 const texts = ({ lost, behind, other }) => [`${lost.n} ${first(lost.account, 1)}`, `${behind.n} ${JSON.stringify({ id: behind.account, balance: 3, entries: 2 })}`, `${other.n} ${first(other.account, 1)}`];
 const told = (heard) => heard.map(({ n, text }) => `${n} ${text}`).sort();
 
 // At once, so that the minute is waited for once.
-describe("offline", { concurrency: 3 }, () => {
-  test("offline for a minute nothing is sent, and online all goes on at once, in order", LIMIT, async (t) => {
-    const made = await offline(t, "minute");
-    const { proxy, page, network, lost, behind, other } = made;
-    const sent = await page.evaluate(() => window.sent);
-    const begun = Date.now();
-    await until(() => Date.now() - begun >= MINUTE_MS, "a minute is over", 2 * MINUTE_MS);
-    assert.deepEqual([await page.evaluate(() => window.sent), await answers(page)], [sent, []]);
-    assert.equal((await pending(page)).length, 3);
-    await network(false);
-    await until(async () => (await answers(page)).length === 3, "all are answered");
-    assert.deepEqual(told(await answers(page)), texts(made));
-    await madeOnce(server, [lost, behind, other]);
-    assert.equal(proxy.changes.size, 3, "each under one id");
-  });
+describe("offline", { concurrency: 4 }, () => {
+  for (const [what, options, ms] of [["offline for a minute nothing is sent, and online all is", SHORT, MINUTE_MS], ["online all goes on at once, however long the pause between two attempts", LONG, 0]]) {
+    test(`${what}, each once, in order`, LIMIT, async (t) => {
+      const made = await offline(t, `for-${ms}`, options);
+      const { proxy, page, network, sent, lost, behind, other } = made;
+      const begun = Date.now();
+      await until(() => Date.now() - begun >= ms, "the time is over", 2 * MINUTE_MS);
+      assert.deepEqual([await page.evaluate(() => window.sent), await answers(page)], [sent, []]);
+      assert.equal((await pending(page)).length, 3);
+      await network(false);
+      await until(async () => (await answers(page)).length === 3, "all are answered");
+      assert.deepEqual(told(await answers(page)), texts(made));
+      await madeOnce(server, [lost, behind, other]);
+      assert.equal(proxy.changes.size, 3, "each under one id");
+    });
+  }
 
   test("what a page made offline goes on in the page after it", LIMIT, async (t) => {
-    const made = await offline(t, "closed");
+    const made = await offline(t, "closed", LONG);
     const { proxy, page, tab, lost, behind, other } = made;
     await page.close();
     assert.deepEqual([attempts(proxy, behind), attempts(proxy, other)], [0, 0]);
