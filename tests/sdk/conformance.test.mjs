@@ -34,9 +34,9 @@ class Memory {
     await turn();
   }
 
-  async remove(ids) {
+  async remove(ids, isDone) {
     this.check();
-    for (const id of ids) this.rows.delete(id);
+    for (const id of ids) if (this.rows.has(id) && isDone(this.rows.get(id))) this.rows.delete(id);
   }
 
   async close() {
@@ -75,8 +75,8 @@ test("a store that answers at once, and has no close, does as well", async () =>
       if (row === undefined) this.rows.delete(id);
       else if (row !== null) this.rows.set(id, row.slice());
     }
-    remove(ids) {
-      ids.forEach((id) => this.rows.delete(id));
+    remove(ids, isDone) {
+      ids.forEach((id) => this.rows.has(id) && isDone(this.rows.get(id)) && this.rows.delete(id));
     }
   }
   assert.deepEqual(await failures(Plain, { reopens: false }), []);
@@ -199,14 +199,25 @@ const WRONG = [
     }
   }],
   ["remove removes what there is, and ids that are not there do no harm", "no such row", class extends Memory {
-    async remove(ids) {
+    async remove(ids, isDone) {
       for (const id of ids) if (!this.rows.has(id)) throw new Error("no such row");
       return super.remove(ids, isDone);
     }
   }],
   ["remove removes what there is, and ids that are not there do no harm", "after some rows were removed", class extends Memory {
-    async remove(ids) {
+    async remove(ids, isDone) {
       return super.remove(ids.slice(0, 1), isDone);
+    }
+  }],
+  ["remove leaves what is not done", "after the row that is done was removed", class extends Memory {
+    async remove(ids, isDone) {
+      return super.remove(ids, (row) => isDone(row) || true);
+    }
+  }],
+  ["remove leaves what is not done", "asked once for each row", class extends Memory {
+    async remove(ids, isDone) {
+      for (const id of ids) isDone(this.rows.get(id) ?? new Uint8Array([98]));
+      return super.remove(ids, isDone);
     }
   }],
   ["what is called later sees what was called before", "whose change had resolved before", class extends Memory {
@@ -214,7 +225,7 @@ const WRONG = [
     async load() {
       return (this.#cached ??= await super.load());
     }
-    async remove(ids) {
+    async remove(ids, isDone) {
       this.#cached = await super.load();
       return super.remove(ids, isDone);
     }
