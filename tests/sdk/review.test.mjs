@@ -267,3 +267,46 @@ test("a late acknowledgement of another tab does not delete a request that was m
   await new Promise((resolve) => setTimeout(resolve, 20));
   assert.ok(store.rows.has("x"), "a pending request is no longer stored");
 });
+
+test("what is in hand may take more than 2 GiB of the module's memory", async (t) => {
+  const { Instance } = WebAssembly;
+  t.after(() => (WebAssembly.Instance = Instance));
+  // As many large bodies have it. What is not touched takes no room of the system.
+  WebAssembly.Instance = class extends Instance {
+    constructor(module) {
+      super(module);
+      this.exports.memory.grow(32_768);
+    }
+  };
+  const { semel } = await outbox(t);
+  assert.equal((await deposit(semel, "a", { body: new Uint8Array(1 << 20) })).status, 200);
+});
+
+test("an onpaused that throws ends no process, as an onrecovered that throws ends none", async (t) => {
+  const errors = t.mock.method(console, "error", () => {});
+  const { queueMicrotask } = globalThis;
+  t.after(() => (globalThis.queueMicrotask = queueMicrotask));
+  const thrown = [];
+  globalThis.queueMicrotask = (work) =>
+    queueMicrotask(() => {
+      try {
+        work();
+      } catch (error) {
+        thrown.push(error);
+      }
+    });
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" ? server.problem("a", 401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
+  let told = 0;
+  const { semel } = await outbox(t, {
+    server,
+    onpaused() {
+      told += 1;
+      throw new Error("mine");
+    },
+  });
+  deposit(semel).catch(() => {});
+  await until(() => told === 1, "it is told");
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.deepEqual([thrown.length, errors.mock.callCount()], [0, 1]);
+});
