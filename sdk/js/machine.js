@@ -10,7 +10,7 @@ import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
 const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
-export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE, HURRY] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];
+export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 export const LEAVE = 19;
 const [WATCH, TICKET_OF] = [20, 21];
 /** The longest time for which a timer can be set; it is set again then. */
@@ -117,10 +117,11 @@ export class Machine {
   #call(what, ...parts) {
     const { memory, semel_input, semel_call, semel_output_length } = this.#exports;
     const input = laid([performance.now(), ...parts]);
-    const start = semel_input(input.length + 1);
+    // An address past 2 GiB comes as a negative number.
+    const start = semel_input(input.length + 1) >>> 0;
     new Uint8Array(memory.buffer, start).set([what]);
     new Uint8Array(memory.buffer, start + 1).set(input);
-    const answer = semel_call();
+    const answer = semel_call() >>> 0;
     // A copy: the next call writes over it.
     const output = reader(new Uint8Array(memory.buffer).slice(answer, answer + semel_output_length()));
     if (output.isEmpty()) throw unreadable();

@@ -10,7 +10,7 @@ import { SemelError } from "./errors.js";
 import { hashOf, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { linesOf, toLines } from "./lines.js";
-import { DELIVERED, GIVE_UP, HURRY, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
+import { DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
 import { encodedKey, setupOf } from "./options.js";
 import { listen } from "./page.js";
 import { customStore, memoryStore } from "./stores.js";
@@ -72,10 +72,14 @@ export class Outbox extends View {
     this.onrecovered = onrecovered;
     this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
     // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
-    const hurry = () => globalThis.document?.hidden || this.#machine.tell(HURRY);
-    const go = (online) => () => {
+    // Nor does every browser tell a page that it thawed online.
+    const hurry = () => globalThis.document?.hidden || see(navigator.onLine);
+    const see = (online) => {
       this.#machine.tell(online ? ONLINE : OFFLINE);
       View.show(this, { online });
+    };
+    const go = (online) => () => {
+      see(online);
       this.dispatchEvent(new Event(online ? "online" : "offline"));
     };
     listen(this.#closing.signal, {
@@ -127,7 +131,7 @@ export class Outbox extends View {
     if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
     if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, key, signal);
     const lines = storable(request.headers);
-    const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, async () => {
+    const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, signal, async () => {
       const body = await this.#unlessClosed(() => bodyOf(request, stream), signal);
       const { ids, identity } = this.#setup;
       const salted = () => [identity, request.method, pathname + search, key ?? "", String(typeof salt === "function" ? salt() : salt), body];
@@ -157,11 +161,12 @@ export class Outbox extends View {
   }
 
   /** Makes what `prepare` resolves to, once all calls before it have done so that may go to the same key. */
-  #inTurn(lane, prepare) {
+  #inTurn(lane, signal, prepare) {
     const before = this.#turns.get(lane);
     const own = (async () => {
       const make = await prepare();
-      await before;
+      // Whoever is aborted waits for nobody.
+      await this.#unlessClosed(() => before, signal);
       return { answer: make() };
     })();
     if (lane === undefined) return own;
@@ -216,9 +221,9 @@ export class Outbox extends View {
     const headers = new Headers(await this.#unlessClosed(() => given(this.#setup.headers)));
     for (const [name, value] of request.headers) headers.set(name, value);
     if (key !== undefined) headers.set("semel-key", `"${key}"`);
-    const signals = [this.#closing.signal, signal].filter(Boolean);
     const read = new Request(request, { headers });
-    return this.#unlessClosed(() => this.#setup.fetch(read, { signal: AbortSignal.any(signals) }));
+    // Nor is it waited for once it is closed; but a runtime as old as Node 20.0 has no signal that is made of two.
+    return this.#unlessClosed(() => this.#setup.fetch(read, { signal }));
   }
 
   #change(requestId, request, signal) {
@@ -338,7 +343,7 @@ export class Outbox extends View {
       giveUp: () => this.#machine.tell(GIVE_UP, ticket),
     };
     // Not from within the module's call.
-    queueMicrotask(() => this.onpaused?.(paused));
+    Promise.resolve(paused).then((paused) => this.onpaused?.(paused)).catch((thrown) => console.error("semel:", thrown));
   }
 
   /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
