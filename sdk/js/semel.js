@@ -343,7 +343,7 @@ export class Outbox extends View {
       giveUp: () => this.#machine.tell(GIVE_UP, ticket),
     };
     // Not from within the module's call.
-    Promise.resolve(paused).then((paused) => this.onpaused?.(paused)).catch((thrown) => console.error("semel:", thrown));
+    Promise.resolve().then(() => this.onpaused?.(paused)).catch(console.error);
   }
 
   /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
