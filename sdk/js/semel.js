@@ -221,9 +221,8 @@ export class Outbox extends View {
     const headers = new Headers(await this.#unlessClosed(() => given(this.#setup.headers)));
     for (const [name, value] of request.headers) headers.set(name, value);
     if (key !== undefined) headers.set("semel-key", `"${key}"`);
-    const read = new Request(request, { headers });
     // Nor is it waited for once it is closed; but a runtime as old as Node 20.0 has no signal that is made of two.
-    return this.#unlessClosed(() => this.#setup.fetch(read, { signal }));
+    return this.#unlessClosed(() => this.#setup.fetch(new Request(request, { headers }), { signal }));
   }
 
   #change(requestId, request, signal) {
