@@ -3,7 +3,7 @@
 // Invariants:
 // - What a browser loads is added up with every build, each file as it would be sent. A test holds it to its limit: a build must not
 //   fail where another compiler makes some bytes more.
-// - Of the package, these are generated: the module, the JavaScript that all entries share, that of service workers, both once more in the forms that
+// - Of the package, these are generated: the module, the JavaScript that all entries share, the entries of browsers and service workers, both once more in the forms that
 //   `require` and `semel/inline` take, the other entries once more for `require`, and the licenses. `GENERATED` names them all, and git
 //   has none of them.
 
@@ -38,7 +38,7 @@ const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 /** What has one source, and is generated in the form that `require` takes. */
 const REQUIRED = ["file", "conformance"];
 const REQUIRED_FILES = ["index.d.cts", "semel.cjs", ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
-const GENERATED = ["semel.js", "semel.wasm", "service-worker.js", ...REQUIRED_FILES, "inline/wasm.js", "inline/wasm.cjs", ...LICENSES];
+const GENERATED = ["semel.js", "semel.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, "inline/wasm.js", "inline/wasm.cjs", ...LICENSES];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The npm package: entry points and types by hand, and what is built. */
@@ -72,6 +72,7 @@ async function build(rust) {
     await bundle(shared, name, [`--format=${format}`, "--minify"]);
     await shrink(join(SDK_PACKAGE, name), format === "esm");
   }
+  await bundle(join(ROOT, "sdk/js/browser.js"), "index.js", ["--format=esm", "--minify", "--external:./semel.js"]);
   await bundle(join(ROOT, "sdk/js/service-worker.js"), "service-worker.js", ["--format=esm", "--minify", "--alias:semel=./index.js", "--external:./index.js"]);
   // They ask for the package by its name, so that its classes are the ones that the application has.
   for (const name of REQUIRED) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);

@@ -10,7 +10,7 @@ import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
 const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
-export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE, HURRY] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];
+export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 export const LEAVE = 19;
 const [WATCH, TICKET_OF, IS_DONE] = [20, 21, 22];
 /** The longest time for which a timer can be set; it is set again then. */
@@ -98,7 +98,16 @@ export class Machine {
     this.#tell(CLOSE, 0);
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    Promise.resolve(this.#store?.close?.()).catch(() => {});
+    this.#quietly((store) => store?.close?.());
+  }
+
+  /** Of what the store fails at, nothing comes. */
+  async #quietly(act) {
+    try {
+      await act(this.#store);
+    } catch {
+      // It is tried again after the next start, if need be.
+    }
   }
 
   #tell(...told) {
@@ -117,10 +126,11 @@ export class Machine {
   #call(what, ...parts) {
     const { memory, semel_input, semel_call, semel_output_length } = this.#exports;
     const input = laid([performance.now(), ...parts]);
-    const start = semel_input(input.length + 1);
+    // An address past 2 GiB comes as a negative number.
+    const start = semel_input(input.length + 1) >>> 0;
     new Uint8Array(memory.buffer, start).set([what]);
     new Uint8Array(memory.buffer, start + 1).set(input);
-    const answer = semel_call();
+    const answer = semel_call() >>> 0;
     // A copy: the next call writes over it.
     const output = reader(new Uint8Array(memory.buffer).slice(answer, answer + semel_output_length()));
     if (output.isEmpty()) throw unreadable();
@@ -143,8 +153,11 @@ export class Machine {
   #do() {
     if (this.#isDoing) return;
     this.#isDoing = true;
-    for (let next; (next = this.#todo.shift()); ) next();
-    this.#isDoing = false;
+    try {
+      for (let next; (next = this.#todo.shift()); ) next();
+    } finally {
+      this.#isDoing = false;
+    }
   }
 
   /** Reads one of the things to do: see `write_action` in `host.rs`. */
@@ -159,7 +172,7 @@ export class Machine {
       }
       case 1: {
         const ids = text().split("\n");
-        return () => this.#store.remove(ids, (row) => this.#call(IS_DONE, row).byte() === 1).catch(() => {});
+        return () => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row).byte() === 1));
       }
       case 2: {
         const made = [integer(), text(), text(), text(), bytes()];

@@ -11,23 +11,22 @@ const NUMBERS = {
   maxAttempts: [32, 1, 1_000],
 };
 /** The first is the default. */
-const CHOICES = { durability: ["strict", "relaxed", "memory"], ids: ["uuid", "hash"] };
+const CHOICES = { durability: ["strict", "relaxed", "memory"], ids: ["uuid", "hash"], ordered: [true, false] };
 const HANDLERS = ["onrecovered", "onpaused", "onstorelost"];
-const OTHERS = ["url", "identity", "headers", "ordered", "salt", "fetch", "store"];
+const OTHERS = ["url", "identity", "headers", "salt", "fetch", "store"];
 const NAMES = [...Object.keys({ ...NUMBERS, ...CHOICES }), ...HANDLERS, ...OTHERS];
 
 export function setupOf(options) {
   for (const name of Object.keys(options)) if (!NAMES.includes(name)) throw new TypeError(`semel: there is no option ${name}`);
-  const { identity = "", headers, store, salt = "", ordered = true, fetch = globalThis.fetch } = options;
-  const setup = { origin: originOf(options.url), identity, store, salt, ordered };
+  const { identity = "", headers, store, salt = "", fetch = globalThis.fetch } = options;
+  const setup = { origin: originOf(options.url), identity, store, salt };
   if (typeof identity !== "string" || !/^[ -~]{0,255}$/.test(identity)) throw new TypeError("semel: identity has at most 255 characters of printable ASCII");
   for (const [name, call] of [["fetch", fetch], ...HANDLERS.map((name) => [name, options[name] ?? fetch])]) {
     if (typeof call !== "function") throw new TypeError(`semel: ${name} is not a function`);
   }
-  for (const [name, choices] of Object.entries(CHOICES)) {
-    const { [name]: value = choices[0] } = options;
-    setup[name] = value;
-    if (!choices.includes(value)) throw new TypeError(`semel: ${name} is one of ${choices.join(", ")}`);
+  for (const name of Object.keys(CHOICES)) {
+    const { [name]: value = CHOICES[name][0] } = options;
+    setup[name] = checked(name, value);
   }
   for (const [name, [preset, min, max]] of Object.entries(NUMBERS)) {
     const { [name]: value = preset } = options;
@@ -42,6 +41,12 @@ export function setupOf(options) {
   // Called without a receiver: the browser's own fetch accepts no other.
   setup.fetch = (url, init) => fetch(url, init);
   return setup;
+}
+
+/** The value of an option that is one of some. */
+export function checked(name, value) {
+  if (!CHOICES[name].includes(value)) throw new TypeError(`semel: ${name} is one of ${CHOICES[name].join(", ")}`);
+  return value;
 }
 
 function originOf(url) {

@@ -10,10 +10,10 @@ import { SemelError } from "./errors.js";
 import { hashOf, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { linesOf, toLines } from "./lines.js";
-import { DELIVERED, GIVE_UP, HURRY, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
-import { encodedKey, setupOf } from "./options.js";
+import { DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
+import { checked, encodedKey, setupOf } from "./options.js";
 import { listen } from "./page.js";
-import { customStore, memoryStore } from "./stores.js";
+import { memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
 import { View } from "./view.js";
@@ -35,6 +35,7 @@ export class Outbox extends View {
   /** Who certainly lives, as of the last look. */
   #alive;
   #looking;
+  #living;
   #closing = new AbortController();
   /** The callers that wait, by request id. */
   #callers = new Map();
@@ -67,27 +68,23 @@ export class Outbox extends View {
     const { origin, identity, store, durability } = this.#setup;
     const owner = this.#machine.id();
     const database = `semel ${origin} ${identity}`;
-    const own = store ? customStore(store) : durability === "memory" ? memoryStore() : undefined;
+    const own = store ?? (durability === "memory" ? memoryStore() : undefined);
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
     this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
-    // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
-    const hurry = () => globalThis.document?.hidden || this.#machine.tell(HURRY);
-    const go = (what, { type }) => {
-      this.#machine.tell(what);
-      View.show(this, { online: what === ONLINE });
-      this.dispatchEvent(new Event(type));
+    const look = ({ type }) => {
+      // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
+      if (type === "visibilitychange" && document.hidden) return;
+      // Not every browser tells a page that was away that it is online again.
+      const { onLine } = navigator;
+      const { online } = this.getSnapshot();
+      this.#machine.tell(onLine ? ONLINE : OFFLINE);
+      View.show(this, { online: onLine });
+      if (online !== onLine) this.dispatchEvent(new Event(onLine ? "online" : "offline"));
     };
-    listen(this.#closing.signal, {
-      offline: (event) => go(OFFLINE, event),
-      online: (event) => go(ONLINE, event),
-      pageshow: hurry,
-      visibilitychange: hurry,
-      resume: hurry,
-      pagehide: () => this.#flush(),
-    });
+    listen(this.#closing.signal, look, () => this.#flush());
     try {
-      this.#beacon = own ? store?.presence?.(owner) : await lightBeacon(database, owner);
+      this.#beacon = own ? own.presence?.(owner) : await lightBeacon(database, owner);
       await this.#takeOver();
     } catch (error) {
       this.#end();
@@ -100,10 +97,14 @@ export class Outbox extends View {
   /** Goes on with what tabs left that are gone, and waits for those that live. */
   async #takeOver() {
     if (this.#closing.signal.aborted) return;
+    // As long as nobody comes or goes, nothing is left by anybody.
+    const living = String(await this.#beacon?.alive());
+    if (living === this.#living) return;
     const owners = await this.#machine.takeOver(async () => (this.#alive = await this.#beacon?.alive()));
     // Of those that are gone, what is left was taken now, or will be at the next look.
     const alive = owners.filter((owner) => this.#alive?.includes(owner));
     for (const owner of alive) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
+    this.#living = living;
   }
 
   get onrecovered() {
@@ -118,6 +119,7 @@ export class Outbox extends View {
   async fetch(input, init = {}) {
     const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init;
     const key = encodedKey(named);
+    checked("ordered", ordered);
     const own = id === undefined ? undefined : ownId(id);
     // It normalises method, headers and body as `fetch` does, but that some browsers take no stream.
     const stream = rest.body instanceof ReadableStream ? rest.body : undefined;
@@ -127,15 +129,15 @@ export class Outbox extends View {
     if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
     if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, key, signal);
     const lines = storable(request.headers);
-    const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, async () => {
+    const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, signal, async () => {
       const body = await this.#unlessClosed(() => bodyOf(request, stream), signal);
-      const { ids, identity } = this.#setup;
-      const salted = () => [identity, request.method, pathname + search, key ?? "", String(typeof salt === "function" ? salt() : salt), body];
-      const requestId = own ?? this.#machine.id(ids === "hash" ? await hashOf(salted()) : undefined);
+      const isHash = own === undefined && this.#setup.ids === "hash";
+      const parts = () => [this.#setup.identity, request.method, pathname + search, key ?? "", salted(salt, lines), body];
+      const requestId = own ?? this.#machine.id(isHash ? await hashOf(parts()) : undefined);
       return () => {
         signal?.throwIfAborted();
         this.#closing.signal.throwIfAborted();
-        return this.#change(requestId, [request.method, pathname + search, key, lines, body, ordered], signal);
+        return this.#change(requestId, [request.method, pathname + search, key, lines, body, ordered], signal, isHash || own !== undefined);
       };
     });
     return answer;
@@ -157,11 +159,12 @@ export class Outbox extends View {
   }
 
   /** Makes what `prepare` resolves to, once all calls before it have done so that may go to the same key. */
-  #inTurn(lane, prepare) {
+  #inTurn(lane, signal, prepare) {
     const before = this.#turns.get(lane);
     const own = (async () => {
       const make = await prepare();
-      await before;
+      // Whoever is aborted waits for nobody.
+      await this.#unlessClosed(() => before, signal);
       return { answer: make() };
     })();
     if (lane === undefined) return own;
@@ -216,25 +219,24 @@ export class Outbox extends View {
     const headers = new Headers(await this.#unlessClosed(() => given(this.#setup.headers)));
     for (const [name, value] of request.headers) headers.set(name, value);
     if (key !== undefined) headers.set("semel-key", `"${key}"`);
-    const signals = [this.#closing.signal, signal].filter(Boolean);
-    const read = new Request(request, { headers });
-    return this.#unlessClosed(() => this.#setup.fetch(read, { signal: AbortSignal.any(signals) }));
+    // Nor is it waited for once it is closed; but a runtime as old as Node 20.0 has no signal that is made of two.
+    return this.#unlessClosed(() => this.#setup.fetch(new Request(request, { headers }), { signal }));
   }
 
-  #change(requestId, request, signal) {
+  #change(requestId, request, signal, isChosen) {
     const begin = (caller) => {
       if (this.#machine.request(requestId, ...request) !== 0) return;
       this.#leave(requestId, caller);
-      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "no", "after-fix", "the id is of another request"]));
+      caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "unknown", "after-fix", "the id is of another request"]));
     };
-    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)));
+    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)), isChosen);
   }
 
   /** Waits for an answer with all who wait for it. */
-  #wait(requestId, signal, begin, aborted) {
+  #wait(requestId, signal, begin, aborted, isChosen) {
     return new Promise((resolve, reject) => {
       const abort = () => aborted(caller);
-      const caller = { resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };
+      const caller = { isChosen, resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };
       this.#callers.set(requestId, [...(this.#callers.get(requestId) ?? []), caller]);
       begin(caller);
       signal?.addEventListener("abort", abort, { once: true });
@@ -262,8 +264,10 @@ export class Outbox extends View {
       },
       deliver: ([ticket, ...described], isAwaited, outcome, failure, cause) => {
         const request = this.#described(described);
-        const error = failure && new SemelError(request.requestId, failure, cause);
         const callers = isAwaited ? this.#callersOf(request.requestId) : [];
+        // It never ran here; but another tab may have the same id.
+        if (/^(outbox-full|store-failed)$/.test(failure?.[0]) && callers[0]?.isChosen) failure.splice(1, 2, "unknown", "same-id");
+        const error = failure && new SemelError(request.requestId, failure, cause);
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
         this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });
         // Whoever waited may have left.
@@ -338,7 +342,7 @@ export class Outbox extends View {
       giveUp: () => this.#machine.tell(GIVE_UP, ticket),
     };
     // Not from within the module's call.
-    queueMicrotask(() => this.onpaused?.(paused));
+    Promise.resolve().then(() => this.onpaused?.(paused)).catch(console.error);
   }
 
   /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
@@ -365,11 +369,19 @@ function storable(headers) {
   return toLines(headers);
 }
 
+/** The salt of a hash. What can't be told apart has none: a form gets a boundary at random. */
+function salted(salt, lines) {
+  const text = typeof salt === "function" ? salt() : salt;
+  if (/^content-type:multipart/m.test(lines) || !/string|number/.test(typeof text)) throw new TypeError("semel: a hash is of no form, and its salt a string or a number");
+  return String(text);
+}
+
 /** The body, up to the limit: a stream may have no end. */
 async function bodyOf(request, stream = request.body) {
   const parts = [];
   let size = 0;
   const take = (part) => {
+    if (!(part instanceof Uint8Array)) throw new TypeError("semel: a stream is of Uint8Arrays");
     parts.push(part);
     size += part.length;
     if (size > BODY_BYTES_MAX) throw new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);

@@ -1,12 +1,4 @@
-// Stores, as the machine calls them: each method gives a promise, whatever the store does.
-
-/** The application's own store. What it throws at once counts as what it rejects later. */
-export const customStore = (store) => ({
-  load: async () => store.load(),
-  change: async (id, to) => void (await store.change(id, to)),
-  remove: async (ids, isDone) => void (await store.remove(ids, isDone)),
-  close: async () => void (await store.close?.()),
-});
+// The store that needs nothing.
 
 /** Rows in memory: lost with the page. Nobody else has their bytes. */
 export function memoryStore() {

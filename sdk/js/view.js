@@ -31,7 +31,8 @@ export class View extends EventTarget {
     this.#isDue = true;
     queueMicrotask(() => {
       this.#isDue = false;
-      for (const listener of this.#listeners) listener();
+      // Each by itself: one that throws keeps nobody else from being told.
+      for (const listener of this.#listeners) queueMicrotask(() => this.#listeners.has(listener) && listener());
     });
   }
 }

@@ -85,15 +85,11 @@ export class KeyMismatchError extends SemelError {}
 export class UnauthorizedError extends SemelError {}
 export class ForbiddenError extends SemelError {}
 export class NotFoundError extends SemelError {}
-export class FencedError extends SemelError {}
-export class SequenceGapError extends SemelError {}
-export class TransactionAbortedError extends SemelError {}
 export class CancelledError extends SemelError {}
 export class PoisonedError extends SemelError {}
 export class AcknowledgedError extends SemelError {}
 export class OutcomeExpiredError extends SemelError {}
 export class ForgottenError extends SemelError {}
-export class SessionUnknownError extends SemelError {}
 export class OutsideWindowError extends SemelError {}
 export class TooLargeError extends SemelError {}
 export class FingerprintMismatchError extends SemelError {}

@@ -177,8 +177,6 @@ impl Host {
                     // The network is gone; it is there again.
                     16 => client.set_offline(now_ms, true),
                     17 => client.set_offline(now_ms, false),
-                    // The page is looked at again.
-                    18 => client.hurry(now_ms),
                     // Nobody waits for an answer any more.
                     19 => client.leave(number),
                     _ => return None,

@@ -40,6 +40,8 @@ export async function makeSemel({ account, network, journal }) {
     headers: { authorization: `Bearer ${account}` },
     retryIntervalMs: RETRY_INTERVAL_MS,
     attemptTimeoutMs: ATTEMPT_TIMEOUT_MS,
+    // Deposits may come in any order, as those of the other client do.
+    ordered: false,
     fetch: (url, init) => network.send("semel", init.method === "POST" ? clickOf(url) : undefined, url, init),
     onpaused: ({ url, error }) => journal.change(clickOf(url), { semel: "paused", error: error.message }),
   });

@@ -125,6 +125,11 @@ impl Request {
         matches!(self.stage, Stage::Watching { .. })
     }
 
+    /// Whether it is known what it is: all but that of another tab whose row was not looked at yet.
+    pub(super) fn is_known(&self) -> bool {
+        !self.is_watched() || !self.entry.owner.is_empty()
+    }
+
     /// Takes it over from its owner, as its row names it.
     pub(super) fn adopt(&mut self, actions: &mut Vec<Action>, ticket: Ticket, by: &str, is_shared: bool) {
         let change = Change::Adopt { by: by.to_owned(), from: self.entry.owner.clone(), is_shared };

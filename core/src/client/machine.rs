@@ -13,7 +13,7 @@ use super::numbered::Numbered;
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
-use super::{ACK_RIDE_MS, codec};
+use super::{ACK_RIDE_MS, PENDING_BYTES_MAX, codec};
 use crate::header;
 use crate::text::cut;
 use std::rc::Rc;
@@ -144,13 +144,21 @@ impl Client {
     /// Takes a request in hand. `is_ordered`: whether it waits for those before it at its key. Of an id that is in hand, the caller
     /// joins who waits; `None`: it is another request's.
     pub fn request(&mut self, now_ms: i64, id: String, draft: Draft, is_ordered: bool) -> Option<Ticket> {
+        let gives_up_ms = self.settings.give_up_after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
         if let Some((ticket, request)) = self.in_hand(&id) {
-            if !request.is_watched() {
-                return (*request.entry.draft == draft).then(|| self.join(ticket));
+            // Of one that another tab sees to, the row says what it is, once it was looked at.
+            if request.is_known() {
+                if *request.entry.draft != draft {
+                    return None;
+                }
+                self.with(ticket, |request, _| request.gives_up_ms = request.gives_up_ms.or(gives_up_ms));
+                return Some(self.join(ticket));
             }
             self.requests.remove(&ticket);
         }
-        let is_full = self.requests.len() >= self.settings.requests_max || self.acks.is_full();
+        let bytes: usize = self.requests.values().map(|request| request.entry.draft.body.len()).sum();
+        let is_full =
+            self.requests.len() >= self.settings.requests_max || bytes > PENDING_BYTES_MAX || self.acks.is_full();
         let key = draft.key.clone().or_else(|| self.guessed_key(&draft.target));
         let (outbox, owner) = (self.settings.outbox.clone(), self.settings.owner.clone());
         let entry = Entry { draft: Rc::new(draft), outbox, maker: owner.clone(), owner, ..Entry::default() };
@@ -158,7 +166,6 @@ impl Client {
         // Only a damaged row has such a place that there is none after it.
         self.last_place = self.last_place.saturating_add(1);
         let place = is_ordered.then_some(self.last_place);
-        let gives_up_ms = self.settings.give_up_after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
         self.with(ticket, |request, _| {
             request.entry.place = place;
             request.has_caller = true;
@@ -348,6 +355,7 @@ impl Client {
         for (_, request) in self.requests.iter_mut() {
             if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
                 request.has_caller = false;
+                request.gives_up_ms = None;
                 let (id, failure) = (request.id.clone(), ClientCode::GaveUp.into());
                 self.actions.push(Action::GiveUp { id, failure });
             }
@@ -443,16 +451,16 @@ impl Client {
     }
 
     fn adopt(&mut self, id: &str, entry: Entry, is_shared: bool) {
-        let mut has_caller = false;
+        let (mut has_caller, mut gives_up_ms) = (false, None);
         if let Some((ticket, request)) = self.in_hand(id) {
             if !request.is_watched() {
                 return;
             }
-            has_caller = request.has_caller;
+            (has_caller, gives_up_ms) = (request.has_caller, request.gives_up_ms);
             self.requests.remove(&ticket);
         }
         let ticket = self.insert(id.to_owned(), entry, Stage::Adopting { is_shared });
-        self.with(ticket, |request, _| request.has_caller = has_caller);
+        self.with(ticket, |request, _| (request.has_caller, request.gives_up_ms) = (has_caller, gives_up_ms));
         self.ask_to_adopt(ticket, is_shared);
     }
 

@@ -54,6 +54,8 @@ pub use row::{Answered, Change, Changed, Draft, Entry, Row};
 
 /// Requests that a client has in hand at once. Beyond, it takes no more.
 pub const REQUESTS_MAX: usize = 1_000;
+/// Bytes of bodies that a client has in hand. Beyond, it takes no more requests.
+pub const PENDING_BYTES_MAX: usize = 256 << 20;
 /// Acknowledgements that wait to be taken. Beyond, the client takes no more requests.
 pub const ACKS_WAITING_MAX: usize = 10_000;
 /// Attempts under way at once; what is due beyond waits for one to end.

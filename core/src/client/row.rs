@@ -150,6 +150,8 @@ pub enum Changed {
     Settled(Settled),
     /// There is no such row.
     Gone,
+    /// It was there, and no attempt of it had left: it is taken back.
+    Withdrawn,
 }
 
 impl Changed {
@@ -158,7 +160,7 @@ impl Changed {
         match self {
             Self::Pending(entry) => Some(&entry.outbox),
             Self::Settled(settled) => Some(&settled.outbox),
-            Self::Gone => None,
+            Self::Gone | Self::Withdrawn => None,
         }
     }
 
@@ -167,8 +169,8 @@ impl Changed {
     pub fn leave(&self, known: &Entry) -> Option<Entry> {
         match self {
             Self::Pending(entry) => Some(entry.clone()),
-            Self::Settled(_) | Self::Gone if !holds(Rule::RaiseChecked) => Some(known.clone()),
-            Self::Settled(_) | Self::Gone => None,
+            _ if !holds(Rule::RaiseChecked) => Some(known.clone()),
+            _ => None,
         }
     }
 }
@@ -207,6 +209,7 @@ impl Change {
         let changed = match row {
             Some(Row::Pending(entry)) => Changed::Pending(entry),
             Some(Row::Settled(settled)) => Changed::Settled(settled),
+            None if is_changed && matches!(self, Self::Withdraw) => Changed::Withdrawn,
             None => Changed::Gone,
         };
         Ok((write, changed))

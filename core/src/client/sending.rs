@@ -13,7 +13,7 @@ use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
 use super::{KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
 use crate::message::{Headers, Response};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
@@ -283,7 +283,9 @@ pub(super) fn cancelled() -> Failure {
 
 /// The id is another request's, which is not changed by this one.
 pub(super) fn other_payload() -> Failure {
-    failure(Problem::new(Code::FingerprintMismatch, "the id is of another request"))
+    let problem = Problem::new(Code::FingerprintMismatch, "the id is of another request");
+    // That this one never ran says nothing of the other.
+    failure(Problem { executed: Executed::Unknown, ..problem })
 }
 
 fn failure(Problem { code, executed, detail }: Problem) -> Failure {

@@ -67,7 +67,7 @@ impl Client {
                         ClientCode::OutcomeLost.into()
                     }
                     Some(Changed::Pending(_) | Changed::Settled(_)) => other_payload(),
-                    Some(Changed::Gone) | None => ClientCode::StoreFailed.into(),
+                    Some(Changed::Gone | Changed::Withdrawn) | None => ClientCode::StoreFailed.into(),
                 };
                 request.is_stored = false;
                 request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
@@ -88,7 +88,7 @@ impl Client {
         let is_own = |changed: &Changed| changed.outbox().is_none_or(|outbox| outbox == self.settings.outbox);
         let changed = changed.map(|changed| if is_own(&changed) { changed } else { Changed::Gone });
         match changed {
-            Some(Changed::Settled(_) | Changed::Gone) => {
+            Some(Changed::Settled(_) | Changed::Gone | Changed::Withdrawn) => {
                 return self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into());
             }
             Some(Changed::Pending(entry)) => request.entry = entry,
@@ -101,7 +101,7 @@ impl Client {
     /// A request that was given up before any attempt left, as far as this tab knew.
     fn withdrawn(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         match changed {
-            Some(Changed::Gone) => {
+            Some(Changed::Withdrawn) => {
                 request.is_stored = false;
                 request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(cancelled())));
                 true
@@ -116,7 +116,8 @@ impl Client {
                 request.stage = Stage::Waiting { due_ms: now_ms + self.settings.retry_interval_ms };
                 true
             }
-            Some(Changed::Settled(_)) => {
+            // Another tab may have sent it, and settled it.
+            Some(Changed::Settled(_) | Changed::Gone) => {
                 self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into())
             }
         }
@@ -138,7 +139,8 @@ impl Client {
     ) -> bool {
         match changed {
             Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
-                request.is_cancelling = entry.is_cancelling;
+                // It may have been given up here while it was taken over.
+                request.is_cancelling |= entry.is_cancelling;
                 request.entry = entry;
                 request.stage = Stage::Waiting { due_ms: now_ms };
                 true
@@ -239,7 +241,7 @@ impl Client {
     ) -> bool {
         match changed {
             Some(Changed::Settled(settled)) => self.acks.add(&request.id, &settled, now_ms + ACK_RIDE_MS),
-            Some(Changed::Gone) => {}
+            Some(Changed::Gone | Changed::Withdrawn) => {}
             Some(Changed::Pending(_)) | None => {
                 request.stage = Stage::Unsettled { due_ms: now_ms + self.settings.retry_interval_ms, answered };
                 return true;

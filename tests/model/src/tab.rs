@@ -191,11 +191,15 @@ pub fn row_of(changed: Changed) -> Option<Vec<u8>> {
         Changed::Pending(entry) => Row::Pending(entry),
         Changed::Settled(settled) => Row::Settled(settled),
         Changed::Gone => return None,
+        Changed::Withdrawn => return Some(Vec::new()),
     };
     Some(codec::encode(&row))
 }
 
 fn changed(row: Option<&[u8]>) -> Changed {
+    if row.is_some_and(<[u8]>::is_empty) {
+        return Changed::Withdrawn;
+    }
     match row.map(|row| codec::decode(row).expect("a row of this version")) {
         Some(Row::Pending(entry)) => Changed::Pending(entry),
         Some(Row::Settled(settled)) => Changed::Settled(settled),

@@ -170,7 +170,7 @@ fn check_changes(source: &mut Source<'_>) {
         let told = match changed {
             Changed::Pending(entry) => Some(Row::Pending(entry)),
             Changed::Settled(settled) => Some(Row::Settled(settled)),
-            Changed::Gone => None,
+            Changed::Gone | Changed::Withdrawn => None,
         };
         assert_eq!(told, after, "what is told is what is stored, after {change:?}");
         step(before, &change, after);

@@ -240,7 +240,7 @@ impl Sim {
                 self.oracle.see("row: kept")
             }
             (Change::Adopt { .. }, Changed::Pending(_)) => self.oracle.see("row: adopted"),
-            (Change::Withdraw, Changed::Gone) => {
+            (Change::Withdraw, Changed::Withdrawn) => {
                 self.oracle.see("row: taken back");
                 let number = self.oracle.number_of(id);
                 // Its caller is told so, if its tab is there.
@@ -318,6 +318,7 @@ fn changed_line(id: &str, change: &Change, changed: &Changed) -> String {
         Changed::Pending(entry) => format!("pending, until {:?}", entry.until_ms),
         Changed::Settled(settled) => format!("settled, until {}", settled.until_ms),
         Changed::Gone => "gone".to_owned(),
+        Changed::Withdrawn => "taken back".to_owned(),
     };
     format!("{change} the row of {id}: {changed}")
 }

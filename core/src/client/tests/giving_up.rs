@@ -164,3 +164,16 @@ fn what_the_router_refuses_can_be_given_up() {
     assert_eq!((failure.code.as_str(), failure.executed), ("too-large", Executed::Unknown));
     assert!(bench.rows.is_empty());
 }
+
+/// What nobody has told to have left this tab may have left another that took it over.
+#[test]
+fn what_is_gone_when_it_is_taken_back_is_not_said_never_to_have_run() {
+    let mut bench = Bench::ready();
+    bench.client.set_offline(bench.now_ms, true);
+    let ticket = bench.request("x");
+    bench.rows.remove("x");
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.drive();
+    let Some((_, _, Answered::Failure(failure))) = bench.delivered.last() else { panic!("no failure") };
+    assert_eq!(failure.executed, Executed::Unknown, "{failure:?}");
+}

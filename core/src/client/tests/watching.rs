@@ -176,7 +176,7 @@ fn the_same_id_in_two_tabs_is_one_request_if_it_is_the_same_payload() {
     let Some((_, _, Answered::Failure(failure))) = third.delivered.last() else { panic!("{:?}", third.delivered) };
     assert_eq!(
         (failure.code.as_str(), failure.executed.as_str(), failure.retry.as_str()),
-        ("fingerprint-mismatch", "no", "after-fix")
+        ("fingerprint-mismatch", "unknown", "after-fix")
     );
     // It belongs to the other request still.
     first.rows = third.rows.clone();
@@ -245,4 +245,34 @@ fn what_is_stored_under_an_id_is_what_is_sent_under_it() {
     );
     bench.request("x");
     assert_eq!((bodies(&bench), bench.sent.len()), (vec!["fingerprint-mismatch".into()], 0));
+}
+
+/// Another tab takes over what this one waited for, and its caller stops in the midst of it.
+#[test]
+fn what_is_given_up_while_it_is_taken_over_is_cancelled() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    let ticket = other.request("x");
+    assert!(other.sent.is_empty() && ticket > 0);
+    let rows: Vec<_> = other.rows.clone().into_iter().collect();
+    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
+    let ticket = other.client.ticket_of("x").unwrap();
+    other.client.give_up(other.now_ms, ticket);
+    other.drive();
+    assert_eq!(deadline_ms(other.last()), 0, "it is not to be executed: its caller gave it up");
+}
+
+#[test]
+fn who_joined_what_another_tab_sends_gives_up_in_time_though_it_is_taken_over() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    other.client.settings.give_up_after_ms = Some(20_000);
+    other.request("x");
+    let rows: Vec<_> = other.rows.clone().into_iter().collect();
+    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
+    other.drive();
+    other.pass(30_000);
+    assert_eq!(other.given_up.len(), 1);
 }

@@ -1,0 +1,331 @@
+// What a review found: each of these failed when it was written.
+
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { GaveUpError, Semel } from "../../sdk/npm/node.js";
+import { Rows, Stub, URL_OF_STUB, deposit, hang, outbox, rejection, until, within } from "./stub.mjs";
+
+afterEach(() => {
+  for (const name of ["navigator", "document", "addEventListener"]) delete globalThis[name];
+});
+
+/** Two tabs on one store, each of which knows that the other lives. */
+function shared() {
+  const store = new Rows();
+  const living = new Set();
+  store.presence = (owner) => {
+    living.add(owner);
+    return { alive: async () => [...living], leave: () => living.delete(owner) };
+  };
+  return store;
+}
+
+const sent = (server, count = 1) => until(() => server.attempts.length >= count, "it was sent");
+
+async function pendingElsewhere(t) {
+  const store = shared();
+  const server = new Stub();
+  let letGo;
+  const gate = new Promise((resolve) => (letGo = resolve));
+  server.each = async (call, serve) => {
+    if (call.kind === "change") await gate;
+    return serve();
+  };
+  const { semel: first } = await outbox(t, { server, store });
+  const { semel: second } = await outbox(t, { server, store });
+  const running = deposit(first, "a", { id: "x" });
+  await sent(server);
+  return { store, server, first, second, running, letGo };
+}
+
+test("who asks for an answer that another tab waits for is not told of a call with another body under that id", async (t) => {
+  const { second, running, letGo } = await pendingElsewhere(t);
+  const asked = second.outcome("x").catch((error) => error);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const error = await rejection(deposit(second, "a", { id: "x", body: "another" }));
+  assert.equal(error.code, "fingerprint-mismatch");
+  letGo();
+  assert.equal((await running).status, 200);
+  assert.notEqual((await asked).executed, "no", "it ran");
+});
+
+test("who asks for an answer that another tab waits for is not told that it was not stored", async (t) => {
+  const { store, second, running, letGo } = await pendingElsewhere(t);
+  const asked = second.outcome("x").catch((error) => error);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  store.before = async () => {
+    throw new Error("broken");
+  };
+  const made = deposit(second, "a", { id: "x" }).catch((error) => error);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  store.before = async () => {};
+  letGo();
+  assert.equal((await running).status, 200);
+  assert.notEqual((await asked).executed, "no", "it ran");
+  assert.notEqual((await made).executed, "no", "it ran");
+});
+
+for (const [code, options, before] of [
+  ["store-failed", {}, (store) => (store.before = async () => Promise.reject(new Error("broken")))],
+  ["outbox-full", { maxPending: 1 }, (_store, semel) => void deposit(semel, "b", { id: "other" }).catch(() => {})],
+]) {
+  test(`${code}: a call under an id of one's own is not said never to have run where another tab has it`, async (t) => {
+    const { store, server, running, letGo } = await pendingElsewhere(t);
+    const { semel } = await outbox(t, { server, store, ...options });
+    before(store, semel);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const error = await rejection(deposit(semel, "a", { id: "x" }));
+    assert.equal(error.code, code);
+    store.before = async () => {};
+    letGo();
+    assert.equal((await running).status, 200);
+    assert.notEqual(error.executed, "no", "it ran under this id");
+  });
+}
+
+test("what another tab took over and answered a day ago is not said never to have run", async (t) => {
+  const store = new Rows(); // Without presence: whoever opens takes over what there is.
+  const server = new Stub();
+  const hanging = new Stub();
+  hanging.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const { semel: first } = await outbox(t, { server: hanging, store });
+  const before = deposit(first, "a", { id: "1" });
+  before.catch(() => {});
+  const cancelling = new AbortController();
+  const waiting = deposit(first, "a", { id: "2", signal: cancelling.signal }).catch((error) => error);
+  await until(() => store.rows.size === 2, "both are stored");
+  const { semel: second } = await outbox(t, { server, store, onrecovered: () => {} });
+  await until(() => server.runs.get("2") === 1, "the other tab has sent it");
+  await until(async () => (await second.pending()).length === 0, "it is settled");
+  store.rows.delete("2"); // As any tab does after a day.
+  cancelling.abort();
+  const error = await within(waiting, "the call");
+  assert.notEqual(error.executed, "no", `it ran: ${error}`);
+});
+
+test("the outcome of a call that gave up can be waited for", async (t) => {
+  const server = new Stub();
+  let letGo;
+  const gate = new Promise((resolve) => (letGo = resolve));
+  server.each = async (call, serve) => {
+    if (call.kind === "change") await gate;
+    return serve();
+  };
+  const { semel } = await outbox(t, { server, giveUpAfterMs: 20 });
+  const error = await rejection(deposit(semel));
+  assert.ok(error instanceof GaveUpError);
+  const answer = semel.outcome(error.requestId);
+  setTimeout(letGo, 10);
+  assert.equal((await answer).status, 200);
+});
+
+test("a call that joins another waits as long as it was told to itself", async (t) => {
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const { semel } = await outbox(t, { server, giveUpAfterMs: 300 });
+  await rejection(deposit(semel, "a", { id: "x" }));
+  const begun = performance.now();
+  await rejection(deposit(semel, "a", { id: "x" }));
+  assert.ok(performance.now() - begun > 250, `${performance.now() - begun} ms`);
+});
+
+test("an aborted call does not wait for one before it whose body does not end", async (t) => {
+  const { semel } = await outbox(t);
+  deposit(semel, "a", { body: new ReadableStream({}) }).catch(() => {});
+  const cancelling = new AbortController();
+  const second = deposit(semel, "a", { signal: cancelling.signal });
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  cancelling.abort();
+  assert.equal((await within(rejection(second), "the second", 500)).name, "AbortError");
+});
+
+test("two paths of which answers have named one key keep their order, though one body takes longer to read", async (t) => {
+  const { semel, server } = await outbox(t);
+  const to = (path, body) => semel.fetch(path, { method: "POST", body });
+  await to("/accounts/a/deposit", "");
+  await to("/accounts/a/withdraw", "");
+  server.calls.length = 0;
+  const parts = ["1", "2", "3"].map((part) => new TextEncoder().encode(part));
+  const slow = new ReadableStream({
+    async pull(controller) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      const part = parts.shift();
+      if (part) controller.enqueue(part);
+      else controller.close();
+    },
+  });
+  await Promise.all([to("/accounts/a/deposit", slow), to("/accounts/a/withdraw", "fast")]);
+  assert.deepEqual(server.attempts.map((call) => call.body), ["123", "fast"]);
+});
+
+test("a page that missed the online event goes on when it is looked at again", async (t) => {
+  const window = new EventTarget();
+  const navigator = { onLine: false };
+  const has = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+  has("navigator", navigator);
+  has("document", { hidden: false });
+  has("addEventListener", window.addEventListener.bind(window));
+  const { semel } = await outbox(t);
+  const made = deposit(semel);
+  await until(() => semel.getSnapshot().pending === 1, "it is in hand");
+  navigator.onLine = true;
+  window.dispatchEvent(new Event("pageshow"));
+  assert.equal((await within(made, "the call", 500)).status, 200);
+});
+
+test("options that would be misread are refused at open", async () => {
+  for (const wrong of [{ ordered: "no" }, { ordered: null }, { ordered: 1 }, { salt: {} }, { salt: null }, { salt: Symbol("s") }]) {
+    const semel = Semel.open({ url: URL_OF_STUB, fetch: new Stub().fetch, durability: "memory", ...wrong });
+    const name = Object.keys(wrong)[0];
+    assert.ok((await rejection(semel.then(async (open) => open.close()))) instanceof TypeError, name);
+  }
+});
+
+test("what a call may not have is a TypeError, not a damaged store", async (t) => {
+  const { semel } = await outbox(t);
+  for (const wrong of [{ ordered: "no" }, { ordered: 1 }]) {
+    assert.ok((await rejection(deposit(semel, "a", wrong))) instanceof TypeError, JSON.stringify(wrong));
+  }
+});
+
+test("a salt that is a promise merges nothing", async (t) => {
+  const { semel, server } = await outbox(t, { ids: "hash" });
+  let n = 0;
+  const made = await Promise.allSettled([0, 1].map(() => deposit(semel, "a", { salt: async () => (n += 1) })));
+  const ids = new Set(server.attempts.map((call) => call.id));
+  assert.ok(ids.size === 2 || made.every(({ status, reason }) => status === "rejected" && reason instanceof TypeError), "two orders became one");
+});
+
+test("with hashes a form that is sent twice is one request", async (t) => {
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const { semel } = await outbox(t, { server, ids: "hash", ordered: false });
+  for (let click = 0; click < 2; click += 1) {
+    const body = new FormData();
+    body.append("amount", "5");
+    deposit(semel, "a", { body }).catch(() => {});
+  }
+  await until(() => semel.getSnapshot().pending > 0, "it is in hand");
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.equal(new Set(server.attempts.map((call) => call.id)).size, 1);
+});
+
+test("who has subscribed hears of a change though another one throws", async (t) => {
+  const { semel } = await outbox(t);
+  // What is thrown there must not fail the test by itself.
+  const { queueMicrotask } = globalThis;
+  t.after(() => (globalThis.queueMicrotask = queueMicrotask));
+  globalThis.queueMicrotask = (work) =>
+    queueMicrotask(() => {
+      try {
+        work();
+      } catch {
+        // It was meant to.
+      }
+    });
+  let isArmed = false;
+  semel.subscribe(() => {
+    if (isArmed) throw new Error("the first");
+  });
+  const heard = [];
+  semel.subscribe(({ pending }) => heard.push(pending));
+  isArmed = true;
+  await deposit(semel);
+  assert.ok(heard.includes(1), JSON.stringify(heard));
+});
+
+test("a stream of what is no Uint8Array is refused, and one past the limit whatever it is of", async (t) => {
+  const { semel, server } = await outbox(t);
+  for (const part of ["text", 7, new ArrayBuffer(4)]) {
+    const body = new ReadableStream({
+      start(controller) {
+        controller.enqueue(part);
+        controller.close();
+      },
+    });
+    assert.ok((await rejection(deposit(semel, "a", { body }))) instanceof TypeError, typeof part);
+  }
+  assert.equal(server.attempts.length, 0);
+});
+
+test("a stream whose call is aborted is cancelled", async (t) => {
+  const { semel } = await outbox(t);
+  let cancelled = false;
+  const body = new ReadableStream({ cancel: () => void (cancelled = true) });
+  const cancelling = new AbortController();
+  const made = deposit(semel, "a", { body, signal: cancelling.signal });
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  cancelling.abort();
+  await rejection(made);
+  await until(() => cancelled, "the stream is cancelled", 500);
+});
+
+test("a late acknowledgement of another tab does not delete a request that was made under that id since", async (t) => {
+  const store = shared();
+  const server = new Stub();
+  const slow = new Stub();
+  let letGo;
+  const gate = new Promise((resolve) => (letGo = resolve));
+  slow.each = async (call, serve) => {
+    if (call.kind === "acks") await gate;
+    return serve();
+  };
+  const { semel: first } = await outbox(t, { server, store });
+  await deposit(first, "a", { id: "x" });
+  await until(() => store.rows.size === 1 && store.log.filter(([, id]) => id === "x").length > 1, "it is settled");
+  await outbox(t, { server: slow, store });
+  await until(() => slow.of("acks").length === 1, "the other tab acknowledges it too");
+  await deposit(first, "a", { id: "y" });
+  await until(() => !store.rows.has("x"), "it is acknowledged");
+  // Its tombstone is gone by now, say.
+  server.each = (call, serve) => (call.id === "x" ? hang() : serve());
+  deposit(first, "b", { id: "x" }).catch(() => {});
+  await until(() => store.rows.has("x"), "it is stored");
+  letGo();
+  await until(() => store.log.some(([what, ids]) => what === "remove" && ids.includes("x") && slow.of("acks")[0].endedMs), "the other tab is done");
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.ok(store.rows.has("x"), "a pending request is no longer stored");
+});
+
+test("what is in hand may take more than 2 GiB of the module's memory", async (t) => {
+  const { Instance } = WebAssembly;
+  t.after(() => (WebAssembly.Instance = Instance));
+  // As many large bodies have it. What is not touched takes no room of the system.
+  WebAssembly.Instance = class extends Instance {
+    constructor(module) {
+      super(module);
+      this.exports.memory.grow(32_768);
+    }
+  };
+  const { semel } = await outbox(t);
+  assert.equal((await deposit(semel, "a", { body: new Uint8Array(1 << 20) })).status, 200);
+});
+
+test("an onpaused that throws ends no process, as an onrecovered that throws ends none", async (t) => {
+  const errors = t.mock.method(console, "error", () => {});
+  const { queueMicrotask } = globalThis;
+  t.after(() => (globalThis.queueMicrotask = queueMicrotask));
+  const thrown = [];
+  globalThis.queueMicrotask = (work) =>
+    queueMicrotask(() => {
+      try {
+        work();
+      } catch (error) {
+        thrown.push(error);
+      }
+    });
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "change" ? server.problem("a", 401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
+  let told = 0;
+  const { semel } = await outbox(t, {
+    server,
+    onpaused() {
+      told += 1;
+      throw new Error("mine");
+    },
+  });
+  deposit(semel).catch(() => {});
+  await until(() => told === 1, "it is told");
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.deepEqual([thrown.length, errors.mock.callCount()], [0, 1]);
+});
