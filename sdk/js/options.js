@@ -36,6 +36,7 @@ export function setupOf(options) {
   if (store !== undefined && !["load", "change", "remove"].every((name) => typeof store?.[name] === "function")) {
     throw new TypeError("semel: a store has the methods load, change and remove");
   }
+  if (!/string|number|function/.test(typeof salt)) throw new TypeError("semel: salt is a string, a number or a function");
   // A value is checked and copied now; a function is asked for each attempt.
   setup.headers = typeof headers === "function" ? headers : new Headers(headers);
   // Called without a receiver: the browser's own fetch accepts no other.

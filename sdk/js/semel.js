@@ -35,7 +35,6 @@ export class Outbox extends View {
   /** Who certainly lives, as of the last look. */
   #alive;
   #looking;
-  #living;
   #closing = new AbortController();
   /** The callers that wait, by request id. */
   #callers = new Map();
@@ -97,14 +96,10 @@ export class Outbox extends View {
   /** Goes on with what tabs left that are gone, and waits for those that live. */
   async #takeOver() {
     if (this.#closing.signal.aborted) return;
-    // As long as nobody comes or goes, nothing is left by anybody.
-    const living = String(await this.#beacon?.alive());
-    if (living === this.#living) return;
     const owners = await this.#machine.takeOver(async () => (this.#alive = await this.#beacon?.alive()));
     // Of those that are gone, what is left was taken now, or will be at the next look.
     const alive = owners.filter((owner) => this.#alive?.includes(owner));
     for (const owner of alive) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
-    this.#living = living;
   }
 
   get onrecovered() {
@@ -130,7 +125,7 @@ export class Outbox extends View {
     if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, key, signal);
     const lines = storable(request.headers);
     const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, signal, async () => {
-      const body = await this.#unlessClosed(() => bodyOf(request, stream), signal);
+      const body = await this.#unlessClosed(() => bodyOf(request, signal, stream), signal);
       const isHash = own === undefined && this.#setup.ids === "hash";
       const parts = () => [this.#setup.identity, request.method, pathname + search, key ?? "", salted(salt, lines), body];
       const requestId = own ?? this.#machine.id(isHash ? await hashOf(parts()) : undefined);
@@ -377,7 +372,7 @@ function salted(salt, lines) {
 }
 
 /** The body, up to the limit: a stream may have no end. */
-async function bodyOf(request, stream = request.body) {
+async function bodyOf(request, signal, stream = request.body) {
   const parts = [];
   let size = 0;
   const take = (part) => {
@@ -387,12 +382,15 @@ async function bodyOf(request, stream = request.body) {
     if (size > BODY_BYTES_MAX) throw new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
   };
   const source = stream?.getReader();
+  const stop = () => source?.cancel().catch(() => {});
+  signal?.addEventListener("abort", stop);
   try {
     // A request of Firefox does not show its body.
     if (!source) take(new Uint8Array(await request.arrayBuffer()));
     else for (let read; !(read = await source.read()).done; ) take(read.value);
   } finally {
-    source?.cancel().catch(() => {});
+    stop();
+    signal?.removeEventListener("abort", stop);
   }
   return new Uint8Array(await new Blob(parts).arrayBuffer());
 }

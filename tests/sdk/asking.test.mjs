@@ -38,7 +38,7 @@ test("another request under an id that is in use is refused, and changes nothing
   for (const other of [{ body: "other" }, { method: "PUT" }, { headers: { "x-more": "1" } }, { key: "k" }]) {
     const error = await rejection(deposit(semel, "a", { id: "x", ...other }));
     assert.ok(error instanceof FingerprintMismatchError);
-    assert.deepEqual([error.executed, error.retry, error.requestId], ["no", "after-fix", "x"]);
+    assert.deepEqual([error.executed, error.retry, error.requestId], ["unknown", "after-fix", "x"], "the other may have run");
   }
   assert.ok((await rejection(deposit(semel, "b", { id: "x" }))) instanceof FingerprintMismatchError);
   letGo();
