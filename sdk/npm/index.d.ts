@@ -39,8 +39,9 @@ export type ProtocolCode =
 
 /**
  * The codes of the client itself:
- * - `outbox-full`: too many requests are pending; this one was neither stored nor sent
- * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw
+ * - `outbox-full`: too many requests are pending, or too large ones; this one was neither stored nor sent. Its `executed` is `unknown`
+ *   where the id is one's own or a hash: another tab may have it in hand
+ * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw. `executed` as above
  * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on
  * - `closed`: `close()` was called; the request stays stored and goes on at the next `open`
  * - `outcome-lost`: the answer was given before, here or in another tab, and is no longer kept; or there is no such request
