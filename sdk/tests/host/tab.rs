@@ -22,7 +22,6 @@ pub const DOUBT_CLOCK: u8 = 14;
 pub const CLOSE: u8 = 15;
 pub const OFFLINE: u8 = 16;
 pub const ONLINE: u8 = 17;
-pub const HURRY: u8 = 18;
 pub const LEAVE: u8 = 19;
 pub const WATCH: u8 = 20;
 pub const TICKET_OF: u8 = 21;
