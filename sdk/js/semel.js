@@ -227,8 +227,8 @@ export class Outbox extends View {
     return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)), isChosen);
   }
 
-  /** Waits for an answer with all who wait for it. */
-  #wait(requestId, signal, begin, aborted, isChosen) {
+  /** Waits for an answer with all who wait for it. Who only asks may be joined by a call, whose id is chosen then. */
+  #wait(requestId, signal, begin, aborted, isChosen = true) {
     return new Promise((resolve, reject) => {
       const abort = () => aborted(caller);
       const caller = { isChosen, resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };

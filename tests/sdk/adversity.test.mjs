@@ -65,6 +65,20 @@ test("who asks for an answer that another tab waits for is not told that it was 
   assert.notEqual((await made).executed, "no", "it ran");
 });
 
+test("who asks while the store fails is not told of a call that failed with it that the id never ran", async (t) => {
+  const { store, second, running, letGo } = await pendingElsewhere(t);
+  store.before = async () => {
+    throw new Error("broken");
+  };
+  const asked = second.outcome("x").catch((error) => error);
+  const made = deposit(second, "a", { id: "x" }).catch((error) => error);
+  const errors = await within(Promise.all([asked, made]), "both");
+  store.before = async () => {};
+  letGo();
+  assert.equal((await running).status, 200);
+  assert.deepEqual(errors.map(({ code, executed }) => [code, executed]), [["store-failed", "unknown"], ["store-failed", "unknown"]], "it ran");
+});
+
 for (const [code, options, before] of [
   ["store-failed", {}, (store) => (store.before = async () => Promise.reject(new Error("broken")))],
   ["outbox-full", { maxPending: 1 }, (_store, semel) => void deposit(semel, "b", { id: "other" }).catch(() => {})],

@@ -8,7 +8,7 @@
 //!   [`snapshot`]: what a key stores
 //! - [`tab`] and [`store`]: browsers, their tabs and what these share; [`curl`]: requests made by hand; [`letter`]: what is on
 //!   the wire
-//! - `sim`: the run, one queue of events in the order of time; `tabs`, `curls`, `faults` and [`wire`]: what happens in it
+//! - `sim`: the run, one queue of events in the order of time; `tabs`, `sharing`, `curls`, `faults` and [`wire`]: what happens in it
 //! - [`oracle`]: what must hold
 //! - [`marks`]: what must come about in some seeds
 //!
@@ -26,6 +26,7 @@ pub mod mutant;
 pub mod oracle;
 pub mod plan;
 pub mod server;
+mod sharing;
 pub mod shrink;
 mod sim;
 pub mod snapshot;

@@ -45,6 +45,10 @@ twins! {
     FullEarly = "full-early",
     /// From the tenth deposit on, a read does not see the last one.
     StaleReads = "stale-reads",
+    /// Who calls with an id that is in hand joins it, whatever they ask for.
+    OtherPayloadJoined = "other-payload-joined",
+    /// That a tab waits for what another sees to is not written down.
+    JoinForgotten = "join-forgotten",
 }
 
 /// The rules that the model alone sees to: no run blames a request for the end of its process though it did not end it, none has an

@@ -77,6 +77,8 @@ pub struct Plan {
     pub attempt_timeouts_ms: [i64; 2],
     /// The share of requests that wait for those before them at their key, in percent.
     pub ordered: u32,
+    /// The share of requests under an id of the application's own, that is used again and asked for, in percent.
+    pub share: u32,
     /// How often a browser is told that the network is gone, and later that it is there again.
     pub offlines: usize,
     /// How often a tab is looked at again.
@@ -154,6 +156,7 @@ impl Plan {
             retry_interval_ms: [50, 1_000, 5_000][rng.usize(0..3)],
             attempt_timeouts_ms: [rng.i64(100..=100_000), rng.i64(100..=20_000)],
             ordered: [0, 50, 100][rng.usize(0..3)],
+            share: share_of(seed),
             offlines: offlines as usize,
             hurries: hurries as usize,
             give_up,
@@ -228,4 +231,14 @@ impl Plan {
     pub fn retention_s_min(&self) -> i64 {
         self.retentions_s[0].min(self.retentions_s[1])
     }
+}
+
+/// The seed of all that has to do with ids of the application's own: a stream apart, beside which all else is as it was.
+pub(crate) fn of_sharing(seed: u64) -> u64 {
+    seed ^ 0x5EED_0F1D_5000_0000
+}
+
+fn share_of(seed: u64) -> u32 {
+    let mut rng = Rng::with_seed(!of_sharing(seed));
+    if rng.u32(0..3) > 0 { 0 } else { rng.u32(20..=100) }
 }

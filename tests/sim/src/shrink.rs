@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 12] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 13] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -55,6 +55,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.fail_store,
         |plan| &mut plan.give_up,
         |plan| &mut plan.ordered,
+        |plan| &mut plan.share,
     ];
     let counts: [fn(&mut Plan) -> &mut usize; 16] = [
         |plan| &mut plan.requests,

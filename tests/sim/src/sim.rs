@@ -11,6 +11,7 @@ use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Oracle, Violation, violation};
 use crate::plan::Plan;
 use crate::server::Server;
+use crate::sharing::Sharing;
 use crate::tab::{Browser, Tab};
 use fastrand::Rng;
 use semel_core::client::{Answer, Answered, Change, Changed, Receiver, Ticket};
@@ -25,12 +26,12 @@ const SETTLES_MS_MAX: i64 = 3_600_000;
 #[derive(Debug)]
 pub(crate) enum Happening {
     Wish(usize),
+    Share(usize, Sharing),
     GiveUp(usize),
     Changed(Ticket, Option<Changed>),
     Answered(u64, Box<Answer>),
     Lost(u64),
     HandedOver {
-        ticket: Ticket,
         number: usize,
         to: Receiver,
         answered: Rc<Answered>,
@@ -52,6 +53,7 @@ pub(crate) enum Event {
     In(usize, Happening),
     Transaction { tab: usize, ticket: Ticket, id: String, change: Box<Change> },
     Arrival(Box<Letter>),
+    Share(usize, Sharing),
     Release(String),
     Errand(usize, Errand),
     CurlAnswered { curl: usize, life: u32, reply: Box<Reply>, is_unbounded: bool },
@@ -79,6 +81,8 @@ pub(crate) struct Sim {
     pub plan: Plan,
     pub mutant: Option<Mutant>,
     pub rng: Rng,
+    /// For what is done with ids of the application's own.
+    pub sharing: Rng,
     pub now_ms: i64,
     /// By time, then by the order in which they were made.
     queue: BTreeMap<(i64, u64), Event>,
@@ -98,6 +102,7 @@ impl Sim {
             plan: plan.clone(),
             mutant,
             rng: Rng::with_seed(!plan.seed),
+            sharing: Rng::with_seed(crate::plan::of_sharing(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             made: 0,
@@ -224,6 +229,7 @@ impl Sim {
             }
             Event::In(tab, happening) => self.happen_in(tab, happening)?,
             Event::Transaction { tab, ticket, id, change } => self.transact(tab, ticket, &id, &change),
+            Event::Share(number, sharing) => self.share(number, sharing),
             Event::Arrival(letter) => self.arrive(*letter)?,
             Event::Release(key) => {
                 self.note(|| format!("{key}: what was held back is durable"));
@@ -272,7 +278,7 @@ impl Sim {
 
     fn check_rest(&self) -> Result<(), Violation> {
         for tab in self.tabs.iter().filter(|tab| tab.is_open) {
-            if let Some(number) = tab.callers.values().next() {
+            if let Some(number) = tab.callers.keys().next() {
                 let why = self.pending();
                 return violation("unsettled", format!("the caller of {number} in {} still waits: {why}", tab.owner));
             }

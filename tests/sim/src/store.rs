@@ -22,6 +22,11 @@ impl Store {
         changed
     }
 
+    /// Whether there is a row.
+    pub fn has(&self, id: &str) -> bool {
+        self.rows.contains_key(id)
+    }
+
     /// Deletes rows.
     pub fn remove(&mut self, ids: &[String]) {
         self.rows.retain(|id, row| !ids.contains(id) || !is_done(row));

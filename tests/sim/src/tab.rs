@@ -3,7 +3,7 @@
 use crate::plan::Plan;
 use crate::store::Store;
 use crate::wire::Cut;
-use semel_core::client::{Answer, Client, Settings, Ticket};
+use semel_core::client::{Answer, Client, Settings};
 use semel_support::Reply;
 use std::collections::BTreeMap;
 
@@ -50,6 +50,15 @@ impl Default for Browser {
     }
 }
 
+/// One who waits in a tab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// What was to be done; `None` for who only asks.
+    pub payload: Option<usize>,
+    /// Whether it is the call that made the id.
+    pub is_first: bool,
+}
+
 /// A tab.
 #[derive(Debug)]
 pub struct Tab {
@@ -73,8 +82,8 @@ pub struct Tab {
     pub sleeps_since_ms: Option<i64>,
     /// Whether it is there.
     pub is_open: bool,
-    /// Who waits in it, and for what.
-    pub callers: BTreeMap<Ticket, usize>,
+    /// Who waits in it, by what for.
+    pub callers: BTreeMap<usize, Vec<Caller>>,
     /// The instant for which it is to be woken, of the run.
     pub wakes_ms: Option<i64>,
     /// How often each id was sent from it.

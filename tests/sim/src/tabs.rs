@@ -4,11 +4,12 @@
 
 use crate::letter::{Letter, Message, Sender};
 use crate::mutant::Twin;
-use crate::oracle::{Got, Violation, Wish, violation};
+use crate::oracle::{Got, OTHER_PAYLOAD, Violation, Wish, violation};
 use crate::sim::{Event, Happening, Sim};
-use crate::tab::{Login, Tab, USERS};
+use crate::tab::{Caller, Login, Tab, USERS};
 use semel_core::client::{Action, Answered, Change, Changed, Draft, Receiver, Ticket, Transmission};
 use semel_core::message::Headers;
+use semel_core::problem::Executed;
 use std::rc::Rc;
 
 /// The longest way of a transaction to the store, and of its report back.
@@ -76,9 +77,12 @@ impl Sim {
         let client = &mut self.tabs[tab].client;
         match happening {
             Happening::Wish(number) => self.wish(tab, number),
+            Happening::Share(number, sharing) => self.share_in(tab, number, sharing)?,
             Happening::GiveUp(number) => {
-                let found = self.tabs[tab].callers.iter().find(|(_, each)| **each == number);
-                if let Some((&ticket, _)) = found {
+                let is_caller = |caller: &Caller| caller.payload.is_some();
+                let has_caller = self.tabs[tab].callers.get(&number).is_some_and(|all| all.iter().any(is_caller));
+                let id = has_caller.then(|| self.oracle.of(number).id.clone());
+                if let Some(ticket) = id.and_then(|id| self.tabs[tab].client.ticket_of(&id)) {
                     self.note(|| format!("tab-{tab}: the application gives {number} up"));
                     self.oracle.of(number).is_given_up = true;
                     self.tabs[tab].client.give_up(now_ms, ticket);
@@ -87,9 +91,7 @@ impl Sim {
             Happening::Changed(ticket, changed) => client.changed(now_ms, ticket, changed),
             Happening::Answered(attempt, answer) => client.answered(now_ms, attempt, *answer),
             Happening::Lost(attempt) => client.lost(now_ms, attempt),
-            Happening::HandedOver { ticket, number, to, answered } => {
-                self.hand_over(tab, ticket, (number, to), &answered)?
-            }
+            Happening::HandedOver { number, to, answered } => self.hand_over(tab, (number, to), &answered)?,
             Happening::Delivered(ticket) => client.delivered(now_ms, ticket),
             Happening::Resume(ticket) => client.resume(now_ms, ticket),
             Happening::OwnerGone => self.look_at_store(tab),
@@ -120,18 +122,12 @@ impl Sim {
     }
 
     fn wish(&mut self, tab: usize, number: usize) {
-        let now_ms = self.local_ms(tab);
         let id = format!("{:016x}-{number}", self.rng.u64(..));
         let account = number % self.plan.keys;
-        let draft = Draft {
-            method: "POST".to_owned(),
-            target: format!("/keys/{account}/deposits"),
-            key: None,
-            headers: Headers::from_iter([("content-type", "text/plain")]),
-            body: number.to_string().into_bytes(),
-        };
         self.note(|| format!("tab-{tab}: the application wants {number} at keys/{account}, as {id}"));
-        let is_ordered = self.rng.u32(0..100) < self.plan.ordered;
+        let is_shared = self.decide_sharing(number);
+        // What others may have stored before has no place among these.
+        let is_ordered = self.rng.u32(0..100) < self.plan.ordered && !is_shared;
         let Tab { browser, user, is_offline, .. } = self.tabs[tab];
         if is_offline {
             self.oracle.see("tab: asked for something offline");
@@ -144,28 +140,39 @@ impl Sim {
                 principal: USERS[user].to_owned(),
                 browser: Some(browser),
                 in_order_of: is_ordered.then_some(tab),
+                is_shared,
                 ..Wish::default()
             },
         );
-        let ticket = self.tabs[tab].client.request(now_ms, id, draft, is_ordered).expect("a new id");
-        self.tabs[tab].callers.insert(ticket, number);
+        self.call(tab, id, number, is_ordered).expect("a new id");
+        self.wait(tab, number, Caller { payload: Some(number), is_first: true });
     }
 
-    fn hand_over(
-        &mut self,
-        tab: usize,
-        ticket: Ticket,
-        (number, to): (usize, Receiver),
-        answered: &Answered,
-    ) -> Result<(), Violation> {
-        let got = Got::from(answered);
+    fn hand_over(&mut self, tab: usize, (number, to): (usize, Receiver), answered: &Answered) -> Result<(), Violation> {
+        let Wish { is_shared, .. } = *self.oracle.of(number);
+        let mut got = Got::from(answered);
+        if let (true, Got::Failure(code, executed)) = (is_shared, &mut got)
+            && code == "store-failed"
+        {
+            // Of an id of the application's own, the host doesn't know whether another tab has it.
+            *executed = Executed::Unknown;
+        }
         self.note(|| format!("tab-{tab}: {to:?} of {number} gets {}", got.line()));
-        if to == Receiver::Recovered {
-            self.oracle.see("delivered: recovered");
-        } else if self.tabs[tab].callers.remove(&ticket).is_none() {
+        let is_awaited = to == Receiver::Caller;
+        let callers = if is_awaited { self.tabs[tab].callers.remove(&number).unwrap_or_default() } else { Vec::new() };
+        if is_awaited && callers.is_empty() && !is_shared {
             return violation("answer", format!("{number} was answered to nobody"));
         }
-        self.oracle.deliver(number, got);
+        if callers.is_empty() {
+            // Whoever waited may have left.
+            self.oracle.see("delivered: recovered");
+            self.oracle.deliver(number, got);
+            return Ok(());
+        }
+        let principal = USERS[self.tabs[tab].user];
+        for caller in callers {
+            self.oracle.tell(number, tab, principal, caller, got.clone())?;
+        }
         Ok(())
     }
 
@@ -233,13 +240,33 @@ impl Sim {
             self.note(|| format!("tab-{tab}: the store fails to change {id}"));
             return self.later(STORE_MS_MAX, Event::In(tab, Happening::Changed(ticket, None)));
         }
-        let changed = self.browsers[self.tabs[tab].browser].store.change(id, change);
+        let had_row = self.browsers[self.tabs[tab].browser].store.has(id);
+        let joins = matches!(change, Change::Join { .. });
+        let changed = if joins && self.is_twin(Twin::JoinForgotten) {
+            self.browsers[self.tabs[tab].browser].store.change(id, &Change::Look)
+        } else {
+            self.browsers[self.tabs[tab].browser].store.change(id, change)
+        };
         self.note(|| format!("tab-{tab}: {}", changed_line(id, change, &changed)));
         match (change, &changed) {
             (Change::Settle { .. }, Changed::Settled(settled)) if settled.kept.is_some() => {
                 self.oracle.see("row: kept")
             }
-            (Change::Adopt { .. }, Changed::Pending(_)) => self.oracle.see("row: adopted"),
+            (Change::Adopt { by, .. }, Changed::Pending(entry)) => {
+                self.oracle.see("row: adopted");
+                if entry.owner == *by && self.tabs[tab].callers.contains_key(&self.oracle.number_of(id)) {
+                    self.oracle.see("id: its owner is gone, and who waited sees to it");
+                }
+            }
+            (Change::Join { outbox }, Changed::Pending(entry)) if entry.outbox == *outbox => {
+                self.oracle.see("id: joined across tabs");
+                self.oracle.joined(self.oracle.number_of(id), tab);
+            }
+            (Change::Join { outbox }, Changed::Settled(settled))
+                if settled.outbox == *outbox && settled.kept.is_some() =>
+            {
+                self.oracle.see("id: a kept answer is there for who waits");
+            }
             (Change::Withdraw, Changed::Withdrawn) => {
                 self.oracle.see("row: taken back");
                 let number = self.oracle.number_of(id);
@@ -254,6 +281,9 @@ impl Sim {
         if matches!(change, Change::Add(_)) {
             let number = self.oracle.number_of(id);
             self.oracle.of(number).is_stored = true;
+            if !had_row {
+                self.oracle.stored_anew(number);
+            }
         }
         self.later(STORE_MS_MAX, Event::In(tab, Happening::Changed(ticket, Some(changed))));
     }
@@ -261,7 +291,7 @@ impl Sim {
     fn deliver(&mut self, tab: usize, ticket: Ticket, to: Receiver, answered: Rc<Answered>) {
         let number = self.number_of(tab, ticket);
         self.oracle.of(number).is_answered = true;
-        let handed_over = Happening::HandedOver { ticket, number, to, answered };
+        let handed_over = Happening::HandedOver { number, to, answered };
         if self.is_twin(Twin::ForgetBeforeDelivery) {
             self.push(self.now_ms, Event::In(tab, Happening::Delivered(ticket)));
             return self.later(1_000, Event::In(tab, handed_over));
@@ -285,8 +315,8 @@ impl Sim {
         }
         let message = Message { method, target, headers, body, is_too_large: false };
         if let (true, Some(deadline_ms)) = (message.is_deposit(), message.deadline_ms()) {
-            let number = message.text().parse().expect("a number");
-            self.oracle.sent(number, deadline_ms);
+            let payload: usize = message.text().parse().expect("a number");
+            self.oracle.sent(payload % OTHER_PAYLOAD, deadline_ms);
         }
         self.post(Letter { from: Sender::Tab { tab, attempt }, message });
     }

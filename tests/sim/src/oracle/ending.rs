@@ -13,7 +13,7 @@ impl Oracle {
             }
             for (number, wish) in self.wishes.iter().filter(|(_, wish)| wish.key == key && wish.browser.is_some()) {
                 let state = seen.state_of(&wish.id);
-                if matches!(state, "executed" | "poisoned") && !wish.is_lost {
+                if matches!(state, "executed" | "poisoned") && !wish.is_lost && !wish.is_reused() {
                     return violation("unacknowledged", format!("{number} is left {state} at {key}"));
                 }
             }
@@ -27,19 +27,25 @@ impl Oracle {
 
     fn check_wish(&self, number: usize, wish: &Wish, story: &IdStory) -> Result<(), Violation> {
         let effects = story.effects_ms.len();
-        for got in &wish.got {
+        if wish.is_reused() {
+            return Ok(());
+        }
+        for got in wish.got.iter().chain(&wish.told) {
             self.check_got(number, wish, story, got)?;
         }
         // What may run again without first-sent may have several outcomes.
         let is_one = effects <= 1;
-        let outcomes = wish.got.iter().filter(|got| matches!(got, Got::Outcome(..)));
+        let outcomes = wish.got.iter().chain(&wish.told).filter(|got| matches!(got, Got::Outcome(..)));
         if is_one && outcomes.collect::<Vec<_>>().windows(2).any(|pair| pair[0] != pair[1]) {
-            return violation("outcome", format!("{number} was answered in several ways: {:?}", wish.got));
+            return violation(
+                "outcome",
+                format!("{number} was answered in several ways: {:?}, {:?}", wish.got, wish.told),
+            );
         }
         if wish.browser.is_none() || wish.is_lost {
             return Ok(());
         }
-        match (wish.is_stored, wish.got.is_empty()) {
+        match (wish.is_stored, !wish.is_told()) {
             // Its tab closed before it was in the store.
             (false, true) if effects > 0 => violation("lost", format!("{number} ran, never stored")),
             (true, true) => violation("lost", format!("nobody got the answer to {number}")),
@@ -71,7 +77,12 @@ impl Oracle {
         let is_due = match code {
             "store-failed" => self.plan.fail_store > 0,
             // Without its row, nobody knows what came of it, nor that it was acknowledged.
-            "outcome-lost" | "acknowledged" => wish.is_lost,
+            "acknowledged" => wish.is_lost,
+            // Who asks, or is called again, after it was settled.
+            "outcome-lost" => wish.is_lost || wish.is_shared,
+            "fingerprint-mismatch" => wish.is_disputed,
+            // Of what another tab sees to, only the waiting ends.
+            "gave-up" => wish.is_shared && wish.is_given_up,
             // By its key, or by the client alone of what has never left.
             "cancelled" => wish.is_given_up && (story.told.contains(code) || !wish.is_sent),
             "outside-window" | "poisoned" => story.told.contains(code),

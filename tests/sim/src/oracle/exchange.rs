@@ -161,6 +161,7 @@ impl Oracle {
         if wish.is_some_and(|wish| wish.principal != *principal) {
             return violation("principal", format!("{number} ran as {principal}"));
         }
+        self.check_payload(key, effect)?;
         let clock_ms = exchange.before.latest_ms();
         if *at_ms < clock_ms {
             return violation("clock", format!("{number} ran at {at_ms}, after {clock_ms}"));

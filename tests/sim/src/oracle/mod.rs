@@ -5,6 +5,7 @@
 //! - `rows`: what must hold of what a key keeps
 //! - `ending`: what must hold of a run that has ended
 //! - `order`: what must hold of what a tab wants one after the other
+//! - `sharing`: what must hold of an id that several calls use, or wait for
 //! - `history`: whether each account behaved as one that does one thing at a time
 //!
 //! Invariants:
@@ -17,12 +18,16 @@ mod exchange;
 mod history;
 mod order;
 mod rows;
+mod sharing;
 
 use crate::plan::Plan;
 use history::History;
 use semel_core::client::Answered;
 use semel_core::problem::Executed;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The payload of another request under the id of a wish is the wish's number, and this.
+pub const OTHER_PAYLOAD: usize = 2_000_000;
 
 /// What does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,8 +122,18 @@ pub struct Wish {
     pub is_lost: bool,
     /// Whether the application gave it up.
     pub is_given_up: bool,
+    /// Whether its id is the application's own, and used by more calls.
+    pub is_shared: bool,
+    /// Whether another payload was tried under its id.
+    pub is_disputed: bool,
+    /// How often a row was made for it.
+    pub rows: u32,
+    /// The tabs that found it pending at another, and wait.
+    pub joined: BTreeSet<usize>,
     /// What its caller got.
     pub got: Vec<Got>,
+    /// What the others got who used its id, or asked for it.
+    pub told: Vec<Got>,
 }
 
 /// The one who looks on.

@@ -1,0 +1,103 @@
+//! What must hold of an id that several calls use, or wait for.
+//!
+//! Invariants:
+//! - Nobody is told the outcome of another payload than their own, nor anything of what another identity made.
+//! - An id has effects of one payload.
+//! - Who has joined what is pending gets its answer: lost is what was lost with its store, or taken back.
+
+use super::{Got, OTHER_PAYLOAD, Oracle, Violation, Wish, violation};
+use crate::snapshot::Effect;
+use crate::tab::Caller;
+use semel_core::problem::Executed;
+
+/// What only says that nothing is known here.
+const UNKNOWN: [&str; 3] = ["outcome-lost", "fingerprint-mismatch", "gave-up"];
+
+impl Oracle {
+    /// A row was made for an id. The second one is another request: the application used the id after its answer, or its loss.
+    pub fn stored_anew(&mut self, number: usize) {
+        let wish = self.of(number);
+        wish.rows += 1;
+        if wish.rows > 1 {
+            let key = wish.key.clone();
+            self.see("id: used again when its row was gone");
+            self.history.is_no_longer_promised(&key);
+        }
+    }
+
+    /// A tab found it pending, and waits for its answer.
+    pub fn joined(&mut self, number: usize, tab: usize) {
+        self.of(number).joined.insert(tab);
+    }
+
+    /// One who waits for an id in a tab is told something.
+    pub fn tell(
+        &mut self,
+        number: usize,
+        tab: usize,
+        principal: &str,
+        caller: Caller,
+        got: Got,
+    ) -> Result<(), Violation> {
+        let wish = &self.wishes[&number];
+        if principal != wish.principal {
+            let is_nothing = matches!(&got, Got::Failure(code, Executed::Unknown) if code == "outcome-lost");
+            self.see("id: asked for by another identity");
+            let told = || violation("stranger", format!("{principal} was told of {number}: {got:?}"));
+            return if is_nothing { Ok(()) } else { told() };
+        }
+        // What is no answer of an account at all is judged at the end.
+        let is_of = |body: &[u8], payload: &str| body.starts_with(format!("{{\"number\":\"{payload}").as_bytes());
+        if let (Got::Outcome(_, body), Some(payload)) = (&got, caller.payload)
+            && is_of(body, "")
+            && !is_of(body, &format!("{payload}\""))
+        {
+            return violation("payload", format!("who asked for {payload} was told {}", got.line()));
+        }
+        let is_lost = matches!(&got, Got::Failure(code, _) if code == "outcome-lost");
+        if is_lost && wish.joined.contains(&tab) && !wish.is_lost && wish.is_stored && wish.rows < 2 {
+            return violation("lost", format!("tab-{tab} waited for {number} while it was pending, and it is lost"));
+        }
+        if matches!(&got, Got::Failure(code, _) if code == "fingerprint-mismatch") {
+            self.see("id: another payload is refused across tabs");
+        }
+        if caller.is_first {
+            self.deliver(number, got);
+        } else {
+            if let Got::Outcome(_, body) = &got {
+                self.history.returned(number, body);
+            }
+            self.of(number).told.push(got);
+        }
+        Ok(())
+    }
+
+    /// The effects of an id that is shared are of one payload.
+    pub(super) fn check_payload(&mut self, key: &str, effect: &Effect) -> Result<(), Violation> {
+        let Some(wish) = self.numbers.get(&effect.id).and_then(|number| self.wishes.get(number)) else { return Ok(()) };
+        if !wish.is_shared || wish.is_reused() {
+            return Ok(());
+        }
+        if effect.number.parse().is_ok_and(|number: usize| number >= OTHER_PAYLOAD) {
+            self.history.is_no_longer_promised(key);
+        }
+        let other = self.happened.iter().find(|(number, id)| **id == effect.id && **number != effect.number);
+        match other {
+            Some((other, id)) => violation("payload", format!("{id} ran with {other} and with {}", effect.number)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Wish {
+    /// Whether the id was used again when nothing is promised of it any more.
+    pub(super) fn is_reused(&self) -> bool {
+        self.rows > 1
+    }
+
+    /// Whether anybody has the answer.
+    pub(super) fn is_told(&self) -> bool {
+        let is_answer = |got: &Got| !matches!(got, Got::Failure(code, _) if UNKNOWN.contains(&code.as_str()));
+        !self.got.is_empty() || self.told.iter().any(is_answer)
+    }
+}

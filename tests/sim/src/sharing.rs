@@ -1,0 +1,179 @@
+//! What the application does with an id of its own besides the call that made it: it is used again at about the same time, asked
+//! for, and asked for no longer.
+//!
+//! Invariants:
+//! - What is drawn here comes of a stream of its own: a run without it is as it would be if this were not here.
+//! - An id is not used again by who could know that it has its answer, or that it went with its store: nothing is promised of that.
+
+use crate::mutant::Twin;
+use crate::oracle::{OTHER_PAYLOAD, Violation, Wish, violation};
+use crate::sim::{Event, Happening, Sim};
+use crate::tab::{Caller, USERS};
+use semel_core::client::{Draft, Ticket};
+use semel_core::message::Headers;
+
+/// How far apart calls with one id are, at most.
+const CALLS_MS_MAX: i64 = 200;
+
+/// So many tabs of an identity are open in a browser, and no more are opened beside them.
+const TABS_MAX: usize = 4;
+
+/// What is done with the id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// The same request is made again.
+    Again,
+    /// Another request is made under it.
+    OtherPayload,
+    /// Its answer is asked for, perhaps as somebody else.
+    Ask,
+    /// One who asked leaves.
+    Leave,
+    /// Another tab is opened beside.
+    Beside,
+    /// The tab that made it dies, if there is another.
+    Crash,
+}
+
+impl Sim {
+    /// Whether the id of a new request is the application's own, and what comes of that.
+    pub fn decide_sharing(&mut self, number: usize) -> bool {
+        if self.sharing.u32(0..100) >= self.plan.share {
+            return false;
+        }
+        if self.sharing.bool() {
+            self.push(self.now_ms, Event::Share(number, Sharing::Beside));
+        }
+        for _ in 0..self.sharing.u32(1..=4) {
+            let all =
+                [Sharing::Again, Sharing::Again, Sharing::OtherPayload, Sharing::Ask, Sharing::Ask, Sharing::Leave];
+            let sharing = all[self.sharing.usize(0..all.len())];
+            let later_ms_max = match sharing {
+                Sharing::Again | Sharing::OtherPayload => CALLS_MS_MAX,
+                Sharing::Ask if self.sharing.bool() => CALLS_MS_MAX,
+                _ => self.plan.busy_ms,
+            };
+            let later_ms = self.sharing.i64(0..=later_ms_max);
+            self.push(self.now_ms + later_ms, Event::Share(number, sharing));
+        }
+        if self.sharing.u32(0..3) == 0 {
+            let later_ms = self.sharing.i64(CALLS_MS_MAX..=self.plan.busy_ms);
+            self.push(self.now_ms + later_ms, Event::Share(number, Sharing::Crash));
+        }
+        true
+    }
+
+    /// In some tab of the browser, and of the same identity where it makes the request.
+    pub fn share(&mut self, number: usize, sharing: Sharing) {
+        let Wish { browser, principal, .. } = self.oracle.of(number).clone();
+        let may = |tab: usize| {
+            let tab = &self.tabs[tab];
+            tab.is_open
+                && Some(tab.browser) == browser
+                && (sharing == Sharing::Ask || USERS[tab.user] == principal)
+                && (sharing != Sharing::Leave || tab.callers.contains_key(&number))
+        };
+        let tabs: Vec<usize> = (0..self.tabs.len()).filter(|&tab| may(tab)).collect();
+        let Some(&first) = tabs.first() else { return };
+        match sharing {
+            Sharing::Beside if tabs.len() < TABS_MAX => self.open_tab(self.tabs[first].browser, self.tabs[first].user),
+            Sharing::Crash if !self.is_calm => {
+                let made_it = |tab: &&usize| {
+                    let callers = self.tabs[**tab].callers.get(&number);
+                    callers.is_some_and(|callers| callers.iter().any(|caller| caller.is_first))
+                };
+                if let Some(&maker) = tabs.iter().find(made_it).filter(|_| tabs.len() > 1) {
+                    self.note(|| format!("tab-{maker}: dies"));
+                    self.close_tab(maker);
+                }
+            }
+            // There are tabs enough, or nothing goes wrong any more.
+            Sharing::Beside | Sharing::Crash => {}
+            _ => {
+                let tab = tabs[self.sharing.usize(0..tabs.len())];
+                self.push(self.now_ms, Event::In(tab, Happening::Share(number, sharing)));
+            }
+        }
+    }
+
+    pub fn share_in(&mut self, tab: usize, number: usize, sharing: Sharing) -> Result<(), Violation> {
+        self.note(|| format!("tab-{tab}: {sharing:?} of {number}"));
+        match sharing {
+            Sharing::Again => self.call_again(tab, number, number),
+            Sharing::OtherPayload => self.call_again(tab, number, number + OTHER_PAYLOAD),
+            Sharing::Ask => {
+                let id = self.oracle.of(number).id.clone();
+                self.tabs[tab].client.watch(id);
+                self.wait(tab, number, Caller { payload: None, is_first: false });
+                Ok(())
+            }
+            Sharing::Leave => {
+                self.leave(tab, number);
+                Ok(())
+            }
+            // These are done to a tab, not in it.
+            Sharing::Beside | Sharing::Crash => Ok(()),
+        }
+    }
+
+    fn call_again(&mut self, tab: usize, number: usize, payload: usize) -> Result<(), Violation> {
+        let wish = self.oracle.of(number);
+        if wish.is_answered || wish.is_lost {
+            return Ok(());
+        }
+        let is_other = payload != number;
+        wish.is_disputed |= is_other;
+        let (id, is_disputed) = (wish.id.clone(), wish.is_disputed);
+        let is_in_hand = self.tabs[tab].client.ticket_of(&id).is_some();
+        let ticket = self.call(tab, id, payload, false);
+        match ticket {
+            Some(_) => {
+                if is_in_hand && !is_other {
+                    self.oracle.see("id: joined in one tab");
+                }
+                self.wait(tab, number, Caller { payload: Some(payload), is_first: false });
+            }
+            None if is_disputed => self.oracle.see("id: another payload is refused in one tab"),
+            None => return violation("answer", format!("{number} was refused, called again")),
+        }
+        Ok(())
+    }
+
+    /// The application makes a request.
+    pub fn call(&mut self, tab: usize, id: String, payload: usize, is_ordered: bool) -> Option<Ticket> {
+        let now_ms = self.local_ms(tab);
+        let is_twin = self.is_twin(Twin::OtherPayloadJoined);
+        let account = payload % OTHER_PAYLOAD % self.plan.keys;
+        let client = &mut self.tabs[tab].client;
+        if is_twin && client.ticket_of(&id).is_some() {
+            return Some(client.watch(id));
+        }
+        let draft = Draft {
+            method: "POST".to_owned(),
+            target: format!("/keys/{account}/deposits"),
+            key: None,
+            headers: Headers::from_iter([("content-type", "text/plain")]),
+            body: payload.to_string().into_bytes(),
+        };
+        client.request(now_ms, id, draft, is_ordered)
+    }
+
+    pub fn wait(&mut self, tab: usize, number: usize, caller: Caller) {
+        self.tabs[tab].callers.entry(number).or_default().push(caller);
+    }
+
+    /// Only who asks may leave: who made the request gives it up.
+    fn leave(&mut self, tab: usize, number: usize) {
+        let id = self.oracle.of(number).id.clone();
+        let Some(callers) = self.tabs[tab].callers.get_mut(&number) else { return };
+        let Some(at) = callers.iter().position(|caller| caller.payload.is_none()) else { return };
+        callers.remove(at);
+        self.oracle.see("id: who asked left");
+        if callers.is_empty() {
+            self.tabs[tab].callers.remove(&number);
+            if let Some(ticket) = self.tabs[tab].client.ticket_of(&id) {
+                self.tabs[tab].client.leave(ticket);
+            }
+        }
+    }
+}
