@@ -262,7 +262,7 @@ test("a late acknowledgement of another tab does not delete a request that was m
   };
   const { semel: first } = await outbox(t, { server, store });
   await deposit(first, "a", { id: "x" });
-  await until(() => store.rows.size === 1 && store.log.filter(([, id]) => id === "x").length > 1, "it is settled");
+  await until(() => store.rows.size === 1 && store.log.filter(([, id]) => id === "x").length > 2, "it is added, raised and settled");
   await outbox(t, { server: slow, store });
   await until(() => slow.of("acks").length === 1, "the other tab acknowledges it too");
   await deposit(first, "a", { id: "y" });
