@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { findBrowser } from "./setup/browser.mjs";
 import { findFirefox } from "./setup/firefox.mjs";
 import { ROOT } from "./setup/paths.mjs";
-import { RUNTIMES, installPackages } from "./setup/packages.mjs";
+import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
@@ -28,6 +28,7 @@ await main(async () => {
   try {
     await step("npm packages", installPackages);
     await step("npm packages of the runtimes", () => installPackages(RUNTIMES));
+    await step("wrangler", () => installPackages(DEPLOY));
     await check("formatting", ["fmt", "--all", "--check"]);
     await check("clippy", ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]);
     const browser = await browserStep();
