@@ -41,7 +41,9 @@ await main(async () => {
   const { buildWww } = await import("./setup/www.mjs");
   await buildWww();
   const kept = ["secrets-file", "outdir", "message"].flatMap((name) => (options[name] === undefined ? [] : [`--${name}`, options[name]]));
-  await wrangler(["deploy", "--config", file, ...(options["dry-run"] ? ["--dry-run"] : []), ...kept], { stdio: ["ignore", "inherit", "inherit"] });
+  // Where a person sits at the terminal, wrangler may ask, say whether to write over what was changed in the dashboard.
+  const shown = options["dry-run"] ? { stdio: ["ignore", "inherit", "inherit"] } : { stdio: "inherit", env: {} };
+  await wrangler(["deploy", "--config", file, ...(options["dry-run"] ? ["--dry-run"] : []), ...kept], shown);
 });
 
 function optionsOf(args) {

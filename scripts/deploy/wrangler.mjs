@@ -50,7 +50,8 @@ export async function secretsAt(file, ask = wrangler) {
   try {
     return JSON.parse(await ask(["secret", "list", "--format", "json", "--config", file])).map(({ name }) => name);
   } catch (error) {
-    if (error instanceof StepError && NO_SUCH_WORKER.test(error.message)) return [];
-    throw error;
+    if (!(error instanceof StepError)) throw error;
+    if (NO_SUCH_WORKER.test(error.message)) return [];
+    throw new StepError(error.message, "Log in: `npm run wrangler -- login`, or set CLOUDFLARE_API_TOKEN. Of several accounts, CLOUDFLARE_ACCOUNT_ID chooses one.");
   }
 }

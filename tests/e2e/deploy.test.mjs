@@ -6,6 +6,7 @@ import { mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { build } from "esbuild";
 import { SETTINGS, judge } from "../../scripts/deploy/settings.mjs";
 import { configOf, nodeForWrangler, secretsAt } from "../../scripts/deploy/wrangler.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
@@ -92,6 +93,13 @@ test("an open deployment is refused unless it is meant, before anything is built
   assert.ok(!existsSync(outdir));
 });
 
+test("an option that is none, and a configuration of a worker that can't be built, are told from the rest", LIMIT, async () => {
+  await assert.rejects(dryRun("--opne"), /Unknown option '--opne'[\s\S]*--dry-run/);
+  const other = join(scratch, "other.toml");
+  await writeFile(other, 'name = "other"\nmain = "elsewhere/index.js"\n');
+  await assert.rejects(dryRun("--config", other), /elsewhere\/index.js is of no worker that can be built/);
+});
+
 test("secrets that go along are looked at, and never shown", LIMIT, async () => {
   const short = await secretsFile("short.json", { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: "swordfish" });
   const broken = join(scratch, "broken.json");
@@ -106,8 +114,9 @@ test("secrets that go along are looked at, and never shown", LIMIT, async () => 
 });
 
 test("every class that the worker exports is bound and has its step, the naive one in the demonstration alone", async () => {
-  const source = await readFile(join(ROOT, "worker/ledger/index.js"), "utf8");
-  const exported = [...source.matchAll(/^export (?:const|class) (\w+)/gm)].map(([, name]) => name).sort();
+  const { metafile } = await build({ entryPoints: [join(workerFolder("ledger"), "index.js")], bundle: true, format: "esm", write: false, metafile: true, external: ["cloudflare:workers", "*.wasm"] });
+  const [{ exports }] = Object.values(metafile.outputs);
+  const exported = exports.filter((name) => name !== "default").sort();
   assert.ok(exported.includes("SemelObject") && exported.includes("NaiveObject"), exported.join());
   for (const [file, classes] of [[CONFIG, exported.filter((name) => name !== "NaiveObject")], [DEMO, exported]]) {
     const config = configs[file];
@@ -150,7 +159,7 @@ test("a Worker that was never deployed has no secrets; whoever can't be asked is
   assert.deepEqual(await answers('[{"name":"SEMEL_ADMIN_TOKEN","type":"secret_text"}]'), ["SEMEL_ADMIN_TOKEN"]);
   const fails = (message) => secretsAt(CONFIG, () => Promise.reject(new StepError(message)));
   assert.deepEqual(await fails("This Worker does not exist on your account. [code: 10007]"), []);
-  await assert.rejects(fails("Authentication error [code: 10000]"), /Authentication error/);
+  await assert.rejects(fails("Authentication error [code: 10000]"), ({ message, advice }) => /Authentication error/.test(message) && /wrangler -- login/.test(advice));
 });
 
 test("wrangler runs on this Node where that is new enough, else on the one beside it", async () => {
