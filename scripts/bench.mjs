@@ -3,11 +3,12 @@
 // Invariant: both sides run in one process on one disk, round by round in turn, and what counts is the ratio: machines
 // are noisy, and noise that hits both sides leaves it alone.
 
-import { cp, mkdtemp, rename, copyFile, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { deposit, throughput } from "../tests/bench/load.mjs";
-import { BUILD, ROOT } from "./setup/paths.mjs";
+import { countingWorker } from "../tests/bench/rows.mjs";
+import { BUILD } from "./setup/paths.mjs";
 import { installPackages } from "./setup/packages.mjs";
 import { main, step } from "./setup/step.mjs";
 import { buildWorker, workerFolder } from "./setup/worker.mjs";
@@ -40,7 +41,7 @@ await main(async () => {
       const columns = [median(rates.semel).toFixed(0), median(rates.plain).toFixed(0), ratio.toFixed(2)];
       console.log(String(connections).padStart(11) + columns.map((column) => column.padStart(8)).join(""));
     }
-    await reportRows(await serve(await countingWorker(), "counted"));
+    await reportRows(await serve(await countingWorker(join(BUILD, "bench")), "counted"));
   } finally {
     await Promise.all(started.map((server) => server.kill()));
     await rm(scratch, { recursive: true, force: true });
@@ -60,16 +61,6 @@ async function interleaved(url, connections) {
 
 function median(numbers) {
   return numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)];
-}
-
-/** The ledger with its storage counted, in a folder of its own. */
-async function countingWorker() {
-  const folder = join(BUILD, "bench");
-  await rm(folder, { recursive: true, force: true });
-  await cp(workerFolder("ledger"), folder, { recursive: true });
-  await rename(join(folder, "index.js"), join(folder, "ledger.js"));
-  await copyFile(join(ROOT, "tests/bench/index.js"), join(folder, "index.js"));
-  return folder;
 }
 
 /** Rows written in the life of a request: the deposit, and the next one's acknowledgement of it. */

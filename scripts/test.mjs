@@ -8,10 +8,12 @@ import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { spawn } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { cargoDeny } from "./audit/cargo-deny.mjs";
+import { checksWith } from "./audit/checks.mjs";
 import { findBrowser } from "./setup/browser.mjs";
 import { findFirefox } from "./setup/firefox.mjs";
 import { ROOT } from "./setup/paths.mjs";
-import { RUNTIMES, installPackages } from "./setup/packages.mjs";
+import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
@@ -28,8 +30,10 @@ await main(async () => {
   try {
     await step("npm packages", installPackages);
     await step("npm packages of the runtimes", () => installPackages(RUNTIMES));
+    await step("wrangler", () => installPackages(DEPLOY));
     await check("formatting", ["fmt", "--all", "--check"]);
     await check("clippy", ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]);
+    await audit();
     const browser = await browserStep();
     const firefox = await firefoxStep();
     await nativeTests();
@@ -44,6 +48,19 @@ await main(async () => {
     process.on("exit", () => console.log(`${total.passed} passed, ${total.failed} failed`));
   }
 });
+
+/** Checks what comes from elsewhere. Who could not be asked is said, and is no failure: not every machine reaches them. */
+async function audit() {
+  let program;
+  await step("cargo-deny", async () => {
+    program = await cargoDeny();
+  });
+  for (const { name, run } of checksWith(program)) {
+    const { failed, unasked } = (await run()) ?? {};
+    if (!unasked) total[failed ? "failed" : "passed"] += 1;
+    console.log(`${name}: ${failed ? `FAILED\n${failed}` : unasked ? `NOT CHECKED, ${unasked}` : "passed"}`);
+  }
+}
 
 /** Looks for the browser before the long steps: where it is missing, that is said at once. */
 async function browserStep() {

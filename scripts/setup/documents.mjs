@@ -18,6 +18,8 @@ export const DOCUMENTS = [
   { name: "sdk", file: "sdk/npm/README.md", title: "SDK" },
   { name: "protocol", file: "PROTOCOL.md", title: "Protocol" },
   { name: "guarantees", file: "docs/guarantees.md", title: "Guarantees" },
+  { name: "operations", file: "docs/operations.md", title: "Operations" },
+  { name: "security", file: "SECURITY.md", title: "Security" },
   { name: "architecture", file: "ARCHITECTURE.md", title: "Architecture" },
   { name: "contributing", file: "CONTRIBUTING.md", title: "Contributing" },
   { name: "first-run", file: "docs/first-run.md", title: "First run" },

@@ -11,7 +11,8 @@ import { createRequire } from "node:module";
 import { join, relative, resolve } from "node:path";
 import { StepError } from "./step.mjs";
 
-const COMPATIBILITY_DATE = "2026-05-01";
+/** The runtime's behaviour as of this day, as in `wrangler.toml`. */
+export const COMPATIBILITY_DATE = "2026-05-01";
 const LISTEN_TIMEOUT_MS = 20_000;
 
 /**

@@ -9,7 +9,13 @@ function counting(storage, counted) {
     counted(() => cursor.rowsWritten);
     return cursor;
   };
-  return { sql: { exec }, transactionSync: (body) => storage.transactionSync(body) };
+  const sql = {
+    exec,
+    get databaseSize() {
+      return storage.sql.databaseSize;
+    },
+  };
+  return { sql, transactionSync: (body) => storage.transactionSync(body) };
 }
 
 const withRows = (Base) =>

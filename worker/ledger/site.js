@@ -13,6 +13,8 @@ export function isForSite(method, pathname, env) {
 
 /** Serves a file. Content types, names without `.html` and 404 are the platform's; how long it keeps is said here. */
 export async function serveSite(request, pathname, env) {
+  // The page of the demonstration would have nobody to talk to.
+  if (pathname === "/" && !env.NAIVE) return new Response(null, { status: 302, headers: { location: "/docs", "cache-control": "no-store" } });
   const found = await env.ASSETS.fetch(request);
   const answer = new Response(found.body, found);
   // A 404 must not stay for a year: the next deployment may have the file.

@@ -1,6 +1,6 @@
-// The ledger with a clock that a test sets forward: what takes hours at the server takes no time.
+// A worker with a clock that a test sets forward: what takes hours at the server takes no time.
 //
-// Invariant: the worker is the one that ships; only `Date.now` of its isolate is another.
+// Invariant: the worker is the one that it is given, by default the ledger as it ships; only `Date.now` of its isolate is another.
 
 import { copyFile, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -27,10 +27,9 @@ export default {
 `;
 
 /** The folder of such a worker, until the test file has ended. */
-export async function clockedLedger(after) {
+export async function clockedLedger(after, built = workerFolder("ledger")) {
   const folder = await mkdtemp(join(tmpdir(), "semel-clocked-"));
   after(() => rm(folder, { recursive: true, force: true }));
-  const built = workerFolder("ledger");
   for (const name of await readdir(built)) await copyFile(join(built, name), join(folder, name === "index.js" ? "worker.js" : name));
   await writeFile(join(folder, "index.js"), ENTRY);
   return folder;

@@ -1,0 +1,86 @@
+// `npm run deploy`: builds the worker and the page, looks at the settings, and uploads all by wrangler.
+//
+// Invariants:
+// - What speaks against it is said before anything is built or uploaded.
+// - With --dry-run nobody is asked and nothing is uploaded; --outdir keeps what would be.
+
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { judge } from "./deploy/settings.mjs";
+import { configOf, secretsAt, wrangler } from "./deploy/wrangler.mjs";
+import { DEPLOY, installPackages } from "./setup/packages.mjs";
+import { ROOT } from "./setup/paths.mjs";
+import { StepError, main, step } from "./setup/step.mjs";
+import { WORKERS, buildWorker } from "./setup/worker.mjs";
+
+const OPTIONS = {
+  config: { type: "string", default: join(ROOT, "wrangler.toml") },
+  "secrets-file": { type: "string" },
+  open: { type: "boolean", default: false },
+  "dry-run": { type: "boolean", default: false },
+  outdir: { type: "string" },
+  message: { type: "string" },
+};
+
+await main(async () => {
+  const options = optionsOf(process.argv.slice(2));
+  const file = resolve(options.config);
+  await step("npm packages", installPackages);
+  await step("wrangler", () => installPackages(DEPLOY));
+  let config;
+  let said;
+  await step("settings", async () => {
+    config = await configOf(file);
+    said = await checkSettings(config, file, options);
+    return said.length === 0 ? "nothing speaks against them" : "to know:";
+  });
+  for (const text of said) console.log(`    ${text}`);
+  await buildWorker(workerOf(config));
+  const { buildWww } = await import("./setup/www.mjs");
+  await buildWww();
+  const kept = ["secrets-file", "outdir", "message"].flatMap((name) => (options[name] === undefined ? [] : [`--${name}`, options[name]]));
+  // Where a person sits at the terminal, wrangler may ask, say whether to write over what was changed in the dashboard.
+  const shown = options["dry-run"] ? { stdio: ["ignore", "inherit", "inherit"] } : { stdio: "inherit", env: {} };
+  await wrangler(["deploy", "--config", file, ...(options["dry-run"] ? ["--dry-run"] : []), ...kept], shown);
+});
+
+function optionsOf(args) {
+  try {
+    return parseArgs({ args, options: OPTIONS }).values;
+  } catch (error) {
+    throw new StepError(error.message, `The options are ${Object.keys(OPTIONS).map((name) => `--${name}`).join(", ")}.`);
+  }
+}
+
+/** Resolves to what is to be known of the settings; what speaks against them is an error. */
+async function checkSettings({ vars }, file, options) {
+  const given = options["secrets-file"] === undefined ? {} : await secretsIn(options["secrets-file"]);
+  const there = options["dry-run"] ? [] : await secretsAt(file);
+  const { wrong, missing, noted } = judge({ vars, given, there, isOpenMeant: options.open });
+  const refused = options["dry-run"] ? wrong : [...wrong, ...missing];
+  if (refused.length > 0) throw new StepError(["These settings are not deployed:", ...refused].join("\n  "), "docs/operations.md tells how settings and secrets are made.");
+  // A dry run asks nobody which secrets are there, so what it misses may be.
+  return [...missing.map((text) => `Missing, unless it was deployed before: ${text}`), ...noted];
+}
+
+/** Secrets by name: a file of JSON, as wrangler takes it too. */
+async function secretsIn(path) {
+  if (!existsSync(path)) throw new StepError(`There is no ${path}.`);
+  const text = await readFile(path, "utf8");
+  try {
+    const secrets = JSON.parse(text);
+    if (Object.values(secrets).every((value) => typeof value === "string")) return secrets;
+  } catch {
+    // What can't be read is not shown: it may have a secret in it.
+  }
+  throw new StepError(`${path} is no JSON object of texts.`, 'Write {"SEMEL_ADMIN_TOKEN":"…","SEMEL_JWT_KEYS":"{\\"keys\\":[…]}"}: a value that is JSON itself is a text here.');
+}
+
+/** Which worker a configuration uploads, so that it is built. */
+function workerOf({ main: entry }) {
+  const name = basename(dirname(entry));
+  if (name in WORKERS) return name;
+  throw new StepError(`${entry} is of no worker that can be built.`, `"main" is build/NAME/index.js, where NAME is one of ${Object.keys(WORKERS).join(", ")}.`);
+}

@@ -1,0 +1,73 @@
+// What speaks against deploying with these settings. The Worker looks at them again, at its first request; here they are looked
+// at while the old deployment still serves.
+//
+// Invariant: no value is in what is said, for a value may be a secret.
+
+/** All that a deployment can set. docs/operations.md has the same list. */
+export const SETTINGS = [
+  "SEMEL_OPEN",
+  "SEMEL_RETENTION_SECONDS",
+  "SEMEL_RECORDS_MAX",
+  "SEMEL_TOMBSTONES_MAX",
+  "SEMEL_BYTES_MAX",
+  "SEMEL_KEY_RULES",
+  "SEMEL_JWT_KEYS",
+  "SEMEL_JWKS_URL",
+  "SEMEL_JWT_ISSUER",
+  "SEMEL_JWT_AUDIENCE",
+  "SEMEL_ADMIN_TOKEN",
+  "SEMEL_ORIGINS",
+  "SEMEL_RATE_PER_SECOND",
+  "SEMEL_RATE_BURST",
+  "SEMEL_LOG_SAMPLE",
+  "SEMEL_REPORT_SECONDS",
+];
+
+const ADMIN_TOKEN_CHARS_MIN = 16;
+
+/**
+ * Returns `{ wrong, missing, noted }`, a sentence each. `vars` are those of the configuration, `given` the secrets that go with
+ * this deployment, both by name, and `there` the names of those that are deployed already. What is missing may be there in a dry
+ * run, which asks nobody.
+ */
+export function judge({ vars, given = {}, there = [], isOpenMeant = false }) {
+  const wrong = [];
+  const missing = [];
+  const noted = [];
+  const names = new Set([...Object.keys(vars), ...Object.keys(given), ...there]);
+  const valueOf = (name) => given[name] ?? vars[name];
+
+  for (const name of names) {
+    if (name.startsWith("SEMEL_") && !SETTINGS.includes(name)) wrong.push(`${name} is no setting: a name that is not known would change nothing.`);
+  }
+  if ("SEMEL_ADMIN_TOKEN" in vars) wrong.push("SEMEL_ADMIN_TOKEN is among the vars, which everybody reads who sees the file or the dashboard: make it a secret.");
+  if (given.SEMEL_ADMIN_TOKEN?.length < ADMIN_TOKEN_CHARS_MIN) wrong.push(`SEMEL_ADMIN_TOKEN is too short: it has at least ${ADMIN_TOKEN_CHARS_MIN} characters.`);
+  wrong.push(...keysOf(vars, given));
+
+  const isOpen = valueOf("SEMEL_OPEN") === "true";
+  if (isOpen && !isOpenMeant) wrong.push("SEMEL_OPEN is true: everybody would be served, under whatever name they give. Say --open if that is meant.");
+  if (!isOpen) {
+    if (!names.has("SEMEL_JWT_KEYS") && !names.has("SEMEL_JWKS_URL")) missing.push("SEMEL_JWT_KEYS or SEMEL_JWKS_URL: without either, nobody is served.");
+    else if (!names.has("SEMEL_JWT_AUDIENCE")) wrong.push("SEMEL_JWT_AUDIENCE is missing: it says which tokens are meant for this deployment.");
+  }
+  if (!names.has("SEMEL_ADMIN_TOKEN")) noted.push("There is no SEMEL_ADMIN_TOKEN: every path of the administrator, and the inspector, will answer 401.");
+  return { wrong, missing, noted };
+}
+
+/** What is wrong with the key set: the Worker needs public halves, and what it can sign with is a secret. */
+function keysOf(vars, given) {
+  const text = given.SEMEL_JWT_KEYS ?? vars.SEMEL_JWT_KEYS;
+  if (text === undefined) return [];
+  let keys;
+  try {
+    ({ keys } = JSON.parse(text));
+  } catch {
+    // Of no JSON there are no keys either.
+  }
+  if (!Array.isArray(keys) || keys.length === 0) return ["SEMEL_JWT_KEYS is no JWK set: {\"keys\":[…]} with at least one key."];
+  const wrong = [];
+  if (keys.some((key) => typeof key?.kid !== "string")) wrong.push("SEMEL_JWT_KEYS has a key without a kid: keys are rotated by it.");
+  if (keys.some((key) => key?.d !== undefined)) wrong.push("SEMEL_JWT_KEYS has a private key (d): the Worker needs the public half alone.");
+  if ("SEMEL_JWT_KEYS" in vars && keys.some((key) => key?.kty === "oct")) wrong.push("SEMEL_JWT_KEYS is among the vars and has an oct key, which signs as well as it checks: make it a secret.");
+  return wrong;
+}

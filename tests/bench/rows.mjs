@@ -1,0 +1,61 @@
+// Rows written, which Cloudflare bills: counted by the runtime, in the objects of the ledger as it ships.
+
+import { copyFile, cp, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
+
+/** An attempt may be under way for so long: the SDK's interval and timeout, roughly. */
+const DEADLINE_MS = 10_000;
+
+/** Makes the ledger with its storage counted in `folder`, and resolves to that. */
+export async function countingWorker(folder) {
+  await rm(folder, { recursive: true, force: true });
+  await cp(workerFolder("ledger"), folder, { recursive: true });
+  await rename(join(folder, "index.js"), join(folder, "ledger.js"));
+  await copyFile(join(ROOT, "tests/bench/index.js"), join(folder, "index.js"));
+  return folder;
+}
+
+/** A client of one account that counts the rows that its requests write, those of the ledger among them. */
+export class Counted {
+  #url;
+  #account;
+  #sent = 0;
+
+  constructor(url, account) {
+    this.#url = url;
+    this.#account = account;
+  }
+
+  /** A change under a new id, with the headers of the SDK. With `isAcknowledging`, the one before it is acknowledged. */
+  change(nowMs, isAcknowledging) {
+    const ack = isAcknowledging && this.#sent > 0 ? { "semel-ack": `"${this.#sent}";until=${nowMs + DEADLINE_MS}` } : {};
+    this.#sent += 1;
+    const times = { "semel-first-sent": `@${Math.floor(nowMs / 1000)}`, "semel-deadline": String(nowMs + DEADLINE_MS) };
+    return this.#rows("POST", `/accounts/${this.#account}/deposit`, { "idempotency-key": String(this.#sent), ...times, ...ack }, '{"amount":1}');
+  }
+
+  /** The last change once more. */
+  again(nowMs) {
+    const times = { "semel-first-sent": `@${Math.floor(nowMs / 1000)}`, "semel-deadline": String(nowMs + DEADLINE_MS) };
+    return this.#rows("POST", `/accounts/${this.#account}/deposit`, { "idempotency-key": String(this.#sent), ...times }, '{"amount":1}');
+  }
+
+  /** Acknowledges the last change by itself. */
+  acknowledge(nowMs) {
+    const body = JSON.stringify({ ids: [{ id: String(this.#sent), until: nowMs + DEADLINE_MS }] });
+    return this.#rows("POST", `/semel/v1/keys/accounts%2F${this.#account}/acks`, {}, body);
+  }
+
+  read() {
+    return this.#rows("GET", `/accounts/${this.#account}`, {});
+  }
+
+  async #rows(method, path, headers, body) {
+    const answer = await fetch(this.#url + path, { method, headers, body });
+    await answer.arrayBuffer();
+    if (!answer.ok) throw new Error(`${method} ${path} got ${answer.status}`);
+    return Number(answer.headers.get("x-rows-written"));
+  }
+}

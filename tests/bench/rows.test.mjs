@@ -1,0 +1,75 @@
+// What docs/operations.md says that a change costs is what it costs: rows written, counted by the runtime.
+
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { clockedLedger, forward } from "../e2e/scenarios/clocked.mjs";
+import { serve } from "../e2e/server.mjs";
+import { Counted, countingWorker } from "./rows.mjs";
+
+const BURST = 200;
+const SPARSE = 20;
+const MINUTE_MS = 60_000;
+/** Past every deadline and the time that tombstones stay after it. */
+const LAPSED_MS = 5 * MINUTE_MS;
+/** Each sweep is over, or a page further. */
+const PAUSE_MS = 15_000;
+
+const scratch = await mkdtemp(join(tmpdir(), "semel-rows-"));
+after(() => rm(scratch, { recursive: true, force: true }));
+const folder = await clockedLedger(after, await countingWorker(join(scratch, "counting")));
+const server = await serve(after, "ledger", {}, { folder });
+
+let aheadMs = 0;
+const now = () => Date.now() + aheadMs;
+async function pass(ms) {
+  aheadMs += ms;
+  await forward(server, ms);
+}
+
+/** The account of a client that has its tables. */
+async function opened(account) {
+  const client = new Counted(server.url, account);
+  await client.change(now(), false);
+  await client.acknowledge(now());
+  return client;
+}
+
+/** The rows that a change costs from its execution until nothing of it is left, where one comes each `everyMs`. */
+async function life(account, many, everyMs) {
+  const client = await opened(account);
+  let rows = 0;
+  for (let sent = 0; sent < many; sent += 1) {
+    rows += await client.change(now(), true);
+    if (everyMs > 0) await pass(everyMs);
+  }
+  rows += await client.acknowledge(now());
+  await pass(LAPSED_MS);
+  for (let quiet = 0; quiet < 4; ) {
+    const written = await client.read();
+    rows += written;
+    quiet = written === 0 ? quiet + 1 : 0;
+    await pass(PAUSE_MS);
+  }
+  return rows / many;
+}
+
+test("the rows that changes write are those that the document counts with", { timeout: 60_000 }, async () => {
+  const client = await opened("each");
+  const measured = [
+    ["a change, executed", await client.change(now(), false)],
+    ["a change that acknowledges the one before it", await client.change(now(), true)],
+    ["a change sent again, replayed", await client.again(now())],
+    ["an acknowledgement by itself", await client.acknowledge(now())],
+    ["a read", await client.read()],
+    ["all of a change's life, many in a burst", await life("burst", BURST, 0)],
+    ["all of a change's life, one a minute", await life("sparse", SPARSE, MINUTE_MS)],
+  ];
+  const rows = measured.map(([what, many]) => `| ${what} | ${many.toFixed(1)} |`);
+  const document = await readFile(join(ROOT, "docs/operations.md"), "utf8");
+  const [, table] = /<!-- rows -->\n[^\n]*\n[^\n]*\n([\s\S]*?)\n<!-- \/rows -->/.exec(document) ?? [];
+  assert.deepEqual(table?.split("\n"), rows, `docs/operations.md has other rows than were measured:\n${rows.join("\n")}`);
+});

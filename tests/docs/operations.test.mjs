@@ -1,0 +1,96 @@
+// `docs/operations.md` and the README speak of the same settings as the code, and of commands that are there.
+
+import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { mkdtemp, readFile, readdir, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { SETTINGS, judge } from "../../scripts/deploy/settings.mjs";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { run } from "../../scripts/setup/step.mjs";
+
+const read = (path) => readFile(join(ROOT, path), "utf8");
+const sectionOf = (text, title) => text.split(`\n## ${title}\n`)[1].split("\n## ")[0];
+const rowsOf = (text) => [...text.matchAll(/^\| `(SEMEL_[A-Z_]+)`.*?\| (.*?) \|/gm)].map(([, name, cell]) => [name, cell]);
+
+const operations = await read("docs/operations.md");
+const readme = rowsOf(sectionOf(await read("README.md"), "Settings")).map(([name]) => name);
+
+/** The settings that the server's code asks for by name. */
+async function settingsOfCode() {
+  const files = ["worker/host.js"];
+  for (const folder of ["core/src/server", "worker/src"]) {
+    for (const name of await readdir(join(ROOT, folder), { recursive: true })) if (name.endsWith(".rs")) files.push(join(folder, name));
+  }
+  const texts = await Promise.all(files.map(read));
+  return new Set(texts.flatMap((text) => [...text.matchAll(/"(SEMEL_[A-Z_]+)"/g)].map(([, name]) => name)));
+}
+
+test("the settings are the same in the README, in the operator's table, and where they are looked at before a deploy", async () => {
+  const table = rowsOf(sectionOf(operations, "Settings"));
+  assert.deepEqual(table.map(([name]) => name).sort(), SETTINGS.toSorted());
+  const code = await settingsOfCode();
+  assert.ok(code.size >= 4, [...code].join());
+  for (const name of code) assert.ok(readme.includes(name), `${name} is asked for, and not in the README`);
+  for (const name of readme) assert.ok(SETTINGS.includes(name), `${name} is in the README, and no deploy would take it`);
+});
+
+test("what is a secret is said to be one", () => {
+  const secrets = rowsOf(sectionOf(operations, "Settings")).filter(([, kind]) => kind.startsWith("secret")).map(([name]) => name);
+  assert.deepEqual(secrets, ["SEMEL_JWT_KEYS", "SEMEL_ADMIN_TOKEN"]);
+});
+
+test("the secrets of the first deploy can be deployed, are new each time and for nobody else to read, and sign a token", async () => {
+  const [, commands] = /<!-- secrets -->\n\s*```sh\n([\s\S]*?)```/.exec(operations);
+  const folder = await mkdtemp(join(tmpdir(), "semel-secrets-"));
+  after(() => rm(folder, { recursive: true, force: true }));
+  const [, token] = /<!-- token -->\n\s*```sh\n([\s\S]*?)```/.exec(operations);
+  const made = async () => {
+    await run("sh", ["-ec", commands], { cwd: folder });
+    return readFile(join(folder, ".semel/secrets.json"), "utf8");
+  };
+  const [one, other] = [await made(), await made()];
+  assert.notEqual(one, other);
+  assert.deepEqual(judge({ vars: { SEMEL_JWT_AUDIENCE: "semel" }, given: JSON.parse(one) }), { wrong: [], missing: [], noted: [] });
+  assert.equal((await stat(join(folder, ".semel/secrets.json"))).mode & 0o077, 0);
+
+  const [head, claims, signature] = (await run("sh", ["-ec", token], { cwd: folder })).trim().split(".");
+  const [key] = JSON.parse(JSON.parse(other).SEMEL_JWT_KEYS).keys;
+  const signed = createHmac("sha256", Buffer.from(key.k, "base64url")).update(`${head}.${claims}`).digest("base64url");
+  const { exp, ...rest } = JSON.parse(Buffer.from(claims, "base64url"));
+  assert.deepEqual([JSON.parse(Buffer.from(head, "base64url")), rest, signature], [{ alg: key.alg, typ: "JWT", kid: key.kid }, { sub: "alice", aud: "semel" }, signed]);
+  assert.ok(Math.abs(exp - 3600 - Date.now() / 1000) < 60, String(exp));
+});
+
+test("the documents name commands and options that are there", async () => {
+  const { scripts } = JSON.parse(await read("package.json"));
+  const deploy = await read("scripts/deploy.mjs");
+  let named = 0;
+  for (const file of ["docs/operations.md", "SECURITY.md", "CONTRIBUTING.md", "README.md"]) {
+    const text = await read(file);
+    for (const [, name] of text.matchAll(/npm run ([a-z:-]+)/g)) assert.ok(name in scripts, `${file}: npm run ${name}`);
+    for (const [command] of text.matchAll(/npm run deploy --[^`\n]*/g)) {
+      for (const [, option] of command.slice("npm run deploy --".length).matchAll(/--([a-z-]+)/g)) {
+        named += 1;
+        assert.match(deploy, new RegExp(`^ {2}"?${option}"?: \\{ type`, "m"), `${file}: ${command}`);
+      }
+    }
+  }
+  assert.ok(named >= 5, String(named));
+});
+
+test("what a million changes cost adds up", () => {
+  const [, table] = /<!-- cost -->\n[^\n]*\n[^\n]*\n([\s\S]*?)\n<!-- \/cost -->/.exec(operations);
+  const rows = table.split("\n").map((line) => line.split("|").slice(1, 5).map((cell) => cell.trim()));
+  const costs = rows.slice(0, -1).map(([what, millions, price, cost]) => {
+    assert.equal((millions * price).toFixed(2), cost, what);
+    return millions * price;
+  });
+  assert.equal(rows.at(-1)[3], costs.reduce((sum, cost) => sum + cost, 0).toFixed(2));
+  const [, measured] = /^\| all of a change's life, many in a burst \| (\S+) \|$/m.exec(operations);
+  assert.deepEqual(rows.find(([what]) => what.startsWith("rows written")).slice(0, 2), [`rows written, ${measured} each`, measured]);
+  // Memory in GB, as it is billed.
+  const [, ms] = /duration in GB-s, (\d+) ms/.exec(table);
+  assert.equal(Number(rows.find(([what]) => what.startsWith("duration"))[1]), (ms / 1000) * 0.128);
+});

@@ -1,0 +1,168 @@
+// `npm run deploy`, as far as it goes without Cloudflare: what would be uploaded, what it is bound to, and what is refused.
+
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { build } from "esbuild";
+import { SETTINGS, judge } from "../../scripts/deploy/settings.mjs";
+import { configOf, nodeForWrangler, secretsAt } from "../../scripts/deploy/wrangler.mjs";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { StepError, run } from "../../scripts/setup/step.mjs";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
+import { COMPATIBILITY_DATE, startWorkerd } from "../../scripts/setup/workerd.mjs";
+
+const LIMIT = { timeout: 120_000 };
+const CONFIG = join(ROOT, "wrangler.toml");
+const DEMO = join(ROOT, "scripts/deploy/demo.toml");
+/** Both as wrangler reads them. */
+const configs = { [CONFIG]: await configOf(CONFIG), [DEMO]: await configOf(DEMO) };
+const KEYS = JSON.stringify({ keys: [{ kty: "oct", kid: "one", k: "a2V5IG9mIGEgdGVzdA" }] });
+const TOKEN = "the token of a test";
+
+const scratch = await mkdtemp(join(tmpdir(), "semel-deploy-"));
+after(() => rm(scratch, { recursive: true, force: true }));
+
+const dryRun = (...args) => run(process.execPath, [join(ROOT, "scripts/deploy.mjs"), "--dry-run", ...args]);
+
+async function secretsFile(name, secrets) {
+  const path = join(scratch, name);
+  await writeFile(path, JSON.stringify(secrets));
+  return path;
+}
+
+/** What wrangler would upload, without the note that it leaves beside it, checked against the build. */
+async function uploaded(name, ...args) {
+  const folder = join(scratch, name);
+  const printed = await dryRun("--outdir", folder, ...args);
+  await rm(join(folder, "README.md"));
+  const built = workerFolder("ledger");
+  assert.deepEqual((await readdir(folder)).sort(), (await readdir(built)).sort());
+  for (const file of await readdir(built)) assert.ok((await readFile(join(folder, file))).equals(await readFile(join(built, file))), file);
+  return { folder, printed };
+}
+
+/** Runs an upload on workerd, bound as its configuration says. */
+async function serve(folder, file, state) {
+  const { assets, durable_objects, vars } = configs[file];
+  const objects = Object.fromEntries(durable_objects.bindings.map(({ name, class_name }) => [name, class_name]));
+  const directory = join(file, "..", assets.directory);
+  const server = await startWorkerd({ folder, state: join(scratch, state), objects, vars, assets: directory });
+  after(() => server.kill());
+  return server.url;
+}
+
+const deposit = (url, path) => fetch(url + path, { method: "POST", headers: { "idempotency-key": "one" }, body: '{"amount":5}' });
+
+test("what would be uploaded is what was built, byte for byte, and serves nobody before it has keys", LIMIT, async () => {
+  const { folder, printed } = await uploaded("default");
+  assert.match(printed, /Missing, unless it was deployed before: SEMEL_JWT_KEYS or SEMEL_JWKS_URL/);
+  assert.match(printed, /There is no SEMEL_ADMIN_TOKEN/);
+  assert.match(printed, /--dry-run: exiting now/);
+  const url = await serve(folder, CONFIG, "default-state");
+  assert.equal((await fetch(`${url}/semel/v1/health`)).status, 200);
+  assert.equal((await deposit(url, "/accounts/a/deposit")).status, 401);
+  assert.equal((await deposit(url, "/naive/accounts/a/deposit")).status, 401);
+  const page = await fetch(url);
+  assert.deepEqual([page.status, new URL(page.url).pathname], [200, "/docs/"]);
+});
+
+test("the demonstration is deployed by its own file, and executes once", LIMIT, async () => {
+  const secrets = await secretsFile("good.json", { SEMEL_ADMIN_TOKEN: TOKEN });
+  const { folder, printed } = await uploaded("demo", "--config", DEMO, "--open", "--secrets-file", secrets);
+  assert.match(printed, /nothing speaks against them/);
+  assert.ok(!printed.includes(TOKEN), printed);
+  const url = await serve(folder, DEMO, "demo-state");
+  const statuses = [];
+  for (let attempt = 0; attempt < 2; attempt += 1) statuses.push((await deposit(url, "/accounts/a/deposit")).headers.get("semel-status"));
+  assert.deepEqual(statuses, ["executed", "replayed"]);
+  assert.equal((await deposit(url, "/naive/accounts/a/deposit")).status, 200);
+  const page = await fetch(url);
+  assert.deepEqual([page.status, new URL(page.url).pathname], [200, "/"]);
+});
+
+test("an open deployment is refused unless it is meant, before anything is built or kept", LIMIT, async () => {
+  const outdir = join(scratch, "refused");
+  await assert.rejects(dryRun("--config", DEMO, "--outdir", outdir), (error) => {
+    assert.match(error.message, /SEMEL_OPEN is true/);
+    assert.doesNotMatch(error.message, /worker ledger/);
+    return true;
+  });
+  assert.ok(!existsSync(outdir));
+});
+
+test("an option that is none, and a configuration of a worker that can't be built, are told from the rest", LIMIT, async () => {
+  await assert.rejects(dryRun("--opne"), /Unknown option '--opne'[\s\S]*--dry-run/);
+  const other = join(scratch, "other.toml");
+  await writeFile(other, 'name = "other"\nmain = "elsewhere/index.js"\n');
+  await assert.rejects(dryRun("--config", other), /elsewhere\/index.js is of no worker that can be built/);
+});
+
+test("secrets that go along are looked at, and never shown", LIMIT, async () => {
+  const short = await secretsFile("short.json", { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: "swordfish" });
+  const broken = join(scratch, "broken.json");
+  await writeFile(broken, "SEMEL_ADMIN_TOKEN=swordfish");
+  for (const [file, why] of [[short, /SEMEL_ADMIN_TOKEN is too short/], [broken, /is no JSON object/]]) {
+    await assert.rejects(dryRun("--secrets-file", file), ({ message }) => {
+      assert.match(message, why);
+      assert.doesNotMatch(message, /swordfish|a2V5IG9mIGEgdGVzdA/);
+      return true;
+    });
+  }
+});
+
+test("every class that the worker exports is bound and has its step, the naive one in the demonstration alone", async () => {
+  const { metafile } = await build({ entryPoints: [join(workerFolder("ledger"), "index.js")], bundle: true, format: "esm", write: false, metafile: true, external: ["cloudflare:workers", "*.wasm"] });
+  const [{ exports }] = Object.values(metafile.outputs);
+  const exported = exports.filter((name) => name !== "default").sort();
+  assert.ok(exported.includes("SemelObject") && exported.includes("NaiveObject"), exported.join());
+  for (const [file, classes] of [[CONFIG, exported.filter((name) => name !== "NaiveObject")], [DEMO, exported]]) {
+    const config = configs[file];
+    assert.deepEqual(config.durable_objects.bindings.map(({ class_name }) => class_name).sort(), classes, file);
+    assert.deepEqual(config.migrations.flatMap((step) => step.new_sqlite_classes).sort(), classes, file);
+    assert.equal(config.compatibility_date, COMPATIBILITY_DATE);
+    assert.deepEqual([config.no_bundle, config.preview_urls, config.assets.run_worker_first], [true, false, true]);
+    assert.deepEqual([config.observability.logs.enabled, config.observability.logs.invocation_logs], [true, false]);
+  }
+});
+
+test("settings that would serve nobody, everybody or on a guess are told from those that serve", () => {
+  const vars = { SEMEL_JWT_AUDIENCE: "semel" };
+  const given = { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: TOKEN };
+  const nothing = { wrong: [], missing: [], noted: [] };
+  assert.deepEqual(judge({ vars, given }), nothing);
+  assert.deepEqual(judge({ vars, there: Object.keys(given) }), nothing);
+  assert.deepEqual(judge({ vars: { SEMEL_OPEN: "true" }, given: { SEMEL_ADMIN_TOKEN: TOKEN }, isOpenMeant: true }), nothing);
+  assert.deepEqual(judge({ vars: { ...vars, SEMEL_JWKS_URL: "https://example.com/jwks" }, there: ["SEMEL_ADMIN_TOKEN"] }), nothing);
+
+  const first = (deployment, list) => judge({ vars, given, ...deployment })[list][0]?.split(/[ :]/)[0];
+  assert.equal(first({ given: {} }, "missing"), "SEMEL_JWT_KEYS");
+  assert.equal(first({ given: { SEMEL_JWT_KEYS: KEYS } }, "noted"), "There");
+  assert.equal(first({ vars: {} }, "wrong"), "SEMEL_JWT_AUDIENCE");
+  assert.match(judge({ vars: { ...vars, SEMEL_JWT_AUDIANCE: "x" }, given }).wrong.join(), /^SEMEL_JWT_AUDIANCE is no setting/);
+  assert.match(judge({ vars: { ...vars, SEMEL_ADMIN_TOKEN: TOKEN } }).wrong.join(), /SEMEL_ADMIN_TOKEN is among the vars/);
+  assert.match(judge({ vars, given: { ...given, SEMEL_OPEN: "true" } }).wrong.join(), /^SEMEL_OPEN is true/);
+  const keys = (text, where = "given") => judge(where === "given" ? { vars, given: { ...given, SEMEL_JWT_KEYS: text } } : { vars: { ...vars, SEMEL_JWT_KEYS: text } }).wrong.join();
+  const set = (key) => JSON.stringify({ keys: [key] });
+  for (const text of ["", "{", "null", "[]", '{"keys":[]}', '{"keys":{}}']) assert.match(keys(text), /is no JWK set/, text);
+  assert.match(keys(set({ kty: "oct", k: "x" })), /a key without a kid/);
+  assert.match(keys(set({ kty: "EC", kid: "a", x: "x", y: "y", d: "d" })), /has a private key/);
+  assert.match(keys(KEYS, "vars"), /has an oct key/);
+  assert.equal(keys(set({ kty: "OKP", kid: "a", x: "x" }), "vars"), "");
+  assert.equal(new Set(SETTINGS).size, SETTINGS.length);
+});
+
+test("a Worker that was never deployed has no secrets; whoever can't be asked is an error", async () => {
+  const answers = (text) => secretsAt(CONFIG, async (args) => (assert.equal(args.slice(0, 2).join(" "), "secret list"), text));
+  assert.deepEqual(await answers('[{"name":"SEMEL_ADMIN_TOKEN","type":"secret_text"}]'), ["SEMEL_ADMIN_TOKEN"]);
+  const fails = (message) => secretsAt(CONFIG, () => Promise.reject(new StepError(message)));
+  assert.deepEqual(await fails("This Worker does not exist on your account. [code: 10007]"), []);
+  await assert.rejects(fails("Authentication error [code: 10000]"), ({ message, advice }) => /Authentication error/.test(message) && /wrangler -- login/.test(advice));
+});
+
+test("wrangler runs on this Node where that is new enough, else on the one beside it", async () => {
+  for (const version of ["22.12.0", "22.20.1", "26.0.0"]) assert.equal(nodeForWrangler(version), process.execPath);
+  for (const version of ["20.20.2", "22.11.0"]) assert.match(await run(nodeForWrangler(version), ["--version"]), /^v22\./);
+});
