@@ -8,9 +8,8 @@
 //!
 //! - [`settings`]: what an operator sets. [`keys`]: JWK sets. [`jwks`]: when they are fetched
 //! - [`grant`]: what a token allows
-//! - `algorithms`: the signatures. `token`: one token, judged. `verified`: those that were
+//! - `token`: one token, judged. `verified`: those that were
 
-mod algorithms;
 pub mod grant;
 pub mod jwks;
 pub mod keys;
@@ -32,7 +31,7 @@ use jwks::{Found, Keys};
 use sha2::{Digest as _, Sha256};
 use std::rc::Rc;
 use subtle::ConstantTimeEq as _;
-use token::{BAD_SIGNATURE, Expected, Verified};
+use token::{BAD_SIGNATURE, Claimed, Expected, Verified};
 use verified::VerifiedTokens;
 
 /// Principals whose names begin so are the layer's own.
@@ -158,8 +157,8 @@ impl Gate {
     }
 
     fn verify(&mut self, token: &str, headers: &Headers, now_ms: i64) -> Result<Rc<Verified>, Refusal> {
-        let kid = token::kid(token).map_err(unauthorized)?;
-        let key = match self.keys.find(&kid, now_ms) {
+        let claimed = Claimed::parse(token).map_err(unauthorized)?;
+        let key = match self.keys.find(&claimed.kid, now_ms) {
             Found::Key(key) => key,
             Found::Unknown => return Err(unauthorized("no key has the token's kid").into()),
             Found::Unavailable => {
@@ -174,7 +173,7 @@ impl Gate {
         }
         let address = address(headers);
         self.forgeries.look(&address, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "wrong tokens"))?;
-        let verified = token::verify(token, &key, &self.expected).map_err(|reason| {
+        let verified = claimed.verify(&key, &self.expected).map_err(|reason| {
             if reason == BAD_SIGNATURE {
                 self.forgeries.take(&address, now_ms).ok();
             }
