@@ -104,7 +104,9 @@ fn check_routed(method: &Method, url: (&str, &str), headers: &Headers) {
         let gate = &mut Gate::new(Access::open_or_closed(open));
         match route(&Effects, &config, gate, method, url, headers, NOW_MS) {
             Route::Answer(answer) => check_answer(answer),
-            other @ (Route::Registry { .. } | Route::Keys(_)) => panic!("there is no administrator, and no key: {other:?}"),
+            other @ (Route::Registry { .. } | Route::Keys(_)) => {
+                panic!("there is no administrator, and no key: {other:?}")
+            }
             Route::Object { key, wait_ms, .. } => {
                 assert!(open, "nobody is served unless it is said");
                 assert!((1..=i64::from(WAIT_S_MAX) * 1000).contains(&wait_ms));

@@ -51,8 +51,9 @@ impl VerifyingKey {
         match &self.algorithm {
             // In constant time.
             Algorithm::Hs256(mac) => mac.clone().chain_update(message).verify_slice(signature).is_ok(),
-            Algorithm::Es256(key) => ecdsa::Signature::from_slice(signature)
-                .is_ok_and(|signature| key.verify(message, &signature).is_ok()),
+            Algorithm::Es256(key) => {
+                ecdsa::Signature::from_slice(signature).is_ok_and(|signature| key.verify(message, &signature).is_ok())
+            }
             Algorithm::EdDsa(key) => ed25519::Signature::from_slice(signature)
                 .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok()),
         }

@@ -99,10 +99,27 @@ mod tests {
 
     #[test]
     fn keys_come_by_https_or_from_this_machine() {
-        for good in ["https://id.example/jwks", "http://localhost/a", "http://localhost:1/a", "http://127.0.0.1:80", "http://[::1]:9/"] {
+        for good in [
+            "https://id.example/jwks",
+            "http://localhost/a",
+            "http://localhost:1/a",
+            "http://127.0.0.1:80",
+            "http://[::1]:9/",
+        ] {
             assert!(is_fetchable(good), "{good}");
         }
-        for bad in ["", "id.example", "http://id.example/", "http://localhost@id.example/", "http://localhost:1@id.example/", "http://localhost.id.example/", "https://", "https:///x", "https://a@b/", "file:///x"] {
+        for bad in [
+            "",
+            "id.example",
+            "http://id.example/",
+            "http://localhost@id.example/",
+            "http://localhost:1@id.example/",
+            "http://localhost.id.example/",
+            "https://",
+            "https:///x",
+            "https://a@b/",
+            "file:///x",
+        ] {
             assert!(!is_fetchable(bad), "{bad}");
         }
     }

@@ -12,8 +12,8 @@ use crate::id::Principal;
 use crate::server::control::json_object;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use sha2::{Digest as _, Sha256};
 
 /// A token has at most so many bytes.
