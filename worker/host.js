@@ -15,6 +15,11 @@ const BODY_BYTES_MAX = 1 << 20;
 /** So much of a larger body is read and thrown away: a client that is still sending would not see its 413. */
 const DRAINED_BYTES_MAX = 16 << 20;
 
+/** A fetch of keys takes at most so long; who waits for another's looks so often, and for so long. */
+const KEYS_FETCH_MS = 4_000;
+const KEYS_POLL_MS = 20;
+const KEYS_WAIT_MS = 8_000;
+
 /** Counts the instances, so that what was made in an old one is made again. */
 let instance = 0;
 
@@ -44,7 +49,7 @@ export function guarded(call, otherwise) {
 const settingsOf = (env) =>
   Object.entries(env)
     .filter(([name, value]) => name.startsWith("SEMEL_") && typeof value === "string")
-    .map(([name, value]) => `${name}=${value}\n`)
+    .map(([name, value]) => `${name}=${value}\0`)
     .join("");
 
 /** Keeps what `make` makes in the module for as long as its instance lives. */
@@ -154,7 +159,7 @@ export class SemelObject extends DurableObject {
     // One instant for both: a crash is counted as of the start.
     const args = attempt();
     const crashed = () => this.#engine().crashed(...args);
-    const unavailable = () => routerOf(this.env).unavailable("the object crashed", Date.now());
+    const unavailable = () => routerOf(this.env).unavailable("the object crashed", args[3], Date.now());
     return responseOf(
       guarded(
         () => this.#engine().handle(...args),
@@ -191,9 +196,9 @@ export class SemelObject extends DurableObject {
 
 /**
  * Resolves to what an object answers when it is asked; to `unavailable` where it does not answer in time, or fails. What it
- * goes on to do is its own commit.
+ * goes on to do is its own commit. `lines`: the headers of the request.
  */
-export async function answerOf(env, ask, waitMs) {
+export async function answerOf(env, ask, waitMs, lines = "") {
   let timer;
   const late = new Promise((resolve) => {
     timer = setTimeout(() => resolve("the object did not answer in time"), waitMs);
@@ -201,10 +206,10 @@ export async function answerOf(env, ask, waitMs) {
   try {
     const answer = await Promise.race([ask(), late]);
     if (typeof answer !== "string") return answer;
-    return responseOf(routerOf(env).unavailable(answer, Date.now()));
+    return responseOf(routerOf(env).unavailable(answer, lines, Date.now()));
   } catch (error) {
     console.error(`semel: the object failed: ${error}`);
-    return responseOf(routerOf(env).unavailable("the object failed", Date.now()));
+    return responseOf(routerOf(env).unavailable("the object failed", lines, Date.now()));
   } finally {
     clearTimeout(timer);
   }
@@ -217,23 +222,55 @@ export async function serve(request, env) {
   } catch (error) {
     // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
     console.error(`semel: ${error}`);
-    const headers = { "semel-status": "unavailable", "semel-now": String(Date.now()), "retry-after": "1" };
-    return new Response(null, { status: 503, headers });
+    return responseOf(glue.unset(settingsOf(env), linesOf(request.headers), Date.now()));
   }
 }
 
 async function routed(request, env) {
   const { pathname, search } = new URL(request.url);
-  const head = [request.method, pathname, search, linesOf(request.headers), Date.now()];
-  const route = guarded(
-    () => routerOf(env).route(...head),
-    () => routerOf(env).unavailable("the router crashed", Date.now()),
-  );
+  const lines = linesOf(request.headers);
+  const route = await routeOf([request.method, pathname, search, lines], env);
   if (typeof route[0] === "number") return responseOf(route);
   const [key, semelKey, semelPrincipal, waitMs] = route;
   const headers = new Headers(request.headers);
   headers.set("semel-key", semelKey);
   headers.set("semel-principal", semelPrincipal);
   const stub = env.SEMEL.get(env.SEMEL.idFromName(key));
-  return answerOf(env, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
+  return answerOf(env, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs, lines);
+}
+
+/** Where a request goes. Where that takes keys that are not there yet, they are fetched first. */
+async function routeOf(head, env) {
+  const unavailable = (detail) => routerOf(env).unavailable(detail, head[3], Date.now());
+  const untilMs = Date.now() + KEYS_WAIT_MS;
+  do {
+    const route = guarded(
+      () => routerOf(env).route(...head, Date.now()),
+      () => unavailable("the router crashed"),
+    );
+    if (route[0] !== undefined) return route;
+    if (route[1] !== undefined) await fetchKeys(route[1], env);
+    // Another request fetches. Its promise is no use here: the platform ends it when that request's client leaves.
+    else await new Promise((resolve) => setTimeout(resolve, KEYS_POLL_MS));
+  } while (Date.now() < untilMs);
+  return unavailable("the keys that tokens are verified with did not come in time");
+}
+
+/** Fetches a JWK set and hands it to the router; whatever goes wrong, it is told. */
+async function fetchKeys(url, env) {
+  let text;
+  try {
+    const signal = AbortSignal.timeout(KEYS_FETCH_MS);
+    const response = await fetch(url, { headers: { accept: "application/json" }, redirect: "manual", signal });
+    const body = await bodyOf(response);
+    if (response.status === 200 && body !== undefined) text = new TextDecoder().decode(body);
+    else console.error(`semel: the JWK set: status ${response.status}`);
+  } catch (error) {
+    console.error(`semel: the JWK set: ${error}`);
+  }
+  const wrong = guarded(
+    () => routerOf(env).keys_fetched(text, Date.now()),
+    () => "it crashed the module",
+  );
+  if (wrong !== undefined) console.error(`semel: ${wrong}`);
 }

@@ -36,7 +36,7 @@ macro_rules! export {
 
         #[wasm_bindgen::prelude::wasm_bindgen]
         impl SemelRouter {
-            /// A router with a deployment's settings, one `NAME=value` a line.
+            /// A router with a deployment's settings, `NAME=value` and a NUL of each.
             #[wasm_bindgen(constructor)]
             pub fn new(settings: &str) -> Result<Self, wasm_bindgen::JsValue> {
                 $crate::router::Router::new(<$handler>::default(), settings).map(Self)
@@ -44,7 +44,7 @@ macro_rules! export {
 
             /// Routes a request by its head.
             pub fn route(
-                &self,
+                &mut self,
                 method: &str,
                 pathname: &str,
                 search: &str,
@@ -55,8 +55,13 @@ macro_rules! export {
             }
 
             /// The answer where an object can't be reached, or does not answer in time.
-            pub fn unavailable(&self, detail: &str, now_ms: f64) -> $crate::js_sys::Array {
-                self.0.unavailable(detail, now_ms)
+            pub fn unavailable(&self, detail: &str, headers: &str, now_ms: f64) -> $crate::js_sys::Array {
+                self.0.unavailable(detail, headers, now_ms)
+            }
+
+            /// What a fetch of the JWK set brought: its text, or undefined. Returns what is wrong with it, for the log.
+            pub fn keys_fetched(&mut self, text: Option<String>, now_ms: f64) -> Option<String> {
+                self.0.keys_fetched(text, now_ms)
             }
         }
 
@@ -127,6 +132,12 @@ macro_rules! export {
         #[wasm_bindgen::prelude::wasm_bindgen]
         pub fn young_ms() -> f64 {
             $crate::object::YOUNG_MS
+        }
+
+        /// The answer where the settings can't be read.
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        pub fn unset(settings: &str, headers: &str, now_ms: f64) -> $crate::js_sys::Array {
+            $crate::router::unset(settings, headers, now_ms)
         }
 
         /// Called once for each instance of the module: a panic's message goes to the log.

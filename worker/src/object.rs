@@ -9,7 +9,7 @@ use semel_core::message::{Headers, Method, Response};
 use semel_core::server::engine::Arrival;
 use semel_core::server::sql::{Sql, SqlError, atomically};
 use semel_core::server::suspicion;
-use semel_core::server::{Answer, Context, Engine, Failure, Handler};
+use semel_core::server::{Answer, Context, Cors, Engine, Failure, Handler};
 use wasm_bindgen::JsValue;
 
 /// Why the object is asked.
@@ -27,12 +27,14 @@ pub enum Purpose {
 pub struct Object<H> {
     engine: Engine<H>,
     sql: ObjectSql,
+    cors: Cors,
 }
 
 impl<H: Handler> Object<H> {
     /// An engine over the `ctx.storage` of an object.
     pub fn new(handler: H, storage: JsValue, settings: &str) -> Result<Self, JsValue> {
-        Ok(Self { engine: Engine::new(handler, settings::read(settings)?), sql: ObjectSql::new(storage) })
+        let (config, cors) = settings::read(settings)?;
+        Ok(Self { engine: Engine::new(handler, config), sql: ObjectSql::new(storage), cors })
     }
 
     /// Answers an attempt. Key and principal are in the headers that the router has set.
@@ -47,6 +49,7 @@ impl<H: Handler> Object<H> {
     ) -> Array {
         let wall_ms = wire::instant_ms(now_ms);
         let body_too_large = body.is_none();
+        let lines = headers;
         let answer = match routed(method, url, headers, body.unwrap_or_default()) {
             Ok((request, key, principal)) => {
                 let arrival = Arrival { key: &key, principal: &principal, request: &request, body_too_large, wall_ms };
@@ -60,7 +63,7 @@ impl<H: Handler> Object<H> {
                 Answer::unavailable("the object was not asked by its router").with_log(reason).stamped(wall_ms, None)
             }
         };
-        wire::answer(&answer)
+        wire::stamped(answer, &self.cors, &Headers::from_lines(lines))
     }
 
     /// `[records, tombstones]` of the key; undefined where its storage can't be read.

@@ -1,13 +1,27 @@
-//! A deployment's settings, as `host.js` hands them over: one `NAME=value` a line.
+//! A deployment's settings, as `host.js` hands them over: `NAME=value` and a NUL, of each. A value may have many lines.
+//!
+//! Invariant: an unreadable one throws where the instance is made. Nothing is served on a guess.
 
-use semel_core::server::Config;
+use semel_core::server::{Access, Config, Cors};
 use wasm_bindgen::JsValue;
 
-/// Reads the settings. An unreadable one throws where the instance is made: nothing is served on a guess.
-pub fn read(settings: &str) -> Result<Config, JsValue> {
-    let setting = |name: &str| {
-        let found = settings.lines().filter_map(|line| line.split_once('=')).find(|(each, _)| *each == name);
-        found.map(|(_, value)| value.to_owned())
-    };
-    Config::from_settings(setting).map_err(|error| JsValue::from_str(&error))
+/// Reads what the engine works by, and which pages may read its answers.
+pub fn read(settings: &str) -> Result<(Config, Cors), JsValue> {
+    let config = Config::from_settings(|name| setting(settings, name)).map_err(thrown)?;
+    let cors = Cors::from_settings(config.open, |name| setting(settings, name)).map_err(thrown)?;
+    Ok((config, cors))
+}
+
+/// Reads who may ask.
+pub fn access(settings: &str, is_open: bool) -> Result<Access, JsValue> {
+    Access::from_settings(is_open, |name| setting(settings, name)).map_err(thrown)
+}
+
+fn setting(settings: &str, name: &str) -> Option<String> {
+    let mut each = settings.split('\0').filter_map(|setting| setting.split_once('='));
+    each.find(|(each, _)| *each == name).map(|(_, value)| value.to_owned())
+}
+
+fn thrown(error: String) -> JsValue {
+    JsValue::from_str(&error)
 }

@@ -6,8 +6,14 @@ use js_sys::{Array, Uint8Array};
 use semel_core::id::Invalid;
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
-use semel_core::server::Answer;
+use semel_core::server::{Answer, Cors};
 use wasm_bindgen::JsValue;
+
+/// An answer of the layer, as the page that asked may read it. `request`: the headers that it asked with.
+pub fn stamped(mut answer: Answer, cors: &Cors, request: &Headers) -> Array {
+    cors.stamp(&mut answer, request);
+    self::answer(&answer)
+}
 
 pub fn answer(answer: &Answer) -> Array {
     // A body for 204 and its like would make the runtime throw.

@@ -6,7 +6,7 @@
 
 use super::config::{OUTCOME_HEADER_BYTES_MAX, OUTCOME_HEADERS_MAX};
 use super::record::Outcome;
-use crate::header::{REQUEST_HEADERS, RESPONSE_HEADERS, quoted};
+use crate::header::quoted;
 use crate::id::Key;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem};
@@ -101,20 +101,6 @@ impl Answer {
         Self::problem(&Problem::new(Code::Unavailable, detail))
     }
 
-    /// What a browser asks before it sends: everything of the protocol is allowed, and what it asks for.
-    pub fn preflight(asked: Option<&str>) -> Self {
-        let mut allowed: Vec<&str> = REQUEST_HEADERS.to_vec();
-        let is_token = |name: &str| name.bytes().all(is_token_byte) && !name.is_empty();
-        allowed.extend(asked.unwrap_or_default().split(',').map(str::trim).filter(|name| is_token(name)));
-        let headers = Headers::from_iter([
-            ("access-control-allow-methods", "GET, HEAD, POST, PUT, PATCH, DELETE".to_owned()),
-            ("access-control-allow-headers", allowed.join(", ")),
-            ("access-control-max-age", "86400".to_owned()),
-            ("semel-status", "read".to_owned()),
-        ]);
-        Self { status: 204, headers, body: Vec::new(), log: None }
-    }
-
     /// The same, with a line for the log.
     pub fn with_log(self, line: impl Into<String>) -> Self {
         Self { log: Some(line.into()), ..self }
@@ -122,21 +108,10 @@ impl Answer {
 
     /// The same, with what every answer has. `key`: of an object that applied the acknowledgements.
     pub fn stamped(mut self, now_ms: i64, key: Option<&Key>) -> Self {
-        let mut exposed = RESPONSE_HEADERS.join(", ");
-        for (name, _) in self.headers.iter() {
-            if !name.starts_with("access-control-")
-                && !RESPONSE_HEADERS.iter().any(|known| known.eq_ignore_ascii_case(name))
-            {
-                exposed.push_str(", ");
-                exposed.push_str(name);
-            }
-        }
         self.headers.append("semel-now", now_ms.to_string());
         if let Some(key) = key {
             self.headers.append("semel-key", quoted(&key.encoded()));
         }
-        self.headers.append("access-control-allow-origin", "*");
-        self.headers.append("access-control-expose-headers", exposed);
         self
     }
 }

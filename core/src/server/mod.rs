@@ -11,16 +11,23 @@
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
 //! - [`answer`]: what goes back, with the headers of the layer
+//! - [`auth`]: who is asking. [`rate`]: how often. [`cors`]: which pages may read the answer. [`head`]: how large a head may be
+//! - [`pattern`]: patterns of keys
 //! - [`router`]: what happens before a key's object is asked
 
 pub mod answer;
 mod aside;
+pub mod auth;
 pub mod config;
 pub mod control;
+pub mod cors;
 pub mod decision;
 pub mod engine;
 mod execution;
 pub mod handler;
+pub mod head;
+pub mod pattern;
+pub mod rate;
 pub mod record;
 pub mod retention;
 pub mod router;
@@ -31,7 +38,9 @@ pub mod suspicion;
 mod turn;
 
 pub use answer::Answer;
+pub use auth::{Access, Gate};
 pub use config::Config;
+pub use cors::Cors;
 pub use engine::Engine;
 pub use handler::{Context, Failure, Handler, KeyRule};
 pub use sql::{Sql, SqlError, Value};

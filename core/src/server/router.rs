@@ -1,17 +1,21 @@
-//! What happens before a key's object is asked: who asks, which key, how long to wait.
+//! What happens before a key's object is asked: who asks, which key, may they, how long to wait.
 //!
 //! Invariants:
-//! - Authentication comes before everything else.
+//! - Authentication comes before everything else but the size of the head. So does the rate, which it tells apart.
+//! - What is the administrator's is decided by the decoded path, before anything of it is parsed.
 //! - An answer from here carries no `Semel-Key`: no object was asked, no acknowledgement applied.
 //! - A path that nothing handles reaches no object, so nobody can make objects by asking for paths.
 
 use super::answer::Answer;
+use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX, Wanted};
 use super::config::{self, Config};
 use super::control::{self, Control};
+use super::cors;
 use super::handler::{Handler, KeyRule};
+use super::head;
 use super::schema::SCHEMA_VERSION;
 use crate::header::{self, Attempt};
-use crate::id::{Invalid, Key, Principal};
+use crate::id::{Key, Principal, percent_decoded};
 use crate::message::{Headers, Method};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -33,74 +37,126 @@ pub enum Route {
         /// How long to wait for the object's answer, in ms.
         wait_ms: i64,
     },
+    /// It goes to the registry of keys, whom only the administrator asks.
+    Registry {
+        /// The administrator.
+        principal: Principal,
+        /// How long to wait for the answer, in ms.
+        wait_ms: i64,
+    },
+    /// Who asks can't be told yet: keys are wanted first.
+    Keys(Wanted),
 }
 
 /// Routes a request by its head.
 pub fn route<H: Handler>(
     handler: &H,
     config: &Config,
+    gate: &mut Gate,
     method: &Method,
     url: (&str, &str),
     headers: &Headers,
     now_ms: i64,
 ) -> Route {
     let answer = |answer: Answer| Route::Answer(answer.stamped(now_ms, None));
-    if *method == Method::Options {
-        return answer(Answer::preflight(headers.combined("access-control-request-headers").as_deref()));
+    if let Err(problem) = head::check(url, headers) {
+        return answer(Answer::problem(&problem));
     }
-    let (pathname, search) = url;
-    if pathname == "/semel/v1/health" && method.reads() {
+    if *method == Method::Options {
+        return answer(cors::preflight(headers));
+    }
+    if url.0 == "/semel/v1/health" && method.reads() {
         return answer(health(config, now_ms));
     }
-    match find_object(handler, config, method, (pathname, search), headers, now_ms) {
-        Ok((key, principal)) => Route::Object { key, principal, wait_ms: wait_ms(headers, now_ms) },
-        Err(problem) => answer(Answer::problem(&problem)),
+    let routed = if is_administrative(url.0) {
+        administrative(gate, method, url, headers, now_ms)
+    } else {
+        find_object(handler, gate, method, url, headers, now_ms)
+    };
+    match routed {
+        Ok(route) => route,
+        Err(Refusal::Wanted(wanted)) => Route::Keys(wanted),
+        Err(Refusal::Problem(problem)) => answer(Answer::problem(&problem)),
     }
 }
 
 fn find_object<H: Handler>(
     handler: &H,
-    config: &Config,
+    gate: &mut Gate,
     method: &Method,
     (pathname, search): (&str, &str),
     headers: &Headers,
     now_ms: i64,
-) -> Result<(Key, Principal), Problem> {
-    let principal = authenticate(config, headers)?;
-    let path = Path::new(pathname, search)?;
-    let named = header::key(headers)?;
-    let ruled = match control::parse(method, &path) {
+) -> Result<Route, Refusal> {
+    let asker = gate.admit(headers, now_ms)?;
+    let path = Path::new(pathname, search).map_err(Problem::from)?;
+    let named = header::key(headers).map_err(Problem::from)?;
+    let control = control::parse(method, &path);
+    let ruled = match &control {
         _ if !path.is_control() => ruled_key(handler, method, &path, named),
-        Ok(Some((key, _))) => agreed(key, named),
+        Ok(Some((key, _))) => agreed(key.clone(), named),
         Ok(None) => Err(Problem::new(Code::NotFound, "no such control path and method")),
-        Err(problem) => Err(problem),
+        Err(problem) => Err(problem.clone()),
     };
     // In the order of checks, parsing comes before the key rule. The object parses; only on the way to a refusal is it
     // done here as well, to give the first reason.
     let key = ruled.map_err(|problem| malformed(method, &path, headers, now_ms).unwrap_or(problem))?;
-    Ok((key, principal))
+    let control = control.ok().flatten().map(|(_, control)| control);
+    check_granted(&asker, method, control.as_ref(), &key, headers)?;
+    Ok(Route::Object { key, principal: asker.principal, wait_ms: wait_ms(headers, now_ms) })
 }
 
-/// In an open deployment the bearer token is the principal's name.
-fn authenticate(config: &Config, headers: &Headers) -> Result<Principal, Problem> {
-    if !config.open {
-        let detail = "no authentication is configured; SEMEL_OPEN=\"true\" serves everybody, for development";
-        return Err(Problem::new(Code::Unauthorized, detail));
-    }
-    let credentials = headers.combined("authorization");
-    let bearer = match credentials.as_deref() {
-        None => "",
-        Some(credentials) => match credentials.split_once(' ') {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-            _ => return Err(Problem::new(Code::Unauthorized, "Authorization: not a bearer token")),
-        },
+/// What a token allows covers acknowledgements too, wherever they ride: they end what an outcome can still tell.
+fn check_granted(
+    Asker { grant, .. }: &Asker,
+    method: &Method,
+    control: Option<&Control>,
+    key: &Key,
+    headers: &Headers,
+) -> Result<(), Problem> {
+    let is_allowed = match control {
+        Some(Control::LookUp(_)) => grant.allows_key(key),
+        Some(Control::Acknowledge | Control::Cancel) => grant.allows_some_change(key),
+        None => grant.allows(method, key),
     };
-    let principal = Principal::new(bearer).map_err(|Invalid(detail)| Problem::new(Code::Unauthorized, detail))?;
-    match header::principal(headers)? {
-        Some(expected) if expected != principal => {
-            Err(Problem::new(Code::Forbidden, "Semel-Principal names somebody else than is authenticated"))
+    let acknowledges = headers.get("semel-ack").is_some();
+    if is_allowed && (!acknowledges || grant.allows_some_change(key)) {
+        Ok(())
+    } else {
+        Err(Problem::new(Code::Forbidden, "the token does not allow this at this key"))
+    }
+}
+
+/// Whether a path is the administrator's, however it is escaped, and whatever comes after.
+fn is_administrative(pathname: &str) -> bool {
+    let mut segments = pathname.split('/').skip(1);
+    ["semel", "v1", "admin"].iter().all(|expected| {
+        segments.next().is_some_and(|segment| percent_decoded(segment).is_ok_and(|decoded| decoded == *expected))
+    })
+}
+
+fn administrative(
+    gate: &mut Gate,
+    method: &Method,
+    (pathname, search): (&str, &str),
+    headers: &Headers,
+    now_ms: i64,
+) -> Result<Route, Refusal> {
+    let principal = gate.admit_administrator(headers, now_ms)?;
+    let path = Path::new(pathname, search).map_err(Problem::from)?;
+    let wait_ms = wait_ms(headers, now_ms);
+    // A path of the application that decodes to one of these is neither.
+    let segments = if path.is_control() { path.segments() } else { Vec::new() };
+    match segments.as_slice() {
+        ["semel", "v1", "admin", "keys"] | ["semel", "v1", "admin", "forget", _] if method.reads() => {
+            Ok(Route::Registry { principal, wait_ms })
         }
-        _ => Ok(principal),
+        ["semel", "v1", "admin", "forget"] if *method == Method::Post => Ok(Route::Registry { principal, wait_ms }),
+        ["semel", "v1", "admin", "keys", key, ..] if method.reads() || method.changes() => {
+            let key = Key::new(*key).map_err(Problem::from)?;
+            Ok(Route::Object { key, principal, wait_ms })
+        }
+        _ => Err(Problem::new(Code::NotFound, "no such path and method of the administrator").into()),
     }
 }
 
@@ -169,6 +225,10 @@ fn health(config: &Config, now_ms: i64) -> Answer {
             "ackBytes": header::ACK_BYTES_MAX,
             "aheadMs": header::AHEAD_MS_MAX,
             "waitSeconds": header::WAIT_S_MAX,
+            "urlBytes": head::URL_BYTES_MAX,
+            "requestHeaders": head::HEADERS_MAX,
+            "requestHeaderBytes": head::HEADER_BYTES_MAX,
+            "tokenBytes": TOKEN_BYTES_MAX,
             "requestBodyBytes": config::REQUEST_BODY_BYTES_MAX,
             "outcomeBodyBytes": config::OUTCOME_BODY_BYTES_MAX,
             "outcomeHeaderBytes": config::OUTCOME_HEADER_BYTES_MAX,

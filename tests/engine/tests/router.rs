@@ -2,6 +2,7 @@
 
 use semel_core::message::Headers;
 use semel_core::server::router::{Route, route};
+use semel_core::server::{Access, Gate};
 use semel_support::call::control;
 use semel_support::{Call, Counter, Reply, START_MS, World, cancel, delete, get, head, look_up, post};
 
@@ -227,7 +228,8 @@ fn a_request_that_the_handler_does_not_know_never_asks_the_handler_to_run() {
     let config = semel_core::server::Config { open: true, ..semel_core::server::Config::default() };
     let headers = Headers::from_iter([("idempotency-key", "a")]);
     for path in ["/unhandled", "/count", "/keyed/1"] {
-        route(&handler, &config, change(path).method(), (path, ""), &headers, START_MS);
+        let gate = &mut Gate::new(Access::open_or_closed(true));
+        route(&handler, &config, gate, change(path).method(), (path, ""), &headers, START_MS);
     }
     assert_eq!(handler.calls.get(), 0);
 }

@@ -11,7 +11,7 @@ use crate::tables::{Crash, Database, Tables};
 use semel_core::id::{Key, Principal};
 use semel_core::message::Request;
 use semel_core::server::router::{Route, route};
-use semel_core::server::{Answer, Config, Engine, SqlError, engine::Arrival};
+use semel_core::server::{Access, Answer, Config, Engine, Gate, SqlError, engine::Arrival};
 use semel_core::server::{schema, suspicion};
 
 /// The key's object and what it has committed.
@@ -59,9 +59,11 @@ impl Server {
     /// The key whose object is asked, and who asks it; or the router's own answer.
     pub fn object_of(config: &Config, request: &Request, wall_ms: i64) -> Result<(Key, Principal), Answer> {
         let path = request.path.with_query();
-        match route(&Ledger, config, &request.method, (path, ""), &request.headers, wall_ms) {
+        let gate = &mut Gate::new(Access::open_or_closed(config.open));
+        match route(&Ledger, config, gate, &request.method, (path, ""), &request.headers, wall_ms) {
             Route::Answer(answer) => Err(answer),
             Route::Object { key, principal, .. } => Ok((key, principal)),
+            other => panic!("nobody asks for that here: {other:?}"),
         }
     }
 

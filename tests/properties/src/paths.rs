@@ -13,7 +13,7 @@ use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
 use semel_core::server::control::{self, Control};
 use semel_core::server::router::{Route, route};
-use semel_core::server::{Answer, Config};
+use semel_core::server::{Access, Answer, Config, Gate};
 use semel_support::Reply;
 use url::Url;
 
@@ -101,8 +101,12 @@ pub fn check_control_path(key: &Key) {
 fn check_routed(method: &Method, url: (&str, &str), headers: &Headers) {
     for open in [true, false] {
         let config = Config { open, ..Config::default() };
-        match route(&Effects, &config, method, url, headers, NOW_MS) {
+        let gate = &mut Gate::new(Access::open_or_closed(open));
+        match route(&Effects, &config, gate, method, url, headers, NOW_MS) {
             Route::Answer(answer) => check_answer(answer),
+            other @ (Route::Registry { .. } | Route::Keys(_)) => {
+                panic!("there is no administrator, and no key: {other:?}")
+            }
             Route::Object { key, wait_ms, .. } => {
                 assert!(open, "nobody is served unless it is said");
                 assert!((1..=i64::from(WAIT_S_MAX) * 1000).contains(&wait_ms));

@@ -13,7 +13,7 @@ use crate::snapshot::{Snapshot, effects_after};
 use fastrand::Rng;
 use semel_core::message::Method;
 use semel_core::server::router::{self, Route};
-use semel_core::server::{Config, Sql, suspicion};
+use semel_core::server::{Access, Config, Gate, Sql, suspicion};
 use semel_support::{Call, Reply, START_MS, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -115,7 +115,9 @@ impl Server {
         }
         let (handler, method) = (Deposits::default(), Method::new(method));
         let worker_ms = START_MS + at_ms + self.worker_ahead_ms;
-        match router::route(&handler, &self.config, &method, call.url(), &call.headers(), worker_ms) {
+        let gate = &mut Gate::new(Access::open_or_closed(self.config.open));
+        match router::route(&handler, &self.config, gate, &method, call.url(), &call.headers(), worker_ms) {
+            other @ (Route::Registry { .. } | Route::Keys(_)) => panic!("nobody asks for that here: {other:?}"),
             Route::Answer(answer) => {
                 let nothing = Rc::new(Snapshot::default());
                 let exchange = Exchange {

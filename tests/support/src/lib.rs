@@ -4,6 +4,7 @@
 //! - [`call`]: a request to send, as often as a test likes
 //! - [`reply`]: what came back, checked for what every answer must have
 //! - [`world`]: one key with its clock, its engine and its database
+//! - [`token`]: tokens, true and forged
 //! - [`counter`]: a handler whose effects can be counted, and that fails when told to
 //!
 //! Invariants:
@@ -14,10 +15,12 @@ pub mod call;
 pub mod counter;
 pub mod database;
 pub mod reply;
+pub mod token;
 pub mod world;
 
 pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, post, put};
 pub use counter::{Counter, Trouble};
 pub use database::Database;
 pub use reply::Reply;
+pub use token::{Signer, claims};
 pub use world::{KEY, START_MS, START_S, World};

@@ -15,7 +15,9 @@ use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
 use semel_core::server::record::Change;
 use semel_core::server::router::{self, Route};
-use semel_core::server::{Answer, Config, Context, Engine, Failure, Handler, KeyRule, Sql, SqlError, Value};
+use semel_core::server::{
+    Access, Answer, Config, Context, Engine, Failure, Gate, Handler, KeyRule, Sql, SqlError, Value,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -143,7 +145,8 @@ impl<H: Handler> World<H> {
 
     /// Asks the router where a request goes.
     pub fn route(&self, call: &Call) -> Route {
-        router::route(&*self.handler, &self.config, call.method(), call.url(), &call.headers(), self.wall_ms)
+        let gate = &mut Gate::new(Access::open_or_closed(self.config.open));
+        router::route(&*self.handler, &self.config, gate, call.method(), call.url(), &call.headers(), self.wall_ms)
     }
 
     /// Ends the object and starts it again.

@@ -1,0 +1,230 @@
+//! Who is asking: bearer tokens, and the administrator's.
+//!
+//! Invariants:
+//! - Nobody is served unless something is configured that tells who they are; or the deployment is open, for development.
+//! - A principal whose name begins with `semel:` is nobody's token.
+//! - The administrator's token opens the administrator's paths, and no others. It is compared in constant time, and kept as a hash.
+//! - Rates are counted once it is known who asks, before anything is looked up. So are wrong signatures, for each address.
+//!
+//! - [`settings`]: what an operator sets. [`keys`]: JWK sets. [`jwks`]: when they are fetched
+//! - [`grant`]: what a token allows
+//! - `token`: one token, judged. `verified`: those that were
+
+pub mod grant;
+pub mod jwks;
+pub mod keys;
+pub mod settings;
+mod token;
+mod verified;
+
+pub use grant::Grant;
+pub use jwks::Wanted;
+pub use settings::Access;
+pub use token::{LEEWAY_S, TOKEN_BYTES_MAX};
+
+use super::rate::Rate;
+use crate::header;
+use crate::id::{Invalid, Principal};
+use crate::message::Headers;
+use crate::problem::{Code, Problem};
+use jwks::{Found, Keys};
+use sha2::{Digest as _, Sha256};
+use std::rc::Rc;
+use subtle::ConstantTimeEq as _;
+use token::{BAD_SIGNATURE, Claimed, Expected, Verified};
+use verified::VerifiedTokens;
+
+/// Principals whose names begin so are the layer's own.
+const RESERVED: &str = "semel:";
+/// Wrong signatures from one address: so many a second, and so many at once.
+const FORGERIES_PER_SECOND: u32 = 5;
+const FORGERIES_BURST: u32 = 50;
+/// An address has at most so many characters.
+const ADDRESS_CHARS_MAX: usize = 64;
+
+/// Whether a name is one that no token may have.
+fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED)
+}
+
+/// Who asks, and what they may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// Under whom records are kept.
+    pub principal: Principal,
+    /// What their token allows.
+    pub grant: Grant,
+}
+
+/// Why nobody is let in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// They are told why.
+    Problem(Problem),
+    /// It can't be told yet.
+    Wanted(Wanted),
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// Lets in who may ask, with what it remembers of them: all of it can be lost at any time.
+#[derive(Debug)]
+pub struct Gate {
+    is_open: bool,
+    /// Whether there is anything that tells a user.
+    has_keys: bool,
+    administrator: Option<[u8; 32]>,
+    expected: Expected,
+    keys: Keys,
+    verified: VerifiedTokens,
+    rate: Rate,
+    forgeries: Rate,
+}
+
+impl Gate {
+    /// A gate with a deployment's settings.
+    pub fn new(access: Access) -> Self {
+        let Access { is_open, administrator, issuer, audience, keys, url, rate_per_second, rate_burst } = access;
+        Self {
+            is_open,
+            has_keys: keys.is_some() || url.is_some(),
+            administrator,
+            expected: Expected { audience, issuer },
+            keys: Keys::new(keys.unwrap_or_default(), url),
+            verified: VerifiedTokens::default(),
+            rate: Rate::new(rate_per_second, rate_burst),
+            forgeries: Rate::new(FORGERIES_PER_SECOND, FORGERIES_BURST),
+        }
+    }
+
+    /// Who asks for anything but an administrator's path.
+    pub fn admit(&mut self, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
+        let token = bearer(headers)?;
+        if token.as_deref().is_some_and(|token| self.is_administrator(token)) {
+            let detail = "the administrator's token is for the administrator's paths";
+            return Err(Problem::new(Code::Forbidden, detail).into());
+        }
+        let asker = self.user(token.as_deref(), headers, now_ms)?;
+        self.rate.take(asker.principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))?;
+        expect(&asker.principal, headers)?;
+        Ok(asker)
+    }
+
+    /// Lets nobody but the administrator pass.
+    pub fn admit_administrator(&mut self, headers: &Headers, now_ms: i64) -> Result<Principal, Refusal> {
+        let token = bearer(headers)?;
+        let administrator = Principal::administrator();
+        match token.as_deref() {
+            Some(token) if self.is_administrator(token) => {
+                expect(&administrator, headers)?;
+                Ok(administrator)
+            }
+            // Where any name is a token, none of them tells a user from a wrong token.
+            Some(token) if !self.is_open => {
+                self.user(Some(token), headers, now_ms)?;
+                Err(Problem::new(Code::Forbidden, "this path is the administrator's").into())
+            }
+            _ => Err(unauthorized("this path needs the administrator's token").into()),
+        }
+    }
+
+    /// What a fetch of the JWK set brought. An error is for the log.
+    pub fn keys_fetched(&mut self, text: Option<&str>, now_ms: i64) -> Result<(), String> {
+        self.keys.fetched(text, now_ms)
+    }
+
+    /// Hashes are compared, so that neither length nor content of the token tells by the time it takes.
+    fn is_administrator(&self, token: &str) -> bool {
+        self.administrator.is_some_and(|administrator| bool::from(hash(token).ct_eq(&administrator)))
+    }
+
+    fn user(&mut self, token: Option<&str>, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
+        if self.is_open {
+            return Ok(Asker { principal: named(token.unwrap_or_default())?, grant: Grant::default() });
+        }
+        if !self.has_keys {
+            let detail = "no authentication is configured; SEMEL_OPEN=\"true\" serves everybody, for development";
+            return Err(unauthorized(detail).into());
+        }
+        let Some(token) = token else { return Err(unauthorized("there is no bearer token").into()) };
+        let verified = self.verify(token, headers, now_ms)?;
+        verified.check_time(now_ms).map_err(unauthorized)?;
+        Ok(Asker { principal: verified.principal.clone(), grant: verified.grant.clone() })
+    }
+
+    fn verify(&mut self, token: &str, headers: &Headers, now_ms: i64) -> Result<Rc<Verified>, Refusal> {
+        let claimed = Claimed::parse(token).map_err(unauthorized)?;
+        let key = match self.keys.find(&claimed.kid, now_ms) {
+            Found::Key(key) => key,
+            Found::Unknown => return Err(unauthorized("no key has the token's kid").into()),
+            Found::Unavailable => {
+                let detail = "the keys that tokens are verified with can't be fetched";
+                return Err(Problem::new(Code::Unavailable, detail).into());
+            }
+            Found::Wanted(wanted) => return Err(Refusal::Wanted(wanted)),
+        };
+        let hash = token::hash(token, &key);
+        if let Some(verified) = self.verified.get(&hash) {
+            return Ok(verified);
+        }
+        let address = address(headers);
+        self.forgeries.look(&address, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "wrong tokens"))?;
+        let verified = claimed.verify(&key, &self.expected).map_err(|reason| {
+            if reason == BAD_SIGNATURE {
+                self.forgeries.take(&address, now_ms).ok();
+            }
+            unauthorized(reason)
+        })?;
+        let verified = Rc::new(verified);
+        self.verified.insert(hash, verified.clone());
+        Ok(verified)
+    }
+}
+
+/// Where a request comes from, as far as the platform tells; those of whom it does not share one name.
+fn address(headers: &Headers) -> String {
+    headers.get("cf-connecting-ip").unwrap_or_default().chars().take(ADDRESS_CHARS_MAX).collect()
+}
+
+/// The bearer token, if there are credentials. Two are none.
+fn bearer(headers: &Headers) -> Result<Option<String>, Problem> {
+    let Some(credentials) = headers.combined("authorization") else { return Ok(None) };
+    match credentials.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim().to_owned())),
+        _ => Err(unauthorized("Authorization: not a bearer token")),
+    }
+}
+
+/// In an open deployment the bearer token is the principal's name.
+fn named(name: &str) -> Result<Principal, Problem> {
+    if is_reserved(name) {
+        return Err(unauthorized("names that begin with semel: are reserved"));
+    }
+    Principal::new(name).map_err(|Invalid(detail)| unauthorized(detail))
+}
+
+/// A request was made under somebody; that is who must ask.
+fn expect(principal: &Principal, headers: &Headers) -> Result<(), Problem> {
+    match header::principal(headers)? {
+        Some(expected) if expected != *principal => {
+            Err(Problem::new(Code::Forbidden, "Semel-Principal names somebody else than is authenticated"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unauthorized(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::Unauthorized, detail)
+}
+
+fn rate_limited(wait_ms: i64, what: &str) -> Problem {
+    Problem::new(Code::RateLimited, format!("too many {what}; the next is due in {wait_ms} ms"))
+}
+
+fn hash(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}

@@ -1,0 +1,126 @@
+//! What an operator sets about who may ask.
+//!
+//! Invariants:
+//! - A setting that can't be read, or contradicts another, is an error: nobody is served by a guess.
+//! - No error holds anything of a secret.
+
+use super::hash;
+use super::keys::KeySet;
+
+/// A guess takes longer than anybody has.
+const ADMIN_TOKEN_CHARS_MIN: usize = 16;
+const RATE_MAX: u32 = 1_000_000;
+const RATE_PER_SECOND: u32 = 100;
+const RATE_BURST: u32 = 200;
+
+/// Who may ask, and how often.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// Everybody is served, and a token is a name.
+    pub(super) is_open: bool,
+    pub(super) administrator: Option<[u8; 32]>,
+    pub(super) issuer: Option<String>,
+    pub(super) audience: String,
+    pub(super) keys: Option<KeySet>,
+    pub(super) url: Option<String>,
+    pub(super) rate_per_second: u32,
+    pub(super) rate_burst: u32,
+}
+
+impl Access {
+    /// Serves everybody or nobody, and has no other settings.
+    pub fn open_or_closed(is_open: bool) -> Self {
+        Self { is_open, rate_per_second: RATE_MAX, rate_burst: RATE_MAX, ..Self::default() }
+    }
+
+    /// Reads the settings as a deployment has them: text by name.
+    pub fn from_settings(is_open: bool, setting: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let set = |name: &str| setting(name).filter(|text| !text.is_empty());
+        let number = |name: &str, default: u32| match set(name) {
+            None => Ok(if is_open { RATE_MAX } else { default }),
+            Some(text) => match text.parse::<u32>() {
+                Ok(number) if (1..=RATE_MAX).contains(&number) => Ok(number),
+                _ => Err(format!("{name} is {text:?}; it must be an integer from 1 to {RATE_MAX}")),
+            },
+        };
+        let keys = set("SEMEL_JWT_KEYS").map(|text| KeySet::from_setting(&text)).transpose();
+        let keys = keys.map_err(|reason| format!("SEMEL_JWT_KEYS can't be read: {reason}"))?;
+        let url = set("SEMEL_JWKS_URL");
+        if let Some(url) = url.as_deref().filter(|url| !is_fetchable(url)) {
+            return Err(format!("SEMEL_JWKS_URL is {url:?}; it must begin with https://, or http:// and a local host"));
+        }
+        let audience = set("SEMEL_JWT_AUDIENCE");
+        let has_keys = keys.is_some() || url.is_some();
+        if has_keys && is_open {
+            return Err("SEMEL_OPEN is \"true\", and there are keys for tokens: nobody would ask for them".to_owned());
+        }
+        if has_keys && audience.is_none() {
+            return Err("SEMEL_JWT_AUDIENCE is not set: tokens for others would be taken".to_owned());
+        }
+        let admin = set("SEMEL_ADMIN_TOKEN");
+        if admin.as_ref().is_some_and(|token| token.chars().count() < ADMIN_TOKEN_CHARS_MIN) {
+            return Err(format!("SEMEL_ADMIN_TOKEN has fewer than {ADMIN_TOKEN_CHARS_MIN} characters"));
+        }
+        if admin.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+            return Err("SEMEL_ADMIN_TOKEN has characters that no header can hold".to_owned());
+        }
+        Ok(Self {
+            is_open,
+            administrator: admin.as_deref().map(hash),
+            issuer: set("SEMEL_JWT_ISSUER"),
+            audience: audience.unwrap_or_default(),
+            keys,
+            url,
+            rate_per_second: number("SEMEL_RATE_PER_SECOND", RATE_PER_SECOND)?,
+            rate_burst: number("SEMEL_RATE_BURST", RATE_BURST)?,
+        })
+    }
+}
+
+/// Whether nobody on the way can change what comes from there.
+fn is_fetchable(url: &str) -> bool {
+    let authority = |rest: &str| rest.split(['/', '?', '#']).next().unwrap_or_default().to_owned();
+    if let Some(rest) = url.strip_prefix("https://") {
+        let authority = authority(rest);
+        return !authority.is_empty() && !authority.contains('@');
+    }
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let authority = authority(rest);
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority.as_str(),
+    };
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_by_https_or_from_this_machine() {
+        for good in [
+            "https://id.example/jwks",
+            "http://localhost/a",
+            "http://localhost:1/a",
+            "http://127.0.0.1:80",
+            "http://[::1]:9/",
+        ] {
+            assert!(is_fetchable(good), "{good}");
+        }
+        for bad in [
+            "",
+            "id.example",
+            "http://id.example/",
+            "http://localhost@id.example/",
+            "http://localhost:1@id.example/",
+            "http://localhost.id.example/",
+            "https://",
+            "https:///x",
+            "https://a@b/",
+            "file:///x",
+        ] {
+            assert!(!is_fetchable(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! One bearer token: a JWT, judged.
+//!
+//! Invariants:
+//! - What costs nothing to check is checked before the signature, the signature before anything is believed.
+//! - The algorithm is the key's. `none`, and a header that asks to be understood (`crit`), are refused.
+//! - `exp` and `aud` must be there. The clock is an argument.
+
+use super::grant::Grant;
+use super::is_reserved;
+use super::keys::VerifyingKey;
+use crate::id::Principal;
+use crate::server::control::json_object;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use sha2::{Digest as _, Sha256};
+
+/// A token has at most so many bytes.
+pub const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// The clocks of issuer and worker may differ by so much.
+pub const LEEWAY_S: i64 = 30;
+
+/// Of what a token says, what counts here.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Verified {
+    pub principal: Principal,
+    pub grant: Grant,
+    not_before_s: f64,
+    expires_s: f64,
+}
+
+/// A member that occurs twice is an error, as is one of another type.
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    sub: String,
+    aud: Audience,
+    iss: Option<String>,
+    exp: f64,
+    nbf: Option<f64>,
+    semel: Option<Grant>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What a token must say besides being signed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Expected {
+    pub audience: String,
+    pub issuer: Option<String>,
+}
+
+/// A token, taken apart: it says that a key has signed it, which nobody has looked at yet.
+pub(super) struct Claimed<'a> {
+    pub kid: String,
+    alg: String,
+    /// What is signed.
+    message: &'a str,
+    claims: &'a str,
+    signature: &'a str,
+}
+
+impl<'a> Claimed<'a> {
+    pub fn parse(token: &'a str) -> Result<Self, &'static str> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err("the token is too long");
+        }
+        let no_token = "the bearer token is no JWT";
+        let (message, signature) = token.rsplit_once('.').ok_or(no_token)?;
+        let (header, claims) = message.split_once('.').ok_or(no_token)?;
+        let Header { alg, kid, crit } = part(header).ok_or(no_token)?;
+        if crit.is_some() {
+            return Err("the token has a critical header, which is not understood");
+        }
+        let kid = kid.ok_or("the token names no key (kid)")?;
+        Ok(Self { kid, alg, message, claims, signature })
+    }
+
+    /// Verifies all but the time.
+    pub fn verify(self, key: &VerifyingKey, expected: &Expected) -> Result<Verified, &'static str> {
+        if self.alg != key.alg() {
+            return Err("the token's algorithm is not that of its key");
+        }
+        // What is not decoded in just one way is another token: a dot among it too.
+        let signature = URL_SAFE_NO_PAD.decode(self.signature).map_err(|_| BAD_SIGNATURE)?;
+        if !key.verifies(self.message.as_bytes(), &signature) {
+            return Err(BAD_SIGNATURE);
+        }
+        let Claims { sub, aud, iss, exp, nbf, semel } =
+            part(self.claims).ok_or("the token's claims can't be read, or lack one of sub, aud and exp")?;
+        let is_for_us = match aud {
+            Audience::One(one) => one == expected.audience,
+            Audience::Many(many) => many.contains(&expected.audience),
+        };
+        if !is_for_us {
+            return Err("the token is for somebody else (aud)");
+        }
+        if expected.issuer.is_some() && iss != expected.issuer {
+            return Err("the token is of another issuer (iss)");
+        }
+        let no_principal = "the token's sub can't be a principal";
+        if sub.is_empty() || is_reserved(&sub) {
+            return Err(no_principal);
+        }
+        Ok(Verified {
+            principal: Principal::new(sub).map_err(|_| no_principal)?,
+            grant: semel.unwrap_or_default(),
+            not_before_s: nbf.unwrap_or(f64::NEG_INFINITY),
+            expires_s: exp,
+        })
+    }
+}
+
+fn part<T: DeserializeOwned>(base64: &str) -> Option<T> {
+    json_object(&URL_SAFE_NO_PAD.decode(base64).ok()?).ok()
+}
+
+/// Names a token together with the key that verifies it.
+pub(super) fn hash(token: &str, key: &VerifyingKey) -> [u8; 32] {
+    Sha256::new().chain_update(key.id).chain_update(token).finalize().into()
+}
+
+/// What [`Claimed::verify`] says where the signature is wrong: it costs more than any other refusal.
+pub(super) const BAD_SIGNATURE: &str = "the token's signature is wrong";
+
+impl Verified {
+    /// Whether the token holds now.
+    pub fn check_time(&self, now_ms: i64) -> Result<(), &'static str> {
+        let now_s = now_ms as f64 / 1000.0;
+        let leeway_s = LEEWAY_S as f64;
+        if now_s >= self.expires_s + leeway_s {
+            return Err("the token has expired");
+        }
+        if now_s < self.not_before_s - leeway_s {
+            return Err("the token is not valid yet");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! How large the head of a request may be. Runtimes have limits of their own, which differ; these are the same anywhere.
+//!
+//! Invariant: it is looked at before anything else, so nothing that comes after works on more than this.
+
+use crate::message::Headers;
+use crate::problem::{Code, Problem};
+
+/// A path with its query has at most so many bytes.
+pub const URL_BYTES_MAX: usize = 8 << 10;
+/// A request has at most so many headers.
+pub const HEADERS_MAX: usize = 100;
+/// A request's headers have at most so many bytes, names and values together.
+pub const HEADER_BYTES_MAX: usize = 32 << 10;
+
+/// Refuses a head that is too large.
+pub fn check((pathname, search): (&str, &str), headers: &Headers) -> Result<(), Problem> {
+    let too_large = |what: &str, is: usize, max: usize, unit: &str| {
+        Problem::new(Code::TooLarge, format!("{what} has {is} {unit}; the limit is {max}"))
+    };
+    let url_bytes = pathname.len() + search.len();
+    if url_bytes > URL_BYTES_MAX {
+        return Err(too_large("the path with its query", url_bytes, URL_BYTES_MAX, "bytes"));
+    }
+    let count = headers.iter().count();
+    if count > HEADERS_MAX {
+        return Err(too_large("the request", count, HEADERS_MAX, "headers"));
+    }
+    let bytes = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > HEADER_BYTES_MAX {
+        return Err(too_large("the head", bytes, HEADER_BYTES_MAX, "bytes of headers"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_may_be_as_large_as_its_limits_and_no_larger() {
+        let code = |url: (&str, &str), headers: &Headers| check(url, headers).err().map(|problem| problem.code);
+        let path = "x".repeat(URL_BYTES_MAX - 2);
+        assert_eq!(code((&path, "?a"), &Headers::new()), None);
+        assert_eq!(code((&path, "?ab"), &Headers::new()), Some(Code::TooLarge));
+        let many = |count| Headers::from_iter((0..count).map(|_| ("x", "")));
+        assert_eq!(code(("/", ""), &many(HEADERS_MAX)), None);
+        assert_eq!(code(("/", ""), &many(HEADERS_MAX + 1)), Some(Code::TooLarge));
+        let large = |bytes: usize| Headers::from_iter([("x", "y".repeat(bytes - 1))]);
+        assert_eq!(code(("/", ""), &large(HEADER_BYTES_MAX)), None);
+        assert_eq!(code(("/", ""), &large(HEADER_BYTES_MAX + 1)), Some(Code::TooLarge));
+    }
+}

@@ -1,0 +1,153 @@
+//! How many requests somebody may make: a generic cell rate, with the clock as an argument.
+//!
+//! Invariants:
+//! - Of each one there is one instant: when what was taken will have been given back. Nothing else is kept, and nothing once it has passed.
+//! - The table is bounded. Who finds no room shares one place with all who found none, so a full table lets nobody past, and who is
+//!   over the limit stays in it.
+//! - A refusal takes nothing. The wait that it tells is true: whoever waits so long, and asks alone, is let in.
+
+use std::collections::BTreeMap;
+
+/// So many are told apart. All that is kept of one lapses once its burst is given back.
+pub const TABLE_MAX: usize = 10_000;
+const SWEEP_MS: i64 = 1_000;
+const NS_PER_MS: i64 = 1_000_000;
+const NS_PER_S: i64 = 1_000_000_000;
+
+/// A limit, and where everybody stands.
+#[derive(Debug, Clone)]
+pub struct Rate {
+    /// From one request to the next.
+    interval_ns: i64,
+    /// How far ahead of the clock an instant may be, for one more.
+    tolerance_ns: i64,
+    /// When all that each has taken is given back.
+    free_ns: BTreeMap<String, i64>,
+    /// The same, of all those for whom there was no room.
+    others_free_ns: i64,
+    swept_ms: i64,
+}
+
+impl Rate {
+    /// `per_second` in the long run, and `burst` at once.
+    pub fn new(per_second: u32, burst: u32) -> Self {
+        let interval_ns = NS_PER_S / i64::from(per_second.max(1));
+        let tolerance_ns = interval_ns.saturating_mul(i64::from(burst.max(1)) - 1);
+        Self { interval_ns, tolerance_ns, free_ns: BTreeMap::new(), others_free_ns: 0, swept_ms: i64::MIN }
+    }
+
+    /// Takes one request of somebody; where that is over the limit, tells how many ms to wait, and takes nothing.
+    pub fn take(&mut self, who: &str, now_ms: i64) -> Result<(), i64> {
+        self.make_room(who, now_ms);
+        let looked = self.look(who, now_ms);
+        let taken_ns = if looked.is_ok() { self.interval_ns } else { 0 };
+        let freed_ns = now_ns(now_ms).saturating_add(self.ahead_ns(who, now_ms)).saturating_add(taken_ns);
+        if self.has_no_room(who) {
+            self.others_free_ns = freed_ns;
+        } else if let Some(free_ns) = self.free_ns.get_mut(who) {
+            *free_ns = freed_ns;
+        } else {
+            self.free_ns.insert(who.to_owned(), freed_ns);
+        }
+        looked
+    }
+
+    /// Whether somebody is within the limit, and else how many ms to wait.
+    pub fn look(&self, who: &str, now_ms: i64) -> Result<(), i64> {
+        let wait_ns = self.ahead_ns(who, now_ms) - self.tolerance_ns;
+        if wait_ns <= 0 { Ok(()) } else { Err((wait_ns + NS_PER_MS - 1) / NS_PER_MS) }
+    }
+
+    /// How far ahead of the clock somebody's instant is.
+    fn ahead_ns(&self, who: &str, now_ms: i64) -> i64 {
+        let free_ns =
+            if self.has_no_room(who) { self.others_free_ns } else { self.free_ns.get(who).copied().unwrap_or(0) };
+        // Further than this is nobody, unless the clock went back: nobody waits until it is there again.
+        let furthest_ns = self.tolerance_ns.saturating_add(self.interval_ns);
+        free_ns.saturating_sub(now_ns(now_ms)).clamp(0, furthest_ns)
+    }
+
+    fn has_no_room(&self, who: &str) -> bool {
+        self.free_ns.len() >= TABLE_MAX && !self.free_ns.contains_key(who)
+    }
+
+    fn make_room(&mut self, who: &str, now_ms: i64) {
+        let swept_before_ms = now_ms.saturating_sub(self.swept_ms).saturating_abs();
+        if self.has_no_room(who) && swept_before_ms >= SWEEP_MS {
+            self.swept_ms = now_ms;
+            self.free_ns.retain(|_, free_ns| *free_ns > now_ns(now_ms));
+        }
+    }
+}
+
+fn now_ns(now_ms: i64) -> i64 {
+    now_ms.saturating_mul(NS_PER_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_and_then_the_rate() {
+        let mut rate = Rate::new(10, 5);
+        let granted = |rate: &mut Rate, now_ms| (0..100).filter(|_| rate.take("a", now_ms).is_ok()).count();
+        assert_eq!(granted(&mut rate, 1_000), 5);
+        assert_eq!(granted(&mut rate, 1_099), 0);
+        assert_eq!(granted(&mut rate, 1_100), 1);
+        assert_eq!(granted(&mut rate, 1_350), 2);
+        assert_eq!(granted(&mut rate, 60_000), 5, "no more than a burst is saved up");
+    }
+
+    #[test]
+    fn the_wait_is_true_and_the_shortest() {
+        for (per_second, burst) in [(1, 1), (3, 2), (7, 50), (700_000, 3), (1_000_000, 1_000_000)] {
+            let mut rate = Rate::new(per_second, burst);
+            let mut now_ms = 5_000;
+            let mut refusals = 0;
+            for _ in 0..3 * burst.min(1_000) {
+                let Err(wait_ms) = rate.take("a", now_ms) else { continue };
+                refusals += 1;
+                assert!((1..=1_000).contains(&wait_ms), "a second is always enough: {wait_ms}");
+                assert!(rate.look("a", now_ms + wait_ms - 1).is_err());
+                now_ms += wait_ms;
+                assert_eq!(rate.take("a", now_ms), Ok(()));
+            }
+            assert!(refusals > 0 || burst > 1_000);
+        }
+    }
+
+    #[test]
+    fn nobody_pays_for_another_and_a_refusal_takes_nothing() {
+        let mut rate = Rate::new(1, 1);
+        assert!(rate.take("a", 0).is_ok() && rate.take("b", 0).is_ok());
+        for now_ms in 0..1_000 {
+            assert!(rate.take("a", now_ms).is_err());
+        }
+        assert!(rate.take("a", 1_000).is_ok());
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_makes_nobody_wait_for_long() {
+        let mut rate = Rate::new(2, 4);
+        while rate.take("a", 10_000_000).is_ok() {}
+        assert_eq!(rate.take("a", 0), Err(500));
+        assert_eq!(rate.take("a", 499), Err(1), "the wait is told once");
+        assert_eq!(rate.take("a", 500), Ok(()));
+    }
+
+    #[test]
+    fn a_full_table_lets_nobody_past_and_forgets_nobody_who_is_over_the_limit() {
+        let mut rate = Rate::new(1, 2);
+        assert!(rate.take("over", 0).is_ok() && rate.take("over", 0).is_ok() && rate.take("over", 0).is_err());
+        for n in 0..3 * TABLE_MAX {
+            rate.take(&format!("stranger {n}"), 1).ok();
+            assert!(rate.free_ns.len() <= TABLE_MAX);
+        }
+        assert!(rate.take("over", 1).is_err(), "still over");
+        let granted = (0..1_000).filter(|n| rate.take(&format!("another {n}"), 1).is_ok()).count();
+        assert_eq!(granted, 0, "those without room share one place, and it is taken");
+        // Once what they took is given back, their places are free.
+        assert!((0..1_000).all(|n| rate.take(&format!("late {n}"), 10_000).is_ok()));
+    }
+}

@@ -1,0 +1,368 @@
+//! Who is let in to what: the administrator, what a token allows, how often, and keys that come from a URL.
+
+use semel_core::message::{Headers, Method};
+use semel_core::problem::Code;
+use semel_core::server::auth::{Refusal, Wanted};
+use semel_core::server::router::{Route, route};
+use semel_core::server::{Access, Answer, Config, Gate};
+use semel_support::token::{AUDIENCE, jwks};
+use semel_support::{Counter, START_MS, Signer, claims};
+use serde_json::{Value, json};
+
+const ADMIN: &str = "sixteen-chars-or-more";
+const URL: &str = "https://id.example/jwks";
+
+fn gate(set: &[(&str, &str)]) -> Gate {
+    let setting = |asked: &str| set.iter().find(|(name, _)| *name == asked).map(|(_, value)| (*value).to_owned());
+    Gate::new(Access::from_settings(false, setting).expect("settings"))
+}
+
+fn with_keys(more: &[(&str, &str)]) -> Gate {
+    gate(
+        &[
+            &[
+                ("SEMEL_JWT_KEYS", jwks(&Signer::ALL).as_str()),
+                ("SEMEL_JWT_AUDIENCE", AUDIENCE),
+                ("SEMEL_ADMIN_TOKEN", ADMIN),
+            ],
+            more,
+        ]
+        .concat(),
+    )
+}
+
+fn token(sub: &str) -> String {
+    Signer::Hs256(7).token(&claims(sub))
+}
+
+fn limited(semel: &Value) -> String {
+    let mut claims = claims("alice");
+    claims["semel"] = semel.clone();
+    Signer::Hs256(7).token(&claims)
+}
+
+fn bearer(token: &str) -> Headers {
+    Headers::from_iter([("authorization", format!("Bearer {token}"))])
+}
+
+fn ask(gate: &mut Gate, method: &str, path: &str, mut headers: Headers) -> Route {
+    headers.append("idempotency-key", "a");
+    route(&Counter::default(), &Config::default(), gate, &Method::new(method), (path, ""), &headers, START_MS)
+}
+
+/// Who asks which key, or the code of the refusal.
+fn outcome(route: &Route) -> String {
+    match route {
+        Route::Object { key, principal, .. } => format!("{} {}", principal.as_str(), key.as_str()),
+        Route::Registry { principal, .. } => format!("{} registry", principal.as_str()),
+        Route::Answer(Answer { headers, .. }) => headers.get("semel-status").unwrap_or_default().to_owned(),
+        Route::Keys(wanted) => format!("{wanted:?}"),
+    }
+}
+
+#[test]
+fn the_administrators_paths_are_the_administrators() {
+    let mut gate = with_keys(&[]);
+    let registry =
+        [("GET", "/semel/v1/admin/keys"), ("POST", "/semel/v1/admin/forget"), ("GET", "/semel/v1/admin/forget/1")];
+    let objects = [
+        ("GET", "/semel/v1/admin/keys/a%2Fb"),
+        ("DELETE", "/semel/v1/admin/keys/a%2Fb"),
+        ("POST", "/semel/v1/admin/keys/a%2Fb/cancel"),
+        ("GET", "/semel/v1/admin/keys/a%2Fb/records/%zz"),
+    ];
+    let nowhere = [
+        ("GET", "/semel/v1/admin"),
+        ("PUT", "/semel/v1/admin/keys"),
+        ("GET", "/semel/v1/%61dmin/none"),
+        ("GET", "/%73emel/v1/admin/keys"),
+        ("GET", "/semel/v1/admin/keys/%zz"),
+    ];
+    for (method, path) in registry.into_iter().chain(objects).chain(nowhere) {
+        let mut code = |headers: Headers| outcome(&ask(&mut gate, method, path, headers));
+        assert_eq!(code(Headers::new()), "unauthorized", "{path}");
+        assert_eq!(code(bearer("wrong-wrong-wrong")), "unauthorized", "{path}");
+        assert_eq!(code(bearer(&ADMIN[1..])), "unauthorized", "{path}");
+        assert_eq!(code(bearer(&format!("{ADMIN}x"))), "unauthorized", "{path}");
+        assert_eq!(code(bearer(&token("alice"))), "forbidden", "{path}");
+        let mut as_another = bearer(ADMIN);
+        as_another.append("semel-principal", "\"alice\"");
+        assert_eq!(code(as_another), "forbidden", "{path}");
+    }
+    for (method, path) in registry {
+        assert_eq!(outcome(&ask(&mut gate, method, path, bearer(ADMIN))), "semel:admin registry", "{path}");
+    }
+    for (method, path) in &objects[..3] {
+        assert_eq!(outcome(&ask(&mut gate, method, path, bearer(ADMIN))), "semel:admin a/b", "{path}");
+    }
+    for (method, path) in &nowhere[..4] {
+        assert_eq!(outcome(&ask(&mut gate, method, path, bearer(ADMIN))), "not-found", "{path}");
+    }
+    assert_eq!(outcome(&ask(&mut gate, "GET", nowhere[4].1, bearer(ADMIN))), "key-invalid");
+}
+
+#[test]
+fn the_administrators_token_is_nobodys_name() {
+    let open = |admin: &'static str| {
+        Gate::new(
+            Access::from_settings(true, move |name| (name == "SEMEL_ADMIN_TOKEN").then(|| admin.to_owned()))
+                .expect("settings"),
+        )
+    };
+    for mut gate in [with_keys(&[]), open(ADMIN)] {
+        assert_eq!(outcome(&ask(&mut gate, "POST", "/count", bearer(ADMIN))), "forbidden");
+    }
+    let mut open = open(ADMIN);
+    assert_eq!(
+        outcome(&ask(&mut open, "GET", "/semel/v1/admin/keys", bearer("alice"))),
+        "unauthorized",
+        "any name is a token here"
+    );
+    assert_eq!(outcome(&ask(&mut open, "GET", "/semel/v1/admin/keys", bearer(ADMIN))), "semel:admin registry");
+    for reserved in ["semel:admin", "semel:"] {
+        assert_eq!(outcome(&ask(&mut open, "POST", "/count", bearer(reserved))), "unauthorized");
+    }
+    let mut named = bearer("alice");
+    named.append("semel-principal", "\"semel:admin\"");
+    assert_eq!(outcome(&ask(&mut open, "POST", "/count", named)), "forbidden");
+}
+
+#[test]
+fn without_a_token_of_the_administrator_there_is_none() {
+    let mut gate = gate(&[]);
+    for token in ["", "x", ADMIN] {
+        assert_eq!(outcome(&ask(&mut gate, "GET", "/semel/v1/admin/keys", bearer(token))), "unauthorized");
+    }
+}
+
+#[test]
+fn a_claim_limits_methods_and_keys() {
+    let mut gate = with_keys(&[]);
+    let mut code =
+        |semel: &Value, method: &str, path: &str| outcome(&ask(&mut gate, method, path, bearer(&limited(semel))));
+    let get = json!({ "methods": ["GET"] });
+    let post = json!({ "methods": ["POST"] });
+    let keyed = json!({ "keys": ["1", "a*"] });
+    let none = json!({ "methods": [], "keys": [] });
+    let control = |what: &str| format!("/semel/v1/keys/1/{what}");
+    for (semel, method, path, expected) in [
+        (&json!({}), "POST", "/keyed/1", "alice 1"),
+        (&get, "GET", "/keyed/1", "alice 1"),
+        (&get, "HEAD", "/keyed/1", "alice 1"),
+        (&get, "POST", "/keyed/1", "forbidden"),
+        (&get, "POST", &control("acks"), "forbidden"),
+        (&get, "POST", &control("cancel"), "forbidden"),
+        (&get, "GET", &control("outcomes/x"), "alice 1"),
+        (&post, "POST", "/keyed/1", "alice 1"),
+        (&post, "DELETE", "/keyed/1", "forbidden"),
+        (&post, "GET", "/keyed/1", "forbidden"),
+        (&json!({ "methods": ["PUT"] }), "POST", &control("acks"), "alice 1"),
+        (&json!({ "methods": ["PUT"] }), "POST", &control("cancel"), "alice 1"),
+        (&post, "GET", &control("outcomes/x"), "alice 1"),
+        (&keyed, "POST", "/keyed/1", "alice 1"),
+        (&keyed, "POST", "/keyed/ab", "alice ab"),
+        (&keyed, "POST", "/keyed/11", "forbidden"),
+        (&keyed, "POST", "/keyed/ba", "forbidden"),
+        (&json!({ "keys": ["*"] }), "POST", "/keyed/ba", "alice ba"),
+        (&json!({ "keys": ["k*d"] }), "POST", "/keyed/kd", "forbidden"),
+        (&keyed, "POST", "/semel/v1/keys/2/acks", "forbidden"),
+        (&keyed, "POST", "/semel/v1/keys/2/cancel", "forbidden"),
+        (&keyed, "GET", "/semel/v1/keys/2/outcomes/x", "forbidden"),
+        (&none, "GET", "/keyed/1", "forbidden"),
+        (&none, "GET", &control("outcomes/x"), "forbidden"),
+        // What isn't understood is no limit, so such a token is none.
+        (&json!({ "method": ["GET"] }), "GET", "/keyed/1", "unauthorized"),
+        (&json!({ "methods": ["get"] }), "GET", "/keyed/1", "unauthorized"),
+        (&json!({ "methods": "GET" }), "GET", "/keyed/1", "unauthorized"),
+        (&json!({ "keys": [""] }), "GET", "/keyed/1", "unauthorized"),
+        (&json!([]), "GET", "/keyed/1", "unauthorized"),
+        (&json!("all"), "GET", "/keyed/1", "unauthorized"),
+    ] {
+        assert_eq!(code(semel, method, path), expected, "{semel} {method} {path}");
+    }
+}
+
+#[test]
+fn an_acknowledgement_takes_the_right_to_change_wherever_it_rides() {
+    let mut gate = with_keys(&[]);
+    let mut headers = bearer(&limited(&json!({ "methods": ["GET"] })));
+    headers.append("semel-ack", "\"b\"");
+    assert_eq!(outcome(&ask(&mut gate, "GET", "/keyed/1", headers.clone())), "forbidden");
+    assert_eq!(outcome(&ask(&mut gate, "GET", "/semel/v1/keys/1/outcomes/b", headers)), "forbidden");
+    let mut headers = bearer(&limited(&json!({ "methods": ["GET", "POST"] })));
+    headers.append("semel-ack", "\"b\"");
+    assert_eq!(outcome(&ask(&mut gate, "GET", "/keyed/1", headers)), "alice 1");
+}
+
+#[test]
+fn a_rate_is_of_each_principal_and_comes_before_anything_is_looked_up() {
+    let mut gate = with_keys(&[("SEMEL_RATE_PER_SECOND", "10"), ("SEMEL_RATE_BURST", "3")]);
+    for path in ["/keyed/1", "/unhandled", "/a//b"] {
+        assert_ne!(outcome(&ask(&mut gate, "POST", path, bearer(&token("alice")))), "rate-limited");
+    }
+    let Route::Answer(refused) = ask(&mut gate, "POST", "/a//b", bearer(&token("alice"))) else {
+        panic!("asked an object")
+    };
+    assert_eq!((refused.status, refused.headers.get("retry-after")), (429, Some("1")));
+    let another_token = Signer::EdDsa(7).token(&claims("alice"));
+    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&another_token))), "rate-limited", "one principal");
+    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&token("bob")))), "bob 1");
+    assert_eq!(
+        outcome(&ask(&mut gate, "POST", "/keyed/1", Headers::new())),
+        "unauthorized",
+        "who is nobody has no rate"
+    );
+    for _ in 0..10 {
+        assert_eq!(outcome(&ask(&mut gate, "GET", "/semel/v1/admin/keys", bearer(ADMIN))), "semel:admin registry");
+    }
+}
+
+#[test]
+fn wrong_signatures_are_bounded_and_who_was_let_in_before_stays_in() {
+    let mut gate = with_keys(&[]);
+    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&token("alice")))), "alice 1");
+    let forged =
+        |n: usize| format!("{}.{}", token("alice").rsplit_once('.').expect("a token").0, "A".repeat(40 + n % 3));
+    let mut codes: Vec<String> =
+        (0..60).map(|n| outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&forged(n))))).collect();
+    codes.dedup();
+    assert_eq!(codes, ["unauthorized", "rate-limited"]);
+    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&token("alice")))), "alice 1", "it is remembered");
+    assert_eq!(
+        outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&token("bob")))),
+        "rate-limited",
+        "not from this address"
+    );
+    let mut from_elsewhere = bearer(&token("bob"));
+    from_elsewhere.append("cf-connecting-ip", "192.0.2.1");
+    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", from_elsewhere)), "bob 1");
+    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", bearer("cheap.to.refuse"))), "unauthorized");
+}
+
+/// Asks with a token of this signer at this time.
+fn judged(gate: &mut Gate, signer: Signer, now_ms: i64) -> String {
+    match gate.admit(&bearer(&signer.token(&claims("alice"))), now_ms) {
+        Ok(_) => "let in".to_owned(),
+        Err(Refusal::Problem(problem)) => problem.code.as_str().to_owned(),
+        Err(Refusal::Wanted(Wanted::Fetch(url))) => format!("fetch {url}"),
+        Err(Refusal::Wanted(Wanted::Wait)) => "wait".to_owned(),
+    }
+}
+
+const OLD: Signer = Signer::Es256(1);
+const NEW: Signer = Signer::EdDsa(2);
+
+fn with_url() -> Gate {
+    gate(&[("SEMEL_JWKS_URL", URL), ("SEMEL_JWT_AUDIENCE", AUDIENCE)])
+}
+
+#[test]
+fn keys_are_fetched_when_they_are_needed_by_one_who_asks() {
+    let (mut gate, fetch) = (with_url(), format!("fetch {URL}"));
+    assert_eq!(judged(&mut gate, OLD, START_MS), fetch);
+    assert_eq!(judged(&mut gate, OLD, START_MS), "wait");
+    assert_eq!(gate.keys_fetched(Some(&jwks(&[OLD])), START_MS + 9), Ok(()));
+    assert_eq!(judged(&mut gate, OLD, START_MS + 9), "let in");
+    assert_eq!(judged(&mut gate, OLD, START_MS + 300_008), "let in");
+    assert_eq!(judged(&mut gate, OLD, START_MS + 300_009), fetch, "they are old");
+    assert_eq!(judged(&mut gate, OLD, START_MS + 300_009), "let in", "who doesn't fetch goes on with what there is");
+}
+
+#[test]
+fn a_new_key_is_taken_within_30_seconds_and_a_removed_one_is_forgotten_with_its_tokens() {
+    let mut gate = with_url();
+    judged(&mut gate, OLD, START_MS);
+    assert_eq!(gate.keys_fetched(Some(&jwks(&[OLD])), START_MS), Ok(()));
+    assert_eq!(judged(&mut gate, OLD, START_MS), "let in");
+    assert_eq!(judged(&mut gate, NEW, START_MS + 29_999), "unauthorized", "at most one fetch in 30 s");
+    assert_eq!(judged(&mut gate, NEW, START_MS + 30_000), format!("fetch {URL}"));
+    assert_eq!(gate.keys_fetched(Some(&jwks(&[NEW])), START_MS + 30_001), Ok(()));
+    assert_eq!(judged(&mut gate, NEW, START_MS + 30_001), "let in");
+    assert_eq!(
+        judged(&mut gate, OLD, START_MS + 30_002),
+        "unauthorized",
+        "its signature was verified, by a key that is gone"
+    );
+}
+
+#[test]
+fn another_key_under_the_same_kid_is_another_key() {
+    let mut gate = with_url();
+    let kid = |signer: Signer| {
+        let mut jwk = signer.jwk();
+        jwk["kid"] = json!("one");
+        json!({ "keys": [jwk] }).to_string()
+    };
+    let token = |signer: Signer| {
+        signer.token_with(&json!({ "alg": signer.alg(), "kid": "one" }).to_string(), &claims("alice").to_string())
+    };
+    let old = bearer(&token(Signer::EdDsa(1)));
+    assert!(matches!(gate.admit(&old, START_MS), Err(Refusal::Wanted(Wanted::Fetch(_)))));
+    gate.keys_fetched(Some(&kid(Signer::EdDsa(1))), START_MS).expect("keys");
+    assert!(gate.admit(&old, START_MS).is_ok());
+    gate.keys_fetched(Some(&kid(Signer::EdDsa(2))), START_MS).expect("keys");
+    assert!(gate.admit(&old, START_MS).is_err());
+    assert!(gate.admit(&bearer(&token(Signer::EdDsa(2))), START_MS).is_ok());
+}
+
+#[test]
+fn where_keys_can_not_be_had_the_old_ones_stay_and_nobody_is_refused_for_it() {
+    let (mut gate, fetch) = (with_url(), format!("fetch {URL}"));
+    assert_eq!(judged(&mut gate, OLD, START_MS), fetch);
+    assert!(gate.keys_fetched(None, START_MS + 1).is_err());
+    assert_eq!(judged(&mut gate, OLD, START_MS + 2), "unavailable");
+    assert_eq!(judged(&mut gate, OLD, START_MS + 30_000), fetch);
+    assert!(gate.keys_fetched(Some("<html>"), START_MS + 30_001).is_err());
+    assert_eq!(judged(&mut gate, OLD, START_MS + 30_002), "unavailable");
+    assert_eq!(judged(&mut gate, OLD, START_MS + 60_000), fetch);
+    gate.keys_fetched(Some(&jwks(&[OLD])), START_MS + 60_001).expect("keys");
+    assert_eq!(judged(&mut gate, OLD, START_MS + 360_001), fetch);
+    gate.keys_fetched(None, START_MS + 360_002).expect_err("no keys");
+    assert_eq!(judged(&mut gate, OLD, START_MS + 360_003), "let in");
+    assert_eq!(judged(&mut gate, NEW, START_MS + 360_003), "unavailable", "it may be a new one");
+}
+
+#[test]
+fn who_fetches_and_never_comes_back_is_followed_by_another() {
+    let mut gate = with_url();
+    assert_eq!(judged(&mut gate, OLD, START_MS), format!("fetch {URL}"));
+    assert_eq!(judged(&mut gate, OLD, START_MS + 4_999), "wait");
+    assert_eq!(judged(&mut gate, OLD, START_MS + 5_000), format!("fetch {URL}"));
+    assert_eq!(judged(&mut gate, OLD, START_MS + 5_000), "wait");
+}
+
+#[test]
+fn of_what_is_fetched_secrets_and_unusable_keys_are_left_out() {
+    let mut gate = with_url();
+    judged(&mut gate, OLD, START_MS);
+    let rsa = json!({ "kty": "RSA", "kid": "r", "n": "AQAB", "e": "AQAB", "x5c": ["MII"] });
+    let set = json!({ "keys": [rsa, Signer::Hs256(3).jwk(), { "kty": "EC" }, OLD.jwk()] }).to_string();
+    gate.keys_fetched(Some(&set), START_MS).expect("keys");
+    assert_eq!(judged(&mut gate, OLD, START_MS), "let in");
+    assert_eq!(judged(&mut gate, Signer::Hs256(3), START_MS), "unauthorized");
+}
+
+#[test]
+fn keys_that_are_set_need_no_url() {
+    let both = [("SEMEL_JWKS_URL", URL), ("SEMEL_JWT_AUDIENCE", AUDIENCE), ("SEMEL_JWT_KEYS", &jwks(&[OLD]))];
+    let mut gate = gate(&both);
+    assert_eq!(judged(&mut gate, OLD, START_MS), "let in");
+    let another =
+        json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": OLD.kid(), "x": NEW.jwk()["x"] }, NEW.jwk()] })
+            .to_string();
+    assert_eq!(judged(&mut gate, NEW, START_MS), format!("fetch {URL}"));
+    gate.keys_fetched(Some(&another), START_MS).expect("keys");
+    assert_eq!(judged(&mut gate, OLD, START_MS), "let in", "what an operator has set comes first");
+    assert_eq!(judged(&mut gate, NEW, START_MS), "let in");
+}
+
+#[test]
+fn a_problem_of_the_gate_is_the_one_in_the_table() {
+    let mut gate = with_url();
+    judged(&mut gate, OLD, START_MS);
+    gate.keys_fetched(None, START_MS).expect_err("no keys");
+    let Err(Refusal::Problem(problem)) = gate.admit(&bearer(&OLD.token(&claims("alice"))), START_MS) else {
+        panic!("let in")
+    };
+    assert_eq!((problem.code, problem.executed), (Code::Unavailable, Code::Unavailable.executed()));
+}

@@ -1,0 +1,345 @@
+//! Who a bearer token says that somebody is, and which tokens say nothing.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use semel_core::message::Headers;
+use semel_core::problem::Code;
+use semel_core::server::auth::{Asker, Refusal, TOKEN_BYTES_MAX};
+use semel_core::server::{Access, Gate};
+use semel_support::token::{AUDIENCE, hs256, jwks};
+use semel_support::{START_MS, START_S, Signer, claims};
+use serde_json::{Value, json};
+
+fn settings<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+    |asked| set.iter().find(|(name, _)| *name == asked).map(|(_, value)| (*value).to_owned())
+}
+
+fn gate_with(keys: &str, more: &[(&str, &str)]) -> Gate {
+    let set = [&[("SEMEL_JWT_KEYS", keys), ("SEMEL_JWT_AUDIENCE", AUDIENCE)], more].concat();
+    Gate::new(Access::from_settings(false, settings(&set)).expect("settings"))
+}
+
+fn gate() -> Gate {
+    gate_with(&jwks(&Signer::ALL), &[])
+}
+
+fn ask(gate: &mut Gate, token: &str) -> Result<Asker, Refusal> {
+    gate.admit(&Headers::from_iter([("authorization", format!("Bearer {token}"))]), START_MS)
+}
+
+#[track_caller]
+fn refused(gate: &mut Gate, token: &str, why: &str) {
+    match ask(gate, token) {
+        Err(Refusal::Problem(problem)) => {
+            assert_eq!(problem.code, Code::Unauthorized, "{}", problem.detail);
+            assert!(problem.detail.contains(why), "{:?}, not {why:?}", problem.detail);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Claims with some of them others; null: none.
+fn with(changes: &Value) -> Value {
+    let mut claims = claims("alice");
+    for (name, value) in changes.as_object().expect("an object") {
+        match value {
+            Value::Null => claims.as_object_mut().and_then(|claims| claims.remove(name)),
+            value => claims.as_object_mut().and_then(|claims| claims.insert(name.clone(), value.clone())),
+        };
+    }
+    claims
+}
+
+#[test]
+fn a_token_of_each_algorithm_tells_the_principal() {
+    for signer in Signer::ALL {
+        let mut gate = gate();
+        for _ in 0..3 {
+            let asker = ask(&mut gate, &signer.token(&claims("alice"))).expect("let in");
+            assert_eq!(asker.principal.as_str(), "alice");
+        }
+    }
+}
+
+#[test]
+fn a_token_of_which_any_character_is_another_is_refused() {
+    for signer in Signer::ALL {
+        let token = signer.token(&claims("alice"));
+        for at in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).expect("ASCII");
+            // A gate for each: wrong signatures are counted.
+            assert!(ask(&mut gate(), &changed).is_err(), "{signer:?}: {at}");
+        }
+        for cut in 0..token.len() {
+            assert!(ask(&mut gate(), &token[..cut]).is_err(), "{signer:?}: {cut}");
+        }
+        for more in [
+            format!("{token}."),
+            format!(".{token}"),
+            format!("{token}A"),
+            format!("{token}="),
+            format!("{token}.{token}"),
+        ] {
+            assert!(ask(&mut gate(), &more).is_err(), "{more}");
+        }
+    }
+}
+
+#[test]
+fn alg_none_is_refused_however_it_is_written() {
+    for alg in ["none", "None", "NONE", ""] {
+        for signer in Signer::ALL {
+            let header = json!({ "alg": alg, "kid": signer.kid() }).to_string();
+            let message = format!("{}.{}", BASE64.encode(&header), BASE64.encode(claims("alice").to_string()));
+            refused(&mut gate(), &format!("{message}."), "algorithm");
+            refused(&mut gate(), &signer.token_with(&header, &claims("alice").to_string()), "algorithm");
+        }
+    }
+}
+
+#[test]
+fn a_key_is_never_used_for_another_algorithm() {
+    for signer in Signer::ALL {
+        for other in Signer::ALL.into_iter().filter(|other| other.alg() != signer.alg()) {
+            // The other's key is named, and signed is with one's own.
+            let header = json!({ "alg": signer.alg(), "kid": other.kid() }).to_string();
+            refused(&mut gate(), &signer.token_with(&header, &claims("alice").to_string()), "algorithm");
+            let header = json!({ "alg": other.alg(), "kid": other.kid() }).to_string();
+            refused(&mut gate(), &signer.token_with(&header, &claims("alice").to_string()), "signature");
+        }
+    }
+}
+
+#[test]
+fn a_public_key_is_no_secret() {
+    // What an attacker has: the bytes of a public key, in every form, taken for a secret of HS256.
+    for public in [Signer::Es256(7), Signer::EdDsa(7)] {
+        let jwk = public.jwk();
+        let part = |name: &str| BASE64.decode(jwk[name].as_str().unwrap_or_default()).expect("base64url");
+        let forms = [
+            part("x"),
+            [vec![4], part("x"), part("y")].concat(),
+            jwk.to_string().into_bytes(),
+            jwk["x"].to_string().into_bytes(),
+        ];
+        for secret in forms {
+            let header = json!({ "alg": "HS256", "kid": public.kid() }).to_string();
+            let message = format!("{}.{}", BASE64.encode(header), BASE64.encode(claims("alice").to_string()));
+            let token = format!("{message}.{}", BASE64.encode(hs256(&secret, message.as_bytes())));
+            refused(&mut gate(), &token, "algorithm");
+        }
+    }
+}
+
+#[test]
+fn a_key_in_the_token_or_an_address_of_one_is_not_looked_at() {
+    let own = Signer::EdDsa(9);
+    for more in [
+        json!({ "jwk": own.jwk() }),
+        json!({ "jku": "https://evil.example/jwks" }),
+        json!({ "x5u": "https://evil.example" }),
+    ] {
+        let mut header = json!({ "alg": "EdDSA", "kid": own.kid() });
+        header.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        refused(&mut gate(), &own.token_with(&header.to_string(), &claims("alice").to_string()), "kid");
+    }
+}
+
+#[test]
+fn a_header_that_is_critical_doubled_or_names_no_key_is_refused() {
+    let signer = Signer::Hs256(7);
+    let kid = signer.kid();
+    for (header, why) in [
+        (format!(r#"{{"alg":"HS256","kid":"{kid}","crit":["b64"],"b64":false}}"#), "critical"),
+        (format!(r#"{{"alg":"HS256","kid":"{kid}","crit":[]}}"#), "critical"),
+        (r#"{"alg":"HS256"}"#.to_owned(), "kid"),
+        (r#"{"alg":"HS256","kid":"nobody's"}"#.to_owned(), "kid"),
+        (format!(r#"{{"alg":"HS256","alg":"HS256","kid":"{kid}"}}"#), "no JWT"),
+        (format!(r#"{{"alg":"HS256","kid":"x","kid":"{kid}"}}"#), "no JWT"),
+        (format!(r#"{{"alg":"HS256","kid":["{kid}"]}}"#), "no JWT"),
+        (format!(r#"["HS256","{kid}",null]"#), "no JWT"),
+        (format!(r#"{{"alg":"HS256","kid":"{kid}"}}x"#), "no JWT"),
+        ("[".repeat(5_000), "no JWT"),
+    ] {
+        refused(&mut gate(), &signer.token_with(&header, &claims("alice").to_string()), why);
+    }
+}
+
+#[test]
+fn a_token_lasts_from_nbf_to_exp_with_a_little_leeway() {
+    let signer = Signer::Hs256(7);
+    for (claims, why) in [
+        (with(&json!({ "exp": START_S - 30 })), "expired"),
+        (with(&json!({ "exp": 0 })), "expired"),
+        (with(&json!({ "exp": -1e300 })), "expired"),
+        (with(&json!({ "nbf": START_S + 31 })), "not valid yet"),
+        (with(&json!({ "exp": null })), "can't be read"),
+        (with(&json!({ "exp": "9999999999" })), "can't be read"),
+        (with(&json!({ "nbf": "0" })), "can't be read"),
+    ] {
+        refused(&mut gate(), &signer.token(&claims), why);
+    }
+    for claims in [
+        json!({ "exp": START_S - 29 }),
+        json!({ "exp": 1e300 }),
+        json!({ "exp": START_S as f64 + 0.5 }),
+        json!({ "nbf": START_S + 30 }),
+    ] {
+        assert!(ask(&mut gate(), &signer.token(&with(&claims))).is_ok(), "{claims}");
+    }
+}
+
+#[test]
+fn a_token_that_was_verified_ends_all_the_same() {
+    let mut gate = gate();
+    let headers =
+        Headers::from_iter([("authorization", format!("Bearer {}", Signer::Es256(7).token(&claims("alice"))))]);
+    assert!(gate.admit(&headers, START_MS).is_ok());
+    assert!(gate.admit(&headers, START_MS + 3_629_999).is_ok());
+    assert!(gate.admit(&headers, START_MS + 3_630_000).is_err());
+}
+
+#[test]
+fn a_token_is_for_this_audience_and_of_this_issuer() {
+    let signer = Signer::EdDsa(7);
+    for (aud, is_let_in) in [
+        (json!(AUDIENCE), true),
+        (json!(["x", AUDIENCE]), true),
+        (json!([]), false),
+        (json!("https://api.example.evil"), false),
+        (json!({ "0": AUDIENCE }), false),
+        (json!(null), false),
+    ] {
+        assert_eq!(ask(&mut gate(), &signer.token(&with(&json!({ "aud": aud })))).is_ok(), is_let_in, "{aud}");
+    }
+    let issuer = || gate_with(&jwks(&Signer::ALL), &[("SEMEL_JWT_ISSUER", "https://id.example")]);
+    for (iss, is_let_in) in [
+        (json!("https://id.example"), true),
+        (json!("https://id.example/"), false),
+        (json!(["https://id.example"]), false),
+        (json!(null), false),
+    ] {
+        assert_eq!(ask(&mut issuer(), &signer.token(&with(&json!({ "iss": iss })))).is_ok(), is_let_in, "{iss}");
+    }
+}
+
+#[test]
+fn a_sub_is_printable_and_not_reserved() {
+    let signer = Signer::Hs256(7);
+    let long = "x".repeat(255);
+    for sub in ["a", " ", "a b\"\\", "SEMEL:admin", "semel", long.as_str()] {
+        let asker = ask(&mut gate(), &signer.token(&claims(sub))).expect("let in");
+        assert_eq!(asker.principal.as_str(), sub);
+    }
+    let too_long = "x".repeat(256);
+    for sub in ["", "semel:admin", "semel:", "a\nb", "caf\u{e9}", "\u{1b}[31m", "\0", too_long.as_str()] {
+        refused(&mut gate(), &signer.token(&claims(sub)), "sub");
+    }
+    for sub in [json!(null), json!(5), json!(["alice"])] {
+        refused(&mut gate(), &signer.token(&with(&json!({ "sub": sub }))), "can't be read");
+    }
+    let doubled = format!(r#"{{"sub":"bob","aud":"{AUDIENCE}","exp":{},"sub":"alice"}}"#, START_S + 60);
+    refused(
+        &mut gate(),
+        &signer.token_with(&json!({ "alg": "HS256", "kid": signer.kid() }).to_string(), &doubled),
+        "can't be read",
+    );
+}
+
+#[test]
+fn bombs_are_refused() {
+    let signer = Signer::Hs256(7);
+    let header = json!({ "alg": "HS256", "kid": signer.kid() }).to_string();
+    let valid = claims("alice").to_string();
+    for bomb in [
+        "[".repeat(5_000),
+        format!(r#"{{"x":{},{}"#, "[".repeat(2_000), &valid[1..]),
+        valid.replace(&(START_S + 3600).to_string(), "1e999"),
+    ] {
+        refused(&mut gate(), &signer.token_with(&header, &bomb), "can't be read");
+    }
+    let padded = |bytes: usize| signer.token_with(&header, &format!("{valid}{}", " ".repeat(bytes)));
+    let room = (TOKEN_BYTES_MAX - padded(0).len()) / 4 * 3;
+    assert!(ask(&mut gate(), &padded(room - 3)).is_ok());
+    refused(&mut gate(), &padded(room + 3), "too long");
+}
+
+#[test]
+fn credentials_are_one_bearer_token() {
+    let token = Signer::Hs256(7).token(&claims("alice"));
+    let mut gate = gate();
+    let lines = |lines: &[&str]| Headers::from_iter(lines.iter().map(|line| ("authorization", *line)));
+    let twice = format!("Bearer {token}");
+    for bad in [
+        vec![],
+        vec![""],
+        vec!["Bearer"],
+        vec!["Bearer "],
+        vec![token.as_str()],
+        vec!["Basic YTpi"],
+        vec![&twice, &twice],
+        vec![&twice, ""],
+        vec!["", &twice],
+    ] {
+        assert!(
+            matches!(gate.admit(&lines(&bad), START_MS), Err(Refusal::Problem(problem)) if problem.code == Code::Unauthorized),
+            "{bad:?}"
+        );
+    }
+    assert!(gate.admit(&lines(&[&format!("bEaReR  {token}")]), START_MS).is_ok());
+}
+
+#[test]
+fn a_set_of_keys_that_an_operator_made_wrong_is_an_error_that_tells_no_secret() {
+    let secret = BASE64.encode([0xa5; 31]);
+    let long = BASE64.encode([0xa5; 32]);
+    let ec = Signer::Es256(7).jwk();
+    for set in [
+        "nonsense".to_owned(),
+        "{}".to_owned(),
+        json!({ "keys": [{ "kty": "oct", "kid": "a", "k": secret }] }).to_string(),
+        json!({ "keys": [{ "kty": "oct", "k": long }] }).to_string(),
+        json!({ "keys": [{ "kty": "oct", "kid": "a", "k": format!("{long}=") }] }).to_string(),
+        json!({ "keys": [{ "kty": "oct", "kid": "a", "k": long, "alg": "HS512" }] }).to_string(),
+        json!({ "keys": [{ "kty": "oct", "kid": "a", "k": long, "use": "enc" }] }).to_string(),
+        json!({ "keys": [{ "kty": "oct", "kid": "a", "k": long, "key_ops": ["sign"] }] }).to_string(),
+        json!({ "keys": [{ "kty": "oct", "kid": "a", "k": long }, { "kty": "oct", "kid": "a", "k": long }] })
+            .to_string(),
+        json!({ "keys": [{ "kty": "RSA", "kid": "a", "n": "AQAB", "e": "AQAB" }] }).to_string(),
+        json!({ "keys": [{ "kty": "EC", "crv": "P-384", "kid": "a", "x": ec["x"], "y": ec["y"] }] }).to_string(),
+        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": ec["x"], "y": ec["x"] }] }).to_string(),
+        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": "", "y": "" }] }).to_string(),
+        json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "a", "x": BASE64.encode([7; 31]) }] }).to_string(),
+        // A point of small order: anybody could sign.
+        json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "a", "x": BASE64.encode([0; 32]) }] }).to_string(),
+        format!("{{\"keys\":[{{\"kty\":\"oct\",\"kid\":\"a\",\"k\":{long}}}]}}"),
+    ] {
+        let set = [("SEMEL_JWT_KEYS", set.as_str()), ("SEMEL_JWT_AUDIENCE", AUDIENCE)];
+        let error = Access::from_settings(false, settings(&set)).expect_err(set[0].1);
+        assert!(error.contains("SEMEL_JWT_KEYS"), "{error}");
+        assert!(!error.contains(&secret[..8]) && !error.contains(&long[..8]), "{error}");
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_an_error() {
+    let keys = jwks(&Signer::ALL);
+    let error =
+        |is_open: bool, set: &[(&str, &str)]| Access::from_settings(is_open, settings(set)).expect_err("no settings");
+    assert!(error(false, &[("SEMEL_JWT_KEYS", &keys)]).contains("SEMEL_JWT_AUDIENCE"));
+    assert!(error(true, &[("SEMEL_JWT_KEYS", &keys), ("SEMEL_JWT_AUDIENCE", "a")]).contains("SEMEL_OPEN"));
+    assert!(
+        error(false, &[("SEMEL_JWKS_URL", "http://id.example/"), ("SEMEL_JWT_AUDIENCE", "a")])
+            .contains("SEMEL_JWKS_URL")
+    );
+    for secret in ["fifteen-chars-!", "has a space in it", "caf\u{e9}-caf\u{e9}-caf\u{e9}-caf\u{e9}"] {
+        let error = error(false, &[("SEMEL_ADMIN_TOKEN", secret)]);
+        assert!(error.contains("SEMEL_ADMIN_TOKEN") && !error.contains(secret), "{error}");
+    }
+    for rate in ["0", "-1", "many", "1000001"] {
+        assert!(error(false, &[("SEMEL_RATE_BURST", rate)]).contains("SEMEL_RATE_BURST"));
+        assert!(error(false, &[("SEMEL_RATE_PER_SECOND", rate)]).contains("SEMEL_RATE_PER_SECOND"));
+    }
+}
