@@ -41,10 +41,12 @@ export function guarded(call, otherwise) {
   }
 }
 
+/** One setting a line. wrangler hands over numbers, booleans and JSON as what they are; JSON over several lines means the same on one. */
 const settingsOf = (env) =>
   Object.entries(env)
-    .filter(([name, value]) => name.startsWith("SEMEL_") && typeof value === "string")
-    .map(([name, value]) => `${name}=${value}\n`)
+    .filter(([name]) => name.startsWith("SEMEL_"))
+    .map(([name, value]) => [name, typeof value === "string" ? value : String(JSON.stringify(value))])
+    .map(([name, value]) => `${name}=${value.replace(/[\r\n]+/g, " ")}\n`)
     .join("");
 
 /** Keeps what `make` makes in the module for as long as its instance lives. */

@@ -7,7 +7,7 @@
 
 use super::answer::Answer;
 use super::config::{self, Config};
-use super::control::{self, Control};
+use super::control;
 use super::handler::{Handler, KeyRule};
 use super::schema::SCHEMA_VERSION;
 use crate::header::{self, Attempt};
@@ -136,7 +136,7 @@ fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Op
         return Some(Problem::from(error));
     }
     let needs_id = match control::parse(method, path) {
-        Ok(Some((_, control))) => matches!(control, Control::Cancel),
+        Ok(Some((_, control))) => control.is_recorded(),
         _ => method.changes() && !path.is_control(),
     };
     match Attempt::parse(headers, now_ms) {
@@ -161,7 +161,7 @@ fn health(config: &Config, now_ms: i64) -> Answer {
         "status": "ok",
         "versions": { "protocol": PROTOCOL_VERSION, "semel": env!("CARGO_PKG_VERSION"), "schema": SCHEMA_VERSION },
         "now": now_ms,
-        "retentionSeconds": config.retention_s,
+        "retentionSeconds": config.retention(),
         "limits": {
             "idChars": crate::id::REQUEST_ID_CHARS_MAX,
             "keyBytes": crate::id::KEY_BYTES_MAX,
@@ -175,6 +175,7 @@ fn health(config: &Config, now_ms: i64) -> Answer {
             "controlIds": config::CONTROL_IDS_MAX,
             "recordsPerKey": config.records_max,
             "tombstonesPerKey": config.tombstones_max,
+            "bytesPerKey": config.bytes_max,
         },
     });
     let mut response = crate::message::Response::json(200, body.to_string());

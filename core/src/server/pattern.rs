@@ -1,0 +1,27 @@
+//! Patterns of keys: a key, or the beginning of keys and `*`.
+
+use crate::id::Key;
+use serde::Deserialize;
+
+/// Names keys. `*` is special only as the last character.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct KeyPattern(String);
+
+impl KeyPattern {
+    /// Whether it names this key.
+    pub fn matches(&self, key: &Key) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(beginning) => key.as_str().starts_with(beginning),
+            None => key.as_str() == self.0,
+        }
+    }
+}
+
+impl TryFrom<String> for KeyPattern {
+    type Error = &'static str;
+
+    fn try_from(pattern: String) -> Result<Self, Self::Error> {
+        if pattern.is_empty() { Err("a pattern of keys is not empty") } else { Ok(Self(pattern)) }
+    }
+}
