@@ -46,9 +46,11 @@ export function guarded(call, otherwise) {
   }
 }
 
+/** One setting a line. wrangler hands over numbers, booleans and JSON as what they are; JSON over several lines means the same on one. */
 const settingsOf = (env) =>
   Object.entries(env)
-    .filter(([name, value]) => name.startsWith("SEMEL_") && typeof value === "string")
+    .filter(([name]) => name.startsWith("SEMEL_"))
+    .map(([name, value]) => [name, typeof value === "string" ? value : String(JSON.stringify(value))])
     .map(([name, value]) => `${name}=${value}\0`)
     .join("");
 

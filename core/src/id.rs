@@ -110,8 +110,8 @@ impl Principal {
     }
 
     /// Whether nobody may be authenticated under this name but by the layer itself.
-    pub fn is_reserved(&self) -> bool {
-        self.0.starts_with(RESERVED)
+    pub fn is_reserved(name: &str) -> bool {
+        name.starts_with(RESERVED)
     }
 
     /// Takes a name as a structured-field string can hold it; empty stands for nobody in particular.
@@ -124,11 +124,6 @@ impl Principal {
             return Err(Invalid::new("a principal has printable ASCII characters only"));
         }
         Ok(Self(name))
-    }
-
-    /// The administrator. No token has this name: those that begin with `semel:` are reserved.
-    pub fn administrator() -> Self {
-        Self("semel:admin".to_owned())
     }
 
     /// The name.

@@ -89,6 +89,12 @@ rules! {
     CancellationRecorded = "cancellation-recorded",
     /// The server: a full key takes no new request.
     Capacity = "capacity",
+    /// The server: the fence of what an administrator forgot, or deleted with its key, is durable.
+    ForgottenDurable = "forgotten-durable",
+    /// The server: a record that an administrator deleted leaves its id refused.
+    DeletedRecordStaysRefused = "deleted-record-stays-refused",
+    /// The server: nobody but an administrator administers.
+    AdministratorOnly = "administrator-only",
     /// The client: no attempt leaves once its row is settled or gone.
     RaiseChecked = "raise-checked",
     /// The client: a row's `until` is raised before each attempt.

@@ -37,7 +37,8 @@ class Log {
   add(attempt, status, atMs) {
     if (this.#isFull()) return;
     const last = this.#lastRow();
-    if (last === 0 && !this.#has("lab_attempts")) this.#sql.exec(TABLE);
+    // Not only at first: an administrator may have deleted all of the key.
+    if (!this.#has("lab_attempts")) this.#sql.exec(TABLE);
     this.#sql.exec("INSERT INTO lab_attempts VALUES (?1, ?2, ?3, ?4)", last + 1, attempt, status, atMs);
     this.#last = last + 1;
   }

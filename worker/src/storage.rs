@@ -25,6 +25,9 @@ extern "C" {
     #[wasm_bindgen(method, catch, variadic)]
     fn exec(this: &SqlStorage, statement: &str, arguments: &Array) -> Result<Cursor, JsValue>;
 
+    #[wasm_bindgen(method, getter, catch, js_name = databaseSize)]
+    fn database_size(this: &SqlStorage) -> Result<f64, JsValue>;
+
     /// All rows, each an array of its values.
     #[wasm_bindgen(method, catch)]
     fn raw(this: &Cursor) -> Result<js_sys::Iterator, JsValue>;
@@ -76,6 +79,10 @@ impl Sql for ObjectSql {
             Err(error) if is_trap(&error) => wasm_bindgen::throw_val(error),
             Err(error) => Err(failure(&error)),
         }
+    }
+
+    fn database_bytes(&self) -> Result<u64, SqlError> {
+        self.sql.database_size().map(|bytes| bytes as u64).map_err(|error| failure(&error))
     }
 }
 

@@ -39,20 +39,22 @@ struct ProblemBody<'a> {
 
 impl Answer {
     /// The outcome of an attempt that ran just now.
-    pub fn executed(outcome: Outcome, expires_s: i64) -> Self {
+    pub fn executed(outcome: Outcome, expires_s: Option<i64>) -> Self {
         Self::outcome(outcome, "executed", "false", expires_s)
     }
 
     /// The recorded outcome.
-    pub fn replayed(outcome: Outcome, expires_s: i64) -> Self {
+    pub fn replayed(outcome: Outcome, expires_s: Option<i64>) -> Self {
         Self::outcome(outcome, "replayed", "true", expires_s)
     }
 
-    fn outcome(outcome: Outcome, status: &str, replayed: &str, expires_s: i64) -> Self {
+    fn outcome(outcome: Outcome, status: &str, replayed: &str, expires_s: Option<i64>) -> Self {
         let mut headers = outcome.headers;
         headers.append("semel-status", status);
         headers.append("idempotent-replayed", replayed);
-        headers.append("semel-expires", format!("@{expires_s}"));
+        if let Some(expires_s) = expires_s {
+            headers.append("semel-expires", format!("@{expires_s}"));
+        }
         Self { status: outcome.status, headers, body: outcome.body, log: None }
     }
 

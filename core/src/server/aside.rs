@@ -4,6 +4,7 @@
 //! - With an execution it is part of that transaction; otherwise it is one of its own, and none where there is nothing to do.
 //! - An untouched key stays untouched, unless a refusal rests on its fence.
 
+use super::config::Config;
 use super::decision::Instant;
 use super::handler::Handler;
 use super::record::{Change, Record};
@@ -21,6 +22,8 @@ pub(super) struct Aside<'a> {
     pub seen: Option<(&'a RequestId, Record)>,
     /// Whether a refusal rests on the fence, which so must not go back.
     pub fence: bool,
+    /// Whether a page is swept, due or not: something is refused for want of room.
+    pub sweep: bool,
     /// The record of a start that ended well enough to be counted no longer.
     pub ended: Option<(&'a RequestId, &'a Record)>,
 }
@@ -35,7 +38,7 @@ impl<H: Handler> Turn<'_, H> {
     ) -> Result<(), SqlError> {
         let is_virgin = loaded.versions.engine == 0;
         let is_noted = aside.seen.is_some() || aside.ended.is_some();
-        let may_apply = !self.acks.is_empty() || is_noted || self.is_sweep_due(loaded);
+        let may_apply = !self.acks.is_empty() || is_noted || aside.sweep || self.is_sweep_due(loaded);
         if !aside.fence && (is_virgin || !may_apply) {
             return Ok(());
         }
@@ -70,8 +73,9 @@ impl<H: Handler> Turn<'_, H> {
             }
         }
         let mut is_fence_used = aside.fence;
-        if self.is_sweep_due(&work.after) {
-            let swept = work.after.sweep.page(self.sql, fence_s, now_ms, retention_s)?;
+        if aside.sweep || self.is_sweep_due(&work.after) {
+            let passed_s = self.instant.passed_s(retention_s);
+            let swept = work.after.sweep.page(self.sql, passed_s, now_ms, retention_s)?;
             is_fence_used |= swept.change != Change::default();
             work.after.count.records += swept.change.records;
             work.after.count.tombstones += swept.change.tombstones;
@@ -83,15 +87,35 @@ impl<H: Handler> Turn<'_, H> {
         Ok(())
     }
 
-    pub(super) fn is_full(&self, loaded: &Loaded) -> bool {
-        let reached = |count: i64, max: u64| u64::try_from(count).unwrap_or(0) >= max;
-        let is_reached = reached(loaded.count.records, self.config.records_max)
-            || reached(loaded.count.tombstones, self.config.tombstones_max);
+    /// Why there is no room for a new record, in words for who asks; `None`: there is.
+    pub(super) fn want_of_room(&self, loaded: &Loaded) -> Result<Option<String>, SqlError> {
+        let Config { records_max, tombstones_max, bytes_max, .. } = self.config;
+        if !holds(Rule::Capacity) {
+            return Ok(None);
+        }
+        if reached(loaded.count.records, *records_max) {
+            return Ok(Some(format!("the key keeps {records_max} unacknowledged records, as many as it may")));
+        }
+        if reached(loaded.count.tombstones, *tombstones_max) {
+            return Ok(Some(format!("the key keeps {tombstones_max} tombstones and cancelled ids, as many as it may")));
+        }
+        let is_large = self.sql.database_bytes()? >= *bytes_max;
+        Ok(is_large.then(|| format!("the key's database has {bytes_max} bytes, as many as it may, or more")))
+    }
+
+    fn is_crowded(&self, loaded: &Loaded) -> bool {
+        let Config { records_max, tombstones_max, .. } = self.config;
+        let is_reached =
+            reached(loaded.count.records, *records_max) || reached(loaded.count.tombstones, *tombstones_max);
         is_reached && holds(Rule::Capacity)
     }
 
     /// A full key sweeps with every request, so that it opens as soon as something may leave.
     fn is_sweep_due(&self, loaded: &Loaded) -> bool {
-        loaded.sweep.is_due(self.instant.now_ms) || self.is_full(loaded)
+        loaded.sweep.is_due(self.instant.now_ms) || self.is_crowded(loaded)
     }
+}
+
+fn reached(count: i64, max: u64) -> bool {
+    u64::try_from(count).unwrap_or(0) >= max
 }

@@ -1,14 +1,21 @@
 //! What an operator sets. Everything has a default and a bound.
 
-/// The settings of a deployment.
+use super::key_rules::{self, KeyRules};
+use crate::id::Key;
+
+/// The settings of a deployment; or, where [`Config::for_key`] has made them so, of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// How long outcomes can be replayed, and how far the fence is behind the clock.
+    /// How long outcomes can be replayed, and how far the fence is behind the clock; or [`FOREVER_S`].
     pub retention_s: i64,
     /// How many unacknowledged records a key keeps before it refuses new work.
     pub records_max: u64,
     /// How many tombstones and cancelled ids a key keeps before it refuses new work.
     pub tombstones_max: u64,
+    /// How many bytes a key's database has, the handler's tables too, when it begins to refuse new work.
+    pub bytes_max: u64,
+    /// The keys of which something else holds. Of one key there are none left.
+    pub key_rules: KeyRules,
     /// Whether strangers are served. Development only: the bearer token is then taken as the principal's name, unchecked.
     pub open: bool,
 }
@@ -24,11 +31,25 @@ pub const OUTCOME_HEADERS_MAX: usize = 256;
 /// A control request names at most so many ids.
 pub const CONTROL_IDS_MAX: usize = 256;
 /// The longest retention that can be set: a hundred years.
-const RETENTION_S_MAX: i64 = 100 * 366 * 86_400;
+pub(super) const RETENTION_S_MAX: i64 = 100 * 366 * 86_400;
+/// The retention of what is kept for good: so long that no clock gets there, and so short that twice as many ms after any clock
+/// is an integer that storage takes.
+pub const FOREVER_S: i64 = 1_000_000_000_000;
+/// The most that a limit by number can be.
+pub(super) const COUNT_MAX: i64 = 1_000_000_000;
+/// The most that a limit by bytes can be.
+pub(super) const BYTES_MAX: i64 = 1_000_000_000_000;
 
 impl Default for Config {
     fn default() -> Self {
-        Self { retention_s: 86_400, records_max: 100_000, tombstones_max: 1_000_000, open: false }
+        Self {
+            retention_s: 86_400,
+            records_max: 100_000,
+            tombstones_max: 1_000_000,
+            bytes_max: 8_000_000_000,
+            key_rules: KeyRules::default(),
+            open: false,
+        }
     }
 }
 
@@ -43,17 +64,54 @@ impl Config {
                 _ => Err(format!("{name} is {text:?}; it must be an integer from 1 to {max}")),
             },
         };
-        let limit = |name: &str, default: u64| number(name, default as i64, 1_000_000_000).map(|limit| limit as u64);
+        let limit =
+            |name: &str, default: u64, max: i64| number(name, default as i64, max).map(|limit| limit.unsigned_abs());
+        let retention_s = match setting("SEMEL_RETENTION_SECONDS").as_deref() {
+            Some(key_rules::FOREVER) => FOREVER_S,
+            _ => number("SEMEL_RETENTION_SECONDS", default.retention_s, RETENTION_S_MAX)?,
+        };
+        let key_rules = match setting("SEMEL_KEY_RULES").as_deref() {
+            None | Some("") => KeyRules::default(),
+            Some(text) => KeyRules::parse(text).map_err(|error| format!("SEMEL_KEY_RULES: {error}"))?,
+        };
         Ok(Self {
-            retention_s: number("SEMEL_RETENTION_SECONDS", default.retention_s, RETENTION_S_MAX)?,
-            records_max: limit("SEMEL_RECORDS_MAX", default.records_max)?,
-            tombstones_max: limit("SEMEL_TOMBSTONES_MAX", default.tombstones_max)?,
+            retention_s,
+            records_max: limit("SEMEL_RECORDS_MAX", default.records_max, COUNT_MAX)?,
+            tombstones_max: limit("SEMEL_TOMBSTONES_MAX", default.tombstones_max, COUNT_MAX)?,
+            bytes_max: limit("SEMEL_BYTES_MAX", default.bytes_max, BYTES_MAX)?,
+            key_rules,
             open: match setting("SEMEL_OPEN").as_deref() {
                 None | Some("" | "false") => false,
                 Some("true") => true,
                 Some(other) => return Err(format!("SEMEL_OPEN is {other:?}; it must be \"true\" or \"false\"")),
             },
         })
+    }
+
+    /// What holds of one key: where a rule names it, what that says, else the defaults.
+    pub fn for_key(self, key: &Key) -> Self {
+        let Self { key_rules, .. } = &self;
+        let Some(rule) = key_rules.first_for(key).cloned() else {
+            return Self { key_rules: KeyRules::default(), ..self };
+        };
+        Self {
+            retention_s: rule.retention_s.unwrap_or(self.retention_s),
+            records_max: rule.records_max.unwrap_or(self.records_max),
+            tombstones_max: rule.tombstones_max.unwrap_or(self.tombstones_max),
+            bytes_max: rule.bytes_max.unwrap_or(self.bytes_max),
+            key_rules: KeyRules::default(),
+            ..self
+        }
+    }
+
+    /// Whether it says what holds of a key, whichever that is.
+    pub fn is_of_key(&self) -> bool {
+        self.key_rules.is_empty()
+    }
+
+    /// The retention in seconds; `None`: for ever.
+    pub fn retention(&self) -> Option<i64> {
+        Some(self.retention_s).filter(|retention_s| *retention_s < FOREVER_S)
     }
 }
 
@@ -71,9 +129,37 @@ mod tests {
             ("SEMEL_RETENTION_SECONDS", "0"),
             ("SEMEL_RECORDS_MAX", "many"),
             ("SEMEL_TOMBSTONES_MAX", "-1"),
+            ("SEMEL_BYTES_MAX", "10 GB"),
+            ("SEMEL_RETENTION_SECONDS", "Forever"),
+            ("SEMEL_KEY_RULES", "{}"),
             ("SEMEL_OPEN", "yes"),
         ] {
             assert!(one(name, value).is_err_and(|error| error.contains(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_retention_for_ever_is_one_without_an_end() {
+        let config = one("SEMEL_RETENTION_SECONDS", "forever");
+        assert_eq!(config.map(|config| (config.retention_s, config.retention())), Ok((FOREVER_S, None)));
+        assert_eq!(Config::default().retention(), Some(86_400));
+    }
+
+    #[test]
+    fn the_first_rule_that_names_a_key_says_what_it_says_and_leaves_the_rest() {
+        let rules = r#"[{"keys":"a/b","recordsMax":1},{"keys":"a/*","retentionSeconds":"forever","recordsMax":2},
+            {"keys":"*","tombstonesMax":3,"bytesMax":4,"retentionSeconds":5}]"#;
+        let config = one("SEMEL_KEY_RULES", rules).expect("rules");
+        assert!(!config.is_of_key());
+        for (key, retention_s, records_max, tombstones_max, bytes_max) in [
+            ("a/b", 86_400, 1, 1_000_000, 8_000_000_000),
+            ("a/bc", FOREVER_S, 2, 1_000_000, 8_000_000_000),
+            ("a", 5, 100_000, 3, 4),
+        ] {
+            let found = config.clone().for_key(&Key::new(key).expect("a key"));
+            let expected = Config { retention_s, records_max, tombstones_max, bytes_max, ..Config::default() };
+            assert_eq!(found, expected, "{key}");
+            assert!(found.is_of_key());
         }
     }
 

@@ -1,16 +1,17 @@
-//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up.
+//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up. Those of an administrator are in [`super::admin`].
 //!
 //! Invariants:
 //! - A look-up runs nothing, and tells nobody but its principal that an id exists.
 //! - A cancellation is judged as an attempt of the id would be, so that `cancelled` is never said of what may still run.
 
+use super::admin::{self, Admin};
 use super::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
 use super::decision::{Asked, Decision, decide};
 use super::record::{LatestDeadline, Outcome, Record, State};
 use super::rows;
 use super::turn::{Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
-use crate::id::{Invalid, Key, RequestId};
+use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::{Method, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -33,6 +34,19 @@ pub enum Control {
     Cancel,
     /// `GET outcomes/{id}`
     LookUp(RequestId),
+    /// What an administrator asks.
+    Admin(Admin),
+}
+
+impl Control {
+    /// Whether it is recorded, and so needs an id.
+    pub fn is_recorded(&self) -> bool {
+        match self {
+            Self::Cancel => true,
+            Self::Acknowledge | Self::LookUp(_) => false,
+            Self::Admin(admin) => admin.changes(),
+        }
+    }
 }
 
 /// Reads method and path of a control request to a key; `None` if there is no such.
@@ -41,6 +55,10 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
         return Ok(None);
     }
     let segments = path.segments();
+    if let ["semel", "v1", "admin", "keys", key, rest @ ..] = segments.as_slice() {
+        let Some(admin) = admin::parse(method, rest, path)? else { return Ok(None) };
+        return Ok(Some((Key::new(*key)?, Control::Admin(admin))));
+    }
     let ["semel", "v1", "keys", key, rest @ ..] = segments.as_slice() else { return Ok(None) };
     let control = match (method, rest) {
         (Method::Post, ["acks"]) => Control::Acknowledge,
@@ -99,6 +117,8 @@ pub struct Cancellation {
     pub id: RequestId,
     /// When its request was first sent.
     pub first_sent_s: Option<i64>,
+    /// `None`: under who asks. An administrator's is under whoever has a record of the id, else under this principal.
+    pub under: Option<Principal>,
 }
 
 #[derive(Deserialize)]
@@ -107,10 +127,16 @@ struct CancelBody {
     id: String,
     #[serde(rename = "firstSent")]
     first_sent: Option<i64>,
+    principal: Option<String>,
 }
 
 /// Reads the body of `POST cancel`. `own`: the id of the control request itself.
-pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64) -> Result<Cancellation, Problem> {
+pub fn cancellation(
+    body: &[u8],
+    own: &RequestId,
+    now_ms: i64,
+    by_administrator: bool,
+) -> Result<Cancellation, Problem> {
     let body: CancelBody = json_object(body).map_err(body_invalid)?;
     let invalid = |Invalid(detail)| body_invalid(detail);
     let id = RequestId::new(body.id).map_err(invalid)?;
@@ -119,7 +145,12 @@ pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64) -> Result<Cancell
     }
     let first_sent_s =
         body.first_sent.map(|first_sent_s| checked_first_sent(first_sent_s, now_ms)).transpose().map_err(invalid)?;
-    Ok(Cancellation { id, first_sent_s })
+    let under = match (by_administrator, body.principal) {
+        (true, principal) => Some(Principal::new(principal.unwrap_or_default()).map_err(invalid)?),
+        (false, None) => None,
+        (false, Some(_)) => return Err(body_invalid("principal: only an administrator cancels for others")),
+    };
+    Ok(Cancellation { id, first_sent_s, under })
 }
 
 /// Cancels, in the transaction of the control request.
@@ -129,8 +160,12 @@ pub(super) fn cancel(
     deadline_ms: Option<i64>,
 ) -> Result<Response, Undone> {
     let found = rows::find(work.sql, &cancellation.id)?;
-    let asked =
-        Asked { principal: work.principal, fingerprint: None, first_sent_s: cancellation.first_sent_s, deadline_ms };
+    let principal = match &cancellation.under {
+        Some(under) => found.as_ref().map_or(under, |record| &record.principal).clone(),
+        None => work.principal.clone(),
+    };
+    let first_sent_s = cancellation.first_sent_s;
+    let asked = Asked { principal: &principal, fingerprint: None, first_sent_s, deadline_ms };
     let asked =
         if holds(Rule::CancellationJudged) { asked } else { Asked { first_sent_s: None, deadline_ms: None, ..asked } };
     match (decide(found.as_ref(), &asked, work.instant), &found) {
@@ -139,8 +174,8 @@ pub(super) fn cancel(
         (Decision::Refuse(problem), _) => Err(Undone::Problem(problem)),
         _ => {
             let record = Record {
-                principal: work.principal.clone(),
-                first_sent_s: cancellation.first_sent_s,
+                principal: principal.clone(),
+                first_sent_s,
                 at_ms: work.instant.now_ms,
                 deadline: LatestDeadline::of(deadline_ms),
                 state: State::Cancelled { lapses_ms: None },
@@ -159,6 +194,11 @@ fn cancelled() -> Response {
 }
 
 fn executed(outcome: &Outcome) -> Response {
+    Response::json(200, json!({ "state": "executed", "outcome": wire_outcome(outcome) }).to_string())
+}
+
+/// An outcome in JSON.
+pub(super) fn wire_outcome(outcome: &Outcome) -> Value {
     let mut headers = Map::new();
     for (name, value) in outcome.headers.iter() {
         // As `Headers.get` of a browser has it: lines of one name are one value.
@@ -168,8 +208,7 @@ fn executed(outcome: &Outcome) -> Response {
         };
         headers.insert(name.to_owned(), Value::String(value));
     }
-    let outcome = json!({ "status": outcome.status, "headers": headers, "body": wire_body(&outcome.body) });
-    Response::json(200, json!({ "state": "executed", "outcome": outcome }).to_string())
+    json!({ "status": outcome.status, "headers": headers, "body": wire_body(&outcome.body) })
 }
 
 /// A body in JSON: text as it is, unless escaping would make it longer than base64 of the bytes.

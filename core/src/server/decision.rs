@@ -6,6 +6,7 @@
 //! - Then the fence, then the deadline: what can't be proven new, or comes too late, is refused.
 
 use super::record::{Record, State, TombstoneKind};
+use super::retention;
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::problem::{Code, Executed, Problem};
@@ -39,6 +40,14 @@ pub struct Instant {
     pub fence_s: i64,
     /// How far an administrator has moved the fence, in Unix s.
     pub forgotten_s: i64,
+}
+
+impl Instant {
+    /// What came before this may leave, in Unix s. It is not past the fence; and other than that, which a deletion may have moved
+    /// ahead of the clock, it has not passed what comes now.
+    pub fn passed_s(&self, retention_s: i64) -> i64 {
+        retention::fence_s(self.now_ms, retention_s).max(self.forgotten_s)
+    }
 }
 
 /// What becomes of the attempt.

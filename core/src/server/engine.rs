@@ -7,6 +7,7 @@
 
 use super::answer::Answer;
 use super::config::Config;
+use super::counters::Counters;
 use super::decision::Instant;
 use super::handler::Handler;
 use super::record::Change;
@@ -16,6 +17,7 @@ use super::schema;
 use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Loaded, Purpose, Turn};
 use crate::header;
+use crate::id::Key;
 use crate::message::Method;
 use crate::problem::Problem;
 use crate::rules::{Rule, holds};
@@ -26,7 +28,9 @@ pub use super::turn::Arrival;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Engine<H> {
     handler: H,
+    /// Of the deployment, until the key is known; then of the key.
     config: Config,
+    counters: Counters,
     loaded: Option<Loaded>,
     /// The clock at the last error of the storage.
     told_ms: i64,
@@ -35,7 +39,19 @@ pub struct Engine<H> {
 impl<H: Handler> Engine<H> {
     /// An engine that has not looked at its storage yet.
     pub fn new(handler: H, config: Config) -> Self {
-        Self { handler, config, loaded: None, told_ms: 0 }
+        Self { handler, config, counters: Counters::default(), loaded: None, told_ms: 0 }
+    }
+
+    /// Takes the settings of its key. Until it does, the fence stays where it is stored.
+    pub fn know_key(&mut self, key: &Key) {
+        if !self.config.is_of_key() {
+            self.config = std::mem::take(&mut self.config).for_key(key);
+        }
+    }
+
+    /// How often each `Semel-Status` was answered since the object started.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Answers an attempt.
@@ -68,7 +84,7 @@ impl<H: Handler> Engine<H> {
         let ended = if loaded.versions.engine == 0 {
             Ok(())
         } else {
-            atomically(sql, || schema::put_forgotten(sql, before_s, loaded.clock_ms))
+            atomically(sql, || schema::put_forgotten(sql, before_s, before_s, loaded.clock_ms))
         };
         match ended {
             Ok(()) if loaded.versions.engine > 0 => {
@@ -84,12 +100,17 @@ impl<H: Handler> Engine<H> {
     }
 
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
+        self.know_key(arrival.key);
         let mut answered = match self.load(sql, arrival.wall_ms) {
             Ok(loaded) => self.answer_loaded(sql, arrival, purpose, loaded),
             Err(error) => unavailable(&error).stamped(arrival.wall_ms, None),
         };
         if arrival.request.method == Method::Head {
             answered.body.clear();
+        }
+        // What counts a start is no answer to anybody.
+        if purpose != Purpose::CountStart {
+            self.counters.count(answered.headers.get("semel-status").unwrap_or_default());
         }
         answered
     }
@@ -104,7 +125,8 @@ impl<H: Handler> Engine<H> {
             }
         };
         let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
-        let turn = Turn { handler: &self.handler, config: &self.config, sql, arrival, acks, instant, purpose };
+        let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
+        let turn = Turn { handler, config, counters, sql, arrival, acks, instant, purpose };
         match turn.run(&mut loaded) {
             Ok(answer) => {
                 self.loaded = Some(loaded);
@@ -140,8 +162,10 @@ impl<H: Handler> Engine<H> {
         };
         let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
         loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms, wall_ms);
-        let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
-        loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
+        if self.config.is_of_key() {
+            let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
+            loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
+        }
         Ok(loaded)
     }
 }

@@ -4,19 +4,21 @@
 //! - Effect, record, acknowledgements and fence of an attempt are one transaction, or nothing.
 //! - Acknowledgements are applied with every answer that carries `Semel-Key`, refusals too, and never to the id that is asked.
 
+use super::admin::Admin;
 use super::answer::{Answer, checked_outcome, checked_response};
 use super::aside::Aside;
 use super::config::{OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
-use super::control::{self, Cancellation, Control};
+use super::control::{self, Control};
 use super::decision::{Asked, Decision, decide};
+use super::deletion;
 use super::handler::{Failure, Handler};
 use super::record::{Outcome, Record, State};
 use super::schema::{self, Versions};
 use super::sql::{SqlError, atomically};
-use super::turn::{Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
+use super::turn::{Command, Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
 use crate::fingerprint::Fingerprint;
 use crate::header::{self, Attempt};
-use crate::id::RequestId;
+use crate::id::{Principal, RequestId};
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
@@ -29,6 +31,11 @@ impl<H: Handler> Turn<'_, H> {
             Ok(control) => control.map(|(_, control)| control),
             Err(problem) => return self.refuse_unread(loaded, &problem),
         };
+        let is_allowed = *self.arrival.principal == Principal::administrator() || !holds(Rule::AdministratorOnly);
+        if matches!(control, Some(Control::Admin(_))) && !is_allowed {
+            let problem = Problem::new(Code::Forbidden, "this takes the administration token");
+            return self.refuse_unread(loaded, &problem);
+        }
         let attempt = match Attempt::parse(&request.headers, self.instant.now_ms) {
             Ok(attempt) => attempt,
             Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
@@ -40,7 +47,8 @@ impl<H: Handler> Turn<'_, H> {
         match control {
             Some(Control::Acknowledge) => self.acknowledge(loaded),
             Some(Control::LookUp(id)) => self.look_up(loaded, &id),
-            Some(Control::Cancel) => self.cancel(loaded, &attempt),
+            Some(Control::Cancel) => self.cancel(loaded, &attempt, false),
+            Some(Control::Admin(admin)) => self.administer(loaded, &attempt, &admin),
             None if request.method.reads() => self.read(loaded),
             None => self.change(loaded, &attempt, None),
         }
@@ -97,23 +105,39 @@ impl<H: Handler> Turn<'_, H> {
         Ok(answer)
     }
 
+    fn administer(&self, loaded: &mut Loaded, attempt: &Attempt, admin: &Admin) -> Result<Answer, SqlError> {
+        let command = match admin {
+            Admin::Cancel => return self.cancel(loaded, attempt, true),
+            Admin::DeleteKey => Command::DeleteKey,
+            Admin::DeleteRecord(id) => Command::DeleteRecord(id.clone()),
+            Admin::Show | Admin::Records { .. } | Admin::Times { .. } | Admin::Record(_) => {
+                let answer = self.tell(loaded, admin)?;
+                if !self.acks.is_empty() {
+                    self.set_aside(loaded, None, Aside::default())?;
+                }
+                return Ok(answer);
+            }
+        };
+        if loaded.versions.engine == 0 {
+            let problem = Problem::new(Code::NotFound, "nobody has used this key");
+            return self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default());
+        }
+        self.change(loaded, attempt, Some(command))
+    }
+
     /// Cancels. What is to be cancelled is parsed before any record is looked at.
-    fn cancel(&self, loaded: &mut Loaded, attempt: &Attempt) -> Result<Answer, SqlError> {
+    fn cancel(&self, loaded: &mut Loaded, attempt: &Attempt, by_administrator: bool) -> Result<Answer, SqlError> {
         let body = &self.arrival.request.body;
-        let parsed = attempt.id.as_ref().map(|id| control::cancellation(body, id, self.instant.now_ms));
+        let parsed =
+            attempt.id.as_ref().map(|id| control::cancellation(body, id, self.instant.now_ms, by_administrator));
         match parsed.transpose() {
-            Ok(cancellation) => self.change(loaded, attempt, cancellation),
+            Ok(cancellation) => self.change(loaded, attempt, cancellation.map(Command::Cancel)),
             Err(problem) => self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),
         }
     }
 
-    /// A request that is executed exactly once: the application's, or a cancellation.
-    fn change(
-        &self,
-        loaded: &mut Loaded,
-        attempt: &Attempt,
-        cancellation: Option<Cancellation>,
-    ) -> Result<Answer, SqlError> {
+    /// A request that is executed exactly once: the application's, or a command to the layer.
+    fn change(&self, loaded: &mut Loaded, attempt: &Attempt, command: Option<Command>) -> Result<Answer, SqlError> {
         let Some(id) = &attempt.id else {
             return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
         };
@@ -130,22 +154,15 @@ impl<H: Handler> Turn<'_, H> {
         let decision = decide(found.as_ref(), &asked, self.instant);
         if decision == Decision::Execute {
             let mut identified = Identified { id, attempt, fingerprint, found };
-            if (self.purpose, &cancellation) == (Purpose::Execute, &None)
+            if (self.purpose, &command) == (Purpose::Execute, &None)
                 && let Some(answer) = self.count_dead_start(loaded, &mut identified)?
             {
                 return Ok(answer);
             }
-            return match (self.purpose, cancellation) {
-                (Purpose::Execute, Some(cancellation)) => {
-                    self.execute(loaded, &identified, control::CANCEL_BODY_BYTES_MAX, |work| {
-                        control::cancel(work, &cancellation, attempt.deadline_ms)
-                    })
-                }
-                (Purpose::Execute, None) => self.execute(loaded, &identified, OUTCOME_BODY_BYTES_MAX, |_| {
-                    self.handler.handle(&mut self.context(), self.arrival.request).map_err(Undone::Failed)
-                }),
-                (Purpose::CountStart, _) => self.count_start(loaded, &identified),
-                (Purpose::CountCrash, _) => self.count_crash(loaded, &identified),
+            return match self.purpose {
+                Purpose::Execute => self.execute(loaded, &identified, command.as_ref()),
+                Purpose::CountStart => self.count_start(loaded, &identified),
+                Purpose::CountCrash => self.count_crash(loaded, &identified),
             };
         }
         if self.purpose == Purpose::CountStart {
@@ -175,29 +192,39 @@ impl<H: Handler> Turn<'_, H> {
         }
     }
 
-    /// Runs `effect` and records its answer, with all that goes along, in one transaction.
+    /// Runs the handler, or a command, and records its answer, with all that goes along, in one transaction.
     fn execute(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
-        body_bytes_max: usize,
-        effect: impl FnOnce(&mut Work<'_>) -> Result<Response, Undone>,
+        command: Option<&Command>,
     ) -> Result<Answer, SqlError> {
-        // A suspect has its place already.
-        if identified.found.is_none() && self.is_full(loaded) {
-            let problem =
-                Problem::new(Code::Capacity, "the key keeps as many unacknowledged records or tombstones as it may");
-            return self.refuse(loaded, &problem, Some(identified.id), Aside::default());
+        // A suspect has its place already; and what deletes makes room.
+        let needs_room = identified.found.is_none() && !command.is_some_and(Command::deletes);
+        if needs_room && let Some(want) = self.want_of_room(loaded)? {
+            let problem = Problem::new(Code::Capacity, want);
+            return self.refuse(loaded, &problem, Some(identified.id), Aside { sweep: true, ..Aside::default() });
         }
         let mut work = self.work(loaded);
         let ended: Result<Outcome, Undone> = atomically(self.sql, || {
-            schema::migrate(self.sql, self.handler, loaded.versions)?;
-            let response = effect(&mut work)?;
-            let outcome = checked_outcome(response, body_bytes_max).map_err(Undone::Rejected)?;
+            let outcome = match command {
+                None => {
+                    schema::migrate(self.sql, self.handler, loaded.versions)?;
+                    work.after.versions = Versions::current::<H>();
+                    let response = self.handler.handle(&mut self.context(), self.arrival.request);
+                    checked_outcome(response.map_err(Undone::Failed)?, OUTCOME_BODY_BYTES_MAX)
+                }
+                Some(command) => {
+                    self.create(&mut work)?;
+                    checked_outcome(self.obey(&mut work, command, identified.attempt)?, control::CANCEL_BODY_BYTES_MAX)
+                }
+            };
+            let outcome = outcome.map_err(Undone::Rejected)?;
             let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()));
-            work.put(identified.id, identified.found.as_ref(), &record)?;
+            // With all of the key, what was found of the id is gone as well.
+            let found = identified.found.as_ref().filter(|_| command != Some(&Command::DeleteKey));
+            work.put(identified.id, found, &record)?;
             self.write_aside(&mut work, Some(identified.id), &Aside::default())?;
-            work.after.versions = Versions::current::<H>();
             Ok(outcome)
         });
         match ended {
@@ -212,6 +239,14 @@ impl<H: Handler> Turn<'_, H> {
                 self.set_aside(loaded, Some(identified.id), Aside { fence, ended, ..Aside::default() })?;
                 Ok(answer)
             }
+        }
+    }
+
+    fn obey(&self, work: &mut Work<'_>, command: &Command, attempt: &Attempt) -> Result<Response, Undone> {
+        match command {
+            Command::Cancel(cancellation) => control::cancel(work, cancellation, attempt.deadline_ms),
+            Command::DeleteRecord(id) => deletion::delete_record(work, id, self.config.retention_s),
+            Command::DeleteKey => deletion::delete_key(work),
         }
     }
 
@@ -236,9 +271,9 @@ impl<H: Handler> Turn<'_, H> {
         Answer::replayed(outcome, self.expires_s(at_ms))
     }
 
-    /// Until when an outcome of that instant can be replayed, in Unix s.
-    fn expires_s(&self, at_ms: i64) -> i64 {
-        at_ms.div_euclid(1000) + self.config.retention_s
+    /// Until when an outcome of that instant can be replayed, in Unix s, if that ends.
+    fn expires_s(&self, at_ms: i64) -> Option<i64> {
+        self.config.retention().map(|retention_s| at_ms.div_euclid(1000) + retention_s)
     }
 
     /// The answer where a transaction was undone.

@@ -2,7 +2,7 @@
 //!
 //! - [`sql`]: the one trait through which all storage goes
 //! - [`decision`]: what becomes of an attempt, from its record, the fence and the clock; pure
-//! - [`record`]: records and their life; pure. [`rows`]: their rows
+//! - [`record`]: records and their life; pure. [`rows`]: their rows; [`survey`]: what is asked of all at once
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
@@ -10,22 +10,27 @@
 //! - [`engine`]: the engine of one key, and what it knows without asking
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
+//! - [`admin`]: an administrator's requests to a key; [`deletion`]: those that delete; [`counters`]: what they tell of answers
+//! - [`config`]: what an operator sets; [`key_rules`]: for which keys, by their [`pattern`]
 //! - [`answer`]: what goes back, with the headers of the layer
 //! - [`auth`]: who is asking. [`rate`]: how often. [`cors`]: which pages may read the answer. [`head`]: how large a head may be
-//! - [`pattern`]: patterns of keys
 //! - [`router`]: what happens before a key's object is asked
 
+pub mod admin;
 pub mod answer;
 mod aside;
 pub mod auth;
 pub mod config;
 pub mod control;
 pub mod cors;
+pub mod counters;
 pub mod decision;
+pub mod deletion;
 pub mod engine;
 mod execution;
 pub mod handler;
 pub mod head;
+pub mod key_rules;
 pub mod pattern;
 pub mod rate;
 pub mod record;
@@ -34,6 +39,7 @@ pub mod router;
 pub mod rows;
 pub mod schema;
 pub mod sql;
+pub mod survey;
 pub mod suspicion;
 mod turn;
 

@@ -4,7 +4,7 @@ use crate::id::Key;
 use serde::Deserialize;
 
 /// Names keys. `*` is special only as the last character.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct KeyPattern(String);
 

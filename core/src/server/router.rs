@@ -118,6 +118,8 @@ fn check_granted(
         Some(Control::LookUp(_)) => grant.allows_key(key),
         Some(Control::Acknowledge | Control::Cancel) => grant.allows_some_change(key),
         None => grant.allows(method, key),
+        // Nobody's token allows what is the administrator's.
+        Some(Control::Admin(_)) => false,
     };
     let acknowledges = headers.get("semel-ack").is_some();
     if is_allowed && (!acknowledges || grant.allows_some_change(key)) {
@@ -192,7 +194,7 @@ fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Op
         return Some(Problem::from(error));
     }
     let needs_id = match control::parse(method, path) {
-        Ok(Some((_, control))) => matches!(control, Control::Cancel),
+        Ok(Some((_, control))) => control.is_recorded(),
         _ => method.changes() && !path.is_control(),
     };
     match Attempt::parse(headers, now_ms) {
@@ -217,7 +219,7 @@ fn health(config: &Config, now_ms: i64) -> Answer {
         "status": "ok",
         "versions": { "protocol": PROTOCOL_VERSION, "semel": env!("CARGO_PKG_VERSION"), "schema": SCHEMA_VERSION },
         "now": now_ms,
-        "retentionSeconds": config.retention_s,
+        "retentionSeconds": config.retention(),
         "limits": {
             "idChars": crate::id::REQUEST_ID_CHARS_MAX,
             "keyBytes": crate::id::KEY_BYTES_MAX,
@@ -235,6 +237,7 @@ fn health(config: &Config, now_ms: i64) -> Answer {
             "controlIds": config::CONTROL_IDS_MAX,
             "recordsPerKey": config.records_max,
             "tombstonesPerKey": config.tombstones_max,
+            "bytesPerKey": config.bytes_max,
         },
     });
     let mut response = crate::message::Response::json(200, body.to_string());

@@ -12,7 +12,7 @@ use crate::message::Headers;
 use crate::problem::Executed;
 
 /// The number that stands for a state in a row.
-mod number {
+pub(super) mod number {
     pub const EXECUTED: i64 = 1;
     pub const POISONED: i64 = 2;
     pub const CANCELLED: i64 = 3;
@@ -31,7 +31,7 @@ pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
 }
 
 /// In place of fingerprint and outcome, which may be large: enough to judge what becomes of a record.
-const BARE_COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, \
+pub(super) const BARE_COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, \
      zeroblob(32), 200, '', x''";
 
 /// Reads the record of an id without fingerprint and outcome.
@@ -180,7 +180,7 @@ fn optional(value: &Value) -> Option<Option<i64>> {
     }
 }
 
-fn from_row(row: Row) -> Option<Record> {
+pub(super) fn from_row(row: Row) -> Option<Record> {
     let [
         principal,
         first_sent_s,

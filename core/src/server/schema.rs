@@ -6,6 +6,7 @@
 
 use super::handler::Handler;
 use super::sql::{Sql, SqlError, Value, atomically};
+use crate::rules::{Rule, holds};
 
 /// The version of `schema.sql`.
 pub const SCHEMA_VERSION: i64 = 2;
@@ -120,7 +121,7 @@ pub fn migrate<H: Handler>(sql: &dyn Sql, handler: &H, found: Versions) -> Resul
     create(sql, found)?;
     if found.handler < H::SCHEMA_VERSION {
         handler.migrate(sql, found.handler)?;
-        sql.exec("UPDATE semel_meta SET handler_version = ?1", &[H::SCHEMA_VERSION.into()])?;
+        put_handler_version(sql, H::SCHEMA_VERSION)?;
     }
     Ok(())
 }
@@ -132,7 +133,15 @@ pub fn put_fence(sql: &dyn Sql, fence_s: i64, clock_ms: i64) -> Result<(), SqlEr
 }
 
 /// Writes how far an administrator has moved the fence, and the fence with it. Both only move forward.
-pub fn put_forgotten(sql: &dyn Sql, before_s: i64, clock_ms: i64) -> Result<(), SqlError> {
-    sql.exec("UPDATE semel_meta SET forgotten_s = max(forgotten_s, ?1)", &[before_s.into()])?;
-    put_fence(sql, before_s, clock_ms)
+pub fn put_forgotten(sql: &dyn Sql, forgotten_s: i64, fence_s: i64, clock_ms: i64) -> Result<(), SqlError> {
+    if !holds(Rule::ForgottenDurable) {
+        return Ok(());
+    }
+    sql.exec("UPDATE semel_meta SET forgotten_s = max(forgotten_s, ?1)", &[forgotten_s.into()])?;
+    put_fence(sql, fence_s, clock_ms)
+}
+
+/// Writes which version the handler's tables have; 0: there are none.
+pub fn put_handler_version(sql: &dyn Sql, version: i64) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET handler_version = ?1", &[version.into()]).map(|_| ())
 }

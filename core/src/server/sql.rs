@@ -112,6 +112,9 @@ pub trait Sql {
 
     /// Runs `body` in a transaction.
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError>;
+
+    /// How many bytes the database has, without its free pages.
+    fn database_bytes(&self) -> Result<u64, SqlError>;
 }
 
 /// Runs `body` in a transaction that is undone if it answers an error.

@@ -91,7 +91,8 @@ impl<H: Handler> Turn<'_, H> {
     /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
     pub(super) fn count_start(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
         // A suspect has its place already.
-        if (identified.found.is_some() || !self.is_full(loaded)) && holds(Rule::StartCounted) {
+        let has_place = identified.found.is_some() || self.want_of_room(loaded)?.is_none();
+        if has_place && holds(Rule::StartCounted) {
             let count = Count::of(identified.found.as_ref()).started();
             self.put_count(loaded, identified, count)?;
             loaded.started = Some(identified.id.clone());

@@ -4,6 +4,8 @@
 
 use super::answer::Answer;
 use super::config::Config;
+use super::control::Cancellation;
+use super::counters::Counters;
 use super::decision::Instant;
 use super::handler::{Context, Failure, Handler};
 use super::record::{Change, LatestDeadline, Record, State};
@@ -65,6 +67,24 @@ pub(super) enum Purpose {
     CountCrash,
 }
 
+/// A change that the layer makes itself. No handler runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    /// An id is cancelled.
+    Cancel(Cancellation),
+    /// A record is reduced to a tombstone.
+    DeleteRecord(RequestId),
+    /// All of the key goes.
+    DeleteKey,
+}
+
+impl Command {
+    /// Whether it makes room rather than taking some.
+    pub fn deletes(&self) -> bool {
+        matches!(self, Self::DeleteRecord(_) | Self::DeleteKey)
+    }
+}
+
 /// Why a transaction was undone.
 pub(super) enum Undone {
     /// The layer refuses.
@@ -114,6 +134,7 @@ pub(super) struct Identified<'a> {
 pub(super) struct Turn<'a, H> {
     pub handler: &'a H,
     pub config: &'a Config,
+    pub counters: &'a Counters,
     pub sql: &'a dyn Sql,
     pub arrival: Arrival<'a>,
     pub acks: Vec<Ack>,

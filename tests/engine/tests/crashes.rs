@@ -1,5 +1,6 @@
 //! A crash between any two statements leaves all or nothing, and the resent request goes on from there.
 
+use semel_support::admin::{cancel_for, delete_key, delete_record};
 use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, post};
 
 fn change(id: &str) -> Call {
@@ -11,7 +12,7 @@ fn committed(world: &World) -> Vec<Vec<String>> {
     let queries = [
         "SELECT id FROM effects ORDER BY id",
         "SELECT id, state, principal, first_sent_s, at_ms, deadline_ms, lapses_ms, crashes, is_started, executed, hex(fingerprint), status, headers, hex(body) FROM semel_records ORDER BY id",
-        "SELECT engine_version, handler_version, fence_s, clock_ms FROM semel_meta",
+        "SELECT engine_version, handler_version, fence_s, clock_ms, forgotten_s FROM semel_meta",
     ];
     let rows = queries.iter().flat_map(|query| world.database.query(query));
     rows.map(|row| row.iter().map(|value| format!("{value:?}")).collect()).collect()
@@ -109,6 +110,60 @@ fn in_a_sweep() {
         world.restart();
     };
     crash_everywhere(prepare, &get("/count"), 2);
+}
+
+#[test]
+fn in_the_deletion_of_a_record() {
+    let prepare = |world: &mut World| {
+        world.send(&change("old")).is_executed(200);
+        world.send(&change("a")).is_executed(200);
+    };
+    crash_everywhere(prepare, &delete_record("own", "a").first_sent_s(START_S), 2);
+}
+
+#[test]
+fn in_the_deletion_of_a_key() {
+    // Also of one with tombstones, cancelled ids and a suspect; and with acknowledgements that come too late to find anything.
+    let prepare = |world: &mut World| {
+        world.send(&change("old")).is_executed(200);
+        world.send(&change("a").ack("old")).is_executed(200);
+        world.send(&cancel("cancellation", "cancelled")).is_executed(200);
+        world.crashed(&change("suspect"));
+    };
+    crash_everywhere(prepare, &delete_key("own").first_sent_s(START_S).ack("a"), 0);
+}
+
+#[test]
+fn in_an_administrators_cancellation() {
+    let prepare = |world: &mut World| drop(world.crashed(&change("a")));
+    crash_everywhere(prepare, &cancel_for("own", "{\"id\":\"a\"}"), 0);
+}
+
+#[test]
+fn in_forgetting() {
+    let ready = || {
+        let mut world = World::with(|config| config.retention_s = 1000);
+        world.send(&change("a")).is_executed(200);
+        world.pass_s(10);
+        world
+    };
+    let mut whole = ready();
+    let before = committed(&whole);
+    whole.forget(START_S + 5).expect("storage");
+    let after = committed(&whole);
+    for n in 0.. {
+        let mut world = ready();
+        world.database.crash_before(n);
+        let forgotten = world.forget(START_S + 5);
+        if !world.database.has_crashed() {
+            assert!(n >= 4, "only {n} places to crash");
+            break;
+        }
+        world.restart();
+        let found = committed(&world);
+        assert!(found == before || found == after, "crash {n} left a part: {found:?}");
+        assert!(forgotten.is_err() || found == after, "crash {n}: it was said to be done");
+    }
 }
 
 #[test]

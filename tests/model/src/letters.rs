@@ -9,10 +9,11 @@
 //! - A handler is synchronous, so nothing waits inside the engine. Where a scope has turns, an execution takes two steps: an attempt
 //!   begins, and what it wrote is not committed yet; then it commits, or the process ends. An attempt of the same id that comes in
 //!   between waits for its turn at the object, and is decided from storage after it.
-//! - "Forget", by which an administrator moves the fence ahead of retention, is that move.
+//! - "Forget", by which an administrator moves the fence ahead of retention, is what the registry has the object do. What an
+//!   administrator asks a key for is a letter like any other.
 
 use crate::ledger::{MOOD, Mood};
-use crate::oracle::{Aim, Asked, Oracle};
+use crate::oracle::{ADMINISTRATOR, Aim, Asked, Oracle};
 use crate::properties::{Never, Sometimes, Watched};
 use crate::server::Server;
 use semel_core::message::{Headers, Method, Request};
@@ -147,6 +148,29 @@ impl Letter {
         Self::new(name, Aim::Acknowledge, by, "", (Method::Post, "/semel/v1/keys/k/acks"), body)
     }
 
+    /// A letter to an administrator's path of an id's record; `by` says who sends it.
+    pub fn record(name: &'static str, by: &str, aim: Aim, id: &str) -> Self {
+        let path = format!("/semel/v1/admin/keys/k/records/{id}");
+        let method = if aim == Aim::DeleteRecord { Method::Delete } else { Method::Get };
+        Self::new(name, aim, by, id, (method, &path), String::new()).with("idempotency-key", name.replace(' ', "-"))
+    }
+
+    /// A letter by which an administrator cancels an id.
+    pub fn admin_cancel(name: &'static str, id: &str, first_sent_s: i64) -> Self {
+        let body = format!("{{\"id\":\"{id}\",\"firstSent\":{first_sent_s}}}");
+        let to = (Method::Post, "/semel/v1/admin/keys/k/cancel");
+        let letter = Self::new(name, Aim::Cancel, ADMINISTRATOR, id, to, body);
+        let mut letter = letter.with("idempotency-key", name.replace(' ', "-"));
+        letter.asked.first_sent_s = Some(first_sent_s);
+        letter
+    }
+
+    /// A letter that deletes all of the key.
+    pub fn delete_key(name: &'static str, by: &str) -> Self {
+        let to = (Method::Delete, "/semel/v1/admin/keys/k");
+        Self::new(name, Aim::DeleteKey, by, "", to, String::new()).with("idempotency-key", name.replace(' ', "-"))
+    }
+
     fn new(name: &'static str, aim: Aim, by: &str, id: &str, (method, path): (Method, &str), body: String) -> Self {
         let path = Path::new(path, "").expect("a path of this file");
         let headers = Headers::from_iter([("authorization", format!("Bearer {by}"))]);
@@ -247,8 +271,9 @@ impl Letters {
             Step::Passes(_) => state.instant += 1,
             Step::Forgets(before_s) => {
                 let wall_ms = self.wall_ms(state);
-                state.server.forget(before_s, wall_ms).expect("tables in memory");
-                state.oracle.forgets_before(before_s);
+                if state.server.forget(before_s, wall_ms).expect("tables in memory") {
+                    state.oracle.forgets_before(before_s);
+                }
             }
         }
     }
@@ -297,7 +322,7 @@ impl Model for Letters {
         if self.scope.may_fall_back && state.instant > 0 && !state.has_fallen_back {
             steps.push(Step::CrashesAndFallsBack);
         }
-        steps.extend(self.scope.forgets_before_s.map(Step::Forgets));
+        steps.extend(self.scope.forgets_before_s.filter(|before_s| *before_s <= now_s).map(Step::Forgets));
     }
 
     fn next_state(&self, before: &State, step: Step) -> Option<State> {

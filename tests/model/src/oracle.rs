@@ -11,6 +11,9 @@ use semel_core::server::Answer;
 use semel_core::server::suspicion::CRASHES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Who may know and do more than others.
+pub const ADMINISTRATOR: &str = "semel:admin";
+
 /// What an attempt asks for, of which id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aim {
@@ -24,6 +27,10 @@ pub enum Aim {
     LookUp,
     /// Nothing but its acknowledgements.
     Acknowledge,
+    /// That the record of the named id is deleted.
+    DeleteRecord,
+    /// That all of the key is deleted.
+    DeleteKey,
 }
 
 /// An attempt as the judge sees it.
@@ -107,8 +114,9 @@ impl Oracle {
         if claim.as_ref().is_some_and(|claim| claim.executed == Executed::No) && effects.len() > known {
             self.broken.insert(Never::NoOfEffect);
         }
-        // A cancellation may also be answered from its own record, which says that the cancellation ran.
-        let is_own = |claim: &Claim| asked.aim == Aim::Cancel && claim.executed == Executed::Yes;
+        // A cancellation or deletion may also be answered from its own record, which says that it ran itself.
+        let is_command = matches!(asked.aim, Aim::Cancel | Aim::DeleteRecord | Aim::DeleteKey);
+        let is_own = |claim: &Claim| is_command && claim.executed == Executed::Yes;
         if let Some(claim) = claim.filter(|claim| !is_own(claim)) {
             self.watch_claim(&asked.id, claim.executed, claim.retry, effects);
         }
@@ -152,7 +160,8 @@ impl Oracle {
         let effect = told.and_then(|number| effects.get(number.checked_sub(1)?));
         let tells_of_record = matches!(status, "acknowledged" | "outcome-expired" | "cancelled" | "poisoned");
         let whose = if tells_of_record { first_of(effects, &asked.id).map(|(_, effect)| effect) } else { effect };
-        if whose.is_some_and(|effect| effect.principal != asked.by) && asked.aim != Aim::Read {
+        let may_know = asked.aim == Aim::Read || asked.by == ADMINISTRATOR;
+        if whose.is_some_and(|effect| effect.principal != asked.by) && !may_know {
             self.broken.insert(Never::Learnt);
         }
         let has_payload = asked.aim == Aim::Execute && has_outcome;
@@ -161,6 +170,9 @@ impl Oracle {
         }
         if asked.aim == Aim::Cancel && has_outcome && told.is_none() {
             self.watch_claim(&asked.id, Executed::No, Retry::Never, effects);
+        }
+        if has_outcome && matches!(asked.aim, Aim::DeleteRecord | Aim::DeleteKey) {
+            self.watch_deletion(asked, answer, effects);
         }
         if status == "acknowledged" && !self.acknowledged.contains(&asked.id) {
             self.broken.insert(Never::Freed);
@@ -176,6 +188,8 @@ impl Oracle {
             "acknowledged" | "outcome-expired" => Some(Sometimes::Tombstone),
             "attempt-expired" => Some(Sometimes::Late),
             "outside-window" => Some(Sometimes::Fence),
+            "forgotten" => Some(Sometimes::Forgot),
+            "forbidden" => Some(Sometimes::Forbidden),
             "cancelled" => Some(Sometimes::Cancelled),
             "fingerprint-mismatch" => Some(Sometimes::Mismatch),
             "poisoned" => Some(Sometimes::Poisoned),
@@ -185,6 +199,18 @@ impl Oracle {
             "executed" if asked.aim == Aim::Cancel && told.is_some() => Some(Sometimes::RanBefore),
             _ => None,
         });
+    }
+
+    fn watch_deletion(&mut self, asked: &Asked, answer: &Answer, effects: &[Effect]) {
+        let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if let Some(fence_s) = body["fence"].as_i64() {
+            self.seen.insert(Sometimes::Deleted);
+            self.forgets_before(fence_s);
+        }
+        let executed = body["executed"].as_str().and_then(Executed::from_wire);
+        if let Some(executed) = executed.filter(|_| asked.aim == Aim::DeleteRecord) {
+            self.watch_claim(&asked.id, executed, Retry::Never, effects);
+        }
     }
 
     /// Somebody was told an outcome of an id: it must be the first.

@@ -100,6 +100,12 @@ properties! {
     Late = "sometimes: a late attempt",
     /// The fence refuses an attempt.
     Fence = "sometimes: a fence refuses",
+    /// What an administrator had forgotten is refused.
+    Forgot = "sometimes: something forgotten",
+    /// Somebody else asks what only an administrator may.
+    Forbidden = "sometimes: a stranger at an administrator's path",
+    /// All of a key is deleted.
+    Deleted = "sometimes: a deleted key",
     /// An attempt of a cancelled id is refused.
     Cancelled = "sometimes: a cancelled id",
     /// A cancellation brings the outcome.

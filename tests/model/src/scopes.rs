@@ -4,6 +4,7 @@
 
 use crate::ledger::Mood;
 use crate::letters::{Letter, Scope};
+use crate::oracle::{ADMINISTRATOR, Aim};
 use crate::properties::Sometimes;
 use semel_core::server::Config;
 
@@ -17,7 +18,7 @@ fn config() -> Config {
 
 /// All of them.
 pub fn all() -> Vec<Scope> {
-    vec![fence(), careless(), forget(), cancel(), principals(), turns(), handler(), suspects()]
+    vec![fence(), careless(), forget(), administrator(), cancel(), principals(), turns(), handler(), suspects()]
 }
 
 /// The scope of a name.
@@ -83,7 +84,39 @@ fn forget() -> Scope {
         has_turns: false,
         counts_starts: false,
         config: config(),
-        sometimes: &[Sometimes::Replay, Sometimes::Late, Sometimes::Fence],
+        sometimes: &[Sometimes::Replay, Sometimes::Late, Sometimes::Fence, Sometimes::Forgot],
+    }
+}
+
+/// An administrator who deletes records and all of the key, and cancels; and somebody who asks the same without being one. The
+/// clock of bob's client is ahead.
+fn administrator() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "administrator",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0).going(&[Mood::Works, Mood::Crashes]),
+            Letter::change("bob's b", bob, "b", "1").first_sent(60).by(100),
+            Letter::record("the deletion of a", ADMINISTRATOR, Aim::DeleteRecord, "a"),
+            Letter::delete_key("the deletion of the key", ADMINISTRATOR),
+            Letter::admin_cancel("the cancellation of b", "b", 60).by(100),
+            Letter::record("the look at a by bob", bob, Aim::LookUp, "a"),
+        ],
+        instants_s: &[0, 30, RETENTION_S + 40],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: false,
+        counts_starts: false,
+        config: config(),
+        sometimes: &[
+            Sometimes::Replay,
+            Sometimes::Tombstone,
+            Sometimes::Cancelled,
+            Sometimes::Deleted,
+            Sometimes::Fence,
+            Sometimes::Forgot,
+            Sometimes::Forbidden,
+        ],
     }
 }
 

@@ -13,7 +13,8 @@ use std::hash::Hash;
 const STATES: &[(&str, usize)] = &[
     ("fence", 2_081),
     ("careless", 4_248),
-    ("forget", 6_761),
+    ("forget", 8_235),
+    ("administrator", 86_378),
     ("cancel", 3_151),
     ("principals", 993),
     ("turns", 12_675),
@@ -62,6 +63,11 @@ fn of_a_careless_client_what_was_seen_is_protected() {
 #[test]
 fn what_an_administrator_forgets_never_runs_again() {
     hold_in_letters("forget");
+}
+
+#[test]
+fn what_an_administrator_deletes_is_gone_and_never_runs_again() {
+    hold_in_letters("administrator");
 }
 
 #[test]

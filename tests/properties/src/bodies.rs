@@ -35,7 +35,7 @@ pub fn check(body: &[u8]) {
         }
     }
     let own = RequestId::new(OWN).expect("an id");
-    match control::cancellation(body, &own, NOW_MS) {
+    match control::cancellation(body, &own, NOW_MS, false) {
         Err(problem) => assert_eq!(problem.code, Code::BodyInvalid),
         Ok(cancellation) => {
             let value = read.expect("JSON");

@@ -5,7 +5,7 @@
 use rusqlite::Connection;
 use semel_core::server::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
-use semel_support::database::query;
+use semel_support::database::{DATABASE_BYTES, bytes_of, query};
 use std::cell::Cell;
 
 /// A database that is gone when it is dropped.
@@ -103,5 +103,9 @@ impl Sql for Memory {
             },
             Err(Rollback) => self.undo().map(|()| Ended::RolledBack),
         }
+    }
+
+    fn database_bytes(&self) -> Result<u64, SqlError> {
+        self.run(DATABASE_BYTES, &[]).map(|rows| bytes_of(&rows))
     }
 }

@@ -271,6 +271,11 @@ impl Sql for Database {
         }
         ended
     }
+
+    fn database_bytes(&self) -> Result<u64, SqlError> {
+        // Of no statement: an object's is no statement that can fail by itself.
+        self.run(DATABASE_BYTES, &[]).map(|rows| bytes_of(&rows))
+    }
 }
 
 impl Database {
@@ -299,6 +304,16 @@ pub fn query(connection: &Connection, statement: &str, arguments: &[Value]) -> r
         rows.push((0..columns).map(|column| row.get_ref(column).map(from_sqlite)).collect::<Result<_, _>>()?);
     }
     Ok(rows)
+}
+
+/// What an object calls the size of its database.
+pub const DATABASE_BYTES: &str =
+    "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+
+/// The answer to [`DATABASE_BYTES`].
+pub fn bytes_of(rows: &[Row]) -> u64 {
+    let bytes = rows.first().and_then(|row| row.first()).and_then(Value::as_integer).expect("a size");
+    u64::try_from(bytes).expect("no database is less than empty")
 }
 
 fn to_sqlite(value: &Value) -> SqliteValue {

@@ -2,6 +2,7 @@
 //!
 //! - [`database`]: SQLite in a file, that can die before any statement
 //! - [`call`]: a request to send, as often as a test likes
+//! - [`admin`]: what an administrator sends
 //! - [`reply`]: what came back, checked for what every answer must have
 //! - [`world`]: one key with its clock, its engine and its database
 //! - [`token`]: tokens, true and forged
@@ -11,6 +12,7 @@
 //! - No wall clock and no sleeping: time passes when a test says so.
 //! - A test sees what is committed, never what is in memory or in an open transaction.
 
+pub mod admin;
 pub mod call;
 pub mod counter;
 pub mod database;

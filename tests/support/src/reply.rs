@@ -152,6 +152,13 @@ impl Reply {
         self
     }
 
+    /// Asserts a recorded outcome.
+    #[track_caller]
+    pub fn is_replayed(&self, status: u16) -> &Self {
+        assert_eq!((self.only("semel-status"), self.status()), ("replayed", status), "{:?}", self.0);
+        self
+    }
+
     /// Asserts that this is the recorded outcome of `first`, byte for byte.
     #[track_caller]
     pub fn replays(&self, first: &Self) -> &Self {

@@ -6,7 +6,6 @@
 //! - `exp` and `aud` must be there. The clock is an argument.
 
 use super::grant::Grant;
-use super::is_reserved;
 use super::keys::VerifyingKey;
 use crate::id::Principal;
 use crate::server::control::json_object;
@@ -111,7 +110,7 @@ impl<'a> Claimed<'a> {
             return Err("the token is of another issuer (iss)");
         }
         let no_principal = "the token's sub can't be a principal";
-        if sub.is_empty() || is_reserved(&sub) {
+        if sub.is_empty() || Principal::is_reserved(&sub) {
             return Err(no_principal);
         }
         Ok(Verified {

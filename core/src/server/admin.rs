@@ -1,0 +1,273 @@
+//! An administrator's requests to a key, under `/semel/v1/admin/keys/{key}`: what they are, and what those answer that read.
+//!
+//! Invariants:
+//! - Nobody else is answered, wherever a request came from.
+//! - What reads writes nothing, and leaves an untouched key untouched.
+//! - No answer reads more than a bounded number of rows, but the instants of all for the oldest.
+
+use super::answer::Answer;
+use super::config::FOREVER_S;
+use super::control::wire_outcome;
+use super::handler::Handler;
+use super::record::{LatestDeadline, Record, State, TombstoneKind};
+use super::sql::SqlError;
+use super::survey::{self, Glance, TIMES_ROWS_MAX};
+use super::turn::{Loaded, Turn};
+use crate::header::INSTANT_MAX;
+use crate::id::{Invalid, RequestId, percent_decoded};
+use crate::message::{Method, Response};
+use crate::path::Path;
+use crate::problem::{Code, Executed, Problem};
+use serde_json::{Map, Value, json};
+
+/// So many records a page has at most.
+pub const PAGE_RECORDS_MAX: i64 = 200;
+const PAGE_RECORDS_DEFAULT: i64 = 50;
+/// So many steps a plot has at most.
+pub const STEPS_MAX: i64 = 500;
+
+/// What an administrator asks of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admin {
+    /// `GET`: what the key holds.
+    Show,
+    /// `DELETE`: all of the key goes.
+    DeleteKey,
+    /// `GET records`
+    Records {
+        /// The id before the page.
+        after: String,
+        /// How many.
+        limit: i64,
+    },
+    /// `GET times`
+    Times {
+        /// The first instant, in Unix ms.
+        from_ms: i64,
+        /// How long a step is, in ms.
+        step_ms: i64,
+        /// How many steps.
+        count: i64,
+    },
+    /// `GET records/{id}`
+    Record(RequestId),
+    /// `DELETE records/{id}`: the record is reduced to a tombstone.
+    DeleteRecord(RequestId),
+    /// `POST cancel`
+    Cancel,
+}
+
+impl Admin {
+    /// Whether it changes something.
+    pub fn changes(&self) -> bool {
+        matches!(self, Self::DeleteKey | Self::DeleteRecord(_) | Self::Cancel)
+    }
+}
+
+/// Reads method, the segments behind the key, and the query; `None` if there is no such request.
+pub fn parse(method: &Method, rest: &[&str], path: &Path) -> Result<Option<Admin>, Invalid> {
+    let admin = match (method, rest) {
+        (Method::Get | Method::Head, []) => Admin::Show,
+        (Method::Delete, []) => Admin::DeleteKey,
+        (Method::Get | Method::Head, ["records"]) => {
+            let mut query = Query::of(path)?;
+            let limit = query.integer("limit", 1, PAGE_RECORDS_MAX)?.unwrap_or(PAGE_RECORDS_DEFAULT);
+            let after = query.take("after").map(RequestId::new).transpose()?;
+            query.end()?;
+            Admin::Records { after: after.map(|id| id.as_str().to_owned()).unwrap_or_default(), limit }
+        }
+        (Method::Get | Method::Head, ["times"]) => {
+            let mut query = Query::of(path)?;
+            let from_ms = query.needed("from", 0, INSTANT_MAX)?;
+            let step_ms = query.needed("step", 1, INSTANT_MAX)?;
+            let count = query.needed("count", 1, STEPS_MAX)?;
+            query.end()?;
+            Admin::Times { from_ms, step_ms, count }
+        }
+        (Method::Get | Method::Head, ["records", id]) => Admin::Record(RequestId::new(*id)?),
+        (Method::Delete, ["records", id]) => Admin::DeleteRecord(RequestId::new(*id)?),
+        (Method::Post, ["cancel"]) => Admin::Cancel,
+        _ => return Ok(None),
+    };
+    Ok(Some(admin))
+}
+
+/// The parameters of a query that have not been read yet.
+struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn of(path: &Path) -> Result<Self, Invalid> {
+        let search = path.with_query().split_once('?').map_or("", |(_, search)| search);
+        let decoded = |text: &str| percent_decoded(&text.replace('+', " "));
+        let pair = |part: &str| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            Ok((decoded(name)?, decoded(value)?))
+        };
+        search.split('&').filter(|part| !part.is_empty()).map(pair).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(each, _)| each == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    fn integer(&mut self, name: &str, min: i64, max: i64) -> Result<Option<i64>, Invalid> {
+        let Some(text) = self.take(name) else { return Ok(None) };
+        match text.parse::<i64>() {
+            Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
+            _ => Err(Invalid::new(format!("{name}: not an integer from {min} to {max}"))),
+        }
+    }
+
+    fn needed(&mut self, name: &str, min: i64, max: i64) -> Result<i64, Invalid> {
+        self.integer(name, min, max)?.ok_or_else(|| Invalid::new(format!("the query has no {name}")))
+    }
+
+    /// What nobody has asked for is a mistake, or is there twice.
+    fn end(self) -> Result<(), Invalid> {
+        match self.0.first() {
+            Some((name, _)) => Err(Invalid::new(format!("the query has {name:?}, unknown or once more"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The word for the state of a record.
+pub fn state_of(record: &Record) -> &'static str {
+    match record.state {
+        State::Executed(..) => "executed",
+        State::Poisoned(_) => "poisoned",
+        State::Cancelled { .. } => "cancelled",
+        State::Suspect { .. } => "suspect",
+        State::Tombstone { kind: TombstoneKind::Acknowledged, .. } => "acknowledged",
+        State::Tombstone { kind: TombstoneKind::Expired, .. } => "expired",
+    }
+}
+
+/// Whether the request of a record ran.
+pub fn executed_of(record: &Record) -> Executed {
+    match record.state {
+        State::Executed(..) => Executed::Yes,
+        State::Poisoned(_) => Executed::No,
+        State::Tombstone { executed, .. } => executed,
+        // Without first-sent, its record may have left before.
+        State::Cancelled { .. } | State::Suspect { .. } if record.first_sent_s.is_none() => Executed::Unknown,
+        State::Cancelled { .. } | State::Suspect { .. } => Executed::No,
+    }
+}
+
+fn record_json(id: &RequestId, record: &Record, status: Option<i64>, bytes: Option<i64>) -> Map<String, Value> {
+    let deadline_ms = match record.deadline {
+        LatestDeadline::At(deadline_ms) => Some(deadline_ms),
+        LatestDeadline::None => None,
+    };
+    let lapses_ms = match record.state {
+        State::Tombstone { lapses_ms, .. } => Some(lapses_ms),
+        State::Cancelled { lapses_ms } => lapses_ms,
+        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } => None,
+    };
+    let crashes = match record.state {
+        State::Suspect { crashes, .. } => Some(crashes),
+        _ => None,
+    };
+    let members = [
+        ("id", json!(id.as_str())),
+        ("state", json!(state_of(record))),
+        ("principal", json!(record.principal.as_str())),
+        ("firstSent", json!(record.first_sent_s)),
+        ("at", json!(record.at_ms)),
+        ("deadline", json!(deadline_ms)),
+        // What was set to lapse after a retention for ever does not.
+        ("lapses", json!(lapses_ms.filter(|lapses_ms| *lapses_ms < FOREVER_S * 1000))),
+        ("executed", json!(executed_of(record).as_str())),
+        ("status", json!(status)),
+        ("bytes", json!(bytes)),
+        ("crashes", json!(crashes)),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn read(body: &Value) -> Answer {
+    let mut response = Response::json(200, body.to_string());
+    response.headers.append("cache-control", "no-store");
+    Answer::read(response)
+}
+
+fn not_found() -> Answer {
+    Answer::problem(&Problem::new(Code::NotFound, "nobody has used this key"))
+}
+
+impl<H: Handler> Turn<'_, H> {
+    /// Answers what reads.
+    pub(super) fn tell(&self, loaded: &Loaded, admin: &Admin) -> Result<Answer, SqlError> {
+        if loaded.versions.engine == 0 {
+            return Ok(not_found());
+        }
+        match admin {
+            Admin::Records { after, limit } => self.tell_records(after, *limit),
+            Admin::Times { from_ms, step_ms, count } => self.tell_times(loaded, *from_ms, *step_ms, *count),
+            Admin::Record(id) => self.tell_record(loaded, id),
+            Admin::Show | Admin::DeleteKey | Admin::DeleteRecord(_) | Admin::Cancel => self.tell_key(loaded),
+        }
+    }
+
+    fn tell_key(&self, loaded: &Loaded) -> Result<Answer, SqlError> {
+        let counters: Map<String, Value> =
+            self.counters.iter().map(|(status, count)| (status.to_owned(), json!(count))).collect();
+        Ok(read(&json!({
+            "key": self.arrival.key.as_str(),
+            "now": self.instant.now_ms,
+            "records": loaded.count.records,
+            "tombstones": loaded.count.tombstones,
+            "bytes": self.sql.database_bytes()?,
+            "sessions": 0,
+            "oldest": survey::oldest_ms(self.sql)?,
+            "retentionSeconds": self.config.retention(),
+            "fence": self.instant.fence_s,
+            "forgottenBefore": self.instant.forgotten_s,
+            "recordsMax": self.config.records_max,
+            "tombstonesMax": self.config.tombstones_max,
+            "bytesMax": self.config.bytes_max,
+            "counters": counters,
+        })))
+    }
+
+    fn tell_records(&self, after: &str, limit: i64) -> Result<Answer, SqlError> {
+        // One more tells whether there is a next page.
+        let mut glances = survey::glance(self.sql, after, limit + 1)?;
+        let has_more = glances.len() as i64 > limit;
+        glances.truncate(usize::try_from(limit).unwrap_or_default());
+        let next = glances.last().filter(|_| has_more).map(|last| last.id.as_str());
+        let record = |Glance { id, record, status, bytes }: &Glance| record_json(id, record, *status, *bytes);
+        let records: Vec<Map<String, Value>> = glances.iter().map(record).collect();
+        Ok(read(&json!({ "records": records, "next": next })))
+    }
+
+    fn tell_times(&self, loaded: &Loaded, from_ms: i64, step_ms: i64, count: i64) -> Result<Answer, SqlError> {
+        let times = survey::times(self.sql, from_ms, step_ms, usize::try_from(count).unwrap_or_default())?;
+        let mut body =
+            json!({ "from": from_ms, "step": step_ms, "records": times.records, "tombstones": times.tombstones });
+        let is_truncated = loaded.count.records + loaded.count.tombstones > TIMES_ROWS_MAX;
+        if let Some(members) = body.as_object_mut().filter(|_| is_truncated) {
+            members.insert("truncated".to_owned(), Value::Bool(true));
+        }
+        Ok(read(&body))
+    }
+
+    fn tell_record(&self, loaded: &Loaded, id: &RequestId) -> Result<Answer, SqlError> {
+        let Some(record) = self.find(loaded, id)? else {
+            return Ok(Answer::problem(&Problem::new(Code::NotSeen, "this key has no record of this id")));
+        };
+        let (fingerprint, outcome) = match &record.state {
+            State::Executed(fingerprint, outcome) => (Some(fingerprint), Some(outcome)),
+            State::Poisoned(fingerprint) => (Some(fingerprint), None),
+            _ => (None, None),
+        };
+        let status = outcome.map(|outcome| i64::from(outcome.status));
+        let mut body = record_json(id, &record, status, outcome.map(|outcome| outcome.body.len() as i64));
+        body.insert("outcome".to_owned(), outcome.map_or(Value::Null, wire_outcome));
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        body.insert("fingerprint".to_owned(), json!(fingerprint.map(|fingerprint| hex(fingerprint.as_bytes()))));
+        Ok(read(&Value::Object(body)))
+    }
+}

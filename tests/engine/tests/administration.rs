@@ -1,0 +1,330 @@
+//! *What an administrator reads*, a sentence a test.
+
+use semel_core::id::Principal;
+use semel_support::admin::{ask, cancel_for, delete_key, delete_record, path};
+use semel_support::{Call, Reply, START_MS, START_S, World, acknowledge, cancel, delete, get, head, look_up, post};
+use serde_json::{Value, json};
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+fn world() -> World {
+    World::with(|config| config.retention_s = 1000)
+}
+
+/// What a read answers.
+#[track_caller]
+fn read(world: &mut World, what: &str) -> Value {
+    let reply = world.send(&ask(what));
+    assert_eq!((reply.status(), reply.only("semel-status")), (200, "read"), "{:?}", reply.json());
+    assert_eq!(reply.only("cache-control"), "no-store");
+    reply.json()
+}
+
+/// A key with a record in every state.
+fn of_every_state() -> World {
+    let mut world = world();
+    world.send(&change("executed").first_sent_s(START_S).deadline_ms(START_MS + 1));
+    (0..3).for_each(|_| drop(world.crashed(&change("poisoned"))));
+    world.send(&cancel("cancel-it", "cancelled").by("bob"));
+    world.crashed(&change("suspect").first_sent_s(START_S));
+    world.send(&change("acknowledged").deadline_ms(START_MS));
+    world.send(&acknowledge(&format!("[{{\"id\":\"acknowledged\",\"until\":{START_MS}}}]")));
+    world.send(&change("expired"));
+    world.send(&delete_record("delete-it", "expired")).is_executed(200);
+    world
+}
+
+#[test]
+fn nobody_else_is_answered_at_any_of_its_paths_and_nothing_changes() {
+    let mut world = world();
+    world.send(&change("a")).is_executed(200);
+    let before = world.rows();
+    let calls = |id: &str| {
+        vec![
+            get(&path("")),
+            head(&path("")),
+            get(&path("/records")),
+            get(&path("/times?from=0&step=1&count=1")),
+            get(&path("/records/a")),
+            delete(&path("")).id(id),
+            delete(&path("/records/a")).id(id),
+            post(&path("/cancel")).id(id).body("{\"id\":\"b\"}"),
+        ]
+    };
+    for principal in ["alice", "", "semel:admi", "admin"] {
+        for call in calls("own") {
+            let reply = world.send(&call.by(principal));
+            assert_eq!((reply.status(), reply.only("semel-status")), (403, "forbidden"), "{principal}");
+        }
+    }
+    assert_eq!((world.rows(), world.effects()), (before, 1));
+    assert_eq!(world.send(&look_up("a")).status(), 200);
+}
+
+#[test]
+fn a_key_shows_what_it_holds_its_limits_and_its_answers() {
+    let mut world = World::with(|config| {
+        config.retention_s = 1000;
+        config.records_max = 10;
+        config.tombstones_max = 20;
+        config.bytes_max = 1_000_000;
+    });
+    world.send(&change("a")).is_executed(200);
+    world.pass_s(1);
+    world.send(&change("b")).is_executed(200);
+    world.send(&change("b")).is_replayed(200);
+    world.send(&get("/count").ack("b"));
+    world.forget(START_S - 500).expect("storage");
+    let shown = read(&mut world, "");
+    let bytes = shown["bytes"].as_u64().expect("bytes");
+    assert!((4096..100_000).contains(&bytes) && bytes % 4096 == 0, "{bytes}");
+    let expected = json!({
+        "key": "counters/1", "now": START_MS + 1000, "records": 1, "tombstones": 1, "bytes": bytes, "sessions": 0,
+        "oldest": START_MS, "retentionSeconds": 1000, "fence": START_S - 500, "forgottenBefore": START_S - 500,
+        "recordsMax": 10, "tombstonesMax": 20, "bytesMax": 1_000_000,
+        "counters": { "executed": 2, "replayed": 1, "read": 1 },
+    });
+    assert_eq!(shown, expected);
+    // They are of the object, and so is what it has answered here.
+    assert_eq!(read(&mut world, "")["counters"]["read"], 2);
+    world.restart();
+    assert_eq!(read(&mut world, "")["counters"], json!({}));
+}
+
+#[test]
+fn a_start_that_is_counted_is_no_answer() {
+    let mut world = world();
+    world.start(&change("a"));
+    world.send(&change("a")).is_executed(200);
+    assert_eq!(read(&mut world, "")["counters"], json!({ "executed": 1 }));
+}
+
+#[test]
+fn a_key_that_nobody_has_used_is_not_found_and_stays_untouched() {
+    let mut world = world();
+    for what in ["", "/records", "/times?from=0&step=1&count=1", "/records/a"] {
+        world.send(&ask(what)).is_problem(404, "not-found", "no", "after-fix");
+    }
+    world.send(&delete_key("own")).is_problem(404, "not-found", "no", "after-fix");
+    world.send(&delete_record("own", "a")).is_problem(404, "not-found", "no", "after-fix");
+    assert_eq!(world.database.tables(), [""; 0]);
+}
+
+#[test]
+fn what_reads_writes_nothing_but_the_acknowledgements_that_ride() {
+    let mut world = of_every_state();
+    // So that a sweep is due.
+    world.pass_s(100);
+    let written = world.database.rows_written();
+    for what in ["", "/records?limit=2", "/times?from=0&step=1000&count=10", "/records/executed", "/records/nobody"] {
+        world.send(&ask(what));
+    }
+    assert_eq!(world.database.rows_written(), written);
+    world.send(&ask("").ack("delete-it"));
+    assert_eq!(world.send(&ask("/records/delete-it")).field("state"), "acknowledged");
+}
+
+#[test]
+fn to_a_head_there_is_no_body() {
+    let mut world = of_every_state();
+    let reply = world.send(&head(&path("")).by(Principal::administrator().as_str()));
+    assert_eq!((reply.status(), reply.body()), (200, &b""[..]));
+}
+
+#[test]
+fn records_come_in_the_order_of_ids_page_by_page() {
+    let mut world = of_every_state();
+    let all = read(&mut world, "/records");
+    let ids = |page: &Value| -> Vec<String> {
+        let ids = page["records"].as_array().expect("records").iter();
+        ids.map(|record| record["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let expected =
+        ["acknowledged", "cancel-it", "cancelled", "delete-it", "executed", "expired", "poisoned", "suspect"];
+    assert_eq!((ids(&all), &all["next"]), (expected.map(str::to_owned).to_vec(), &Value::Null));
+    let mut paged = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = read(&mut world, &format!("/records?limit=3{after}"));
+        assert!(page["records"].as_array().is_some_and(|records| records.len() <= 3));
+        paged.extend(page["records"].as_array().expect("records").clone());
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(Value::Array(paged), all["records"]);
+    // A page that ends with the last record has no next.
+    assert_eq!(read(&mut world, "/records?limit=8")["next"], Value::Null);
+    assert_eq!(read(&mut world, "/records?limit=7")["next"], "poisoned");
+}
+
+#[test]
+fn a_record_of_every_state_says_what_it_is() {
+    let mut world = of_every_state();
+    let record = |id: &str, state: &str, executed: &str| {
+        json!({
+            "id": id, "state": state, "principal": "alice", "firstSent": null, "at": START_MS, "deadline": null,
+            "lapses": null, "executed": executed, "status": null, "bytes": null, "crashes": null,
+        })
+    };
+    let with = |mut record: Value, members: Value| {
+        record.as_object_mut().expect("a record").extend(members.as_object().expect("members").clone());
+        record
+    };
+    let ten_s_ms = START_MS + 10_000;
+    let records = [
+        with(
+            record("acknowledged", "acknowledged", "yes"),
+            json!({ "deadline": START_MS, "lapses": START_MS + 60_000 }),
+        ),
+        with(record("cancelled", "cancelled", "unknown"), json!({ "principal": "bob" })),
+        with(
+            record("executed", "executed", "yes"),
+            json!({ "firstSent": START_S, "deadline": ten_s_ms, "status": 200, "bytes": 11 }),
+        ),
+        with(record("expired", "expired", "yes"), json!({ "lapses": START_MS + 1_000_000 })),
+        record("poisoned", "poisoned", "no"),
+        with(record("suspect", "suspect", "no"), json!({ "firstSent": START_S, "crashes": 1 })),
+    ];
+    let listed = read(&mut world, "/records");
+    for record in records {
+        let id = record["id"].as_str().expect("an id");
+        let found = listed["records"].as_array().expect("records").iter().find(|each| each["id"] == id);
+        assert_eq!(found, Some(&record), "{id}");
+        let mut alone = read(&mut world, &format!("/records/{id}"));
+        let members = alone.as_object_mut().expect("a record");
+        let (outcome, fingerprint) = (members.remove("outcome"), members.remove("fingerprint"));
+        assert_eq!(alone, record);
+        assert_eq!(outcome.is_some_and(|outcome| !outcome.is_null()), id == "executed");
+        let is_hex = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let has_print = fingerprint.as_ref().and_then(Value::as_str).is_some_and(is_hex);
+        assert_eq!(has_print, id == "executed" || id == "poisoned", "{id}");
+    }
+    world.send(&ask("/records/nobody")).is_problem(404, "not-seen", "unknown", "same-id");
+}
+
+#[test]
+fn an_outcome_is_shown_as_it_is_recorded() {
+    let mut world = world();
+    let body = world.send(&change("a")).text().to_owned();
+    let outcome = &read(&mut world, "/records/a")["outcome"];
+    let headers = json!({ "content-type": "application/json", "cache-control": "no-store" });
+    assert_eq!(outcome, &json!({ "status": 200, "headers": headers, "body": body }));
+    world.send(&post("/headers").id("bytes"));
+    assert_eq!(read(&mut world, "/records/bytes")["outcome"]["body"], json!({ "base64": "AP8KgA==" }));
+}
+
+#[test]
+fn ids_are_percent_encoded_in_paths_and_queries() {
+    let mut world = world();
+    for id in ["a/b?c#d", "100% +1"] {
+        world.send(&change(id)).is_executed(200);
+    }
+    assert_eq!(read(&mut world, "/records/a%2Fb%3Fc%23d")["id"], "a/b?c#d");
+    let page = read(&mut world, "/records?after=100%25+%2B1");
+    assert_eq!(page["records"][0]["id"], "a/b?c#d", "a form's space and plus");
+    assert_eq!(read(&mut world, "/records?after=100%25%20%2B1"), page);
+    world.send(&delete_record("own", "a%2Fb%3Fc%23d")).is_executed(200);
+    assert_eq!(read(&mut world, "/records/a%2Fb%3Fc%23d")["state"], "expired");
+}
+
+#[test]
+fn what_is_kept_is_counted_by_time() {
+    let mut world = world();
+    for (n, id) in ["a", "b", "c", "d", "e"].iter().enumerate() {
+        world.wall_ms = START_MS + 400 * n as i64;
+        world.send(&change(id)).is_executed(200);
+    }
+    world.send(&acknowledge("[\"c\",\"e\"]"));
+    // a at 0, b at 400, d at 1200; c and e are tombstones since 1600.
+    let times = read(&mut world, &format!("/times?from={START_MS}&step=500&count=4"));
+    let expected = json!({ "from": START_MS, "step": 500, "records": [2, 0, 1, 0], "tombstones": [0, 0, 0, 2] });
+    assert_eq!(times, expected);
+    let later = read(&mut world, &format!("/times?from={}&step=500&count=1", START_MS + 1000));
+    assert_eq!((&later["records"], &later["tombstones"]), (&json!([1]), &json!([0])), "nothing before and after");
+}
+
+#[test]
+fn a_plot_reads_a_bounded_number_of_rows_and_says_so() {
+    let mut world = world();
+    world.send(&change("!")).is_executed(200);
+    world.database.tamper(&format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000) INSERT INTO semel_records \
+         (id, state, principal, at_ms) SELECT 'r' || n, 3, 'alice', {START_MS} FROM n"
+    ));
+    world.restart();
+    let what = format!("/times?from={START_MS}&step=1&count=1");
+    let times = read(&mut world, &what);
+    assert_eq!((&times["truncated"], &times["tombstones"]), (&json!(true), &json!([99_999])));
+    world.database.tamper("DELETE FROM semel_records WHERE id = 'r1'");
+    world.restart();
+    let times = read(&mut world, &what);
+    assert_eq!((times.get("truncated"), &times["tombstones"]), (None, &json!([99_999])));
+}
+
+#[test]
+fn a_query_that_cannot_be_read_is_key_invalid() {
+    let mut world = of_every_state();
+    for what in [
+        "/records?limit=0",
+        "/records?limit=201",
+        "/records?limit=many",
+        "/records?after=",
+        "/records?after=%00",
+        "/records?after=%zz",
+        "/records?limit=1&limit=2",
+        "/records?before=a",
+        "/records/%0a",
+        "/times",
+        "/times?from=0&step=0&count=1",
+        "/times?from=-1&step=1&count=1",
+        "/times?from=0&step=1&count=501",
+        "/times?from=1e3&step=1&count=1",
+        "/times?from=9999999999999999&step=1&count=1",
+    ] {
+        // A control character never comes past the path.
+        if what == "/records/%0a" {
+            continue;
+        }
+        let reply: Reply = world.send(&ask(what));
+        assert_eq!(reply.only("semel-status"), "key-invalid", "{what}");
+    }
+}
+
+#[test]
+fn it_cancels_under_whom_the_record_is_else_whom_it_names() {
+    let mut world = world();
+    world.crashed(&change("hers").first_sent_s(START_S));
+    world.send(&cancel_for("one", "{\"id\":\"hers\",\"principal\":\"bob\"}")).is_executed(200);
+    world.send(&change("hers").first_sent_s(START_S)).is_problem(410, "cancelled", "no", "never");
+    world.send(&cancel_for("two", &format!("{{\"id\":\"new\",\"principal\":\"alice\",\"firstSent\":{START_S}}}")));
+    world.send(&change("new").first_sent_s(START_S)).is_problem(410, "cancelled", "no", "never");
+    assert_eq!(world.send(&cancel_for("three", "{\"id\":\"nobodys\"}")).field("state"), "cancelled");
+    world.send(&change("nobodys")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    assert_eq!((world.effects(), read(&mut world, "/records/nobodys")["principal"].clone()), (0, json!("")));
+}
+
+#[test]
+fn a_cancellation_that_comes_too_late_brings_anybodys_outcome() {
+    let mut world = world();
+    let ran = world.send(&change("a"));
+    let reply = world.send(&cancel_for("own", "{\"id\":\"a\"}"));
+    assert_eq!((reply.field("state").as_str(), &reply.json()["outcome"]["body"]), ("executed", &json!(ran.text())));
+    assert_eq!(world.send(&change("a")).only("semel-status"), "replayed");
+}
+
+#[test]
+fn its_cancellations_pass_the_checks_of_their_ids() {
+    let mut world = world();
+    let late = cancel_for("own", "{\"id\":\"a\"}").deadline_ms(START_MS - 1);
+    world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");
+    let old = cancel_for("own", "{\"id\":\"a\",\"firstSent\":1}");
+    world.send(&old).is_problem(412, "outside-window", "unknown", "never");
+    let own = cancel_for("own", "{\"id\":\"own\"}");
+    assert_eq!(world.send(&own).only("semel-status"), "body-invalid");
+    // Only an administrator names somebody.
+    let named = cancel("own", "a").body("{\"id\":\"a\",\"principal\":\"bob\"}");
+    assert_eq!(world.send(&named).only("semel-status"), "body-invalid");
+    assert_eq!(world.send(&change("a")).only("semel-status"), "executed");
+}

@@ -1,0 +1,272 @@
+//! *What an administrator deletes*, a sentence a test.
+
+use semel_core::message::{Headers, Method, Request, Response};
+use semel_core::path::Path;
+use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
+use semel_support::admin::{ask, delete_key, delete_record};
+use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, look_up, post};
+use serde_json::json;
+
+const RETENTION_S: i64 = 1000;
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+fn world() -> World {
+    World::with(|config| config.retention_s = RETENTION_S)
+}
+
+/// Has a fresh object sweep: it does so with its first request.
+fn sweep(world: &mut World) {
+    world.restart();
+    world.send(&get("/count"));
+}
+
+#[test]
+fn a_deleted_record_tells_nobody_more_than_whether_it_ran_and_never_runs_again() {
+    let mut world = world();
+    world.send(&change("a").body("secret")).is_executed(200);
+    let reply = world.send(&delete_record("own", "a"));
+    assert_eq!((reply.status(), reply.json()), (200, json!({ "state": "expired", "executed": "yes" })));
+    world.send(&change("a").body("secret")).is_problem(410, "outcome-expired", "yes", "never");
+    // The fingerprint is gone as well: another payload is no mismatch.
+    world.send(&change("a").body("other")).is_problem(410, "outcome-expired", "yes", "never");
+    world.send(&look_up("a")).is_problem(410, "outcome-expired", "yes", "never");
+    world.send(&change("a").by("bob")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    assert_eq!(world.effects(), 1);
+    for column in ["fingerprint", "status", "headers", "body"] {
+        assert_eq!(world.row("a", column), Some(semel_core::server::Value::Null), "{column}");
+    }
+}
+
+#[test]
+fn a_deleted_record_lives_on_as_one_that_expired() {
+    let mut world = world();
+    // Without first-sent for one retention; with it until the fence refuses the id, also where the client's clock was ahead and
+    // its attempts had deadlines.
+    world.send(&change("without")).is_executed(200);
+    let ahead_s = START_S + 100;
+    let ahead = |deadline_ms: i64| change("ahead").first_sent_s(ahead_s).deadline_ms(deadline_ms);
+    world.send(&ahead(START_MS + 1000)).is_executed(200);
+    for id in ["without", "ahead"] {
+        world.send(&delete_record(&format!("delete {id}"), id)).is_executed(200);
+    }
+    world.pass_s(RETENTION_S - 1);
+    sweep(&mut world);
+    world.send(&change("without")).is_problem(410, "outcome-expired", "yes", "never");
+    world.pass_s(2);
+    sweep(&mut world);
+    assert_eq!(world.row("without", "state"), None);
+    let late = ahead(world.wall_ms + 1000);
+    world.send(&late).is_problem(410, "outcome-expired", "yes", "never");
+    world.pass_s(100);
+    sweep(&mut world);
+    assert_eq!(world.row("ahead", "state"), None);
+    world.send(&ahead(world.wall_ms + 1000)).is_problem(412, "outside-window", "unknown", "never");
+}
+
+#[test]
+fn a_suspect_is_cancelled_and_what_has_no_outcome_stays_as_it_is() {
+    let mut world = world();
+    world.crashed(&change("suspect").first_sent_s(START_S));
+    (0..3).for_each(|_| drop(world.crashed(&change("poisoned"))));
+    world.send(&cancel("own", "cancelled"));
+    world.send(&change("acknowledged").deadline_ms(START_MS));
+    world.send(&acknowledge(&format!("[{{\"id\":\"acknowledged\",\"until\":{START_MS}}}]")));
+    let lapses = world.row("acknowledged", "lapses_ms");
+    for (id, state, executed) in [
+        ("suspect", "cancelled", "no"),
+        ("poisoned", "expired", "no"),
+        ("cancelled", "cancelled", "unknown"),
+        ("acknowledged", "acknowledged", "yes"),
+    ] {
+        let reply = world.send(&delete_record(&format!("delete {id}"), id));
+        assert_eq!(reply.json(), json!({ "state": state, "executed": executed }), "{id}");
+    }
+    world.send(&change("suspect").first_sent_s(START_S)).is_problem(410, "cancelled", "no", "never");
+    world.send(&change("poisoned")).is_problem(410, "outcome-expired", "no", "never");
+    assert_eq!(world.row("acknowledged", "lapses_ms"), lapses);
+    assert_eq!(world.calls(), 1);
+}
+
+#[test]
+fn what_is_not_there_is_not_seen_and_is_not_recorded() {
+    let mut world = world();
+    world.send(&change("a")).is_executed(200);
+    world.send(&delete_record("own", "b")).is_problem(404, "not-seen", "unknown", "same-id");
+    assert_eq!(world.rows(), 1);
+    world.send(&change("b")).is_executed(200);
+    world.send(&delete_record("own", "b")).is_executed(200);
+}
+
+#[test]
+fn the_ids_of_deletions_follow_the_rules_of_ids() {
+    let mut world = world();
+    world.send(&change("a")).is_executed(200);
+    world.send(&change("b")).is_executed(200);
+    let without = ask("");
+    assert_eq!(without.method(), &Method::Get);
+    world.send(&delete_record("late", "a").deadline_ms(START_MS - 1)).is_problem(
+        408,
+        "attempt-expired",
+        "no",
+        "same-id",
+    );
+    world.send(&delete_record("own", "a")).is_executed(200);
+    world.send(&delete_record("own", "a")).is_replayed(200);
+    world.send(&delete_record("own", "b")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    world.send(&delete_key("own")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    world.send(&delete_key("a")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    assert_eq!(world.send(&change("b")).only("semel-status"), "replayed");
+}
+
+#[test]
+fn a_deleted_key_has_nothing_left_but_the_deletion_which_replays() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(START_S)).is_executed(200);
+    world.send(&change("b")).is_executed(200);
+    world.send(&change("c").ack("b")).is_executed(200);
+    world.pass_ms(1);
+    let reply = world.send(&delete_key("own").first_sent_s(START_S).ack("a"));
+    assert_eq!((reply.status(), reply.json()), (200, json!({ "state": "deleted", "fence": START_S + 1 })));
+    assert_eq!(world.database.tables(), ["semel_meta", "semel_records"]);
+    for restarts in [false, true] {
+        if restarts {
+            world.restart();
+        }
+        let again = world.send(&delete_key("own").first_sent_s(START_S));
+        assert_eq!((again.only("semel-status"), again.body()), ("replayed", reply.body()));
+        let shown = world.send(&ask("")).json();
+        assert_eq!((&shown["records"], &shown["tombstones"]), (&json!(1), &json!(0)));
+        assert_eq!((&shown["fence"], &shown["forgottenBefore"]), (&json!(START_S + 1), &json!(START_S)));
+    }
+    assert_eq!(world.rows(), 1);
+}
+
+#[test]
+fn what_ran_before_the_deletion_of_its_key_is_refused_by_its_first_sent() {
+    for restarts in [false, true] {
+        let mut world = world();
+        let (ahead_s, old_s) = (START_S + 100, START_S - 10);
+        for (id, first_sent_s) in [("old", old_s), ("now", START_S), ("ahead", ahead_s)] {
+            world.send(&change(id).first_sent_s(first_sent_s)).is_executed(200);
+        }
+        world.send(&delete_key("own")).is_executed(200);
+        if restarts {
+            world.restart();
+        }
+        world.send(&change("old").first_sent_s(old_s)).is_problem(410, "forgotten", "unknown", "never");
+        world.send(&change("now").first_sent_s(START_S)).is_problem(412, "outside-window", "unknown", "never");
+        world.send(&change("ahead").first_sent_s(ahead_s)).is_problem(412, "outside-window", "unknown", "never");
+        assert_eq!(world.effects(), 0);
+        world.send(&change("new").first_sent_s(ahead_s + 1)).is_executed(200);
+        // Without first-sent nothing protects it.
+        world.send(&change("without")).is_executed(200);
+        assert_eq!(world.effects(), 2, "the handler's tables come anew");
+    }
+}
+
+#[test]
+fn what_comes_after_the_deletion_of_its_key_lives_as_long_as_anywhere() {
+    // Though the fence is ahead of the clock.
+    let mut world = world();
+    world.send(&change("ahead").first_sent_s(START_S + 120)).is_executed(200);
+    world.send(&delete_key("own").first_sent_s(START_S)).is_executed(200);
+    world.send(&change("without")).is_executed(200);
+    world.pass_s(60);
+    sweep(&mut world);
+    world.send(&change("without")).is_replayed(200);
+    world.send(&delete_key("own").first_sent_s(START_S)).is_replayed(200);
+    world.pass_s(RETENTION_S - 60);
+    sweep(&mut world);
+    world.send(&change("without")).is_replayed(200);
+    world.send(&delete_key("own").first_sent_s(START_S)).is_replayed(200);
+}
+
+#[test]
+fn an_untouched_id_stays_free_and_reads_see_an_empty_key() {
+    let mut world = world();
+    world.send(&change("a")).is_executed(200);
+    world.send(&delete_key("own")).is_executed(200);
+    world.send(&look_up("a")).is_problem(404, "not-seen", "unknown", "same-id");
+    // The read counts what it writes itself.
+    assert_eq!(world.send(&get("/count")).text(), "{\"count\":1}");
+    assert_eq!(world.database.tables(), ["semel_meta", "semel_records"]);
+}
+
+#[test]
+fn a_full_key_can_be_emptied() {
+    let mut world = World::with(|config| (config.records_max, config.tombstones_max) = (1, 1));
+    world.send(&change("a")).is_executed(200);
+    world.send(&change("b")).is_problem(503, "capacity", "no", "same-id");
+    world.send(&delete_record("one", "a")).is_executed(200);
+    world.send(&change("b")).is_problem(503, "capacity", "no", "same-id");
+    world.send(&delete_key("two")).is_executed(200);
+    world.send(&acknowledge("[\"two\"]"));
+    let mut other = World::with(|config| config.bytes_max = 1);
+    other.send(&change("a")).is_problem(503, "capacity", "no", "same-id");
+}
+
+#[test]
+fn a_deletion_on_which_the_object_crashed_is_counted_right_when_it_goes_through() {
+    let mut world = world();
+    world.send(&change("a")).is_executed(200);
+    world.crashed(&delete_key("own"));
+    world.send(&delete_key("own")).is_executed(200);
+    let count = world.count().expect("storage");
+    world.restart();
+    assert_eq!(world.count(), Ok(count));
+    assert_eq!((count.records, count.tombstones), (1, 0));
+}
+
+/// Its tables refer to each other, one is virtual, and there are a view, an index and a trigger.
+struct Tangled;
+
+impl Handler for Tangled {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, _: &Method, _: &Path) -> KeyRule {
+        KeyRule::Any
+    }
+
+    fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        for statement in [
+            "CREATE TABLE one (id INTEGER PRIMARY KEY, other INTEGER REFERENCES two (id) DEFERRABLE INITIALLY DEFERRED)",
+            "CREATE TABLE two (id INTEGER PRIMARY KEY AUTOINCREMENT, other INTEGER REFERENCES one (id))",
+            "CREATE TABLE \"a \"\"quoted\"\" name\" (id INTEGER REFERENCES two (id))",
+            "CREATE INDEX by_other ON one (other)",
+            "CREATE VIEW both AS SELECT * FROM one JOIN two",
+            "CREATE TRIGGER after_one AFTER DELETE ON one BEGIN INSERT INTO two VALUES (NULL, 7); END",
+            "CREATE VIRTUAL TABLE words USING fts5 (word)",
+        ] {
+            sql.exec(statement, &[])?;
+        }
+        Ok(())
+    }
+
+    fn handle(&self, context: &mut Context<'_>, _: &Request) -> Result<Response, Failure> {
+        for statement in [
+            "INSERT INTO one VALUES (1, 1)",
+            "INSERT INTO two VALUES (1, 1)",
+            "INSERT INTO \"a \"\"quoted\"\" name\" VALUES (1)",
+            "INSERT INTO words VALUES ('word')",
+        ] {
+            context.sql.exec(statement, &[])?;
+        }
+        Ok(Response { status: 200, headers: Headers::new(), body: Vec::new() })
+    }
+}
+
+#[test]
+fn whatever_tables_the_handler_has_go_and_come_anew() {
+    let mut world = World::of(Tangled, Config { open: true, ..Config::default() });
+    world.database.exec("PRAGMA foreign_keys = ON", &[]).expect("a pragma");
+    world.send(&change("a")).is_executed(200);
+    world.send(&delete_key("own")).is_executed(200);
+    let left = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'semel_%' AND name NOT LIKE 'sqlite_%'";
+    assert_eq!(world.database.number(left), 0);
+    world.send(&change("b")).is_executed(200);
+    world.send(&delete_key("again")).is_executed(200);
+    assert_eq!(world.database.number(left), 0);
+}

@@ -1,0 +1,35 @@
+//! An administrator's requests to the key under test.
+
+use crate::call::{Call, delete, get, post};
+use crate::world::KEY;
+use semel_core::id::{Key, Principal};
+
+/// Reads: `what` follows the key in the path, with its `/` or `?`; empty shows the key.
+pub fn ask(what: &str) -> Call {
+    by_administrator(get(&path(what)))
+}
+
+/// Deletes all of the key.
+pub fn delete_key(own: &str) -> Call {
+    by_administrator(delete(&path("")).id(own))
+}
+
+/// Deletes the record of an id.
+pub fn delete_record(own: &str, id: &str) -> Call {
+    by_administrator(delete(&path(&format!("/records/{id}"))).id(own))
+}
+
+/// Cancels; `body` is JSON.
+pub fn cancel_for(own: &str, body: &str) -> Call {
+    by_administrator(post(&path("/cancel")).id(own).body(body))
+}
+
+/// The path of an administrator's request.
+pub fn path(what: &str) -> String {
+    let key = Key::new(KEY).expect("a key").encoded().replace('/', "%2F");
+    format!("/semel/v1/admin/keys/{key}{what}")
+}
+
+fn by_administrator(call: Call) -> Call {
+    call.by(Principal::administrator().as_str())
+}
