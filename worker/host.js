@@ -28,6 +28,12 @@ glue.log_panics();
 /** After so long, an object has no suspects: nothing of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
 
+/** One line for the log, whatever is in it: no client writes a line of its own there, or moves a terminal's cursor. */
+function report(text) {
+  const escape = (char) => `\\u{${char.codePointAt(0).toString(16)}}`;
+  console.error(`semel: ${String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, escape)}`);
+}
+
 /** Throws the instance away after a panic: its memory may be half-written. */
 function restart() {
   instance += 1;
@@ -40,7 +46,7 @@ export function guarded(call, otherwise) {
   try {
     return call();
   } catch (error) {
-    console.error(`semel: the module was restarted: ${error}`);
+    report(`the module was restarted: ${error}`);
     restart();
     return otherwise();
   }
@@ -78,7 +84,7 @@ export function linesOf(headers) {
 
 /** Makes a response of `[status, header lines, body or undefined, log line or undefined]`. */
 export function responseOf([status, lines, body, log]) {
-  if (log !== undefined) console.error(`semel: ${log}`);
+  if (log !== undefined) report(log);
   const headers = new Headers();
   for (const line of lines.split("\n")) {
     const colon = line.indexOf(":");
@@ -210,7 +216,7 @@ export async function answerOf(env, ask, waitMs, lines = "") {
     if (typeof answer !== "string") return answer;
     return responseOf(routerOf(env).unavailable(answer, lines, Date.now()));
   } catch (error) {
-    console.error(`semel: the object failed: ${error}`);
+    report(`the object failed: ${error}`);
     return responseOf(routerOf(env).unavailable("the object failed", lines, Date.now()));
   } finally {
     clearTimeout(timer);
@@ -223,7 +229,7 @@ export async function serve(request, env) {
     return await routed(request, env);
   } catch (error) {
     // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
-    console.error(`semel: ${error}`);
+    report(error);
     return responseOf(glue.unset(settingsOf(env), linesOf(request.headers), Date.now()));
   }
 }
@@ -266,13 +272,13 @@ async function fetchKeys(url, env) {
     const response = await fetch(url, { headers: { accept: "application/json" }, redirect: "manual", signal });
     const body = await bodyOf(response);
     if (response.status === 200 && body !== undefined) text = new TextDecoder().decode(body);
-    else console.error(`semel: the JWK set: status ${response.status}`);
+    else report(`the JWK set: status ${response.status}`);
   } catch (error) {
-    console.error(`semel: the JWK set: ${error}`);
+    report(`the JWK set: ${error}`);
   }
   const wrong = guarded(
     () => routerOf(env).keys_fetched(text, Date.now()),
     () => "it crashed the module",
   );
-  if (wrong !== undefined) console.error(`semel: ${wrong}`);
+  if (wrong !== undefined) report(wrong);
 }

@@ -18,12 +18,13 @@ const LISTEN_TIMEOUT_MS = 20_000;
 /**
  * Starts `folder` (a built worker) on `address`, with its state in `state`.
  * `objects`: binding to class of each namespace; `vars`: the worker's settings; `assets`: a folder of static files, bound as
- * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB.
+ * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB; `reachesLocal`: whether the worker may fetch
+ * from this machine.
  */
-export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, onLog }) {
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, reachesLocal, onLog }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
-  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, state }));
+  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, reachesLocal, state }));
   const { default: binary } = createRequire(import.meta.url)("workerd");
   const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", config], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
@@ -75,7 +76,7 @@ function listening(child, exited, log) {
   });
 }
 
-async function configOf({ folder, address, objects, vars, assets, lab, state }) {
+async function configOf({ folder, address, objects, vars, assets, lab, reachesLocal, state }) {
   const text = JSON.stringify;
   const modules = [];
   // The entry comes first. A path that begins with / would be looked for in the schema's search path.
@@ -100,6 +101,7 @@ async function configOf({ folder, address, objects, vars, assets, lab, state }) 
     services.push(`(name = "lab", external = (address = ${text(lab)}, http = ()))`);
     bindings.push(`(name = "LAB", service = "lab")`);
   }
+  if (reachesLocal) services.push(`(name = "internet", network = (allow = ["public", "private"]))`);
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [

@@ -57,6 +57,12 @@ class Server {
     return this.#workerd.log();
   }
 
+  /** The bytes of memory that the server has. */
+  async memory() {
+    const status = await readFile(`/proc/${this.#workerd.pid}/status`, "utf8");
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)[1]) * 1024;
+  }
+
   /** The seconds of CPU that the server has used. */
   async cpu() {
     const stat = await readFile(`/proc/${this.#workerd.pid}/stat`, "utf8");

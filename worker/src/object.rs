@@ -97,7 +97,8 @@ fn routed(
 
 /// Has panics say where they happened: the exception that JavaScript sees is only `unreachable`.
 pub fn log_panics() {
-    std::panic::set_hook(Box::new(|panic| console_error(&format!("semel: {panic}"))));
+    // In one line, whatever the message holds.
+    std::panic::set_hook(Box::new(|panic| console_error(&format!("semel: {}", panic.to_string().escape_debug()))));
 }
 
 /// A handler without the engine: each request runs, as often as it is sent. For comparison only.

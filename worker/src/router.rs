@@ -66,7 +66,7 @@ impl<H: Handler> Router<H> {
 
 /// The answer where the settings can't be read. Which pages may read it is told by what can be read of them.
 pub fn unset(settings: &str, headers: &str, now_ms: f64) -> Array {
-    let cors = settings::read(settings).map_or(Cors::Listed(Vec::new()), |(_, cors)| cors);
+    let cors = settings::cors(settings);
     let answer = Answer::unavailable("the worker can't serve with its settings");
     wire::stamped(answer.stamped(wire::instant_ms(now_ms), None), &cors, &Headers::from_lines(headers))
 }

@@ -12,6 +12,12 @@ pub fn read(settings: &str) -> Result<(Config, Cors), JsValue> {
     Ok((config, cors))
 }
 
+/// Reads which pages may read answers, whatever else can't be read.
+pub fn cors(settings: &str) -> Cors {
+    let is_open = setting(settings, "SEMEL_OPEN").is_some_and(|open| open == "true");
+    Cors::from_settings(is_open, |name| setting(settings, name)).unwrap_or(Cors::Listed(Vec::new()))
+}
+
 /// Reads who may ask.
 pub fn access(settings: &str, is_open: bool) -> Result<Access, JsValue> {
     Access::from_settings(is_open, |name| setting(settings, name)).map_err(thrown)

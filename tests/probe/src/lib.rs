@@ -43,6 +43,8 @@ impl Handler for Probe {
                 std::hint::black_box(());
             },
             "fail" => Err(Failure::Other("the probe was asked to fail".to_owned())),
+            "fail-saying" => Err(Failure::Other(String::from_utf8_lossy(&request.body).into_owned())),
+            "panic-saying" => panic!("{}", String::from_utf8_lossy(&request.body)),
             "bad-sql" => Err(Failure::Sql(
                 context.sql.exec("SELECT nothing FROM nowhere", &[]).err().unwrap_or(SqlError(String::new())),
             )),

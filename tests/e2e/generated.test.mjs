@@ -1,0 +1,121 @@
+// 100,000 generated bad requests over many connections: each is refused or dropped, none has an effect, and the server is no
+// larger afterwards. SEMEL_SEED is the seed of another run.
+
+import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { after, test } from "node:test";
+import { badRequests } from "./generated.mjs";
+import { serve } from "./server.mjs";
+import { AUDIENCE, jwks, signer } from "./tokens.mjs";
+
+const REQUESTS = 100_000;
+const CONNECTIONS = 32;
+const SEED = Number(process.env.SEMEL_SEED ?? 20261121);
+/** A heap takes some 50,000 requests to find its size. After that the server may grow by so much: 800 bytes left of each request would be more. */
+const WARM_REQUESTS = 60_000;
+const GROWTH_BYTES_MAX = 32 << 20;
+const SIZE_BYTES_MAX = 512 << 20;
+
+const issuer = signer("HS256");
+const vars = { SEMEL_OPEN: "false", SEMEL_JWT_KEYS: jwks(issuer), SEMEL_JWT_AUDIENCE: AUDIENCE, SEMEL_ADMIN_TOKEN: "an-administrators-token", SEMEL_RATE_PER_SECOND: "1000000", SEMEL_RATE_BURST: "1000000" };
+const server = await serve(after, "ledger", vars);
+const alice = issuer.token({ sub: "alice" });
+const stranger = signer("HS256");
+
+/** A connection that sends one request after another, and connects again where the server hangs up. */
+class Connection {
+  #socket;
+  #received = "";
+  #settle;
+
+  /** Resolves to the status of the answer, or 0 where there is none. */
+  ask({ bytes, isHead }) {
+    return new Promise((resolve) => {
+      this.#received = "";
+      this.isHead = isHead;
+      this.#settle = resolve;
+      this.#open().write(bytes);
+    });
+  }
+
+  #open() {
+    if (this.#socket) return this.#socket;
+    const { hostname, port } = new URL(server.url);
+    const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+    const gone = () => {
+      if (this.#socket !== socket) return;
+      this.#socket = undefined;
+      this.#done();
+    };
+    socket.on("data", (chunk) => {
+      this.#received += chunk.toString("latin1");
+      if (this.#isWhole()) this.#done();
+    });
+    // What is no request may leave the server waiting for the rest of it.
+    socket.setTimeout(2_000, () => socket.destroy());
+    socket.on("error", () => {});
+    socket.on("close", gone);
+    this.#socket = socket;
+    return socket;
+  }
+
+  #isWhole() {
+    const end = this.#received.indexOf("\r\n\r\n");
+    if (end < 0) return false;
+    const head = this.#received.slice(0, end);
+    const length = /^content-length: (\d+)/im.exec(head)?.[1];
+    if (this.isHead || /^HTTP\/1\.1 (204|304)/.test(head)) return true;
+    if (length !== undefined) return this.#received.length >= end + 4 + Number(length);
+    return /^transfer-encoding: chunked/im.test(head) && this.#received.endsWith("0\r\n\r\n");
+  }
+
+  #done() {
+    const settle = this.#settle;
+    this.#settle = undefined;
+    if (/^connection: close/im.test(this.#received)) this.close();
+    const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(this.#received)?.[1] ?? 0);
+    settle?.({ status, code: /^semel-status: (\S+)/im.exec(this.#received)?.[1] ?? "none" });
+  }
+
+  close() {
+    const socket = this.#socket;
+    this.#socket = undefined;
+    socket?.destroy();
+  }
+}
+
+test(`${REQUESTS} bad requests of seed ${SEED}: no 5xx, no effect, no growth`, async () => {
+  await server.deposit("a1", 100, { as: alice });
+  const next = badRequests({ seed: SEED, token: alice, forged: [stranger.token({ sub: "alice" }), `${alice.slice(0, alice.lastIndexOf("."))}.`, `${alice}A`, issuer.token({ sub: "alice", exp: 1 }), issuer.token({ sub: "semel:admin" }), issuer.token({ sub: "alice", semel: { methods: [] } })] });
+  const seen = {};
+  let sent = 0;
+  const send = async (until) => {
+    const connection = new Connection();
+    while (sent < until) {
+      sent += 1;
+      const request = next();
+      const { status, code } = await connection.ask(request);
+      // What is no HTTP gets no answer, a method that is none the runtime's own.
+      const isRefused = (status >= 400 && status < 500) || ([0, 501].includes(status) && code === "none");
+      assert.ok(isRefused, `request ${sent} of seed ${SEED}: ${status} ${code} to ${JSON.stringify(request.bytes.toString("latin1").slice(0, 600))}`);
+      seen[code] = (seen[code] ?? 0) + 1;
+    }
+    connection.close();
+  };
+  const all = (until) => Promise.all(Array.from({ length: CONNECTIONS }, () => send(until)));
+  await all(WARM_REQUESTS);
+  const beforeBytes = await server.memory();
+  await all(REQUESTS);
+  const afterBytes = await server.memory();
+
+  for (const code of ["unauthorized", "forbidden", "key-missing", "key-invalid", "key-mismatch", "body-invalid", "not-found", "not-seen", "too-large", "rate-limited"]) {
+    assert.ok(seen[code] > 100, `${code} is among the answers: ${JSON.stringify(seen)}`);
+  }
+  assert.ok(seen.none < REQUESTS / 5, `most come as far as the worker: ${JSON.stringify(seen)}`);
+  assert.ok(afterBytes - beforeBytes < GROWTH_BYTES_MAX, `grew by ${afterBytes - beforeBytes} bytes`);
+  assert.ok(afterBytes < SIZE_BYTES_MAX, `has ${afterBytes} bytes`);
+  for (let n = 0; n < 50; n += 1) {
+    const { json } = await server.send("GET", `/accounts/a${n}`, { as: alice });
+    assert.deepEqual(json, { id: `a${n}`, balance: n === 1 ? 100 : 0, entries: n === 1 ? 1 : 0 });
+  }
+});

@@ -1,0 +1,124 @@
+// What a stranger may try: names with SQL in them, lines for the log, bodies that are bombs; each by hand.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, afterEach, test } from "node:test";
+import { serve } from "./server.mjs";
+
+const server = await serve(after, "ledger");
+const VICTIM = { id: "victim", balance: 100, entries: 1 };
+await server.deposit("victim", 100);
+afterEach(async () => assert.deepEqual(await server.account("victim"), VICTIM));
+
+const SQL = [
+  "'; DROP TABLE semel_records; --",
+  "' OR '1'='1",
+  '") OR 1=1; DELETE FROM account; --',
+  "a'||(SELECT principal FROM semel_records)||'",
+  "%' ESCAPE '!",
+  "1; ATTACH DATABASE '/tmp/x' AS x",
+  "?1 :id @id $id",
+  "NULL",
+];
+const quoted = (text) => `"${text.replace(/["\\]/g, (char) => `\\${char}`)}"`;
+
+test("SQL in ids, principals and keys is text, and finds nothing but itself", async () => {
+  await server.deposit("sql", 50, { id: "hers", as: "alice" });
+  let entries = 1;
+  for (const text of SQL) {
+    for (const as of ["alice", text]) {
+      const lookUp = () => server.send("GET", `/semel/v1/keys/accounts%2Fsql/outcomes/${encodeURIComponent(text)}`, { as });
+      assert.equal((await lookUp()).semel, "not-seen", text);
+    }
+    const first = await server.deposit("sql", 1, { id: quoted(text), as: text });
+    entries += 1;
+    assert.deepEqual([first.semel, first.json.entries], ["executed", entries], text);
+    const again = await server.deposit("sql", 1, { id: quoted(text), as: text });
+    assert.deepEqual([again.semel, again.text], ["replayed", first.text], text);
+    assert.equal((await server.deposit("sql", 1, { id: quoted(text), as: "alice" })).semel, "fingerprint-mismatch", text);
+    const body = JSON.stringify({ ids: [text] });
+    assert.equal((await server.send("POST", "/semel/v1/keys/accounts%2Fsql/acks", { as: "alice", body })).status, 204);
+    assert.equal((await server.deposit("sql", 1, { id: quoted(text), as: text })).semel, "replayed", `${text}: another's acknowledgement`);
+    // As an account's name it is a key of its own.
+    const path = `/accounts/${encodeURIComponent(text).replace(/'/g, "%27")}/deposit`;
+    const named = await server.send("POST", path, { id: randomUUID(), body: '{"amount":1}' });
+    if (text.includes("/")) assert.equal(named.semel, "key-invalid");
+    else assert.equal(named.json.balance, 1, text);
+  }
+  assert.equal((await server.deposit("sql", 50, { id: "hers", as: "alice" })).semel, "replayed");
+  assert.deepEqual(await server.account("sql"), { id: "sql", balance: 50 + SQL.length, entries: 1 + SQL.length });
+});
+
+test("a line of the log is one line, and nothing in it moves a cursor", async (t) => {
+  const probe = await serve((end) => t.after(end), "probe");
+  const bombs = ["a\nsemel: forged", "a\r\nsemel: forged", "\u001b[2J\u001b[31mred", "\u009b31m", "\u0000\u0007", "a\u2028semel: forged", "\u202egnp.exe", "\u200b"];
+  for (const what of ["fail-saying", "panic-saying"]) {
+    for (const [n, body] of bombs.entries()) {
+      const id = `${what}-${n}-end`;
+      const answer = await probe.send("POST", `/${what}`, { id, body: `${body} ${id}`, key: '"k%E2%80%AE"', as: "pr;incipal" });
+      assert.equal(answer.semel, "rolled-back", body);
+      assert.ok(!answer.text.includes("forged"), "nothing of it is told");
+    }
+  }
+  const lines = probe.log.split("\n");
+  for (const what of ["fail-saying", "panic-saying"]) {
+    for (const n of bombs.keys()) assert.ok(lines.some((line) => line.includes(`${what}-${n}-end`)), `${what} ${n} is in the log`);
+  }
+  assert.ok(!lines.some((line) => line.startsWith("semel: forged")));
+  assert.doesNotMatch(probe.log.replaceAll("\n", ""), /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202e\u200b]/);
+});
+
+test("header injection: no byte of a request makes a header of the answer", async () => {
+  const smuggled = ["x\r\nx-injected: yes", "x%0d%0ax-injected:%20yes", "x\nx-injected: yes", "x\u010ax-injected: yes"];
+  for (const text of smuggled) {
+    for (const line of [`Idempotency-Key: "${text}"`, `Semel-Key: "accounts/${text}"`, `Semel-Principal: "${text}"`, `Origin: ${text}`, `Access-Control-Request-Headers: ${text}`, `Authorization: Bearer ${text}`]) {
+      for (const method of ["POST", "OPTIONS"]) {
+        const head = `${method} /accounts/other/deposit HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n${line}\r\n\r\n`;
+        const [answered] = (await server.raw(Buffer.from(head, "latin1"))).split("\r\n\r\n");
+        assert.doesNotMatch(answered, /^x-injected/im, `${method} ${line}`);
+      }
+    }
+  }
+});
+
+test("two requests in the bytes of one: neither is smuggled in", async () => {
+  const inner = `POST /accounts/victim/deposit HTTP/1.1\r\nHost: x\r\nIdempotency-Key: ${randomUUID()}\r\nContent-Length: 12\r\n\r\n{"amount":1}`;
+  for (const framing of [
+    `Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${inner}`,
+    `Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n${inner}`,
+    `Content-Length: 0\r\nContent-Length: ${inner.length}\r\n\r\n${inner}`,
+    `Transfer-Encoding:\x0bchunked\r\nContent-Length: ${inner.length}\r\n\r\n${inner}`,
+  ]) {
+    // Where it is taken for two requests, as HTTP has it, the second comes from the same client: it must be a whole one.
+    const answered = await server.raw(Buffer.from(`POST /accounts/smuggle/deposit HTTP/1.1\r\nHost: x\r\nIdempotency-Key: ${randomUUID()}\r\n${framing}`, "latin1"));
+    assert.doesNotMatch(answered, /"id":"victim"/, framing);
+  }
+});
+
+test("bombs of JSON are refused or are a handler's own business; none is slow, and none does anything", async () => {
+  const mib = 1 << 20;
+  const bombs = {
+    brackets: "[".repeat(mib),
+    braces: '{"ids":'.repeat(mib / 7 - 1),
+    nested: `{"ids":${"[".repeat(200_000)}${"]".repeat(200_000)}}`,
+    digits: `{"ids":[${"9".repeat(mib - 20)}]}`,
+    exponent: '{"ids":["a"],"until":1e999999999}',
+    escapes: `{"ids":["${"\\u0000".repeat(150_000)}"]}`,
+    surrogates: '{"ids":["\\ud800"]}',
+    many: `{"ids":[${Array(200_000).fill('"a"').join()}]}`,
+    doubled: '{"ids":["a"],"ids":["b"]}',
+    proto: '{"__proto__":{"ids":["a"]}}',
+    bytes: Buffer.concat([Buffer.from('{"ids":["'), Buffer.alloc(1000, 0xff), Buffer.from('"]}')]),
+  };
+  for (const [name, body] of Object.entries(bombs)) {
+    const startedMs = performance.now();
+    for (const control of ["acks", "cancel"]) {
+      const answer = await server.send("POST", `/semel/v1/keys/accounts%2Fvictim/${control}`, { id: randomUUID(), body });
+      assert.deepEqual([answer.status, answer.semel], [400, "body-invalid"], `${name}: ${control}`);
+      assert.ok(answer.text.length < 1000, `${name}: the refusal is as long as the bomb`);
+    }
+    const answer = await server.send("POST", "/accounts/victim/deposit", { id: randomUUID(), body });
+    assert.deepEqual([answer.status, answer.semel], [400, "executed"], name);
+    assert.ok(performance.now() - startedMs < 5_000, `${name} took ${performance.now() - startedMs} ms`);
+  }
+});

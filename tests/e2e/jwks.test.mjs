@@ -1,0 +1,80 @@
+// Keys that come from a URL: an issuer that rotates them, and one that fails, on workerd.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { after, test } from "node:test";
+import { serve } from "./server.mjs";
+import { AUDIENCE, jwks, signer } from "./tokens.mjs";
+
+/** An issuer's server: answers with what it is told to, and counts who asks. */
+async function issuer(t, answer) {
+  const told = { answer, asked: 0 };
+  const http = createServer((request, response) => {
+    told.asked += 1;
+    told.answer(response);
+  });
+  http.listen(0, "127.0.0.1");
+  await once(http, "listening");
+  t.after(() => {
+    http.closeAllConnections();
+    http.close();
+  });
+  told.url = `http://127.0.0.1:${http.address().port}/jwks`;
+  return told;
+}
+
+const start = (t, url) =>
+  serve((end) => t.after(end), "ledger", { SEMEL_OPEN: "false", SEMEL_JWKS_URL: url, SEMEL_JWT_AUDIENCE: AUDIENCE }, { reachesLocal: true });
+const [one, two] = [signer("ES256", "one"), signer("EdDSA", "two")];
+const gives = (...signers) => (response) => response.end(jwks(...signers));
+
+test("keys are fetched once for all who ask at once, and not again for each unknown kid", async (t) => {
+  const told = await issuer(t, gives(one, two));
+  const server = await start(t, told.url);
+  const asks = Array.from({ length: 20 }, (_, n) => server.deposit("a", 1, { as: (n % 2 ? one : two).token({ sub: `user ${n}` }) }));
+  for (const answer of await Promise.all(asks)) assert.equal(answer.semel, "executed", answer.text);
+  assert.equal(told.asked, 1);
+  for (let n = 0; n < 20; n += 1) {
+    const answer = await server.deposit("a", 1, { as: signer("ES256", `unknown ${n}`).token({ sub: "mallory" }) });
+    assert.equal(answer.semel, "unauthorized");
+  }
+  assert.equal(told.asked, 1, "at most once in 30 s");
+});
+
+test("an issuer that fails is nobody's fault: 503, and its server is left alone", async (t) => {
+  const failures = {
+    status: (response) => response.writeHead(500).end(jwks(one)),
+    redirect: (response) => response.writeHead(302, { location: "/elsewhere" }).end(),
+    nonsense: (response) => response.end("<html>"),
+    bomb: (response) => response.end("[".repeat(1 << 20)),
+    tooLarge: (response) => response.end(`{"keys":[],"x":"${"y".repeat(2 << 20)}"}`),
+    cut: (response) => {
+      response.writeHead(200, { "content-length": "1000" });
+      response.write("{");
+      setImmediate(() => response.destroy());
+    },
+  };
+  await Promise.all(
+    Object.entries(failures).map(async ([name, answer]) => {
+      const told = await issuer(t, answer);
+      const server = await start(t, told.url);
+      for (let n = 0; n < 3; n += 1) {
+        const answer = await server.deposit("a", 1, { as: one.token({ sub: "alice" }) });
+        assert.deepEqual([answer.status, answer.semel, answer.headers.get("retry-after")], [503, "unavailable", "1"], name);
+      }
+      assert.equal(told.asked, 1, name);
+      assert.equal((await server.deposit("a", 1)).semel, "unauthorized", `${name}: who has no token needs no key`);
+    }),
+  );
+});
+
+test("an issuer that never answers keeps nobody waiting for longer than a fetch may take", async (t) => {
+  const told = await issuer(t, () => {});
+  const server = await start(t, told.url);
+  const startedMs = performance.now();
+  const answers = await Promise.all([0, 1, 2].map(() => server.deposit("a", 1, { as: one.token({ sub: "alice" }) })));
+  for (const answer of answers) assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
+  assert.ok(performance.now() - startedMs < 12_000);
+  assert.equal(told.asked, 1);
+});
