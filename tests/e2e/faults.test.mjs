@@ -42,7 +42,7 @@ test("an object that hangs: the caller has its answer by its deadline, and the i
 test("an object that is busy: who waits behind it has its answer by its deadline, and what was late does not run later", async () => {
   const key = '"busy"';
   await change(key);
-  const busy = change(key, { headers: fault("busy 4000") });
+  const busy = change(key, { headers: fault("busy 3000") });
   const ids = Array.from({ length: 20 }, () => randomUUID());
   // All of them are on their way before the first is late.
   for (const answer of await answersInTime((deadline) => Promise.all(ids.map((id) => change(key, { id, deadline }))))) assertUnavailable(answer);
