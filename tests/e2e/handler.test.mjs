@@ -237,7 +237,7 @@ test("outcome-expired: without first-sent, an id is refused for one more retenti
 });
 
 test("an unreadable setting serves nobody, and the log names it", async (t) => {
-  const wrong = await serve((end) => t.after(end), "probe", { SEMEL_RETENTION_SECONDS: "forever" });
+  const wrong = await serve((end) => t.after(end), "probe", { SEMEL_RETENTION_SECONDS: "for a day" });
   const answer = await wrong.send("POST", "/echo", { id: "a", key });
   assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
   assert.match(wrong.log, /SEMEL_RETENTION_SECONDS/);

@@ -7,7 +7,7 @@
 use super::config::Config;
 use super::decision::Instant;
 use super::handler::Handler;
-use super::record::{Change, Record};
+use super::record::Record;
 use super::rows;
 use super::schema;
 use super::sql::{SqlError, atomically};
@@ -76,7 +76,7 @@ impl<H: Handler> Turn<'_, H> {
         if aside.sweep || self.is_sweep_due(&work.after) {
             let passed_s = self.instant.passed_s(retention_s);
             let swept = work.after.sweep.page(self.sql, passed_s, now_ms, retention_s)?;
-            is_fence_used |= swept.change != Change::default();
+            is_fence_used |= swept.is_written;
             work.after.count.records += swept.change.records;
             work.after.count.tombstones += swept.change.tombstones;
             work.after.sweep = swept.next;

@@ -72,6 +72,8 @@ pub struct Swept {
     pub next: Sweep,
     /// What left and what came.
     pub change: Change,
+    /// Whether anything was written, so that the fence must be.
+    pub is_written: bool,
 }
 
 impl Sweep {
@@ -83,7 +85,7 @@ impl Sweep {
     /// Sweeps one page. Call it in a transaction that also writes the fence.
     pub fn page(&self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<Swept, SqlError> {
         let rows = rows::page(sql, &self.after, SWEEP_ROWS)?;
-        let mut swept = Swept { next: self.clone(), change: Change::default() };
+        let mut swept = Swept { next: self.clone(), change: Change::default(), is_written: false };
         for (id, record) in &rows {
             match fate(record, fence_s, now_ms, retention_s) {
                 Fate::Stays => continue,
@@ -94,6 +96,7 @@ impl Sweep {
                 Fate::Leaves => rows::delete(sql, id)?,
             }
             swept.change.left(record);
+            swept.is_written = true;
         }
         swept.next = match rows.last() {
             Some((last, _)) if rows.len() as i64 == SWEEP_ROWS => self.going_on(last),

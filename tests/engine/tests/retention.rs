@@ -144,6 +144,20 @@ fn a_cancelled_id_leaves_only_once_the_fence_has_passed_its_first_sent() {
 }
 
 #[test]
+fn a_cancelled_id_that_begins_to_lapse_makes_the_fence_durable() {
+    let mut world = world();
+    world.send(&cancel("own", "a").deadline_ms(START_MS)).is_executed(200);
+    world.send(&acknowledge(&format!("[{{\"id\":\"own\",\"until\":{START_MS}}}]")));
+    world.pass_s(100);
+    sweep(&mut world);
+    assert_eq!(world.row("own", "state"), None);
+    // Only the state of this row changes now: no number of rows does.
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    assert_eq!(world.fence_s(), START_S + 100);
+}
+
+#[test]
 fn without_first_sent_a_leaving_record_stays_as_a_tombstone_for_one_more_retention() {
     for (kind, refusal) in
         [("executed", "outcome-expired"), ("cancelled", "cancelled"), ("poisoned", "outcome-expired")]

@@ -26,6 +26,20 @@ impl Message {
         self.target.strip_prefix("/semel/v1/keys/")?.split_once('/').map(|(_, control)| control)
     }
 
+    /// Whether it is at an administrator's path.
+    pub fn is_administration(&self) -> bool {
+        self.target.starts_with("/semel/v1/admin/")
+    }
+
+    /// The id that an administrator asks about.
+    pub fn administered_id(&self) -> Option<String> {
+        let json = || serde_json::from_slice::<serde_json::Value>(&self.body).unwrap_or_default();
+        match self.target.strip_prefix("/semel/v1/admin/keys/")?.split_once('/')?.1 {
+            "cancel" => json()["id"].as_str().map(str::to_owned),
+            rest => rest.strip_prefix("records/").map(str::to_owned),
+        }
+    }
+
     /// Whether the application is asked to change something.
     pub fn is_deposit(&self) -> bool {
         self.method == "POST" && !self.target.starts_with("/semel/")

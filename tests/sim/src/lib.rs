@@ -8,7 +8,7 @@
 //!   [`snapshot`]: what a key stores
 //! - [`tab`] and [`store`]: browsers, their tabs and what these share; [`curl`]: requests made by hand; [`letter`]: what is on
 //!   the wire
-//! - `sim`: the run, one queue of events in the order of time; `tabs`, `sharing`, `curls`, `faults` and [`wire`]: what happens in it
+//! - `sim`: the run, one queue of events in the order of time; `tabs`, `sharing`, `curls`, `administrator`, `faults` and [`wire`]: what happens in it
 //! - [`oracle`]: what must hold
 //! - [`marks`]: what must come about in some seeds
 //!
@@ -16,6 +16,7 @@
 //! - No wall clock, no sleeping, no randomness but the seed's.
 //! - The oracle looks at effects and tables in SQLite, at the wire and at what callers got, never into the code under test.
 
+mod administrator;
 pub mod curl;
 mod curls;
 pub mod deposits;

@@ -79,6 +79,8 @@ pub struct Plan {
     pub ordered: u32,
     /// The share of requests under an id of the application's own, that is used again and asked for, in percent.
     pub share: u32,
+    /// How often an administrator acts, or somebody who would be one.
+    pub administrations: usize,
     /// How often a browser is told that the network is gone, and later that it is there again.
     pub offlines: usize,
     /// How often a tab is looked at again.
@@ -157,6 +159,7 @@ impl Plan {
             attempt_timeouts_ms: [rng.i64(100..=100_000), rng.i64(100..=20_000)],
             ordered: [0, 50, 100][rng.usize(0..3)],
             share: share_of(seed),
+            administrations: administrations_of(seed),
             offlines: offlines as usize,
             hurries: hurries as usize,
             give_up,
@@ -222,8 +225,9 @@ impl Plan {
     /// The longest that who makes requests by hand may have to wait for one place of a full key, one after the other: an outcome that
     /// nobody acknowledges keeps it for two retentions.
     pub fn places_ms_max(&self) -> i64 {
-        let is_full = self.tombstones_max.min(self.records_max) <= self.curls as u64;
-        let all = if is_full { self.curls as i64 } else { 0 };
+        let unacknowledged = self.curls + self.administrations;
+        let is_full = self.tombstones_max.min(self.records_max) <= unacknowledged as u64;
+        let all = if is_full { unacknowledged as i64 } else { 0 };
         all * 2 * 1000 * self.retentions_s[0].max(self.retentions_s[1])
     }
 
@@ -236,6 +240,16 @@ impl Plan {
 /// The seed of all that has to do with ids of the application's own: a stream apart, beside which all else is as it was.
 pub(crate) fn of_sharing(seed: u64) -> u64 {
     seed ^ 0x5EED_0F1D_5000_0000
+}
+
+/// The seed of all that an administrator does, likewise.
+pub(crate) fn of_administering(seed: u64) -> u64 {
+    seed ^ 0xAD31_2157_E200_0000
+}
+
+fn administrations_of(seed: u64) -> usize {
+    let mut rng = Rng::with_seed(!of_administering(seed));
+    if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=6) }
 }
 
 fn share_of(seed: u64) -> u32 {

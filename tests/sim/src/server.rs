@@ -114,6 +114,9 @@ impl Server {
         if *is_too_large {
             call = call.too_large();
         }
+        if letter.message.is_administration() {
+            return self.ask_as_administrator(rng, at_ms, letter, call);
+        }
         let (handler, method) = (Deposits::default(), Method::new(method));
         let worker_ms = START_MS + at_ms + self.worker_ahead_ms;
         let gate = &mut Gate::new(Access::open_or_closed(self.config.open));
@@ -142,6 +145,34 @@ impl Server {
                 self.ask(rng, at_ms, key.as_str(), (letter, call, principal.as_str()))
             }
         }
+    }
+
+    /// Whoever asks for what is an administrator's reaches the object: it must not rest on the router alone.
+    fn ask_as_administrator(&mut self, rng: &mut Rng, at_ms: i64, letter: Letter, call: Call) -> Turn {
+        let credentials = letter.message.headers.get("authorization").unwrap_or_default();
+        let principal = credentials.trim_start_matches("Bearer ").to_owned();
+        let path = letter.message.target.trim_start_matches("/semel/v1/admin/keys/");
+        let key = path.split('/').next().unwrap_or_default().replace("%2F", "/");
+        let call = call.by(&principal);
+        self.ask(rng, at_ms, &key, (letter, call, &principal))
+    }
+
+    /// Has a key forget, perhaps with a fault on the way, and then once more without. Tells what was held back until now, and the
+    /// key's clock.
+    pub fn forget(&mut self, key: &str, before_s: i64, at_ms: i64) -> (Vec<Exchange>, i64) {
+        let now_ms = self.clock_ms(key, at_ms);
+        let Some(keyed) = self.keys.get_mut(key) else { return (Vec::new(), now_ms) };
+        let released = keyed.release();
+        keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
+        if self.plan.crash_server > 0 {
+            keyed.world.database.crash_before(3);
+            drop(keyed.world.forget(before_s));
+            keyed.world.restart();
+            keyed.started_ms = keyed.world.wall_ms;
+        }
+        keyed.world.forget(before_s).expect("a database without faults");
+        keyed.seen = Rc::new(Snapshot::of(&keyed.world.database, keyed.apart.as_deref()));
+        (released, now_ms)
     }
 
     fn ask(&mut self, rng: &mut Rng, at_ms: i64, key: &str, (letter, call, principal): (Letter, Call, &str)) -> Turn {

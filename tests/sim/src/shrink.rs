@@ -57,10 +57,11 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.ordered,
         |plan| &mut plan.share,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 16] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 17] = [
         |plan| &mut plan.requests,
         |plan| &mut plan.curls,
         |plan| &mut plan.strangers,
+        |plan| &mut plan.administrations,
         |plan| &mut plan.malformed,
         |plan| &mut plan.reads,
         |plan| &mut plan.partitions,

@@ -61,6 +61,7 @@ pub(crate) enum Event {
     Read(usize),
     ReadAnswered(usize, Box<Reply>),
     Stranger,
+    Administer(usize),
     Malformed(usize),
     Reload,
     Freeze,
@@ -83,6 +84,8 @@ pub(crate) struct Sim {
     pub rng: Rng,
     /// For what is done with ids of the application's own.
     pub sharing: Rng,
+    /// For what an administrator does.
+    pub administering: Rng,
     pub now_ms: i64,
     /// By time, then by the order in which they were made.
     queue: BTreeMap<(i64, u64), Event>,
@@ -103,6 +106,7 @@ impl Sim {
             mutant,
             rng: Rng::with_seed(!plan.seed),
             sharing: Rng::with_seed(crate::plan::of_sharing(plan.seed)),
+            administering: Rng::with_seed(crate::plan::of_administering(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             made: 0,
@@ -145,6 +149,7 @@ impl Sim {
             }
         }
         self.set_up_curls();
+        self.set_up_administrator();
         let Plan {
             reloads,
             freezes,
@@ -244,6 +249,7 @@ impl Sim {
             Event::Read(n) => self.read(n),
             Event::ReadAnswered(n, reply) => self.oracle.history.returned(n, reply.body()),
             Event::Stranger => self.be_strange()?,
+            Event::Administer(n) => self.administer(n)?,
             Event::Malformed(n) => self.be_malformed(n)?,
             Event::Online(browser) => self.tell_of_network(browser),
             Event::Calm => self.calm()?,

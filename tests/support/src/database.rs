@@ -115,6 +115,11 @@ impl Database {
         self.fault.set(Fault::CrashAt(beginning));
     }
 
+    /// Whether what was to go wrong has not come yet.
+    pub fn awaits_fault(&self) -> bool {
+        !self.has_crashed() && self.fault.get() != Fault::None
+    }
+
     /// Lets nothing more go wrong.
     pub fn calm(&self) {
         self.fault.set(Fault::None);

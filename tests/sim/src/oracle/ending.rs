@@ -84,8 +84,9 @@ impl Oracle {
             // Of what another tab sees to, only the waiting ends.
             "gave-up" => wish.is_shared && wish.is_given_up,
             // By its key, or by the client alone of what has never left.
-            "cancelled" => wish.is_given_up && (story.told.contains(code) || !wish.is_sent),
-            "outside-window" | "poisoned" => story.told.contains(code),
+            "cancelled" => (wish.is_given_up || story.is_administered) && (story.told.contains(code) || !wish.is_sent),
+            "outside-window" | "forgotten" | "poisoned" => story.told.contains(code),
+            "outcome-expired" if story.is_administered && story.told.contains(code) => true,
             // Whoever sends by hand without first-sent may learn that it is too late.
             "outcome-expired" => {
                 wish.browser.is_none() && (story.told.contains(code) || self.is_told_of_cancellation(wish, code))

@@ -43,6 +43,9 @@ impl Oracle {
         let message = &exchange.letter.message;
         self.see(format!("code: {}", said.code));
         let Some(key) = exchange.key.clone() else { return Ok(()) };
+        if message.is_administration() {
+            return self.administered(&key, exchange, &said.code);
+        }
         self.mark(exchange, &said);
         self.check_rows(&key, exchange, said.now_ms)?;
         let (target, first_sent_s) = match message.own_id() {
@@ -185,6 +188,7 @@ impl Oracle {
             Some(kept_ms) => kept_ms,
             None => story.effects_ms.last().map_or(0, |ran_ms| ran_ms + 2 * retention_ms),
         };
+        let kept_ms = kept_ms.min(story.free_ms.unwrap_or(i64::MAX));
         if !story.effects_ms.is_empty() && (is_fenced || *at_ms < kept_ms) {
             return violation("twice", format!("{id} ran again"));
         }
@@ -226,7 +230,8 @@ impl Oracle {
         let ran_lately = story
             .effects_ms
             .last()
-            .is_some_and(|ran_ms| story.first_sent_s.is_some() || said.now_ms < ran_ms + retention_ms);
+            .map(|ran_ms| (ran_ms + retention_ms).min(story.free_ms.unwrap_or(i64::MAX)))
+            .is_some_and(|known_ms| story.first_sent_s.is_some() || said.now_ms < known_ms);
         let body = exchange.reply.body();
         let is_cancelled = said.is_outcome() && body.starts_with(b"{\"state\":\"cancelled\"");
         if is_cancelled || (said.is_no && said.is_never) {
@@ -274,7 +279,7 @@ impl Oracle {
             let state = exchange.before.state_of(target);
             return violation("lie", format!("{target} is {state}, and its key says {}", said.code));
         }
-        if said.code == "outside-window" {
+        if matches!(said.code.as_str(), "outside-window" | "forgotten") {
             let told_s = [message.first_sent_s(), message.target_id().1].into_iter().flatten().min();
             let Some(first_sent_s) = told_s.filter(|first_sent_s| *first_sent_s < exchange.after.fence_s) else {
                 return violation("fence", format!("{target} was refused by a fence that is not durable"));

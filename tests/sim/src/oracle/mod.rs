@@ -3,6 +3,7 @@
 //! - [`Oracle`]: what it remembers of ids and wishes, and what it is told
 //! - `exchange`: what must hold of a message and its answer
 //! - `rows`: what must hold of what a key keeps
+//! - `administration`: what must hold of what an administrator does
 //! - `ending`: what must hold of a run that has ended
 //! - `order`: what must hold of what a tab wants one after the other
 //! - `sharing`: what must hold of an id that several calls use, or wait for
@@ -13,6 +14,7 @@
 //! - It knows the limits that the protocol states: of an id without first-sent nothing is promised past its retentions, of a
 //!   browser that lost its storage nothing is said.
 
+mod administration;
 mod ending;
 mod exchange;
 mod history;
@@ -59,6 +61,10 @@ struct IdStory {
     told: BTreeSet<String>,
     /// How often the handler panicked on it, and that was answered.
     panics: u32,
+    /// Whether an administrator forgot, deleted or cancelled it.
+    is_administered: bool,
+    /// From when on nothing protects it without first-sent, for an administrator did.
+    free_ms: Option<i64>,
     /// Until when it is kept at least, from its acknowledgement.
     kept_ms: Option<i64>,
     /// The latest deadline of what the SDK has sent, whether it arrived or not.
