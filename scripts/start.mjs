@@ -27,7 +27,7 @@ await main(async () => {
     folder: workerFolder("ledger"),
     state,
     address: `${HOST}:${port}`,
-    objects: { SEMEL: "SemelObject", NAIVE: "NaiveObject" },
+    objects: { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" },
     vars: { SEMEL_OPEN: "true" },
     assets: WWW_FOLDER,
     onLog: (text) => process.stderr.write(text),

@@ -1,64 +1,23 @@
 // The edge of the worker: it moves bytes between the runtime and the module, and decides nothing.
 //
 // Invariants:
-// - Every call into the module is synchronous. A panic is an exception here: the instance is thrown away, a fresh one
-//   counts the crash, and the caller gets an answer. Nobody is left waiting for a promise that a dead instance held.
-// - What an object keeps in memory can be rebuilt from its storage, for a crash anywhere in the isolate drops it.
+// - After a panic (see module.js) a fresh instance counts the crash, and the caller gets an answer.
 // - Every wait has a deadline.
+// - A request has one line in the log at most, and who answers writes it.
 
 import { DurableObject } from "cloudflare:workers";
-import module from "./semel_bg.wasm";
-import * as glue from "./semel.js";
+import { Chores } from "./chores.js";
+import { glue, guarded, note, perInstance, settingsOf } from "./module.js";
+
+export { guarded, perInstance };
 
 /** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
 const BODY_BYTES_MAX = 1 << 20;
 /** So much of a larger body is read and thrown away: a client that is still sending would not see its 413. */
 const DRAINED_BYTES_MAX = 16 << 20;
 
-/** Counts the instances, so that what was made in an old one is made again. */
-let instance = 0;
-
-glue.initSync({ module });
-glue.log_panics();
 /** After so long, an object has no suspects: nothing of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
-
-/** Throws the instance away after a panic: its memory may be half-written. */
-function restart() {
-  instance += 1;
-  glue.__wbg_reset_state();
-  glue.log_panics();
-}
-
-/** Calls into the module; after a panic, calls `otherwise` on a fresh instance. */
-export function guarded(call, otherwise) {
-  try {
-    return call();
-  } catch (error) {
-    console.error(`semel: the module was restarted: ${error}`);
-    restart();
-    return otherwise();
-  }
-}
-
-const settingsOf = (env) =>
-  Object.entries(env)
-    .filter(([name, value]) => name.startsWith("SEMEL_") && typeof value === "string")
-    .map(([name, value]) => `${name}=${value}\n`)
-    .join("");
-
-/** Keeps what `make` makes in the module for as long as its instance lives. */
-export function perInstance(make) {
-  let madeIn = -1;
-  let made;
-  return (argument) => {
-    if (madeIn !== instance) {
-      made = make(argument);
-      madeIn = instance;
-    }
-    return made;
-  };
-}
 
 const routerOf = perInstance((env) => new glue.SemelRouter(settingsOf(env)));
 
@@ -71,7 +30,7 @@ export function linesOf(headers) {
 
 /** Makes a response of `[status, header lines, body or undefined, log line or undefined]`. */
 export function responseOf([status, lines, body, log]) {
-  if (log !== undefined) console.error(`semel: ${log}`);
+  if (log !== undefined) console.log(log);
   const headers = new Headers();
   for (const line of lines.split("\n")) {
     const colon = line.indexOf(":");
@@ -107,6 +66,7 @@ export async function bodyOf(request) {
 /** The object of a key. */
 export class SemelObject extends DurableObject {
   #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env)));
+  #chores = new Chores(this.ctx, this.env, () => this.#engine());
 
   /** Where the engine keeps all it knows. A subclass may look over its shoulder. */
   storage() {
@@ -117,14 +77,35 @@ export class SemelObject extends DurableObject {
   /** Settles when the suspects that came before have ended; undefined where there are none. */
   #suspects;
 
+  constructor(ctx, env) {
+    super(ctx, env);
+    ctx.blockConcurrencyWhile(() => this.#chores.start());
+  }
+
   async fetch(request) {
+    const arrivedMs = Date.now();
+    const answer = await this.#answer(request, arrivedMs);
+    answer.headers.append("server-timing", `object;dur=${Date.now() - arrivedMs}`);
+    return answer;
+  }
+
+  async #answer(request, arrivedMs) {
     const { pathname, search } = new URL(request.url);
     const body = await bodyOf(request);
     const lines = linesOf(request.headers);
-    const attempt = () => [request.method, pathname, search, lines, body, Date.now()];
+    const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
     if (this.#isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
     while (this.#suspects) await this.#suspects;
     return this.run(attempt, request);
+  }
+
+  alarm() {
+    return this.#chores.alarm();
+  }
+
+  /** Forgets what was first sent before an instant, in Unix s; whether all of that is swept. For the registry. */
+  forget(beforeS) {
+    return this.#chores.forget(beforeS);
   }
 
   /** `[records, tombstones]` of the key; undefined where that can't be known now. Writes nothing. */
@@ -154,13 +135,14 @@ export class SemelObject extends DurableObject {
     // One instant for both: a crash is counted as of the start.
     const args = attempt();
     const crashed = () => this.#engine().crashed(...args);
-    const unavailable = () => routerOf(this.env).unavailable("the object crashed", Date.now());
-    return responseOf(
-      guarded(
-        () => this.#engine().handle(...args),
-        () => guarded(crashed, unavailable),
-      ),
+    const [method, , , lines, , arrivedMs] = args;
+    const unavailable = () => routerOf(this.env).unavailable("the object crashed", undefined, method, lines, arrivedMs, Date.now());
+    const answer = guarded(
+      () => this.#engine().handle(...args),
+      () => guarded(crashed, unavailable),
     );
+    this.#chores.wake();
+    return responseOf(answer);
   }
 
   /**
@@ -190,21 +172,23 @@ export class SemelObject extends DurableObject {
 }
 
 /**
- * Resolves to what an object answers when it is asked; to `unavailable` where it does not answer in time, or fails. What it
- * goes on to do is its own commit.
+ * Resolves to what an object answers when it is asked for `request`; to `unavailable` where it does not answer in time, or
+ * fails. What it goes on to do is its own commit.
  */
-export async function answerOf(env, ask, waitMs) {
+export async function answerOf(env, request, ask, waitMs) {
+  const arrivedMs = Date.now();
+  const { method, headers } = request;
+  const unavailable = (detail, reason) =>
+    responseOf(routerOf(env).unavailable(detail, reason, method, linesOf(headers), arrivedMs, Date.now()));
   let timer;
   const late = new Promise((resolve) => {
     timer = setTimeout(() => resolve("the object did not answer in time"), waitMs);
   });
   try {
     const answer = await Promise.race([ask(), late]);
-    if (typeof answer !== "string") return answer;
-    return responseOf(routerOf(env).unavailable(answer, Date.now()));
+    return typeof answer === "string" ? unavailable(answer) : answer;
   } catch (error) {
-    console.error(`semel: the object failed: ${error}`);
-    return responseOf(routerOf(env).unavailable("the object failed", Date.now()));
+    return unavailable("the object failed", `the object failed: ${error}`);
   } finally {
     clearTimeout(timer);
   }
@@ -212,11 +196,12 @@ export async function answerOf(env, ask, waitMs) {
 
 /** The Worker: routes a request to the object of its key. */
 export async function serve(request, env) {
+  const arrivedMs = Date.now();
   try {
-    return await routed(request, env);
+    return timed(await routed(request, env), arrivedMs);
   } catch (error) {
     // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
-    console.error(`semel: ${error}`);
+    note("error", String(error));
     const headers = { "semel-status": "unavailable", "semel-now": String(Date.now()), "retry-after": "1" };
     return new Response(null, { status: 503, headers });
   }
@@ -225,15 +210,46 @@ export async function serve(request, env) {
 async function routed(request, env) {
   const { pathname, search } = new URL(request.url);
   const head = [request.method, pathname, search, linesOf(request.headers), Date.now()];
+  const [method, , , lines, nowMs] = head;
   const route = guarded(
     () => routerOf(env).route(...head),
-    () => routerOf(env).unavailable("the router crashed", Date.now()),
+    () => routerOf(env).unavailable("the router crashed", undefined, method, lines, nowMs, Date.now()),
   );
   if (typeof route[0] === "number") return responseOf(route);
-  const [key, semelKey, semelPrincipal, waitMs] = route;
   const headers = new Headers(request.headers);
+  if (route[0] === null) return registered(request, env, headers, route);
+  const [key, semelKey, semelPrincipal, waitMs] = route;
   headers.set("semel-key", semelKey);
   headers.set("semel-principal", semelPrincipal);
   const stub = env.SEMEL.get(env.SEMEL.idFromName(key));
-  return answerOf(env, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
+  return answerOf(env, request, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
+}
+
+/** Asks the registry: all shards for a listing, the coordinator for the rest. */
+function registered(request, env, headers, [, listing, semelPrincipal, waitMs]) {
+  const nowMs = Date.now();
+  const { method } = request;
+  const object = (name) => env.REGISTRY.get(env.REGISTRY.idFromName(name));
+  const list = async () => {
+    const shards = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
+    const pages = await Promise.all(shards.map((shard) => object(String(shard)).list(shard, listing)));
+    return responseOf(routerOf(env).listed(listing, pages, method, linesOf(headers), nowMs, Date.now()));
+  };
+  headers.set("semel-principal", semelPrincipal);
+  const forget = () => object("coordinator").fetch(request, { headers, redirect: "manual" });
+  const ask = env.REGISTRY === undefined ? () => Promise.reject(new Error("REGISTRY is not bound")) : listing === undefined ? forget : list;
+  return answerOf(env, request, ask, waitMs);
+}
+
+/**
+ * The same answer, with how long it took. On Cloudflare a clock moves only while something is waited for: the object's time is that of
+ * the body's arrival and of waiting for others, and no computation is in either.
+ */
+function timed(answer, arrivedMs) {
+  // What another object answered can't be changed.
+  const response = new Response(answer.body, answer);
+  response.headers.append("server-timing", `total;dur=${Date.now() - arrivedMs}`);
+  const origin = response.headers.get("access-control-allow-origin");
+  if (origin !== null) response.headers.set("timing-allow-origin", origin);
+  return response;
 }

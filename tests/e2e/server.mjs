@@ -14,8 +14,8 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 const CLOCK_TICKS_PER_SECOND = 100;
 
 const OBJECTS = {
-  ledger: { SEMEL: "SemelObject", NAIVE: "NaiveObject" },
-  probe: { SEMEL: "SemelObject" },
+  ledger: { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" },
+  probe: { SEMEL: "SemelObject", REGISTRY: "SemelRegistry" },
 };
 
 /** What `startWorkerd` takes for a worker, on an open server. */

@@ -3,4 +3,5 @@
 import { SemelObject, serve } from "./host.js";
 
 export { SemelObject };
+export { SemelRegistry } from "./registry.js";
 export default { fetch: serve };

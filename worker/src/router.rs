@@ -3,7 +3,10 @@
 use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header::quoted;
+use semel_core::id::Principal;
 use semel_core::message::{Headers, Method};
+use semel_core::server::log::{self, Answered};
+use semel_core::server::registry::{Asked, merged, sent};
 use semel_core::server::router::{Route, route};
 use semel_core::server::{Answer, Config, Handler};
 use wasm_bindgen::JsValue;
@@ -20,24 +23,69 @@ impl<H: Handler> Router<H> {
         Ok(Self { handler, config: settings::read(settings)? })
     }
 
-    /// An answer (see [`crate`]), or `[key, Semel-Key, Semel-Principal, wait in ms]` for an object. The first of an answer
-    /// is a number, the first of these a string.
+    /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms]` for an object; or
+    /// `[null, listing or undefined, Semel-Principal, wait in ms]` for the registry. The first of an answer is a number.
     pub fn route(&self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
-        let headers = Headers::from_lines(headers);
-        let now_ms = wire::instant_ms(now_ms);
-        match route(&self.handler, &self.config, &Method::new(method), (pathname, search), &headers, now_ms) {
-            Route::Answer(answer) => wire::answer(&answer),
+        let lines = Headers::from_lines(headers);
+        let instant_ms = wire::instant_ms(now_ms);
+        match route(&self.handler, &self.config, &Method::new(method), (pathname, search), &lines, instant_ms) {
+            Route::Answer(answer) => self.answer(&answer, method, headers, (now_ms, now_ms)),
             Route::Object { key, principal, wait_ms } => Array::of4(
                 &JsValue::from_str(key.as_str()),
                 &JsValue::from_str(&quoted(&key.encoded())),
                 &JsValue::from_str(&quoted(principal.as_str())),
                 &JsValue::from(wait_ms as f64),
             ),
+            Route::Registry { asked, wait_ms } => Array::of4(
+                &JsValue::NULL,
+                &match asked {
+                    Asked::Keys(listing) => JsValue::from_str(&sent(&listing)),
+                    Asked::Forget => JsValue::UNDEFINED,
+                },
+                &JsValue::from_str(&quoted(Principal::administrator().as_str())),
+                &JsValue::from(wait_ms as f64),
+            ),
         }
     }
 
-    /// The answer where an object can't be reached.
-    pub fn unavailable(&self, detail: &str, now_ms: f64) -> Array {
-        wire::answer(&Answer::unavailable(detail).stamped(wire::instant_ms(now_ms), None))
+    /// What all shards of the registry have, as one list.
+    pub fn listed(
+        &self,
+        listing: &str,
+        pages: Vec<String>,
+        (method, headers): (&str, &str),
+        times_ms: (f64, f64),
+    ) -> Result<Array, JsValue> {
+        let listing = wire::received(listing)?;
+        let pages = pages.iter().map(|page| wire::received(page)).collect::<Result<_, _>>()?;
+        let mut answer = Answer::read(merged(&listing, pages)).stamped(wire::instant_ms(times_ms.1), None);
+        if method == "HEAD" {
+            answer.body.clear();
+        }
+        Ok(self.answer(&answer, method, headers, times_ms))
+    }
+
+    /// The answer where an object can't be reached. `reason` goes to the log.
+    pub fn unavailable(
+        &self,
+        (detail, reason): (&str, Option<String>),
+        (method, headers): (&str, &str),
+        times_ms: (f64, f64),
+    ) -> Array {
+        let log = reason.unwrap_or_else(|| detail.to_owned());
+        let answer = Answer::unavailable(detail).with_log(log).stamped(wire::instant_ms(times_ms.1), None);
+        self.answer(&answer, method, headers, times_ms)
+    }
+
+    fn answer(&self, answer: &Answer, method: &str, headers: &str, (arrived_ms, now_ms): (f64, f64)) -> Array {
+        let answered = Answered {
+            now_ms: wire::instant_ms(now_ms),
+            took_ms: wire::instant_ms(now_ms - arrived_ms),
+            by: "router",
+            method,
+            headers: &Headers::from_lines(headers),
+            key: None,
+        };
+        wire::answer(answer, log::line(self.config.log_sample_ppm, &answered, answer))
     }
 }

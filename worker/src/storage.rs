@@ -29,8 +29,8 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     fn raw(this: &Cursor) -> Result<js_sys::Iterator, JsValue>;
 
-    #[wasm_bindgen(js_namespace = console, js_name = error)]
-    pub fn console_error(line: &str);
+    #[wasm_bindgen(js_namespace = console, js_name = log)]
+    pub fn console_log(line: &str);
 }
 
 pub struct ObjectSql {

@@ -6,14 +6,14 @@ use js_sys::{Array, Uint8Array};
 use semel_core::id::Invalid;
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
-use semel_core::server::Answer;
+use semel_core::server::{Answer, SqlError, registry};
 use wasm_bindgen::JsValue;
 
-pub fn answer(answer: &Answer) -> Array {
+pub fn answer(answer: &Answer, log: Option<String>) -> Array {
     // A body for 204 and its like would make the runtime throw.
     let body =
         if answer.body.is_empty() { JsValue::UNDEFINED } else { Uint8Array::from(answer.body.as_slice()).into() };
-    let log = answer.log.as_deref().map_or(JsValue::UNDEFINED, JsValue::from_str);
+    let log = log.as_deref().map_or(JsValue::UNDEFINED, JsValue::from_str);
     Array::of4(&JsValue::from(answer.status), &JsValue::from_str(&answer.headers.to_lines()), &body, &log)
 }
 
@@ -25,6 +25,16 @@ pub fn request(
 ) -> Result<Request, Invalid> {
     let headers = Headers::from_lines(headers);
     Ok(Request { method: Method::new(method), path: Path::new(pathname, search)?, headers, body })
+}
+
+/// What another object sent; throws where it can't be read.
+pub fn received<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, JsValue> {
+    registry::received(text).map_err(|Invalid(reason)| JsValue::from_str(&reason))
+}
+
+/// A failure of the storage, as `host.js` catches it.
+pub fn error(error: &SqlError) -> JsValue {
+    JsValue::from_str(&format!("storage failed: {error}"))
 }
 
 /// JavaScript's clock, in whole ms.

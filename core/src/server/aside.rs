@@ -4,9 +4,9 @@
 //! - With an execution it is part of that transaction; otherwise it is one of its own, and none where there is nothing to do.
 //! - An untouched key stays untouched, unless a refusal rests on its fence.
 
+use super::chores;
 use super::decision::Instant;
-use super::handler::Handler;
-use super::record::{Change, Record};
+use super::record::Record;
 use super::rows;
 use super::schema;
 use super::sql::{SqlError, atomically};
@@ -25,7 +25,7 @@ pub(super) struct Aside<'a> {
     pub ended: Option<(&'a RequestId, &'a Record)>,
 }
 
-impl<H: Handler> Turn<'_, H> {
+impl Turn<'_> {
     /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
     pub(super) fn set_aside(
         &self,
@@ -69,13 +69,13 @@ impl<H: Handler> Turn<'_, H> {
                 work.put(&ack.id, Some(&found), &tombstone)?;
             }
         }
+        if !work.after.has_key {
+            schema::put_key(self.sql, self.arrival.key)?;
+            work.after.has_key = true;
+        }
         let mut is_fence_used = aside.fence;
         if self.is_sweep_due(&work.after) {
-            let swept = work.after.sweep.page(self.sql, fence_s, now_ms, retention_s)?;
-            is_fence_used |= swept.change != Change::default();
-            work.after.count.records += swept.change.records;
-            work.after.count.tombstones += swept.change.tombstones;
-            work.after.sweep = swept.next;
+            is_fence_used |= chores::sweep(self.sql, self.instant, retention_s, &mut work.after)?;
         }
         if is_fence_used && holds(Rule::FenceDurable) {
             schema::put_fence(self.sql, fence_s, now_ms)?;

@@ -11,6 +11,12 @@ pub struct Config {
     pub tombstones_max: u64,
     /// Whether strangers are served. Development only: the bearer token is then taken as the principal's name, unchecked.
     pub open: bool,
+    /// The bearer token of the administrator; `None`: there is none.
+    pub admin_token: Option<String>,
+    /// How often at most a key tells the registry, and is woken for it, in ms.
+    pub report_ms: i64,
+    /// Of a million ordinary requests, so many have a line in the log.
+    pub log_sample_ppm: u32,
 }
 
 /// A request's body has at most so many bytes.
@@ -28,7 +34,15 @@ const RETENTION_S_MAX: i64 = 100 * 366 * 86_400;
 
 impl Default for Config {
     fn default() -> Self {
-        Self { retention_s: 86_400, records_max: 100_000, tombstones_max: 1_000_000, open: false }
+        Self {
+            retention_s: 86_400,
+            records_max: 100_000,
+            tombstones_max: 1_000_000,
+            open: false,
+            admin_token: None,
+            report_ms: 60_000,
+            log_sample_ppm: 10_000,
+        }
     }
 }
 
@@ -53,8 +67,21 @@ impl Config {
                 Some("true") => true,
                 Some(other) => return Err(format!("SEMEL_OPEN is {other:?}; it must be \"true\" or \"false\"")),
             },
+            admin_token: setting("SEMEL_ADMIN_TOKEN"),
+            report_ms: number("SEMEL_REPORT_SECONDS", default.report_ms / 1000, 86_400)? * 1000,
+            log_sample_ppm: match setting("SEMEL_LOG_SAMPLE") {
+                None => default.log_sample_ppm,
+                Some(text) => share_ppm(&text)
+                    .ok_or_else(|| format!("SEMEL_LOG_SAMPLE is {text:?}; it must be a number from 0 to 1"))?,
+            },
         })
     }
+}
+
+/// A share of 1, in millionths.
+fn share_ppm(text: &str) -> Option<u32> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share))?;
+    Some((share * 1e6).round() as u32)
 }
 
 #[cfg(test)]
@@ -72,6 +99,9 @@ mod tests {
             ("SEMEL_RECORDS_MAX", "many"),
             ("SEMEL_TOMBSTONES_MAX", "-1"),
             ("SEMEL_OPEN", "yes"),
+            ("SEMEL_REPORT_SECONDS", "0"),
+            ("SEMEL_LOG_SAMPLE", "1.5"),
+            ("SEMEL_LOG_SAMPLE", "NaN"),
         ] {
             assert!(one(name, value).is_err_and(|error| error.contains(name)), "{name}");
         }

@@ -9,7 +9,7 @@ use super::aside::Aside;
 use super::config::{OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
 use super::control::{self, Cancellation, Control};
 use super::decision::{Asked, Decision, decide};
-use super::handler::{Failure, Handler};
+use super::handler::Failure;
 use super::record::{Outcome, Record, State};
 use super::schema::{self, Versions};
 use super::sql::{SqlError, atomically};
@@ -21,7 +21,7 @@ use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
 
-impl<H: Handler> Turn<'_, H> {
+impl Turn<'_> {
     /// Answers the attempt. An error means that storage failed, and nothing is known of what it holds.
     pub fn run(mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
         let request = self.arrival.request;
@@ -81,8 +81,7 @@ impl<H: Handler> Turn<'_, H> {
         let ended: Result<(), Undone> = atomically(self.sql, || {
             if self.purpose == Purpose::Execute {
                 schema::migrate(self.sql, self.handler, loaded.versions)?;
-                let response =
-                    self.handler.handle(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
+                let response = self.handler.serve(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
                 answer = Some(checked_response(response).map_err(Undone::Rejected)?);
             }
             if holds(Rule::ReadUndone) { Err(Undone::Rejected("the handler crashed".to_owned())) } else { Ok(()) }
@@ -142,7 +141,7 @@ impl<H: Handler> Turn<'_, H> {
                     })
                 }
                 (Purpose::Execute, None) => self.execute(loaded, &identified, OUTCOME_BODY_BYTES_MAX, |_| {
-                    self.handler.handle(&mut self.context(), self.arrival.request).map_err(Undone::Failed)
+                    self.handler.serve(&mut self.context(), self.arrival.request).map_err(Undone::Failed)
                 }),
                 (Purpose::CountStart, _) => self.count_start(loaded, &identified),
                 (Purpose::CountCrash, _) => self.count_crash(loaded, &identified),
@@ -197,7 +196,7 @@ impl<H: Handler> Turn<'_, H> {
             let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()));
             work.put(identified.id, identified.found.as_ref(), &record)?;
             self.write_aside(&mut work, Some(identified.id), &Aside::default())?;
-            work.after.versions = Versions::current::<H>();
+            work.after.versions = Versions::current(self.handler);
             Ok(outcome)
         });
         match ended {
@@ -244,7 +243,7 @@ impl<H: Handler> Turn<'_, H> {
     /// The answer where a transaction was undone.
     fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
         Ok(match undone {
-            Undone::Problem(problem) => Answer::problem(&problem),
+            Undone::Problem(problem) | Undone::Failed(Failure::Refused(problem)) => Answer::problem(&problem),
             Undone::Failed(Failure::NotFound) => {
                 Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
             }

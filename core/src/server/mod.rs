@@ -7,21 +7,25 @@
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
 //! - [`handler`]: what an application implements
-//! - [`engine`]: the engine of one key, and what it knows without asking
+//! - [`engine`]: the engine of one key, and what it knows without asking. [`chores`]: what its object does without a request
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
-//! - [`answer`]: what goes back, with the headers of the layer
+//! - [`answer`]: what goes back, with the headers of the layer. [`log`]: what an operator sees of it
+//! - [`registry`]: which keys there are, and what all of them have to do
 //! - [`router`]: what happens before a key's object is asked
 
 pub mod answer;
 mod aside;
+pub mod chores;
 pub mod config;
 pub mod control;
 pub mod decision;
 pub mod engine;
 mod execution;
 pub mod handler;
+pub mod log;
 pub mod record;
+pub mod registry;
 pub mod retention;
 pub mod router;
 pub mod rows;
@@ -29,6 +33,7 @@ pub mod schema;
 pub mod sql;
 pub mod suspicion;
 mod turn;
+mod uncompared;
 
 pub use answer::Answer;
 pub use config::Config;

@@ -9,6 +9,7 @@ use super::answer::Answer;
 use super::config::{self, Config};
 use super::control::{self, Control};
 use super::handler::{Handler, KeyRule};
+use super::registry::{self, Asked};
 use super::schema::SCHEMA_VERSION;
 use crate::header::{self, Attempt};
 use crate::id::{Invalid, Key, Principal};
@@ -18,6 +19,8 @@ use crate::problem::{Code, Problem};
 
 /// The version of the wire protocol.
 pub const PROTOCOL_VERSION: u32 = 1;
+/// Where the administrator's paths begin.
+const ADMIN_PREFIX: &str = "/semel/v1/admin/";
 
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,13 @@ pub enum Route {
         /// Who is authenticated.
         principal: Principal,
         /// How long to wait for the object's answer, in ms.
+        wait_ms: i64,
+    },
+    /// It goes to the registry, whose answers only the administrator gets.
+    Registry {
+        /// What is asked.
+        asked: Asked,
+        /// How long to wait for an answer, in ms.
         wait_ms: i64,
     },
 }
@@ -52,10 +62,33 @@ pub fn route<H: Handler>(
     if pathname == "/semel/v1/health" && method.reads() {
         return answer(health(config, now_ms));
     }
+    match find_registry(config, method, (pathname, search), headers) {
+        Ok(Some(asked)) => return Route::Registry { asked, wait_ms: wait_ms(headers, now_ms) },
+        Ok(None) => {}
+        Err(problem) => return answer(Answer::problem(&problem)),
+    }
     match find_object(handler, config, method, (pathname, search), headers, now_ms) {
         Ok((key, principal)) => Route::Object { key, principal, wait_ms: wait_ms(headers, now_ms) },
         Err(problem) => answer(Answer::problem(&problem)),
     }
+}
+
+/// The registry's paths, for the administrator alone.
+fn find_registry(
+    config: &Config,
+    method: &Method,
+    (pathname, search): (&str, &str),
+    headers: &Headers,
+) -> Result<Option<Asked>, Problem> {
+    if !pathname.starts_with(ADMIN_PREFIX) {
+        return Ok(None);
+    }
+    let credentials = headers.combined("authorization");
+    let token = credentials.as_deref().and_then(|credentials| credentials.strip_prefix("Bearer "));
+    if config.admin_token.is_none() || token != config.admin_token.as_deref() {
+        return Err(Problem::new(Code::Unauthorized, "this is the administrator's, whose token it takes"));
+    }
+    registry::parse(method, &Path::new(pathname, search)?)
 }
 
 fn find_object<H: Handler>(
