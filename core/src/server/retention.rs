@@ -78,6 +78,14 @@ struct Found {
     oldest_ms: i64,
 }
 
+impl Found {
+    /// A walk begins, and will come by all there is.
+    fn begin(&mut self) {
+        self.walking_due_ms = i64::MAX;
+        self.walking_oldest_ms = i64::MAX;
+    }
+}
+
 impl Default for Found {
     fn default() -> Self {
         Self { walking_due_ms: i64::MAX, due_ms: i64::MAX, walking_oldest_ms: i64::MAX, oldest_ms: i64::MAX }
@@ -103,6 +111,9 @@ impl Sweep {
     pub fn page(&self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<Swept, SqlError> {
         let rows = rows::page(sql, &self.after, SWEEP_ROWS)?;
         let mut swept = Swept { next: self.clone(), change: Change::default() };
+        if self.after.is_empty() {
+            swept.next.found.0.begin();
+        }
         for (id, record) in &rows {
             match fate(record, fence_s, now_ms, retention_s) {
                 Fate::Stays => {

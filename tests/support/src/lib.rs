@@ -4,6 +4,7 @@
 //! - [`call`]: a request to send, as often as a test likes
 //! - [`reply`]: what came back, checked for what every answer must have
 //! - [`world`]: one key with its clock, its engine and its database
+//! - [`chores`]: what the host does with it without a request
 //! - [`counter`]: a handler whose effects can be counted, and that fails when told to
 //!
 //! Invariants:
@@ -11,6 +12,7 @@
 //! - A test sees what is committed, never what is in memory or in an open transaction.
 
 pub mod call;
+pub mod chores;
 pub mod counter;
 pub mod database;
 pub mod reply;
