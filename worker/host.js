@@ -226,18 +226,20 @@ async function routed(request, env) {
 }
 
 /** Asks the registry: all shards for a listing, the coordinator for the rest. */
-function registered(request, env, headers, [, listing, semelPrincipal, waitMs]) {
+function registered(request, env, headers, [, isListing, semelPrincipal, waitMs]) {
   const nowMs = Date.now();
   const { method } = request;
+  const { pathname, search } = new URL(request.url);
+  const path = pathname + search;
   const object = (name) => env.REGISTRY.get(env.REGISTRY.idFromName(name));
   const list = async () => {
     const shards = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
-    const pages = await Promise.all(shards.map((shard) => object(String(shard)).list(shard, listing)));
-    return responseOf(routerOf(env).listed(listing, pages, method, linesOf(headers), nowMs, Date.now()));
+    const pages = await Promise.all(shards.map((shard) => object(String(shard)).list(shard, path)));
+    return responseOf(routerOf(env).listed(path, pages, method, linesOf(headers), nowMs, Date.now()));
   };
   headers.set("semel-principal", semelPrincipal);
   const forget = () => object("coordinator").fetch(request, { headers, redirect: "manual" });
-  const ask = env.REGISTRY === undefined ? () => Promise.reject(new Error("REGISTRY is not bound")) : listing === undefined ? forget : list;
+  const ask = env.REGISTRY === undefined ? () => Promise.reject(new Error("REGISTRY is not bound")) : isListing ? list : forget;
   return answerOf(env, request, ask, waitMs);
 }
 

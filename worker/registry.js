@@ -37,8 +37,8 @@ export class SemelRegistry extends DurableObject {
     return attempted(() => this.#registry().report(shard, report, Date.now()));
   }
 
-  list(shard, listing) {
-    return attempted(() => this.#registry().list(shard, listing));
+  list(shard, path) {
+    return attempted(() => this.#registry().list(shard, path));
   }
 
   count(shard) {
@@ -48,7 +48,7 @@ export class SemelRegistry extends DurableObject {
   /** Visits some keys for a job, and tells how far the shard is. */
   async forget(shard, id, beforeS) {
     const visit = attempted(() => this.#registry().visit(shard, id, beforeS));
-    const { keys } = JSON.parse(visit);
+    const [, ...keys] = visit;
     const tried = new Array(keys.length);
     let next = 0;
     const visitor = async () => {
@@ -59,7 +59,7 @@ export class SemelRegistry extends DurableObject {
       }
     };
     await Promise.all(Array.from({ length: VISITS_AT_ONCE }, visitor));
-    return attempted(() => this.#registry().visited(shard, id, visit, JSON.stringify(tried)));
+    return attempted(() => this.#registry().visited(shard, id, visit, tried));
   }
 
   async #visit(key, beforeS) {
@@ -113,8 +113,9 @@ export class SemelRegistry extends DurableObject {
       const steps = jobs.flatMap(([id, beforeS, shards]) => shards.map((shard) => this.#step(id, beforeS, shard)));
       let hasMoved = false;
       for (const { name, progress } of await Promise.all(steps)) {
-        hasMoved ||= progress !== undefined && last.get(name) !== progress;
-        last.set(name, progress);
+        const told = progress?.join("\n");
+        hasMoved ||= told !== undefined && last.get(name) !== told;
+        last.set(name, told);
       }
       if (!hasMoved) return RETRY_MS;
     }

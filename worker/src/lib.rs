@@ -58,14 +58,14 @@ macro_rules! export {
             /// What all shards of the registry have, as one list.
             pub fn listed(
                 &self,
-                listing: &str,
-                pages: Vec<String>,
+                path: &str,
+                pages: &$crate::js_sys::Array,
                 method: &str,
                 headers: &str,
                 arrived_ms: f64,
                 now_ms: f64,
             ) -> Result<$crate::js_sys::Array, wasm_bindgen::JsValue> {
-                self.0.listed(listing, pages, (method, headers), (arrived_ms, now_ms))
+                self.0.listed(path, pages, (method, headers), (arrived_ms, now_ms))
             }
 
             /// The answer where an object can't be reached, or does not answer in time. `reason` goes to the log.
@@ -182,8 +182,13 @@ macro_rules! export {
             }
 
             /// The registry took a report, and this is its answer.
-            pub fn reported(&mut self, report: &str, told: &str, now_ms: f64) -> Result<(), wasm_bindgen::JsValue> {
-                self.0.reported(report, told, now_ms)
+            pub fn reported(
+                &mut self,
+                report: &$crate::js_sys::Array,
+                before_s: f64,
+                now_ms: f64,
+            ) -> Result<(), wasm_bindgen::JsValue> {
+                self.0.reported(report, before_s, now_ms)
             }
 
             /// Forgets what was first sent before an instant.

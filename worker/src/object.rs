@@ -8,7 +8,7 @@ use semel_core::id::{Invalid, Key, Principal};
 use semel_core::message::{Headers, Method, Response};
 use semel_core::server::engine::Arrival;
 use semel_core::server::log::{self, Answered};
-use semel_core::server::registry;
+use semel_core::server::registry::{self, Report};
 use semel_core::server::sql::{Sql, SqlError, atomically};
 use semel_core::server::suspicion;
 use semel_core::server::{Answer, Context, Engine, Failure, Handler};
@@ -101,14 +101,14 @@ impl<H: Handler> Object<H> {
         let report = report.map_err(|error| wire::error(&error))?;
         Ok(report.map(|report| {
             let shard = registry::shard_of(&report.key);
-            Array::of2(&JsValue::from(shard), &JsValue::from_str(&registry::sent(&report)))
+            Array::of2(&JsValue::from(shard), &wire::array(&report.to_row()))
         }))
     }
 
     /// The registry took a report, and this is its answer.
-    pub fn reported(&mut self, report: &str, told: &str, now_ms: f64) -> Result<(), JsValue> {
-        let (report, told) = (wire::received(report)?, wire::received(told)?);
-        let ended = self.engine.reported(&self.sql, wire::instant_ms(now_ms), &report, told);
+    pub fn reported(&mut self, report: &Array, before_s: f64, now_ms: f64) -> Result<(), JsValue> {
+        let report = wire::received(report, Report::from_row)?;
+        let ended = self.engine.reported(&self.sql, wire::instant_ms(now_ms), &report, before_s as i64);
         ended.map_err(|error| wire::error(&error))
     }
 

@@ -8,7 +8,7 @@ use js_sys::Array;
 use semel_core::header;
 use semel_core::id::Invalid;
 use semel_core::server::log::{self, Answered};
-use semel_core::server::registry::{Coordinator, Shard, sent};
+use semel_core::server::registry::{Coordinator, Listing, Progress, Report, Shard, Tried, Visit};
 use wasm_bindgen::prelude::*;
 
 /// What `registry.js` works with.
@@ -30,15 +30,18 @@ impl SemelRegistry {
     }
 
     /// A shard takes what a key tells, and answers it.
-    pub fn report(&self, shard: u8, report: &str, now_ms: f64) -> Result<String, JsValue> {
-        let told = self.shard(shard).report(&wire::received(report)?, wire::instant_ms(now_ms));
-        told.map(|told| sent(&told)).map_err(|error| wire::error(&error))
+    pub fn report(&self, shard: u8, report: &Array, now_ms: f64) -> Result<f64, JsValue> {
+        let report = wire::received(report, Report::from_row)?;
+        let before_s = self.shard(shard).report(&report, wire::instant_ms(now_ms));
+        before_s.map(|before_s| before_s as f64).map_err(|error| wire::error(&error))
     }
 
-    /// A shard's part of a listing.
-    pub fn list(&self, shard: u8, listing: &str) -> Result<String, JsValue> {
-        let page = self.shard(shard).list(&wire::received(listing)?);
-        page.map(|page| sent(&page)).map_err(|error| wire::error(&error))
+    /// A shard's part of a listing: how many there are, and the rows of the first ones.
+    pub fn list(&self, shard: u8, path: &str) -> Result<Array, JsValue> {
+        let listing = Listing::parse(path).map_err(|Invalid(reason)| JsValue::from_str(&reason))?;
+        let (total, rows) = self.shard(shard).list(&listing).map_err(|error| wire::error(&error))?;
+        let rows: Array = rows.iter().map(wire::array).collect();
+        Ok(Array::of2(&JsValue::from(total as f64), &rows))
     }
 
     /// How many keys a shard has.
@@ -46,17 +49,18 @@ impl SemelRegistry {
         self.shard(shard).count().map(|count| count as f64).map_err(|error| wire::error(&error))
     }
 
-    /// What a shard is to visit next for a job.
-    pub fn visit(&self, shard: u8, id: f64, before_s: f64) -> Result<String, JsValue> {
+    /// What a shard is to visit next for a job: the place, and the keys.
+    pub fn visit(&self, shard: u8, id: f64, before_s: f64) -> Result<Array, JsValue> {
         let visit = self.shard(shard).visit(id as i64, before_s as i64);
-        visit.map(|visit| sent(&visit)).map_err(|error| wire::error(&error))
+        visit.map(|visit| wire::array(&visit.to_row())).map_err(|error| wire::error(&error))
     }
 
     /// What became of a visit, key by key; how far the shard is.
-    pub fn visited(&self, shard: u8, id: f64, visit: &str, tried: &str) -> Result<String, JsValue> {
-        let tried: Vec<_> = serde_json::from_str(tried).map_err(|error| JsValue::from_str(&error.to_string()))?;
-        let progress = self.shard(shard).visited(id as i64, &wire::received(visit)?, &tried);
-        progress.map(|progress| sent(&progress)).map_err(|error| wire::error(&error))
+    pub fn visited(&self, shard: u8, id: f64, visit: &Array, tried: Vec<String>) -> Result<Array, JsValue> {
+        let tried: Vec<Tried> = tried.iter().map(|word| Tried::from_word(word)).collect();
+        let visit = wire::received(visit, Visit::from_row)?;
+        let progress = self.shard(shard).visited(id as i64, &visit, &tried);
+        progress.map(|progress| wire::array(&progress.to_row())).map_err(|error| wire::error(&error))
     }
 
     /// The coordinator answers an attempt. `keys`: how many each shard has, as far as that is known.
@@ -105,8 +109,8 @@ impl SemelRegistry {
     }
 
     /// A shard told the coordinator how far its part of a job is.
-    pub fn told(&self, id: f64, shard: u8, progress: &str) -> Result<(), JsValue> {
-        let progress = wire::received(progress)?;
+    pub fn told(&self, id: f64, shard: u8, progress: &Array) -> Result<(), JsValue> {
+        let progress = wire::received(progress, Progress::from_row)?;
         self.coordinator.told(&self.sql, id as i64, shard, &progress).map_err(|error| wire::error(&error))
     }
 

@@ -3,13 +3,14 @@
 use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header::quoted;
-use semel_core::id::Principal;
+use semel_core::id::{Invalid, Principal};
 use semel_core::message::{Headers, Method};
 use semel_core::server::log::{self, Answered};
-use semel_core::server::registry::{Asked, merged, sent};
+use semel_core::server::registry::{Asked, Listing, Page, merged};
 use semel_core::server::router::{Route, route};
+use semel_core::server::sql::Row;
 use semel_core::server::{Answer, Config, Handler};
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
 
 /// A handler's router.
 pub struct Router<H> {
@@ -24,7 +25,7 @@ impl<H: Handler> Router<H> {
     }
 
     /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms]` for an object; or
-    /// `[null, listing or undefined, Semel-Principal, wait in ms]` for the registry. The first of an answer is a number.
+    /// `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry. The first of an answer is a number.
     pub fn route(&self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
@@ -38,10 +39,7 @@ impl<H: Handler> Router<H> {
             ),
             Route::Registry { asked, wait_ms } => Array::of4(
                 &JsValue::NULL,
-                &match asked {
-                    Asked::Keys(listing) => JsValue::from_str(&sent(&listing)),
-                    Asked::Forget => JsValue::UNDEFINED,
-                },
+                &JsValue::from(matches!(asked, Asked::Keys(_))),
                 &JsValue::from_str(&quoted(Principal::administrator().as_str())),
                 &JsValue::from(wait_ms as f64),
             ),
@@ -51,13 +49,21 @@ impl<H: Handler> Router<H> {
     /// What all shards of the registry have, as one list.
     pub fn listed(
         &self,
-        listing: &str,
-        pages: Vec<String>,
+        path: &str,
+        pages: &Array,
         (method, headers): (&str, &str),
         times_ms: (f64, f64),
     ) -> Result<Array, JsValue> {
-        let listing = wire::received(listing)?;
-        let pages = pages.iter().map(|page| wire::received(page)).collect::<Result<_, _>>()?;
+        let listing = Listing::parse(path).map_err(|Invalid(reason)| JsValue::from_str(&reason))?;
+        let pages = pages.iter().map(|page| {
+            let page: Array = page.unchecked_into();
+            let rows = Array::from(&page.get(1));
+            let rows = rows.iter().map(|row| wire::received(&row.unchecked_into(), Some));
+            let rows = rows.collect::<Result<Vec<Row>, JsValue>>()?;
+            let total = page.get(0).as_f64().unwrap_or_default() as i64;
+            Page::from_rows(total, rows).ok_or_else(|| JsValue::from_str("a shard is of another build"))
+        });
+        let pages = pages.collect::<Result<_, _>>()?;
         let mut answer = Answer::read(merged(&listing, pages)).stamped(wire::instant_ms(times_ms.1), None);
         if method == "HEAD" {
             answer.body.clear();

@@ -2,11 +2,13 @@
 //!
 //! Invariant: an answer is `[status, header lines, body or undefined, log line or undefined]`.
 
+use crate::storage::{from_js, to_js};
 use js_sys::{Array, Uint8Array};
 use semel_core::id::Invalid;
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
-use semel_core::server::{Answer, SqlError, registry};
+use semel_core::server::sql::Row;
+use semel_core::server::{Answer, SqlError};
 use wasm_bindgen::JsValue;
 
 pub fn answer(answer: &Answer, log: Option<String>) -> Array {
@@ -27,9 +29,15 @@ pub fn request(
     Ok(Request { method: Method::new(method), path: Path::new(pathname, search)?, headers, body })
 }
 
-/// What another object sent; throws where it can't be read.
-pub fn received<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, JsValue> {
-    registry::received(text).map_err(|Invalid(reason)| JsValue::from_str(&reason))
+/// What objects tell each other, as an array of text and numbers.
+pub fn array(row: &Row) -> Array {
+    row.iter().map(to_js).collect()
+}
+
+/// Reads what another object told, or gave back; throws where it can't be read.
+pub fn received<T>(array: &Array, read: impl FnOnce(Row) -> Option<T>) -> Result<T, JsValue> {
+    let row = array.iter().map(|value| from_js(&value)).collect();
+    read(row).ok_or_else(|| JsValue::from_str("another object of the worker is of another build"))
 }
 
 /// A failure of the storage, as `host.js` catches it.

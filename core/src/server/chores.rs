@@ -14,7 +14,7 @@ use super::decision::Instant;
 use super::engine::Engine;
 use super::handler::Handler;
 use super::record::Change;
-use super::registry::{Report, Told};
+use super::registry::Report;
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
 use super::turn::Loaded;
@@ -157,11 +157,11 @@ impl<H: Handler> Engine<H> {
         }))
     }
 
-    /// The registry has taken a report, and answers how far all keys are to forget.
-    pub fn reported(&mut self, sql: &dyn Sql, wall_ms: i64, report: &Report, told: Told) -> Result<(), SqlError> {
+    /// The registry has taken a report, and answers what is to be forgotten: what was first sent before this, in Unix s.
+    pub fn reported(&mut self, sql: &dyn Sql, wall_ms: i64, report: &Report, before_s: i64) -> Result<(), SqlError> {
         // First: a crash before the registration is written leaves it due, and it is told again.
-        if self.load(sql, wall_ms).map(|loaded| self.loaded.insert(loaded).forgotten_s)? < told.before {
-            self.forget(sql, wall_ms, told.before)?;
+        if self.load(sql, wall_ms).map(|loaded| self.loaded.insert(loaded).forgotten_s)? < before_s {
+            self.forget(sql, wall_ms, before_s)?;
         }
         let mut loaded = self.load(sql, wall_ms)?;
         self.chores.0.0.told = report.changes;

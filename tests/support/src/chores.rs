@@ -1,7 +1,7 @@
 //! What the host does with a key without a request, step by step.
 
 use crate::world::World;
-use semel_core::server::registry::{Report, Told};
+use semel_core::server::registry::Report;
 use semel_core::server::{Handler, SqlError};
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ impl<H: Handler> World<H> {
     }
 
     /// Has the registry answer a report.
-    pub fn reported(&mut self, report: &Report, before: i64) -> Result<(), SqlError> {
-        self.engine.reported(&self.database, self.wall_ms, report, Told { before })
+    pub fn reported(&mut self, report: &Report, before_s: i64) -> Result<(), SqlError> {
+        self.engine.reported(&self.database, self.wall_ms, report, before_s)
     }
 
     /// How many answers there were, by status.

@@ -7,7 +7,7 @@
 //! - A job is durable before it is answered, and stays until each shard has told that its part is done.
 //! - A job moves fences forward to one instant, which is not ahead of the clock. So it may be done twice, in any order with others.
 
-use super::{Progress, SHARDS, sent};
+use super::{Progress, SHARDS};
 use crate::id::{Invalid, Key, Principal};
 use crate::message::{Method, Request, Response};
 use crate::path::Path;
@@ -25,6 +25,8 @@ use std::rc::Rc;
 const KEY: &str = "semel:forgets";
 /// So many jobs are kept that are done.
 const DONE_MAX: i64 = 100;
+/// Of those that failed, so many are named.
+const FAILED_MAX: usize = 20;
 
 const CREATE: [&str; 2] = [
     "CREATE TABLE forgets (id INTEGER PRIMARY KEY, before_s INTEGER NOT NULL) STRICT",
@@ -103,7 +105,7 @@ impl Forgets {
         for shard in 0..SHARDS {
             let count = keys.get(usize::from(shard)).copied().unwrap_or(0);
             let row = [id.into(), i64::from(shard).into(), count.into()];
-            sql.exec("INSERT INTO parts VALUES (?1, ?2, ?3, 0, '[]', 0)", &row)?;
+            sql.exec("INSERT INTO parts VALUES (?1, ?2, ?3, 0, '', 0)", &row)?;
         }
         let old = "NOT EXISTS (SELECT 1 FROM parts AS other WHERE other.id = forgets.id AND is_done = 0)";
         sql.exec(&format!("DELETE FROM forgets WHERE id <= ?1 AND {old}"), &[(id - DONE_MAX).into()])?;
@@ -122,8 +124,9 @@ fn described(sql: &dyn Sql, id: i64, with_failed: bool) -> Result<Option<String>
     let mut job =
         json!({ "id": id.to_string(), "before": before_s, "state": state, "keys": sum("keys")?, "done": sum("done")? });
     if let (true, Some(job)) = (with_failed, job.as_object_mut()) {
-        let statement = "SELECT value FROM parts, json_each(parts.failed) WHERE id = ?1 ORDER BY value LIMIT 20";
-        let failed = sql.exec(statement, &[id.into()])?.into_iter().flatten().filter_map(Value::into_text);
+        let rows = sql.exec("SELECT failed FROM parts WHERE id = ?1", &[id.into()])?;
+        let lines: Vec<String> = rows.into_iter().flatten().filter_map(Value::into_text).collect();
+        let failed = lines.iter().flat_map(|lines| lines.lines()).take(FAILED_MAX).map(str::to_owned);
         job.insert("failed".to_owned(), failed.collect());
     }
     Ok(Some(job.to_string()))
@@ -190,7 +193,8 @@ impl Coordinator {
     pub fn told(&self, sql: &dyn Sql, id: i64, shard: u8, progress: &Progress) -> Result<(), SqlError> {
         let statement = "UPDATE parts SET keys = ?3, done = ?4, failed = ?5, is_done = ?6 WHERE id = ?1 AND shard = ?2 AND is_done = 0";
         let Progress { keys, done, is_done, .. } = *progress;
-        let failed = sent(&progress.failed);
+        // Keys have no line feed in them.
+        let failed = progress.failed.join("\n");
         let row =
             [id.into(), i64::from(shard).into(), keys.into(), done.into(), failed.into(), i64::from(is_done).into()];
         sql.exec(statement, &row).map(drop)

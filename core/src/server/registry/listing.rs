@@ -6,17 +6,17 @@
 
 use crate::id::{Invalid, percent_decoded};
 use crate::message::Response;
+use crate::server::sql::{Row, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::cmp::Reverse;
 
 const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 200;
 
 /// In which order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Those that registered last come first.
     Newest,
@@ -27,7 +27,7 @@ pub enum Order {
 }
 
 /// Which keys are asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// In which order.
     pub order: Order,
@@ -40,7 +40,7 @@ pub struct Listing {
 }
 
 /// A key, as it last told of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// The key, decoded.
     pub key: String,
@@ -59,9 +59,9 @@ pub struct Entry {
 }
 
 /// What one shard has of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The first ones.
+    /// The first ones, and one more than are asked for.
     pub keys: Vec<Entry>,
     /// How many there are with that prefix.
     pub total: i64,
@@ -72,6 +72,29 @@ struct Listed {
     keys: Vec<Entry>,
     next: Option<String>,
     total: i64,
+}
+
+impl Entry {
+    /// Reads a row of a shard.
+    pub fn from_row(row: Row) -> Option<Self> {
+        let [key, created, seen, records, tombstones, bytes, oldest] = <[Value; 7]>::try_from(row).ok()?;
+        Some(Self {
+            key: key.into_text()?,
+            created: created.as_integer()?,
+            seen: seen.as_integer()?,
+            records: records.as_integer()?,
+            tombstones: tombstones.as_integer()?,
+            bytes: bytes.as_integer()?,
+            oldest: oldest.as_integer(),
+        })
+    }
+}
+
+impl Page {
+    /// Reads what a shard's object told: how many there are, and the rows.
+    pub fn from_rows(total: i64, rows: Vec<Row>) -> Option<Self> {
+        Some(Self { keys: rows.into_iter().map(Entry::from_row).collect::<Option<_>>()?, total })
+    }
 }
 
 impl Listing {
@@ -114,7 +137,9 @@ impl Listing {
 
 /// Reads a cursor.
 fn place(cursor: &str) -> Option<(i64, String)> {
-    serde_json::from_slice(&BASE64.decode(cursor).ok()?).ok()
+    let place = String::from_utf8(BASE64.decode(cursor).ok()?).ok()?;
+    let (number, key) = place.split_once(' ')?;
+    Some((number.parse().ok()?, key.to_owned()))
 }
 
 /// The list of what all shards have.
@@ -127,8 +152,10 @@ pub fn merged(listing: &Listing, pages: Vec<Page>) -> Response {
     let goes_on = keys.len() > listing.limit;
     keys.truncate(listing.limit);
     let last = keys.last().filter(|_| goes_on);
-    let next = last.map(|last| BASE64.encode(super::sent(&(listing.number_of(last), &last.key))));
-    let mut response = Response::json(200, super::sent(&Listed { keys, next, total }));
+    let next = last.map(|last| BASE64.encode(format!("{} {}", listing.number_of(last), last.key)));
+    // Such a list can't fail to be written.
+    let listed = serde_json::to_vec(&Listed { keys, next, total }).unwrap_or_default();
+    let mut response = Response::json(200, listed);
     response.headers.append("cache-control", "no-store");
     response
 }

@@ -7,6 +7,7 @@
 //!
 //! Invariants:
 //! - A key belongs to one shard, by a hash, for ever: the number of shards is recorded in each, and another is refused.
+//! - What objects tell each other are rows, as SQL has them: their host moves them as they are. What can't be read is an error.
 //! - A key that registers while all are to forget, or after it, is told so in the answer.
 
 mod forgets;
@@ -14,22 +15,20 @@ mod listing;
 mod shard;
 
 pub use forgets::{Coordinator, Job};
-pub use listing::{Listing, merged};
+pub use listing::{Listing, Page, merged};
 pub use shard::{Progress, Shard, Tried, Visit};
 
-use super::control::json_object;
-use crate::id::Invalid;
 use crate::message::Method;
 use crate::path::Path;
 use crate::problem::Problem;
-use serde::{Deserialize, Serialize};
+use crate::server::sql::{Row, Value};
 use sha2::{Digest, Sha256};
 
 /// How many shards there are. Fixed: each key would have to move if it changed.
 pub const SHARDS: u8 = 16;
 
 /// What a key tells.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The key, decoded.
     pub key: String,
@@ -49,11 +48,28 @@ pub struct Report {
     pub changes: u64,
 }
 
-/// What a report is answered with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Told {
-    /// What was first sent before this is to be forgotten, in Unix s.
-    pub before: i64,
+impl Report {
+    /// What goes to the registry's object.
+    pub fn to_row(&self) -> Row {
+        let Self { at, records, tombstones, bytes, oldest, is_listed, changes, .. } = *self;
+        let numbers = [at, records, tombstones, bytes, i64::from(is_listed), changes as i64].map(Value::from);
+        [self.key.as_str().into(), oldest.into()].into_iter().chain(numbers).collect()
+    }
+
+    /// Reads what came from a key's object; `None`: it is of another build.
+    pub fn from_row(row: Row) -> Option<Self> {
+        let [key, oldest, at, records, tombstones, bytes, is_listed, changes] = <[Value; 8]>::try_from(row).ok()?;
+        Some(Self {
+            key: key.into_text()?,
+            at: at.as_integer()?,
+            records: records.as_integer()?,
+            tombstones: tombstones.as_integer()?,
+            bytes: bytes.as_integer()?,
+            oldest: oldest.as_integer(),
+            is_listed: is_listed.as_integer()? == 1,
+            changes: u64::try_from(changes.as_integer()?).ok()?,
+        })
+    }
 }
 
 /// What is asked of the registry.
@@ -84,20 +100,18 @@ pub fn shard_of(key: &str) -> u8 {
     Sha256::digest(key.as_bytes()).first().map_or(0, |byte| byte % SHARDS)
 }
 
-/// Reads what another object sent as JSON.
-pub fn received<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Invalid> {
-    json_object(text.as_bytes())
-        .map_err(|error| Invalid(format!("another object of the worker is of another build: {error}")))
-}
-
-/// Writes what goes to another object. These types can't fail to be written; what would come of it is refused where it is read.
-pub fn sent<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_told_and_one_of_another_build_is_not() {
+        let key = "caf\u{e9}".to_owned();
+        let report =
+            Report { key, at: 1, records: 2, tombstones: 3, bytes: 4, oldest: None, is_listed: true, changes: 5 };
+        assert_eq!(Report::from_row(report.to_row()), Some(report.clone()));
+        assert_eq!(Report::from_row(report.to_row().into_iter().skip(1).collect()), None);
+    }
 
     #[test]
     fn a_key_stays_in_its_shard() {

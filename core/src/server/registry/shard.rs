@@ -6,10 +6,9 @@
 //! - Of a job each key is counted once, whoever visits it again after a crash: where a visit began is compared before it counts.
 //! - A key that can't be visited holds up no other. It is tried again until it can.
 
-use super::listing::{Entry, Listing, Order, Page};
-use super::{Report, SHARDS, Told};
+use super::listing::{Listing, Order};
+use super::{Report, SHARDS};
 use crate::server::sql::{Row, Sql, SqlError, Value, atomically};
-use serde::{Deserialize, Serialize};
 
 const SCHEMA_VERSION: i64 = 1;
 const CREATE: &str = include_str!("shard.sql");
@@ -27,7 +26,7 @@ pub struct Shard<'a> {
 }
 
 /// What is to be visited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
     /// Where the walk is; `None`: these are tried again.
     pub place: Option<String>,
@@ -36,8 +35,7 @@ pub struct Visit {
 }
 
 /// What became of a visit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tried {
     /// All is done.
     Done,
@@ -48,8 +46,7 @@ pub enum Tried {
 }
 
 /// How far a shard is with a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     /// How many keys there are to visit, those that are done among them.
     pub keys: i64,
@@ -59,6 +56,48 @@ pub struct Progress {
     pub failed: Vec<String>,
     /// Whether all are done.
     pub is_done: bool,
+}
+
+impl Visit {
+    /// What goes to the host, who knows the keys as what follows the place.
+    pub fn to_row(&self) -> Row {
+        let place = Value::from(self.place.clone());
+        [place].into_iter().chain(self.keys.iter().map(|key| key.as_str().into())).collect()
+    }
+
+    /// Reads what the host gives back.
+    pub fn from_row(row: Row) -> Option<Self> {
+        let mut values = row.into_iter();
+        let place = values.next()?.into_text();
+        Some(Self { place, keys: values.map(Value::into_text).collect::<Option<_>>()? })
+    }
+}
+
+impl Tried {
+    /// The host's word.
+    pub fn from_word(word: &str) -> Self {
+        match word {
+            "done" => Self::Done,
+            "left" => Self::Left,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl Progress {
+    /// What goes to the coordinator's object.
+    pub fn to_row(&self) -> Row {
+        let numbers = [self.keys, self.done, i64::from(self.is_done)].map(Value::from);
+        numbers.into_iter().chain(self.failed.iter().map(|key| key.as_str().into())).collect()
+    }
+
+    /// Reads what came from a shard's object.
+    pub fn from_row(row: Row) -> Option<Self> {
+        let mut values = row.into_iter();
+        let mut number = || values.next().as_ref().and_then(Value::as_integer);
+        let (keys, done, is_done) = (number()?, number()?, number()? == 1);
+        Some(Self { keys, done, failed: values.map(Value::into_text).collect::<Option<_>>()?, is_done })
+    }
 }
 
 /// A job's row.
@@ -74,8 +113,9 @@ impl<'a> Shard<'a> {
         Self { sql, number }
     }
 
-    /// Takes what a key tells. `now_ms`: the wall clock.
-    pub fn report(&self, report: &Report, now_ms: i64) -> Result<Told, SqlError> {
+    /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s. `now_ms`: the wall
+    /// clock.
+    pub fn report(&self, report: &Report, now_ms: i64) -> Result<i64, SqlError> {
         atomically(self.sql, || {
             self.create()?;
             if report.is_listed {
@@ -90,14 +130,14 @@ impl<'a> Shard<'a> {
                 let statement = "DELETE FROM keys WHERE key = ?1 AND seen_ms <= ?2";
                 self.sql.exec(statement, &[report.key.as_str().into(), report.at.into()])?;
             }
-            Ok(Told { before: self.number_of("SELECT before_s FROM registry", &[])? })
+            self.number_of("SELECT before_s FROM registry", &[])
         })
     }
 
-    /// The first of the keys that are asked for, and one more.
-    pub fn list(&self, listing: &Listing) -> Result<Page, SqlError> {
+    /// How many keys there are with that prefix; the first of those that are asked for, and one more.
+    pub fn list(&self, listing: &Listing) -> Result<(i64, Vec<Row>), SqlError> {
         if !self.check()? {
-            return Ok(Page { keys: Vec::new(), total: 0 });
+            return Ok((0, Vec::new()));
         }
         let (number, key) = match &listing.after {
             Some((number, key)) => (*number, key.as_str()),
@@ -122,10 +162,10 @@ impl<'a> Shard<'a> {
         let prefix = [Value::from(listing.prefix.as_str()), end.clone().into()];
         let arguments =
             [&[number.into(), key.into()], prefix.as_slice(), &[(listing.limit as i64 + 1).into()]].concat();
-        let keys = self.sql.exec(&statement, &arguments)?.into_iter().map(entry).collect::<Result<_, _>>()?;
+        let keys = self.sql.exec(&statement, &arguments)?;
         let within = if end.is_some() { "key >= ?1 AND key < ?2" } else { "key >= ?1 AND ?2 IS NULL" };
         let total = self.number_of(&format!("SELECT count(*) FROM keys WHERE {within}"), &prefix)?;
-        Ok(Page { keys, total })
+        Ok((total, keys))
     }
 
     /// How many keys there are.
@@ -256,21 +296,6 @@ impl<'a> Shard<'a> {
 
 fn unreadable() -> SqlError {
     SqlError("a row of the registry is unreadable".to_owned())
-}
-
-fn entry(row: Row) -> Result<Entry, SqlError> {
-    let [key, created, seen, records, tombstones, bytes, oldest] =
-        <[Value; 7]>::try_from(row).map_err(|_| unreadable())?;
-    let number = |value: Value| value.as_integer().ok_or_else(unreadable);
-    Ok(Entry {
-        key: key.into_text().ok_or_else(unreadable)?,
-        created: number(created)?,
-        seen: number(seen)?,
-        records: number(records)?,
-        tombstones: number(tombstones)?,
-        bytes: number(bytes)?,
-        oldest: oldest.as_integer(),
-    })
 }
 
 /// The first text after all those that begin with `prefix`; `None`: there is none. SQLite compares as characters do.
