@@ -98,12 +98,13 @@ export class Chores {
     try {
       attempted(() => this.#engine().woken(Date.now()));
       await this.#sweep();
-      await this.#report();
+      // Where that fails, it is due again: the engine says when.
+      await this.#report().catch((error) => note("warn", `a key could not tell the registry: ${error}`));
       // The answer may have had the key forget.
       isSwept = await this.#sweep();
     } catch (error) {
       hasFailed = true;
-      note("warn", `a key's chores wait: ${error}`);
+      note("warn", `a key's sweep waits: ${error}`);
     } finally {
       this.#isRunning = false;
     }
