@@ -29,7 +29,7 @@ await main(async () => {
   const { startWorkerd } = await import("./setup/workerd.mjs");
   const { chromium: executablePath } = await findBrowser();
   const state = await mkdtemp(join(tmpdir(), "semel-pictures-"));
-  const objects = { SEMEL: "SemelObject", NAIVE: "NaiveObject" };
+  const objects = { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" };
   const server = await startWorkerd({ folder: workerFolder("ledger"), state, objects, vars: { SEMEL_OPEN: "true" }, assets: WWW_FOLDER });
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
   try {

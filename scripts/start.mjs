@@ -1,8 +1,9 @@
 // `npm start`: sets up all it needs, then serves the ledger on workerd, with its state in SQLite files.
 //
-// Settings: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state).
+// Settings: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state), SEMEL_ADMIN_TOKEN (a new one each time).
 // Only Node's built-ins are imported before the packages are installed.
 
+import { randomUUID } from "node:crypto";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { ROOT } from "./setup/paths.mjs";
@@ -14,6 +15,7 @@ const HOST = "127.0.0.1";
 
 await main(async () => {
   const port = portOf(process.env.SEMEL_PORT ?? "8787");
+  const adminToken = process.env.SEMEL_ADMIN_TOKEN ?? randomUUID();
   const state = resolve(process.env.SEMEL_STATE ?? join(ROOT, ".semel/state"));
   console.log("Semel: setting up");
   await step("this machine", checkMachine);
@@ -27,12 +29,12 @@ await main(async () => {
     folder: workerFolder("ledger"),
     state,
     address: `${HOST}:${port}`,
-    objects: { SEMEL: "SemelObject", NAIVE: "NaiveObject" },
-    vars: { SEMEL_OPEN: "true" },
+    objects: { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" },
+    vars: { SEMEL_OPEN: "true", SEMEL_ADMIN_TOKEN: adminToken },
     assets: WWW_FOLDER,
     onLog: (text) => process.stderr.write(text),
   });
-  console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it`);
+  console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       administrator's token: ${adminToken}`);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => server.end());
   await server.ended;
 });

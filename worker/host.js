@@ -1,14 +1,15 @@
 // The edge of the worker: it moves bytes between the runtime and the module, and decides nothing.
 //
 // Invariants:
-// - Every call into the module is synchronous. A panic is an exception here: the instance is thrown away, a fresh one
-//   counts the crash, and the caller gets an answer. Nobody is left waiting for a promise that a dead instance held.
-// - What an object keeps in memory can be rebuilt from its storage, for a crash anywhere in the isolate drops it.
+// - After a panic (see module.js) a fresh instance counts the crash, and the caller gets an answer.
 // - Every wait has a deadline.
+// - A request has one line in the log at most, and who answers writes it.
 
 import { DurableObject } from "cloudflare:workers";
-import module from "./semel_bg.wasm";
-import * as glue from "./semel.js";
+import { Chores } from "./chores.js";
+import { glue, guarded, note, perInstance, settingsOf } from "./module.js";
+
+export { guarded, perInstance };
 
 /** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
 const BODY_BYTES_MAX = 1 << 20;
@@ -20,58 +21,8 @@ const KEYS_FETCH_MS = 4_000;
 const KEYS_POLL_MS = 20;
 const KEYS_WAIT_MS = 8_000;
 
-/** Counts the instances, so that what was made in an old one is made again. */
-let instance = 0;
-
-glue.initSync({ module });
-glue.log_panics();
 /** After so long, an object has no suspects: nothing of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
-
-/** One line for the log, whatever is in it: no client writes a line of its own there, or moves a terminal's cursor. */
-function report(text) {
-  const escape = (char) => `\\u{${char.codePointAt(0).toString(16)}}`;
-  console.error(`semel: ${String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, escape)}`);
-}
-
-/** Throws the instance away after a panic: its memory may be half-written. */
-function restart() {
-  instance += 1;
-  glue.__wbg_reset_state();
-  glue.log_panics();
-}
-
-/** Calls into the module; after a panic, calls `otherwise` on a fresh instance. */
-export function guarded(call, otherwise) {
-  try {
-    return call();
-  } catch (error) {
-    report(`the module was restarted: ${error}`);
-    restart();
-    return otherwise();
-  }
-}
-
-/** One setting a line. wrangler hands over numbers, booleans and JSON as what they are; JSON over several lines means the same on one. */
-const settingsOf = (env) =>
-  Object.entries(env)
-    .filter(([name]) => name.startsWith("SEMEL_"))
-    .map(([name, value]) => [name, typeof value === "string" ? value : String(JSON.stringify(value))])
-    .map(([name, value]) => `${name}=${value}\0`)
-    .join("");
-
-/** Keeps what `make` makes in the module for as long as its instance lives. */
-export function perInstance(make) {
-  let madeIn = -1;
-  let made;
-  return (argument) => {
-    if (madeIn !== instance) {
-      made = make(argument);
-      madeIn = instance;
-    }
-    return made;
-  };
-}
 
 const routerOf = perInstance((env) => new glue.SemelRouter(settingsOf(env)));
 
@@ -84,7 +35,7 @@ export function linesOf(headers) {
 
 /** Makes a response of `[status, header lines, body or undefined, log line or undefined]`. */
 export function responseOf([status, lines, body, log]) {
-  if (log !== undefined) report(log);
+  if (log !== undefined) console.log(log);
   const headers = new Headers();
   for (const line of lines.split("\n")) {
     const colon = line.indexOf(":");
@@ -120,6 +71,7 @@ export async function bodyOf(request) {
 /** The object of a key. */
 export class SemelObject extends DurableObject {
   #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env)));
+  #chores = new Chores(this.ctx, this.env, () => this.#engine());
 
   /** Where the engine keeps all it knows. A subclass may look over its shoulder. */
   storage() {
@@ -130,14 +82,35 @@ export class SemelObject extends DurableObject {
   /** Settles when the suspects that came before have ended; undefined where there are none. */
   #suspects;
 
+  constructor(ctx, env) {
+    super(ctx, env);
+    ctx.blockConcurrencyWhile(() => this.#chores.start());
+  }
+
   async fetch(request) {
+    const arrivedMs = Date.now();
+    const answer = await this.#answer(request, arrivedMs);
+    answer.headers.append("server-timing", `object;dur=${Date.now() - arrivedMs}`);
+    return answer;
+  }
+
+  async #answer(request, arrivedMs) {
     const { pathname, search } = new URL(request.url);
     const body = await bodyOf(request);
     const lines = linesOf(request.headers);
-    const attempt = () => [request.method, pathname, search, lines, body, Date.now()];
+    const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
     if (this.#isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
     while (this.#suspects) await this.#suspects;
     return this.run(attempt, request);
+  }
+
+  alarm() {
+    return this.#chores.alarm();
+  }
+
+  /** Forgets what was first sent before an instant, in Unix s; whether all of that is swept. For the registry. */
+  forget(beforeS) {
+    return this.#chores.forget(beforeS);
   }
 
   /** `[records, tombstones]` of the key; undefined where that can't be known now. Writes nothing. */
@@ -167,13 +140,14 @@ export class SemelObject extends DurableObject {
     // One instant for both: a crash is counted as of the start.
     const args = attempt();
     const crashed = () => this.#engine().crashed(...args);
-    const unavailable = () => routerOf(this.env).unavailable("the object crashed", args[3], Date.now());
-    return responseOf(
-      guarded(
-        () => this.#engine().handle(...args),
-        () => guarded(crashed, unavailable),
-      ),
+    const [method, , , lines, , arrivedMs] = args;
+    const unavailable = () => routerOf(this.env).unavailable("the object crashed", undefined, method, lines, arrivedMs, Date.now());
+    const answer = guarded(
+      () => this.#engine().handle(...args),
+      () => guarded(crashed, unavailable),
     );
+    this.#chores.wake();
+    return responseOf(answer);
   }
 
   /**
@@ -203,21 +177,23 @@ export class SemelObject extends DurableObject {
 }
 
 /**
- * Resolves to what an object answers when it is asked; to `unavailable` where it does not answer in time, or fails. What it
- * goes on to do is its own commit. `lines`: the headers of the request.
+ * Resolves to what an object answers when it is asked for `request`; to `unavailable` where it does not answer in time, or
+ * fails. What it goes on to do is its own commit.
  */
-export async function answerOf(env, ask, waitMs, lines = "") {
+export async function answerOf(env, request, ask, waitMs) {
+  const arrivedMs = Date.now();
+  const { method, headers } = request;
+  const unavailable = (detail, reason) =>
+    responseOf(routerOf(env).unavailable(detail, reason, method, linesOf(headers), arrivedMs, Date.now()));
   let timer;
   const late = new Promise((resolve) => {
     timer = setTimeout(() => resolve("the object did not answer in time"), waitMs);
   });
   try {
     const answer = await Promise.race([ask(), late]);
-    if (typeof answer !== "string") return answer;
-    return responseOf(routerOf(env).unavailable(answer, lines, Date.now()));
+    return typeof answer === "string" ? unavailable(answer) : answer;
   } catch (error) {
-    report(`the object failed: ${error}`);
-    return responseOf(routerOf(env).unavailable("the object failed", lines, Date.now()));
+    return unavailable("the object failed", `the object failed: ${error}`);
   } finally {
     clearTimeout(timer);
   }
@@ -225,31 +201,35 @@ export async function answerOf(env, ask, waitMs, lines = "") {
 
 /** The Worker: routes a request to the object of its key. */
 export async function serve(request, env) {
+  const arrivedMs = Date.now();
   try {
-    return await routed(request, env);
+    return timed(await routed(request, env), arrivedMs);
   } catch (error) {
     // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
-    report(error);
+    note("error", String(error));
     return responseOf(glue.unset(settingsOf(env), linesOf(request.headers), Date.now()));
   }
 }
 
 async function routed(request, env) {
   const { pathname, search } = new URL(request.url);
+  const arrivedMs = Date.now();
   const lines = linesOf(request.headers);
-  const route = await routeOf([request.method, pathname, search, lines], env);
+  const route = await routeOf([request.method, pathname, search, lines], env, arrivedMs);
   if (typeof route[0] === "number") return responseOf(route);
-  const [key, semelKey, semelPrincipal, waitMs] = route;
   const headers = new Headers(request.headers);
+  if (route[0] === null) return registered(request, env, headers, route);
+  const [key, semelKey, semelPrincipal, waitMs] = route;
   headers.set("semel-key", semelKey);
   headers.set("semel-principal", semelPrincipal);
   const stub = env.SEMEL.get(env.SEMEL.idFromName(key));
-  return answerOf(env, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs, lines);
+  return answerOf(env, request, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
 }
 
 /** Where a request goes. Where that takes keys that are not there yet, they are fetched first. */
-async function routeOf(head, env) {
-  const unavailable = (detail) => routerOf(env).unavailable(detail, head[3], Date.now());
+async function routeOf(head, env, arrivedMs) {
+  const [method, , , lines] = head;
+  const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
   const untilMs = Date.now() + KEYS_WAIT_MS;
   do {
     const route = guarded(
@@ -272,13 +252,44 @@ async function fetchKeys(url, env) {
     const response = await fetch(url, { headers: { accept: "application/json" }, redirect: "manual", signal });
     const body = await bodyOf(response);
     if (response.status === 200 && body !== undefined) text = new TextDecoder().decode(body);
-    else report(`the JWK set: status ${response.status}`);
+    else note("warn", `the JWK set: status ${response.status}`);
   } catch (error) {
-    report(`the JWK set: ${error}`);
+    note("warn", `the JWK set: ${error}`);
   }
   const wrong = guarded(
     () => routerOf(env).keys_fetched(text, Date.now()),
     () => "it crashed the module",
   );
-  if (wrong !== undefined) report(wrong);
+  if (wrong !== undefined) note("warn", wrong);
+}
+
+/** Asks the registry: all shards for a listing, the coordinator for the rest. */
+function registered(request, env, headers, [, isListing, semelPrincipal, waitMs]) {
+  const nowMs = Date.now();
+  const { method } = request;
+  const { pathname, search } = new URL(request.url);
+  const path = pathname + search;
+  const object = (name) => env.REGISTRY.get(env.REGISTRY.idFromName(name));
+  const list = async () => {
+    const shards = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
+    const pages = await Promise.all(shards.map((shard) => object(String(shard)).list(shard, path)));
+    return responseOf(routerOf(env).listed(path, pages, method, linesOf(headers), nowMs, Date.now()));
+  };
+  headers.set("semel-principal", semelPrincipal);
+  const forget = () => object("coordinator").fetch(request, { headers, redirect: "manual" });
+  const ask = env.REGISTRY === undefined ? () => Promise.reject(new Error("REGISTRY is not bound")) : isListing ? list : forget;
+  return answerOf(env, request, ask, waitMs);
+}
+
+/**
+ * The same answer, with how long it took. On Cloudflare a clock moves only while something is waited for: the object's time is that of
+ * the body's arrival and of waiting for others, and no computation is in either.
+ */
+function timed(answer, arrivedMs) {
+  // What another object answered can't be changed.
+  const response = new Response(answer.body, answer);
+  response.headers.append("server-timing", `total;dur=${Date.now() - arrivedMs}`);
+  const origin = response.headers.get("access-control-allow-origin");
+  if (origin !== null) response.headers.set("timing-allow-origin", origin);
+  return response;
 }

@@ -13,7 +13,7 @@ import { rustForWasm } from "./rust-wasm.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
 const BUNDLE_GZIP_BYTES_MAX = 300_000;
-const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/host.js", "scripts/setup", "scripts/tools", "package-lock.json"];
+const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/host.js", "worker/module.js", "worker/chores.js", "worker/registry.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers that can be built: the deployed one, and the tests' own. */
 export const WORKERS = {
@@ -43,9 +43,10 @@ export async function buildWorker(name) {
 
 async function compile(crate, folder, output, rust) {
   await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
-  await copyFile(join(ROOT, "worker/host.js"), join(output, "host.js"));
-  const modules = (await readdir(join(ROOT, folder))).filter((name) => name.endsWith(".js"));
-  for (const name of modules) await copyFile(join(ROOT, folder, name), join(output, name));
+  for (const from of ["worker", folder]) {
+    const modules = (await readdir(join(ROOT, from))).filter((name) => name.endsWith(".js"));
+    for (const name of modules) await copyFile(join(ROOT, from, name), join(output, name));
+  }
 }
 
 /** Adds up the bundle, each file in gzip. */

@@ -10,17 +10,19 @@ import { join } from "node:path";
 import { startWorkerd } from "../../scripts/setup/workerd.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
 
+/** The token of `Server.admin`. */
+export const ADMIN_TOKEN = "the-administrator-of-the-tests";
 /** Linux has this number wherever Node runs. */
 const CLOCK_TICKS_PER_SECOND = 100;
 
 const OBJECTS = {
-  ledger: { SEMEL: "SemelObject", NAIVE: "NaiveObject" },
-  probe: { SEMEL: "SemelObject" },
+  ledger: { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" },
+  probe: { SEMEL: "SemelObject", REGISTRY: "SemelRegistry" },
 };
 
 /** What `startWorkerd` takes for a worker, on an open server. */
 export function optionsFor(worker, state, { vars, ...more } = {}) {
-  return { folder: workerFolder(worker), state, objects: OBJECTS[worker], vars: { SEMEL_OPEN: "true", ...vars }, ...more };
+  return { folder: workerFolder(worker), state, objects: OBJECTS[worker], vars: { SEMEL_OPEN: "true", SEMEL_ADMIN_TOKEN: ADMIN_TOKEN, ...vars }, ...more };
 }
 
 /** Starts a worker for a test file. `after` is node:test's; `more`: of `startWorkerd`'s options. */
@@ -75,9 +77,10 @@ class Server {
     return this.#workerd.kill();
   }
 
-  /** Starts again on the same files. */
-  async restart() {
+  /** Starts again on the same files, with other options if there are any. */
+  async restart(changed = {}) {
     await this.kill();
+    Object.assign(this.#options, changed);
     this.#workerd = await startWorkerd(this.#options);
   }
 
@@ -97,6 +100,11 @@ class Server {
   /** A deposit to an account of the ledger, under a new id unless one is given. */
   deposit(account, amount, { id = randomUUID(), ...rest } = {}) {
     return this.send("POST", `/accounts/${account}/deposit`, { id, body: JSON.stringify({ amount }), ...rest });
+  }
+
+  /** A request of the administrator's. */
+  admin(method, path, options = {}) {
+    return this.send(method, `/semel/v1/admin/${path}`, { as: ADMIN_TOKEN, ...options });
   }
 
   async account(account) {

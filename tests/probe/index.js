@@ -1,6 +1,10 @@
-// The probe's Worker: the host, and an object that goes wrong where a request asks for it.
+// The probe's Worker: the host, an object that goes wrong where a request asks for it, and what only tests ask for beside it.
 
+import { DurableObject } from "cloudflare:workers";
 import { SemelObject as Hosted, serve } from "./host.js";
+import { SemelRegistry } from "./registry.js";
+
+export { SemelRegistry };
 
 /** A header says what goes wrong: `busy MS`, `hangs`, `overloaded`, `reset before`, `reset after`. */
 const HEADER = "probe-object";
@@ -25,4 +29,23 @@ export class SemelObject extends Hosted {
   }
 }
 
-export default { fetch: serve };
+/** A registry that fails whatever it is asked. */
+export class DeafRegistry extends DurableObject {
+  report() {
+    throw new Error("the deaf registry was asked to listen");
+  }
+}
+
+/** Tells the registry of keys that there need not be: `[shard, key, bytes]` of each. */
+async function report(request, env) {
+  const now = Date.now();
+  const tell = ([shard, key, bytes]) => env.REGISTRY.get(env.REGISTRY.idFromName(String(shard))).report(shard, [key, now, now, 1, 0, bytes, 1, 1]);
+  await Promise.all((await request.json()).map(tell));
+  return new Response();
+}
+
+export default {
+  fetch(request, env) {
+    return new URL(request.url).pathname === "/probe/reports" ? report(request, env) : serve(request, env);
+  },
+};

@@ -41,6 +41,7 @@ class Naive extends DurableObject {
 }
 
 export const SemelObject = withLog(Protected, (answer) => answer.headers.get("semel-status"));
+export { SemelRegistry } from "./registry.js";
 export const NaiveObject = withLog(Naive, (answer) => (answer.ok ? "executed" : "failed"));
 
 export default {

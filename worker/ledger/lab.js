@@ -125,7 +125,7 @@ async function kill(request, url, env) {
   if (request.headers.get("origin") !== url.origin) return nothing(403);
   const headers = { "lab-host": url.host };
   const ask = async () => nothing((await env.LAB.fetch("http://lab/kill", { method: "POST", headers })).status);
-  return answerOf(env, ask, WAIT_MS);
+  return answerOf(env, request, ask, WAIT_MS);
 }
 
 async function accountAt(url, account, side, env) {
@@ -133,5 +133,5 @@ async function accountAt(url, account, side, env) {
   if (!/^\d{1,15}$/.test(after)) return nothing(400);
   const [objects, name] = side === "naive" ? [env.NAIVE, account] : [env.SEMEL, `accounts/${account}`];
   const stub = objects.get(objects.idFromName(name));
-  return answerOf(env, async () => Response.json(await stub.lab(Number(after)), NO_STORE), WAIT_MS);
+  return answerOf(env, request, async () => Response.json(await stub.lab(Number(after)), NO_STORE), WAIT_MS);
 }

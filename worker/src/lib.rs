@@ -8,9 +8,10 @@
 //!   promise that a panic could leave unsettled: a panic is an exception that `host.js` catches, answers and counts.
 //! - The boundary is narrow: one string for all headers, one call a statement.
 //!
-//! The object's side of the boundary is in [`object`], the Worker's in [`router`].
+//! The object's side of the boundary is in [`object`], the registry's in [`registry`], the Worker's in [`router`].
 
 pub mod object;
+pub mod registry;
 pub mod router;
 pub mod settings;
 mod storage;
@@ -54,9 +55,30 @@ macro_rules! export {
                 self.0.route(method, pathname, search, headers, now_ms)
             }
 
-            /// The answer where an object can't be reached, or does not answer in time.
-            pub fn unavailable(&self, detail: &str, headers: &str, now_ms: f64) -> $crate::js_sys::Array {
-                self.0.unavailable(detail, headers, now_ms)
+            /// What all shards of the registry have, as one list.
+            pub fn listed(
+                &self,
+                path: &str,
+                pages: &$crate::js_sys::Array,
+                method: &str,
+                headers: &str,
+                arrived_ms: f64,
+                now_ms: f64,
+            ) -> Result<$crate::js_sys::Array, wasm_bindgen::JsValue> {
+                self.0.listed(path, pages, (method, headers), (arrived_ms, now_ms))
+            }
+
+            /// The answer where an object can't be reached, or does not answer in time. `reason` goes to the log.
+            pub fn unavailable(
+                &self,
+                detail: &str,
+                reason: Option<String>,
+                method: &str,
+                headers: &str,
+                arrived_ms: f64,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.unavailable((detail, reason), (method, headers), (arrived_ms, now_ms))
             }
 
             /// What a fetch of the JWK set brought: its text, or undefined. Returns what is wrong with it, for the log.
@@ -78,6 +100,7 @@ macro_rules! export {
             }
 
             /// Answers an attempt; `body` is undefined where it was too large to read.
+            #[allow(clippy::too_many_arguments)]
             pub fn handle(
                 &mut self,
                 method: &str,
@@ -85,12 +108,21 @@ macro_rules! export {
                 search: &str,
                 headers: &str,
                 body: Option<Vec<u8>>,
+                arrived_ms: f64,
                 now_ms: f64,
             ) -> $crate::js_sys::Array {
-                self.0.answer($crate::object::Purpose::Handle, method, (pathname, search), headers, body, now_ms)
+                self.0.answer(
+                    $crate::object::Purpose::Handle,
+                    method,
+                    (pathname, search),
+                    headers,
+                    body,
+                    (arrived_ms, now_ms),
+                )
             }
 
             /// Counts the start of a suspect, which `handle` is asked to run next.
+            #[allow(clippy::too_many_arguments)]
             pub fn start(
                 &mut self,
                 method: &str,
@@ -98,12 +130,21 @@ macro_rules! export {
                 search: &str,
                 headers: &str,
                 body: Option<Vec<u8>>,
+                arrived_ms: f64,
                 now_ms: f64,
             ) -> $crate::js_sys::Array {
-                self.0.answer($crate::object::Purpose::Start, method, (pathname, search), headers, body, now_ms)
+                self.0.answer(
+                    $crate::object::Purpose::Start,
+                    method,
+                    (pathname, search),
+                    headers,
+                    body,
+                    (arrived_ms, now_ms),
+                )
             }
 
             /// Answers an attempt on which the handler crashed, without running it again.
+            #[allow(clippy::too_many_arguments)]
             pub fn crashed(
                 &mut self,
                 method: &str,
@@ -111,9 +152,56 @@ macro_rules! export {
                 search: &str,
                 headers: &str,
                 body: Option<Vec<u8>>,
+                arrived_ms: f64,
                 now_ms: f64,
             ) -> $crate::js_sys::Array {
-                self.0.answer($crate::object::Purpose::Crashed, method, (pathname, search), headers, body, now_ms)
+                self.0.answer(
+                    $crate::object::Purpose::Crashed,
+                    method,
+                    (pathname, search),
+                    headers,
+                    body,
+                    (arrived_ms, now_ms),
+                )
+            }
+
+            /// When the object has to be awake next; undefined: a request will do.
+            pub fn wakes_at(&self, has_registry: bool) -> Option<f64> {
+                self.0.wakes_at(has_registry)
+            }
+
+            /// The object was woken.
+            pub fn woken(&mut self, now_ms: f64) {
+                self.0.woken(now_ms);
+            }
+
+            /// Sweeps a page; whether there is one more to sweep now.
+            pub fn sweep_page(&mut self, now_ms: f64) -> Result<bool, wasm_bindgen::JsValue> {
+                self.0.sweep_page(now_ms)
+            }
+
+            /// `[shard, report]` for the registry; undefined: there is nothing to tell.
+            pub fn report(
+                &mut self,
+                bytes: f64,
+                now_ms: f64,
+            ) -> Result<Option<$crate::js_sys::Array>, wasm_bindgen::JsValue> {
+                self.0.report(bytes, now_ms)
+            }
+
+            /// The registry took a report, and this is its answer.
+            pub fn reported(
+                &mut self,
+                report: &$crate::js_sys::Array,
+                before_s: f64,
+                now_ms: f64,
+            ) -> Result<(), wasm_bindgen::JsValue> {
+                self.0.reported(report, before_s, now_ms)
+            }
+
+            /// Forgets what was first sent before an instant.
+            pub fn forget(&mut self, before_s: f64, now_ms: f64) -> Result<(), wasm_bindgen::JsValue> {
+                self.0.forget(before_s, now_ms)
             }
 
             /// How many records and tombstones the key keeps; undefined where its storage can't be read.

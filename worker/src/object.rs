@@ -1,12 +1,14 @@
 //! The object's side: the engine of one key over the object's storage.
 
-use crate::storage::{ObjectSql, console_error};
+use crate::storage::{ObjectSql, console_log};
 use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header;
 use semel_core::id::{Invalid, Key, Principal};
 use semel_core::message::{Headers, Method, Response};
 use semel_core::server::engine::Arrival;
+use semel_core::server::log::{self, Answered};
+use semel_core::server::registry::{self, Report};
 use semel_core::server::sql::{Sql, SqlError, atomically};
 use semel_core::server::suspicion;
 use semel_core::server::{Answer, Context, Cors, Engine, Failure, Handler};
@@ -28,16 +30,18 @@ pub struct Object<H> {
     engine: Engine<H>,
     sql: ObjectSql,
     cors: Cors,
+    log_sample_ppm: u32,
 }
 
 impl<H: Handler> Object<H> {
     /// An engine over the `ctx.storage` of an object.
     pub fn new(handler: H, storage: JsValue, settings: &str) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
-        Ok(Self { engine: Engine::new(handler, config), sql: ObjectSql::new(storage), cors })
+        let log_sample_ppm = config.log_sample_ppm;
+        Ok(Self { engine: Engine::new(handler, config), sql: ObjectSql::new(storage), cors, log_sample_ppm })
     }
 
-    /// Answers an attempt. Key and principal are in the headers that the router has set.
+    /// Answers an attempt that arrived at `arrived_ms`. Key and principal are in the headers that the router has set.
     pub fn answer(
         &mut self,
         purpose: Purpose,
@@ -45,31 +49,83 @@ impl<H: Handler> Object<H> {
         url: (&str, &str),
         headers: &str,
         body: Option<Vec<u8>>,
-        now_ms: f64,
+        (arrived_ms, now_ms): (f64, f64),
     ) -> Array {
         let wall_ms = wire::instant_ms(now_ms);
         let body_too_large = body.is_none();
         let lines = headers;
+        let log;
         let answer = match routed(method, url, headers, body.unwrap_or_default()) {
             Ok((request, key, principal)) => {
                 let arrival = Arrival { key: &key, principal: &principal, request: &request, body_too_large, wall_ms };
-                match purpose {
+                let answer = match purpose {
                     Purpose::Handle => self.engine.handle(&self.sql, arrival),
                     Purpose::Crashed => self.engine.crashed(&self.sql, arrival),
                     Purpose::Start => self.engine.start(&self.sql, arrival),
-                }
+                };
+                let answered = Answered {
+                    now_ms: wall_ms,
+                    took_ms: wire::instant_ms(now_ms - arrived_ms),
+                    by: "object",
+                    method,
+                    headers: &request.headers,
+                    key: Some(&key),
+                };
+                log = log::line(self.log_sample_ppm, &answered, &answer);
+                answer
             }
             Err(Invalid(reason)) => {
-                Answer::unavailable("the object was not asked by its router").with_log(reason).stamped(wall_ms, None)
+                log = Some(log::note(wall_ms, "error", &format!("the object was not asked by its router: {reason}")));
+                Answer::unavailable("the object was not asked by its router").stamped(wall_ms, None)
             }
         };
-        wire::stamped(answer, &self.cors, &Headers::from_lines(lines))
+        wire::stamped(answer, &self.cors, &Headers::from_lines(lines), log)
+    }
+
+    /// When the object has to be awake next; undefined: a request will do.
+    pub fn wakes_at(&self, has_registry: bool) -> Option<f64> {
+        self.engine.wakes_at(has_registry).map(|at_ms| at_ms as f64)
+    }
+
+    /// The object was woken.
+    pub fn woken(&mut self, now_ms: f64) {
+        self.engine.woken(wire::instant_ms(now_ms));
+    }
+
+    /// Sweeps a page; whether there is one more to sweep now.
+    pub fn sweep_page(&mut self, now_ms: f64) -> Result<bool, JsValue> {
+        self.engine.sweep_page(&self.sql, wire::instant_ms(now_ms)).map_err(|error| wire::error(&error))
+    }
+
+    /// `[shard, report]` for the registry; undefined: there is nothing to tell.
+    pub fn report(&mut self, bytes: f64, now_ms: f64) -> Result<Option<Array>, JsValue> {
+        let report = self.engine.report(&self.sql, wire::instant_ms(now_ms), bytes as i64);
+        let report = report.map_err(|error| wire::error(&error))?;
+        Ok(report.map(|report| {
+            let shard = registry::shard_of(&report.key);
+            Array::of2(&JsValue::from(shard), &wire::array(&report.to_row()))
+        }))
+    }
+
+    /// The registry took a report, and this is its answer.
+    pub fn reported(&mut self, report: &Array, before_s: f64, now_ms: f64) -> Result<(), JsValue> {
+        let report = wire::received(report, Report::from_row)?;
+        let ended = self.engine.reported(&self.sql, wire::instant_ms(now_ms), &report, before_s as i64);
+        ended.map_err(|error| wire::error(&error))
+    }
+
+    /// Forgets what was first sent before an instant. The sweep takes it from there.
+    pub fn forget(&mut self, before_s: f64, now_ms: f64) -> Result<(), JsValue> {
+        let ended = self.engine.forget(&self.sql, wire::instant_ms(now_ms), before_s as i64);
+        ended.map_err(|error| wire::error(&error))
     }
 
     /// `[records, tombstones]` of the key; undefined where its storage can't be read.
     pub fn count(&mut self, now_ms: f64) -> Option<Array> {
         let ended = self.engine.count(&self.sql, wire::instant_ms(now_ms));
-        let count = ended.inspect_err(|error| console_error(&format!("semel: nothing is counted: {error}"))).ok()?;
+        let note =
+            |error: &SqlError| log::note(wire::instant_ms(now_ms), "error", &format!("nothing is counted: {error}"));
+        let count = ended.inspect_err(|error| console_log(&note(error))).ok()?;
         Some(Array::of2(&JsValue::from(count.records as f64), &JsValue::from(count.tombstones as f64)))
     }
 }
@@ -89,7 +145,11 @@ fn routed(
     headers: &str,
     body: Vec<u8>,
 ) -> Result<(semel_core::message::Request, Key, Principal), Invalid> {
-    let request = wire::request(method, url, headers, body)?;
+    let mut request = wire::request(method, url, headers, body)?;
+    // A handler that passes it on must not break somebody's trace.
+    if log::traceparent(&request.headers).is_none() {
+        request.headers.retain(|name| name != "traceparent");
+    }
     let key = header::key(&request.headers)?.ok_or_else(|| Invalid::new("no Semel-Key"))?;
     let principal = header::principal(&request.headers)?.ok_or_else(|| Invalid::new("no Semel-Principal"))?;
     Ok((request, key, principal))
@@ -97,8 +157,9 @@ fn routed(
 
 /// Has panics say where they happened: the exception that JavaScript sees is only `unreachable`.
 pub fn log_panics() {
-    // In one line, whatever the message holds.
-    std::panic::set_hook(Box::new(|panic| console_error(&format!("semel: {}", panic.to_string().escape_debug()))));
+    std::panic::set_hook(Box::new(|panic| {
+        console_log(&log::note(wire::instant_ms(js_sys::Date::now()), "error", &panic.to_string()));
+    }));
 }
 
 /// A handler without the engine: each request runs, as often as it is sent. For comparison only.
@@ -132,10 +193,13 @@ impl<H: Handler> Plain<H> {
             },
         );
         self.is_migrated |= ended.is_ok();
-        wire::answer(&match ended {
-            Ok(Response { status, headers, body }) => Answer { status, headers, body, log: None },
-            Err(reason) => Answer { status: 500, headers: Headers::new(), body: Vec::new(), log: Some(reason) },
-        })
+        match ended {
+            Ok(Response { status, headers, body }) => wire::answer(&Answer { status, headers, body, log: None }, None),
+            Err(reason) => {
+                let answer = Answer { status: 500, headers: Headers::new(), body: Vec::new(), log: None };
+                wire::answer(&answer, Some(log::note(wire::instant_ms(now_ms), "error", &reason)))
+            }
+        }
     }
 }
 

@@ -3,12 +3,15 @@
 use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header::quoted;
+use semel_core::id::{Invalid, Principal};
 use semel_core::message::{Headers, Method};
-use semel_core::problem::{Code, Problem};
 use semel_core::server::auth::Wanted;
+use semel_core::server::log::{self, Answered};
+use semel_core::server::registry::{Asked, Listing, Page, merged};
 use semel_core::server::router::{Route, route};
+use semel_core::server::sql::Row;
 use semel_core::server::{Answer, Config, Cors, Gate, Handler};
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
 
 /// A handler's router.
 pub struct Router<H> {
@@ -26,24 +29,27 @@ impl<H: Handler> Router<H> {
         Ok(Self { handler, config, cors, gate })
     }
 
-    /// An answer (see [`crate`]), or `[key, Semel-Key, Semel-Principal, wait in ms]` for an object, or `[undefined, URL]` where
-    /// keys are to be fetched first, from there, or from nowhere by this caller. The first of an answer is a number.
+    /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms]` for an object; or
+    /// `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or `[undefined, URL]` where keys are to be
+    /// fetched first, from there, or from nowhere by this caller. The first of an answer is a number.
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
-        let (lines, headers) = (headers, Headers::from_lines(headers));
-        let (method, now_ms) = (Method::new(method), wire::instant_ms(now_ms));
-        let url = (pathname, search);
-        match route(&self.handler, &self.config, &mut self.gate, &method, url, &headers, now_ms) {
-            Route::Answer(answer) => wire::stamped(answer, &self.cors, &headers),
+        let lines = Headers::from_lines(headers);
+        let instant_ms = wire::instant_ms(now_ms);
+        let (asked_by, url) = (Method::new(method), (pathname, search));
+        match route(&self.handler, &self.config, &mut self.gate, &asked_by, url, &lines, instant_ms) {
+            Route::Answer(answer) => self.answer(answer, method, &lines, (now_ms, now_ms)),
             Route::Object { key, principal, wait_ms } => Array::of4(
                 &JsValue::from_str(key.as_str()),
                 &JsValue::from_str(&quoted(&key.encoded())),
                 &JsValue::from_str(&quoted(principal.as_str())),
                 &JsValue::from(wait_ms as f64),
             ),
-            Route::Registry { .. } => {
-                let problem = Problem::new(Code::NotFound, "there is no registry of keys");
-                self.answer(Answer::problem(&problem), lines, now_ms)
-            }
+            Route::Registry { asked, wait_ms } => Array::of4(
+                &JsValue::NULL,
+                &JsValue::from(matches!(asked, Asked::Keys(_))),
+                &JsValue::from_str(&quoted(Principal::administrator().as_str())),
+                &JsValue::from(wait_ms as f64),
+            ),
             Route::Keys(Wanted::Fetch(url)) => Array::of2(&JsValue::UNDEFINED, &JsValue::from_str(&url)),
             Route::Keys(Wanted::Wait) => Array::of2(&JsValue::UNDEFINED, &JsValue::UNDEFINED),
         }
@@ -54,13 +60,54 @@ impl<H: Handler> Router<H> {
         self.gate.keys_fetched(text.as_deref(), wire::instant_ms(now_ms)).err()
     }
 
-    /// The answer where an object can't be reached. `headers`: of the request.
-    pub fn unavailable(&self, detail: &str, headers: &str, now_ms: f64) -> Array {
-        self.answer(Answer::unavailable(detail), headers, wire::instant_ms(now_ms))
+    /// What all shards of the registry have, as one list.
+    pub fn listed(
+        &self,
+        path: &str,
+        pages: &Array,
+        (method, headers): (&str, &str),
+        times_ms: (f64, f64),
+    ) -> Result<Array, JsValue> {
+        let listing = Listing::parse(path).map_err(|Invalid(reason)| JsValue::from_str(&reason))?;
+        let pages = pages.iter().map(|page| {
+            let page: Array = page.unchecked_into();
+            let rows = Array::from(&page.get(1));
+            let rows = rows.iter().map(|row| wire::received(&row.unchecked_into(), Some));
+            let rows = rows.collect::<Result<Vec<Row>, JsValue>>()?;
+            let total = page.get(0).as_f64().unwrap_or_default() as i64;
+            Page::from_rows(total, rows).ok_or_else(|| JsValue::from_str("a shard is of another build"))
+        });
+        let pages = pages.collect::<Result<_, _>>()?;
+        let mut answer = Answer::read(merged(&listing, pages)).stamped(wire::instant_ms(times_ms.1), None);
+        if method == "HEAD" {
+            answer.body.clear();
+        }
+        Ok(self.answer(answer, method, &Headers::from_lines(headers), times_ms))
     }
 
-    fn answer(&self, answer: Answer, headers: &str, now_ms: i64) -> Array {
-        wire::stamped(answer.stamped(now_ms, None), &self.cors, &Headers::from_lines(headers))
+    /// The answer where an object can't be reached. `reason` goes to the log.
+    pub fn unavailable(
+        &self,
+        (detail, reason): (&str, Option<String>),
+        (method, headers): (&str, &str),
+        times_ms: (f64, f64),
+    ) -> Array {
+        let log = reason.unwrap_or_else(|| detail.to_owned());
+        let answer = Answer::unavailable(detail).with_log(log).stamped(wire::instant_ms(times_ms.1), None);
+        self.answer(answer, method, &Headers::from_lines(headers), times_ms)
+    }
+
+    fn answer(&self, answer: Answer, method: &str, headers: &Headers, (arrived_ms, now_ms): (f64, f64)) -> Array {
+        let answered = Answered {
+            now_ms: wire::instant_ms(now_ms),
+            took_ms: wire::instant_ms(now_ms - arrived_ms),
+            by: "router",
+            method,
+            headers,
+            key: None,
+        };
+        let log = log::line(self.config.log_sample_ppm, &answered, &answer);
+        wire::stamped(answer, &self.cors, headers, log)
     }
 }
 
@@ -68,5 +115,5 @@ impl<H: Handler> Router<H> {
 pub fn unset(settings: &str, headers: &str, now_ms: f64) -> Array {
     let cors = settings::cors(settings);
     let answer = Answer::unavailable("the worker can't serve with its settings");
-    wire::stamped(answer.stamped(wire::instant_ms(now_ms), None), &cors, &Headers::from_lines(headers))
+    wire::stamped(answer.stamped(wire::instant_ms(now_ms), None), &cors, &Headers::from_lines(headers), None)
 }

@@ -32,8 +32,8 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     fn raw(this: &Cursor) -> Result<js_sys::Iterator, JsValue>;
 
-    #[wasm_bindgen(js_namespace = console, js_name = error)]
-    pub fn console_error(line: &str);
+    #[wasm_bindgen(js_namespace = console, js_name = log)]
+    pub fn console_log(line: &str);
 }
 
 pub struct ObjectSql {
@@ -98,7 +98,7 @@ fn failure(error: &JsValue) -> SqlError {
     SqlError(message.or_else(|| error.as_string()).unwrap_or_else(|| "storage failed without a message".to_owned()))
 }
 
-fn to_js(value: &Value) -> JsValue {
+pub fn to_js(value: &Value) -> JsValue {
     match value {
         Value::Null => JsValue::NULL,
         Value::Integer(value) => JsValue::from_f64(*value as f64),
@@ -108,7 +108,7 @@ fn to_js(value: &Value) -> JsValue {
     }
 }
 
-fn from_js(value: &JsValue) -> Value {
+pub fn from_js(value: &JsValue) -> Value {
     if let Some(number) = value.as_f64() {
         // SQLite's integers arrive as floats; a whole float within 2^53 is one.
         return match Value::Real(number).as_integer() {

@@ -2,24 +2,26 @@
 //!
 //! Invariant: an answer is `[status, header lines, body or undefined, log line or undefined]`.
 
+use crate::storage::{from_js, to_js};
 use js_sys::{Array, Uint8Array};
 use semel_core::id::Invalid;
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
-use semel_core::server::{Answer, Cors};
+use semel_core::server::sql::Row;
+use semel_core::server::{Answer, Cors, SqlError};
 use wasm_bindgen::JsValue;
 
 /// An answer of the layer, as the page that asked may read it. `request`: the headers that it asked with.
-pub fn stamped(mut answer: Answer, cors: &Cors, request: &Headers) -> Array {
+pub fn stamped(mut answer: Answer, cors: &Cors, request: &Headers, log: Option<String>) -> Array {
     cors.stamp(&mut answer, request);
-    self::answer(&answer)
+    self::answer(&answer, log)
 }
 
-pub fn answer(answer: &Answer) -> Array {
+pub fn answer(answer: &Answer, log: Option<String>) -> Array {
     // A body for 204 and its like would make the runtime throw.
     let body =
         if answer.body.is_empty() { JsValue::UNDEFINED } else { Uint8Array::from(answer.body.as_slice()).into() };
-    let log = answer.log.as_deref().map_or(JsValue::UNDEFINED, JsValue::from_str);
+    let log = log.as_deref().map_or(JsValue::UNDEFINED, JsValue::from_str);
     Array::of4(&JsValue::from(answer.status), &JsValue::from_str(&answer.headers.to_lines()), &body, &log)
 }
 
@@ -31,6 +33,22 @@ pub fn request(
 ) -> Result<Request, Invalid> {
     let headers = Headers::from_lines(headers);
     Ok(Request { method: Method::new(method), path: Path::new(pathname, search)?, headers, body })
+}
+
+/// What objects tell each other, as an array of text and numbers.
+pub fn array(row: &Row) -> Array {
+    row.iter().map(to_js).collect()
+}
+
+/// Reads what another object told, or gave back; throws where it can't be read.
+pub fn received<T>(array: &Array, read: impl FnOnce(Row) -> Option<T>) -> Result<T, JsValue> {
+    let row = array.iter().map(|value| from_js(&value)).collect();
+    read(row).ok_or_else(|| JsValue::from_str("another object of the worker is of another build"))
+}
+
+/// A failure of the storage, as `host.js` catches it.
+pub fn error(error: &SqlError) -> JsValue {
+    JsValue::from_str(&format!("storage failed: {error}"))
 }
 
 /// JavaScript's clock, in whole ms.

@@ -8,7 +8,6 @@
 use super::answer::Answer;
 use super::config::FOREVER_S;
 use super::control::wire_outcome;
-use super::handler::Handler;
 use super::record::{LatestDeadline, Record, State, TombstoneKind};
 use super::sql::SqlError;
 use super::survey::{self, Glance, TIMES_ROWS_MAX};
@@ -197,7 +196,7 @@ fn not_found() -> Answer {
     Answer::problem(&Problem::new(Code::NotFound, "nobody has used this key"))
 }
 
-impl<H: Handler> Turn<'_, H> {
+impl Turn<'_> {
     /// Answers what reads.
     pub(super) fn tell(&self, loaded: &Loaded, admin: &Admin) -> Result<Answer, SqlError> {
         if loaded.versions.engine == 0 {

@@ -4,9 +4,9 @@
 //! - With an execution it is part of that transaction; otherwise it is one of its own, and none where there is nothing to do.
 //! - An untouched key stays untouched, unless a refusal rests on its fence.
 
+use super::chores;
 use super::config::Config;
 use super::decision::Instant;
-use super::handler::Handler;
 use super::record::Record;
 use super::rows;
 use super::schema;
@@ -28,7 +28,7 @@ pub(super) struct Aside<'a> {
     pub ended: Option<(&'a RequestId, &'a Record)>,
 }
 
-impl<H: Handler> Turn<'_, H> {
+impl Turn<'_> {
     /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
     pub(super) fn set_aside(
         &self,
@@ -72,14 +72,13 @@ impl<H: Handler> Turn<'_, H> {
                 work.put(&ack.id, Some(&found), &tombstone)?;
             }
         }
+        if !work.after.has_key {
+            schema::put_key(self.sql, self.arrival.key)?;
+            work.after.has_key = true;
+        }
         let mut is_fence_used = aside.fence;
         if aside.sweep || self.is_sweep_due(&work.after) {
-            let passed_s = self.instant.passed_s(retention_s);
-            let swept = work.after.sweep.page(self.sql, passed_s, now_ms, retention_s)?;
-            is_fence_used |= swept.is_written;
-            work.after.count.records += swept.change.records;
-            work.after.count.tombstones += swept.change.tombstones;
-            work.after.sweep = swept.next;
+            is_fence_used |= chores::sweep(self.sql, self.instant, retention_s, &mut work.after)?;
         }
         if is_fence_used && holds(Rule::FenceDurable) {
             schema::put_fence(self.sql, fence_s, now_ms)?;

@@ -18,6 +18,12 @@ pub struct Config {
     pub key_rules: KeyRules,
     /// Whether strangers are served. Development only: the bearer token is then taken as the principal's name, unchecked.
     pub open: bool,
+    /// The bearer token of the administrator; `None`: there is none.
+    pub admin_token: Option<String>,
+    /// How often at most a key tells the registry, and is woken for it, in ms.
+    pub report_ms: i64,
+    /// Of a million ordinary requests, so many have a line in the log.
+    pub log_sample_ppm: u32,
 }
 
 /// A request's body has at most so many bytes.
@@ -49,6 +55,9 @@ impl Default for Config {
             bytes_max: 8_000_000_000,
             key_rules: KeyRules::default(),
             open: false,
+            admin_token: None,
+            report_ms: 60_000,
+            log_sample_ppm: 10_000,
         }
     }
 }
@@ -85,6 +94,13 @@ impl Config {
                 Some("true") => true,
                 Some(other) => return Err(format!("SEMEL_OPEN is {other:?}; it must be \"true\" or \"false\"")),
             },
+            admin_token: setting("SEMEL_ADMIN_TOKEN"),
+            report_ms: number("SEMEL_REPORT_SECONDS", default.report_ms / 1000, 86_400)? * 1000,
+            log_sample_ppm: match setting("SEMEL_LOG_SAMPLE") {
+                None => default.log_sample_ppm,
+                Some(text) => share_ppm(&text)
+                    .ok_or_else(|| format!("SEMEL_LOG_SAMPLE is {text:?}; it must be a number from 0 to 1"))?,
+            },
         })
     }
 
@@ -115,6 +131,12 @@ impl Config {
     }
 }
 
+/// A share of 1, in millionths.
+fn share_ppm(text: &str) -> Option<u32> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share))?;
+    Some((share * 1e6).round() as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +155,9 @@ mod tests {
             ("SEMEL_RETENTION_SECONDS", "Forever"),
             ("SEMEL_KEY_RULES", "{}"),
             ("SEMEL_OPEN", "yes"),
+            ("SEMEL_REPORT_SECONDS", "0"),
+            ("SEMEL_LOG_SAMPLE", "1.5"),
+            ("SEMEL_LOG_SAMPLE", "NaN"),
         ] {
             assert!(one(name, value).is_err_and(|error| error.contains(name)), "{name}");
         }

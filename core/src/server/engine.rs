@@ -6,6 +6,7 @@
 //!   committed. Nor does it over an error of the storage, committed or not: answers have told it.
 
 use super::answer::Answer;
+use super::chores::Chores;
 use super::config::Config;
 use super::counters::Counters;
 use super::decision::Instant;
@@ -29,17 +30,18 @@ pub use super::turn::Arrival;
 pub struct Engine<H> {
     handler: H,
     /// Of the deployment, until the key is known; then of the key.
-    config: Config,
+    pub(super) config: Config,
     counters: Counters,
-    loaded: Option<Loaded>,
+    pub(super) loaded: Option<Loaded>,
     /// The clock at the last error of the storage.
     told_ms: i64,
+    pub(super) chores: Chores,
 }
 
 impl<H: Handler> Engine<H> {
     /// An engine that has not looked at its storage yet.
     pub fn new(handler: H, config: Config) -> Self {
-        Self { handler, config, counters: Counters::default(), loaded: None, told_ms: 0 }
+        Self { handler, config, counters: Counters::default(), loaded: None, told_ms: 0, chores: Chores::default() }
     }
 
     /// Takes the settings of its key. Until it does, the fence stays where it is stored.
@@ -81,6 +83,11 @@ impl<H: Handler> Engine<H> {
     /// tables has nothing to forget.
     pub fn forget(&mut self, sql: &dyn Sql, wall_ms: i64, before_s: i64) -> Result<(), SqlError> {
         let mut loaded = self.load(sql, wall_ms)?;
+        // Again it changes nothing, and the sweep keeps its place.
+        if loaded.versions.engine > 0 && loaded.forgotten_s >= before_s {
+            self.loaded = Some(loaded);
+            return Ok(());
+        }
         let ended = if loaded.versions.engine == 0 {
             Ok(())
         } else {
@@ -93,10 +100,16 @@ impl<H: Handler> Engine<H> {
                 loaded.sweep = Sweep::default();
             }
             Ok(()) => {}
-            Err(_) => self.told_ms = loaded.clock_ms,
+            Err(_) => self.failed(loaded.clock_ms),
         }
         self.loaded = ended.is_ok().then_some(loaded);
         ended
+    }
+
+    /// After an error of the storage: what is in memory may no longer be what is stored, so the next call looks again.
+    pub(super) fn failed(&mut self, clock_ms: i64) {
+        self.loaded = None;
+        self.told_ms = clock_ms;
     }
 
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
@@ -112,6 +125,7 @@ impl<H: Handler> Engine<H> {
         if purpose != Purpose::CountStart {
             self.counters.count(answered.headers.get("semel-status").unwrap_or_default());
         }
+        self.chores.answered(&answered);
         answered
     }
 
@@ -127,27 +141,34 @@ impl<H: Handler> Engine<H> {
         let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
         let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
         let turn = Turn { handler, config, counters, sql, arrival, acks, instant, purpose };
+        let count = loaded.count;
         match turn.run(&mut loaded) {
             Ok(answer) => {
+                self.chores.counted(count, loaded.count);
                 self.loaded = Some(loaded);
                 answer.stamped(now_ms, Some(arrival.key))
             }
-            // What is in memory may no longer be what is stored; the next attempt looks again.
             Err(error) => {
-                self.told_ms = now_ms;
+                self.failed(now_ms);
                 unavailable(&error).stamped(now_ms, None)
             }
         }
     }
 
     /// Takes what is known of the storage, with clock and fence moved on to now.
-    fn load(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Loaded, SqlError> {
+    pub(super) fn load(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Loaded, SqlError> {
         let mut loaded = match self.loaded.take() {
             Some(loaded) => loaded,
             None => {
                 let meta = schema::meta(sql)?;
-                schema::check::<H>(meta.versions)?;
+                schema::check(&self.handler, meta.versions)?;
                 let versions = schema::upgrade(sql, meta.versions)?;
+                if !self.config.is_of_key()
+                    && meta.has_key
+                    && let Some(key) = schema::key(sql)?
+                {
+                    self.know_key(&key);
+                }
                 let totals = if versions.engine == 0 { rows::Totals::default() } else { rows::totals(sql)? };
                 Loaded {
                     versions,
@@ -156,6 +177,8 @@ impl<H: Handler> Engine<H> {
                     forgotten_s: meta.forgotten_s,
                     count: totals.count,
                     sweep: Sweep::default(),
+                    has_key: meta.has_key,
+                    is_registered: meta.is_registered,
                     started: None,
                 }
             }
@@ -166,6 +189,7 @@ impl<H: Handler> Engine<H> {
             let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
             loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
         }
+        self.chores.started(loaded.clock_ms);
         Ok(loaded)
     }
 }

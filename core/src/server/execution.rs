@@ -11,7 +11,7 @@ use super::config::{OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
 use super::control::{self, Control};
 use super::decision::{Asked, Decision, decide};
 use super::deletion;
-use super::handler::{Failure, Handler};
+use super::handler::Failure;
 use super::record::{Outcome, Record, State};
 use super::schema::{self, Versions};
 use super::sql::{SqlError, atomically};
@@ -23,7 +23,7 @@ use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
 
-impl<H: Handler> Turn<'_, H> {
+impl Turn<'_> {
     /// Answers the attempt. An error means that storage failed, and nothing is known of what it holds.
     pub fn run(mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
         let request = self.arrival.request;
@@ -89,8 +89,7 @@ impl<H: Handler> Turn<'_, H> {
         let ended: Result<(), Undone> = atomically(self.sql, || {
             if self.purpose == Purpose::Execute {
                 schema::migrate(self.sql, self.handler, loaded.versions)?;
-                let response =
-                    self.handler.handle(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
+                let response = self.handler.serve(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
                 answer = Some(checked_response(response).map_err(Undone::Rejected)?);
             }
             if holds(Rule::ReadUndone) { Err(Undone::Rejected("the handler crashed".to_owned())) } else { Ok(()) }
@@ -210,8 +209,8 @@ impl<H: Handler> Turn<'_, H> {
             let outcome = match command {
                 None => {
                     schema::migrate(self.sql, self.handler, loaded.versions)?;
-                    work.after.versions = Versions::current::<H>();
-                    let response = self.handler.handle(&mut self.context(), self.arrival.request);
+                    work.after.versions = Versions::current(self.handler);
+                    let response = self.handler.serve(&mut self.context(), self.arrival.request);
                     checked_outcome(response.map_err(Undone::Failed)?, OUTCOME_BODY_BYTES_MAX)
                 }
                 Some(command) => {
@@ -279,7 +278,7 @@ impl<H: Handler> Turn<'_, H> {
     /// The answer where a transaction was undone.
     fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
         Ok(match undone {
-            Undone::Problem(problem) => Answer::problem(&problem),
+            Undone::Problem(problem) | Undone::Failed(Failure::Refused(problem)) => Answer::problem(&problem),
             Undone::Failed(Failure::NotFound) => {
                 Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
             }

@@ -7,6 +7,7 @@ use super::sql::{Sql, SqlError};
 use crate::id::{Key, Principal};
 use crate::message::{Method, Request, Response};
 use crate::path::Path;
+use crate::problem::Problem;
 
 /// What a handler has at hand.
 pub struct Context<'a> {
@@ -29,6 +30,8 @@ pub enum Failure {
     Sql(SqlError),
     /// Anything else, in words for the log.
     Other(String),
+    /// The layer refuses. For handlers of its own: to an application's clients its codes mean what the layer did.
+    Refused(Problem),
 }
 
 impl From<SqlError> for Failure {
@@ -46,6 +49,30 @@ pub enum KeyRule {
     Key(String),
     /// It belongs to the key that `Semel-Key` names, else to one named as the path.
     Any,
+}
+
+/// A handler as the engine works with it: the engine is compiled once, whoever it serves.
+pub(super) trait Served {
+    /// [`Handler::SCHEMA_VERSION`].
+    fn tables_version(&self) -> i64;
+    /// [`Handler::migrate`].
+    fn bring_up(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError>;
+    /// [`Handler::handle`].
+    fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
+}
+
+impl<H: Handler> Served for H {
+    fn tables_version(&self) -> i64 {
+        H::SCHEMA_VERSION
+    }
+
+    fn bring_up(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError> {
+        self.migrate(sql, from)
+    }
+
+    fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        self.handle(context, request)
+    }
 }
 
 /// An application: what a key does with a request.

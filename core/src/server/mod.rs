@@ -7,19 +7,21 @@
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
 //! - [`handler`]: what an application implements
-//! - [`engine`]: the engine of one key, and what it knows without asking
+//! - [`engine`]: the engine of one key, and what it knows without asking. [`chores`]: what its object does without a request
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
 //! - [`admin`]: an administrator's requests to a key; [`deletion`]: those that delete; [`counters`]: what they tell of answers
 //! - [`config`]: what an operator sets; [`key_rules`]: for which keys, by their [`pattern`]
-//! - [`answer`]: what goes back, with the headers of the layer
 //! - [`auth`]: who is asking. [`rate`]: how often. [`cors`]: which pages may read the answer. [`head`]: how large a head may be
+//! - [`answer`]: what goes back, with the headers of the layer. [`log`]: what an operator sees of it
+//! - [`registry`]: which keys there are, and what all of them have to do
 //! - [`router`]: what happens before a key's object is asked
 
 pub mod admin;
 pub mod answer;
 mod aside;
 pub mod auth;
+pub mod chores;
 pub mod config;
 pub mod control;
 pub mod cors;
@@ -31,9 +33,11 @@ mod execution;
 pub mod handler;
 pub mod head;
 pub mod key_rules;
+pub mod log;
 pub mod pattern;
 pub mod rate;
 pub mod record;
+pub mod registry;
 pub mod retention;
 pub mod router;
 pub mod rows;
@@ -42,6 +46,7 @@ pub mod sql;
 pub mod survey;
 pub mod suspicion;
 mod turn;
+mod uncompared;
 
 pub use answer::Answer;
 pub use auth::{Access, Gate};

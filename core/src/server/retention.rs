@@ -8,7 +8,7 @@
 use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
 use super::rows;
 use super::sql::{Sql, SqlError};
-use crate::id::RequestId;
+use super::uncompared::Uncompared;
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
 
@@ -63,6 +63,33 @@ pub fn fate(record: &Record, fence_s: i64, now_ms: i64, retention_s: i64) -> Fat
 pub struct Sweep {
     after: String,
     not_before_ms: i64,
+    found: Uncompared<Found>,
+}
+
+/// What the walk has found. It decides when to look again, never what is answered, so checkers don't tell states apart by it.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// When the first of what was walked by so far may leave; [`i64::MAX`]: nothing may.
+    walking_due_ms: i64,
+    /// The same of the last whole walk, and of what came since.
+    due_ms: i64,
+    /// The oldest row that was walked by so far, and that of the last whole walk; [`i64::MAX`]: there is none.
+    walking_oldest_ms: i64,
+    oldest_ms: i64,
+}
+
+impl Found {
+    /// A walk begins, and will come by all there is.
+    fn begin(&mut self) {
+        self.walking_due_ms = i64::MAX;
+        self.walking_oldest_ms = i64::MAX;
+    }
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self { walking_due_ms: i64::MAX, due_ms: i64::MAX, walking_oldest_ms: i64::MAX, oldest_ms: i64::MAX }
+    }
 }
 
 /// What a page of the sweep did.
@@ -86,26 +113,77 @@ impl Sweep {
     pub fn page(&self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<Swept, SqlError> {
         let rows = rows::page(sql, &self.after, SWEEP_ROWS)?;
         let mut swept = Swept { next: self.clone(), change: Change::default(), is_written: false };
+        if self.after.is_empty() {
+            swept.next.found.0.begin();
+        }
         for (id, record) in &rows {
             match fate(record, fence_s, now_ms, retention_s) {
-                Fate::Stays => continue,
+                Fate::Stays => {
+                    swept.next.walked(record, retention_s);
+                    continue;
+                }
                 Fate::Becomes(next) => {
                     rows::put(sql, id, &next)?;
                     swept.change.came(&next);
+                    swept.next.walked(&next, retention_s);
                 }
                 Fate::Leaves => rows::delete(sql, id)?,
             }
             swept.change.left(record);
             swept.is_written = true;
         }
-        swept.next = match rows.last() {
-            Some((last, _)) if rows.len() as i64 == SWEEP_ROWS => self.going_on(last),
-            _ => Self { after: String::new(), not_before_ms: now_ms + SWEEP_INTERVAL_MS },
-        };
+        match rows.last() {
+            Some((last, _)) if rows.len() as i64 == SWEEP_ROWS => {
+                swept.next.after = last.as_str().to_owned();
+                swept.next.not_before_ms = 0;
+            }
+            _ => {
+                swept.next.after = String::new();
+                swept.next.not_before_ms = now_ms + SWEEP_INTERVAL_MS;
+                let Found { walking_due_ms, walking_oldest_ms, .. } = swept.next.found.0;
+                let found = Found { due_ms: walking_due_ms, oldest_ms: walking_oldest_ms, ..Found::default() };
+                swept.next.found = Uncompared(found);
+            }
+        }
         Ok(swept)
     }
 
-    fn going_on(&self, last: &RequestId) -> Self {
-        Self { after: last.as_str().to_owned(), not_before_ms: 0 }
+    /// When the first of what is kept may leave, by the clock alone. `None` where nothing may, or before the first whole walk: then
+    /// what was set before the object started holds.
+    pub fn next_due_ms(&self) -> Option<i64> {
+        Some(self.found.0.due_ms).filter(|due_ms| *due_ms < i64::MAX)
+    }
+
+    /// The `at_ms` of the oldest row, as of the last whole walk.
+    pub fn oldest_ms(&self) -> Option<i64> {
+        Some(self.found.0.oldest_ms).filter(|oldest_ms| *oldest_ms < i64::MAX)
+    }
+
+    /// A record came, wherever the walk is.
+    pub fn came(&mut self, record: &Record, retention_s: i64) {
+        self.walked(record, retention_s);
+        let found = &mut self.found.0;
+        found.due_ms = found.due_ms.min(due_ms(record, retention_s));
+        found.oldest_ms = found.oldest_ms.min(record.at_ms);
+    }
+
+    fn walked(&mut self, record: &Record, retention_s: i64) {
+        let found = &mut self.found.0;
+        found.walking_due_ms = found.walking_due_ms.min(due_ms(record, retention_s));
+        found.walking_oldest_ms = found.walking_oldest_ms.min(record.at_ms);
+    }
+}
+
+/// When [`fate`] first changes a record, where retention alone moves the fence.
+fn due_ms(record: &Record, retention_s: i64) -> i64 {
+    let passes_ms = |instant_s: i64| instant_s.saturating_add(retention_s).saturating_add(1).saturating_mul(1000);
+    match record.state {
+        State::Tombstone { lapses_ms, .. } | State::Cancelled { lapses_ms: Some(lapses_ms) } => {
+            match (record.deadline, record.first_sent_s) {
+                (LatestDeadline::None, Some(first_sent_s)) => lapses_ms.max(passes_ms(first_sent_s)),
+                _ => lapses_ms,
+            }
+        }
+        _ => passes_ms(record.first_sent_s.unwrap_or(0).max(record.at_ms.div_euclid(1000))),
     }
 }

@@ -13,6 +13,7 @@ use super::control::{self, Control};
 use super::cors;
 use super::handler::{Handler, KeyRule};
 use super::head;
+use super::registry::{self, Asked};
 use super::schema::SCHEMA_VERSION;
 use crate::header::{self, Attempt};
 use crate::id::{Key, Principal, percent_decoded};
@@ -37,11 +38,11 @@ pub enum Route {
         /// How long to wait for the object's answer, in ms.
         wait_ms: i64,
     },
-    /// It goes to the registry of keys, whom only the administrator asks.
+    /// It goes to the registry of keys, whose answers only the administrator gets.
     Registry {
-        /// The administrator.
-        principal: Principal,
-        /// How long to wait for the answer, in ms.
+        /// What is asked.
+        asked: Asked,
+        /// How long to wait for an answer, in ms.
         wait_ms: i64,
     },
     /// Who asks can't be told yet: keys are wanted first.
@@ -147,13 +148,12 @@ fn administrative(
     let principal = gate.admit_administrator(headers, now_ms)?;
     let path = Path::new(pathname, search).map_err(Problem::from)?;
     let wait_ms = wait_ms(headers, now_ms);
+    if let Some(asked) = registry::parse(method, &path)? {
+        return Ok(Route::Registry { asked, wait_ms });
+    }
     // A path of the application that decodes to one of these is neither.
     let segments = if path.is_control() { path.segments() } else { Vec::new() };
     match segments.as_slice() {
-        ["semel", "v1", "admin", "keys"] | ["semel", "v1", "admin", "forget", _] if method.reads() => {
-            Ok(Route::Registry { principal, wait_ms })
-        }
-        ["semel", "v1", "admin", "forget"] if *method == Method::Post => Ok(Route::Registry { principal, wait_ms }),
         ["semel", "v1", "admin", "keys", key, ..] if method.reads() || method.changes() => {
             let key = Key::new(*key).map_err(Problem::from)?;
             Ok(Route::Object { key, principal, wait_ms })

@@ -4,8 +4,9 @@
 //! - An untouched database has none. They come with the first commit, so that asking a key about something leaves no trace.
 //! - Tables of an older build are brought up to date at the first touch, in one transaction; those of a newer one are refused.
 
-use super::handler::Handler;
+use super::handler::Served;
 use super::sql::{Sql, SqlError, Value, atomically};
+use crate::id::Key;
 use crate::rules::{Rule, holds};
 
 /// The version of `schema.sql`.
@@ -26,8 +27,8 @@ pub struct Versions {
 
 impl Versions {
     /// What this build of the engine, with this handler, works on.
-    pub fn current<H: Handler>() -> Self {
-        Self { engine: SCHEMA_VERSION, handler: H::SCHEMA_VERSION }
+    pub(super) fn current(handler: &dyn Served) -> Self {
+        Self { engine: SCHEMA_VERSION, handler: handler.tables_version() }
     }
 }
 
@@ -42,6 +43,10 @@ pub struct Meta {
     pub forgotten_s: i64,
     /// The clock when the fence or a deletion was last written, in Unix ms.
     pub clock_ms: i64,
+    /// Whether the key's name is there, for what wakes its object without a request.
+    pub has_key: bool,
+    /// Whether the registry of keys knows it.
+    pub is_registered: bool,
 }
 
 /// Reads the database's row about itself, or what stands for it where there is none.
@@ -56,7 +61,11 @@ pub fn meta(sql: &dyn Sql) -> Result<Meta, SqlError> {
     match (number(1), number(2), number(3), number(4), number(5)) {
         (Some(Some(engine)), Some(Some(handler)), Some(Some(fence_s)), Some(Some(clock_ms)), forgotten_s) => {
             let forgotten_s = forgotten_s.unwrap_or(Some(0)).ok_or_else(unreadable)?;
-            Ok(Meta { versions: Versions { engine, handler }, fence_s, forgotten_s, clock_ms })
+            let has_key = matches!(rows.first().and_then(|row| row.get(6)), Some(Value::Text(_)));
+            // Where that is unreadable, the key registers once more, which does no harm.
+            let is_registered = number(7).flatten() == Some(1);
+            let versions = Versions { engine, handler };
+            Ok(Meta { versions, fence_s, forgotten_s, clock_ms, has_key, is_registered })
         }
         _ => Err(unreadable()),
     }
@@ -67,8 +76,8 @@ fn unreadable() -> SqlError {
 }
 
 /// Refuses a database that a newer build has written: to guess at it could lose what it protects.
-pub fn check<H: Handler>(found: Versions) -> Result<(), SqlError> {
-    let known = Versions::current::<H>();
+pub(super) fn check(handler: &dyn Served, found: Versions) -> Result<(), SqlError> {
+    let known = Versions::current(handler);
     if found.engine > known.engine {
         return Err(SqlError(format!(
             "the engine's tables have version {}, this build knows {}",
@@ -117,13 +126,30 @@ fn put_version(sql: &dyn Sql) -> Result<(), SqlError> {
 }
 
 /// Brings all tables up to date, the handler's too. Call it inside the transaction of the request that needs them.
-pub fn migrate<H: Handler>(sql: &dyn Sql, handler: &H, found: Versions) -> Result<(), SqlError> {
+pub(super) fn migrate(sql: &dyn Sql, handler: &dyn Served, found: Versions) -> Result<(), SqlError> {
     create(sql, found)?;
-    if found.handler < H::SCHEMA_VERSION {
-        handler.migrate(sql, found.handler)?;
-        put_handler_version(sql, H::SCHEMA_VERSION)?;
+    if found.handler < handler.tables_version() {
+        handler.bring_up(sql, found.handler)?;
+        put_handler_version(sql, handler.tables_version())?;
     }
     Ok(())
+}
+
+/// Writes the key's name.
+pub fn put_key(sql: &dyn Sql, key: &Key) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET key = ?1", &[key.as_str().into()]).map(|_| ())
+}
+
+/// Reads the key's name, where it is known.
+pub fn key(sql: &dyn Sql) -> Result<Option<Key>, SqlError> {
+    let rows = sql.exec("SELECT key FROM semel_meta LIMIT 1", &[])?;
+    let key = rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(Value::into_text);
+    Ok(key.and_then(|key| Key::new(key).ok()))
+}
+
+/// Writes whether the registry of keys knows it.
+pub fn put_registered(sql: &dyn Sql, is_registered: bool) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET is_registered = ?1", &[i64::from(is_registered).into()]).map(|_| ())
 }
 
 /// Writes the fence and the clock, which both only move forward.

@@ -15,7 +15,6 @@
 use super::answer::Answer;
 use super::aside::Aside;
 use super::decision::poisoned;
-use super::handler::Handler;
 use super::record::{Record, State};
 use super::rows;
 use super::schema;
@@ -87,7 +86,7 @@ impl Count {
     }
 }
 
-impl<H: Handler> Turn<'_, H> {
+impl Turn<'_> {
     /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
     pub(super) fn count_start(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
         // A suspect has its place already.

@@ -7,7 +7,7 @@ use super::config::Config;
 use super::control::Cancellation;
 use super::counters::Counters;
 use super::decision::Instant;
-use super::handler::{Context, Failure, Handler};
+use super::handler::{Context, Failure, Served};
 use super::record::{Change, LatestDeadline, Record, State};
 use super::retention::Sweep;
 use super::rows;
@@ -44,6 +44,10 @@ pub(super) struct Loaded {
     pub forgotten_s: i64,
     pub count: Change,
     pub sweep: Sweep,
+    /// Whether the tables have the key's name.
+    pub has_key: bool,
+    /// Whether the registry of keys knows it.
+    pub is_registered: bool,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
     pub started: Option<RequestId>,
 }
@@ -108,6 +112,7 @@ pub(super) struct Work<'a> {
     pub sql: &'a dyn Sql,
     pub principal: &'a Principal,
     pub instant: Instant,
+    pub retention_s: i64,
     pub after: Loaded,
 }
 
@@ -119,6 +124,7 @@ impl Work<'_> {
             self.after.count.left(found);
         }
         self.after.count.came(record);
+        self.after.sweep.came(record, self.retention_s);
         Ok(())
     }
 }
@@ -131,8 +137,8 @@ pub(super) struct Identified<'a> {
     pub found: Option<Record>,
 }
 
-pub(super) struct Turn<'a, H> {
-    pub handler: &'a H,
+pub(super) struct Turn<'a> {
+    pub handler: &'a dyn Served,
     pub config: &'a Config,
     pub counters: &'a Counters,
     pub sql: &'a dyn Sql,
@@ -142,7 +148,7 @@ pub(super) struct Turn<'a, H> {
     pub purpose: Purpose,
 }
 
-impl<H: Handler> Turn<'_, H> {
+impl Turn<'_> {
     pub fn create(&self, work: &mut Work<'_>) -> Result<(), SqlError> {
         schema::create(self.sql, work.after.versions)?;
         work.after.versions.engine = schema::SCHEMA_VERSION;
@@ -154,7 +160,9 @@ impl<H: Handler> Turn<'_, H> {
     }
 
     pub fn work<'w>(&'w self, loaded: &Loaded) -> Work<'w> {
-        Work { sql: self.sql, principal: self.arrival.principal, instant: self.instant, after: loaded.clone() }
+        let Self { sql, instant, .. } = *self;
+        let retention_s = self.config.retention_s;
+        Work { sql, principal: self.arrival.principal, instant, retention_s, after: loaded.clone() }
     }
 
     pub fn record(&self, identified: &Identified<'_>, state: State) -> Record {

@@ -67,6 +67,14 @@ impl Handler for Probe {
             "headers" => Ok(Response { status: 201, headers: all_headers(), body: b"made".to_vec() }),
             "gzip" => Ok(gzipped()),
             "who" => Ok(Response::json(200, format!("{:?}", (context.key.as_str(), context.principal.as_str())))),
+            "trace" => Ok(Response {
+                status: 200,
+                headers: Headers::from_iter([(
+                    "x-traceparent",
+                    request.headers.combined("traceparent").unwrap_or("none".into()),
+                )]),
+                body: Vec::new(),
+            }),
             "now" => Ok(Response::json(200, context.now_ms.to_string())),
             _ => Ok(echo(request)),
         }

@@ -5,6 +5,7 @@
 //! - [`admin`]: what an administrator sends
 //! - [`reply`]: what came back, checked for what every answer must have
 //! - [`world`]: one key with its clock, its engine and its database
+//! - [`chores`]: what the host does with it without a request
 //! - [`token`]: tokens, true and forged
 //! - [`counter`]: a handler whose effects can be counted, and that fails when told to
 //!
@@ -14,6 +15,7 @@
 
 pub mod admin;
 pub mod call;
+pub mod chores;
 pub mod counter;
 pub mod database;
 pub mod reply;

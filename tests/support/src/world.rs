@@ -29,7 +29,7 @@ pub const START_S: i64 = 1_800_000_000;
 pub const START_MS: i64 = START_S * 1000;
 
 /// A handler that outlives its engine, so that a test can look at it.
-struct Shared<H>(Rc<H>);
+pub(crate) struct Shared<H>(Rc<H>);
 
 impl<H: Handler> Handler for Shared<H> {
     const SCHEMA_VERSION: i64 = H::SCHEMA_VERSION;
@@ -57,7 +57,7 @@ pub struct World<H = Counter> {
     pub wall_ms: i64,
     key: Key,
     config: Config,
-    engine: Engine<Shared<H>>,
+    pub(crate) engine: Engine<Shared<H>>,
     latest_ms: i64,
 }
 

@@ -1,0 +1,171 @@
+//! What a key's object does without a request: it sweeps, and tells the registry of keys what it holds.
+//!
+//! The host has one alarm for a key. It asks [`Engine::wakes_at`] after each call, in the same turn, so that the alarm is in the
+//! commit that makes it needed. Woken, it sweeps page by page, lets requests in between, reports, and asks again.
+//!
+//! Invariants:
+//! - Registration is durable: from the first commit to the registry's answer, an alarm is set or the tables say that it is due.
+//! - Of a key without tables nothing is told, and nothing wakes it. Nor does anything wake a key that has nothing to tell and
+//!   nothing that may leave.
+//! - A key is woken at most once in the setting for reports, but for its first registration.
+//! - No answer rests on any of it: a report that is lost, late or twice changes what the registry shows, and nothing else.
+
+use super::decision::Instant;
+use super::engine::Engine;
+use super::handler::Handler;
+use super::record::Change;
+use super::registry::Report;
+use super::schema;
+use super::sql::{Sql, SqlError, atomically};
+use super::turn::Loaded;
+use super::uncompared::Uncompared;
+use crate::rules::{Rule, holds};
+use crate::server::Answer;
+
+/// What an engine keeps for its chores. All of it is lost with the object, without harm.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Chores(Uncompared<Kept>);
+
+#[derive(Debug, Clone, Default)]
+struct Kept {
+    /// How many commits changed what a report tells.
+    changes: u64,
+    /// As of which of them the registry was told.
+    told: u64,
+    /// When the object started, or was last woken.
+    since_ms: Option<i64>,
+    /// What it last tried to tell: whether the key is to be listed.
+    tried: Option<bool>,
+}
+
+impl Chores {
+    /// The engine has loaded what is stored, or looks at its clock.
+    pub fn started(&mut self, now_ms: i64) {
+        self.0.0.since_ms.get_or_insert(now_ms);
+    }
+
+    /// An attempt was answered.
+    pub fn answered(&mut self, answer: &Answer) {
+        let is_executed = answer.headers.get("semel-status") == Some("executed");
+        self.0.0.changes += u64::from(is_executed);
+    }
+
+    /// Something was committed, or nothing.
+    pub fn counted(&mut self, before: Change, after: Change) {
+        self.0.0.changes += u64::from(before != after);
+    }
+}
+
+/// Sweeps one page in the open transaction. Whether anything was written: then the fence has to be written too.
+pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &mut Loaded) -> Result<bool, SqlError> {
+    let swept = after.sweep.page(sql, instant.passed_s(retention_s), instant.now_ms, retention_s)?;
+    after.count.records += swept.change.records;
+    after.count.tombstones += swept.change.tombstones;
+    after.sweep = swept.next;
+    Ok(swept.is_written)
+}
+
+impl<H: Handler> Engine<H> {
+    /// When the object has to be awake next, in Unix ms; `None`: a request will do. `has_registry`: whether there is one to tell.
+    pub fn wakes_at(&self, has_registry: bool) -> Option<i64> {
+        // After an error of the storage the next call looks again.
+        let loaded = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0)?;
+        let Kept { changes, told, since_ms, tried, .. } = self.chores.0.0;
+        let earliest_ms = since_ms.unwrap_or(loaded.clock_ms).saturating_add(self.config.report_ms);
+        let is_listed = is_listed::<H>(loaded);
+        let report_ms = match (has_registry && loaded.has_key, is_listed != loaded.is_registered) {
+            (true, true) if tried != Some(is_listed) => Some(loaded.clock_ms),
+            (true, true) => Some(earliest_ms),
+            (true, false) if loaded.is_registered && changes != told => Some(earliest_ms),
+            _ => None,
+        };
+        let sweep_ms = loaded.sweep.next_due_ms().map(|due_ms| due_ms.max(earliest_ms));
+        report_ms.into_iter().chain(sweep_ms).min()
+    }
+
+    /// The object was woken. Until when it is to be let alone counts from here.
+    pub fn woken(&mut self, wall_ms: i64) {
+        self.chores.0.0.since_ms = Some(wall_ms);
+    }
+
+    /// Sweeps a page; whether there is one more to sweep now. Each is a transaction of its own.
+    pub fn sweep_page(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<bool, SqlError> {
+        let loaded = self.load(sql, wall_ms)?;
+        let now_ms = loaded.clock_ms;
+        if loaded.versions.engine == 0 || !loaded.sweep.is_due(now_ms) {
+            self.loaded = Some(loaded);
+            return Ok(false);
+        }
+        let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
+        let mut after = loaded.clone();
+        let ended = atomically(sql, || {
+            let is_fence_used = sweep(sql, instant, self.config.retention_s, &mut after)?;
+            if is_fence_used && holds(Rule::FenceDurable) {
+                schema::put_fence(sql, instant.fence_s, now_ms)
+            } else {
+                Ok(())
+            }
+        });
+        match ended {
+            Ok(()) => {
+                self.chores.counted(loaded.count, after.count);
+                let goes_on = after.sweep.is_due(now_ms);
+                self.loaded = Some(after);
+                Ok(goes_on)
+            }
+            Err(error) => {
+                self.failed(now_ms);
+                Err(error)
+            }
+        }
+    }
+
+    /// What the registry is to be told now; `None`: nothing. `bytes`: the size of the database.
+    pub fn report(&mut self, sql: &dyn Sql, wall_ms: i64, bytes: i64) -> Result<Option<Report>, SqlError> {
+        let loaded = self.load(sql, wall_ms)?;
+        let loaded = &*self.loaded.insert(loaded);
+        let kept = &mut self.chores.0.0;
+        let is_listed = is_listed::<H>(loaded);
+        let is_due = is_listed != loaded.is_registered || is_listed && kept.changes != kept.told;
+        if loaded.versions.engine == 0 || !is_due {
+            return Ok(None);
+        }
+        kept.tried = Some(is_listed);
+        let Some(key) = schema::key(sql)? else { return Ok(None) };
+        Ok(Some(Report {
+            key: key.as_str().to_owned(),
+            at: loaded.clock_ms,
+            records: loaded.count.records,
+            tombstones: loaded.count.tombstones,
+            bytes,
+            oldest: loaded.sweep.oldest_ms(),
+            is_listed,
+            changes: kept.changes,
+        }))
+    }
+
+    /// The registry has taken a report, and answers what is to be forgotten: what was first sent before this, in Unix s.
+    pub fn reported(&mut self, sql: &dyn Sql, wall_ms: i64, report: &Report, before_s: i64) -> Result<(), SqlError> {
+        // First: a crash before the registration is written leaves it due, and it is told again.
+        if self.load(sql, wall_ms).map(|loaded| self.loaded.insert(loaded).forgotten_s)? < before_s {
+            self.forget(sql, wall_ms, before_s)?;
+        }
+        let mut loaded = self.load(sql, wall_ms)?;
+        self.chores.0.0.told = report.changes;
+        if loaded.versions.engine == 0 || loaded.is_registered == report.is_listed {
+            self.loaded = Some(loaded);
+        } else if let Err(error) = schema::put_registered(sql, report.is_listed) {
+            self.failed(loaded.clock_ms);
+            return Err(error);
+        } else {
+            loaded.is_registered = report.is_listed;
+            self.loaded = Some(loaded);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the registry should list the key: it has something of the application's. A deleted one has not.
+fn is_listed<H: Handler>(loaded: &Loaded) -> bool {
+    loaded.versions.handler > 0 || H::SCHEMA_VERSION == 0
+}

@@ -1,0 +1,241 @@
+//! Lines of the log, for whoever runs a deployment: one JSON document a line, at most one line a request.
+//!
+//! Invariants:
+//! - No header's value but the request id and a well-formed `traceparent`, no path, no body, no principal, no token.
+//! - A key is in it as a hash, for its name may be a person's: who has the name finds its lines, who has the lines has no list of names.
+//! - Whatever is in a field stays in it: nothing ends the line or moves a terminal's cursor.
+//! - All attempts of a request have a line, or none has: the sample goes by the id. What went wrong always has one.
+
+use super::answer::Answer;
+use crate::header;
+use crate::id::Key;
+use crate::message::Headers;
+use crate::problem::Code;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// What is known of an attempt when it is answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered<'a> {
+    /// The clock, in Unix ms.
+    pub now_ms: i64,
+    /// How long it took.
+    pub took_ms: i64,
+    /// Who answers: `router`, `object` or `registry`.
+    pub by: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// The headers of the request.
+    pub headers: &'a Headers,
+    /// The key, where an object answers.
+    pub key: Option<&'a Key>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: i64,
+    level: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+/// The line of an answer; `None`: it is not in the sample.
+pub fn line(sample_ppm: u32, answered: &Answered<'_>, answer: &Answer) -> Option<String> {
+    let Answered { now_ms, took_ms, by, method, headers, key } = *answered;
+    let code = answer.headers.get("semel-status");
+    let id = header::own_id(headers).ok().flatten();
+    let level = match answer.status {
+        500.. => "error",
+        _ if answer.log.is_some() || code == Some(Code::Poisoned.as_str()) => "warn",
+        _ => "info",
+    };
+    let is_in_sample = || match (&id, traceparent(headers)) {
+        (Some(id), _) => is_sampled(id.as_str(), sample_ppm),
+        (None, Some(trace)) => is_sampled(trace, sample_ppm),
+        (None, None) => is_sampled(&now_ms.to_string(), sample_ppm),
+    };
+    (level != "info" || is_in_sample()).then(|| {
+        written(&Line {
+            time: now_ms,
+            level,
+            by: Some(by),
+            method: Some(method),
+            key: key.map(key_hash),
+            id: id.as_ref().map(|id| id.as_str()),
+            code,
+            status: Some(answer.status),
+            ms: Some(took_ms),
+            traceparent: traceparent(headers),
+            message: answer.log.as_deref(),
+        })
+    })
+}
+
+/// A line that belongs to no request.
+pub fn note(now_ms: i64, level: &str, message: &str) -> String {
+    written(&Line {
+        time: now_ms,
+        level,
+        by: None,
+        method: None,
+        key: None,
+        id: None,
+        code: None,
+        status: None,
+        ms: None,
+        traceparent: None,
+        message: Some(message),
+    })
+}
+
+/// What stands for a key: the first 16 digits of its SHA-256 in hex.
+pub fn key_hash(key: &Key) -> String {
+    let mut hash = String::new();
+    for byte in Sha256::digest(key.as_str().as_bytes()).iter().take(8) {
+        // Writing to a string does not fail.
+        let _ = write!(hash, "{byte:02x}");
+    }
+    hash
+}
+
+/// The request's place in a trace, where it is one that others can read: W3C Trace Context, version 00.
+pub fn traceparent(headers: &Headers) -> Option<&str> {
+    let mut lines = headers.iter().filter(|(name, _)| *name == "traceparent").map(|(_, value)| value);
+    let value = lines.next().filter(|value| lines.next().is_none() && is_traceparent(value))?;
+    Some(value)
+}
+
+fn is_traceparent(value: &str) -> bool {
+    let parts: Vec<&str> = value.split('-').collect();
+    let [version, trace, parent, flags] = parts.as_slice() else { return false };
+    let is_hex = |part: &str, digits: usize| {
+        part.len() == digits && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let is_zero = |part: &str| part.bytes().all(|byte| byte == b'0');
+    *version == "00"
+        && is_hex(trace, 32)
+        && is_hex(parent, 16)
+        && is_hex(flags, 2)
+        && !is_zero(trace)
+        && !is_zero(parent)
+}
+
+/// Whether a text is in the sample: FNV-1a, mixed well enough that texts of one form are spread.
+fn is_sampled(text: &str, sample_ppm: u32) -> bool {
+    let mut hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    for shift in [33, 29] {
+        hash = (hash ^ (hash >> shift)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    }
+    ((hash >> 32) * 1_000_000) >> 32 < u64::from(sample_ppm)
+}
+
+fn written(line: &Line<'_>) -> String {
+    // Such a line can't fail to be written; were it to, an empty one would be all that is lost.
+    let json = serde_json::to_string(line).unwrap_or_default();
+    let mut safe = String::with_capacity(json.len());
+    for char in json.chars() {
+        if char.is_control() || matches!(char, '\u{2028}' | '\u{2029}') {
+            let _ = write!(safe, "\\u{:04x}", u32::from(char));
+        } else {
+            safe.push(char);
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Problem;
+    use serde_json::Value;
+
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn line_of(sample_ppm: u32, headers: &[(&str, &str)], answer: &Answer) -> Option<Value> {
+        let headers = headers.iter().copied().collect();
+        let key = Key::new("accounts/alice").unwrap();
+        let answered =
+            Answered { now_ms: 5, took_ms: 2, by: "object", method: "POST", headers: &headers, key: Some(&key) };
+        line(sample_ppm, &answered, answer).map(|line| {
+            assert!(line.chars().all(|char| !char.is_control() && char != '\u{2028}'), "{line}");
+            serde_json::from_str(&line).unwrap()
+        })
+    }
+
+    #[test]
+    fn a_line_has_what_helps_and_neither_names_nor_secrets() {
+        let headers = [("idempotency-key", "\"a\""), ("authorization", "Bearer secret"), ("traceparent", TRACE)];
+        let line = line_of(1_000_000, &headers, &Answer::changed()).unwrap();
+        let hash = key_hash(&Key::new("accounts/alice").unwrap());
+        assert_eq!(
+            line,
+            serde_json::json!({ "time": 5, "level": "info", "by": "object", "method": "POST", "key": hash, "id": "a",
+                "code": "executed", "status": 204, "ms": 2, "traceparent": TRACE })
+        );
+    }
+
+    #[test]
+    fn what_went_wrong_has_a_line_and_its_text_cannot_leave_it() {
+        let poisoned = Answer::problem(&Problem::new(Code::Poisoned, "x"));
+        assert_eq!(line_of(0, &[], &poisoned).unwrap()["level"], "warn");
+        let text = "a\r\nb\u{1b}[2J\u{9b}c\u{2028}\"}";
+        let failed = Answer::unavailable("x").with_log(text);
+        let line = line_of(0, &[], &failed).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"error".into(), &text.into()));
+        assert_eq!(line_of(0, &[], &Answer::changed()), None);
+        assert_eq!(serde_json::from_str::<Value>(&note(1, "warn", text)).unwrap()["message"], text);
+    }
+
+    #[test]
+    fn a_sample_has_all_attempts_of_an_id_and_about_its_share() {
+        let is_in = |id: usize| {
+            let id = format!("\"order-{id}\"");
+            let lines: Vec<bool> = [Answer::changed(), Answer::read(crate::message::Response::json(200, ""))]
+                .iter()
+                .map(|answer| line_of(100_000, &[("idempotency-key", &id)], answer).is_some())
+                .collect();
+            assert_eq!(lines[0], lines[1]);
+            lines[0]
+        };
+        let count = (0..10_000).filter(|id| is_in(*id)).count();
+        assert!((850..=1150).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn a_malformed_traceparent_is_none() {
+        let of =
+            |lines: &[&str]| traceparent(&lines.iter().map(|line| ("traceparent", *line)).collect()).map(str::to_owned);
+        assert_eq!(of(&[TRACE]).as_deref(), Some(TRACE));
+        let bad = [
+            TRACE.to_uppercase(),
+            TRACE.replacen("00-", "ff-", 1),
+            TRACE.replace("b7ad6b7169203331", "0000000000000000"),
+            format!("{TRACE}-x"),
+            format!("{TRACE}, {TRACE}"),
+            String::new(),
+        ];
+        for bad in bad {
+            assert_eq!(of(&[&bad]), None, "{bad}");
+        }
+        assert_eq!(of(&[TRACE, TRACE]), None);
+    }
+}

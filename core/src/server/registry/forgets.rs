@@ -1,0 +1,202 @@
+//! Jobs that all keys have to do, in an object of its own: `POST admin/forget`, `GET admin/forget/{id}`.
+//!
+//! The requests go through an engine like those of any key, so a job is made once, however often it is asked for. What is done for it
+//! is the shards' to count; here is what they last told.
+//!
+//! Invariants:
+//! - A job is durable before it is answered, and stays until each shard has told that its part is done.
+//! - A job moves fences forward to one instant, which is not ahead of the clock. So it may be done twice, in any order with others.
+
+use super::{Progress, SHARDS};
+use crate::id::{Invalid, Key, Principal};
+use crate::message::{Method, Request, Response};
+use crate::path::Path;
+use crate::problem::{Code, Problem};
+use crate::server::control::json_object;
+use crate::server::engine::Arrival;
+use crate::server::sql::{Sql, SqlError, Value};
+use crate::server::{Answer, Config, Context, Engine, Failure, Handler, KeyRule};
+use serde::Deserialize;
+use serde_json::json;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What its answers name as the key. Keys of applications have objects of another class.
+const KEY: &str = "semel:forgets";
+/// So many jobs are kept that are done.
+const DONE_MAX: i64 = 100;
+/// Of those that failed, so many are named.
+const FAILED_MAX: usize = 20;
+
+const CREATE: [&str; 2] = [
+    "CREATE TABLE forgets (id INTEGER PRIMARY KEY, before_s INTEGER NOT NULL) STRICT",
+    "CREATE TABLE parts (id INTEGER NOT NULL, shard INTEGER NOT NULL, keys INTEGER NOT NULL, done INTEGER NOT NULL, \
+     failed TEXT NOT NULL, is_done INTEGER NOT NULL, PRIMARY KEY (id, shard)) STRICT, WITHOUT ROWID",
+];
+
+/// A job that is not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its number.
+    pub id: i64,
+    /// What was first sent before this is to be forgotten, in Unix s.
+    pub before_s: i64,
+    /// The shards whose part is not done.
+    pub shards: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    before: i64,
+}
+
+/// The handler of the jobs. `keys`: how many keys each shard has, as far as that is known.
+struct Forgets {
+    keys: Rc<RefCell<Vec<i64>>>,
+}
+
+impl Handler for Forgets {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, _: &Method, _: &Path) -> KeyRule {
+        KeyRule::Unhandled
+    }
+
+    fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        CREATE.iter().try_for_each(|statement| sql.exec(statement, &[]).map(drop))
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        if *context.principal != Principal::administrator() {
+            let detail = "only the administrator has keys forget";
+            return Err(Failure::Refused(Problem::new(Code::Forbidden, detail)));
+        }
+        match (&request.method, request.path.segments().as_slice()) {
+            (Method::Post, ["semel", "v1", "admin", "forget"]) => {
+                let id = self.begin(context.sql, before_s(&request.body, context.now_ms)?)?;
+                Ok(Response::json(202, described(context.sql, id, false)?.ok_or(Failure::NotFound)?))
+            }
+            (Method::Get | Method::Head, ["semel", "v1", "admin", "forget", id]) => {
+                let id = id.parse().map_err(|_| Failure::NotFound)?;
+                let mut response = Response::json(200, described(context.sql, id, true)?.ok_or(Failure::NotFound)?);
+                response.headers.append("cache-control", "no-store");
+                Ok(response)
+            }
+            _ => Err(Failure::NotFound),
+        }
+    }
+}
+
+fn before_s(body: &[u8], now_ms: i64) -> Result<i64, Failure> {
+    let refused = |detail: String| Failure::Refused(Problem::new(Code::BodyInvalid, detail));
+    let Body { before } = json_object(body).map_err(refused)?;
+    if (0..=now_ms.div_euclid(1000)).contains(&before) {
+        return Ok(before);
+    }
+    Err(refused("before is in Unix seconds, and not later than now".to_owned()))
+}
+
+impl Forgets {
+    fn begin(&self, sql: &dyn Sql, before_s: i64) -> Result<i64, SqlError> {
+        let id = number(sql, "SELECT coalesce(max(id), 0) + 1 FROM forgets", &[])?;
+        sql.exec("INSERT INTO forgets VALUES (?1, ?2)", &[id.into(), before_s.into()])?;
+        let keys = self.keys.borrow();
+        for shard in 0..SHARDS {
+            let count = keys.get(usize::from(shard)).copied().unwrap_or(0);
+            let row = [id.into(), i64::from(shard).into(), count.into()];
+            sql.exec("INSERT INTO parts VALUES (?1, ?2, ?3, 0, '', 0)", &row)?;
+        }
+        let old = "NOT EXISTS (SELECT 1 FROM parts AS other WHERE other.id = forgets.id AND is_done = 0)";
+        sql.exec(&format!("DELETE FROM forgets WHERE id <= ?1 AND {old}"), &[(id - DONE_MAX).into()])?;
+        sql.exec("DELETE FROM parts WHERE id NOT IN (SELECT id FROM forgets)", &[])?;
+        Ok(id)
+    }
+}
+
+/// A job as JSON; `None`: there is no such.
+fn described(sql: &dyn Sql, id: i64, with_failed: bool) -> Result<Option<String>, SqlError> {
+    let rows = sql.exec("SELECT before_s FROM forgets WHERE id = ?1", &[id.into()])?;
+    let Some(before_s) = rows.first().and_then(|row| row.first()).and_then(Value::as_integer) else { return Ok(None) };
+    let sum =
+        |what: &str| number(sql, &format!("SELECT coalesce(sum({what}), 0) FROM parts WHERE id = ?1"), &[id.into()]);
+    let state = if sum("1 - is_done")? == 0 { "done" } else { "running" };
+    let mut job =
+        json!({ "id": id.to_string(), "before": before_s, "state": state, "keys": sum("keys")?, "done": sum("done")? });
+    if let (true, Some(job)) = (with_failed, job.as_object_mut()) {
+        let rows = sql.exec("SELECT failed FROM parts WHERE id = ?1", &[id.into()])?;
+        let lines: Vec<String> = rows.into_iter().flatten().filter_map(Value::into_text).collect();
+        let failed = lines.iter().flat_map(|lines| lines.lines()).take(FAILED_MAX).map(str::to_owned);
+        job.insert("failed".to_owned(), failed.collect());
+    }
+    Ok(Some(job.to_string()))
+}
+
+fn number(sql: &dyn Sql, statement: &str, arguments: &[Value]) -> Result<i64, SqlError> {
+    let rows = sql.exec(statement, arguments)?;
+    let number = rows.first().and_then(|row| row.first()).and_then(Value::as_integer);
+    number.ok_or_else(|| SqlError("a row of the jobs is unreadable".to_owned()))
+}
+
+/// The object that takes jobs, over its storage.
+pub struct Coordinator {
+    engine: Engine<Forgets>,
+    key: Option<Key>,
+    keys: Rc<RefCell<Vec<i64>>>,
+}
+
+impl Coordinator {
+    /// A coordinator that has not looked at its storage yet.
+    pub fn new(config: Config) -> Self {
+        let keys = Rc::new(RefCell::new(Vec::new()));
+        Self { engine: Engine::new(Forgets { keys: keys.clone() }, config), key: Key::new(KEY).ok(), keys }
+    }
+
+    /// Answers an attempt. `keys`: how many keys each shard has, as far as that is known.
+    pub fn handle(
+        &mut self,
+        sql: &dyn Sql,
+        (request, body_too_large): (&Request, bool),
+        principal: &Principal,
+        keys: Vec<i64>,
+        wall_ms: i64,
+    ) -> Result<Answer, Invalid> {
+        self.keys.replace(keys);
+        let key = self.key.as_ref().ok_or_else(|| Invalid::new("the coordinator has no key"))?;
+        Ok(self.engine.handle(sql, Arrival { key, principal, request, body_too_large, wall_ms }))
+    }
+
+    /// The jobs that are not done, in the order in which they came.
+    pub fn jobs(&self, sql: &dyn Sql) -> Result<Vec<Job>, SqlError> {
+        let tables = sql.exec("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'parts' LIMIT 1", &[])?;
+        if tables.is_empty() {
+            return Ok(Vec::new());
+        }
+        let statement =
+            "SELECT id, before_s, shard FROM forgets JOIN parts USING (id) WHERE is_done = 0 ORDER BY id, shard";
+        let mut jobs: Vec<Job> = Vec::new();
+        for row in sql.exec(statement, &[])? {
+            let numbers: Option<Vec<i64>> = row.iter().map(Value::as_integer).collect();
+            let Some([id, before_s, shard]) = numbers.and_then(|numbers| <[i64; 3]>::try_from(numbers).ok()) else {
+                return Err(SqlError("a row of the jobs is unreadable".to_owned()));
+            };
+            let shard = u8::try_from(shard).map_err(|_| SqlError("there is no such shard".to_owned()))?;
+            match jobs.last_mut().filter(|job| job.id == id) {
+                Some(job) => job.shards.push(shard),
+                None => jobs.push(Job { id, before_s, shards: vec![shard] }),
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// A shard told how far its part is.
+    pub fn told(&self, sql: &dyn Sql, id: i64, shard: u8, progress: &Progress) -> Result<(), SqlError> {
+        let statement = "UPDATE parts SET keys = ?3, done = ?4, failed = ?5, is_done = ?6 WHERE id = ?1 AND shard = ?2 AND is_done = 0";
+        let Progress { keys, done, is_done, .. } = *progress;
+        // Keys have no line feed in them.
+        let failed = progress.failed.join("\n");
+        let row =
+            [id.into(), i64::from(shard).into(), keys.into(), done.into(), failed.into(), i64::from(is_done).into()];
+        sql.exec(statement, &row).map(drop)
+    }
+}

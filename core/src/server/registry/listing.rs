@@ -1,0 +1,178 @@
+//! `GET admin/keys`: what the shards have, as one list in pages.
+//!
+//! Invariants:
+//! - Each shard gives as many as the page may have and one more, so that their first ones together are the first of all.
+//! - The order is total: equal numbers are put in order by the key. So a page goes on where the last one ended, whatever came meanwhile.
+
+use crate::id::{Invalid, percent_decoded};
+use crate::message::Response;
+use crate::server::sql::{Row, Value};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use serde::Serialize;
+use std::cmp::Reverse;
+
+const LIMIT_DEFAULT: usize = 50;
+const LIMIT_MAX: usize = 200;
+
+/// In which order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Those that registered last come first.
+    Newest,
+    /// Those with the largest databases come first.
+    Heaviest,
+    /// By name.
+    Name,
+}
+
+/// Which keys are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// In which order.
+    pub order: Order,
+    /// What comes after the key of this number and name.
+    pub after: Option<(i64, String)>,
+    /// At most so many.
+    pub limit: usize,
+    /// Those that begin so.
+    pub prefix: String,
+}
+
+/// A key, as it last told of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The key, decoded.
+    pub key: String,
+    /// When it registered, in Unix ms.
+    pub created: i64,
+    /// When it last told, by its own clock, in Unix ms.
+    pub seen: i64,
+    /// Its unacknowledged records.
+    pub records: i64,
+    /// Its tombstones.
+    pub tombstones: i64,
+    /// The size of its database.
+    pub bytes: i64,
+    /// When its oldest row was last changed, in Unix ms.
+    pub oldest: Option<i64>,
+}
+
+/// What one shard has of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The first ones, and one more than are asked for.
+    pub keys: Vec<Entry>,
+    /// How many there are with that prefix.
+    pub total: i64,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    keys: Vec<Entry>,
+    next: Option<String>,
+    total: i64,
+}
+
+impl Entry {
+    /// Reads a row of a shard.
+    pub fn from_row(row: Row) -> Option<Self> {
+        let [key, created, seen, records, tombstones, bytes, oldest] = <[Value; 7]>::try_from(row).ok()?;
+        Some(Self {
+            key: key.into_text()?,
+            created: created.as_integer()?,
+            seen: seen.as_integer()?,
+            records: records.as_integer()?,
+            tombstones: tombstones.as_integer()?,
+            bytes: bytes.as_integer()?,
+            oldest: oldest.as_integer(),
+        })
+    }
+}
+
+impl Page {
+    /// Reads what a shard's object told: how many there are, and the rows.
+    pub fn from_rows(total: i64, rows: Vec<Row>) -> Option<Self> {
+        Some(Self { keys: rows.into_iter().map(Entry::from_row).collect::<Option<_>>()?, total })
+    }
+}
+
+impl Listing {
+    /// Reads a path with its query.
+    pub fn parse(path: &str) -> Result<Self, Invalid> {
+        let mut listing = Self { order: Order::Newest, after: None, limit: LIMIT_DEFAULT, prefix: String::new() };
+        let query = path.split_once('?').map_or("", |(_, query)| query);
+        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            let value = percent_decoded(&value.replace('+', "%20"))?;
+            match name {
+                "order" => {
+                    listing.order = match value.as_str() {
+                        "newest" => Order::Newest,
+                        "heaviest" => Order::Heaviest,
+                        "name" => Order::Name,
+                        _ => return Err(Invalid::new("order is newest, heaviest or name")),
+                    }
+                }
+                "after" => listing.after = Some(place(&value).ok_or_else(|| Invalid::new("after is no cursor"))?),
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+                    listing.limit = limit.ok_or_else(|| Invalid(format!("limit is from 1 to {LIMIT_MAX}")))?;
+                }
+                "prefix" => listing.prefix = value,
+                _ => return Err(Invalid::new("a listing takes order, after, limit and prefix")),
+            }
+        }
+        Ok(listing)
+    }
+
+    /// The number by which an entry has its place.
+    fn number_of(&self, entry: &Entry) -> i64 {
+        match self.order {
+            Order::Newest => entry.created,
+            Order::Heaviest => entry.bytes,
+            Order::Name => 0,
+        }
+    }
+}
+
+/// Reads a cursor.
+fn place(cursor: &str) -> Option<(i64, String)> {
+    let place = String::from_utf8(BASE64.decode(cursor).ok()?).ok()?;
+    let (number, key) = place.split_once(' ')?;
+    Some((number.parse().ok()?, key.to_owned()))
+}
+
+/// The list of what all shards have.
+pub fn merged(listing: &Listing, pages: Vec<Page>) -> Response {
+    let total = pages.iter().map(|page| page.total).sum();
+    let mut keys: Vec<Entry> = pages.into_iter().flat_map(|page| page.keys).collect();
+    keys.sort_by(|one, other| {
+        (Reverse(listing.number_of(one)), &one.key).cmp(&(Reverse(listing.number_of(other)), &other.key))
+    });
+    let goes_on = keys.len() > listing.limit;
+    keys.truncate(listing.limit);
+    let last = keys.last().filter(|_| goes_on);
+    let next = last.map(|last| BASE64.encode(format!("{} {}", listing.number_of(last), last.key)));
+    // Such a list can't fail to be written.
+    let listed = serde_json::to_vec(&Listed { keys, next, total }).unwrap_or_default();
+    let mut response = Response::json(200, listed);
+    response.headers.append("cache-control", "no-store");
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_and_what_it_cannot_mean_is_refused() {
+        let listing = Listing::parse("/semel/v1/admin/keys?order=heaviest&limit=7&prefix=caf%C3%A9+a").unwrap();
+        assert_eq!((listing.order, listing.limit, listing.prefix.as_str()), (Order::Heaviest, 7, "caf\u{e9} a"));
+        assert_eq!(Listing::parse("/semel/v1/admin/keys").unwrap().limit, LIMIT_DEFAULT);
+        for bad in
+            ["order=oldest", "limit=0", "limit=201", "limit=x", "after=%21", "after=bm90", "prefix=%ff", "page=2"]
+        {
+            assert!(Listing::parse(&format!("/semel/v1/admin/keys?{bad}")).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The registry of keys: which there are, and what each last told of itself; and what is asked of all of them at once.
+//!
+//! It is off the way of a request: a key tells it by its own alarm, and it is never asked by one.
+//!
+//! - `shard`: one part of the keys, in an object of its own, and its part of a job. `listing`: the parts as one list
+//! - `forgets`: jobs that all keys have to do, in an object that takes them as requests like any other
+//!
+//! Invariants:
+//! - A key belongs to one shard, by a hash, for ever: the number of shards is recorded in each, and another is refused.
+//! - What objects tell each other are rows, as SQL has them: their host moves them as they are. What can't be read is an error.
+//! - A key that registers while all are to forget, or after it, is told so in the answer.
+
+mod forgets;
+mod listing;
+mod shard;
+
+pub use forgets::{Coordinator, Job};
+pub use listing::{Listing, Page, merged};
+pub use shard::{Progress, Shard, Tried, Visit};
+
+use crate::message::Method;
+use crate::path::Path;
+use crate::problem::Problem;
+use crate::server::sql::{Row, Value};
+use sha2::{Digest, Sha256};
+
+/// How many shards there are. Fixed: each key would have to move if it changed.
+pub const SHARDS: u8 = 16;
+
+/// What a key tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The key, decoded.
+    pub key: String,
+    /// Its clock, in Unix ms.
+    pub at: i64,
+    /// Its unacknowledged records.
+    pub records: i64,
+    /// Its tombstones and cancelled ids.
+    pub tombstones: i64,
+    /// The size of its database.
+    pub bytes: i64,
+    /// When its oldest row was last changed, in Unix ms.
+    pub oldest: Option<i64>,
+    /// Whether it is to be listed; else it is taken out.
+    pub is_listed: bool,
+    /// As of which change of the key: for itself, to know what it has told.
+    pub changes: u64,
+}
+
+impl Report {
+    /// What goes to the registry's object.
+    pub fn to_row(&self) -> Row {
+        let Self { at, records, tombstones, bytes, oldest, is_listed, changes, .. } = *self;
+        let numbers = [at, records, tombstones, bytes, i64::from(is_listed), changes as i64].map(Value::from);
+        [self.key.as_str().into(), oldest.into()].into_iter().chain(numbers).collect()
+    }
+
+    /// Reads what came from a key's object; `None`: it is of another build.
+    pub fn from_row(row: Row) -> Option<Self> {
+        let [key, oldest, at, records, tombstones, bytes, is_listed, changes] = <[Value; 8]>::try_from(row).ok()?;
+        Some(Self {
+            key: key.into_text()?,
+            at: at.as_integer()?,
+            records: records.as_integer()?,
+            tombstones: tombstones.as_integer()?,
+            bytes: bytes.as_integer()?,
+            oldest: oldest.as_integer(),
+            is_listed: is_listed.as_integer()? == 1,
+            changes: u64::try_from(changes.as_integer()?).ok()?,
+        })
+    }
+}
+
+/// What is asked of the registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// `GET keys`: the shards answer together.
+    Keys(Listing),
+    /// `POST forget`, `GET forget/{id}`: the coordinator answers.
+    Forget,
+}
+
+/// Reads a request to the registry; `None` if it is none.
+pub fn parse(method: &Method, path: &Path) -> Result<Option<Asked>, Problem> {
+    if !path.is_control() {
+        return Ok(None);
+    }
+    let segments = path.segments();
+    let ["semel", "v1", "admin", rest @ ..] = segments.as_slice() else { return Ok(None) };
+    Ok(match (method, rest) {
+        (Method::Get | Method::Head, ["keys"]) => Some(Asked::Keys(Listing::parse(path.with_query())?)),
+        (Method::Post, ["forget"]) | (Method::Get | Method::Head, ["forget", _]) => Some(Asked::Forget),
+        _ => None,
+    })
+}
+
+/// The shard of a key.
+pub fn shard_of(key: &str) -> u8 {
+    Sha256::digest(key.as_bytes()).first().map_or(0, |byte| byte % SHARDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_told_and_one_of_another_build_is_not() {
+        let key = "caf\u{e9}".to_owned();
+        let report =
+            Report { key, at: 1, records: 2, tombstones: 3, bytes: 4, oldest: None, is_listed: true, changes: 5 };
+        assert_eq!(Report::from_row(report.to_row()), Some(report.clone()));
+        assert_eq!(Report::from_row(report.to_row().into_iter().skip(1).collect()), None);
+    }
+
+    #[test]
+    fn a_key_stays_in_its_shard() {
+        // Were these to change, every deployment would lose its keys.
+        assert_eq!(["accounts/alice", "a", "caf\u{e9}"].map(shard_of), [9, 10, 5]);
+        let counts = (0..1600).fold([0; SHARDS as usize], |mut counts, number| {
+            counts[usize::from(shard_of(&format!("accounts/{number}")))] += 1;
+            counts
+        });
+        assert!(counts.iter().all(|count| (60..=150).contains(count)), "{counts:?}");
+    }
+}

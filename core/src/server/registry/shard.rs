@@ -1,0 +1,312 @@
+//! One shard: a part of the keys, and of each job its part.
+//!
+//! Invariants:
+//! - Nothing is kept in memory. Each call is one transaction.
+//! - A report that comes late changes nothing: a key's clock never goes back.
+//! - Of a job each key is counted once, whoever visits it again after a crash: where a visit began is compared before it counts.
+//! - A key that can't be visited holds up no other. It is tried again until it can.
+
+use super::listing::{Listing, Order};
+use super::{Report, SHARDS};
+use crate::server::sql::{Row, Sql, SqlError, Value, atomically};
+
+const SCHEMA_VERSION: i64 = 1;
+const CREATE: &str = include_str!("shard.sql");
+/// So many keys are visited in one call.
+pub const VISIT_KEYS: i64 = 64;
+/// Of those that failed, so many are named.
+const FAILED_MAX: i64 = 20;
+/// So many jobs that are done are kept, for who asks again how far one is.
+const DONE_MAX: i64 = 100;
+
+/// One shard, over its storage.
+pub struct Shard<'a> {
+    sql: &'a dyn Sql,
+    number: u8,
+}
+
+/// What is to be visited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visit {
+    /// Where the walk is; `None`: these are tried again.
+    pub place: Option<String>,
+    /// The keys. None: the job is done.
+    pub keys: Vec<String>,
+}
+
+/// What became of a visit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tried {
+    /// All is done.
+    Done,
+    /// The fence is moved, and there is more to sweep.
+    Left,
+    /// It did not answer, or failed.
+    Failed,
+}
+
+/// How far a shard is with a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// How many keys there are to visit, those that are done among them.
+    pub keys: i64,
+    /// How many are done.
+    pub done: i64,
+    /// Some of those that failed, and are tried again.
+    pub failed: Vec<String>,
+    /// Whether all are done.
+    pub is_done: bool,
+}
+
+impl Visit {
+    /// What goes to the host, who knows the keys as what follows the place.
+    pub fn to_row(&self) -> Row {
+        let place = Value::from(self.place.clone());
+        [place].into_iter().chain(self.keys.iter().map(|key| key.as_str().into())).collect()
+    }
+
+    /// Reads what the host gives back.
+    pub fn from_row(row: Row) -> Option<Self> {
+        let mut values = row.into_iter();
+        let place = values.next()?.into_text();
+        Some(Self { place, keys: values.map(Value::into_text).collect::<Option<_>>()? })
+    }
+}
+
+impl Tried {
+    /// The host's word.
+    pub fn from_word(word: &str) -> Self {
+        match word {
+            "done" => Self::Done,
+            "left" => Self::Left,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl Progress {
+    /// What goes to the coordinator's object.
+    pub fn to_row(&self) -> Row {
+        let numbers = [self.keys, self.done, i64::from(self.is_done)].map(Value::from);
+        numbers.into_iter().chain(self.failed.iter().map(|key| key.as_str().into())).collect()
+    }
+
+    /// Reads what came from a shard's object.
+    pub fn from_row(row: Row) -> Option<Self> {
+        let mut values = row.into_iter();
+        let mut number = || values.next().as_ref().and_then(Value::as_integer);
+        let (keys, done, is_done) = (number()?, number()?, number()? == 1);
+        Some(Self { keys, done, failed: values.map(Value::into_text).collect::<Option<_>>()?, is_done })
+    }
+}
+
+/// A job's row.
+struct Place {
+    place: String,
+    is_walked: bool,
+    done: i64,
+}
+
+impl<'a> Shard<'a> {
+    /// The shard of a number.
+    pub fn new(sql: &'a dyn Sql, number: u8) -> Self {
+        Self { sql, number }
+    }
+
+    /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s. `now_ms`: the wall
+    /// clock.
+    pub fn report(&self, report: &Report, now_ms: i64) -> Result<i64, SqlError> {
+        atomically(self.sql, || {
+            self.create()?;
+            if report.is_listed {
+                let statement = "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key) DO UPDATE SET \
+                     seen_ms = ?3, records = ?4, tombstones = ?5, bytes = ?6, oldest_ms = ?7 WHERE seen_ms <= ?3";
+                let Report { at, records, tombstones, bytes, oldest, .. } = *report;
+                let key = report.key.as_str().into();
+                let numbers = [now_ms, at, records, tombstones, bytes].map(Value::from);
+                let arguments: Vec<Value> = [key].into_iter().chain(numbers).chain([oldest.into()]).collect();
+                self.sql.exec(statement, &arguments)?;
+            } else {
+                let statement = "DELETE FROM keys WHERE key = ?1 AND seen_ms <= ?2";
+                self.sql.exec(statement, &[report.key.as_str().into(), report.at.into()])?;
+            }
+            self.number_of("SELECT before_s FROM registry", &[])
+        })
+    }
+
+    /// How many keys there are with that prefix; the first of those that are asked for, and one more.
+    pub fn list(&self, listing: &Listing) -> Result<(i64, Vec<Row>), SqlError> {
+        if !self.check()? {
+            return Ok((0, Vec::new()));
+        }
+        let (number, key) = match &listing.after {
+            Some((number, key)) => (*number, key.as_str()),
+            None => (i64::MAX >> 11, ""),
+        };
+        let column = match listing.order {
+            Order::Newest => "created_ms",
+            Order::Heaviest => "bytes",
+            Order::Name => "0",
+        };
+        // The first condition is what an index can seek by.
+        let (after, order) = match listing.order {
+            Order::Name => ("key > ?2 AND ?1 = ?1".to_owned(), "key".to_owned()),
+            _ => (format!("{column} <= ?1 AND ({column} < ?1 OR key > ?2)"), format!("{column} DESC, key")),
+        };
+        let end = end_of(&listing.prefix);
+        let within = if end.is_some() { "key >= ?3 AND key < ?4" } else { "key >= ?3 AND ?4 IS NULL" };
+        let statement = format!(
+            "SELECT key, created_ms, seen_ms, records, tombstones, bytes, oldest_ms FROM keys \
+             WHERE {after} AND {within} ORDER BY {order} LIMIT ?5"
+        );
+        let prefix = [Value::from(listing.prefix.as_str()), end.clone().into()];
+        let arguments =
+            [&[number.into(), key.into()], prefix.as_slice(), &[(listing.limit as i64 + 1).into()]].concat();
+        let keys = self.sql.exec(&statement, &arguments)?;
+        let within = if end.is_some() { "key >= ?1 AND key < ?2" } else { "key >= ?1 AND ?2 IS NULL" };
+        let total = self.number_of(&format!("SELECT count(*) FROM keys WHERE {within}"), &prefix)?;
+        Ok((total, keys))
+    }
+
+    /// How many keys there are.
+    pub fn count(&self) -> Result<i64, SqlError> {
+        if self.check()? { self.number_of("SELECT count(*) FROM keys", &[]) } else { Ok(0) }
+    }
+
+    /// What is to be visited next for a job, which begins with the first call.
+    pub fn visit(&self, id: i64, before_s: i64) -> Result<Visit, SqlError> {
+        atomically(self.sql, || {
+            self.create()?;
+            let job = match self.job(id)? {
+                Some(job) => job,
+                None => self.begin(id, before_s)?,
+            };
+            if !job.is_walked {
+                let statement = "SELECT key FROM keys WHERE key > ?1 ORDER BY key LIMIT ?2";
+                let keys = self.texts(statement, &[job.place.as_str().into(), VISIT_KEYS.into()])?;
+                if !keys.is_empty() {
+                    return Ok(Visit { place: Some(job.place), keys });
+                }
+                self.sql.exec("UPDATE jobs SET is_walked = 1 WHERE id = ?1", &[id.into()])?;
+            }
+            let statement = "SELECT key FROM undone WHERE id = ?1 ORDER BY tries, key LIMIT ?2";
+            Ok(Visit { place: None, keys: self.texts(statement, &[id.into(), VISIT_KEYS.into()])? })
+        })
+    }
+
+    /// Counts what became of a visit. One that began where the walk no longer is counts for nothing.
+    pub fn visited(&self, id: i64, visit: &Visit, tried: &[Tried]) -> Result<Progress, SqlError> {
+        atomically(self.sql, || {
+            let Some(job) = self.job(id)? else { return Err(SqlError("no such job".to_owned())) };
+            let is_walk = visit.place.is_some();
+            if is_walk && (job.is_walked || visit.place.as_ref() != Some(&job.place)) {
+                return self.progress(id);
+            }
+            let mut done = job.done;
+            for (key, tried) in visit.keys.iter().zip(tried) {
+                let row = [id.into(), key.as_str().into(), i64::from(*tried == Tried::Failed).into()];
+                match (is_walk, tried) {
+                    (true, Tried::Done) => done += 1,
+                    (true, _) => drop(self.sql.exec("INSERT INTO undone VALUES (?1, ?2, 0, ?3)", &row)?),
+                    (false, Tried::Done) => {
+                        let statement = "DELETE FROM undone WHERE id = ?1 AND key = ?2 RETURNING 1";
+                        done += self.sql.exec(statement, row.get(..2).unwrap_or_default())?.len() as i64;
+                    }
+                    (false, _) => {
+                        let statement =
+                            "UPDATE undone SET tries = tries + 1, has_failed = ?3 WHERE id = ?1 AND key = ?2";
+                        drop(self.sql.exec(statement, &row)?);
+                    }
+                }
+            }
+            let place = visit.keys.last().filter(|_| is_walk).unwrap_or(&job.place);
+            let statement = "UPDATE jobs SET place = ?2, done = ?3 WHERE id = ?1";
+            self.sql.exec(statement, &[id.into(), place.as_str().into(), done.into()])?;
+            self.progress(id)
+        })
+    }
+
+    fn begin(&self, id: i64, before_s: i64) -> Result<Place, SqlError> {
+        // From here on, whoever registers is told.
+        self.sql.exec("UPDATE registry SET before_s = max(before_s, ?1)", &[before_s.into()])?;
+        self.sql.exec("INSERT INTO jobs VALUES (?1, ?2, '', 0, 0)", &[id.into(), before_s.into()])?;
+        let statement = "DELETE FROM jobs WHERE id <= ?1 AND is_walked = 1 \
+             AND NOT EXISTS (SELECT 1 FROM undone WHERE undone.id = jobs.id)";
+        self.sql.exec(statement, &[(id - DONE_MAX).into()])?;
+        Ok(Place { place: String::new(), is_walked: false, done: 0 })
+    }
+
+    fn progress(&self, id: i64) -> Result<Progress, SqlError> {
+        let Some(job) = self.job(id)? else { return Err(SqlError("no such job".to_owned())) };
+        let undone = self.number_of("SELECT count(*) FROM undone WHERE id = ?1", &[id.into()])?;
+        let ahead = match job.is_walked {
+            true => 0,
+            false => self.number_of("SELECT count(*) FROM keys WHERE key > ?1", &[job.place.as_str().into()])?,
+        };
+        let statement = "SELECT key FROM undone WHERE id = ?1 AND has_failed = 1 ORDER BY key LIMIT ?2";
+        let failed = self.texts(statement, &[id.into(), FAILED_MAX.into()])?;
+        Ok(Progress { keys: job.done + undone + ahead, done: job.done, failed, is_done: job.is_walked && undone == 0 })
+    }
+
+    fn job(&self, id: i64) -> Result<Option<Place>, SqlError> {
+        let rows = self.sql.exec("SELECT place, is_walked, done FROM jobs WHERE id = ?1", &[id.into()])?;
+        let Some(row) = rows.into_iter().next() else { return Ok(None) };
+        let [place, is_walked, done] = <[Value; 3]>::try_from(row).map_err(|_| unreadable())?;
+        match (place.into_text(), is_walked.as_integer(), done.as_integer()) {
+            (Some(place), Some(is_walked), Some(done)) => Ok(Some(Place { place, is_walked: is_walked == 1, done })),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// Whether there are tables. Those of another number of shards, or of another shard, are refused.
+    fn check(&self) -> Result<bool, SqlError> {
+        let tables =
+            self.sql.exec("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'registry' LIMIT 1", &[])?;
+        if tables.is_empty() {
+            return Ok(false);
+        }
+        let rows = self.sql.exec("SELECT version, shards, shard FROM registry LIMIT 1", &[])?;
+        let found: Vec<Option<i64>> = rows.iter().flatten().map(Value::as_integer).collect();
+        let expected = [SCHEMA_VERSION, i64::from(SHARDS), i64::from(self.number)];
+        if found == expected.map(Some) {
+            return Ok(true);
+        }
+        Err(SqlError(format!("this shard of the registry is (version, shards, number) {found:?}, not {expected:?}")))
+    }
+
+    fn create(&self) -> Result<(), SqlError> {
+        if self.check()? {
+            return Ok(());
+        }
+        CREATE.split(";\n\n").try_for_each(|statement| self.sql.exec(statement, &[]).map(drop))?;
+        let row = [SCHEMA_VERSION.into(), i64::from(SHARDS).into(), i64::from(self.number).into()];
+        self.sql.exec("INSERT INTO registry VALUES (1, ?1, ?2, ?3, 0)", &row).map(drop)
+    }
+
+    fn number_of(&self, statement: &str, arguments: &[Value]) -> Result<i64, SqlError> {
+        let rows = self.sql.exec(statement, arguments)?;
+        rows.first().and_then(|row| row.first()).and_then(Value::as_integer).ok_or_else(unreadable)
+    }
+
+    fn texts(&self, statement: &str, arguments: &[Value]) -> Result<Vec<String>, SqlError> {
+        let rows = self.sql.exec(statement, arguments)?;
+        rows.into_iter().map(|mut row| row.pop().and_then(Value::into_text).ok_or_else(unreadable)).collect()
+    }
+}
+
+fn unreadable() -> SqlError {
+    SqlError("a row of the registry is unreadable".to_owned())
+}
+
+/// The first text after all those that begin with `prefix`; `None`: there is none. SQLite compares as characters do.
+fn end_of(prefix: &str) -> Option<String> {
+    let mut characters: Vec<char> = prefix.chars().collect();
+    while let Some(last) = characters.pop() {
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(next) = next {
+            characters.push(next);
+            return Some(characters.into_iter().collect());
+        }
+    }
+    None
+}

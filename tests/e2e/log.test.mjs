@@ -1,0 +1,101 @@
+// What an operator sees: lines of the log, Server-Timing, traces. On workerd, with the probe.
+
+import assert from "node:assert/strict";
+import { createHash, randomUUID } from "node:crypto";
+import { after, test } from "node:test";
+import { serve } from "./server.mjs";
+
+const TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const SECRET = "a-secret-that-nobody-prints";
+
+const server = await serve(after, "probe", { SEMEL_LOG_SAMPLE: "1" });
+const key = '"logged/alice"';
+const hash = createHash("sha256").update("logged/alice").digest("hex").slice(0, 16);
+
+/** All that was printed, each line read as JSON. */
+const linesOf = ({ log }) =>
+  log
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line));
+
+const linesOfId = (id, from = server) => linesOf(from).filter((line) => line.id === id);
+
+test("an answer has one line, with what helps to find it and no name in it", async () => {
+  const id = randomUUID();
+  const before = Date.now();
+  for (let time = 0; time < 2; time += 1) await server.send("POST", "/echo", { id, key, as: SECRET, body: SECRET, headers: { "x-secret": SECRET, traceparent: TRACE } });
+  const lines = linesOfId(id);
+  for (const [line, code] of [[lines[0], "executed"], [lines[1], "replayed"]]) {
+    const { time, ms, ...rest } = line;
+    assert.deepEqual(rest, { level: "info", by: "object", method: "POST", key: hash, id, code, status: 200, traceparent: TRACE });
+    assert.ok(time >= before && time <= Date.now() && ms >= 0);
+  }
+  assert.equal(lines.length, 2);
+  assert.ok(!server.log.includes(SECRET) && !server.log.includes("alice"), "no header, body, principal or key");
+});
+
+test("who answers writes the line: the router its own refusals", async () => {
+  const id = randomUUID();
+  await server.send("POST", "/unhandled", { id });
+  assert.deepEqual(linesOfId(id).map(({ by, code, status }) => [by, code, status]), [["router", "not-found", 404]]);
+});
+
+test("a crash has the lines of where it was and of its requests, however little is sampled", async (t) => {
+  const quiet = await serve((end) => t.after(end), "probe", { SEMEL_LOG_SAMPLE: "0" });
+  const id = randomUUID();
+  const codes = [];
+  for (let time = 0; time < 4; time += 1) codes.push((await quiet.send("POST", "/panic", { id, key })).semel);
+  await quiet.send("POST", "/fail", { id: "fails", key });
+  await quiet.send("POST", "/echo", { id: "quiet", key });
+  assert.deepEqual(linesOfId(id, quiet).map(({ level, code }) => [level, code]), codes.map((code) => [code === "poisoned" ? "warn" : "error", code]));
+  assert.match(linesOfId(id, quiet)[0].message, /the handler crashed on .* 1 of 3 times/);
+  assert.match(linesOfId("fails", quiet)[0].message, /the probe was asked to fail/);
+  assert.deepEqual(linesOfId("quiet", quiet), []);
+  const crashes = linesOf(quiet).filter(({ message = "" }) => message.includes("panicked at"));
+  assert.equal(crashes.length, 3);
+});
+
+test("a sample has all attempts of a request or none, by its id alone", async (t) => {
+  const half = await serve((end) => t.after(end), "probe", { SEMEL_LOG_SAMPLE: "0.5" });
+  const ids = Array.from({ length: 60 }, () => randomUUID());
+  const sampled = [];
+  for (let time = 0; time < 2; time += 1) {
+    for (const id of ids) await half.send("POST", "/echo", { id, key });
+    sampled.push(ids.filter((id) => linesOfId(id, half).length > 0));
+    // The log begins anew, and what was executed is replayed now.
+    await half.restart();
+  }
+  const [first, second] = sampled;
+  assert.deepEqual(first, second);
+  assert.ok(first.length > 10 && first.length < 50, `${first.length} of 60`);
+});
+
+test("nothing that a client sends ends a line, begins one or leaves its field", async () => {
+  const forged = '{"level":"error","message":"forged"}';
+  const id = `${forged}\\" \\\\`;
+  await server.send("POST", "/echo", { id: `"${id.replace(/["\\]/g, "\\$&")}"`, key });
+  assert.equal(linesOfId(id).length, 1);
+  const wild = encodeURIComponent("\u001b[2J\u009b31m\u2028\u2029caf\u00e9");
+  await server.send("POST", `/echo?${wild}`, { id: randomUUID(), key: `"${wild}"`, headers: { traceparent: `${TRACE}-${forged}` } });
+  await server.send("POST", `/fail/${wild}`, { id: randomUUID() });
+  await server.raw(`POST /echo HTTP/1.1\r\nHost: x\r\nIdempotency-Key: "a\tb"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  assert.ok(!linesOf(server).some(({ message }) => message === "forged"), "each line is a document of the layer's own");
+  assert.ok(!/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029]/.test(server.log));
+  assert.ok(!linesOf(server).some(({ traceparent }) => traceparent !== undefined && traceparent !== TRACE));
+});
+
+test("a trace goes through to the handler, and a malformed one goes nowhere", async () => {
+  // The probe echoes headers that begin with x-, so what it got is seen by its own trace.
+  const echo = (traceparent) => server.send("POST", "/trace", { id: randomUUID(), key, headers: { traceparent } });
+  assert.equal((await echo(TRACE)).headers.get("x-traceparent"), TRACE);
+  for (const bad of ["00-zz", TRACE.toUpperCase(), `${TRACE},${TRACE}`, ""]) assert.equal((await echo(bad)).headers.get("x-traceparent"), "none", bad);
+});
+
+test("Server-Timing tells the object's time and all of it, where CORS lets a page see it", async () => {
+  for (const [method, path] of [["POST", "/echo"], ["GET", "/echo"], ["GET", "/semel/v1/health"], ["POST", "/unhandled"]]) {
+    const { headers } = await server.send(method, path, { id: randomUUID(), key: path === "/echo" ? key : undefined });
+    assert.match(headers.get("server-timing"), path === "/echo" ? /^object;dur=\d+, total;dur=\d+$/ : /^total;dur=\d+$/);
+    assert.equal(headers.get("timing-allow-origin"), headers.get("access-control-allow-origin"));
+  }
+});

@@ -1,0 +1,163 @@
+// The registry of keys on workerd: keys register, are swept and told to forget by alarms, over kills. With the probe.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { serve } from "./server.mjs";
+
+const LIMIT_MS = 60_000;
+/** Chores as often as can be set. */
+const OFTEN = { SEMEL_REPORT_SECONDS: "1" };
+
+const nowS = () => Math.floor(Date.now() / 1000);
+
+/** Asks again until `look` gives something, or fails. */
+async function until(look, what) {
+  const limit = Date.now() + LIMIT_MS;
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    assert.ok(Date.now() < limit, what);
+    await delay(50);
+  }
+}
+
+const change = (server, key, id, options = {}) => server.send("POST", "/echo", { id, key: `"${key}"`, ...options });
+
+/** Every key that is listed, a page at a time. */
+async function listed(server, query) {
+  const keys = [];
+  for (let next = ""; next !== null; ) {
+    const page = await server.admin("GET", `keys?${query}${next && `&after=${next}`}`);
+    assert.deepEqual([page.status, page.semel], [200, "read"], page.text);
+    keys.push(...page.json.keys);
+    next = page.json.next;
+  }
+  return keys;
+}
+
+const entryOf = async (server, key) => (await listed(server, `prefix=${key}`)).find((entry) => entry.key === key);
+
+/** Does `work` for each, some at once. */
+async function each(items, work, atOnce = 32) {
+  const rest = items.values();
+  const worker = async () => {
+    for (const item of rest) await work(item);
+  };
+  await Promise.all(Array.from({ length: atOnce }, worker));
+}
+
+test("every answered key registers, whenever the server is killed, and nobody has to ask for it again", async (t) => {
+  const server = await serve((end) => t.after(end), "probe", OFTEN);
+  const keys = [];
+  for (let round = 0; round < 12; round += 1) {
+    keys.push(`registers-${round}`);
+    assert.equal((await change(server, keys.at(-1), randomUUID())).semel, "executed");
+    // At any moment between the commit and the registry's answer.
+    await delay(round);
+    await server.restart();
+  }
+  await until(async () => (await listed(server, "prefix=registers-")).length === keys.length, "all are listed");
+});
+
+test("a registry that fails changes nothing for requests, and once there is one the key registers by its alarm", async (t) => {
+  const objects = (REGISTRY) => ({ objects: { SEMEL: "SemelObject", REGISTRY } });
+  const server = await serve((end) => t.after(end), "probe", OFTEN, objects("DeafRegistry"));
+  for (let count = 0; count < 20; count += 1) assert.equal((await change(server, "unheard", randomUUID())).semel, "executed");
+  await until(() => /could not tell the registry/.test(server.log), "it was tried");
+  await server.restart(objects("SemelRegistry"));
+  const entry = await until(() => entryOf(server, "unheard"), "it registers");
+  assert.equal(entry.records, 20);
+});
+
+test("without a registry all is as it was, and the log says so once", async (t) => {
+  const server = await serve((end) => t.after(end), "probe", OFTEN, { objects: { SEMEL: "SemelObject" } });
+  for (const key of ["a", "b", "c"]) assert.equal((await change(server, key, randomUUID())).semel, "executed");
+  assert.equal(server.log.split("REGISTRY is not bound: keys are not listed").length, 2);
+  const answer = await server.admin("GET", "keys");
+  assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
+});
+
+test("an idle key is swept by its alarm, and tells the registry that it is empty", async (t) => {
+  const server = await serve((end) => t.after(end), "probe", { ...OFTEN, SEMEL_RETENTION_SECONDS: "2" });
+  const before = nowS();
+  await each(Array.from({ length: 300 }), () => change(server, "idle", randomUUID(), { firstSent: before }));
+  const entry = await until(() => entryOf(server, "idle"), "it is listed");
+  assert.ok(entry.bytes > 0 && entry.created <= Date.now() && entry.oldest >= before * 1000);
+  await until(async () => {
+    const { records, tombstones, oldest } = await entryOf(server, "idle");
+    return records === 0 && tombstones === 0 && oldest === null;
+  }, "all has left");
+  assert.equal((await change(server, "idle", randomUUID(), { firstSent: before })).semel, "outside-window");
+});
+
+test("ten thousand keys are listed in every order, each once, and a page comes soon", async (t) => {
+  const server = await serve((end) => t.after(end), "probe");
+  const keys = Array.from({ length: 10_000 }, (_, number) => [number % 16, `many/${String(number).padStart(5, "0")}`, (number * 7919) % 10_007]);
+  for (let at = 0; at < keys.length; at += 500) {
+    const body = JSON.stringify(keys.slice(at, at + 500));
+    assert.equal((await server.send("POST", "/probe/reports", { body })).status, 200);
+  }
+  const numberOf = { newest: (entry) => entry.created, heaviest: (entry) => entry.bytes, name: () => 0 };
+  for (const [order, number] of Object.entries(numberOf)) {
+    const started = Date.now();
+    const { total } = (await server.admin("GET", `keys?order=${order}&limit=200`)).json;
+    assert.ok(Date.now() - started < 2000, `a page by ${order} took ${Date.now() - started} ms`);
+    assert.equal(total, 10_000);
+    const all = await listed(server, `order=${order}&limit=200`);
+    assert.equal(new Set(all.map(({ key }) => key)).size, 10_000);
+    for (const [at, entry] of all.slice(1).entries()) {
+      const before = all[at];
+      const [one, other] = [number(before), number(entry)];
+      assert.ok(one > other || (one === other && before.key < entry.key), `${order}: ${before.key}, ${entry.key}`);
+    }
+  }
+  const some = await listed(server, "order=heaviest&limit=50&prefix=many/001");
+  assert.deepEqual(some.map(({ key }) => key).sort(), keys.map(([, key]) => key).filter((key) => key.startsWith("many/001")));
+});
+
+test("who is not the administrator learns nothing of keys and has none forget", async (t) => {
+  const server = await serve((end) => t.after(end), "probe");
+  for (const as of [undefined, "alice", "the-administrator-of-the-test"]) {
+    for (const [method, path] of [["GET", "keys"], ["POST", "forget"], ["GET", "forget/1"]]) {
+      const answer = await server.admin(method, path, { as, id: "a", body: method === "GET" ? undefined : '{"before":1}' });
+      assert.ok([401, 403].includes(answer.status), `${as} ${path}: ${answer.status}`);
+      assert.doesNotMatch(answer.text, /"keys"/);
+    }
+  }
+});
+
+test("a forget goes over two thousand keys and three kills: none is missed, none counts twice, what came later stays", async (t) => {
+  const server = await serve((end) => t.after(end), "probe");
+  const keys = Array.from({ length: 2_000 }, (_, number) => `forgets-${number}`);
+  const early = nowS() - 60;
+  await each(keys, async (key) => assert.equal((await change(server, key, "early", { firstSent: early })).semel, "executed"));
+  await until(async () => (await server.admin("GET", "keys?limit=1")).json.total === keys.length, "all are registered");
+  // Between the two lies what is to be forgotten.
+  const before = early + 30;
+  const made = await server.admin("POST", "forget", { id: "all", body: JSON.stringify({ before }) });
+  assert.deepEqual([made.status, made.semel], [202, "executed"], made.text);
+  assert.deepEqual(made.json, { id: "1", before, state: "running", keys: keys.length, done: 0 });
+  const again = () => server.admin("POST", "forget", { id: "all", body: JSON.stringify({ before }) });
+  const progress = async () => (await server.admin("GET", "forget/1")).json;
+  let done = 0;
+  for (const share of [0.1, 0.4, 0.7]) {
+    await until(async () => (await progress()).done >= share * keys.length, `more than ${share} are done`);
+    await server.restart();
+    const now = await progress();
+    assert.ok(now.done >= done && now.done <= now.keys, JSON.stringify(now));
+    done = now.done;
+    assert.equal((await again()).semel, "replayed");
+  }
+  await until(async () => (await progress()).state === "done", "it ends");
+  assert.deepEqual(await progress(), { id: "1", before, state: "done", keys: keys.length, done: keys.length, failed: [] });
+  await each(keys, async (key) => {
+    const late = await change(server, key, "late", { firstSent: early });
+    assert.deepEqual([late.status, late.semel, late.json.executed, late.json.retry], [410, "forgotten", "unknown", "never"], key);
+    assert.equal((await change(server, key, "new", { firstSent: before })).semel, "executed", key);
+  });
+  // A key that comes later learns of it by registering.
+  await change(server, "forgets-later", "first");
+  await until(async () => (await change(server, "forgets-later", randomUUID(), { firstSent: early })).semel === "forgotten", "it hears of it");
+});

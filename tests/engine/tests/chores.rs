@@ -1,0 +1,263 @@
+//! What a key's object does without a request: waking, sweeping, telling the registry.
+
+use semel_core::server::SqlError;
+use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, get, post};
+
+const RETENTION_S: i64 = 1000;
+const REPORT_MS: i64 = 60_000;
+
+fn world() -> World {
+    World::with(|config| config.retention_s = RETENTION_S)
+}
+
+fn change(id: &str) -> Call {
+    post("/count").id(id).first_sent_s(START_S)
+}
+
+/// A key that the registry knows.
+fn registered() -> World {
+    let mut world = world();
+    world.send(&change("first"));
+    tell(&mut world);
+    world
+}
+
+/// Wakes the key, and has the registry take what it tells.
+fn tell(world: &mut World) {
+    world.wake().unwrap();
+    let report = world.report().unwrap().expect("there is something to tell");
+    world.reported(&report, 0).unwrap();
+}
+
+#[test]
+fn an_untouched_key_is_never_woken_and_tells_nothing() {
+    let mut world = world();
+    world.send(&get("/count"));
+    assert_eq!(world.wakes_at(), None);
+    assert_eq!(world.report(), Ok(None));
+    assert_eq!(world.sweep_page(), Ok(false));
+    assert_eq!(world.database.tables(), Vec::<String>::new());
+}
+
+#[test]
+fn a_key_is_woken_at_once_to_register_and_tells_what_it_holds() {
+    let mut world = world();
+    world.send(&change("a"));
+    assert_eq!(world.wakes_at(), Some(START_MS));
+    world.wake().unwrap();
+    let report = world.report().unwrap().unwrap();
+    assert_eq!((report.key.as_str(), report.at, report.is_listed), (semel_support::KEY, START_MS, true));
+    assert_eq!((report.records, report.tombstones, report.bytes), (1, 0, semel_support::chores::BYTES));
+    assert_eq!(report.oldest, Some(START_MS));
+    world.reported(&report, 0).unwrap();
+    assert_eq!(world.report(), Ok(None), "once told, nothing is left to tell");
+    // The record leaves behind the fence, and that is all there is to wake for.
+    assert_eq!(world.wakes_at(), Some((START_S + RETENTION_S + 1) * 1000));
+}
+
+#[test]
+fn a_registration_that_was_not_answered_stays_due_over_restarts_and_a_registered_key_is_let_alone() {
+    let mut world = world();
+    world.send(&change("a"));
+    world.wake().unwrap();
+    assert!(world.report().unwrap().is_some());
+    // The answer is lost. The object goes on trying, not more often than it may.
+    assert_eq!(world.wakes_at(), Some(START_MS + REPORT_MS));
+    world.restart();
+    world.send(&get("/count"));
+    assert_eq!(world.wakes_at(), Some(START_MS));
+    tell(&mut world);
+    world.restart();
+    world.send(&get("/count"));
+    assert_eq!(world.report(), Ok(None));
+    assert_eq!(world.wakes_at(), Some((START_S + RETENTION_S + 1) * 1000));
+}
+
+#[test]
+fn a_crash_before_any_statement_of_the_answer_leaves_a_key_that_registers_and_forgets_later() {
+    let mut crashes = 0;
+    loop {
+        let mut world = world();
+        world.send(&change("a"));
+        world.wake().unwrap();
+        let report = world.report().unwrap().unwrap();
+        world.database.crash_before(crashes);
+        let ended = world.reported(&report, START_S + 1);
+        if !world.database.has_crashed() {
+            ended.unwrap();
+            break;
+        }
+        world.restart();
+        world.send(&get("/count"));
+        let is_registered = world.database.number("SELECT is_registered FROM semel_meta") == 1;
+        let forgotten_s = world.database.number("SELECT forgotten_s FROM semel_meta");
+        // Were it registered and had not forgotten, nobody would tell it again.
+        assert!(!is_registered || forgotten_s == START_S + 1, "crash {crashes}");
+        if !is_registered {
+            let report = world.report().unwrap().expect("it is still to be told");
+            world.reported(&report, START_S + 1).unwrap();
+        }
+        assert_eq!(world.send(&change("b")).only("semel-status"), "forgotten", "crash {crashes}");
+        crashes += 1;
+    }
+    assert!(crashes >= 5, "only {crashes} places to crash");
+}
+
+#[test]
+fn what_changed_is_told_once_in_the_interval_and_a_read_tells_nothing() {
+    let mut world = registered();
+    world.pass_ms(10_000);
+    world.send(&get("/count"));
+    assert_eq!(world.wakes_at(), Some((START_S + RETENTION_S + 1) * 1000));
+    world.send(&change("b"));
+    assert_eq!(world.wakes_at(), Some(START_MS + REPORT_MS));
+    world.send(&change("c"));
+    assert_eq!(world.wakes_at(), Some(START_MS + REPORT_MS));
+    world.pass_ms(50_000);
+    world.wake().unwrap();
+    let report = world.report().unwrap().unwrap();
+    assert_eq!((report.records, report.is_listed), (3, true));
+    // What comes before the answer is told the next time.
+    world.send(&change("d"));
+    world.reported(&report, 0).unwrap();
+    assert_eq!(world.wakes_at(), Some(START_MS + 2 * REPORT_MS));
+    world.pass_ms(REPORT_MS);
+    assert_eq!(world.report().unwrap().map(|report| report.records), Some(4));
+}
+
+#[test]
+fn without_a_registry_only_what_may_leave_wakes_a_key() {
+    let mut world = world();
+    world.send(&change("a"));
+    world.wake().unwrap();
+    assert_eq!(world.wakes_at_without_registry(), Some((START_S + RETENTION_S + 1) * 1000));
+}
+
+#[test]
+fn an_idle_key_is_swept_by_its_alarm_and_then_let_alone() {
+    let mut world = registered();
+    for number in 0..300 {
+        world.send(&change(&format!("id-{number}")));
+    }
+    tell(&mut world);
+    world.wall_ms = (START_S + RETENTION_S + 1) * 1000;
+    assert_eq!(world.wakes_at(), Some(world.wall_ms));
+    // Page by page: after each, requests may come in.
+    assert_eq!(world.sweep_page(), Ok(true));
+    assert_eq!(world.rows(), 301 - 128);
+    world.wake().unwrap();
+    assert_eq!(world.rows(), 0);
+    assert_eq!(world.fence_s(), world.wall_s() - RETENTION_S, "what left is refused for good");
+    tell(&mut world);
+    assert_eq!(world.wakes_at(), None);
+    assert_eq!(world.send(&change("id-7")).only("semel-status"), "outside-window");
+}
+
+#[test]
+fn a_tombstone_wakes_the_key_when_it_lapses() {
+    let mut world = registered();
+    world.send(&change("b").deadline_ms(START_MS + 20_000));
+    world.send(&acknowledge(&format!("[{{\"id\":\"b\",\"until\":{}}}]", START_MS + 90_000)));
+    world.pass_ms(REPORT_MS);
+    tell(&mut world);
+    assert_eq!(world.wakes_at(), Some(START_MS + 150_000));
+    world.wall_ms = START_MS + 150_000;
+    world.wake().unwrap();
+    assert_eq!(world.row("b", "id"), None);
+}
+
+#[test]
+fn a_sweep_that_fails_or_dies_at_any_statement_leaves_a_page_whole_or_gone() {
+    for fault in [|world: &World, n| world.database.crash_before(n), |world: &World, n| world.database.fail(n)] {
+        let mut faults = 0;
+        loop {
+            let mut world = registered();
+            world.send(&change("b"));
+            world.wall_ms = (START_S + RETENTION_S + 1) * 1000;
+            fault(&world, faults);
+            let ended: Result<bool, SqlError> = world.sweep_page();
+            if ended.is_ok() {
+                break;
+            }
+            if world.database.has_crashed() {
+                world.restart();
+            }
+            world.database.calm();
+            let fence_s = world.database.number("SELECT fence_s FROM semel_meta");
+            assert!(world.rows() == 2 || fence_s == world.wall_s() - RETENTION_S, "fault {faults}");
+            world.wake().unwrap();
+            assert_eq!(world.rows(), 0);
+            faults += 1;
+        }
+        assert!(faults >= 5, "only {faults} places");
+    }
+}
+
+#[test]
+fn a_key_with_nothing_of_the_application_is_not_listed_and_one_that_lost_it_is_taken_out() {
+    let mut world = world();
+    world.handler.trouble.set(Trouble::Panics);
+    world.send(&change("a"));
+    assert_eq!(world.report(), Ok(None), "a crash alone is nothing of the application's");
+    world.handler.trouble.set(Trouble::None);
+    world.send(&change("a"));
+    tell(&mut world);
+    // What the deletion of a key leaves.
+    world.database.tamper("UPDATE semel_meta SET handler_version = 0");
+    world.database.tamper("DROP TABLE effects");
+    world.restart();
+    world.send(&get("/count"));
+    assert_eq!(world.wakes_at(), Some(START_MS));
+    let report = world.report().unwrap().unwrap();
+    assert!(!report.is_listed);
+    world.reported(&report, 0).unwrap();
+    assert_eq!(world.report(), Ok(None));
+    // It comes anew with the next commit.
+    world.send(&change("b"));
+    assert_eq!(world.wakes_at(), Some(START_MS));
+    assert!(world.report().unwrap().unwrap().is_listed);
+}
+
+#[test]
+fn a_key_that_hears_of_a_forget_applies_it_once_and_a_second_time_costs_nothing() {
+    let mut world = registered();
+    world.pass_s(5);
+    assert_eq!(world.send(&post("/count").id("late").first_sent_s(START_S - 3)).only("semel-status"), "executed");
+    world.forget(START_S + 2).unwrap();
+    assert_eq!(world.send(&post("/count").id("new").first_sent_s(START_S + 1)).only("semel-status"), "forgotten");
+    let written = world.database.rows_written();
+    world.forget(START_S + 2).unwrap();
+    world.forget(START_S + 1).unwrap();
+    assert_eq!(world.database.rows_written(), written);
+}
+
+#[test]
+fn answers_are_counted_by_status_since_the_start() {
+    let mut world = world();
+    for call in [change("a"), change("a"), change("b"), post("/count"), get("/count")] {
+        world.send(&call);
+    }
+    let counters = world.counters();
+    let counted: Vec<(&str, u64)> = counters.iter().map(|(status, count)| (status.as_str(), *count)).collect();
+    assert_eq!(counted, [("executed", 2), ("key-missing", 1), ("read", 1), ("replayed", 1)]);
+    world.restart();
+    assert!(world.counters().is_empty());
+}
+
+#[test]
+fn a_chore_writes_few_rows() {
+    let mut world = world();
+    world.send(&change("a"));
+    let before = world.database.rows_written();
+    tell(&mut world);
+    assert_eq!(world.database.rows_written() - before, 1, "that it is registered");
+    world.pass_ms(REPORT_MS);
+    world.send(&change("b"));
+    let before = world.database.rows_written();
+    tell(&mut world);
+    assert_eq!(world.database.rows_written() - before, 0, "a report");
+    world.wall_ms = (START_S + 2 * RETENTION_S) * 1000;
+    let before = world.database.rows_written();
+    world.wake().unwrap();
+    assert_eq!(world.database.rows_written() - before, 3, "two rows, and once a page the fence");
+}

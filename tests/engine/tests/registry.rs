@@ -1,0 +1,372 @@
+//! The registry of keys: what a shard lists, how it walks for a job, and that jobs are taken once. Crashes at every statement.
+
+use semel_core::id::Principal;
+use semel_core::message::{Headers, Method, Request};
+use semel_core::path::Path;
+use semel_core::server::registry::{
+    Coordinator, Job, Listing, Page, Progress, Report, SHARDS, Shard, Tried, Visit, merged,
+};
+use semel_core::server::{Config, SqlError};
+use semel_support::{Database, Reply, START_MS, START_S};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const KEYS: &str = "/semel/v1/admin/keys";
+
+fn report(key: &str, at: i64) -> Report {
+    let (key, records, tombstones, bytes) = (key.to_owned(), 1, 0, 20_480);
+    Report { key, at, records, tombstones, bytes, oldest: Some(at), is_listed: true, changes: 0 }
+}
+
+/// One page of a list over shards of a database each.
+fn listed(databases: &[Database], query: &str) -> Value {
+    let listing = Listing::parse(&format!("{KEYS}?{query}")).unwrap();
+    let pages = databases.iter().zip(0..).map(|(database, number)| {
+        let (total, rows) = Shard::new(database, number).list(&listing).unwrap();
+        Page::from_rows(total, rows).unwrap()
+    });
+    serde_json::from_slice(&merged(&listing, pages.collect()).body).unwrap()
+}
+
+/// The names of all pages, one after the other.
+fn walked(databases: &[Database], query: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = listed(databases, &format!("{query}{after}"));
+        names.extend(page["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap().to_owned()));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return names,
+        }
+    }
+}
+
+#[test]
+fn all_orders_list_each_key_once_over_all_pages_and_shards() {
+    let databases: Vec<Database> = (0..3).map(|_| Database::new()).collect();
+    let mut numbers: BTreeMap<String, (i64, i64)> = BTreeMap::new();
+    for number in 0..200_i64 {
+        let key = format!("{}/{number}", if number % 4 == 0 { "accounts" } else { "caf\u{e9}" });
+        let shard = (number % 3) as u8;
+        // Equal numbers have to be told apart, too.
+        let (created, bytes) = (START_MS + number / 5, 4096 * (number % 7));
+        let told = Report { bytes, ..report(&key, START_MS) };
+        Shard::new(&databases[usize::from(shard)], shard).report(&told, created).unwrap();
+        numbers.insert(key, (created, bytes));
+    }
+    let sorted = |number: fn(&(i64, i64)) -> i64| {
+        let mut names: Vec<(i64, String)> = numbers.iter().map(|(key, both)| (-number(both), key.clone())).collect();
+        names.sort();
+        names.into_iter().map(|(_, key)| key).collect::<Vec<_>>()
+    };
+    assert_eq!(walked(&databases, "order=newest&limit=7"), sorted(|both| both.0));
+    assert_eq!(walked(&databases, "order=heaviest&limit=7"), sorted(|both| both.1));
+    assert_eq!(walked(&databases, "order=name&limit=7"), sorted(|_| 0));
+    assert_eq!(walked(&databases, "order=name&limit=200").len(), 200);
+    for order in ["newest", "heaviest", "name"] {
+        let names = walked(&databases, &format!("order={order}&limit=9&prefix=accounts/"));
+        assert!(names.len() == 50 && names.iter().all(|name| name.starts_with("accounts/")), "{order}: {names:?}");
+        assert_eq!(listed(&databases, &format!("order={order}&prefix=caf%C3%A9"))["total"], 150);
+        assert_eq!(
+            listed(&databases, &format!("order={order}&prefix=nobody")),
+            json!({ "keys": [], "next": null, "total": 0 })
+        );
+    }
+    assert_eq!(listed(&databases, "limit=1&order=name")["keys"][0]["key"], "accounts/0");
+}
+
+#[test]
+fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
+    let databases = [Database::new()];
+    let shard = Shard::new(&databases[0], 0);
+    shard.report(&report("a", START_MS), START_MS).unwrap();
+    shard.report(&Report { records: 7, ..report("a", START_MS + 5) }, START_MS + 9).unwrap();
+    shard.report(&report("a", START_MS + 1), START_MS + 10).unwrap();
+    let key = json!({ "key": "a", "created": START_MS, "seen": START_MS + 5, "records": 7, "tombstones": 0, "bytes": 20_480,
+        "oldest": START_MS + 5 });
+    assert_eq!(listed(&databases, "")["keys"], json!([key]));
+    let gone = Report { is_listed: false, ..report("a", START_MS + 4) };
+    shard.report(&gone, START_MS).unwrap();
+    assert_eq!(shard.count(), Ok(1), "it came back since");
+    shard.report(&Report { at: START_MS + 6, ..gone }, START_MS).unwrap();
+    assert_eq!(shard.count(), Ok(0));
+}
+
+#[test]
+fn a_shard_of_another_number_or_another_count_is_refused() {
+    let database = Database::new();
+    assert_eq!(Shard::new(&database, 3).count(), Ok(0), "nothing is there yet");
+    Shard::new(&database, 3).report(&report("a", START_MS), START_MS).unwrap();
+    assert!(Shard::new(&database, 4).report(&report("a", START_MS), START_MS).is_err());
+    database.tamper("UPDATE registry SET shards = 32");
+    let refused = Shard::new(&database, 3).count().unwrap_err();
+    assert!(refused.0.contains("32") && refused.0.contains(&SHARDS.to_string()), "{refused}");
+}
+
+/// A shard with so many keys.
+fn shard_of(count: usize) -> Database {
+    let database = Database::new();
+    for number in 0..count {
+        Shard::new(&database, 0).report(&report(&format!("key-{number:04}"), START_MS), START_MS).unwrap();
+    }
+    database
+}
+
+/// Works on a job until it is done, with `visit` for each key; how often each was visited.
+fn work(database: &Database, visit: impl Fn(&str, usize) -> Tried) -> (Progress, BTreeMap<String, usize>) {
+    let mut visits = BTreeMap::new();
+    for _ in 0..1000 {
+        let shard = Shard::new(database, 0);
+        let step = shard.visit(1, START_S).unwrap();
+        let tried: Vec<Tried> = step
+            .keys
+            .iter()
+            .map(|key| {
+                let count = visits.entry(key.clone()).or_insert(0);
+                *count += 1;
+                visit(key, *count)
+            })
+            .collect();
+        let progress = shard.visited(1, &step, &tried).unwrap();
+        assert!(progress.done <= progress.keys);
+        if progress.is_done {
+            return (progress, visits);
+        }
+    }
+    panic!("it is not done after 1000 steps");
+}
+
+#[test]
+fn a_walk_visits_each_key_once_and_what_fails_again_until_it_is_done() {
+    let database = shard_of(300);
+    let (progress, visits) = work(&database, |key, visit| match key {
+        "key-0007" if visit < 4 => Tried::Failed,
+        "key-0100" if visit < 3 => Tried::Left,
+        _ => Tried::Done,
+    });
+    assert_eq!(progress, Progress { keys: 300, done: 300, failed: Vec::new(), is_done: true });
+    let more: Vec<_> = visits.iter().filter(|(_, count)| **count != 1).collect();
+    assert_eq!(more, [(&"key-0007".to_owned(), &4), (&"key-0100".to_owned(), &3)]);
+    assert_eq!(visits.len(), 300);
+}
+
+#[test]
+fn a_key_that_fails_is_named_and_holds_up_no_other() {
+    let database = shard_of(100);
+    let shard = Shard::new(&database, 0);
+    for _ in 0..4 {
+        let step = shard.visit(1, START_S).unwrap();
+        let tried: Vec<Tried> =
+            step.keys.iter().map(|key| if key == "key-0003" { Tried::Failed } else { Tried::Done }).collect();
+        shard.visited(1, &step, &tried).unwrap();
+    }
+    let step = shard.visit(1, START_S).unwrap();
+    assert_eq!(step, Visit { place: None, keys: vec!["key-0003".to_owned()] });
+    let progress = shard.visited(1, &step, &[Tried::Failed]).unwrap();
+    assert_eq!(progress, Progress { keys: 100, done: 99, failed: vec!["key-0003".to_owned()], is_done: false });
+}
+
+#[test]
+fn a_step_that_two_took_counts_once() {
+    let database = shard_of(100);
+    let shard = Shard::new(&database, 0);
+    let step = shard.visit(1, START_S).unwrap();
+    assert_eq!(shard.visit(1, START_S).unwrap(), step, "who took it before may be dead");
+    let tried = vec![Tried::Done; step.keys.len()];
+    let once = shard.visited(1, &step, &tried).unwrap();
+    assert_eq!(shard.visited(1, &step, &tried).unwrap(), once);
+    let (progress, _) = work(&database, |_, _| Tried::Done);
+    assert_eq!((progress.keys, progress.done), (100, 100));
+    assert_eq!(shard.visited(1, &step, &tried).unwrap().done, 100);
+}
+
+#[test]
+fn who_registers_once_a_job_has_begun_is_told_the_furthest_of_all() {
+    let database = shard_of(1);
+    let shard = Shard::new(&database, 0);
+    assert_eq!(shard.report(&report("b", START_MS), START_MS), Ok(0));
+    shard.visit(1, START_S).unwrap();
+    shard.visit(2, START_S - 100).unwrap();
+    assert_eq!(shard.report(&report("c", START_MS), START_MS), Ok(START_S));
+}
+
+#[test]
+fn two_jobs_are_both_done() {
+    let database = shard_of(70);
+    let shard = Shard::new(&database, 0);
+    let mut done = [false, false];
+    while done != [true, true] {
+        for (job, done) in [1, 2].into_iter().zip(&mut done) {
+            let step = shard.visit(job, START_S + job).unwrap();
+            let progress = shard.visited(job, &step, &vec![Tried::Done; step.keys.len()]).unwrap();
+            *done = progress.is_done;
+            assert!(!*done || progress.done == 70);
+        }
+    }
+}
+
+/// Crashes before every statement of a step in turn; after each, the job ends with each key counted once.
+#[test]
+fn a_crash_at_any_statement_of_a_step_loses_no_key_and_counts_none_twice() {
+    let mut crashes = 0;
+    loop {
+        let database = shard_of(70);
+        let step = |database: &Database| -> Result<Progress, SqlError> {
+            let shard = Shard::new(database, 0);
+            let step = shard.visit(1, START_S)?;
+            let tried: Vec<Tried> =
+                step.keys.iter().map(|key| if key == "key-0001" { Tried::Failed } else { Tried::Done }).collect();
+            shard.visited(1, &step, &tried)
+        };
+        step(&database).unwrap();
+        database.crash_before(crashes);
+        // The second page, the end of the walk, and what is tried again.
+        let ended = (0..3).try_for_each(|_| step(&database).map(drop));
+        let has_crashed = database.has_crashed();
+        assert_eq!(ended.is_err(), has_crashed);
+        database.reopen();
+        let (progress, visits) = work(&database, |_, _| Tried::Done);
+        assert_eq!((progress.keys, progress.done), (70, 70), "crash {crashes}");
+        assert!(visits.contains_key("key-0001"));
+        if !has_crashed {
+            break;
+        }
+        crashes += 1;
+    }
+    assert!(crashes >= 20, "only {crashes} places to crash");
+}
+
+#[test]
+fn a_crash_at_any_statement_of_a_report_leaves_it_whole_or_not_there() {
+    let mut crashes = 0;
+    loop {
+        let database = Database::new();
+        database.crash_before(crashes);
+        let ended = Shard::new(&database, 0).report(&report("a", START_MS), START_MS);
+        if !database.has_crashed() {
+            ended.unwrap();
+            break;
+        }
+        database.reopen();
+        assert!(ended.is_err());
+        assert_eq!(Shard::new(&database, 0).count(), Ok(0), "crash {crashes}");
+        assert_eq!(Shard::new(&database, 0).report(&report("a", START_MS), START_MS), Ok(0));
+        assert_eq!(Shard::new(&database, 0).count(), Ok(1));
+        crashes += 1;
+    }
+    assert!(crashes >= 10, "only {crashes} places to crash");
+}
+
+/// Asks a coordinator.
+fn ask(coordinator: &mut Coordinator, database: &Database, method: Method, path: &str, id: &str, body: &str) -> Reply {
+    let path = Path::new(&format!("/semel/v1/admin/{path}"), "").unwrap();
+    let mut headers = Headers::new();
+    if !id.is_empty() {
+        headers.append("idempotency-key", format!("\"{id}\""));
+    }
+    let request = Request { method, path, headers, body: body.as_bytes().to_vec() };
+    let keys = vec![10; usize::from(SHARDS)];
+    let administrator = Principal::administrator();
+    Reply::checked(coordinator.handle(database, (&request, false), &administrator, keys, START_MS).unwrap())
+}
+
+fn json_of(reply: &Reply) -> Value {
+    serde_json::from_slice(reply.body()).unwrap()
+}
+
+#[test]
+fn a_job_is_taken_once_by_the_rules_of_all_changes() {
+    let database = Database::new();
+    let mut coordinator = Coordinator::new(Config::default());
+    assert_eq!(coordinator.jobs(&database), Ok(Vec::new()));
+    let body = format!("{{\"before\":{START_S}}}");
+    let mut post = |id: &str, body: &str| ask(&mut coordinator, &database, Method::Post, "forget", id, body);
+    let made = post("a", &body);
+    assert_eq!((made.status(), made.only("semel-status")), (202, "executed"));
+    let running = json!({ "id": "1", "before": START_S, "state": "running", "keys": 160, "done": 0 });
+    assert_eq!(json_of(&made), running);
+    let again = post("a", &body);
+    assert_eq!((again.only("semel-status"), again.body()), ("replayed", made.body()));
+    post("a", "{\"before\":1}").is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    post("", &body).is_problem(400, "key-missing", "no", "after-fix");
+    for bad in [
+        "",
+        "[]",
+        "{}",
+        "{\"before\":-1}",
+        "{\"before\":1.5}",
+        "{\"before\":1,\"x\":1}",
+        &format!("{{\"before\":{}}}", START_S + 1),
+    ] {
+        post("bad", bad).is_problem(400, "body-invalid", "no", "after-fix");
+    }
+    assert_eq!(post("b", "{\"before\":0}").status(), 202);
+    let jobs = coordinator.jobs(&database).unwrap();
+    let all: Vec<u8> = (0..SHARDS).collect();
+    assert_eq!(jobs, [Job { id: 1, before_s: START_S, shards: all.clone() }, Job { id: 2, before_s: 0, shards: all }]);
+}
+
+#[test]
+fn progress_is_what_the_shards_told_and_a_job_ends_with_the_last_of_them() {
+    let database = Database::new();
+    let mut coordinator = Coordinator::new(Config::default());
+    ask(&mut coordinator, &database, Method::Post, "forget", "a", "{\"before\":5}");
+    let failed = vec!["a b".to_owned(), "caf\u{e9}".to_owned()];
+    coordinator.told(&database, 1, 0, &Progress { keys: 12, done: 7, failed, is_done: false }).unwrap();
+    for shard in 1..SHARDS {
+        coordinator
+            .told(&database, 1, shard, &Progress { keys: 1, done: 1, failed: Vec::new(), is_done: true })
+            .unwrap();
+    }
+    let progress =
+        |coordinator: &mut Coordinator| json_of(&ask(coordinator, &database, Method::Get, "forget/1", "", ""));
+    let expected =
+        json!({ "id": "1", "before": 5, "state": "running", "keys": 27, "done": 22, "failed": ["a b", "caf\u{e9}"] });
+    assert_eq!(progress(&mut coordinator), expected);
+    assert_eq!(coordinator.jobs(&database).unwrap().len(), 1);
+    coordinator.told(&database, 1, 0, &Progress { keys: 12, done: 12, failed: Vec::new(), is_done: true }).unwrap();
+    // Late, from before.
+    coordinator.told(&database, 1, 0, &Progress { keys: 12, done: 7, failed: Vec::new(), is_done: false }).unwrap();
+    let expected = json!({ "id": "1", "before": 5, "state": "done", "keys": 27, "done": 27, "failed": [] });
+    assert_eq!(progress(&mut coordinator), expected);
+    assert_eq!(coordinator.jobs(&database), Ok(Vec::new()));
+    let unknown = ask(&mut coordinator, &database, Method::Get, "forget/2", "", "");
+    unknown.is_problem(404, "not-found", "no", "after-fix");
+}
+
+#[test]
+fn a_crash_at_any_statement_of_taking_a_job_leaves_one_job() {
+    let mut crashes = 0;
+    loop {
+        let database = Database::new();
+        database.crash_before(crashes);
+        let body = "{\"before\":5}";
+        let mut coordinator = Coordinator::new(Config::default());
+        let got = ask(&mut coordinator, &database, Method::Post, "forget", "a", body);
+        if !database.has_crashed() {
+            assert_eq!(got.status(), 202);
+            break;
+        }
+        got.is_problem(503, "unavailable", "unknown", "same-id");
+        database.reopen();
+        let mut coordinator = Coordinator::new(Config::default());
+        assert_eq!(ask(&mut coordinator, &database, Method::Post, "forget", "a", body).status(), 202);
+        assert_eq!(coordinator.jobs(&database).unwrap().len(), 1, "crash {crashes}");
+        crashes += 1;
+    }
+    assert!(crashes >= 30, "only {crashes} places to crash");
+}
+
+#[test]
+fn nobody_but_the_administrator_has_keys_forget() {
+    let database = Database::new();
+    let mut coordinator = Coordinator::new(Config::default());
+    let path = Path::new("/semel/v1/admin/forget", "").unwrap();
+    let headers = [("idempotency-key", "\"a\"")].into_iter().collect();
+    let request = Request { method: Method::Post, path, headers, body: b"{\"before\":5}".to_vec() };
+    let alice = Principal::new("alice").unwrap();
+    let answer = coordinator.handle(&database, (&request, false), &alice, Vec::new(), START_MS).unwrap();
+    Reply::checked(answer).is_problem(403, "forbidden", "no", "after-fix");
+    assert_eq!(coordinator.jobs(&database), Ok(Vec::new()));
+}

@@ -1,0 +1,48 @@
+//! What the host does with a key without a request, step by step.
+
+use crate::world::World;
+use semel_core::server::registry::Report;
+use semel_core::server::{Handler, SqlError};
+use std::collections::BTreeMap;
+
+/// The size that the database is said to have.
+pub const BYTES: i64 = 40_960;
+
+impl<H: Handler> World<H> {
+    /// When the object is to be woken.
+    pub fn wakes_at(&self) -> Option<i64> {
+        self.engine.wakes_at(true)
+    }
+
+    /// The same, where there is no registry.
+    pub fn wakes_at_without_registry(&self) -> Option<i64> {
+        self.engine.wakes_at(false)
+    }
+
+    /// Wakes it: sweeps all there is.
+    pub fn wake(&mut self) -> Result<(), SqlError> {
+        self.engine.woken(self.wall_ms);
+        while self.sweep_page()? {}
+        Ok(())
+    }
+
+    /// Sweeps one page.
+    pub fn sweep_page(&mut self) -> Result<bool, SqlError> {
+        self.engine.sweep_page(&self.database, self.wall_ms)
+    }
+
+    /// What the registry is to be told.
+    pub fn report(&mut self) -> Result<Option<Report>, SqlError> {
+        self.engine.report(&self.database, self.wall_ms, BYTES)
+    }
+
+    /// Has the registry answer a report.
+    pub fn reported(&mut self, report: &Report, before_s: i64) -> Result<(), SqlError> {
+        self.engine.reported(&self.database, self.wall_ms, report, before_s)
+    }
+
+    /// How many answers there were, by status.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        self.engine.counters().iter().map(|(status, count)| (status.to_owned(), count)).collect()
+    }
+}

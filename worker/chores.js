@@ -1,0 +1,149 @@
+// What a key's object does without a request: its one alarm, the sweep page by page, and what it tells the registry.
+//
+// Invariants:
+// - An alarm is set in the turn that makes it needed, and so in its commit; and only where it is needed sooner than the one that
+//   is set, for each costs a row.
+// - Between two pages requests come in. No request waits for any of this, and none fails because of it.
+// - The platform gives an alarm up after six failures. So nothing here fails an alarm, and one that is long overdue is made up for by
+//   the next request.
+
+import { attempted, guarded, note } from "./module.js";
+
+/** Sweeping goes on for so long; then the next alarm takes over, at once. */
+const SWEEP_MS = 5_000;
+const SWEEP_PAGES = 2_000;
+/** So long the registry has to answer. */
+const REPORT_MS = 10_000;
+/** An alarm that didn't come for so long won't. After a failure, the next comes so much later. */
+const OVERDUE_MS = 60_000;
+
+/** Lets whoever waits for the object in. */
+const pause = () => new Promise((resolve) => setTimeout(resolve, 0));
+
+/** Rejects where a promise takes too long. */
+export async function within(ms, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer in ${ms} ms`)), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+let isMissingNoted = false;
+
+/** The registry, or undefined; the log says once that there is none. */
+function registryOf(env) {
+  if (env.REGISTRY === undefined && !isMissingNoted) {
+    isMissingNoted = true;
+    note("warn", "REGISTRY is not bound: keys are not listed, and can't be told to forget");
+  }
+  return env.REGISTRY;
+}
+
+/** The chores of one key. */
+export class Chores {
+  #storage;
+  #ctx;
+  #registry;
+  #engine;
+  /** When the alarm is set for; null: it isn't. */
+  #alarmMs = null;
+  #isRunning = false;
+
+  /** `engine()` gives the engine of the key. */
+  constructor(ctx, env, engine) {
+    this.#ctx = ctx;
+    this.#storage = ctx.storage;
+    this.#registry = registryOf(env);
+    this.#engine = engine;
+  }
+
+  /** Before the object's first request: what the object before it has set. */
+  async start() {
+    this.#alarmMs = await this.#storage.getAlarm();
+  }
+
+  /** After a call into the engine, in the same turn: sets the alarm that is needed by now. */
+  wake() {
+    // Who runs sees to it at the end; should it die, its alarm comes again.
+    if (this.#isRunning) return;
+    const atMs = guarded(
+      () => this.#engine().wakes_at(this.#registry !== undefined),
+      () => undefined,
+    );
+    if (atMs === undefined) return;
+    const nowMs = Date.now();
+    const isOverdue = this.#alarmMs !== null && this.#alarmMs + OVERDUE_MS < nowMs;
+    if (this.#alarmMs !== null && this.#alarmMs <= atMs && !isOverdue) return;
+    this.#set(Math.max(atMs, nowMs));
+    if (isOverdue) this.#ctx.waitUntil(this.run());
+  }
+
+  /** The alarm came. */
+  alarm() {
+    this.#alarmMs = null;
+    return this.run();
+  }
+
+  /** Sweeps, reports, and sets the next alarm. */
+  async run() {
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    let isSwept = false;
+    let hasFailed = false;
+    try {
+      attempted(() => this.#engine().woken(Date.now()));
+      await this.#sweep();
+      // Where that fails, it is due again: the engine says when.
+      await this.#report().catch((error) => note("warn", `a key could not tell the registry: ${error}`));
+      // The answer may have had the key forget.
+      isSwept = await this.#sweep();
+    } catch (error) {
+      hasFailed = true;
+      note("warn", `a key's sweep waits: ${error}`);
+    } finally {
+      this.#isRunning = false;
+    }
+    if (hasFailed) this.#set(Date.now() + OVERDUE_MS);
+    else if (!isSwept) this.#set(Date.now());
+    else this.wake();
+  }
+
+  /** Has the key forget what was first sent before an instant; whether all of that is swept. */
+  async forget(beforeS) {
+    attempted(() => this.#engine().forget(beforeS, Date.now()));
+    const isSwept = await this.#sweep();
+    if (isSwept) this.wake();
+    else this.#set(Date.now());
+    return isSwept;
+  }
+
+  #set(atMs) {
+    this.#alarmMs = atMs;
+    this.#storage.setAlarm(atMs);
+  }
+
+  /** Sweeps until nothing may leave; false where there is more than one run takes. */
+  async #sweep() {
+    const endMs = Date.now() + SWEEP_MS;
+    for (let page = 0; page < SWEEP_PAGES && Date.now() < endMs; page += 1) {
+      if (!attempted(() => this.#engine().sweep_page(Date.now()))) return true;
+      await pause();
+    }
+    return false;
+  }
+
+  async #report() {
+    if (this.#registry === undefined) return;
+    const told = attempted(() => this.#engine().report(this.#storage.sql.databaseSize, Date.now()));
+    if (told === undefined) return;
+    const [shard, report] = told;
+    const stub = this.#registry.get(this.#registry.idFromName(String(shard)));
+    const answer = await within(REPORT_MS, stub.report(shard, report));
+    attempted(() => this.#engine().reported(report, answer, Date.now()));
+  }
+}

@@ -1,0 +1,151 @@
+// The registry of keys: shards, and the coordinator of what all keys have to do. What is decided is the module's; here objects
+// call each other.
+//
+// Invariants:
+// - No request of an application comes here, and none waits for what happens here.
+// - A job goes on from what is stored, whenever it was cut off. An alarm for the next try is set before one begins, so that none is
+//   given up; and who asks for the progress restarts a job that nobody works on.
+// - A key that does not answer holds up its own part of a visit for a while, and no other key for longer.
+
+import { DurableObject } from "cloudflare:workers";
+import { within } from "./chores.js";
+import { bodyOf, linesOf, responseOf } from "./host.js";
+import { attempted, glue, note, perInstance, settingsOf } from "./module.js";
+
+/** So many keys of a shard are visited at once. */
+const VISITS_AT_ONCE = 8;
+const KEY_MS = 10_000;
+const SHARD_MS = 120_000;
+const COUNT_MS = 2_000;
+/** One alarm works for so long; then the next takes over. */
+const WORK_MS = 20_000;
+/** Where nothing moves, it is tried again so much later. */
+const RETRY_MS = 5_000;
+/** A run that was cut off is taken up so much later. */
+const STALLED_MS = 10_000;
+
+const SHARDS = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
+
+/** One shard, by its number as its name; or the coordinator. */
+export class SemelRegistry extends DurableObject {
+  #registry = perInstance(() => new glue.SemelRegistry(this.ctx.storage, settingsOf(this.env)));
+  #isWorking = false;
+
+  // Of a shard.
+
+  report(shard, report) {
+    return attempted(() => this.#registry().report(shard, report, Date.now()));
+  }
+
+  list(shard, path) {
+    return attempted(() => this.#registry().list(shard, path));
+  }
+
+  count(shard) {
+    return attempted(() => this.#registry().count(shard));
+  }
+
+  /** Visits some keys for a job, and tells how far the shard is. */
+  async forget(shard, id, beforeS) {
+    const visit = attempted(() => this.#registry().visit(shard, id, beforeS));
+    const [, ...keys] = visit;
+    const tried = new Array(keys.length);
+    let next = 0;
+    const visitor = async () => {
+      while (next < keys.length) {
+        const at = next;
+        next += 1;
+        tried[at] = await this.#visit(keys[at], beforeS);
+      }
+    };
+    await Promise.all(Array.from({ length: VISITS_AT_ONCE }, visitor));
+    return attempted(() => this.#registry().visited(shard, id, visit, tried));
+  }
+
+  async #visit(key, beforeS) {
+    try {
+      const isSwept = await within(KEY_MS, this.env.SEMEL.get(this.env.SEMEL.idFromName(key)).forget(beforeS));
+      return isSwept ? "done" : "left";
+    } catch (error) {
+      note("warn", `a key could not be told to forget, and will be again: ${error}`);
+      return "failed";
+    }
+  }
+
+  // Of the coordinator.
+
+  async fetch(request) {
+    const arrivedMs = Date.now();
+    const { method } = request;
+    const { pathname, search } = new URL(request.url);
+    const body = await bodyOf(request);
+    const keys = method === "POST" ? await this.#counts() : [];
+    const lines = linesOf(request.headers);
+    const answer = attempted(() => this.#registry().handle(method, pathname, search, lines, body, keys, arrivedMs, Date.now()));
+    // In the turn that stored the job, if there is one.
+    if (!this.#isWorking && this.#jobs().length > 0) this.ctx.storage.setAlarm(Date.now());
+    return responseOf(answer);
+  }
+
+  async alarm() {
+    if (this.#isWorking) return;
+    this.#isWorking = true;
+    let waitMs = RETRY_MS;
+    try {
+      this.ctx.storage.setAlarm(Date.now() + STALLED_MS);
+      waitMs = await this.#work();
+    } catch (error) {
+      note("warn", `a job waits: ${error}`);
+    } finally {
+      this.#isWorking = false;
+    }
+    if (waitMs === undefined) this.ctx.storage.deleteAlarm();
+    else this.ctx.storage.setAlarm(Date.now() + waitMs);
+  }
+
+  /** Goes on with all jobs for a while; how long to wait then, or undefined when they are done. */
+  async #work() {
+    const endMs = Date.now() + WORK_MS;
+    const last = new Map();
+    while (Date.now() < endMs) {
+      const jobs = this.#jobs();
+      if (jobs.length === 0) return undefined;
+      const steps = jobs.flatMap(([id, beforeS, shards]) => shards.map((shard) => this.#step(id, beforeS, shard)));
+      let hasMoved = false;
+      for (const { name, progress } of await Promise.all(steps)) {
+        const told = progress?.join("\n");
+        hasMoved ||= told !== undefined && last.get(name) !== told;
+        last.set(name, told);
+      }
+      if (!hasMoved) return RETRY_MS;
+    }
+    return 0;
+  }
+
+  async #step(id, beforeS, shard) {
+    const name = `${id}/${shard}`;
+    try {
+      const progress = await within(SHARD_MS, this.#shard(shard).forget(shard, id, beforeS));
+      attempted(() => this.#registry().told(id, shard, progress));
+      return { name, progress };
+    } catch (error) {
+      note("warn", `shard ${shard} of the registry does not answer: ${error}`);
+      return { name };
+    }
+  }
+
+  #jobs() {
+    return attempted(() => this.#registry().jobs());
+  }
+
+  /** How many keys each shard has; 0 where it does not answer: it is told by and by. */
+  #counts() {
+    return Promise.all(SHARDS.map((shard) => within(COUNT_MS, this.#shard(shard).count(shard)).catch(() => 0)));
+  }
+
+  #shard(shard) {
+    return shardOf(this.env, shard);
+  }
+}
+
+const shardOf = (env, shard) => env.REGISTRY.get(env.REGISTRY.idFromName(String(shard)));
