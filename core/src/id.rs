@@ -126,11 +126,6 @@ impl Principal {
         Ok(Self(name))
     }
 
-    /// The administrator. No token has this name: those that begin with `semel:` are reserved.
-    pub fn administrator() -> Self {
-        Self("semel:admin".to_owned())
-    }
-
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -34,18 +34,11 @@ use subtle::ConstantTimeEq as _;
 use token::{BAD_SIGNATURE, Claimed, Expected, Verified};
 use verified::VerifiedTokens;
 
-/// Principals whose names begin so are the layer's own.
-const RESERVED: &str = "semel:";
 /// Wrong signatures from one address: so many a second, and so many at once.
 const FORGERIES_PER_SECOND: u32 = 5;
 const FORGERIES_BURST: u32 = 50;
 /// An address has at most so many characters.
 const ADDRESS_CHARS_MAX: usize = 64;
-
-/// Whether a name is one that no token may have.
-fn is_reserved(name: &str) -> bool {
-    name.starts_with(RESERVED)
-}
 
 /// Who asks, and what they may.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,10 +194,8 @@ fn bearer(headers: &Headers) -> Result<Option<String>, Problem> {
 
 /// In an open deployment the bearer token is the principal's name.
 fn named(name: &str) -> Result<Principal, Problem> {
-    if is_reserved(name) {
-        return Err(unauthorized("names that begin with semel: are reserved"));
-    }
-    Principal::new(name).map_err(|Invalid(detail)| unauthorized(detail))
+    let principal = Principal::new(name).map_err(|Invalid(detail)| unauthorized(detail))?;
+    if principal.is_reserved() { Err(unauthorized("names that begin with semel: are reserved")) } else { Ok(principal) }
 }
 
 /// A request was made under somebody; that is who must ask.
