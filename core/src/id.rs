@@ -110,8 +110,8 @@ impl Principal {
     }
 
     /// Whether nobody may be authenticated under this name but by the layer itself.
-    pub fn is_reserved(name: &str) -> bool {
-        name.starts_with(RESERVED)
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with(RESERVED)
     }
 
     /// Takes a name as a structured-field string can hold it; empty stands for nobody in particular.

@@ -194,10 +194,8 @@ fn bearer(headers: &Headers) -> Result<Option<String>, Problem> {
 
 /// In an open deployment the bearer token is the principal's name.
 fn named(name: &str) -> Result<Principal, Problem> {
-    if Principal::is_reserved(name) {
-        return Err(unauthorized("names that begin with semel: are reserved"));
-    }
-    Principal::new(name).map_err(|Invalid(detail)| unauthorized(detail))
+    let principal = Principal::new(name).map_err(|Invalid(detail)| unauthorized(detail))?;
+    if principal.is_reserved() { Err(unauthorized("names that begin with semel: are reserved")) } else { Ok(principal) }
 }
 
 /// A request was made under somebody; that is who must ask.

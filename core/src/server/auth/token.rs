@@ -110,11 +110,12 @@ impl<'a> Claimed<'a> {
             return Err("the token is of another issuer (iss)");
         }
         let no_principal = "the token's sub can't be a principal";
-        if sub.is_empty() || Principal::is_reserved(&sub) {
+        let principal = Principal::new(sub).map_err(|_| no_principal)?;
+        if principal == Principal::default() || principal.is_reserved() {
             return Err(no_principal);
         }
         Ok(Verified {
-            principal: Principal::new(sub).map_err(|_| no_principal)?,
+            principal,
             grant: semel.unwrap_or_default(),
             not_before_s: nbf.unwrap_or(f64::NEG_INFINITY),
             expires_s: exp,
