@@ -160,9 +160,11 @@ export class Admin {
     const timeout = AbortSignal.timeout(ATTEMPT_TIMEOUT_MS);
     const stopped = signal ? anyOf([signal, timeout]) : timeout;
     const options = { method, headers: { ...headers, authorization: `Bearer ${this.#token}` }, body, signal: stopped, redirect: "manual", cache: "no-store", credentials: "omit" };
+    // A browser's must not be called as a method of something else.
+    const { fetch } = this.#options;
     let response, text;
     try {
-      response = await this.#options.fetch(this.#url + BASE + path, options);
+      response = await fetch(this.#url + BASE + path, options);
       text = await response.text();
     } catch (error) {
       const why = timeout.aborted ? ["no-answer", "The server did not answer in time."] : ["no-network", "The server can't be reached."];

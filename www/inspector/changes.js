@@ -2,7 +2,7 @@
 
 import { make } from "../view/element.js";
 import { confirmChange } from "./confirm.js";
-import { instant, number } from "./words.js";
+import { instant, number } from "../../sdk/admin/words.js";
 
 /** The buttons of a key. */
 export function changesOfKey(key, context) {

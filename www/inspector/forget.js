@@ -5,7 +5,7 @@ import { make, say } from "../view/element.js";
 import { forget } from "./changes.js";
 import { fragmentOf } from "./route.js";
 import { troubleOf } from "./trouble.js";
-import { age, instant, number } from "./words.js";
+import { age, instant, number } from "../../sdk/admin/words.js";
 
 const LOOK_MS = 1_000;
 const AGES = [["30 days", "30d"], ["7 days", "7d"], ["1 day", "1d"]];

@@ -6,7 +6,7 @@ import { endless } from "./list.js";
 import { fragmentOf } from "./route.js";
 import { showTimes } from "./times.js";
 import { troubleOf } from "./trouble.js";
-import { STATES, age, bytes, duration, fullness, instant, number } from "./words.js";
+import { STATES, age, bytes, duration, fullness, instant, number } from "../../sdk/admin/words.js";
 
 const PAGE = 100;
 /** Past this share of a limit, it is marked. */
@@ -44,10 +44,10 @@ function fill(body, stats, context) {
   };
   const list = endless({ name: "records", label: "Records", columns: COLUMNS, load, cells: (record) => cellsOf(record, key, now), noun: "record", nothing: "There are no records here.", signal, onerror: context.onerror });
   body.replaceChildren(
-    changesOfKey(key, context),
     tiles(stats),
-    facts(stats),
     showTimes(stats, context),
+    facts(stats),
+    changesOfKey(key, context),
     make("section", { class: "part", "aria-labelledby": "records" }, make("h2", { id: "records" }, "Records"), finder(key, context), list.element),
   );
 }

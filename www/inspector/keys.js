@@ -3,7 +3,7 @@
 import { make } from "../view/element.js";
 import { endless } from "./list.js";
 import { fragmentOf } from "./route.js";
-import { age, bytes, instant, number } from "./words.js";
+import { age, bytes, instant, number } from "../../sdk/admin/words.js";
 
 const ORDERS = { newest: "Newest", heaviest: "Heaviest", name: "By name" };
 const PAGE = 100;

@@ -5,7 +5,7 @@
 // - What has scrolled away stays where it is: going back to it asks nobody.
 
 import { make, say } from "../view/element.js";
-import { number } from "./words.js";
+import { number } from "../../sdk/admin/words.js";
 import { troubleOf } from "./trouble.js";
 
 /** So far below what is seen, the next page is asked for. */
@@ -20,8 +20,8 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
   table.append(make("div", { role: "rowgroup", class: "head" }, make("div", { role: "row" }, ...columns.map(([title, kind]) => make("div", { role: "columnheader", class: kind }, title)))));
   const count = make("p", { class: "count", role: "status" }, "Loading…");
   const more = make("button", { type: "button", hidden: "" }, "Show more");
-  const foot = make("div", { class: "foot" }, count, more);
-  const element = make("div", { class: "endless" }, table, foot);
+  const foot = make("div", { class: "foot" }, more);
+  const element = make("div", { class: "endless" }, count, table, foot);
   let [after, shown, isLoading, isOver] = [undefined, 0, false, false];
 
   async function next() {

@@ -2,11 +2,11 @@
 
 import { make } from "../view/element.js";
 import { changesOfRecord } from "./changes.js";
-import { factsOf, lifeOf } from "./life.js";
-import { formsOf } from "./outcome.js";
+import { factsOf, lifeOf } from "../../sdk/admin/life.js";
+import { formsOf } from "../../sdk/admin/outcome.js";
 import { fragmentOf } from "./route.js";
 import { troubleOf } from "./trouble.js";
-import { STATES, age, bytes, duration, instant, number } from "./words.js";
+import { STATES, age, bytes, duration, instant, number } from "../../sdk/admin/words.js";
 
 /** Shows the record of an id. */
 export function showRecord({ key, id }, context) {
@@ -46,9 +46,10 @@ function lifeSection(record, nowMs, retentionSeconds) {
       items.push(make("li", { class: "now" }, make("b", {}, "Now")));
       isNowShown = true;
     }
-    const gap = last === undefined || atMs - last < 1000 ? "" : `, ${duration((atMs - last) / 1000)} later`;
+    // What lies between it and the one before.
+    const gap = last === undefined || atMs - last < 1000 ? [] : [make("span", { class: "gap" }, `${duration((atMs - last) / 1000)} later`)];
     const time = make("time", { datetime: new Date(atMs).toISOString() }, `${instant(atMs)}, ${age(atMs, nowMs)}`);
-    items.push(make("li", { class: isAhead ? "ahead" : "" }, make("b", {}, title), make("span", { class: "when" }, time, gap), make("span", { class: "hint" }, detail)));
+    items.push(make("li", { class: isAhead ? "ahead" : "" }, make("b", {}, title, ...gap), make("span", { class: "when" }, time), make("span", { class: "hint" }, detail)));
     last = atMs;
   }
   return make("section", { class: "part", "aria-labelledby": "life" }, make("h2", { id: "life" }, "Life"), make("ol", { class: "life" }, ...items));

@@ -7,7 +7,7 @@
 import uPlot from "uplot";
 import { colourOf, make, say } from "../view/element.js";
 import { troubleOf } from "./trouble.js";
-import { duration, instant, number } from "./words.js";
+import { duration, instant, number } from "../../sdk/admin/words.js";
 
 const HEIGHT_PX = 220;
 const STEPS = 96;
