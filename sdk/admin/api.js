@@ -157,9 +157,16 @@ export class Admin {
 
   /** One attempt. Resolves to `{ semel, body }` of a success; all else is an `AdminError`. */
   async #send(method, path, { headers, body, signal }) {
-    const timeout = AbortSignal.timeout(ATTEMPT_TIMEOUT_MS);
-    const stopped = signal ? anyOf([signal, timeout]) : timeout;
-    const options = { method, headers: { ...headers, authorization: `Bearer ${this.#token}` }, body, signal: stopped, redirect: "manual", cache: "no-store", credentials: "omit" };
+    const stopped = new AbortController();
+    const stop = () => stopped.abort();
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      stop();
+    }, ATTEMPT_TIMEOUT_MS);
+    signal?.addEventListener("abort", stop);
+    if (signal?.aborted) stop();
+    const options = { method, headers: { ...headers, authorization: `Bearer ${this.#token}` }, body, signal: stopped.signal, redirect: "manual", cache: "no-store", credentials: "omit" };
     // A browser's must not be called as a method of something else.
     const { fetch } = this.#options;
     let response, text;
@@ -167,8 +174,11 @@ export class Admin {
       response = await fetch(this.#url + BASE + path, options);
       text = await response.text();
     } catch (error) {
-      const why = timeout.aborted ? ["no-answer", "The server did not answer in time."] : ["no-network", "The server can't be reached."];
+      const why = isLate ? ["no-answer", "The server did not answer in time."] : ["no-network", "The server can't be reached."];
       throw Object.assign(new AdminError(...why, { isWorthRetrying: true }), { cause: error });
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", stop);
     }
     const semel = response.headers.get("semel-status");
     const now = Number(response.headers.get("semel-now"));
@@ -222,22 +232,15 @@ function parsed(text) {
   }
 }
 
-/** `AbortSignal.any`, which Node 20.0 does not have. */
-function anyOf(signals) {
-  const controller = new AbortController();
-  for (const signal of signals) {
-    if (signal.aborted) controller.abort(signal.reason);
-    else signal.addEventListener("abort", () => controller.abort(signal.reason), { once: true, signal: controller.signal });
-  }
-  return controller.signal;
-}
-
 function pause(ms, signal) {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => {
+    const end = (settle, value) => {
       clearTimeout(timer);
-      reject(signal.reason);
-    });
+      signal?.removeEventListener("abort", stop);
+      settle(value);
+    };
+    const stop = () => end(reject, signal.reason);
+    const timer = setTimeout(() => end(resolve), ms);
+    signal?.addEventListener("abort", stop);
   });
 }

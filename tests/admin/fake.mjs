@@ -218,7 +218,7 @@ function timesOf(i, from, step, count) {
 const read = (json) => ({ status: 200, semel: "read", json });
 const executed = (json) => ({ status: 200, semel: "executed", json });
 
-function problem(status, code, title, executed = "no", retry = status >= 500 || code === "not-seen" ? "same-id" : "after-fix") {
+function problem(status, code, title, executed = "no", retry = status >= 500 || ["not-seen", "in-flight", "rate-limited"].includes(code) ? "same-id" : "after-fix") {
   return { status, semel: code, json: { type: "about:blank", title, status, code, executed, retry } };
 }
 
