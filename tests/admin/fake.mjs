@@ -16,6 +16,8 @@ export const USERS_TOKEN = "a-token-of-alice";
 /** So many rows the times of a key are read of, at most. */
 const TIMES_ROWS_MAX = 100_000;
 const ADMIN = "/semel/v1/admin/";
+/** A browser sends again by itself what is lost on a connection that it has used before, and would hide faults. */
+const CLOSE = { connection: "close" };
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".wasm": "application/wasm", ".png": "image/png" };
 
 /** Starts it. `after` is node:test's; `folder`: of the page; `keepsKeys: false`: a deployment that nobody has used. */
@@ -36,6 +38,8 @@ class Fake {
   /** What was done, each change once. */
   done = [];
   #keys;
+  /** The last list that was asked for: pages of one follow each other. */
+  #sorted;
   #recorded = new Map();
   #records = new Map();
   #forgets = new Map();
@@ -108,7 +112,9 @@ class Fake {
     const order = query.get("order") ?? "newest";
     const prefix = query.get("prefix") ?? "";
     const by = { newest: (one, other) => other.created - one.created, heaviest: (one, other) => other.bytes - one.bytes, name: (one, other) => (one.key < other.key ? -1 : 1) }[order];
-    const all = this.#keys.filter(({ key }) => key.startsWith(prefix)).sort(by);
+    const name = `${order} ${this.#keys.length} ${prefix}`;
+    if (this.#sorted?.name !== name) this.#sorted = { name, all: this.#keys.filter(({ key }) => key.startsWith(prefix)).sort(by) };
+    const { all } = this.#sorted;
     const from = Number(query.get("after") ?? 0);
     const to = from + Number(query.get("limit") ?? 50);
     return { keys: all.slice(from, to), next: to < all.length ? String(to) : null, total: all.length };
@@ -224,5 +230,5 @@ function problem(status, code, title, executed = "no", retry = status >= 500 || 
 
 function send(response, { status, semel, json }) {
   const type = status >= 400 ? "application/problem+json" : "application/json";
-  response.writeHead(status, { "content-type": type, "semel-status": semel, "semel-now": String(NOW_MS), "cache-control": "no-store" }).end(JSON.stringify(json));
+  response.writeHead(status, { "content-type": type, "semel-status": semel, "semel-now": String(NOW_MS), "cache-control": "no-store", ...CLOSE }).end(JSON.stringify(json));
 }

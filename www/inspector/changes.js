@@ -37,9 +37,7 @@ async function deleteKey(key, context) {
     run: (change) => context.admin.deleteKey(key, change),
     told: ({ fence }) => `The key is deleted. What was first sent before ${instant(fence * 1000)} is refused.`,
   });
-  if (!deleted) return;
-  context.forgetLists();
-  context.go({ view: "keys", ...context.keysRoute });
+  if (deleted) context.go({ view: "keys", ...context.keysRoute });
 }
 
 async function deleteRecord(key, id, record, context) {

@@ -10,7 +10,7 @@ import { troubleOf } from "./trouble.js";
 
 /**
  * Shows the dialog. `says`: paragraphs; `verb`: the button's word; `typed`: a name that must be typed first; `run(change)` makes
- * the change; `told(result)` says what came of it. Resolves to the result, or to undefined if there was none.
+ * the change; `told(result)` says what came of it. Resolves to the result, or to undefined if there was none, or its view was left.
  */
 export function confirmChange(context, { title, says, verb, typed, run, told }) {
   const change = newChange();
@@ -51,6 +51,8 @@ export function confirmChange(context, { title, says, verb, typed, run, told }) 
       context.retries.tell = () => say(news, "No answer yet. The same is sent again; it happens once.");
       try {
         came = await run(change);
+        // What was listed is no longer true.
+        context.forgetLists();
         result.replaceChildren(make("p", { class: "done", role: "status" }, told(came)));
         button.hidden = true;
         if (input) input.readOnly = true;
@@ -75,9 +77,11 @@ export function confirmChange(context, { title, says, verb, typed, run, told }) 
     input?.addEventListener("input", allow);
     close.addEventListener("click", () => isBusy || dialog.close());
     dialog.addEventListener("cancel", (event) => isBusy && event.preventDefault());
+    // Who goes back leaves the question too.
+    context.signal.addEventListener("abort", () => isBusy || dialog.close());
     dialog.addEventListener("close", () => {
       dialog.remove();
-      resolve(came);
+      resolve(context.signal.aborted ? undefined : came);
     });
     allow();
     document.body.append(dialog);

@@ -48,7 +48,7 @@ function fill(body, stats, context) {
     showTimes(stats, context),
     facts(stats),
     changesOfKey(key, context),
-    make("section", { class: "part", "aria-labelledby": "records" }, make("h2", { id: "records" }, "Records"), finder(key, context), list.element),
+    make("section", { class: "part", "aria-labelledby": "records" }, make("h2", { id: "records" }, "Records"), finder(key, context), list),
   );
 }
 

@@ -6,7 +6,7 @@ import { fragmentOf } from "./route.js";
 import { age, bytes, instant, number } from "../../sdk/admin/words.js";
 
 const ORDERS = { newest: "Newest", heaviest: "Heaviest", name: "By name" };
-const PAGE = 100;
+const PAGE = 200;
 const TYPING_MS = 250;
 const COLUMNS = [
   ["Key", "wide"],
@@ -37,7 +37,7 @@ export function showKeys(route, context) {
   ];
   const nothing = route.prefix ? `No key begins with “${route.prefix}”.` : "There are no keys yet. A key is listed once it has made its first change and reported it, which takes up to a minute.";
   const list = endless({ name: "keys", label: "Keys", columns: COLUMNS, load, cells, noun: "key", nothing, signal, onerror: context.onerror });
-  const element = make("section", { "aria-labelledby": "title" }, make("h1", { id: "title", tabindex: "-1" }, "Keys"), toolbar(route, go, signal), list.element);
+  const element = make("section", { "aria-labelledby": "title" }, make("h1", { id: "title", tabindex: "-1" }, "Keys"), toolbar(route, go, signal), list);
   return { title: "Keys", element };
 }
 

@@ -23,6 +23,8 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
   const foot = make("div", { class: "foot" }, more);
   const element = make("div", { class: "endless" }, count, table, foot);
   let [after, shown, isLoading, isOver] = [undefined, 0, false, false];
+  // Several things may have come together: the last is how it is.
+  const observer = new IntersectionObserver((entries) => entries.at(-1).isIntersecting && next(), { rootMargin: AHEAD });
 
   async function next() {
     if (isLoading || isOver || signal.aborted) return;
@@ -45,8 +47,9 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
     } finally {
       isLoading = false;
     }
-    // Where a page does not reach below what is seen, the observer has nothing new to tell.
-    if (!isOver) requestAnimationFrame(() => foot.getBoundingClientRect().top < innerHeight + 800 && element.isConnected && next());
+    // Where the foot is still in sight, the observer has nothing new to tell unless it begins anew.
+    observer.unobserve(foot);
+    if (!isOver) observer.observe(foot);
   }
 
   function told(total) {
@@ -56,9 +59,8 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
 
   const row = (item) => make("div", { role: "row" }, ...cells(item).map((cell, at) => make("div", { role: "cell", class: columns[at][1], "data-label": columns[at][0] }, cell)));
 
-  const observer = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && next(), { rootMargin: AHEAD });
-  observer.observe(foot);
   signal.addEventListener("abort", () => observer.disconnect());
   more.addEventListener("click", next);
-  return { element, first: next() };
+  next();
+  return element;
 }

@@ -81,6 +81,7 @@ function lastKeys({ view, order, prefix }) {
 
 function put(fragment, view, { controller = new AbortController(), scrollY = 0, isSame = false } = {}) {
   const focus = isSame ? document.activeElement?.id : undefined;
+  const isFirst = shown === undefined;
   leave();
   shown = { fragment, view, controller };
   $("view").replaceChildren(view.element);
@@ -88,7 +89,8 @@ function put(fragment, view, { controller = new AbortController(), scrollY = 0, 
   for (const link of $("navigation").querySelectorAll("a")) link.toggleAttribute("aria-current", (link.hash === "") === !fragment?.startsWith("#forget"));
   if (focus) return refocus(focus);
   scrollTo(0, scrollY);
-  if (fragment !== undefined) view.element.querySelector("h1").focus({ preventScroll: true });
+  // A page that is loaded begins at its top, as any page.
+  if (!isFirst && fragment !== undefined) view.element.querySelector("h1").focus({ preventScroll: true });
   say($("news"), view.title);
 }
 
