@@ -1,8 +1,9 @@
 // `npm start`: sets up all it needs, then serves the ledger on workerd, with its state in SQLite files.
 //
-// Settings: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state).
+// Settings: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state), SEMEL_ADMIN_TOKEN (another at each start).
 // Only Node's built-ins are imported before the packages are installed.
 
+import { randomUUID } from "node:crypto";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { ROOT } from "./setup/paths.mjs";
@@ -22,17 +23,18 @@ await main(async () => {
   await buildWorker("ledger");
   const { WWW_FOLDER, buildWww } = await import("./setup/www.mjs");
   await buildWww();
+  const token = process.env.SEMEL_ADMIN_TOKEN ?? randomUUID();
   const { supervise } = await import("./setup/supervise.mjs");
   const server = await supervise({
     folder: workerFolder("ledger"),
     state,
     address: `${HOST}:${port}`,
     objects: { SEMEL: "SemelObject", NAIVE: "NaiveObject" },
-    vars: { SEMEL_OPEN: "true" },
+    vars: { SEMEL_OPEN: "true", SEMEL_ADMIN_TOKEN: token },
     assets: WWW_FOLDER,
     onLog: (text) => process.stderr.write(text),
   });
-  console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it`);
+  console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       inspector on ${server.url}/inspector, its token is ${token}`);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => server.end());
   await server.ended;
 });

@@ -22,7 +22,7 @@ export function confirmChange(context, { title, says, verb, typed, run, told }) 
   const close = make("button", { type: "button" }, "Do nothing");
   const form = make("form", { method: "dialog" }, heading, text);
   const input = typed === undefined ? undefined : make("input", { type: "text", id: "confirm-name", autocomplete: "off", spellcheck: "false", autocapitalize: "off" });
-  if (input) form.append(make("label", { class: "field", for: "confirm-name" }, make("span", {}, "Type the name of the key to go on: ", make("code", {}, typed)), input));
+  if (input) form.append(make("label", { class: "field", for: "confirm-name" }, make("span", {}, "Type the name of the key to go on: ", make("code", {}, typed))), input);
   form.append(news, result, make("div", { class: "buttons" }, close, button));
   const dialog = make("dialog", { class: "confirm", "aria-labelledby": "confirm-title" }, form);
 

@@ -35,6 +35,7 @@ export function showTimes({ key, now, oldest }, { admin, signal, onerror }) {
   add("Later", () => load(moved(0.5)));
   add("Zoom in", () => load(scaled(0.5)));
   add("Zoom out", () => load(scaled(2)));
+  buttons.append(make("span", { class: "hint" }, "or drag over the plot"));
 
   function add(text, onclick, rangeOf) {
     const button = make("button", { type: "button", class: rangeOf ? "choice" : "quiet" }, text);
@@ -120,11 +121,22 @@ class Plot {
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
       scales: { y: { range: (_, __, max) => [0, Math.max(4, max * 1.1)] } },
-      axes: [{ ...axis, space: 70 }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6], values: (_, ticks) => ticks.map(number) }],
+      axes: [{ ...axis, space: 80, values: (_, ticks) => labelsOf(ticks) }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6], values: (_, ticks) => ticks.map(number) }],
       series: [{}, series("tombstones", "--tombstones", [6, 4]), series("records", "--records")],
       hooks: { setSelect: [(plot) => plot.select.width > 4 && this.#onrange(1000 * plot.posToVal(plot.select.left, "x"), 1000 * plot.posToVal(plot.select.left + plot.select.width, "x"))] },
     };
     const x = Array.from({ length: records.length + 1 }, (_, at) => (from + at * step) / 1000);
     this.#plot = new uPlot(options, [x, ends(tombstones), ends(records)], this.element);
   }
+}
+
+/** Times for the axis, as everywhere else on the page: the day stands where it begins, and at the first. */
+function labelsOf(ticks) {
+  const days = ticks.length > 1 && ticks[1] - ticks[0] >= 86_400;
+  return ticks.map((tick, at) => {
+    const [day, time] = instant(tick * 1000).split(" ");
+    if (days) return day;
+    const clock = ticks[1] - ticks[0] < 60 ? time : time.slice(0, 5);
+    return at === 0 || time === "00:00:00" ? `${clock}\n${day}` : clock;
+  });
 }
