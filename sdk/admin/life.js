@@ -1,6 +1,6 @@
 // One record's life, as the instants that are known of it in their order.
 
-import { RAN } from "./words.js";
+import { ran } from "./words.js";
 
 /** What happened at the last change of a record's state. */
 const CHANGED = {
@@ -33,7 +33,7 @@ export function lifeOf(record, nowMs, retentionSeconds) {
 /** Short facts of a record: `[name, value]`. */
 export function factsOf(record) {
   const facts = [
-    ["Ran", RAN[record.executed] ?? record.executed],
+    ["Ran", ran(record)],
     ["Principal", record.principal || "nobody in particular"],
   ];
   if (record.crashes !== null) facts.push(["Crashes", String(record.crashes)]);

@@ -50,11 +50,14 @@ export function fullness(value, max) {
 export const STATES = {
   executed: ["executed", "It ran once. Its outcome is kept, and every later attempt gets the same."],
   poisoned: ["poisoned", "The handler crashed on it too often. It was given up: its effect was undone each time, and it never runs again."],
-  cancelled: ["cancelled", "It was cancelled before it ran. It never will."],
+  cancelled: ["cancelled", "It was cancelled. From then on it never runs."],
   suspect: ["suspect", "The handler crashed on it, or may have. Its next attempt may run."],
   acknowledged: ["acknowledged", "It ran, and its client said that it has the outcome. What stays is the id, so that no late attempt runs."],
   expired: ["expired", "Its outcome is no longer kept. What stays is the id, so that no late attempt runs."],
 };
 
-/** Whether it ran, in words. */
-export const RAN = { yes: "yes, once", no: "no, and it never will", unknown: "not known" };
+/** Whether a record's request ran, in words. */
+export function ran({ state, executed }) {
+  if (state === "suspect") return executed === "no" ? "not yet" : "not known";
+  return { yes: "yes, once", no: "no, and it never will" }[executed] ?? "not known";
+}

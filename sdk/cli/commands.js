@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
-import { RAN, STATES, age, bytes, duration, fullness, number } from "../admin/words.js";
+import { STATES, age, bytes, duration, fullness, number, ran } from "../admin/words.js";
 import { Failure, changing, reading } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
@@ -123,7 +123,7 @@ async function follow(session, job, again) {
 export async function cancel(session, key, id) {
   const { admin, terminal, signal } = session;
   const result = await changing(session, ["cancel", key, id], (change) => admin.cancel(key, id, change, signal));
-  if (result.state === "cancelled") return terminal.isJson ? terminal.json(result) : terminal.line("It is cancelled: it never ran, and never will.");
+  if (result.state === "cancelled") return terminal.isJson ? terminal.json(result) : terminal.line("It is cancelled: from now on it never runs.");
   if (terminal.isJson) terminal.json(result);
   throw new Failure("failed", ["It had run already. Its effect and its outcome stay."], { code: "executed", executed: "no" });
 }
@@ -136,7 +136,7 @@ export async function remove(session, key, id) {
   const result = await changing(session, again, (change) => (id === undefined ? admin.deleteKey(key, change, signal) : admin.deleteRecord(key, id, change, signal)));
   if (terminal.isJson) return terminal.json(result);
   if (id === undefined) terminal.line(`The key is deleted. What was first sent before ${utc(result.fence * 1000)} is refused.`);
-  else terminal.line(`The record is reduced to its id. Did it run: ${RAN[result.executed] ?? result.executed}.`);
+  else terminal.line(`The record is reduced to its id. Did it run: ${ran(result)}.`);
 }
 
 /** To delete a key its name must be typed; for a record, a letter will do. */

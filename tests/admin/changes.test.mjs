@@ -32,12 +32,12 @@ test("a double click, a lost request and a lost answer are one change, under one
   await shows(tab, "No answer yet. The same is sent again; it happens once.");
   await tab.keyboard.press("Escape");
   await tab.keyboard.press("Escape");
-  await shows(tab, "It is cancelled: it never ran, and never will.");
+  await shows(tab, "It is cancelled: from now on it never runs.");
   const changes = fake.calls.slice(calls).filter(({ method }) => method === "POST");
   assert.deepEqual([changes.length, new Set(changes.map((call) => call.id)).size], [3, 1]);
   assert.deepEqual(fake.done.slice(done), [`POST keys/${SMALL}/cancel ${JSON.stringify({ id })}`]);
   await tab.getByRole("button", { name: "Close" }).click();
-  await shows(tab, "It was cancelled before it ran.");
+  await shows(tab, "It was cancelled. From then on it never runs.");
   assert.equal(await tab.locator(".changes button").count(), 0);
 });
 

@@ -140,7 +140,7 @@ test("a change whose request and answer are lost is made once", LIMIT, async () 
   const id = idIn("suspect");
   fake.faults.push({ on: "change", kind: "lose-answer" }, { on: "change", kind: 503, code: "unavailable" });
   const { code, stdout, stderr } = await semel(["cancel", SMALL, id]);
-  assert.deepEqual([code, stdout, stderr], [0, "It is cancelled: it never ran, and never will.\n", "The server can't be reached. Trying again, for up to 60 s…\n"]);
+  assert.deepEqual([code, stdout, stderr], [0, "It is cancelled: from now on it never runs.\n", "The server can't be reached. Trying again, for up to 60 s…\n"]);
   assert.deepEqual(fake.done.slice(done), [`POST keys/${SMALL}/cancel ${JSON.stringify({ id })}`]);
 });
 
@@ -220,6 +220,6 @@ for (const name of ["node-20.0", "node-22", "node-26"]) {
   test(`it runs on ${name}`, LIMIT, async () => {
     fake.faults.push({ on: "change", kind: "lose-answer" });
     const { code, stdout, stderr } = await semel(["cancel", SMALL, `never-${name}`], { node: BINARIES[name].path });
-    assert.deepEqual([code, stdout], [0, "It is cancelled: it never ran, and never will.\n"], stderr);
+    assert.deepEqual([code, stdout], [0, "It is cancelled: from now on it never runs.\n"], stderr);
   });
 }

@@ -155,8 +155,8 @@ class Fake {
     if (record?.state === "acknowledged") return problem(410, "acknowledged", "the id was acknowledged before", "yes", "never");
     if (record?.state === "poisoned") return problem(410, "poisoned", "the handler crashed on this id too often", "no", "never");
     if (record?.state === "expired") return problem(410, "outcome-expired", "its outcome is no longer kept", record.executed, "never");
-    const none = { id, principal: "semel:admin", firstSent: null, deadline: null, lapses: NOW_MS + 86_400_000, executed: "no", status: null, bytes: null };
-    this.#records.set(`${key}\0${id}`, { ...none, ...record, state: "cancelled", executed: "no", at: NOW_MS, crashes: null });
+    const none = { id, principal: "semel:admin", firstSent: null, deadline: null, lapses: NOW_MS + 86_400_000, executed: "unknown", status: null, bytes: null };
+    this.#records.set(`${key}\0${id}`, { ...none, ...record, state: "cancelled", at: NOW_MS, crashes: null });
     return executed({ state: "cancelled" });
   }
 
@@ -164,9 +164,9 @@ class Fake {
     const record = this.#record(key, id);
     if (!record) return problem(404, "not-seen", "this id was never seen", "unknown");
     const isSuspect = record.state === "suspect";
-    const ran = isSuspect ? "no" : record.executed;
+    const ran = record.executed;
     this.#records.set(`${key}\0${id}`, { ...record, state: isSuspect ? "cancelled" : "expired", executed: ran, at: NOW_MS, lapses: NOW_MS + 86_400_000, status: null, bytes: null, crashes: null });
-    return executed({ state: "expired", executed: ran });
+    return executed({ state: isSuspect ? "cancelled" : "expired", executed: ran });
   }
 
   #forget(before) {

@@ -32,7 +32,9 @@ test("every state has its words and its place in a life", () => {
     assert.equal(STATES[state].length, 2);
     assert.notEqual(lifeOf(record({ state }), NOW_MS, null).find(({ atMs }) => atMs === NOW_MS - 60_500).title, state);
   }
-  assert.deepEqual(factsOf(record({ principal: "", firstSent: null, deadline: null, crashes: 3, executed: "no" })), [["Ran", "no, and it never will"], ["Principal", "nobody in particular"], ["Crashes", "3"], ["First sent", "its client did not say"], ["Deadline", "an attempt had none"]]);
+  const ran = (state, executed) => factsOf(record({ state, executed }))[0][1];
+  assert.deepEqual([ran("executed", "yes"), ran("suspect", "no"), ran("suspect", "unknown"), ran("cancelled", "unknown")], ["yes, once", "not yet", "not known", "not known"]);
+  assert.deepEqual(factsOf(record({ state: "poisoned", principal: "", firstSent: null, deadline: null, crashes: 3, executed: "no" })), [["Ran", "no, and it never will"], ["Principal", "nobody in particular"], ["Crashes", "3"], ["First sent", "its client did not say"], ["Deadline", "an attempt had none"]]);
 });
 
 test("a body is shown as what it is: JSON, text, or bytes", () => {

@@ -99,10 +99,11 @@ export function recordOf(i, n) {
     at,
     deadline: isAnonymous ? null : Math.ceil((at + 9_000) / 10_000) * 10_000,
     lapses: ["acknowledged", "expired"].includes(state) || (state === "cancelled" && isAnonymous) ? at + 70_000 + (mix(n, 11) % DAY_MS) : null,
-    executed: { executed: "yes", acknowledged: "yes", expired: n % 2 ? "yes" : "unknown", suspect: "unknown" }[state] ?? "no",
+    // What is not told apart by a first-sent may have run before.
+    executed: { executed: "yes", acknowledged: "yes", expired: n % 2 ? "yes" : "unknown", poisoned: "no" }[state] ?? (isAnonymous ? "unknown" : "no"),
     status: content?.status ?? null,
     bytes: content ? bytesOf(content) : null,
-    crashes: { suspect: 1 + (n % 2), poisoned: 3 }[state] ?? null,
+    crashes: state === "suspect" ? 1 + (n % 2) : null,
   };
 }
 

@@ -64,7 +64,7 @@ async function cancel(key, id, record, context) {
     ],
     verb: "Cancel the id",
     run: (change) => context.admin.cancel(key, id, change),
-    told: ({ state }) => (state === "cancelled" ? "It is cancelled: it never ran, and never will." : "It had run already. Its effect and its outcome stay."),
+    told: ({ state }) => (state === "cancelled" ? "It is cancelled: from now on it never runs." : "It had run already. Its effect and its outcome stay."),
   });
   if (done) context.reload();
 }
