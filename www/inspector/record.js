@@ -58,7 +58,7 @@ function lifeSection(record, nowMs, retentionSeconds) {
 function outcomeSection({ outcome, state }) {
   const section = make("section", { class: "part outcome", "aria-labelledby": "outcome" }, make("h2", { id: "outcome" }, "Outcome"));
   if (outcome === null) {
-    section.append(make("p", { class: "hint" }, state === "acknowledged" || state === "expired" ? "It is no longer kept." : "There is none: the request did not run."));
+    section.append(make("p", { class: "hint" }, state === "acknowledged" || state === "expired" ? "It is no longer kept." : "There is none."));
     return section;
   }
   const { bytes: size, cutTo, forms } = formsOf(outcome);
