@@ -100,7 +100,20 @@ impl Key {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Principal(String);
 
+/// Names of principals that begin so are the layer's own. No token and no client may have one.
+const RESERVED: &str = "semel:";
+
 impl Principal {
+    /// Who holds the administration token.
+    pub fn administrator() -> Self {
+        Self(format!("{RESERVED}admin"))
+    }
+
+    /// Whether nobody may be authenticated under this name but by the layer itself.
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with(RESERVED)
+    }
+
     /// Takes a name as a structured-field string can hold it; empty stands for nobody in particular.
     pub fn new(name: impl Into<String>) -> Result<Self, Invalid> {
         let name = name.into();

@@ -28,6 +28,8 @@ const UNHEARD = { loseAnswers: 1, spare: ({ method }) => method !== "POST" };
 const UNSENT = { loseRequests: 1, spare: ({ method }) => method !== "POST" };
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 60_000 };
+/** So long may an example take to be installed and bundled: some seconds, and many more where the machine is busy or its disk cold. */
+const BUILT_MS_MAX = 180_000;
 
 const readme = await readFile(join(ROOT, "README.md"), "utf8");
 const howTo = await readFile(join(ROOT, "examples/README.md"), "utf8");
@@ -126,7 +128,8 @@ async function openable(name, page) {
   await replace(join(checkout, "examples", name, page.source), WORKER, proxy.url);
   const serving = begin(commands(name));
   const address = () => /Local: +(http\S+)/.exec(serving.output)?.[1];
-  await Promise.race([until(address, `${name} is served`), serving.ended]);
+  const served = until(address, `${name} is served`, BUILT_MS_MAX).catch(({ message }) => assert.fail(`${message}\n${serving.output}`));
+  await Promise.race([served, serving.ended]);
   assert.ok(address(), serving.output);
   return { proxy, url: address() };
 }

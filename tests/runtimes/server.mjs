@@ -22,6 +22,7 @@ export function expected(account) {
     status: 200,
     replayed: "true",
     body: { id: account, balance: 5, entries: 1 },
+    read: { id: account, balance: 5, entries: 1 },
     pending: 0,
     isOfClasses: [true, true, true],
   };

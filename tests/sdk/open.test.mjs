@@ -369,14 +369,16 @@ test("many callers at once are no reason for a warning of the runtime", async (t
 test("a thousand requests may be pending; one more is neither stored nor sent", async (t) => {
   const { semel, server } = await outbox(t);
   server.each = hang;
-  const started = performance.now();
+  // The time that it works, not that others take from it on a busy machine.
+  const before = process.cpuUsage();
   const waiting = Array.from({ length: 1_000 }, () => rejection(deposit(semel)));
   const error = await rejection(deposit(semel));
-  const took = performance.now() - started;
+  const { user, system } = process.cpuUsage(before);
+  const tookMs = (user + system) / 1000;
   const { name, code, executed, retry } = error;
   assert.deepEqual({ name, code, executed, retry }, { name: "OutboxFullError", code: "outbox-full", executed: "no", retry: "never" });
   assert.equal((await semel.pending()).length, 1_000);
   await semel.close();
   assert.equal((await Promise.all(waiting)).filter((each) => each.code === "closed").length, 1_000);
-  assert.ok(took < 3_000, `${Math.round(took)} ms, in which a page would stand still`);
+  assert.ok(tookMs < 3_000, `${Math.round(tookMs)} ms, in which a page would stand still`);
 });

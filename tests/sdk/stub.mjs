@@ -38,7 +38,7 @@ export async function rejection(promise) {
 }
 
 /** Resolves to what `condition` returns, once that is true. */
-export async function until(condition, what, timeoutMs = 5_000) {
+export async function until(condition, what, timeoutMs = 20_000) {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
     const met = await condition();
@@ -49,7 +49,7 @@ export async function until(condition, what, timeoutMs = 5_000) {
 }
 
 /** Settles as `promise` does, or rejects if that takes too long. */
-export async function within(promise, what, timeoutMs = 2_000) {
+export async function within(promise, what, timeoutMs = 10_000) {
   let timer;
   const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error(`in ${timeoutMs} ms it did not settle: ${what}`)), timeoutMs)));
   try {

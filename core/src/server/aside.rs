@@ -61,7 +61,7 @@ impl<H: Handler> Turn<'_, H> {
         if let Some((id, found)) = aside.ended {
             self.end_start(work, id, found)?;
         }
-        let Instant { now_ms, fence_s } = self.instant;
+        let Instant { now_ms, fence_s, .. } = self.instant;
         let retention_s = self.config.retention_s;
         for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement)) {
             let Some(found) = rows::find_bare(self.sql, &ack.id)? else { continue };

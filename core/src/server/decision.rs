@@ -37,6 +37,8 @@ pub struct Instant {
     pub now_ms: i64,
     /// What was first sent before this and has no record is refused, in Unix s.
     pub fence_s: i64,
+    /// How far an administrator has moved the fence, in Unix s.
+    pub forgotten_s: i64,
 }
 
 /// What becomes of the attempt.
@@ -61,12 +63,12 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
         Some(record) if !holds_for(&record.state) => {}
         // Cancelled without first-sent, when its record may have left before: whether it ran can't be told.
         Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. }) if asked.is_before(instant.fence_s) => {
-            return Decision::Refuse(outside_window());
+            return Decision::Refuse(outside_window(asked, instant));
         }
         Some(record) => return decide_recorded(record, asked),
     }
     if asked.is_before(instant.fence_s) {
-        return Decision::Refuse(outside_window());
+        return Decision::Refuse(outside_window(asked, instant));
     }
     if holds(Rule::Deadline) && asked.deadline_ms.is_some_and(|deadline_ms| deadline_ms < instant.now_ms) {
         return Decision::Refuse(Problem::new(
@@ -106,7 +108,11 @@ fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
     }
 }
 
-fn outside_window() -> Problem {
+/// The problem of what is before the fence: one of two, by who has moved it there.
+fn outside_window(asked: &Asked<'_>, instant: Instant) -> Problem {
+    if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < instant.forgotten_s) {
+        return Problem::new(Code::Forgotten, "an administrator had this key forget what was first sent that early");
+    }
     let detail = "first sent before what this key still remembers; whether it ran can't be told";
     Problem::new(Code::OutsideWindow, detail)
 }

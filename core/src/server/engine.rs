@@ -13,7 +13,7 @@ use super::record::Change;
 use super::retention::{self, Sweep};
 use super::rows;
 use super::schema;
-use super::sql::{Sql, SqlError};
+use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Loaded, Purpose, Turn};
 use crate::header;
 use crate::message::Method;
@@ -61,6 +61,28 @@ impl<H: Handler> Engine<H> {
         Ok(self.loaded.insert(loaded).count)
     }
 
+    /// Forgets what was first sent before an instant: moves the fence there, and the sweep takes it from there. A key without
+    /// tables has nothing to forget.
+    pub fn forget(&mut self, sql: &dyn Sql, wall_ms: i64, before_s: i64) -> Result<(), SqlError> {
+        let mut loaded = self.load(sql, wall_ms)?;
+        let ended = if loaded.versions.engine == 0 {
+            Ok(())
+        } else {
+            atomically(sql, || schema::put_forgotten(sql, before_s, loaded.clock_ms))
+        };
+        match ended {
+            Ok(()) if loaded.versions.engine > 0 => {
+                loaded.forgotten_s = loaded.forgotten_s.max(before_s);
+                loaded.fence_s = loaded.fence_s.max(before_s);
+                loaded.sweep = Sweep::default();
+            }
+            Ok(()) => {}
+            Err(_) => self.told_ms = loaded.clock_ms,
+        }
+        self.loaded = ended.is_ok().then_some(loaded);
+        ended
+    }
+
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
         let mut answered = match self.load(sql, arrival.wall_ms) {
             Ok(loaded) => self.answer_loaded(sql, arrival, purpose, loaded),
@@ -81,7 +103,7 @@ impl<H: Handler> Engine<H> {
                 return Answer::problem(&Problem::from(error)).stamped(now_ms, None);
             }
         };
-        let instant = Instant { now_ms, fence_s: loaded.fence_s };
+        let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
         let turn = Turn { handler: &self.handler, config: &self.config, sql, arrival, acks, instant, purpose };
         match turn.run(&mut loaded) {
             Ok(answer) => {
@@ -103,11 +125,13 @@ impl<H: Handler> Engine<H> {
             None => {
                 let meta = schema::meta(sql)?;
                 schema::check::<H>(meta.versions)?;
-                let totals = if meta.versions.engine == 0 { rows::Totals::default() } else { rows::totals(sql)? };
+                let versions = schema::upgrade(sql, meta.versions)?;
+                let totals = if versions.engine == 0 { rows::Totals::default() } else { rows::totals(sql)? };
                 Loaded {
-                    versions: meta.versions,
+                    versions,
                     clock_ms: meta.clock_ms.max(totals.clock_ms).max(self.told_ms),
                     fence_s: meta.fence_s,
+                    forgotten_s: meta.forgotten_s,
                     count: totals.count,
                     sweep: Sweep::default(),
                     started: None,

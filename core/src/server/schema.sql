@@ -1,4 +1,4 @@
--- The engine's tables, version 1. Statements are parted by a semicolon and an empty line.
+-- The engine's tables, version 2. Statements are parted by a semicolon and an empty line.
 --
 -- One row a request, in one b-tree: an insert, a tombstone and a delete are three rows written in the life of a request,
 -- and there is no index that would double them.
@@ -31,7 +31,13 @@ CREATE TABLE semel_meta (
   engine_version INTEGER NOT NULL,
   handler_version INTEGER NOT NULL,
   fence_s INTEGER NOT NULL,
-  clock_ms INTEGER NOT NULL
+  clock_ms INTEGER NOT NULL,
+  -- Unix s; the part of the fence that an administrator has moved
+  forgotten_s INTEGER NOT NULL DEFAULT 0,
+  -- the key, for what wakes the object without a request
+  key TEXT,
+  -- whether the registry of keys knows it
+  is_registered INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
-INSERT INTO semel_meta VALUES (1, 0, 0, 0, 0)
+INSERT INTO semel_meta (only_row, engine_version, handler_version, fence_s, clock_ms) VALUES (1, 0, 0, 0, 0)

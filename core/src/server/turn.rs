@@ -39,6 +39,7 @@ pub(super) struct Loaded {
     pub versions: Versions,
     pub clock_ms: i64,
     pub fence_s: i64,
+    pub forgotten_s: i64,
     pub count: Change,
     pub sweep: Sweep,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.

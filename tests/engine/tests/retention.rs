@@ -257,3 +257,52 @@ fn a_full_key_opens_as_soon_as_something_may_leave() {
     assert_eq!(world.send(&change("c").first_sent_s(world.wall_s())).only("semel-status"), "capacity");
     assert_eq!(world.send(&change("c").first_sent_s(world.wall_s())).only("semel-status"), "executed");
 }
+
+#[test]
+fn what_an_administrator_forgot_is_said_to_be_forgotten_and_does_not_run() {
+    let mut world = World::new();
+    let early = |id: &str| change(id).first_sent_s(START_S - 60);
+    world.send(&early("ran"));
+    world.pass_s(60);
+    world.forget(world.wall_s() - 10).expect("it forgets");
+    for id in ["ran", "lost on its way"] {
+        world.restart();
+        sweep(&mut world);
+        world.send(&early(id)).is_problem(410, "forgotten", "unknown", "never");
+    }
+    assert_eq!((world.rows(), world.effects()), (0, 1));
+    assert_eq!(world.send(&change("new").first_sent_s(world.wall_s())).only("semel-status"), "executed");
+    // What is before the fence for its age alone, is so still.
+    world.pass_s(200_000);
+    world.send(&early("older")).is_problem(410, "forgotten", "unknown", "never");
+    world.send(&change("old").first_sent_s(START_S + 55)).is_problem(412, "outside-window", "unknown", "never");
+}
+
+#[test]
+fn what_was_executed_after_what_is_forgotten_keeps_its_outcome_and_nothing_moves_back() {
+    let mut world = World::new();
+    let later = change("later").first_sent_s(START_S + 30);
+    world.pass_s(60);
+    let first = world.send(&later);
+    world.forget(START_S + 30).expect("it forgets");
+    world.forget(START_S).expect("it forgets");
+    sweep(&mut world);
+    world.send(&later).replays(&first);
+    assert_eq!(world.fence_s(), START_S + 30);
+}
+
+#[test]
+fn forgetting_leaves_an_untouched_key_untouched_and_a_failure_nothing_behind() {
+    let mut world = World::new();
+    world.forget(START_S).expect("it forgets");
+    assert_eq!(world.database.number("SELECT count(*) FROM sqlite_master"), 0);
+    world.send(&change("a").first_sent_s(START_S));
+    for statement in 0..2 {
+        world.database.crash_before(statement);
+        world.forget(START_S + 1).expect_err("the storage failed");
+        world.restart();
+        assert_eq!(world.fence_s(), 0);
+    }
+    world.forget(START_S + 1).expect("it forgets");
+    assert_eq!(world.fence_s(), START_S + 1);
+}

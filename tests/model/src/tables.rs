@@ -68,6 +68,7 @@ struct Meta {
     handler_version: i64,
     fence_s: i64,
     clock_ms: i64,
+    forgotten_s: i64,
 }
 
 /// What is committed.
@@ -212,7 +213,8 @@ impl Tables {
         }
         if statement.contains("FROM semel_meta") {
             let row = |meta: &Meta| {
-                vec![meta.engine_version.into(), meta.handler_version.into(), meta.fence_s.into(), meta.clock_ms.into()]
+                let Meta { engine_version, handler_version, fence_s, clock_ms, forgotten_s } = *meta;
+                [1, engine_version, handler_version, fence_s, clock_ms, forgotten_s].map(Value::from).to_vec()
             };
             return Ok(self.meta.iter().map(row).collect());
         }
@@ -242,7 +244,7 @@ impl Tables {
         if statement.contains("CREATE TABLE semel_records") || statement.starts_with("CREATE TABLE semel_meta") {
             return Ok(Vec::new());
         }
-        if statement.starts_with("INSERT INTO semel_meta VALUES (1, 0, 0, 0, 0)") {
+        if statement.starts_with("INSERT INTO semel_meta ") {
             self.meta = Some(Meta::default());
             return Ok(Vec::new());
         }
@@ -264,6 +266,9 @@ impl Tables {
             "UPDATE semel_meta SET fence_s = max(fence_s, ?1), clock_ms = max(clock_ms, ?2)" => {
                 meta.fence_s = meta.fence_s.max(integer(arguments, 0)?);
                 meta.clock_ms = meta.clock_ms.max(integer(arguments, 1)?);
+            }
+            "UPDATE semel_meta SET forgotten_s = max(forgotten_s, ?1)" => {
+                meta.forgotten_s = meta.forgotten_s.max(integer(arguments, 0)?);
             }
             _ => return Err(SqlError(format!("unknown here: {statement}"))),
         }

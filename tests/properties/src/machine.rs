@@ -149,6 +149,9 @@ impl Host {
         let target = source.pick(&["/a", "/b?c"]).to_owned();
         let is_ordered = source.flag();
         let is_new = self.client.ticket_of(&id).is_none() && !self.rows.contains_key(&id);
+        if is_new {
+            self.answered.remove(&id);
+        }
         if is_ordered && is_new {
             self.in_order.push((id.clone(), key.clone(), target.clone()));
         }
@@ -269,6 +272,8 @@ impl Host {
                 Action::Abort(attempt) => self.attempts.retain(|each| *each != attempt),
                 Action::Deliver { ticket, to, .. } => {
                     let id = self.client.describe(ticket).expect("a request in hand").0.to_owned();
+                    // What it failed to store has no place in the order any more: a later call may use its id.
+                    self.in_order.retain(|(each, ..)| *each != id);
                     self.answered.insert(id.clone());
                     if to == Receiver::Caller {
                         self.waiting.remove(&id);

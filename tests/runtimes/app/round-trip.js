@@ -1,11 +1,12 @@
 // One round trip of the SDK, the same in every runtime: whoever calls it has imported the package in its own way.
 
-/** Makes a deposit through a network that loses the first answer, and resolves to what the caller got, as JSON takes it. */
+/** Makes a deposit through a network that loses the first answer, then a read with a signal, and resolves to what the caller got, as JSON takes it. */
 export async function roundTrip({ Semel, SemelError, OutcomeUnknownError }, { url, account, ...options }) {
   const semel = await Semel.open({ url, retryIntervalMs: 20, ...options });
   try {
     const response = await deposit(semel, account);
-    const result = { status: response.status, replayed: response.headers.get("idempotent-replayed"), body: await response.json() };
+    const read = await semel.fetch(`/accounts/${account}`, { signal: new AbortController().signal });
+    const result = { status: response.status, replayed: response.headers.get("idempotent-replayed"), body: await response.json(), read: await read.json() };
     return { ...result, pending: (await semel.pending()).length, isOfClasses: await errorsOf(Semel, [Error, SemelError, OutcomeUnknownError], url) };
   } finally {
     await semel.close();

@@ -124,6 +124,11 @@ impl<H: Handler> World<H> {
         self.engine.count(&self.database, self.wall_ms)
     }
 
+    /// Has the key forget what was first sent before an instant.
+    pub fn forget(&mut self, before_s: i64) -> Result<(), SqlError> {
+        self.engine.forget(&self.database, self.wall_ms, before_s)
+    }
+
     /// Tells the object that an attempt crashed it.
     #[track_caller]
     pub fn crashed(&mut self, call: &Call) -> Reply {

@@ -1,0 +1,19 @@
+//! Inputs with which a check failed once, kept so that it does not again.
+
+use semel_properties::machine;
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
+}
+
+/// The check itself was wrong: an id that failed to be stored kept its place in the order, and was then used, without an order,
+/// by another call.
+#[test]
+fn an_id_that_could_not_be_stored_has_no_place_in_the_order_of_what_comes_later() {
+    let input = "\
+        0000002aa92fa9a90000a7292a0a0a240000a70a24ff000a555569696969696969a9a9a9a9a9ff100000002a2a000001ffff \
+        00a7a7292aa9a9a9a9a9a9a9ff0900810000000009 \
+    ";
+    machine::check(&bytes(input));
+}
