@@ -1,6 +1,7 @@
-// `npm run pictures`: takes the pictures of the lab that the README shows, from a server of its own with an empty state.
+// `npm run pictures`: takes the pictures that the README shows.
 //
-// Each is a run of 100 clicks with a third of everything lost, so each time has other numbers.
+// Those of the lab are from a server of its own with an empty state, each a run of 100 clicks with a third of everything lost: each time has
+// other numbers. That of the inspector is of the tests' made-up deployment, which has a million records at one key, and is always the same.
 
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -15,6 +16,7 @@ import { WWW_FOLDER, buildWww } from "./setup/www.mjs";
 const FOLDER = join(ROOT, "docs/images");
 const SCENARIO = "#lose-requests=33&lose-answers=33&run=100";
 const RESULT_TIMEOUT_MS = 60_000;
+const INSPECTOR = { colorScheme: "light", viewport: { width: 1200, height: 860 }, timezoneId: "UTC" };
 const PICTURES = {
   "lab-light": { colorScheme: "light", viewport: { width: 1200, height: 1220 } },
   "lab-dark": { colorScheme: "dark", viewport: { width: 1200, height: 1220 } },
@@ -35,6 +37,7 @@ await main(async () => {
   try {
     await mkdir(FOLDER, { recursive: true });
     for (const [name, options] of Object.entries(PICTURES)) await step(name, () => take(browser, server.url, name, options));
+    await step("inspector", () => takeInspector(browser));
   } finally {
     await browser.close();
     await server.kill();
@@ -49,4 +52,21 @@ async function take(browser, url, name, options) {
   await page.locator("#told", { hasText: "100 deposits, " }).waitFor({ timeout: RESULT_TIMEOUT_MS });
   await page.screenshot({ path: join(FOLDER, `${name}.png`) });
   await context.close();
+}
+
+async function takeInspector(browser) {
+  const { TOKEN, startFake } = await import("../tests/admin/fake.mjs");
+  const { HEAVY } = await import("../tests/admin/world.mjs");
+  const ends = [];
+  const fake = await startFake((end) => ends.push(end), { folder: WWW_FOLDER });
+  const context = await browser.newContext(INSPECTOR);
+  const page = await context.newPage();
+  await page.goto(`${fake.url}/inspector#key=${encodeURIComponent(HEAVY)}`);
+  await page.getByLabel("Administration token").fill(TOKEN);
+  await page.keyboard.press("Enter");
+  await page.locator(".canvas canvas").waitFor();
+  await page.mouse.move(0, 0);
+  await page.screenshot({ path: join(FOLDER, "inspector.png") });
+  await context.close();
+  for (const end of ends) await end();
 }

@@ -34,7 +34,7 @@ await main(async () => {
     assets: WWW_FOLDER,
     onLog: (text) => process.stderr.write(text),
   });
-  console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       administrator's token: ${adminToken}`);
+  console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       inspector on ${server.url}/inspector, its token is ${adminToken}`);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => server.end());
   await server.ended;
 });

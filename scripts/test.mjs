@@ -22,7 +22,7 @@ import { buildWww } from "./setup/www.mjs";
 const TIMEOUT_MS = 15 * 60_000;
 
 /** Where `node --test` finds its files. */
-const NODE_TESTS = ["tests/docs", "tests/bench", "tests/sdk", "tests/runtimes", "tests/www", "tests/e2e", "tests/e2e/scenarios", "tests/chaos"];
+const NODE_TESTS = ["tests/docs", "tests/bench", "tests/sdk", "tests/runtimes", "tests/www", "tests/admin", "tests/e2e", "tests/e2e/scenarios", "tests/chaos"];
 
 const total = { passed: 0, failed: 0 };
 

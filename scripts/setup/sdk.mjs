@@ -5,12 +5,13 @@
 //   fail where another compiler makes some bytes more.
 // - Of the package, these are generated: the module, the JavaScript that all entries share, the entries of browsers and service workers, both once more in the forms that
 //   `require` and `semel/inline` take, the other entries once more for `require`, and the licenses. `GENERATED` names them all, and git
-//   has none of them.
+//   has none of them. The command line is generated too, by `cli.mjs`: no entry loads it.
 
 import { existsSync } from "node:fs";
 import { copyFile, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { brotliCompressSync, constants } from "node:zlib";
+import { CLI_GENERATED, buildCli } from "./cli.mjs";
 import { compileCrate, optimised } from "./compile.mjs";
 import { BUILD, ROOT, bin } from "./paths.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
@@ -49,7 +50,7 @@ export async function buildSdk() {
   const stamp = join(BUILD, "sdk.stamp");
   // The output lies among sources, where a clean-up takes it and leaves the stamp.
   if (GENERATED.some((name) => !existsSync(join(SDK_PACKAGE, name)))) await rm(stamp, { force: true });
-  const byHand = (await filesOf(SDK_PACKAGE)).filter((name) => !GENERATED.includes(name)).map((name) => `sdk/npm/${name}`);
+  const byHand = (await filesOf(SDK_PACKAGE)).filter((name) => ![...GENERATED, ...CLI_GENERATED].includes(name)).map((name) => `sdk/npm/${name}`);
   const unchanged = await onceFor(stamp, await hashOf([...SOURCES, ...byHand]), async () => {
     let rust;
     await step("Rust for wasm", async () => {
@@ -60,6 +61,7 @@ export async function buildSdk() {
     await step("size of the SDK", async () => (await sizeOf(SDK_PACKAGE)).note);
   });
   if (unchanged) await step("SDK", async () => "unchanged");
+  await buildCli();
 }
 
 async function build(rust) {

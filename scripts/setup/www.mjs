@@ -1,7 +1,7 @@
-// Builds the page: the chaos lab with the SDK in it, and the documents beside it, into one folder of static assets.
+// Builds the pages: the chaos lab with the SDK in it, the inspector, and the documents beside them, into one folder of static assets.
 //
 // Invariants:
-// - The page and all that it loads stay below their limit in brotli, or the build fails.
+// - The lab and all that it loads stay below their limit in brotli, or the build fails.
 // - What is in the documents is what is in the repository's Markdown: no text has a second home.
 
 import { copyFile, cp, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
@@ -15,6 +15,8 @@ import { StepError, step } from "./step.mjs";
 
 const PAGE_BROTLI_BYTES_MAX = 150_000;
 const SOURCE = join(ROOT, "www");
+/** What is bundled, and what the pages call it. */
+const ENTRIES = { "www/lab/main.js": "lab", "www/style.css": "page", "www/inspector/main.js": "inspector", "www/inspector.css": "inspector-page" };
 
 /** The folder that the worker serves. */
 export const WWW_FOLDER = join(BUILD, "www");
@@ -23,7 +25,7 @@ export const WWW_FOLDER = join(BUILD, "www");
 export async function buildWww() {
   await buildSdk();
   const images = existsSync(join(ROOT, IMAGES)) ? [IMAGES] : [];
-  const sources = ["www", ...images, ...DOCUMENTS.map(({ file }) => file), "sdk/npm/semel.js", "sdk/npm/semel.wasm", "sdk/npm/index.js", "scripts/setup", "package-lock.json"];
+  const sources = ["www", ...images, ...DOCUMENTS.map(({ file }) => file), "sdk/npm/semel.js", "sdk/npm/semel.wasm", "sdk/npm/index.js", "sdk/admin", "scripts/setup", "package-lock.json"];
   const unchanged = await onceFor(join(BUILD, "www.stamp"), await hashOf(sources), async () => {
     await step("page", build);
     await step("size of the page", () => checkPageSize(WWW_FOLDER));
@@ -37,7 +39,7 @@ async function build() {
   const { build: bundle } = await import("esbuild");
   const { metafile } = await bundle({
     absWorkingDir: ROOT,
-    entryPoints: { lab: "www/lab/main.js", page: "www/style.css" },
+    entryPoints: Object.entries(ENTRIES).map(([path, name]) => ({ in: path, out: name })),
     entryNames: "[name]-[hash]",
     outdir: join(WWW_FOLDER, "assets"),
     alias: { semel: join(SDK_PACKAGE, "index.js") },
@@ -52,11 +54,10 @@ async function build() {
   await copyFile(join(SDK_PACKAGE, "semel.wasm"), join(WWW_FOLDER, "assets/semel.wasm"));
   await copyFile(join(SOURCE, "icon.svg"), join(WWW_FOLDER, "assets/icon.svg"));
   const assets = {};
-  for (const output of Object.keys(metafile.outputs)) {
-    assets[output.endsWith(".css") ? "style" : "script"] = `/${relative(WWW_FOLDER, join(ROOT, output))}`;
-  }
+  for (const [output, { entryPoint }] of Object.entries(metafile.outputs)) assets[ENTRIES[entryPoint]] = `/${relative(WWW_FOLDER, join(ROOT, output))}`;
   const index = await readFile(join(SOURCE, "index.html"), "utf8");
   await writeFile(join(WWW_FOLDER, "index.html"), fill(index, { ...assets, ...(await listsOf()) }));
+  await writeFile(join(WWW_FOLDER, "inspector.html"), fill(await readFile(join(SOURCE, "inspector.html"), "utf8"), assets));
   const frame = await readFile(join(SOURCE, "document.html"), "utf8");
   for (const { name, ...values } of await renderDocuments()) {
     const path = join(WWW_FOLDER, "docs", `${name}.html`);
@@ -82,15 +83,16 @@ async function listsOf() {
 
 /** Puts values into `{{name}}`. One that is missing is a mistake in the template. */
 export function fill(template, values) {
-  return template.replace(/\{\{(\w+)\}\}/g, (_, name) => {
+  return template.replace(/\{\{([\w-]+)\}\}/g, (_, name) => {
     if (values[name] === undefined) throw new StepError(`The template of a page asks for ${name}, which nobody gives.`);
     return values[name];
   });
 }
 
-/** Adds up the page in `folder` and all that it loads, each file in brotli. */
+/** Adds up the lab's page in `folder` and all that it loads, each file in brotli. */
 export async function checkPageSize(folder) {
-  const files = ["index.html", ...(await readdir(join(folder, "assets"))).map((name) => `assets/${name}`)];
+  const loaded = (await readdir(join(folder, "assets"))).filter((name) => !name.startsWith("inspector-"));
+  const files = ["index.html", ...loaded.map((name) => `assets/${name}`)];
   let bytes = 0;
   for (const file of files) bytes += await brotliBytes(join(folder, file));
   const sizes = `${bytes.toLocaleString("en-US")} of ${PAGE_BROTLI_BYTES_MAX.toLocaleString("en-US")} bytes brotli`;

@@ -18,6 +18,7 @@ after(() => rm(scratch, { recursive: true, force: true }));
 const site = join(scratch, "site");
 const FILES = {
   "index.html": ["text/html; charset=utf-8", "<!doctype html><title>lab</title>"],
+  "inspector.html": ["text/html; charset=utf-8", "<title>inspector</title>"],
   "docs/index.html": ["text/html; charset=utf-8", "<title>docs</title>"],
   "docs/protocol.html": ["text/html; charset=utf-8", "<title>protocol</title>"],
   "assets/lab-ABCD1234.js": ["text/javascript; charset=utf-8", "export {};"],

@@ -30,3 +30,11 @@ export const dollars = new Intl.NumberFormat("en-US", { style: "currency", curre
 export const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
 /** "1 deposit", "2 deposits". */
 export const counted = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+
+/** A colour of the page as the theme has it: of a custom property, only an element that uses it knows the value. */
+export function colourOf(element, name) {
+  element.style.color = `var(${name})`;
+  const { color } = getComputedStyle(element);
+  element.style.color = "";
+  return color;
+}

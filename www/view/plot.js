@@ -3,7 +3,7 @@
 // Invariant: the numbers stand beside the plot as text, and its colours are the page's own.
 
 import uPlot from "uplot";
-import { $, counted, say } from "./element.js";
+import { $, colourOf, counted, say } from "./element.js";
 
 const HEIGHT_PX = 180;
 
@@ -55,12 +55,4 @@ export class Plot {
     };
     this.#plot = new uPlot(options, this.#data(Date.now()), this.#element);
   }
-}
-
-/** A colour of the page as the theme has it: of a custom property, only an element that uses it knows the value. */
-function colourOf(element, name) {
-  element.style.color = `var(${name})`;
-  const { color } = getComputedStyle(element);
-  element.style.color = "";
-  return color;
 }

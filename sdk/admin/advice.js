@@ -1,0 +1,29 @@
+// What went wrong, in words for a person, and what to do about it. For the inspector and the command line.
+
+/** By code; a code that is not here is the server's to explain, and it does. */
+const ADVICE = {
+  unauthorized: ["The administration token was refused.", "Give the value of SEMEL_ADMIN_TOKEN of this deployment. Where that secret is not set, nobody administers it."],
+  forbidden: ["This token is not the administrator's.", "It is valid for a user, and users may not look here. Give the value of SEMEL_ADMIN_TOKEN of this deployment."],
+  "not-found": ["There is no such key here.", "It may have been deleted, or never used. A key is named exactly, with upper and lower case."],
+  "not-seen": ["This key knows no such id.", "It may never have arrived, or its record has lapsed or was deleted. Ids are compared exactly."],
+  "no-network": ["The server can't be reached.", "Check the address and the network, then try again."],
+  "no-answer": ["No Semel deployment answered.", "It may be starting or overloaded, or a proxy answers in its place. Try again in a moment."],
+  unavailable: ["The server is not available at the moment.", "Try again. If it stays so, look at its log: a setting may be unreadable."],
+  "rate-limited": ["Too many requests.", "Wait a moment, then try again."],
+  "in-flight": ["This request is running at this moment.", "Try again when it has ended."],
+  "outcome-unknown": ["This request is in doubt: it can't be known whether it ran.", "It is settled by its next attempt."],
+  acknowledged: ["The client has acknowledged this request: it ran, and can't be cancelled.", undefined],
+  "outcome-expired": ["This request is over, and its outcome is no longer kept.", undefined],
+};
+
+/** `{ what, advice, outcome }`: what happened, what to do, and of a change whether it was made. `advice` may be undefined. */
+export function explain(error, isChange = false) {
+  const [what, advice] = ADVICE[error.code] ?? [sentence(error.message), undefined];
+  const outcomes = { no: "Nothing was changed.", unknown: "It can't be known whether the change was made. To send the same again is safe: it happens once." };
+  return { what, advice, outcome: isChange ? outcomes[error.executed] : undefined };
+}
+
+function sentence(text) {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}

@@ -1,0 +1,246 @@
+// What an administrator asks of a deployment: the one place that knows paths and shapes of the API under `/semel/v1/admin/`. The
+// inspector and the command line both go through it.
+//
+// Invariants:
+// - A change goes out under one id and one first-sent, however often it is sent; so it happens once, however many answers are lost.
+// - An answer without `Semel-Status` is some proxy's, and says nothing. Only `executed` and `replayed` say that a change was made.
+// - What is not known is not called failed: once an attempt may have arrived, an error says so.
+
+const BASE = "/semel/v1";
+const ATTEMPT_TIMEOUT_MS = 10_000;
+const RETRY_INTERVAL_MS = 1_000;
+/** A longer wait is not obeyed: who asked is there and waits. */
+const RETRY_AFTER_MS_MAX = 30_000;
+
+/**
+ * Why something was not answered, or refused. `code` is one of the protocol's, or `no-network`, `no-answer`. `executed` is as of
+ * the protocol: `"no"` only if a change was certainly not made.
+ */
+export class AdminError extends Error {
+  constructor(code, message, { status, executed = "unknown", isDefinitive = false, isWorthRetrying = false, retryAfterMs = 0 } = {}) {
+    super(message);
+    this.name = "AdminError";
+    Object.assign(this, { code, status, executed, isDefinitive, isWorthRetrying, retryAfterMs });
+  }
+}
+
+/** A change that is about to be asked for: its id, made once. The clock of the server dates it at the first attempt. */
+export const newChange = (id = crypto.randomUUID()) => ({ id, firstSent: undefined });
+
+export class Admin {
+  #url;
+  #token;
+  #options;
+  /** How far the server's clock is ahead of this one; undefined until an answer has told. */
+  #aheadMs;
+
+  /**
+   * `url`: the origin of the deployment; `readsForMs`, `changesForMs`: so long something is sent again that had no definitive answer;
+   * `onretry`: is called with the error before a pause; `fetch`: the runtime's, or a test's.
+   */
+  constructor({ url, token, readsForMs = 0, changesForMs = 0, onretry = () => {}, fetch = globalThis.fetch }) {
+    this.#url = url.replace(/\/+$/, "");
+    this.#token = token;
+    this.#options = { readsForMs, changesForMs, onretry, fetch };
+  }
+
+  /** The server's clock, in Unix ms. */
+  now(signal) {
+    return this.#again(this.#options.readsForMs, signal, () => this.#clock(signal));
+  }
+
+  /** A page of keys: `{ keys, next, total }`. */
+  async keys({ order = "newest", prefix, after, limit = 50 } = {}, signal) {
+    return this.#read(`/admin/keys${queryOf({ order, prefix, after, limit })}`, signal);
+  }
+
+  /** What one key keeps: counts, bytes, fence, limits, counters. */
+  async key(key, signal) {
+    return this.#read(pathOf(key), signal);
+  }
+
+  /** A page of a key's records in the order of their ids: `{ records, next }`. */
+  async records(key, { after, limit = 50 } = {}, signal) {
+    return this.#read(`${pathOf(key)}/records${queryOf({ after, limit })}`, signal);
+  }
+
+  /** How many records and tombstones changed last in each of `count` steps of time: `{ from, step, records, tombstones, truncated }`. */
+  async times(key, { from, step, count }, signal) {
+    return this.#read(`${pathOf(key)}/times${queryOf({ from, step, count })}`, signal);
+  }
+
+  /** One record with its outcome. */
+  async record(key, id, signal) {
+    return this.#read(recordPathOf(key, id), signal);
+  }
+
+  /** How far a forget has come: `{ id, before, state, keys, done, failed }`. */
+  async forgetting(id, signal) {
+    return this.#read(`/admin/forget/${encodeURIComponent(id)}`, signal);
+  }
+
+  /** Has an id never run from now on. */
+  async cancel(key, id, change, signal) {
+    return this.#change("POST", `${pathOf(key)}/cancel`, { id }, change, signal);
+  }
+
+  /** Reduces a record to a tombstone. */
+  async deleteRecord(key, id, change, signal) {
+    return this.#change("DELETE", recordPathOf(key, id), undefined, change, signal);
+  }
+
+  /** Deletes all of a key. */
+  async deleteKey(key, change, signal) {
+    return this.#change("DELETE", pathOf(key), undefined, change, signal);
+  }
+
+  /** Begins to forget, at every key, what was first sent before an instant in Unix seconds. */
+  async forget(before, change, signal) {
+    return this.#change("POST", "/admin/forget", { before }, change, signal);
+  }
+
+  #read(path, signal) {
+    return this.#again(this.#options.readsForMs, signal, async () => (await this.#send("GET", path, { signal })).body);
+  }
+
+  #change(method, path, body, change, signal) {
+    let mayHaveRun = false;
+    const attempt = async () => {
+      try {
+        return await this.#ask(method, path, body, change, signal);
+      } catch (error) {
+        // A refusal that is not for good speaks of its own attempt; one before it may have run.
+        if (mayHaveRun && !error.isDefinitive) error.executed = "unknown";
+        mayHaveRun ||= error.executed !== "no";
+        throw error;
+      }
+    };
+    return this.#again(this.#options.changesForMs, signal, attempt);
+  }
+
+  /** One attempt at a change. */
+  async #ask(method, path, body, change, signal) {
+    if (change.firstSent === undefined) {
+      const nowMs = await this.#clock(signal).catch((error) => {
+        // Only the time was asked for.
+        throw Object.assign(error, { executed: "no" });
+      });
+      change.firstSent = Math.floor(nowMs / 1000);
+    }
+    const headers = { "idempotency-key": JSON.stringify(change.id), "semel-first-sent": `@${change.firstSent}` };
+    if (body !== undefined) headers["content-type"] = "application/json";
+    const answer = await this.#send(method, path, { headers, body: body && JSON.stringify(body), signal });
+    if (answer.semel === "executed" || answer.semel === "replayed") return answer.body;
+    throw new AdminError("no-answer", "The answer does not say that the change was made.", { isWorthRetrying: true });
+  }
+
+  async #clock(signal) {
+    if (this.#aheadMs === undefined) await this.#send("GET", "/health", { signal });
+    return Date.now() + this.#aheadMs;
+  }
+
+  /** Makes attempts at a constant interval, until one is answered for good or the time is over. */
+  async #again(forMs, signal, attempt) {
+    const endMs = Date.now() + forMs;
+    for (;;) {
+      try {
+        return await attempt();
+      } catch (error) {
+        signal?.throwIfAborted();
+        const pauseMs = Math.max(RETRY_INTERVAL_MS, Math.min(error.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX));
+        if (!error.isWorthRetrying || Date.now() + pauseMs > endMs) throw error;
+        this.#options.onretry(error);
+        await pause(pauseMs, signal);
+      }
+    }
+  }
+
+  /** One attempt. Resolves to `{ semel, body }` of a success; all else is an `AdminError`. */
+  async #send(method, path, { headers, body, signal }) {
+    const stopped = new AbortController();
+    const stop = () => stopped.abort();
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      stop();
+    }, ATTEMPT_TIMEOUT_MS);
+    signal?.addEventListener("abort", stop);
+    if (signal?.aborted) stop();
+    const options = { method, headers: { ...headers, authorization: `Bearer ${this.#token}` }, body, signal: stopped.signal, redirect: "manual", cache: "no-store", credentials: "omit" };
+    // A browser's must not be called as a method of something else.
+    const { fetch } = this.#options;
+    let response, text;
+    try {
+      response = await fetch(this.#url + BASE + path, options);
+      text = await response.text();
+    } catch (error) {
+      const why = isLate ? ["no-answer", "The server did not answer in time."] : ["no-network", "The server can't be reached."];
+      throw Object.assign(new AdminError(...why, { isWorthRetrying: true }), { cause: error });
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", stop);
+    }
+    const semel = response.headers.get("semel-status");
+    const now = Number(response.headers.get("semel-now"));
+    if (semel !== null && now > 0) this.#aheadMs = now - Date.now();
+    const content = parsed(text);
+    if (semel === null || (content === undefined && response.ok)) {
+      throw new AdminError("no-answer", `Something answered ${response.status} that is not a Semel deployment.`, { status: response.status, isWorthRetrying: true });
+    }
+    if (response.ok) return { semel, body: content };
+    throw refusalOf(response, semel, content ?? {});
+  }
+}
+
+/** The error for a problem. One without a body is of a worker that can't even make a problem. */
+function refusalOf(response, semel, problem) {
+  const { code = semel, title = code, detail, executed = "unknown", retry = "same-id" } = problem;
+  const isWorthRetrying = retry === "same-id" && code !== "not-seen";
+  const message = detail && detail !== title ? `${title}: ${detail}` : title;
+  const retryAfterMs = Number(response.headers.get("retry-after")) * 1000 || 0;
+  return new AdminError(code, message, { status: response.status, executed, isDefinitive: retry === "never", isWorthRetrying, retryAfterMs });
+}
+
+/** The instant that `text` means, in Unix seconds: an ISO date, or an age as `30d` before `nowMs`. Undefined if it is neither. */
+export function instantOf(text, nowMs) {
+  const [, count, unit] = /^(\d{1,9})\s*([smhdw])$/.exec(text.trim()) ?? [];
+  if (count !== undefined) return Math.floor(nowMs / 1000) - Number(count) * { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 }[unit];
+  if (!/^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/.test(text.trim())) return undefined;
+  const ms = Date.parse(text.trim().replace(" ", "T"));
+  return Number.isNaN(ms) ? undefined : Math.floor(ms / 1000);
+}
+
+const pathOf = (key) => `/admin/keys/${segmentOf(key)}`;
+const recordPathOf = (key, id) => `${pathOf(key)}/records/${segmentOf(id)}`;
+
+/** A key or id as a segment of a path. As `..` it would lead to another path, even escaped: to delete that record would be to delete the key. */
+function segmentOf(name) {
+  if (/^\.{0,2}$/.test(name)) throw new AdminError("key-invalid", `${JSON.stringify(name)} can't be part of a path, so it can't be asked for here.`, { executed: "no", isDefinitive: true });
+  return encodeURIComponent(name);
+}
+
+function queryOf(values) {
+  const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== "");
+  return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const end = (settle, value) => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", stop);
+      settle(value);
+    };
+    const stop = () => end(reject, signal.reason);
+    const timer = setTimeout(() => end(resolve), ms);
+    signal?.addEventListener("abort", stop);
+  });
+}

@@ -1,0 +1,44 @@
+// One record's life, as the instants that are known of it in their order.
+
+import { ran } from "./words.js";
+
+/** What happened at the last change of a record's state. */
+const CHANGED = {
+  executed: ["Executed", "Effect and outcome were committed together."],
+  poisoned: ["Given up", "The last crash of the handler."],
+  cancelled: ["Cancelled", "From here on it can't run."],
+  suspect: ["Crashed or started", "The last time that the handler crashed, or was started."],
+  acknowledged: ["Acknowledged", "The client has the outcome; here it was thrown away."],
+  expired: ["Reduced to its id", "The outcome was thrown away."],
+};
+
+/** The life of a record: `{ atMs, title, detail, isAhead }`, as of `nowMs`. `retentionSeconds` may be null, for ever. */
+export function lifeOf(record, nowMs, retentionSeconds) {
+  const [changed, what] = CHANGED[record.state] ?? [record.state, ""];
+  const events = [{ atMs: record.at, title: changed, detail: what }];
+  if (record.firstSent !== null) events.push({ atMs: record.firstSent * 1000, title: "First sent", detail: "By the client's clock, to the second." });
+  if (record.deadline !== null) {
+    events.push({ atMs: record.deadline, title: "Latest deadline", detail: "Rounded up to ten seconds. After it, no attempt that the key has seen can start." });
+  }
+  if (record.lapses !== null) events.push({ atMs: record.lapses, title: "Lapses", detail: "From then on the record may leave, and nothing is known of the id." });
+  else if (record.state === "executed" && retentionSeconds !== null) {
+    events.push({ atMs: record.at + retentionSeconds * 1000, title: "Outcome expires", detail: "Until then every attempt gets it, unless its client acknowledges it first." });
+  }
+  // First sent is to the second, so it may look later than what it began.
+  const place = ({ title, atMs }) => (title === "First sent" ? Math.min(atMs, record.at - 1) : atMs);
+  events.sort((one, other) => place(one) - place(other));
+  return events.map((event) => ({ ...event, isAhead: event.atMs > nowMs }));
+}
+
+/** Short facts of a record: `[name, value]`. */
+export function factsOf(record) {
+  const facts = [
+    ["Ran", ran(record)],
+    ["Principal", record.principal || "nobody in particular"],
+  ];
+  if (record.crashes !== null) facts.push(["Crashes", String(record.crashes)]);
+  if (record.firstSent === null) facts.push(["First sent", "its client did not say"]);
+  if (record.deadline === null) facts.push(["Deadline", "an attempt had none"]);
+  if (record.fingerprint) facts.push(["Fingerprint", record.fingerprint]);
+  return facts;
+}

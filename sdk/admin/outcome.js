@@ -1,0 +1,59 @@
+// The body of an outcome in the forms that it can be read in.
+//
+// Invariant: whatever is in it, it is text here: nothing of it is ever markup or script.
+
+/** More is not drawn: a page with a megabyte of hexadecimal is of no use. */
+const SHOWN_BYTES_MAX = 65_536;
+const LINE_BYTES = 16;
+
+/** The forms of an outcome's body: `{ bytes, cutTo, forms: { name: text } }`, the best first. */
+export function formsOf({ headers, body }) {
+  const content = bytesOf(body);
+  const shown = content.subarray(0, SHOWN_BYTES_MAX);
+  const forms = {};
+  if (content.length === 0) return { bytes: 0, forms };
+  const text = textOf(content);
+  const isSaidBinary = /^(image|audio|video|font)\/|octet-stream|protobuf|wasm/.test(typeOf(headers));
+  const json = text === undefined ? undefined : jsonOf(text);
+  if (json !== undefined) forms.JSON = json.slice(0, SHOWN_BYTES_MAX);
+  if (isSaidBinary || text === undefined) forms.Hex = hexOf(shown);
+  if (text !== undefined) forms.Text = text.slice(0, SHOWN_BYTES_MAX);
+  forms.Hex ??= hexOf(shown);
+  return { bytes: content.length, cutTo: content.length > SHOWN_BYTES_MAX ? SHOWN_BYTES_MAX : undefined, forms };
+}
+
+const typeOf = (headers) => Object.entries(headers).find(([name]) => name.toLowerCase() === "content-type")?.[1] ?? "";
+
+function bytesOf(body) {
+  if (typeof body === "string") return new TextEncoder().encode(body);
+  return Uint8Array.from(atob(body.base64), (character) => character.charCodeAt(0));
+}
+
+function textOf(content) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Only what has members: a number or a word is better read as it is. */
+function jsonOf(text) {
+  try {
+    const value = JSON.parse(text);
+    return typeof value === "object" && value !== null ? JSON.stringify(value, null, 2) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function hexOf(content) {
+  const lines = [];
+  for (let at = 0; at < content.length; at += LINE_BYTES) {
+    const line = [...content.subarray(at, at + LINE_BYTES)];
+    const hex = line.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const text = line.map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${hex.padEnd(LINE_BYTES * 3 - 1)}  ${text}`);
+  }
+  return lines.join("\n");
+}

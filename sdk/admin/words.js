@@ -1,0 +1,63 @@
+// Numbers, instants and states in words.
+//
+// Invariant: an age is told by the server's clock, never by the browser's.
+
+const UNITS = [
+  ["day", 86_400],
+  ["h", 3_600],
+  ["min", 60],
+  ["s", 1],
+];
+
+export const number = (value) => value.toLocaleString("en-US");
+
+export function bytes(value) {
+  if (value < 1_000) return `${value} B`;
+  const unit = Math.min(Math.floor(Math.log10(value) / 3), 4);
+  const scaled = value / 1_000 ** unit;
+  return `${scaled.toFixed(scaled < 10 ? 1 : 0)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
+}
+
+/** "2 days", "90 s": in the largest unit of which there are two, or that it is exactly. */
+export function duration(seconds) {
+  const whole = Math.round(seconds);
+  const [name, size] = UNITS.find(([, size]) => whole >= 2 * size || (whole >= size && whole % size === 0)) ?? UNITS.at(-1);
+  const count = Math.floor(whole / size);
+  return `${number(count)} ${name}${name === "day" && count !== 1 ? "s" : ""}`;
+}
+
+/** "3 min ago", "in 2 h". */
+export function age(ms, nowMs) {
+  const seconds = Math.round(Math.abs(nowMs - ms) / 1000);
+  if (seconds === 0) return "now";
+  return ms < nowMs ? `${duration(seconds)} ago` : `in ${duration(seconds)}`;
+}
+
+/** "2026-11-21 13:00:05", as the clock on the wall has it. */
+export function instant(ms, { hasMs = false } = {}) {
+  const local = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
+  return local.slice(0, hasMs ? 23 : 19).replace("T", " ");
+}
+
+/** How full something is, in words: never 0 % of something, never 100 % before it is full. */
+export function fullness(value, max) {
+  const percent = (100 * value) / max;
+  if (value === 0 || percent >= 100) return `${Math.floor(percent)} %`;
+  return percent < 0.1 ? "below 0.1 %" : `${percent < 10 ? Math.floor(percent * 10) / 10 : Math.floor(percent)} %`;
+}
+
+/** What each state means, in a word and in a sentence. */
+export const STATES = {
+  executed: ["executed", "It ran once. Its outcome is kept, and every later attempt gets the same."],
+  poisoned: ["poisoned", "The handler crashed on it too often. It was given up: its effect was undone each time, and it never runs again."],
+  cancelled: ["cancelled", "It was cancelled. From then on it never runs."],
+  suspect: ["suspect", "The handler crashed on it, or may have. Its next attempt may run."],
+  acknowledged: ["acknowledged", "It ran, and its client said that it has the outcome. What stays is the id, so that no late attempt runs."],
+  expired: ["expired", "Its outcome is no longer kept. What stays is the id, so that no late attempt runs."],
+};
+
+/** Whether a record's request ran, in words. */
+export function ran({ state, executed }) {
+  if (state === "suspect") return executed === "no" ? "not yet" : "not known";
+  return { yes: "yes, once", no: "no, and it never will" }[executed] ?? "not known";
+}

@@ -1,0 +1,151 @@
+// The commands: what each asks the deployment, and how its answer is shown.
+//
+// Invariant: with `--json`, shapes are the API's own, so they are as stable as the protocol.
+
+import { setTimeout as delay } from "node:timers/promises";
+import { instantOf } from "../admin/api.js";
+import { factsOf, lifeOf } from "../admin/life.js";
+import { formsOf } from "../admin/outcome.js";
+import { STATES, age, bytes, duration, fullness, number, ran } from "../admin/words.js";
+import { Failure, changing, reading } from "./session.js";
+import { safe, safeLine } from "./terminal.js";
+
+const PAGE = 200;
+const LOOK_MS = 1_000;
+
+const utc = (ms) => new Date(ms).toISOString().replace(/\.000Z$/, "Z");
+
+/** `keys`: pages of keys, as far as is wanted. */
+export async function keys(session) {
+  const { admin, terminal, options, signal } = session;
+  const wanted = options.all ? Infinity : options.limit;
+  let [after, shown, total, nowMs] = [undefined, 0, 0, 0];
+  const rows = [["KEY", "RECORDS", "TOMBSTONES", "SIZE", "CREATED", "LAST REPORT"]];
+  do {
+    const limit = Math.min(PAGE, wanted - shown);
+    const page = await reading(session, () => admin.keys({ order: options.order, prefix: options.prefix, after, limit }, signal));
+    nowMs ||= await reading(session, () => admin.now(signal));
+    for (const key of page.keys) {
+      if (terminal.isJson) terminal.json(key);
+      else rows.push([safeLine(key.key), number(key.records), number(key.tombstones), bytes(key.bytes), age(key.created, nowMs), age(key.seen, nowMs)]);
+    }
+    shown += page.keys.length;
+    [after, total] = [page.next, page.total];
+    if (options.all) terminal.progress(shown, total, "keys");
+  } while (after !== null && shown < wanted);
+  if (terminal.isJson) return;
+  if (shown > 0) terminal.table(rows, [1, 2, 3]);
+  terminal.note(shown === 0 ? "There are no such keys." : `${number(shown)} of ${number(total)} keys`);
+}
+
+/** `show`: a key, or one request of it. */
+export async function show(session, key, id) {
+  const { admin, terminal, signal } = session;
+  if (id !== undefined) return showRecord(session, key, id);
+  const stats = await reading(session, () => admin.key(key, signal));
+  if (terminal.isJson) return terminal.json(stats);
+  const of = (value, max, text = number) => `${text(value)}  ${terminal.colours.dim(`${fullness(value, max)} of ${text(max)}`)}`;
+  const at = (ms) => `${utc(ms)}, ${age(ms, stats.now)}`;
+  terminal.line(terminal.colours.bold(safeLine(stats.key)));
+  terminal.facts([
+    ["records", of(stats.records, stats.recordsMax)],
+    ["tombstones", of(stats.tombstones, stats.tombstonesMax)],
+    ["size", of(stats.bytes, stats.bytesMax, bytes)],
+    ["oldest", stats.oldest === null ? "none" : at(stats.oldest)],
+    ["retention", stats.retentionSeconds === null ? "for ever" : duration(stats.retentionSeconds)],
+    ["fence", stats.fence > 0 ? at(stats.fence * 1000) : "not moved yet"],
+    ["forgotten before", stats.forgottenBefore > 0 ? at(stats.forgottenBefore * 1000) : "never"],
+    ...Object.entries(stats.counters).map(([code, count]) => [code, `${number(count)} since the object started`]),
+  ]);
+}
+
+async function showRecord(session, key, id) {
+  const { admin, terminal, signal } = session;
+  const record = await reading(session, () => admin.record(key, id, signal));
+  if (terminal.isJson) return terminal.json(record);
+  const { now, retentionSeconds } = await reading(session, () => admin.key(key, signal));
+  const { bold, dim } = terminal.colours;
+  terminal.line(`${bold(safeLine(record.id))} at ${safeLine(key)}`);
+  terminal.line(`  ${bold(record.state)}: ${STATES[record.state]?.[1] ?? ""}`);
+  terminal.line();
+  terminal.facts(factsOf(record).map(([name, value]) => [name.toLowerCase(), safeLine(value)]));
+  terminal.line();
+  terminal.facts(lifeOf(record, now, retentionSeconds).map(({ atMs, title }) => [utc(atMs), `${title.toLowerCase()}, ${age(atMs, now)}`]));
+  if (record.outcome === null) return;
+  const { bytes: size, cutTo, forms } = formsOf(record.outcome);
+  terminal.line();
+  terminal.line(bold(`Status ${record.outcome.status}, ${size === 0 ? "no body" : bytes(size)}`));
+  for (const [name, value] of Object.entries(record.outcome.headers)) terminal.line(dim(safeLine(`${name}: ${value}`)));
+  const [body] = Object.values(forms);
+  if (body !== undefined) terminal.line(`\n${safe(body)}`);
+  if (cutTo !== undefined) terminal.note(`Only the first ${number(cutTo)} of ${number(size)} bytes. --json has all.`);
+}
+
+/** `forget`: begins it, and waits for it unless told otherwise. */
+export async function forget(session) {
+  const { admin, terminal, options, signal } = session;
+  // Judged before anything is asked: an age is of the server's clock, and that has to be asked for.
+  if (instantOf(options.before, 0) === undefined) throw new Failure("usage", [`--before ${options.before} is neither an age such as 30d, 12h or 90m, nor an ISO date.`]);
+  const nowMs = await reading(session, () => admin.now(signal));
+  const before = instantOf(options.before, nowMs);
+  if (before * 1000 > nowMs) throw new Failure("usage", [`${utc(before * 1000)} is yet to come. It can be now at the latest.`]);
+  const again = ["forget", "--before", utc(before * 1000)];
+  let id;
+  const begun = await changing(session, again, (change) => {
+    id = change.id;
+    return admin.forget(before, change, signal);
+  });
+  const job = options.wait ? await follow(session, begun, [...again, "--again", id]) : begun;
+  if (terminal.isJson) return terminal.json(job);
+  const what = `what was first sent before ${utc(before * 1000)}`;
+  if (options.wait) terminal.line(`${number(job.keys)} keys have forgotten ${what}.`);
+  else terminal.line(`It has begun: ${number(job.keys)} keys forget ${what}.`);
+}
+
+async function follow(session, job, again) {
+  const { admin, terminal, signal } = session;
+  while (job.state !== "done") {
+    terminal.progress(job.done, job.keys, "keys");
+    try {
+      await delay(LOOK_MS, undefined, { signal });
+      job = await admin.forgetting(job.id, signal);
+    } catch (error) {
+      const lines = [`The deployment goes on with it. To look again: semel ${again.join(" ")}`];
+      if (signal.aborted) throw new Failure("interrupted", ["Interrupted.", ...lines], { job });
+      throw Object.assign(new Failure("failed", [error.message, ...lines], { code: error.code, job }), { cause: error });
+    }
+  }
+  terminal.progress(job.done, job.keys, "keys");
+  return job;
+}
+
+/** `cancel`. */
+export async function cancel(session, key, id) {
+  const { admin, terminal, signal } = session;
+  const result = await changing(session, ["cancel", key, id], (change) => admin.cancel(key, id, change, signal));
+  if (result.state === "cancelled") return terminal.isJson ? terminal.json(result) : terminal.line("It is cancelled: from now on it never runs.");
+  if (terminal.isJson) terminal.json(result);
+  throw new Failure("failed", ["It had run already. Its effect and its outcome stay."], { code: "executed", executed: "no" });
+}
+
+/** `delete`: a key, or one record of it. */
+export async function remove(session, key, id) {
+  const { admin, terminal, options, signal } = session;
+  if (!options.yes) await confirm(session, key, id);
+  const again = ["delete", key, ...(id === undefined ? [] : [id]), "--yes"];
+  const result = await changing(session, again, (change) => (id === undefined ? admin.deleteKey(key, change, signal) : admin.deleteRecord(key, id, change, signal)));
+  if (terminal.isJson) return terminal.json(result);
+  if (id === undefined) terminal.line(`The key is deleted. What was first sent before ${utc(result.fence * 1000)} is refused.`);
+  else terminal.line(`The record is reduced to its id. Did it run: ${ran(result)}.`);
+}
+
+/** To delete a key its name must be typed; for a record, a letter will do. */
+async function confirm({ terminal, signal }, key, id) {
+  const question =
+    id === undefined
+      ? `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `
+      : `This throws the outcome of ${id} away. It can't be had back. Go on? [y/N] `;
+  const answer = (await terminal.ask(question, signal)).trim();
+  if (id === undefined ? answer === key : /^y(es)?$/i.test(answer)) return;
+  throw new Failure("failed", ["Nothing was changed."], { code: "declined", executed: "no" });
+}

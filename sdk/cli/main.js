@@ -1,0 +1,109 @@
+// `npx semel`: administers a deployment from a terminal.
+//
+// Invariants:
+// - What is asked for is on stdout, and all else on stderr: an answer can always be piped.
+// - The exit code says it: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C.
+// - Nothing is changed without an id, which is told where it can't be known whether the change was made.
+
+import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import { cancel, forget, keys, remove, show } from "./commands.js";
+import { Failure, sessionOf } from "./session.js";
+import { Terminal } from "./terminal.js";
+
+const EXIT = { failed: 1, usage: 2, interrupted: 130 };
+
+const TEXTS = {
+  semel: `
+Settings:
+  SEMEL_URL          the deployment, as --url
+  SEMEL_ADMIN_TOKEN  the administration token, as --token. Prefer this: everybody on the machine can
+                     read the arguments of a process, and a shell keeps them in its history
+
+Exit codes: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C.`,
+  keys: `
+Examples:
+  semel keys --order heaviest --limit 10
+  semel keys --prefix accounts/ --all --json
+
+With --json, one key a line: {"key","created","seen","records","tombstones","bytes","oldest"}; times in Unix ms.`,
+  show: `
+Examples:
+  semel show accounts/alice
+  semel show accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --json`,
+  forget: `
+Examples:
+  semel forget --before 30d
+  semel forget --before 2026-10-22T08:00:00Z --no-wait
+
+The records of requests that were first sent before that instant are deleted, at every key; what the requests did
+stays. It can't be undone. It goes on in the deployment, whether or not this command waits for it.`,
+  cancel: `
+Example:
+  semel cancel accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4`,
+  delete: `
+Examples:
+  semel delete accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4
+  semel delete accounts/alice --yes
+
+A key is deleted with all its data. A record is reduced to its id, so that no late attempt runs.`,
+};
+
+/** Runs the command line. Resolves to the exit code. */
+export async function main(argv, { version, env, stdin, stdout, stderr, onInterrupt }) {
+  const terminal = new Terminal({ env, stdin, stdout, stderr, isJson: argv.includes("--json") });
+  const interruption = new AbortController();
+  onInterrupt(() => interruption.abort());
+  try {
+    await programOf({ version, terminal, env, signal: interruption.signal }).parseAsync(argv, { from: "user" });
+    return 0;
+  } catch (error) {
+    // Commander has said what is wrong, or given its help.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT.usage;
+    if (!(error instanceof Failure)) throw error;
+    terminal.fail(error);
+    return EXIT[error.kind];
+  }
+}
+
+function programOf({ version, terminal, env, signal }) {
+  const program = new Command("semel")
+    .description("Looks at a Semel deployment and administers it.")
+    .version(version)
+    .option("--url <url>", "the deployment, such as https://api.example.com (SEMEL_URL)")
+    .option("--token <token>", "the administration token (better: SEMEL_ADMIN_TOKEN)")
+    .addOption(new Option("--timeout <seconds>", "how long to go on, where no definitive answer comes").argParser(numberOf(0, 86_400)).default(60))
+    .option("--json", "answers as JSON")
+    .configureHelp({ showGlobalOptions: true })
+    .exitOverride()
+    .showHelpAfterError("Try --help.")
+    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: (text) => terminal.err(text), getOutHasColors: () => false, getErrHasColors: () => false })
+    .addHelpText("after", TEXTS.semel);
+  const add = (usage, description, run) => {
+    const [name] = usage.split(" ");
+    const action = (...given) => run(sessionOf({ ...program.opts(), ...given.at(-2) }, { env, terminal, signal }), ...given.slice(0, -2));
+    return program.command(usage).description(description).addHelpText("after", TEXTS[name]).action(action);
+  };
+  const again = () => new Option("--again <id>", "go on with an earlier change of which it is not known whether it was made");
+
+  add("keys", "Lists keys.", keys)
+    .addOption(new Option("--order <order>", "which come first").choices(["newest", "heaviest", "name"]).default("newest"))
+    .option("--prefix <prefix>", "only keys that begin so")
+    .addOption(new Option("--limit <count>", "how many").argParser(numberOf(1, 1_000_000)).default(50))
+    .addOption(new Option("--all", "all there are").conflicts("limit"));
+  add("show <key> [id]", "Shows what a key keeps, or one request of it with its outcome.", show);
+  add("forget", "Forgets, at every key, what is older than an instant.", forget)
+    .requiredOption("--before <when>", "an age such as 30d or 12h, or an ISO date")
+    .option("--no-wait", "only begin it")
+    .addOption(again());
+  add("cancel <key> <id>", "Has a request never run from now on.", cancel).addOption(again());
+  add("delete <key> [id]", "Deletes a key with all its data, or one record.", remove).option("-y, --yes", "don't ask").addOption(again());
+  return program;
+}
+
+function numberOf(min, max) {
+  return (text) => {
+    const number = Number(text);
+    if (!/^\d+$/.test(text) || number < min || number > max) throw new InvalidArgumentError(`It must be a number from ${min} to ${max}.`);
+    return number;
+  };
+}

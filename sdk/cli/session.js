@@ -1,0 +1,63 @@
+// What every command needs: the deployment, the terminal, and changes that say under which id they were sent.
+
+import { Admin, AdminError, newChange } from "../admin/api.js";
+import { explain } from "../admin/advice.js";
+
+/** Why a command ends early. `kind`: "failed", "usage" or "interrupted"; `lines` are told, and `json` where JSON is wanted. */
+export class Failure extends Error {
+  constructor(kind, lines, json = {}) {
+    super(lines[0]);
+    Object.assign(this, { kind, lines, json: { code: kind, message: lines[0], ...json } });
+  }
+}
+
+/** The session of a command with its `options`. */
+export function sessionOf(options, { env, terminal, signal }) {
+  const url = options.url ?? env.SEMEL_URL;
+  const token = options.token ?? env.SEMEL_ADMIN_TOKEN;
+  if (!url) throw new Failure("usage", ["Which deployment? Give --url or SEMEL_URL."]);
+  if (!/^https?:\/\/[^/?#]+\/?$/.test(url)) throw new Failure("usage", [`${JSON.stringify(url)} is no deployment: it must be an origin, such as https://api.example.com.`]);
+  if (!token) throw new Failure("usage", ["There is no administration token. Give SEMEL_ADMIN_TOKEN."]);
+  if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that no token has."]);
+  let hasTold = false;
+  const onretry = ({ message }) => {
+    if (!hasTold) terminal.note(`${message} Trying again, for up to ${options.timeout} s…`);
+    hasTold = true;
+  };
+  const forMs = options.timeout * 1000;
+  return { options, terminal, signal, admin: new Admin({ url, token, readsForMs: forMs, changesForMs: forMs, onretry }) };
+}
+
+/** Reads; what goes wrong is a `Failure`. */
+export async function reading(session, read) {
+  try {
+    return await read();
+  } catch (error) {
+    throw failureOf(error, session, false);
+  }
+}
+
+/** Makes a change under an id: a new one, or an earlier one's. `again` is the command that sends the same once more. */
+export async function changing(session, again, change) {
+  const made = newChange(session.options.again);
+  try {
+    return await change(made);
+  } catch (error) {
+    const failure = failureOf(error, session, true);
+    if (failure.json.executed === "unknown") failure.lines.push(`Run it again like this: semel ${again.map(quoted).join(" ")} --again ${made.id}`);
+    failure.json.id = made.id;
+    throw failure;
+  }
+}
+
+function failureOf(error, { signal }, isChange) {
+  if (signal.aborted) return new Failure("interrupted", ["Interrupted.", ...(isChange ? ["It can't be known whether the change was made."] : [])], isChange ? { executed: "unknown" } : {});
+  if (!(error instanceof AdminError)) throw error;
+  const { what, advice, outcome } = explain(error, isChange);
+  const { code, status, executed } = error;
+  const json = { code, status: status ?? null, message: error.message, ...(isChange && { executed }) };
+  return new Failure("failed", [what, outcome, advice].filter(Boolean), json);
+}
+
+/** As a shell takes it. */
+const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

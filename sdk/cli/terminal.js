@@ -1,0 +1,107 @@
+// What is written, and asked, at a terminal or into a pipe.
+//
+// Invariants:
+// - What comes from the deployment can't steer the terminal: its control characters are written as escapes.
+// - Colours and bars are for terminals alone; JSON has neither, and is all that stdout gets where it was asked for.
+
+import { createInterface } from "node:readline/promises";
+import picocolors from "picocolors";
+import { number } from "../admin/words.js";
+import { Failure } from "./session.js";
+
+const BAR_CHARACTERS = 30;
+
+export class Terminal {
+  isJson;
+  colours;
+  #stdin;
+  #stdout;
+  #stderr;
+  #hasBar = false;
+
+  constructor({ env, stdin, stdout, stderr, isJson }) {
+    this.#stdin = stdin;
+    this.#stdout = stdout;
+    this.#stderr = stderr;
+    this.isJson = isJson;
+    this.colours = picocolors.createColors(stdout.isTTY === true && !env.NO_COLOR && env.TERM !== "dumb");
+  }
+
+  out(text) {
+    this.#stdout.write(text);
+  }
+
+  err(text) {
+    this.#endBar();
+    this.#stderr.write(text);
+  }
+
+  line(text = "") {
+    this.out(`${text}\n`);
+  }
+
+  /** One JSON document, on a line. */
+  json(value) {
+    this.line(JSON.stringify(value));
+  }
+
+  /** Something that is no answer. */
+  note(text) {
+    this.err(`${text}\n`);
+  }
+
+  fail({ lines, json }) {
+    if (this.isJson) this.err(`${JSON.stringify({ error: json })}\n`);
+    else for (const line of lines) this.note(safe(line));
+  }
+
+  /** Rows of cells in columns, those of numbers to the right. */
+  table(rows, numeric = []) {
+    const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
+    for (const [at, row] of rows.entries()) {
+      const cells = row.map((cell, column) => (numeric.includes(column) ? cell.padStart(widths[column]) : cell.padEnd(widths[column])));
+      const text = cells.join("  ").trimEnd();
+      this.line(at === 0 ? this.colours.bold(text) : text);
+    }
+  }
+
+  /** Names and values, one a line. */
+  facts(facts) {
+    const width = Math.max(...facts.map(([name]) => name.length));
+    for (const [name, value] of facts) this.line(`  ${this.colours.dim(name.padEnd(width))}  ${value}`);
+  }
+
+  /** How far something is, at a terminal. */
+  progress(done, all, noun) {
+    if (this.#stderr.isTTY !== true || this.isJson) return;
+    const filled = all === 0 ? BAR_CHARACTERS : Math.floor((BAR_CHARACTERS * done) / all);
+    this.#stderr.write(`\r[${"#".repeat(filled)}${"-".repeat(BAR_CHARACTERS - filled)}] ${number(done)} of ${number(all)} ${noun}\x1b[K`);
+    this.#hasBar = true;
+  }
+
+  /** Asks, and resolves to the answer. Where nobody can be asked, it says how to do without. */
+  async ask(question, signal) {
+    if (this.#stdin.isTTY !== true) throw new Failure("usage", ["It asks before it deletes, and nobody is there to answer. Add --yes."]);
+    const prompt = createInterface({ input: this.#stdin, output: this.#stderr });
+    prompt.on("SIGINT", () => process.emit("SIGINT"));
+    try {
+      return await prompt.question(safe(question), { signal });
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      this.note("");
+      throw new Failure("interrupted", ["Interrupted. Nothing was changed."]);
+    } finally {
+      prompt.close();
+    }
+  }
+
+  #endBar() {
+    if (this.#hasBar) this.#stderr.write("\n");
+    this.#hasBar = false;
+  }
+}
+
+/** Text with its control characters as escapes, but for ends of lines and tabs. */
+export const safe = (text) => String(text).replace(/[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+/** The same within a line. */
+export const safeLine = (text) => safe(text).replace(/[\n\t]/g, (character) => (character === "\n" ? "\\n" : "\\t"));

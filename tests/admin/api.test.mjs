@@ -1,0 +1,113 @@
+// What asks the administrator's API: a change happens once, whatever is lost, and an error never says more than is known.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { after, test } from "node:test";
+import { Admin, AdminError, instantOf, newChange } from "../../sdk/admin/api.js";
+import { explain } from "../../sdk/admin/advice.js";
+import { TOKEN, USERS_TOKEN, startFake } from "./fake.mjs";
+import { EMPTY, HEAVY, NOW_MS, SMALL, idOf, numberOf, stateOf } from "./world.mjs";
+
+const LIMIT = { timeout: 20_000 };
+
+const fake = await startFake(after);
+const of = (options) => new Admin({ url: fake.url, token: TOKEN, changesForMs: 5_000, readsForMs: 5_000, ...options });
+const idIn = (state, from = 0) => {
+  for (let n = from; ; n += 1) if (stateOf(n) === state) return idOf(numberOf(SMALL), n);
+};
+/** The error that something ends with. */
+const errorOf = (promise) => promise.then(() => assert.fail("it ended well"), (error) => error);
+
+test("a change whose request and answer are lost is sent again under the same id and first-sent, and made once", LIMIT, async () => {
+  const [calls, done] = [fake.calls.length, fake.done.length];
+  fake.faults.push({ on: "change", kind: "lose-request" }, { on: "change", kind: "lose-answer" });
+  const told = [];
+  const result = await of({ onretry: ({ code }) => told.push(code) }).cancel(SMALL, "never-seen", newChange());
+  assert.deepEqual(result, { state: "cancelled" });
+  const changes = fake.calls.slice(calls).filter(({ method }) => method === "POST");
+  assert.equal(changes.length, 3);
+  assert.equal(new Set(changes.map(({ id, firstSent }) => `${id} ${firstSent}`)).size, 1);
+  assert.equal(changes[0].firstSent, `@${NOW_MS / 1000}`, "the server's clock dates it");
+  assert.deepEqual(fake.done.slice(done), [`POST keys/${SMALL}/cancel {"id":"never-seen"}`]);
+  assert.deepEqual(told, ["no-network", "no-network"]);
+});
+
+test("what is unavailable or running is asked again; a refusal is not", LIMIT, async () => {
+  fake.faults.push({ on: "read", kind: 503, code: "unavailable" });
+  assert.equal((await of().key(SMALL)).key, SMALL);
+  fake.faults.push({ on: "read", kind: 409, code: "in-flight" });
+  assert.equal((await of().key(SMALL)).key, SMALL);
+  for (const [token, code, status] of [["wrong", "unauthorized", 401], [USERS_TOKEN, "forbidden", 403]]) {
+    const calls = fake.calls.length;
+    const error = await errorOf(of({ token }).deleteKey(HEAVY, newChange()));
+    assert.deepEqual([error.code, error.status, error.executed], [code, status, "no"]);
+    assert.equal(fake.calls.length, calls + 2, "the clock, and one attempt");
+  }
+});
+
+test("a change of which an attempt may have arrived is not called failed, though the next one is refused", LIMIT, async () => {
+  const admin = of();
+  await admin.key(SMALL);
+  fake.faults.push({ on: "change", kind: "lose-answer" }, { on: "change", kind: 401, code: "unauthorized" });
+  const error = await errorOf(admin.deleteRecord(SMALL, idIn("executed"), newChange()));
+  assert.deepEqual([error.code, error.executed], ["unauthorized", "unknown"]);
+  assert.match(explain(error, true).outcome, /can't be known/);
+  fake.faults.push({ on: "change", kind: 401, code: "unauthorized" });
+  const first = await errorOf(admin.deleteRecord(SMALL, idIn("executed"), newChange()));
+  assert.equal(explain(first, true).outcome, "Nothing was changed.");
+});
+
+test("what is refused for good is so also after a lost attempt", LIMIT, async () => {
+  fake.faults.push({ on: "change", kind: "lose-request" });
+  const error = await errorOf(of().cancel(SMALL, idIn("acknowledged"), newChange()));
+  assert.deepEqual([error.code, error.executed, error.isDefinitive], ["acknowledged", "yes", true]);
+});
+
+test("where the server can't be reached it is tried until the time is over, and nothing was changed", LIMIT, async () => {
+  const gone = createServer();
+  await new Promise((resolve) => gone.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${gone.address().port}`;
+  await new Promise((resolve) => gone.close(resolve));
+  let retries = 0;
+  const error = await errorOf(of({ url, changesForMs: 1_500, onretry: () => (retries += 1) }).deleteKey(SMALL, newChange()));
+  assert.deepEqual([error.code, error.executed, retries], ["no-network", "no", 1]);
+});
+
+test("something that is no Semel says nothing, whatever its status", LIMIT, async (t) => {
+  const portal = createServer((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<h1>Sign in to the hotel</h1>"));
+  await new Promise((resolve) => portal.listen(0, "127.0.0.1", resolve));
+  t.after(() => portal.close());
+  const error = await errorOf(of({ url: `http://127.0.0.1:${portal.address().port}`, readsForMs: 0 }).keys());
+  assert.ok(error instanceof AdminError);
+  assert.deepEqual([error.code, error.status], ["no-answer", 200]);
+});
+
+test("who stops waiting is not told of a failure, but of the stop", LIMIT, async (t) => {
+  let go;
+  fake.faults.push({ on: "read", kind: "hold", until: new Promise((resolve) => (go = resolve)) });
+  t.after(() => go());
+  const stop = new AbortController();
+  const asked = of().key(SMALL, stop.signal);
+  stop.abort();
+  assert.equal((await errorOf(asked)).name, "AbortError");
+});
+
+test("names that would lead to another path are asked for by nobody: to delete record `..` would be to delete the key", LIMIT, async () => {
+  const calls = fake.calls.length;
+  for (const name of ["", ".", ".."]) {
+    for (const asked of [of().deleteRecord(SMALL, name, newChange()), of().deleteKey(name, newChange()), of().record(SMALL, name), of().key(name)]) {
+      const error = await errorOf(asked);
+      assert.deepEqual([error.code, error.executed], ["key-invalid", "no"]);
+    }
+  }
+  assert.equal(fake.calls.length, calls);
+  assert.equal((await of().key(EMPTY)).records, 0);
+});
+
+test("an instant is an ISO date or an age by the server's clock, and nothing else is one", () => {
+  const now = Date.UTC(2026, 10, 21, 12) + 999;
+  for (const [text, iso] of [["30d", "2026-10-22T12:00:00Z"], ["2w", "2026-11-07T12:00:00Z"], ["90m", "2026-11-21T10:30:00Z"], ["0s", "2026-11-21T12:00:00Z"], [" 12h ", "2026-11-21T00:00:00Z"], ["2026-10-22", "2026-10-22T00:00:00Z"], ["2026-10-22T08:00:00+02:00", "2026-10-22T06:00:00Z"]]) {
+    assert.equal(instantOf(text, now), Date.parse(iso) / 1000, text);
+  }
+  for (const text of ["", "x", "30", "d", "30y", "-1d", "1.5d", "2026-13-01", "2026-10", "tomorrow", "1795262400", "30d ago"]) assert.equal(instantOf(text, now), undefined, text);
+});

@@ -1,0 +1,199 @@
+// The changes that an administrator makes in the inspector: each is asked about, made once, and told; and all of it can be used by anybody.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { readFile } from "node:fs/promises";
+import { after, test } from "node:test";
+import { until } from "../e2e/lossy.mjs";
+import { at, hasRows, inspect, shows } from "./inspector.mjs";
+import { FOREIGN, HEAVY, SMALL, idOf, keys, numberOf, stateOf } from "./world.mjs";
+
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 90_000 };
+
+const { fake, visitor, open } = await inspect(after);
+let last = 0;
+/** Another id in a state each time, of those that say when they were first sent. */
+const idIn = (state, key = SMALL) => {
+  do last += 1;
+  while (stateOf(last) !== state || last % 10 === 9);
+  return idOf(numberOf(key), last);
+};
+const dialogOf = (tab) => tab.getByRole("dialog");
+
+test("a double click, a lost request and a lost answer are one change, under one id", LIMIT, async (t) => {
+  const id = idIn("suspect");
+  const { tab } = await open(t, at(SMALL, id));
+  const [calls, done] = [fake.calls.length, fake.done.length];
+  await tab.getByRole("button", { name: "Cancel it…" }).click();
+  assert.match(await dialogOf(tab).innerText(), /tried again when its client sends it\. Once it is cancelled it never runs\./);
+  fake.faults.push({ on: "change", kind: "lose-request" }, { on: "change", kind: "lose-answer" });
+  await tab.getByRole("button", { name: "Cancel the id" }).dblclick();
+  await shows(tab, "No answer yet. The same is sent again; it happens once.");
+  await tab.keyboard.press("Escape");
+  await tab.keyboard.press("Escape");
+  await shows(tab, "It is cancelled: from now on it never runs.");
+  const changes = fake.calls.slice(calls).filter(({ method }) => method === "POST");
+  assert.deepEqual([changes.length, new Set(changes.map((call) => call.id)).size], [3, 1]);
+  assert.deepEqual(fake.done.slice(done), [`POST keys/${SMALL}/cancel ${JSON.stringify({ id })}`]);
+  await tab.getByRole("button", { name: "Close" }).click();
+  await shows(tab, "It was cancelled. From then on it never runs.");
+  assert.equal(await tab.locator(".changes button").count(), 0);
+});
+
+test("no answer at all: nobody knows, and the same can be sent again, by whoever goes on or not", LIMIT, async (t) => {
+  const id = idIn("executed");
+  const { tab } = await open(t, at(SMALL, id));
+  const [calls, done] = [fake.calls.length, fake.done.length];
+  await tab.getByRole("button", { name: "Delete this record…" }).click();
+  // The clock of the page runs, so that the attempts are over at once.
+  await tab.clock.install();
+  fake.faults.push({ on: "change", kind: "lose-answer" }, ...Array.from({ length: 30 }, () => ({ on: "change", kind: "lose-request" })));
+  await tab.getByRole("button", { name: "Delete the record" }).click();
+  await until(async () => {
+    await tab.clock.runFor(1_000);
+    return dialogOf(tab).getByRole("alert").isVisible();
+  }, "it gives up");
+  assert.match(await dialogOf(tab).innerText(), /It can't be known whether the change was made\. To send the same again is safe: it happens once\./);
+  fake.faults.length = 0;
+  await tab.getByRole("button", { name: "Send the same again" }).click();
+  await shows(tab, "The record is reduced to its id. The request had run, and its effect stays.");
+  assert.deepEqual([new Set(fake.calls.slice(calls).filter(({ method }) => method === "DELETE").map((call) => call.id)).size, fake.done.length - done], [1, 1]);
+});
+
+test("to delete a key its name must be typed; then it is gone, also from the list", LIMIT, async (t) => {
+  const { key } = [...keys].sort((one, other) => other.created - one.created)[1];
+  const { mine, tab } = await open(t);
+  await tab.getByRole("link", { name: key, exact: true }).click();
+  await tab.getByRole("button", { name: "Delete this key…" }).click();
+  const button = tab.getByRole("button", { name: "Delete the key" });
+  const done = fake.done.length;
+  for (const wrong of ["", key.slice(1), key.toUpperCase(), `${key} `]) {
+    await tab.getByLabel("Type the name of the key").fill(wrong);
+    await button.click({ force: true });
+    await tab.keyboard.press("Enter");
+    assert.equal(await button.getAttribute("aria-disabled"), "true", wrong);
+  }
+  assert.equal(fake.done.length, done);
+  await tab.getByLabel("Type the name of the key").fill(key);
+  await button.click();
+  await shows(tab, "The key is deleted. What was first sent before 2026-11-21 12:00:00 is refused.");
+  await tab.getByRole("button", { name: "Close" }).click();
+  await shows(tab, "of 9,999 keys");
+  assert.deepEqual(fake.done.slice(done), [`DELETE keys/${key}`]);
+  assert.equal(await tab.getByRole("link", { name: key, exact: true }).count(), 0);
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("who does nothing changes nothing; each question has an id of its own", LIMIT, async (t) => {
+  const { tab } = await open(t, at(FOREIGN, "not there"));
+  const [calls, done] = [fake.calls.length, fake.done.length];
+  const begin = () => tab.getByRole("button", { name: "Cancel this id…" }).click();
+  await begin();
+  await tab.getByRole("button", { name: "Do nothing" }).click();
+  await begin();
+  await tab.keyboard.press("Escape");
+  assert.equal(await dialogOf(tab).count(), 0);
+  assert.equal(fake.done.length, done);
+  for (const id of ["first", "second"]) {
+    await tab.goto(`${fake.url}/inspector${at(FOREIGN, id)}`);
+    await begin();
+    await tab.getByRole("button", { name: "Cancel the id" }).click();
+    await shows(tab, "It is cancelled");
+    await tab.goBack();
+    assert.equal(await dialogOf(tab).count(), 0, "who goes back leaves the dialog");
+  }
+  const ids = fake.calls.slice(calls).filter(({ method }) => method === "POST").map(({ id }) => id);
+  assert.equal(new Set(ids).size, 2);
+});
+
+test("what is refused says so, and that nothing was changed", LIMIT, async (t) => {
+  const id = idIn("suspect");
+  const { tab } = await open(t, at(SMALL, id));
+  await tab.getByRole("button", { name: "Cancel it…" }).click();
+  fake.faults.push({ on: "change", kind: 403, code: "forbidden" });
+  await tab.getByRole("button", { name: "Cancel the id" }).click();
+  await shows(tab, "Nothing was changed.");
+  assert.match(await dialogOf(tab).innerText(), /This token is not the administrator's\./);
+});
+
+test("forget: an age or a date, what it means, and how far it is", LIMIT, async (t) => {
+  const { mine, tab } = await open(t, "#forget=");
+  const done = fake.done.length;
+  const input = tab.getByLabel("Older than");
+  const button = tab.getByRole("button", { name: "Forget…" });
+  for (const [text, means] of [["soon", "That is neither an age nor a date."], ["2027-01-01", "That is yet to come."], ["30d", "What was first sent before 2026-10-22 12:00:00, 30 days ago."]]) {
+    await input.fill(text);
+    await shows(tab, means);
+    assert.equal(await button.getAttribute("aria-disabled"), String(text !== "30d"));
+  }
+  await button.click();
+  assert.match(await dialogOf(tab).innerText(), /Forget what is older than 2026-10-22 12:00:00\?[\s\S]*At all 9,\d{3} keys[\s\S]*can't be stopped/);
+  await tab.getByRole("button", { name: "Forget it" }).click();
+  await shows(tab, /^It has begun, at 9,\d{3} keys\.$/);
+  await tab.getByRole("button", { name: "Close" }).click();
+  await shows(tab, "orders/slow");
+  await shows(tab, /^Done: 9,\d{3} keys have forgotten what was first sent before 2026-10-22 12:00:00\.$/);
+  assert.deepEqual(await tab.getByRole("progressbar").evaluate((bar) => bar.value === bar.max), true);
+  assert.match(await tab.evaluate(() => location.hash), /^#forget=job-\d$/);
+  await tab.reload();
+  await shows(tab, /^Done: /);
+  assert.deepEqual(fake.done.slice(done), [`POST forget ${JSON.stringify({ before: Date.UTC(2026, 9, 22, 12) / 1000 })}`]);
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("a keyboard is enough: from the list to a change, and back to where one was", LIMIT, async (t) => {
+  const { tab } = await open(t, "#order=heaviest");
+  await hasRows(tab, 100);
+  const focused = () => tab.evaluate(() => document.activeElement.textContent);
+  const reach = async (text) => {
+    for (let pressed = 0; (await focused()) !== text; pressed += 1) {
+      assert.ok(pressed < 80, `${text} can be reached by Tab; ${await focused()}`);
+      await tab.keyboard.press("Tab");
+    }
+  };
+  await reach("Skip to the content");
+  await tab.keyboard.press("Enter");
+  assert.equal(await tab.evaluate(() => `${location.hash} ${document.activeElement.id}`), "#order=heaviest view");
+  await reach(SMALL);
+  await tab.keyboard.press("Enter");
+  await tab.getByRole("meter").first().waitFor();
+  assert.equal(await focused(), `Key ${SMALL}`, "the new page begins at its heading");
+  await reach("Delete this key…");
+  await tab.keyboard.press("Enter");
+  assert.equal(await tab.evaluate(() => document.activeElement.id), "confirm-name");
+  await tab.keyboard.press("Escape");
+  assert.equal(await focused(), "Delete this key…", "back at the button");
+});
+
+test("axe finds nothing serious in any view, in light and dark and on a phone, and nothing is wider than the screen", LIMIT, async (t) => {
+  const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+  const check = async (tab, what) => {
+    // Past the page's policy, which is for its own scripts.
+    if (!(await tab.evaluate(() => "axe" in window))) await tab.evaluate(axe);
+    const { violations } = await tab.evaluate(() => axe.run({ resultTypes: ["violations"] }));
+    const serious = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+    assert.deepEqual(serious.map(({ id, nodes }) => [id, nodes[0].html]), [], what);
+    assert.ok(await tab.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what} is not wider than the screen`);
+  };
+  const views = { "#prefix=carts/12": "of", [at(HEAVY)]: "it is the shape", [at(SMALL, idIn("executed"))]: "Fingerprint", [at(SMALL, idIn("acknowledged"))]: "no longer kept", [at(SMALL, "none")]: "knows no such id", "#forget=": "Older than", "#forget=nothing": "no such" };
+  for (const [colorScheme, viewport] of [
+    ["light", { width: 1280, height: 900 }],
+    ["dark", { width: 1280, height: 900 }],
+    ["light", { width: 360, height: 740 }],
+  ]) {
+    const { mine, tab } = await open(t, "", { colorScheme, viewport });
+    for (const [fragment, text] of Object.entries(views)) {
+      await tab.goto(`${fake.url}/inspector${fragment}`);
+      await shows(tab, text);
+      await check(tab, `${colorScheme} ${viewport.width} ${fragment}`);
+    }
+    await tab.goto(`${fake.url}/inspector${at(FOREIGN)}`);
+    await tab.getByRole("button", { name: "Delete this key…" }).click();
+    await check(tab, `${colorScheme} ${viewport.width}, asking`);
+    const stranger = await (await visitor(t, { colorScheme, viewport })).open("/inspector");
+    await stranger.getByLabel("Administration token").waitFor();
+    await check(stranger, `${colorScheme} ${viewport.width}, signing in`);
+    assert.deepEqual(mine.complaints, []);
+  }
+});

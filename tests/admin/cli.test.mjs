@@ -1,0 +1,225 @@
+// `npx semel` as it is packed and installed, against the made-up deployment: what it prints, its exit codes, and that changes happen once.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { until } from "../e2e/lossy.mjs";
+import { BINARIES } from "../runtimes/binaries.mjs";
+import { installApp } from "../runtimes/packed.mjs";
+import { TOKEN, USERS_TOKEN, startFake } from "./fake.mjs";
+import { HEAVY, HOSTILE, KEYS, SMALL, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
+
+const LIMIT = { timeout: 30_000 };
+
+const fake = await startFake(after);
+const { folder } = await installApp(after);
+const COMMAND = join(folder, "node_modules/.bin/semel");
+const idIn = (state, isRight = () => true) => {
+  for (let n = 0; ; n += 1) if (stateOf(n) === state && isRight(n)) return idOf(numberOf(SMALL), n);
+};
+
+/** Begins the command. `env` is added to what names the deployment. */
+function begin(args, { env = {}, node } = {}) {
+  const settings = { PATH: process.env.PATH, SEMEL_URL: fake.url, SEMEL_ADMIN_TOKEN: TOKEN, ...env };
+  const child = node ? spawn(node, [COMMAND, ...args], { env: settings }) : spawn(COMMAND, args, { env: settings });
+  const ran = { child, stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"]) child[name].on("data", (chunk) => (ran[name] += chunk));
+  ran.ended = new Promise((resolve) => child.on("close", (code) => resolve({ code, stdout: ran.stdout, stderr: ran.stderr })));
+  child.stdin.end();
+  return ran;
+}
+const semel = (args, options) => begin(args, options).ended;
+const linesOf = (text) => text.trimEnd().split("\n");
+const jsonOf = (text) => linesOf(text).map((line) => JSON.parse(line));
+
+test("keys: a table of as many as are wanted, in the order that is wanted", LIMIT, async () => {
+  const { code, stdout, stderr } = await semel(["keys", "--order", "heaviest", "--limit", "3"]);
+  const [head, ...rows] = linesOf(stdout);
+  assert.deepEqual([code, stderr, rows.length], [0, `3 of ${KEYS.toLocaleString("en-US")} keys\n`, 3]);
+  assert.match(head, /^KEY +RECORDS +TOMBSTONES +SIZE +CREATED +LAST REPORT$/);
+  assert.match(rows[0], /^orders\/everything +580,000 +1,680,000 +310 MB +\d+ days ago +\d+ h ago$/);
+});
+
+test("keys --all --json: every key once, one a line, in the API's own shape", LIMIT, async () => {
+  const { code, stdout, stderr } = await semel(["--json", "keys", "--all", "--order", "name"]);
+  const all = jsonOf(stdout);
+  assert.deepEqual([code, stderr], [0, ""]);
+  assert.deepEqual(all, [...keys].sort((one, other) => (one.key < other.key ? -1 : 1)));
+});
+
+test("keys --prefix: those that begin so; none is no failure", LIMIT, async () => {
+  const { stdout } = await semel(["keys", "--prefix", "carts/", "--limit", "450", "--json"]);
+  assert.deepEqual([jsonOf(stdout).length, jsonOf(stdout).every(({ key }) => key.startsWith("carts/"))], [450, true]);
+  assert.deepEqual(await semel(["keys", "--prefix", "none/"]), { code: 0, stdout: "", stderr: "There are no such keys.\n" });
+  assert.deepEqual(await semel(["keys", "--prefix", "none/", "--json"]), { code: 0, stdout: "", stderr: "" });
+});
+
+test("show: a key, and one request with its life and its outcome", LIMIT, async () => {
+  const key = await semel(["show", HEAVY]);
+  assert.equal(key.code, 0);
+  assert.match(key.stdout, /^orders\/everything\n {2}records +580,000 {2}58 % of 1,000,000\n {2}tombstones +1,680,000 {2}84 % of 2,000,000\n/);
+  const json = await semel(["show", HEAVY, "--json"]);
+  assert.deepEqual(Object.keys(JSON.parse(json.stdout)), ["key", "now", "records", "tombstones", "bytes", "sessions", "oldest", "retentionSeconds", "fence", "forgottenBefore", "recordsMax", "tombstonesMax", "bytesMax", "counters"]);
+  const id = idIn("executed", (n) => n % 10 !== 9 && mix(n, 12) % 8 > 3);
+  const record = await semel(["show", SMALL, id]);
+  assert.match(record.stdout, /executed: It ran once\.[\s\S]*principal +user-\d+[\s\S]*first sent[\s\S]*executed, \d+ h ago[\s\S]*latest deadline[\s\S]*outcome expires[\s\S]*Status 200[\s\S]*"balance": \d+/);
+  const n = Math.floor(Number.parseInt(id.slice(0, 8), 16) / 4_294);
+  const { fingerprint, ...rest } = JSON.parse((await semel(["show", SMALL, id, "--json"])).stdout);
+  assert.match(fingerprint, /^[0-9a-f]{64}$/);
+  assert.deepEqual(rest, { ...recordOf(numberOf(SMALL), n), outcome: outcomeOf(n) });
+});
+
+test("what comes from the deployment can't steer a terminal, nor can its names", LIMIT, async () => {
+  const hostile = await semel(["show", HOSTILE]);
+  assert.equal(hostile.code, 0);
+  assert.ok(hostile.stdout.startsWith(HOSTILE));
+  const id = idIn("executed", (n) => mix(n, 12) % 8 === 2);
+  const { stdout } = await semel(["show", SMALL, id]);
+  assert.match(stdout, /000000 {2}([0-9a-f]{2} ){16}/);
+  assert.doesNotMatch(stdout, /[^\x20-\x7e\n]/);
+});
+
+test("what is not there, and who may not look, is told with what to do, and is a failure", LIMIT, async () => {
+  for (const [args, env, says] of [
+    [["show", "nobody"], {}, /^There is no such key here\.\n.*deleted/],
+    [["show", SMALL, "nobody"], {}, /^This key knows no such id\./],
+    [["keys"], { SEMEL_ADMIN_TOKEN: "wrong" }, /^The administration token was refused\.\nGive the value of SEMEL_ADMIN_TOKEN/],
+    [["keys"], { SEMEL_ADMIN_TOKEN: USERS_TOKEN }, /^This token is not the administrator's\./],
+  ]) {
+    const { code, stdout, stderr } = await semel(args, { env });
+    assert.deepEqual([code, stdout], [1, ""]);
+    assert.match(stderr, says);
+  }
+  const { stderr } = await semel(["show", "nobody", "--json"]);
+  assert.deepEqual(JSON.parse(stderr), { error: { code: "not-found", status: 404, message: "the key has no tables" } });
+});
+
+test("wrong usage says what is wrong, asks nobody, and has an exit code of its own", LIMIT, async () => {
+  const calls = fake.calls.length;
+  for (const [args, says, env] of [
+    [[], /Usage: semel/],
+    [["turn"], /unknown command 'turn'/],
+    [["keys", "--order", "up"], /Allowed choices are newest, heaviest, name/],
+    [["keys", "--limit", "0"], /from 1 to 1000000/],
+    [["keys", "--limit", "1", "--all"], /cannot be used with/],
+    [["show"], /missing required argument 'key'/],
+    [["forget"], /required option '--before <when>' not specified/],
+    [["forget", "--before", "soon"], /neither an age/],
+    [["delete", SMALL], /Add --yes/],
+    [["keys", "--timeout", "x"], /from 0 to 86400/],
+    [["keys"], /Give --url or SEMEL_URL/, { SEMEL_URL: "" }],
+    [["keys"], /it must be an origin/, { SEMEL_URL: "ftp://x" }],
+    [["keys", "--url", `${fake.url}/semel`], /it must be an origin/],
+    [["keys"], /There is no administration token/, { SEMEL_ADMIN_TOKEN: "" }],
+    [["keys"], /characters that no token has/, { SEMEL_ADMIN_TOKEN: "a b\n" }],
+  ]) {
+    const { code, stdout, stderr } = await semel(args, { env });
+    assert.deepEqual([code, stdout], [2, ""], args.join(" "));
+    assert.match(stderr, says);
+  }
+  assert.equal(fake.calls.length, calls);
+  const { stderr } = await semel(["delete", SMALL, "--json"]);
+  assert.equal(JSON.parse(stderr).error.code, "usage");
+});
+
+test("--help of each command says what it does, and --version which it is", LIMIT, async () => {
+  for (const name of ["keys", "show", "forget", "cancel", "delete"]) {
+    const { code, stdout } = await semel([name, "--help"]);
+    assert.equal(code, 0);
+    assert.match(stdout, new RegExp(`^Usage: semel ${name}[\\s\\S]*--timeout[\\s\\S]*Examples?:\\n {2}semel ${name} `));
+  }
+  assert.match((await semel(["--help"])).stdout, /SEMEL_ADMIN_TOKEN[\s\S]*Exit codes:/);
+  const { version } = JSON.parse(await readFile(join(folder, "node_modules/semel/package.json"), "utf8"));
+  assert.deepEqual(await semel(["--version"]), { code: 0, stdout: `${version}\n`, stderr: "" });
+});
+
+test("a change whose request and answer are lost is made once", LIMIT, async () => {
+  const done = fake.done.length;
+  const id = idIn("suspect");
+  fake.faults.push({ on: "change", kind: "lose-answer" }, { on: "change", kind: 503, code: "unavailable" });
+  const { code, stdout, stderr } = await semel(["cancel", SMALL, id]);
+  assert.deepEqual([code, stdout, stderr], [0, "It is cancelled: from now on it never runs.\n", "The server can't be reached. Trying again, for up to 60 s…\n"]);
+  assert.deepEqual(fake.done.slice(done), [`POST keys/${SMALL}/cancel ${JSON.stringify({ id })}`]);
+});
+
+test("cancel: what had run stays, and that is a failure; what is over is refused for good", LIMIT, async () => {
+  const ran = await semel(["cancel", SMALL, idIn("executed"), "--json"]);
+  assert.equal(ran.code, 1);
+  assert.deepEqual([JSON.parse(ran.stdout).state, JSON.parse(ran.stderr).error.code], ["executed", "executed"]);
+  const over = await semel(["cancel", SMALL, idIn("acknowledged")]);
+  assert.deepEqual([over.code, over.stdout], [1, ""]);
+  assert.match(over.stderr, /^The client has acknowledged this request/);
+});
+
+test("no answer in time: nobody knows, and the same can be sent again under its id, once in all", LIMIT, async () => {
+  const done = fake.done.length;
+  const id = idIn("poisoned");
+  fake.faults.push({ on: "change", kind: "lose-answer" });
+  const lost = await semel(["delete", SMALL, id, "--yes", "--timeout", "0"]);
+  assert.equal(lost.code, 1);
+  const [, again] = /^It can't be known whether the change was made\.[\s\S]*\nRun it again like this: semel (.*)$/m.exec(lost.stderr.replace(/^The server.*\n/, "")) ?? [];
+  assert.ok(again, lost.stderr);
+  const second = await semel(again.split(" "));
+  assert.deepEqual([second.code, second.stdout], [0, "The record is reduced to its id. Did it run: no, and it never will.\n"]);
+  assert.deepEqual(fake.done.slice(done), [`DELETE keys/${SMALL}/records/${id}`]);
+});
+
+test("delete: a key and all that it keeps", LIMIT, async () => {
+  const { key } = keys[77];
+  const { code, stdout } = await semel(["delete", key, "--yes", "--json"]);
+  assert.deepEqual([code, JSON.parse(stdout)], [0, { state: "deleted", fence: 1795262400 }]);
+  assert.equal((await semel(["show", key])).code, 1);
+});
+
+test("forget: waits until every key has, or only begins it", LIMIT, async () => {
+  const waited = await semel(["forget", "--before", "30d"]);
+  assert.deepEqual([waited.code, waited.stdout, waited.stderr], [0, "9,999 keys have forgotten what was first sent before 2026-10-22T12:00:00Z.\n", ""]);
+  const begun = await semel(["forget", "--before", "2026-10-22", "--no-wait", "--json"]);
+  const { id, ...job } = JSON.parse(begun.stdout);
+  assert.deepEqual(job, { before: Date.UTC(2026, 9, 22) / 1000, state: "running", keys: KEYS - 1, done: 0 });
+  const ahead = await semel(["forget", "--before", "2026-11-21T12:00:01Z"]);
+  assert.deepEqual([ahead.code, fake.done.filter((what) => what.startsWith("POST forget")).length], [2, 2]);
+});
+
+test("Ctrl-C while a change is on its way says that nobody knows; while it waits for a forget, that it goes on, and how to look again", LIMIT, async (t) => {
+  let go;
+  fake.faults.push({ on: "change", kind: "hold", until: new Promise((resolve) => (go = resolve)) });
+  t.after(() => go());
+  const calls = fake.calls.length;
+  const cancelling = begin(["cancel", SMALL, "a b"]);
+  await until(() => fake.calls.slice(calls).some(({ method }) => method === "POST"), "it is on its way");
+  cancelling.child.kill("SIGINT");
+  const { code, stderr } = await cancelling.ended;
+  assert.equal(code, 130);
+  assert.match(stderr, /^Interrupted\.\nIt can't be known whether the change was made\.\nRun it again like this: semel cancel accounts\/alice 'a b' --again [0-9a-f-]{36}\n$/);
+  go();
+
+  const forgetting = begin(["forget", "--before", "7d"]);
+  await until(() => fake.done.filter((what) => what.startsWith("POST forget")).length === 3, "it has begun");
+  await until(() => fake.calls.at(-1).path.includes("/forget/"), "it waits");
+  forgetting.child.kill("SIGINT");
+  const ended = await forgetting.ended;
+  assert.equal(ended.code, 130);
+  const [, again] = /^Interrupted\.\nThe deployment goes on with it\. To look again: semel (.*)\n$/.exec(ended.stderr) ?? [];
+  assert.ok(again, ended.stderr);
+  const looked = await semel(again.split(" "));
+  assert.deepEqual([looked.code, linesOf(looked.stdout)], [0, ["9,999 keys have forgotten what was first sent before 2026-11-14T12:00:00Z."]]);
+  assert.equal(fake.done.filter((what) => what.startsWith("POST forget")).length, 3, "to look again begins nothing");
+});
+
+test("who reads only the beginning ends it without a complaint", LIMIT, async () => {
+  const ran = begin(["keys", "--all", "--json"]);
+  ran.child.stdout.once("data", () => ran.child.stdout.destroy());
+  const { code, stderr } = await ran.ended;
+  assert.deepEqual([code, stderr], [0, ""]);
+});
+
+for (const name of ["node-20.0", "node-22", "node-26"]) {
+  test(`it runs on ${name}`, LIMIT, async () => {
+    fake.faults.push({ on: "change", kind: "lose-answer" });
+    const { code, stdout, stderr } = await semel(["cancel", SMALL, `never-${name}`], { node: BINARIES[name].path });
+    assert.deepEqual([code, stdout], [0, "It is cancelled: from now on it never runs.\n"], stderr);
+  });
+}

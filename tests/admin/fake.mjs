@@ -1,0 +1,234 @@
+// The administrator's API over the made-up world, by HTTP, and the inspector's page beside it.
+//
+// Invariants:
+// - Shapes, statuses and codes are those of PROTOCOL.md; a change needs an id, is recorded, and is replayed byte for byte.
+// - A fault is asked for by the test, one by one, and meets the next change or read; nothing goes by chance.
+
+import { createServer } from "node:http";
+import { readFile } from "node:fs/promises";
+import { extname, join, normalize } from "node:path";
+import { NOW_MS, atOf, fingerprintOf, idOf, isRecord, keys, listed, mix, numberOf, numberOfId, outcomeOf, packedOf, recordOf, stateOf } from "./world.mjs";
+
+export const TOKEN = "an-administration-token";
+/** A valid token that is a user's. */
+export const USERS_TOKEN = "a-token-of-alice";
+
+/** So many rows the times of a key are read of, at most. */
+const TIMES_ROWS_MAX = 100_000;
+const ADMIN = "/semel/v1/admin/";
+/** A browser sends again by itself what is lost on a connection that it has used before, and would hide faults. */
+const CLOSE = { connection: "close" };
+const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".wasm": "application/wasm", ".png": "image/png" };
+
+/** Starts it. `after` is node:test's; `folder`: of the page; `keepsKeys: false`: a deployment that nobody has used. */
+export async function startFake(after, { folder, keepsKeys = true } = {}) {
+  const fake = new Fake(folder, keepsKeys);
+  await new Promise((resolve) => fake.server.listen(0, "127.0.0.1", resolve));
+  fake.url = `http://127.0.0.1:${fake.server.address().port}`;
+  after(() => fake.close());
+  return fake;
+}
+
+class Fake {
+  server = createServer((request, response) => this.#serve(request, response));
+  /** Faults to come: `{ on: "change" or "read", kind: "lose-request", "lose-answer", "hold" or a status, until }`. Each is used once. */
+  faults = [];
+  /** What was asked for: `{ method, path, id, firstSent }`. */
+  calls = [];
+  /** What was done, each change once. */
+  done = [];
+  #keys;
+  /** The last list that was asked for: pages of one follow each other. */
+  #sorted;
+  #recorded = new Map();
+  #records = new Map();
+  #forgets = new Map();
+  #folder;
+
+  constructor(folder, keepsKeys) {
+    this.#folder = folder;
+    this.#keys = keepsKeys ? keys.map((key) => ({ ...key })) : [];
+  }
+
+  close() {
+    this.server.closeAllConnections();
+    return new Promise((resolve) => this.server.close(resolve));
+  }
+
+  async #serve(request, response) {
+    const url = new URL(request.url, this.url);
+    if (!url.pathname.startsWith("/semel/")) return this.#serveFile(url.pathname, response);
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    const isChange = request.method !== "GET";
+    const id = request.headers["idempotency-key"];
+    this.calls.push({ method: request.method, path: url.pathname + url.search, id, firstSent: request.headers["semel-first-sent"] });
+    const at = url.pathname === "/semel/v1/health" ? -1 : this.faults.findIndex(({ on }) => on === (isChange ? "change" : "read"));
+    const [fault] = at < 0 ? [] : this.faults.splice(at, 1);
+    if (fault?.kind === "lose-request") return request.socket.destroy();
+    if (fault?.kind === "hold") await fault.until;
+    if (typeof fault?.kind === "number") return send(response, problem(fault.kind, fault.code, "the test asked for it"));
+    const answer = this.#answer(request, url, body, isChange, id);
+    if (fault?.kind === "lose-answer") return request.socket.destroy();
+    send(response, answer);
+  }
+
+  #answer(request, url, body, isChange, id) {
+    if (url.pathname === "/semel/v1/health") return read({ now: NOW_MS });
+    const token = /^Bearer (.*)$/.exec(request.headers.authorization ?? "")?.[1];
+    if (token === USERS_TOKEN) return problem(403, "forbidden", "not the administrator");
+    if (token !== TOKEN) return problem(401, "unauthorized", "no administration token");
+    const path = url.pathname.slice(ADMIN.length).split("/").map(decodeURIComponent);
+    if (!isChange) return this.#read(path, url.searchParams);
+    if (id === undefined) return problem(400, "key-missing", "no Idempotency-Key");
+    const print = `${request.method} ${url.pathname} ${body}`;
+    const known = this.#recorded.get(id);
+    if (known) return known.print === print ? { ...known.answer, semel: "replayed" } : problem(422, "fingerprint-mismatch", "the id is in use for another request");
+    const answer = this.#change(request.method, path, body);
+    if (answer.semel === "executed") {
+      this.#recorded.set(id, { print, answer });
+      this.done.push(`${request.method} ${path.join("/")}${body && ` ${body}`}`);
+    }
+    return answer;
+  }
+
+  #read([kind, key, what, id], query) {
+    if (kind === "forget") return this.#forgetting(key);
+    if (kind !== "keys") return problem(404, "not-found", "no such path");
+    if (key === undefined) return read(this.#list(query));
+    const entry = this.#keys.find((each) => each.key === key);
+    if (!entry) return problem(404, "not-found", "the key has no tables");
+    const i = numberOf(key);
+    if (what === undefined) return read(statsOf(entry));
+    if (what === "times") return read(timesOf(i, Number(query.get("from")), Number(query.get("step")), Number(query.get("count"))));
+    if (what === "records" && id === undefined) return read(this.#page(key, i, query));
+    const record = this.#record(key, id);
+    if (!record) return problem(404, "not-seen", "this id was never seen", "unknown");
+    const n = record.state === "executed" ? numberOfId(i, id) : undefined;
+    return read({ ...record, outcome: n === undefined ? null : outcomeOf(n), fingerprint: n === undefined ? null : fingerprintOf(n) });
+  }
+
+  #list(query) {
+    const order = query.get("order") ?? "newest";
+    const prefix = query.get("prefix") ?? "";
+    const by = { newest: (one, other) => other.created - one.created, heaviest: (one, other) => other.bytes - one.bytes, name: (one, other) => (one.key < other.key ? -1 : 1) }[order];
+    const name = `${order} ${this.#keys.length} ${prefix}`;
+    if (this.#sorted?.name !== name) this.#sorted = { name, all: this.#keys.filter(({ key }) => key.startsWith(prefix)).sort(by) };
+    const { all } = this.#sorted;
+    const from = Number(query.get("after") ?? 0);
+    const to = from + Number(query.get("limit") ?? 50);
+    return { keys: all.slice(from, to), next: to < all.length ? String(to) : null, total: all.length };
+  }
+
+  #page(key, i, query) {
+    const after = query.get("after");
+    const limit = Number(query.get("limit") ?? 50);
+    const first = after === null ? 0 : numberOfId(i, after) + 1;
+    const last = Math.min(first + limit, listed(i));
+    const records = [];
+    for (let n = first; n < last; n += 1) records.push(this.#record(key, idOf(i, n)));
+    return { records, next: last < listed(i) ? records.at(-1).id : null };
+  }
+
+  #record(key, id) {
+    const changed = this.#records.get(`${key}\0${id}`);
+    if (changed) return changed;
+    const i = numberOf(key);
+    const n = numberOfId(i, id);
+    return n === undefined ? undefined : recordOf(i, n);
+  }
+
+  #change(method, path, body) {
+    const [kind, key, what, id] = path;
+    if (method === "POST" && kind === "forget") return this.#forget(JSON.parse(body).before);
+    const at = this.#keys.findIndex((each) => each.key === key);
+    if (at < 0) return problem(404, "not-found", "the key has no tables");
+    if (method === "POST" && what === "cancel") return this.#cancel(key, JSON.parse(body).id);
+    if (method === "DELETE" && what === "records") return this.#deleteRecord(key, id);
+    this.#keys.splice(at, 1);
+    return executed({ state: "deleted", fence: NOW_MS / 1000 });
+  }
+
+  #cancel(key, id) {
+    const record = this.#record(key, id);
+    if (record?.state === "executed") return executed({ state: "executed", outcome: outcomeOf(numberOfId(numberOf(key), id)) });
+    if (record?.state === "acknowledged") return problem(410, "acknowledged", "the id was acknowledged before", "yes", "never");
+    if (record?.state === "poisoned") return problem(410, "poisoned", "the handler crashed on this id too often", "no", "never");
+    if (record?.state === "expired") return problem(410, "outcome-expired", "its outcome is no longer kept", record.executed, "never");
+    const none = { id, principal: "semel:admin", firstSent: null, deadline: null, lapses: NOW_MS + 86_400_000, executed: "unknown", status: null, bytes: null };
+    this.#records.set(`${key}\0${id}`, { ...none, ...record, state: "cancelled", at: NOW_MS, crashes: null });
+    return executed({ state: "cancelled" });
+  }
+
+  #deleteRecord(key, id) {
+    const record = this.#record(key, id);
+    if (!record) return problem(404, "not-seen", "this id was never seen", "unknown");
+    const isSuspect = record.state === "suspect";
+    const ran = record.executed;
+    this.#records.set(`${key}\0${id}`, { ...record, state: isSuspect ? "cancelled" : "expired", executed: ran, at: NOW_MS, lapses: NOW_MS + 86_400_000, status: null, bytes: null, crashes: null });
+    return executed({ state: isSuspect ? "cancelled" : "expired", executed: ran });
+  }
+
+  #forget(before) {
+    const job = { id: `job-${this.#forgets.size + 1}`, before, state: "running", keys: this.#keys.length, done: 0 };
+    this.#forgets.set(job.id, job);
+    return { ...executed({ ...job }), status: 202 };
+  }
+
+  /** Each look finds it further: it takes four. */
+  #forgetting(id) {
+    const job = this.#forgets.get(id);
+    if (!job) return problem(404, "not-found", "no such forget");
+    job.done = Math.min(job.keys, job.done + Math.ceil(job.keys / 4));
+    job.state = job.done === job.keys ? "done" : "running";
+    return read({ ...job, failed: job.state === "running" ? ["orders/slow"] : [] });
+  }
+
+  async #serveFile(pathname, response) {
+    const path = { "/": "/index.html", "/inspector": "/inspector.html" }[pathname] ?? pathname;
+    const file = join(this.#folder ?? "/nowhere", normalize(path));
+    try {
+      const content = await readFile(file);
+      response.writeHead(200, { "content-type": TYPES[extname(file)] ?? "text/plain", "content-security-policy": "frame-ancestors 'none'" }).end(content);
+    } catch {
+      response.writeHead(404).end();
+    }
+  }
+}
+
+function statsOf({ key, records, tombstones, bytes, oldest }) {
+  const at = mix(numberOf(key), 30);
+  return {
+    ...{ key, now: NOW_MS, records, tombstones, bytes, sessions: 0, oldest, retentionSeconds: key.startsWith("tenants/") ? null : 86_400 },
+    ...{ fence: NOW_MS / 1000 - 86_400, forgottenBefore: 0, recordsMax: 1_000_000, tombstonesMax: 2_000_000, bytesMax: 8_000_000_000 },
+    counters: { executed: records + (at % 1000), replayed: at % 97, "attempt-expired": at % 13, "fingerprint-mismatch": at % 2 },
+  };
+}
+
+/** What is kept, by step: each row is read, up to a limit, and those that share a row are told with it. */
+function timesOf(i, from, step, count) {
+  const [records, tombstones] = [new Array(count).fill(0), new Array(count).fill(0)];
+  const add = (to, at) => {
+    const place = Math.floor((at - from) / step);
+    if (place >= 0 && place < count) to[place] += 1;
+  };
+  const rows = Math.min(listed(i), TIMES_ROWS_MAX);
+  for (let n = 0; n < rows; n += 1) {
+    add(isRecord(stateOf(n)) ? records : tombstones, atOf(i, n));
+  }
+  const packed = Math.min(packedOf(i), TIMES_ROWS_MAX);
+  for (let n = 0; n < packed; n += 1) add(tombstones, atOf(i, n + 2_000_000));
+  return { from, step, records, tombstones, ...(rows < listed(i) && { truncated: true }) };
+}
+
+const read = (json) => ({ status: 200, semel: "read", json });
+const executed = (json) => ({ status: 200, semel: "executed", json });
+
+function problem(status, code, title, executed = "no", retry = status >= 500 || ["not-seen", "in-flight", "rate-limited"].includes(code) ? "same-id" : "after-fix") {
+  return { status, semel: code, json: { type: "about:blank", title, status, code, executed, retry } };
+}
+
+function send(response, { status, semel, json }) {
+  const type = status >= 400 ? "application/problem+json" : "application/json";
+  response.writeHead(status, { "content-type": type, "semel-status": semel, "semel-now": String(NOW_MS), "cache-control": "no-store", ...CLOSE }).end(JSON.stringify(json));
+}

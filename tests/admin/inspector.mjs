@@ -1,0 +1,34 @@
+// The inspector in Chromium over the made-up deployment, for a test file: opened as an administrator does, and read as it is shown.
+
+import { WWW_FOLDER } from "../../scripts/setup/www.mjs";
+import { labs } from "../e2e/lab.mjs";
+import { until } from "../e2e/lossy.mjs";
+import { TOKEN, startFake } from "./fake.mjs";
+
+/** Starts a deployment and a browser for a test file. `after` is node:test's. */
+export async function inspect(after, options = {}) {
+  const fake = await startFake(after, { folder: WWW_FOLDER, ...options });
+  const { visitor } = await labs(after, fake.url);
+  return {
+    fake,
+    visitor,
+    /** Opens the inspector at a fragment, signed in. `options`: of a browser context. */
+    async open(t, fragment = "", options = {}) {
+      const mine = await visitor(t, { timezoneId: "UTC", ...options });
+      await mine.before(`location.protocol === "http:" && sessionStorage.setItem("semel administration token", ${JSON.stringify(TOKEN)})`);
+      const tab = await mine.open(`/inspector${fragment}`);
+      return { mine, tab };
+    },
+  };
+}
+
+export const at = (key, id) => `#${new URLSearchParams({ key, ...(id !== undefined && { id }) })}`;
+
+/** The rows of the list that is shown, each as its cells' texts. */
+export const rows = (tab) => tab.evaluate(() => [...document.querySelectorAll(".page [role=row]")].map((row) => [...row.children].map(({ textContent }) => textContent)));
+
+/** Waits until the page shows a text. */
+export const shows = (tab, text) => tab.getByText(text).first().waitFor({ timeout: 10_000 });
+
+/** Waits for as many rows. */
+export const hasRows = (tab, count) => until(async () => (await tab.locator(".page [role=row]").count()) >= count, `${count} rows`);

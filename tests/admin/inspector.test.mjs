@@ -1,0 +1,221 @@
+// The inspector in Chromium: what it shows of 10,000 keys and a million records, and what the address has to do with it.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { until } from "../e2e/lossy.mjs";
+import { TOKEN, USERS_TOKEN } from "./fake.mjs";
+import { at, hasRows, inspect, rows, shows } from "./inspector.mjs";
+import { EMPTY, FOREIGN, HEAVY, HOSTILE, KEYS, SMALL, idOf, keys, mix, numberOf, stateOf } from "./world.mjs";
+
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 90_000 };
+
+const { fake, visitor, open } = await inspect(after);
+const idIn = (key, state, isRight = () => true) => {
+  for (let n = 0; ; n += 1) if (stateOf(n) === state && isRight(n)) return idOf(numberOf(key), n);
+};
+const sorted = (by) => [...keys].sort(by).map(({ key }) => key);
+const names = async (tab) => (await rows(tab)).map(([name]) => name);
+
+test("it asks for the token, says why one does not do, and keeps it for the tab alone", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const tab = await mine.open(`/inspector${at(SMALL)}`);
+  const give = async (token, says) => {
+    await tab.getByLabel("Administration token").fill(token);
+    await tab.keyboard.press("Enter");
+    await shows(tab, says);
+  };
+  await give("wrong", "The administration token was refused.");
+  await give(USERS_TOKEN, "This token is not the administrator's.");
+  await give(TOKEN, "accounts/alice");
+  await tab.getByRole("meter").first().waitFor();
+  assert.deepEqual(await tab.evaluate(() => [location.search, location.hash, document.cookie, localStorage.length, sessionStorage.length]), ["", at(SMALL), "", 0, 1]);
+  assert.ok(fake.calls.every(({ path }) => !path.includes(TOKEN)));
+  const other = await mine.open("/inspector");
+  await other.getByLabel("Administration token").waitFor();
+  await tab.getByRole("button", { name: "Sign out" }).click();
+  await tab.getByLabel("Administration token").waitFor();
+  assert.equal(await tab.evaluate(() => sessionStorage.length), 0);
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("a token that is refused later is asked for anew, and then the same place is shown", LIMIT, async (t) => {
+  const { tab } = await open(t, at(SMALL));
+  await hasRows(tab, 100);
+  fake.faults.push({ on: "read", kind: 401, code: "unauthorized" });
+  await tab.getByRole("button", { name: "Last hour" }).click();
+  await shows(tab, "The administration token was refused.");
+  await tab.getByLabel("Administration token").fill(TOKEN);
+  await tab.getByRole("button", { name: "Sign in" }).click();
+  await hasRows(tab, 100);
+  assert.equal(await tab.evaluate(() => location.hash), at(SMALL));
+});
+
+test("10,000 keys: pages come as they are scrolled to, in order, each once, and all of them can be had", LIMIT, async (t) => {
+  const calls = fake.calls.length;
+  const { mine, tab } = await open(t);
+  await hasRows(tab, 100);
+  await shows(tab, "of 10,000 keys");
+  const asked = () => fake.calls.slice(calls).filter(({ path }) => path.includes("/keys?"));
+  assert.equal(asked().length, 1, "one page at first");
+  await until(
+    () =>
+      tab.evaluate(() => {
+        scrollTo(0, document.body.scrollHeight);
+        return document.querySelector(".count").textContent === "10,000 of 10,000 keys";
+      }),
+    "all keys are shown",
+    80_000,
+  );
+  assert.equal(asked().length, KEYS / 200);
+  assert.deepEqual(await names(tab), sorted((one, other) => other.created - one.created));
+  // What is out of sight costs nothing: the page answers at once.
+  const ms = await tab.evaluate(async () => {
+    const start = performance.now();
+    for (const share of [0, 0.5, 1]) {
+      scrollTo(0, document.body.scrollHeight * share);
+      await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+    }
+    return performance.now() - start;
+  });
+  assert.ok(ms < 3_000, `scrolling through all took ${ms} ms`);
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("the heaviest, by name, with a prefix: the address says which, and the back button returns to the place", LIMIT, async (t) => {
+  const { mine, tab } = await open(t);
+  await tab.getByRole("link", { name: "Heaviest" }).click();
+  await shows(tab, HEAVY);
+  assert.deepEqual((await names(tab)).slice(0, 5), sorted((one, other) => other.bytes - one.bytes).slice(0, 5));
+  assert.deepEqual((await rows(tab))[0].slice(1, 4), ["580,000", "1,680,000", "310 MB"]);
+  await tab.getByLabel("Begins with").pressSequentially("carts/1");
+  await until(async () => (await names(tab)).every((name) => name.startsWith("carts/1")), "all begin so");
+  assert.equal(await tab.evaluate(() => `${location.hash} ${document.activeElement.id}`), "#order=heaviest&prefix=carts%2F1 prefix");
+  await tab.getByRole("link", { name: "By name" }).click();
+  const expected = sorted((one, other) => (one.key < other.key ? -1 : 1)).filter((name) => name.startsWith("carts/1"));
+  await until(async () => (await names(tab))[0] === expected[0], "by name");
+  await tab.evaluate(() => scrollTo(0, 1500));
+  const place = await tab.evaluate(() => scrollY);
+  assert.ok(place > 1000);
+  const calls = fake.calls.length;
+  await tab.getByRole("link", { name: expected[40], exact: true }).click();
+  await tab.getByRole("meter").first().waitFor();
+  await tab.goBack();
+  await until(async () => (await tab.evaluate(() => scrollY)) === place, "the place is the same");
+  assert.deepEqual((await names(tab)).slice(0, 50), expected.slice(0, 50));
+  assert.equal(fake.calls.slice(calls).filter(({ path }) => path.includes("/keys?")).length, 0, "nobody is asked again");
+  await tab.goBack();
+  await until(async () => (await tab.evaluate(() => location.hash)) === "#order=heaviest&prefix=carts%2F1", "the order before");
+  assert.ok((await names(tab)).every((name) => name.startsWith("carts/1")));
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("nothing to show says so", LIMIT, async (t) => {
+  const { tab } = await open(t, "#prefix=none");
+  await shows(tab, "No key begins with “none”.");
+  await tab.goto(`${fake.url}/inspector${at(EMPTY)}`);
+  await shows(tab, "There are no records here.");
+  const empty = await inspect((end) => t.after(end), { keepsKeys: false });
+  const { tab: other } = await empty.open(t);
+  await shows(other, "There are no keys yet.");
+});
+
+test("a key: counts, limits, and names that are markup or no URL", LIMIT, async (t) => {
+  const { mine, tab } = await open(t, at(HEAVY));
+  await shows(tab, "84 % of 2,000,000: nearly full");
+  const meters = await tab.getByRole("meter").evaluateAll((all) => all.map((meter) => [meter.getAttribute("aria-label"), meter.getAttribute("aria-valuenow"), meter.firstChild.style.width]));
+  assert.deepEqual(meters, [["Records: how full", "580000", "58%"], ["Tombstones: how full", "1680000", "84%"], ["Size: how full", "310024576", "3.87531%"]]);
+  const text = await tab.locator("main").innerText();
+  for (const part of ["580,000", "2026-11-20 12:00:00, 1 day ago", "1 day", "Forgotten before\nnever", "executed\n580,842"]) assert.ok(text.includes(part), `${part} in ${text}`);
+  for (const key of [HOSTILE, FOREIGN]) {
+    await tab.goto(`${fake.url}/inspector${at(key)}`);
+    await until(async () => (await tab.locator("h1 code").textContent()) === key, key);
+    await hasRows(tab, 10);
+    await tab.locator(".page a").first().click();
+    await tab.getByRole("heading", { name: "Life" }).waitFor();
+    assert.equal(await tab.locator(".way").textContent(), `Keys › ${key}`);
+  }
+  assert.equal(await tab.evaluate(() => window.hacked), undefined);
+  assert.equal(await tab.locator("main img").count(), 0);
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("a million records: pages of them, an id among them, and plots of a range that is chosen", LIMIT, async (t) => {
+  const { mine, tab } = await open(t, at(HEAVY));
+  await hasRows(tab, 100);
+  await shows(tab, "it is the shape that tells");
+  // A list that asks once too rarely stands still after some pages.
+  for (const count of [200, 300, 400, 500, 600]) {
+    await tab.evaluate(() => scrollTo(0, document.body.scrollHeight));
+    await hasRows(tab, count);
+  }
+  const ids = await names(tab);
+  assert.deepEqual(ids, ids.map((_, n) => idOf(0, n)));
+
+  const times = () => fake.calls.filter(({ path }) => path.includes("/times?")).map(({ path }) => Object.fromEntries([...new URLSearchParams(path.split("?")[1])].map(([name, value]) => [name, Number(value)])));
+  const first = times().at(-1);
+  assert.ok(first.count > 40 && first.count <= 97 && first.step % 60_000 === 0, JSON.stringify(first));
+  await tab.evaluate(() => scrollTo(0, 0));
+  const box = await tab.locator(".canvas .u-over").boundingBox();
+  await tab.mouse.move(box.x + box.width * 0.5, box.y + 50);
+  await tab.mouse.down();
+  await tab.mouse.move(box.x + box.width * 0.6, box.y + 60, { steps: 4 });
+  await tab.mouse.up();
+  await until(() => times().at(-1).step < first.step, "a narrower range is asked for");
+  const { from, step, count } = times().at(-1);
+  const [begin, end] = [first.from + first.step * first.count * 0.5, first.from + first.step * first.count * 0.6];
+  assert.ok(Math.abs(from - begin) < 2 * first.step && Math.abs(from + step * count - end) < 2 * first.step, JSON.stringify({ first, from, step, count }));
+  const asked = times().length;
+  await tab.getByRole("button", { name: "Zoom out" }).click();
+  await until(() => times().length > asked, "a wider range is asked for");
+  await tab.getByRole("button", { name: "All", exact: true }).click();
+  await until(() => times().at(-1).from === first.from, "all again");
+  await tab.getByText("As a table").click();
+  assert.ok((await tab.locator(".times tbody tr").count()) > 40);
+
+  const id = idOf(0, 765_432);
+  await tab.getByLabel("Find an id").fill(` "${id}" `);
+  await tab.keyboard.press("Enter");
+  await until(async () => (await tab.locator("h1 code").textContent()) === id, "the record is shown");
+  await tab.goBack();
+  await hasRows(tab, 100);
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("one record's life, and its outcome as JSON, text and bytes, never as markup", LIMIT, async (t) => {
+  const executed = (kind) => idIn(SMALL, "executed", (n) => mix(n, 12) % 8 === kind && n % 10 !== 9);
+  const { mine, tab } = await open(t, at(SMALL, executed(5)));
+  await tab.getByRole("heading", { name: "Outcome" }).waitFor();
+  const life = await tab.locator(".life li b").evaluateAll((all) => all.map((title) => title.firstChild.textContent));
+  assert.deepEqual(life, ["First sent", "Executed", "Latest deadline", "Now", "Outcome expires"]);
+  const body = tab.locator(".outcome pre");
+  assert.match(await body.textContent(), /^\{\n {2}"id": "order-\d+",\n/);
+  await tab.getByRole("radio", { name: "Hex" }).check();
+  assert.match(await body.textContent(), /^000000 {2}7b 22 69 64 22 .* {2}\{"id":"order/);
+  await tab.goto(`${fake.url}/inspector${at(SMALL, executed(1))}`);
+  await until(async () => /^<!doctype html><h1 onclick/.test(await body.textContent()), "markup is text");
+  assert.deepEqual(await tab.evaluate(() => [window.hacked, document.querySelectorAll("main script, main img").length]), [undefined, 0]);
+  await tab.goto(`${fake.url}/inspector${at(SMALL, executed(2))}`);
+  await until(async () => /^000000 {2}/.test(await body.textContent()), "bytes are shown as bytes");
+  await tab.goto(`${fake.url}/inspector${at(SMALL, idIn(SMALL, "acknowledged", (n) => n % 10 !== 9))}`);
+  await shows(tab, "It is no longer kept.");
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("what is not there, what fails and a network that is gone are told with what to do", LIMIT, async (t) => {
+  const { tab } = await open(t, at("nobody"));
+  await shows(tab, "There is no such key here.");
+  await tab.goto(`${fake.url}/inspector${at(SMALL, "nobody")}`);
+  await shows(tab, "This key knows no such id.");
+  fake.faults.push({ on: "read", kind: 503, code: "unavailable" });
+  await tab.goto(`${fake.url}/inspector${at(SMALL, idIn(SMALL, "poisoned"))}`);
+  await shows(tab, "The server is not available at the moment.");
+  await tab.getByRole("button", { name: "Try again" }).click();
+  await shows(tab, "The handler crashed on it too often.");
+  await tab.context().setOffline(true);
+  await tab.getByRole("link", { name: "Keys", exact: true }).first().click();
+  await shows(tab, "The server can't be reached.");
+  await tab.context().setOffline(false);
+  await tab.getByRole("button", { name: "Try again" }).click();
+  await hasRows(tab, 100);
+});

@@ -1,0 +1,81 @@
+// The command line at a terminal, where it asks, draws a bar and uses colours. Its streams are the test's.
+
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { after, test } from "node:test";
+import { main } from "../../sdk/cli/main.js";
+import { until } from "../e2e/lossy.mjs";
+import { TOKEN, startFake } from "./fake.mjs";
+import { SMALL, idOf, keys, numberOf, stateOf } from "./world.mjs";
+
+const LIMIT = { timeout: 20_000 };
+const CSI = "\x1b[";
+
+const fake = await startFake(after);
+
+/** Begins the command at a terminal. */
+function begin(args, env = {}) {
+  const stream = () => Object.assign(new PassThrough(), { isTTY: true, columns: 100, setRawMode() {} });
+  const [stdin, stdout, stderr] = [stream(), stream(), stream()];
+  const ran = { stdin, stdout: "", stderr: "" };
+  stdout.on("data", (chunk) => (ran.stdout += chunk));
+  stderr.on("data", (chunk) => (ran.stderr += chunk));
+  ran.ended = main(args, { version: "0.0.0", env: { SEMEL_URL: fake.url, SEMEL_ADMIN_TOKEN: TOKEN, ...env }, stdin, stdout, stderr, onInterrupt: (interrupt) => (ran.interrupt = interrupt) });
+  ran.answer = async (question, text) => {
+    await until(() => ran.stderr.includes(question), question);
+    stdin.write(`${text}\n`);
+    return ran.ended;
+  };
+  return ran;
+}
+
+test("to delete a key its name must be typed", LIMIT, async () => {
+  const [done, { key }] = [fake.done.length, keys[88]];
+  const wrong = begin(["delete", key]);
+  assert.equal(await wrong.answer("Type the name of the key to go on: ", "yes"), 1);
+  assert.match(wrong.stderr, /can't be had back[\s\S]*Nothing was changed\.\n$/);
+  assert.equal(fake.done.length, done);
+  assert.equal(await begin(["delete", key]).answer("to go on: ", key), 0);
+  assert.deepEqual(fake.done.slice(done), [`DELETE keys/${key}`]);
+});
+
+test("to delete a record a letter will do, and nothing else will", LIMIT, async () => {
+  const done = fake.done.length;
+  let n = 0;
+  while (stateOf(n) !== "executed") n += 1;
+  const id = idOf(numberOf(SMALL), n);
+  for (const answer of ["", "n", id]) assert.equal(await begin(["delete", SMALL, id]).answer("[y/N] ", answer), 1);
+  assert.equal(fake.done.length, done);
+  assert.equal(await begin(["delete", SMALL, id]).answer("[y/N] ", "y"), 0);
+  assert.equal(fake.done.length, done + 1);
+});
+
+test("interrupted at a question, nothing was changed", LIMIT, async () => {
+  const done = fake.done.length;
+  const ran = begin(["delete", SMALL]);
+  await until(() => ran.stderr.includes("to go on: "), "it asks");
+  ran.interrupt();
+  assert.equal(await ran.ended, 130);
+  assert.match(ran.stderr, /\nInterrupted\. Nothing was changed\.\n$/);
+  assert.equal(fake.done.length, done);
+});
+
+test("a bar shows how far a forget is, on stderr alone", LIMIT, async () => {
+  const ran = begin(["forget", "--before", "30d"]);
+  assert.equal(await ran.ended, 0);
+  const bars = [...ran.stderr.matchAll(/\r\[(#*)(-*)\] ([\d,]+) of 9,999 keys/g)].map(([, full, empty, count]) => [full.length, full.length + empty.length, count]);
+  assert.deepEqual(bars, [[0, 30, "0"], [7, 30, "2,500"], [15, 30, "5,000"], [22, 30, "7,500"], [30, 30, "9,999"]]);
+  assert.equal(ran.stdout, "9,999 keys have forgotten what was first sent before 2026-10-22T12:00:00Z.\n");
+});
+
+test("no bar and no colour in JSON, and no colour where NO_COLOR is set", LIMIT, async () => {
+  const json = begin(["forget", "--before", "30d", "--json"]);
+  assert.equal(await json.ended, 0);
+  assert.equal(json.stderr, "");
+  assert.equal(JSON.parse(json.stdout).state, "done");
+  for (const [env, isColoured] of [[{}, true], [{ NO_COLOR: "1" }, false], [{ TERM: "dumb" }, false]]) {
+    const ran = begin(["show", SMALL], env);
+    assert.equal(await ran.ended, 0);
+    assert.equal(ran.stdout.includes(CSI), isColoured);
+  }
+});

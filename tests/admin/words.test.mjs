@@ -1,0 +1,66 @@
+// What administrators read: numbers, ages, a record's life, bodies, and where the inspector is.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { factsOf, lifeOf } from "../../sdk/admin/life.js";
+import { formsOf } from "../../sdk/admin/outcome.js";
+import { STATES, age, bytes, duration, fullness } from "../../sdk/admin/words.js";
+import { fragmentOf, routeOf } from "../../www/inspector/route.js";
+import { NOW_MS } from "./world.mjs";
+
+test("sizes, ages and shares are short, and never say more than is true", () => {
+  assert.deepEqual([0, 999, 1_000, 24_576, 310_024_576, 8e9, 2.5e15].map(bytes), ["0 B", "999 B", "1.0 kB", "25 kB", "310 MB", "8.0 GB", "2500 TB"]);
+  assert.deepEqual([0, 1, 60, 90, 3_600, 86_400, 90_000, 172_800].map(duration), ["0 s", "1 s", "1 min", "90 s", "1 h", "1 day", "25 h", "2 days"]);
+  assert.deepEqual([age(0, 90_000), age(90_000, 0), age(400, 0)], ["90 s ago", "in 90 s", "now"]);
+  assert.deepEqual([fullness(0, 10), fullness(1, 1e6), fullness(999_999, 1e6), fullness(10, 10), fullness(31, 800), fullness(12, 10)], ["0 %", "below 0.1 %", "99 %", "100 %", "3.8 %", "120 %"]);
+});
+
+const record = (more) => ({ id: "x", state: "executed", principal: "alice", firstSent: NOW_MS / 1000 - 61, at: NOW_MS - 60_500, deadline: NOW_MS - 50_000, lapses: null, executed: "yes", status: 200, bytes: 2, crashes: null, ...more });
+const titles = (record, retention = 86_400) => lifeOf(record, NOW_MS, retention).map(({ title, isAhead }) => `${title}${isAhead ? " (ahead)" : ""}`);
+
+test("a life is the known instants in their order, those to come apart", () => {
+  assert.deepEqual(titles(record()), ["First sent", "Executed", "Latest deadline", "Outcome expires (ahead)"]);
+  assert.deepEqual(titles(record(), null), ["First sent", "Executed", "Latest deadline"]);
+  assert.deepEqual(titles(record({ state: "acknowledged", lapses: NOW_MS + 10_000 })), ["First sent", "Acknowledged", "Latest deadline", "Lapses (ahead)"]);
+  assert.deepEqual(titles(record({ firstSent: null, deadline: null, state: "cancelled", lapses: NOW_MS - 1 })), ["Cancelled", "Lapses"]);
+  // To the second, the first sending may look later than what came of it.
+  assert.deepEqual(titles(record({ firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 60_000 })).slice(0, 2), ["First sent", "Executed"]);
+});
+
+test("every state has its words and its place in a life", () => {
+  for (const state of Object.keys(STATES)) {
+    assert.equal(STATES[state].length, 2);
+    assert.notEqual(lifeOf(record({ state }), NOW_MS, null).find(({ atMs }) => atMs === NOW_MS - 60_500).title, state);
+  }
+  const ran = (state, executed) => factsOf(record({ state, executed }))[0][1];
+  assert.deepEqual([ran("executed", "yes"), ran("suspect", "no"), ran("suspect", "unknown"), ran("cancelled", "unknown")], ["yes, once", "not yet", "not known", "not known"]);
+  assert.deepEqual(factsOf(record({ state: "poisoned", principal: "", firstSent: null, deadline: null, crashes: 3, executed: "no" })), [["Ran", "no, and it never will"], ["Principal", "nobody in particular"], ["Crashes", "3"], ["First sent", "its client did not say"], ["Deadline", "an attempt had none"]]);
+});
+
+test("a body is shown as what it is: JSON, text, or bytes", () => {
+  const formsOfBody = (body, headers = {}) => formsOf({ headers, body }).forms;
+  assert.deepEqual(formsOfBody('{"a":[1]}'), { JSON: '{\n  "a": [\n    1\n  ]\n}', Text: '{"a":[1]}', Hex: "000000  7b 22 61 22 3a 5b 31 5d 7d                       {\"a\":[1]}" });
+  assert.deepEqual(Object.keys(formsOfBody("7")), ["Text", "Hex"]);
+  assert.deepEqual(Object.keys(formsOfBody({ base64: "gA==" })), ["Hex"]);
+  assert.deepEqual(Object.keys(formsOfBody("a", { "Content-Type": "image/png" })), ["Hex", "Text"]);
+  assert.deepEqual(formsOf({ headers: {}, body: "" }), { bytes: 0, forms: {} });
+  assert.equal(formsOfBody("\ufeffa").Text, "\ufeffa", "nothing is taken away");
+  const long = formsOf({ headers: {}, body: "ä".repeat(100_000) });
+  assert.deepEqual([long.bytes, long.cutTo], [200_000, 65_536]);
+  assert.ok(Object.values(long.forms).every((text) => text.length < 330_000));
+});
+
+test("a place is the same after a way through the address, and what means nothing is the list of keys", () => {
+  for (const route of [
+    { view: "keys", order: "newest", prefix: "" },
+    { view: "keys", order: "heaviest", prefix: "a&b=c#d e/%" },
+    { view: "key", key: `<img src=x onerror="1">&id=2` },
+    { view: "record", key: "Zürich ☃/100%", id: "a=b&c" },
+    { view: "forget", id: "" },
+    { view: "forget", id: "job-1" },
+  ]) {
+    assert.deepEqual(routeOf(fragmentOf(route)), route);
+  }
+  for (const fragment of ["", "#", "#x", "#order=up", "#key=", "#id=a"]) assert.deepEqual(routeOf(fragment), { view: "keys", order: "newest", prefix: "" }, fragment);
+  assert.equal(fragmentOf({ view: "keys" }), "#");
+});

@@ -1,0 +1,88 @@
+// The changes that can be made of keys and records, each with what it means in plain words.
+
+import { make } from "../view/element.js";
+import { confirmChange } from "./confirm.js";
+import { instant, number } from "../../sdk/admin/words.js";
+
+/** The buttons of a key. */
+export function changesOfKey(key, context) {
+  const remove = button("Delete this key…", () => deleteKey(key, context));
+  return make("div", { class: "changes" }, remove);
+}
+
+/** The buttons of a record, or of an id that is not known. `record` may be undefined. */
+export function changesOfRecord(key, id, record, context) {
+  const buttons = [];
+  if (record === undefined || record.state === "suspect") buttons.push(button(record ? "Cancel it…" : "Cancel this id…", () => cancel(key, id, record, context)));
+  if (record !== undefined && ["executed", "poisoned", "suspect"].includes(record.state)) buttons.push(button("Delete this record…", () => deleteRecord(key, id, record, context)));
+  return make("div", { class: "changes" }, ...buttons);
+}
+
+function button(text, onclick) {
+  const element = make("button", { type: "button", class: "danger" }, text);
+  element.addEventListener("click", onclick);
+  return element;
+}
+
+async function deleteKey(key, context) {
+  const deleted = await confirmChange(context, {
+    title: "Delete this key?",
+    says: [
+      "Everything that the key keeps is deleted, and can't be had back: the application's own data, the records and their outcomes.",
+      "Requests that were first sent before now are refused from here on. One that does not say when it was first sent counts as new, and can run a second time.",
+      "New requests start the key again, with nothing in it.",
+    ],
+    verb: "Delete the key",
+    typed: key,
+    run: (change) => context.admin.deleteKey(key, change),
+    told: ({ fence }) => `The key is deleted. What was first sent before ${instant(fence * 1000)} is refused.`,
+  });
+  if (deleted) context.go({ view: "keys", ...context.keysRoute });
+}
+
+async function deleteRecord(key, id, record, context) {
+  const isSuspect = record.state === "suspect";
+  const says = isSuspect
+    ? ["The request has crashed, and is tried again when its client sends it. From here on it is cancelled instead: it never runs."]
+    : ["The outcome is thrown away, and can't be had back. The id stays for a while, so that no late attempt runs.", "A client that still waits for the answer is told that it ran or not, and never gets the answer."];
+  const deleted = await confirmChange(context, {
+    title: "Delete this record?",
+    says,
+    verb: "Delete the record",
+    run: (change) => context.admin.deleteRecord(key, id, change),
+    told: ({ executed }) => `The record is reduced to its id. The request ${{ yes: "had run, and its effect stays", no: "never ran" }[executed] ?? "may have run"}.`,
+  });
+  if (deleted) context.reload();
+}
+
+async function cancel(key, id, record, context) {
+  const done = await confirmChange(context, {
+    title: "Cancel this id?",
+    says: [
+      record ? "The request has crashed, and is tried again when its client sends it. Once it is cancelled it never runs." : "This key has no record of the id. Once it is cancelled, a request with it is refused whenever it comes.",
+      "If it runs before this arrives, it stays as it is, and you are told so.",
+    ],
+    verb: "Cancel the id",
+    run: (change) => context.admin.cancel(key, id, change),
+    told: ({ state }) => (state === "cancelled" ? "It is cancelled: from now on it never runs." : "It had run already. Its effect and its outcome stay."),
+  });
+  if (done) context.reload();
+}
+
+/** Asks before everything older than an instant is forgotten, then shows how far that is. */
+export async function forget(beforeSeconds, total, context) {
+  const when = instant(beforeSeconds * 1000);
+  const begun = await confirmChange(context, {
+    title: `Forget what is older than ${when}?`,
+    says: [
+      `At ${total === undefined ? "every key" : `all ${number(total)} keys`}, the records of requests that were first sent before ${when} are deleted with their outcomes. Their effects stay.`,
+      "Clients that still try such a request are refused, and can't be told whether it ran.",
+      "It can't be stopped once it has begun, and not undone.",
+    ],
+    verb: "Forget it",
+    run: (change) => context.admin.forget(beforeSeconds, change),
+    told: ({ keys }) => `It has begun, at ${number(keys)} ${keys === 1 ? "key" : "keys"}.`,
+  });
+  if (begun) context.go({ view: "forget", id: begun.id });
+}
+

@@ -1,0 +1,91 @@
+// Asks before a change, makes it, and tells what came of it.
+//
+// Invariants:
+// - The change has its id from the moment it is asked about: whatever is clicked twice or sent again, it happens once.
+// - While it is on its way the dialog stays: who closes it knows what came of it, or that nobody knows.
+
+import { newChange } from "../../sdk/admin/api.js";
+import { make, say } from "../view/element.js";
+import { troubleOf } from "./trouble.js";
+
+/**
+ * Shows the dialog. `says`: paragraphs; `verb`: the button's word; `typed`: a name that must be typed first; `run(change)` makes
+ * the change; `told(result)` says what came of it. Resolves to the result, or to undefined if there was none, or its view was left.
+ */
+export function confirmChange(context, { title, says, verb, typed, run, told }) {
+  const change = newChange();
+  const heading = make("h2", { id: "confirm-title" }, title);
+  const text = make("div", { class: "says" }, ...says.map((paragraph) => make("p", {}, paragraph)));
+  const news = make("p", { class: "news", role: "status" });
+  const result = make("div", { class: "came" });
+  const button = make("button", { type: "submit", class: "danger" }, verb);
+  const close = make("button", { type: "button" }, "Do nothing");
+  const form = make("form", { method: "dialog" }, heading, text);
+  const input = typed === undefined ? undefined : make("input", { type: "text", id: "confirm-name", autocomplete: "off", spellcheck: "false", autocapitalize: "off" });
+  if (input) form.append(make("label", { class: "field", for: "confirm-name" }, make("span", {}, "Type the name of the key to go on: ", make("code", {}, typed))), input);
+  form.append(news, result, make("div", { class: "buttons" }, close, button));
+  const dialog = make("dialog", { class: "confirm", "aria-labelledby": "confirm-title" }, form);
+
+  return new Promise((resolve) => {
+    let [isBusy, came] = [false, undefined];
+    const allow = () => {
+      // By Escape too it closes only while nothing is on its way.
+      dialog.setAttribute("closedby", isBusy ? "none" : "closerequest");
+      button.setAttribute("aria-disabled", String(isBusy || (input !== undefined && input.value !== typed)));
+    };
+    const settle = (isDone) => {
+      isBusy = false;
+      say(news, "");
+      close.removeAttribute("aria-disabled");
+      say(close, isDone ? "Close" : "Leave it");
+      allow();
+    };
+
+    async function send() {
+      if (isBusy || came !== undefined || button.getAttribute("aria-disabled") === "true") return;
+      isBusy = true;
+      allow();
+      close.setAttribute("aria-disabled", "true");
+      result.replaceChildren();
+      say(news, "Sending…");
+      context.retries.tell = () => say(news, "No answer yet. The same is sent again; it happens once.");
+      try {
+        came = await run(change);
+        // What was listed is no longer true.
+        context.forgetLists();
+        result.replaceChildren(make("p", { class: "done", role: "status" }, told(came)));
+        button.hidden = true;
+        if (input) input.readOnly = true;
+        settle(true);
+        close.focus();
+      } catch (error) {
+        const isOver = error.isDefinitive || error.executed === "no";
+        result.replaceChildren(troubleOf(error, { isChange: true }));
+        button.hidden = error.isDefinitive === true;
+        say(button, isOver ? verb : "Send the same again");
+        settle(error.isDefinitive === true);
+        if (button.hidden) close.focus();
+      } finally {
+        context.retries.tell = undefined;
+      }
+    }
+
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      send();
+    });
+    input?.addEventListener("input", allow);
+    close.addEventListener("click", () => isBusy || dialog.close());
+    dialog.addEventListener("cancel", (event) => isBusy && event.preventDefault());
+    // Who goes back leaves the question too.
+    context.signal.addEventListener("abort", () => isBusy || dialog.close());
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(context.signal.aborted ? undefined : came);
+    });
+    allow();
+    document.body.append(dialog);
+    dialog.showModal();
+    (input ?? close).focus();
+  });
+}

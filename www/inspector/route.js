@@ -1,0 +1,27 @@
+// Where the inspector is, as the fragment of its address: so that the back button and links work.
+//
+// Invariant: a fragment never reaches the server, and the token is never in it.
+
+/** The route that a fragment means. One that means nothing is the list of keys. */
+export function routeOf(fragment) {
+  const values = new URLSearchParams(fragment.replace(/^#/, ""));
+  const [key, id, forget] = ["key", "id", "forget"].map((name) => values.get(name));
+  if (key && id) return { view: "record", key, id };
+  if (key) return { view: "key", key };
+  if (forget !== null) return { view: "forget", id: forget };
+  return { view: "keys", order: ORDERS.includes(values.get("order")) ? values.get("order") : "newest", prefix: values.get("prefix") ?? "" };
+}
+
+/** The orders of the list of keys. */
+export const ORDERS = ["newest", "heaviest", "name"];
+
+/** The fragment of a route, the shortest. */
+export function fragmentOf({ view, key, id, order = "newest", prefix = "" }) {
+  const values = {
+    record: { key, id },
+    key: { key },
+    forget: { forget: id ?? "" },
+    keys: { ...(order !== "newest" && { order }), ...(prefix !== "" && { prefix }) },
+  }[view];
+  return `#${new URLSearchParams(values)}`;
+}
