@@ -101,8 +101,11 @@ impl Oracle {
                 story.kept_ms.is_none_or(|kept_ms| kept_ms <= now_ms)
             }
             "acknowledged" if story.is_unbounded => first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s),
-            // Not while what was sent may still arrive, whatever was said of it.
-            "acknowledged" => story.until_ms + GRACE_MS <= now_ms && story.sent_ms < now_ms,
+            // Not while what was sent may still arrive and run, whatever was said of it.
+            "acknowledged" => {
+                let is_refused = first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s);
+                story.until_ms + GRACE_MS <= now_ms && (story.sent_ms < now_ms || is_refused)
+            }
             "expired" => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
             _ => first_sent_s.is_some() && is_passed,
         };
