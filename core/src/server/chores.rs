@@ -21,16 +21,13 @@ use super::turn::Loaded;
 use super::uncompared::Uncompared;
 use crate::rules::{Rule, holds};
 use crate::server::Answer;
-use std::collections::BTreeMap;
 
 /// What an engine keeps for its chores. All of it is lost with the object, without harm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Chores(Uncompared<Kept>);
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Kept {
-    /// Answers by `Semel-Status`.
-    counters: BTreeMap<String, u64>,
     /// How many commits changed what a report tells.
     changes: u64,
     /// As of which of them the registry was told.
@@ -49,13 +46,7 @@ impl Chores {
 
     /// An attempt was answered.
     pub fn answered(&mut self, answer: &Answer) {
-        let Kept { counters, changes, .. } = &mut self.0.0;
-        let Some(status) = answer.headers.get("semel-status") else { return };
-        *changes += u64::from(status == "executed");
-        match counters.get_mut(status) {
-            Some(count) => *count += 1,
-            None => drop(counters.insert(status.to_owned(), 1)),
-        }
+        self.0.0.changes += u64::from(answer.headers.get("semel-status") == Some("executed"));
     }
 
     /// Something was committed, or nothing.
@@ -74,11 +65,6 @@ pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &m
 }
 
 impl<H: Handler> Engine<H> {
-    /// How many answers there were since the object started, by `Semel-Status`.
-    pub fn counters(&self) -> &BTreeMap<String, u64> {
-        &self.chores.0.0.counters
-    }
-
     /// When the object has to be awake next, in Unix ms; `None`: a request will do. `has_registry`: whether there is one to tell.
     pub fn wakes_at(&self, has_registry: bool) -> Option<i64> {
         // After an error of the storage the next call looks again.
