@@ -103,6 +103,7 @@ fn check_routed(method: &Method, url: (&str, &str), headers: &Headers) {
         let config = Config { open, ..Config::default() };
         match route(&Effects, &config, method, url, headers, NOW_MS) {
             Route::Answer(answer) => check_answer(answer),
+            other @ Route::Registry { .. } => panic!("there is no administrator: {other:?}"),
             Route::Object { key, wait_ms, .. } => {
                 assert!(open, "nobody is served unless it is said");
                 assert!((1..=i64::from(WAIT_S_MAX) * 1000).contains(&wait_ms));
