@@ -62,6 +62,7 @@ impl Server {
         match route(&Ledger, config, &request.method, (path, ""), &request.headers, wall_ms) {
             Route::Answer(answer) => Err(answer),
             Route::Object { key, principal, .. } => Ok((key, principal)),
+            other @ Route::Registry { .. } => panic!("there is no administrator: {other:?}"),
         }
     }
 

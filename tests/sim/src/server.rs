@@ -134,6 +134,7 @@ impl Server {
                 };
                 Turn { done: vec![exchange], ..Turn::default() }
             }
+            other @ Route::Registry { .. } => panic!("there is no administrator: {other:?}"),
             Route::Object { key, principal, .. } => {
                 let call = call.by(principal.as_str());
                 self.ask(rng, at_ms, key.as_str(), (letter, call, principal.as_str()))
