@@ -64,7 +64,8 @@ export class Chores {
 
   /** Before the object's first request: what the object before it has set. */
   async start() {
-    this.#alarmMs = await this.#storage.getAlarm();
+    // Where that fails, the next one is set without asking.
+    this.#alarmMs = await this.#storage.getAlarm().catch(() => null);
   }
 
   /** After a call into the engine, in the same turn: sets the alarm that is needed by now. */
@@ -123,8 +124,16 @@ export class Chores {
   }
 
   #set(atMs) {
+    const failed = (error) => {
+      this.#alarmMs = null;
+      note("warn", `a key's alarm could not be set: ${error}`);
+    };
     this.#alarmMs = atMs;
-    this.#storage.setAlarm(atMs);
+    try {
+      this.#storage.setAlarm(atMs).catch(failed);
+    } catch (error) {
+      failed(error);
+    }
   }
 
   /** Sweeps until nothing may leave; false where there is more than one run takes. */

@@ -12,8 +12,8 @@ import { within } from "./chores.js";
 import { bodyOf, linesOf, responseOf } from "./host.js";
 import { attempted, glue, note, perInstance, settingsOf } from "./module.js";
 
-/** So many keys of a shard are visited at once. */
-const VISITS_AT_ONCE = 8;
+/** So many keys of a shard are visited at once: with 16 shards 32, so that others who ask for an object aren't kept waiting. */
+const VISITS_AT_ONCE = 2;
 const KEY_MS = 10_000;
 const SHARD_MS = 120_000;
 const COUNT_MS = 2_000;

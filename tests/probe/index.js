@@ -2,9 +2,7 @@
 
 import { DurableObject } from "cloudflare:workers";
 import { SemelObject as Hosted, serve } from "./host.js";
-import { SemelRegistry } from "./registry.js";
-
-export { SemelRegistry };
+import { SemelRegistry as Registry } from "./registry.js";
 
 /** A header says what goes wrong: `busy MS`, `hangs`, `overloaded`, `reset before`, `reset after`. */
 const HEADER = "probe-object";
@@ -29,6 +27,14 @@ export class SemelObject extends Hosted {
   }
 }
 
+/** A registry that also takes many reports in one commit. */
+export class SemelRegistry extends Registry {
+  reports(shard, keys) {
+    const now = Date.now();
+    for (const [key, bytes] of keys) this.report(shard, [key, now, now, 1, 0, bytes, 1, 1]);
+  }
+}
+
 /** A registry that fails whatever it is asked. */
 export class DeafRegistry extends DurableObject {
   report() {
@@ -36,10 +42,9 @@ export class DeafRegistry extends DurableObject {
   }
 }
 
-/** Tells the registry of keys that there need not be: `[shard, key, bytes]` of each. */
+/** Lists keys that there need not be: `[shard, [[key, bytes]…]]` of each shard. */
 async function report(request, env) {
-  const now = Date.now();
-  const tell = ([shard, key, bytes]) => env.REGISTRY.get(env.REGISTRY.idFromName(String(shard))).report(shard, [key, now, now, 1, 0, bytes, 1, 1]);
+  const tell = ([shard, keys]) => env.REGISTRY.get(env.REGISTRY.idFromName(String(shard))).reports(shard, keys);
   await Promise.all((await request.json()).map(tell));
   return new Response();
 }

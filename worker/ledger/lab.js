@@ -118,7 +118,7 @@ export async function serveLab(request, env) {
   if (asked === "GET /lab/server") return Response.json({ canKill: env.LAB !== undefined }, NO_STORE);
   if (asked === "POST /lab/server/kill" && env.LAB) return kill(request, url, env);
   const [, account, side] = /^GET \/lab\/accounts\/([A-Za-z0-9-]{1,64})\/(semel|naive)$/.exec(asked) ?? [];
-  return account && isLab(env) ? accountAt(url, account, side, env) : nothing(404);
+  return account && isLab(env) ? accountAt(request, url, account, side, env) : nothing(404);
 }
 
 async function kill(request, url, env) {
@@ -128,7 +128,7 @@ async function kill(request, url, env) {
   return answerOf(env, request, ask, WAIT_MS);
 }
 
-async function accountAt(url, account, side, env) {
+async function accountAt(request, url, account, side, env) {
   const after = url.searchParams.get("after") ?? "0";
   if (!/^\d{1,15}$/.test(after)) return nothing(400);
   const [objects, name] = side === "naive" ? [env.NAIVE, account] : [env.SEMEL, `accounts/${account}`];

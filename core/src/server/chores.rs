@@ -26,7 +26,7 @@ use crate::server::Answer;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Chores(Uncompared<Kept>);
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Kept {
     /// How many commits changed what a report tells.
     changes: u64,
@@ -46,8 +46,7 @@ impl Chores {
 
     /// An attempt was answered.
     pub fn answered(&mut self, answer: &Answer) {
-        let is_executed = answer.headers.get("semel-status") == Some("executed");
-        self.0.0.changes += u64::from(is_executed);
+        self.0.0.changes += u64::from(answer.headers.get("semel-status") == Some("executed"));
     }
 
     /// Something was committed, or nothing.

@@ -232,19 +232,6 @@ fn a_key_that_hears_of_a_forget_applies_it_once_and_a_second_time_costs_nothing(
 }
 
 #[test]
-fn answers_are_counted_by_status_since_the_start() {
-    let mut world = world();
-    for call in [change("a"), change("a"), change("b"), post("/count"), get("/count")] {
-        world.send(&call);
-    }
-    let counters = world.counters();
-    let counted: Vec<(&str, u64)> = counters.iter().map(|(status, count)| (status.as_str(), *count)).collect();
-    assert_eq!(counted, [("executed", 2), ("key-missing", 1), ("read", 1), ("replayed", 1)]);
-    world.restart();
-    assert!(world.counters().is_empty());
-}
-
-#[test]
 fn a_chore_writes_few_rows() {
     let mut world = world();
     world.send(&change("a"));

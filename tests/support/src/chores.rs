@@ -3,7 +3,6 @@
 use crate::world::World;
 use semel_core::server::registry::Report;
 use semel_core::server::{Handler, SqlError};
-use std::collections::BTreeMap;
 
 /// The size that the database is said to have.
 pub const BYTES: i64 = 40_960;
@@ -39,10 +38,5 @@ impl<H: Handler> World<H> {
     /// Has the registry answer a report.
     pub fn reported(&mut self, report: &Report, before_s: i64) -> Result<(), SqlError> {
         self.engine.reported(&self.database, self.wall_ms, report, before_s)
-    }
-
-    /// How many answers there were, by status.
-    pub fn counters(&self) -> BTreeMap<String, u64> {
-        self.engine.counters().iter().map(|(status, count)| (status.to_owned(), count)).collect()
     }
 }

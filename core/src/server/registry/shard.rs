@@ -13,7 +13,7 @@ use crate::server::sql::{Row, Sql, SqlError, Value, atomically};
 const SCHEMA_VERSION: i64 = 1;
 const CREATE: &str = include_str!("shard.sql");
 /// So many keys are visited in one call.
-pub const VISIT_KEYS: i64 = 64;
+const VISIT_KEYS: i64 = 32;
 /// Of those that failed, so many are named.
 const FAILED_MAX: i64 = 20;
 /// So many jobs that are done are kept, for who asks again how far one is.
