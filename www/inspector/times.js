@@ -5,7 +5,7 @@
 // - Only the last range that was asked for is drawn, in whichever order answers come.
 
 import uPlot from "uplot";
-import { colourOf, make, say } from "../view/element.js";
+import { colourOf, counted, make, say } from "../view/element.js";
 import { troubleOf } from "./trouble.js";
 import { duration, instant, number } from "../../sdk/admin/words.js";
 
@@ -65,10 +65,10 @@ export function showTimes({ key, now, oldest }, { admin, signal, onerror }) {
   }
 
   function describe({ from, step, records, tombstones, truncated }) {
-    const sum = (counts) => number(counts.reduce((total, count) => total + count, 0));
+    const sum = (counts, noun) => counted(counts.reduce((total, count) => total + count, 0), noun);
     const span = `${instant(from)} to ${instant(Math.min(now, from + step * records.length))}, in steps of ${duration(step / 1000)}`;
     const part = truncated ? " There are more: only a part of the rows was read, so it is the shape that tells, not the numbers." : "";
-    told.replaceChildren(make("span", { class: "key records" }), `${sum(records)} records `, make("span", { class: "key tombstones" }), `${sum(tombstones)} tombstones `, make("span", { class: "hint" }, `${span}.${part}`));
+    told.replaceChildren(make("span", { class: "key records" }), `${sum(records, "record")} `, make("span", { class: "key tombstones" }), `${sum(tombstones, "tombstone")} `, make("span", { class: "hint" }, `${span}.${part}`));
     table.replaceChildren(...records.flatMap((count, at) => (count + tombstones[at] === 0 ? [] : [make("tr", {}, make("th", { scope: "row" }, instant(from + at * step)), make("td", {}, number(count)), make("td", {}, number(tombstones[at])))])));
   }
 
@@ -118,6 +118,8 @@ class Plot {
     const options = {
       width: this.element.clientWidth,
       height: HEIGHT_PX,
+      // Half of the last label is beyond the plot.
+      padding: [null, 32, null, null],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
       scales: { y: { range: (_, __, max) => [0, Math.max(4, max * 1.1)] } },
