@@ -13,7 +13,7 @@ use std::hash::Hash;
 const STATES: &[(&str, usize)] = &[
     ("fence", 2_081),
     ("careless", 4_248),
-    ("forget", 6_761),
+    ("forget", 6_766),
     ("cancel", 3_151),
     ("principals", 993),
     ("turns", 12_675),

@@ -73,6 +73,7 @@ impl Server {
             retention_s: plan.retentions_s[0],
             records_max: plan.records_max - u64::from(is_full_early),
             tombstones_max: plan.tombstones_max,
+            ..Config::default()
         };
         Self {
             mutant,
