@@ -95,6 +95,7 @@ macro_rules! export {
             }
 
             /// Answers an attempt; `body` is undefined where it was too large to read.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn handle(
                 &mut self,
                 method: &str,
@@ -116,6 +117,7 @@ macro_rules! export {
             }
 
             /// Counts the start of a suspect, which `handle` is asked to run next.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn start(
                 &mut self,
                 method: &str,
@@ -137,6 +139,7 @@ macro_rules! export {
             }
 
             /// Answers an attempt on which the handler crashed, without running it again.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn crashed(
                 &mut self,
                 method: &str,
