@@ -100,7 +100,7 @@ macro_rules! export {
             }
 
             /// Answers an attempt; `body` is undefined where it was too large to read.
-            #[allow(clippy::too_many_arguments)]
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn handle(
                 &mut self,
                 method: &str,
@@ -122,7 +122,7 @@ macro_rules! export {
             }
 
             /// Counts the start of a suspect, which `handle` is asked to run next.
-            #[allow(clippy::too_many_arguments)]
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn start(
                 &mut self,
                 method: &str,
@@ -144,7 +144,7 @@ macro_rules! export {
             }
 
             /// Answers an attempt on which the handler crashed, without running it again.
-            #[allow(clippy::too_many_arguments)]
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn crashed(
                 &mut self,
                 method: &str,
