@@ -35,7 +35,7 @@ const readme = await readFile(join(ROOT, "README.md"), "utf8");
 const howTo = await readFile(join(ROOT, "examples/README.md"), "utf8");
 const server = await serve(after, "ledger");
 /** Serves nobody, as a worker does before it is configured. */
-const closed = await serve(after, "ledger", { SEMEL_OPEN: "false" });
+const closed = await serve(after, "ledger", { SEMEL_OPEN: "false", SEMEL_ORIGINS: "*" });
 const browser = await browse(after);
 const checkout = await mkdtemp(join(tmpdir(), "semel-checkout-"));
 /** In `modules` is what they are made with. Those with a form let a user deposit again at once; the other's button is off meanwhile. */
