@@ -14,6 +14,7 @@ use super::retention::{self, Sweep};
 use super::rows;
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
+use super::tombstones::Index;
 use super::turn::{Loaded, Purpose, Turn};
 use crate::header;
 use crate::message::Method;
@@ -107,6 +108,7 @@ impl<H: Handler> Engine<H> {
         let turn = Turn { handler: &self.handler, config: &self.config, sql, arrival, acks, instant, purpose };
         match turn.run(&mut loaded) {
             Ok(answer) => {
+                loaded.settle(now_ms);
                 self.loaded = Some(loaded);
                 answer.stamped(now_ms, Some(arrival.key))
             }
@@ -126,22 +128,32 @@ impl<H: Handler> Engine<H> {
                 let meta = schema::meta(sql)?;
                 schema::check::<H>(meta.versions)?;
                 let versions = schema::upgrade(sql, meta.versions)?;
-                let totals = if versions.engine == 0 { rows::Totals::default() } else { rows::totals(sql)? };
-                Loaded {
+                let mut loaded = Loaded {
                     versions,
-                    clock_ms: meta.clock_ms.max(totals.clock_ms).max(self.told_ms),
+                    clock_ms: meta.clock_ms.max(self.told_ms),
                     fence_s: meta.fence_s,
                     forgotten_s: meta.forgotten_s,
-                    count: totals.count,
+                    count: Change::default(),
                     sweep: Sweep::default(),
+                    packed: Index::default(),
                     started: None,
+                };
+                if versions.engine > 0 {
+                    let totals = rows::totals(sql)?;
+                    let (packed, clock_ms) = Index::load(sql)?;
+                    loaded.clock_ms = loaded.clock_ms.max(totals.clock_ms).max(clock_ms);
+                    loaded.count = totals.count;
+                    loaded.sweep = Sweep::starting(&totals, meta.fence_s, self.config.retention_s);
+                    loaded.packed = packed;
                 }
+                loaded
             }
         };
         let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
         loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms, wall_ms);
         let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
         loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
+        loaded.settle(loaded.clock_ms);
         Ok(loaded)
     }
 }

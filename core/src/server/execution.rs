@@ -56,7 +56,7 @@ impl<H: Handler> Turn<'_, H> {
     }
 
     fn look_up(&mut self, loaded: &mut Loaded, id: &RequestId) -> Result<Answer, SqlError> {
-        let found = self.find(loaded, id)?;
+        let found = self.find(loaded, id, None)?;
         let found = found.filter(|record| record.principal == *self.arrival.principal || !holds(Rule::Principal));
         let asked =
             Asked { principal: self.arrival.principal, fingerprint: None, first_sent_s: None, deadline_ms: None };
@@ -118,7 +118,7 @@ impl<H: Handler> Turn<'_, H> {
             return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
         };
         let fingerprint = Fingerprint::of(self.arrival.request);
-        let found = self.find(loaded, id)?;
+        let found = self.find(loaded, id, attempt.first_sent_s)?;
         // What has crashed was let in by fence and deadline, wherever these are by now.
         let judged = if self.purpose == Purpose::CountCrash { &Attempt::default() } else { attempt };
         let asked = Asked {
@@ -194,9 +194,10 @@ impl<H: Handler> Turn<'_, H> {
             schema::migrate(self.sql, self.handler, loaded.versions)?;
             let response = effect(&mut work)?;
             let outcome = checked_outcome(response, body_bytes_max).map_err(Undone::Rejected)?;
-            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()));
+            let carried = self.acknowledge_carried(&mut work, identified.id)?;
+            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()), carried);
             work.put(identified.id, identified.found.as_ref(), &record)?;
-            self.write_aside(&mut work, Some(identified.id), &Aside::default())?;
+            self.write_rest(&mut work, &Aside::default())?;
             work.after.versions = Versions::current::<H>();
             Ok(outcome)
         });

@@ -3,6 +3,7 @@
 //! - [`sql`]: the one trait through which all storage goes
 //! - [`decision`]: what becomes of an attempt, from its record, the fence and the clock; pure
 //! - [`record`]: records and their life; pure. [`rows`]: their rows
+//! - [`tombstones`]: those of acknowledged requests, many to a row
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
@@ -28,7 +29,9 @@ pub mod rows;
 pub mod schema;
 pub mod sql;
 pub mod suspicion;
+pub mod tombstones;
 mod turn;
+mod uncompared;
 
 pub use answer::Answer;
 pub use config::Config;
