@@ -248,3 +248,13 @@ fn a_chore_writes_few_rows() {
     world.wake().unwrap();
     assert_eq!(world.database.rows_written() - before, 3, "two rows, and once a page the fence");
 }
+
+#[test]
+fn the_oldest_is_known_also_where_nothing_is_due_and_so_nothing_is_walked() {
+    let mut world = registered();
+    world.pass_s(10);
+    world.restart();
+    world.send(&change("later"));
+    world.wake().unwrap();
+    assert_eq!(world.report().unwrap().and_then(|report| report.oldest), Some(START_MS));
+}
