@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
 import { after, test } from "node:test";
+import { until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 const TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -12,12 +13,19 @@ const server = await serve(after, "probe", { SEMEL_LOG_SAMPLE: "1" });
 const key = '"logged/alice"';
 const hash = createHash("sha256").update("logged/alice").digest("hex").slice(0, 16);
 
-/** All that was printed, each line read as JSON. */
+/** All that was printed, each line read as JSON. The last may be on its way. */
 const linesOf = ({ log }) =>
   log
     .split("\n")
-    .filter((line) => line !== "")
+    .slice(0, -1)
     .map((line) => JSON.parse(line));
+
+/** Resolves once all is read that was printed until now: lines come in order, and one of a failure always comes. */
+async function printed(from = server) {
+  const id = randomUUID();
+  await from.send("POST", "/fail", { id, key: '"printed"' });
+  await until(() => linesOfId(id, from).length > 0, "the log is read");
+}
 
 const linesOfId = (id, from = server) => linesOf(from).filter((line) => line.id === id);
 
@@ -25,6 +33,7 @@ test("an answer has one line, with what helps to find it and no name in it", asy
   const id = randomUUID();
   const before = Date.now();
   for (let time = 0; time < 2; time += 1) await server.send("POST", "/echo", { id, key, as: SECRET, body: SECRET, headers: { "x-secret": SECRET, traceparent: TRACE } });
+  await printed();
   const lines = linesOfId(id);
   for (const [line, code] of [[lines[0], "executed"], [lines[1], "replayed"]]) {
     const { time, ms, ...rest } = line;
@@ -38,6 +47,7 @@ test("an answer has one line, with what helps to find it and no name in it", asy
 test("who answers writes the line: the router its own refusals", async () => {
   const id = randomUUID();
   await server.send("POST", "/unhandled", { id });
+  await printed();
   assert.deepEqual(linesOfId(id).map(({ by, code, status }) => [by, code, status]), [["router", "not-found", 404]]);
 });
 
@@ -48,6 +58,7 @@ test("a crash has the lines of where it was and of its requests, however little 
   for (let time = 0; time < 4; time += 1) codes.push((await quiet.send("POST", "/panic", { id, key })).semel);
   await quiet.send("POST", "/fail", { id: "fails", key });
   await quiet.send("POST", "/echo", { id: "quiet", key });
+  await printed(quiet);
   assert.deepEqual(linesOfId(id, quiet).map(({ level, code }) => [level, code]), codes.map((code) => [code === "poisoned" ? "warn" : "error", code]));
   assert.match(linesOfId(id, quiet)[0].message, /the handler crashed on .* 1 of 3 times/);
   assert.match(linesOfId("fails", quiet)[0].message, /the probe was asked to fail/);
@@ -62,6 +73,7 @@ test("a sample has all attempts of a request or none, by its id alone", async (t
   const sampled = [];
   for (let time = 0; time < 2; time += 1) {
     for (const id of ids) await half.send("POST", "/echo", { id, key });
+    await printed(half);
     sampled.push(ids.filter((id) => linesOfId(id, half).length > 0));
     // The log begins anew, and what was executed is replayed now.
     await half.restart();
@@ -75,11 +87,13 @@ test("nothing that a client sends ends a line, begins one or leaves its field", 
   const forged = '{"level":"error","message":"forged"}';
   const id = `${forged}\\" \\\\`;
   await server.send("POST", "/echo", { id: `"${id.replace(/["\\]/g, "\\$&")}"`, key });
+  await printed();
   assert.equal(linesOfId(id).length, 1);
   const wild = encodeURIComponent("\u001b[2J\u009b31m\u2028\u2029caf\u00e9");
   await server.send("POST", `/echo?${wild}`, { id: randomUUID(), key: `"${wild}"`, headers: { traceparent: `${TRACE}-${forged}` } });
   await server.send("POST", `/fail/${wild}`, { id: randomUUID() });
   await server.raw(`POST /echo HTTP/1.1\r\nHost: x\r\nIdempotency-Key: "a\tb"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  await printed();
   assert.ok(!linesOf(server).some(({ message }) => message === "forged"), "each line is a document of the layer's own");
   assert.ok(!/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029]/.test(server.log));
   assert.ok(!linesOf(server).some(({ traceparent }) => traceparent !== undefined && traceparent !== TRACE));

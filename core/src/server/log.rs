@@ -153,8 +153,12 @@ fn written(line: &Line<'_>) -> String {
     let json = serde_json::to_string(line).unwrap_or_default();
     let mut safe = String::with_capacity(json.len());
     for char in json.chars() {
-        if char.is_control() || matches!(char, '\u{2028}' | '\u{2029}') {
-            let _ = write!(safe, "\\u{:04x}", u32::from(char));
+        // JSON has escaped what it must of ASCII. The rest that is not to be seen ends lines, moves a cursor or turns text round.
+        let is_hidden = char.is_control() || !char.is_ascii() && char.escape_debug().len() > 1;
+        if is_hidden {
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
         } else {
             safe.push(char);
         }
