@@ -13,8 +13,8 @@ use std::hash::Hash;
 const STATES: &[(&str, usize)] = &[
     ("fence", 2_845),
     ("careless", 6_536),
-    ("forget", 8_812),
-    ("administrator", 86_378),
+    ("forget", 10_750),
+    ("administrator", 122_307),
     ("cancel", 4_747),
     ("principals", 1_217),
     ("turns", 18_018),
