@@ -128,7 +128,7 @@ impl Sweep {
         Some(self.due_ms.min(self.chunks_due_ms)).filter(|due_ms| *due_ms < i64::MAX)
     }
 
-    /// The `at_ms` of the oldest row, as of the last whole walk, or of the object's start.
+    /// The `at_ms` of the oldest row, as of the last whole walk, or of the object's start: no row is older.
     pub fn oldest_ms(&self) -> Option<i64> {
         Some(self.walked.0.oldest_ms).filter(|oldest_ms| *oldest_ms < i64::MAX)
     }
