@@ -3,10 +3,10 @@
 // Invariants:
 // - After a panic (see module.js) a fresh instance counts the crash, and the caller gets an answer.
 // - Every wait has a deadline.
-// - A request has one line in the log at most, and who answers writes it.
+// - An answer has one line in the log at most, and who makes it writes it. An object that answers too late makes one all the same.
 
 import { DurableObject } from "cloudflare:workers";
-import { Chores } from "./chores.js";
+import { Chores, within } from "./chores.js";
 import { glue, guarded, note, perInstance, settingsOf } from "./module.js";
 
 export { guarded, perInstance };
@@ -226,20 +226,25 @@ async function routed(request, env) {
   return answerOf(env, request, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
 }
 
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** Where a request goes. Where that takes keys that are not there yet, they are fetched first. */
 async function routeOf(head, env, arrivedMs) {
   const [method, , , lines] = head;
   const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
-  const untilMs = Date.now() + KEYS_WAIT_MS;
+  let untilMs = Infinity;
   do {
     const route = guarded(
       () => routerOf(env).route(...head, Date.now()),
       () => unavailable("the router crashed"),
     );
     if (route[0] !== undefined) return route;
-    if (route[1] !== undefined) await fetchKeys(route[1], env);
+    const [, url, waitMs] = route;
+    // No caller waits past its deadline, whoever is slow.
+    untilMs = Math.min(untilMs, arrivedMs + Math.min(waitMs, KEYS_WAIT_MS));
+    if (url !== undefined) await within(untilMs - Date.now(), fetchKeys(url, env)).catch(() => {});
     // Another request fetches. Its promise is no use here: the platform ends it when that request's client leaves.
-    else await new Promise((resolve) => setTimeout(resolve, KEYS_POLL_MS));
+    else await pause(KEYS_POLL_MS);
   } while (Date.now() < untilMs);
   return unavailable("the keys that tokens are verified with did not come in time");
 }

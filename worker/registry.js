@@ -17,6 +17,8 @@ const VISITS_AT_ONCE = 2;
 const KEY_MS = 10_000;
 const SHARD_MS = 120_000;
 const COUNT_MS = 2_000;
+/** So many jobs are in hand at once, the first ones. */
+const JOBS_AT_ONCE = 4;
 /** One alarm works for so long; then the next takes over. */
 const WORK_MS = 20_000;
 /** Where nothing moves, it is tried again so much later. */
@@ -103,34 +105,36 @@ export class SemelRegistry extends DurableObject {
     else this.ctx.storage.setAlarm(Date.now() + waitMs);
   }
 
-  /** Goes on with all jobs for a while; how long to wait then, or undefined when they are done. */
+  /** Goes on with the first jobs for a while; how long to wait then, or undefined when all are done. */
   async #work() {
     const endMs = Date.now() + WORK_MS;
-    const last = new Map();
-    while (Date.now() < endMs) {
-      const jobs = this.#jobs();
-      if (jobs.length === 0) return undefined;
-      const steps = jobs.flatMap(([id, beforeS, shards]) => shards.map((shard) => this.#step(id, beforeS, shard)));
-      let hasMoved = false;
-      for (const { name, progress } of await Promise.all(steps)) {
-        const told = progress?.join("\n");
-        hasMoved ||= told !== undefined && last.get(name) !== told;
-        last.set(name, told);
-      }
-      if (!hasMoved) return RETRY_MS;
-    }
-    return 0;
+    const jobs = this.#jobs().slice(0, JOBS_AT_ONCE);
+    // Each shard goes on by itself: one that waits for a key holds up no other.
+    const moved = await Promise.all(jobs.flatMap(([id, beforeS, shards]) => shards.map((shard) => this.#goOn(id, beforeS, shard, endMs))));
+    if (this.#jobs().length === 0) return undefined;
+    return moved.includes(true) ? 0 : RETRY_MS;
   }
 
+  /** Has a shard do its part of a job, as long as that moves; whether it did. */
+  async #goOn(id, beforeS, shard, endMs) {
+    let last;
+    for (let steps = 0; ; steps += 1) {
+      const progress = await this.#step(id, beforeS, shard);
+      const told = progress?.join("\n");
+      if (told === undefined || told === last || Date.now() >= endMs) return steps > 0;
+      last = told;
+    }
+  }
+
+  /** How far a shard is after one step more; undefined where it does not answer. */
   async #step(id, beforeS, shard) {
-    const name = `${id}/${shard}`;
     try {
       const progress = await within(SHARD_MS, this.#shard(shard).forget(shard, id, beforeS));
       attempted(() => this.#registry().told(id, shard, progress));
-      return { name, progress };
+      return progress;
     } catch (error) {
       note("warn", `shard ${shard} of the registry does not answer: ${error}`);
-      return { name };
+      return undefined;
     }
   }
 

@@ -7,11 +7,13 @@ import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
 import { STATES, age, bytes, duration, fullness, number, ran } from "../admin/words.js";
-import { Failure, changing, reading } from "./session.js";
+import { Failure, changing, markOf, reading } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
 const PAGE = 200;
 const LOOK_MS = 1_000;
+/** A forget that has not moved for so long, or for the time that was asked for, is left to itself. */
+const STANDSTILL_MS = 30_000;
 
 const utc = (ms) => new Date(ms).toISOString().replace(/\.000Z$/, "Z");
 
@@ -90,12 +92,12 @@ export async function forget(session) {
   const before = instantOf(options.before, nowMs);
   if (before * 1000 > nowMs) throw new Failure("usage", [`${utc(before * 1000)} is yet to come. It can be now at the latest.`]);
   const again = ["forget", "--before", utc(before * 1000)];
-  let id;
+  let made;
   const begun = await changing(session, again, (change) => {
-    id = change.id;
+    made = change;
     return admin.forget(before, change, signal);
   });
-  const job = options.wait ? await follow(session, begun, [...again, "--again", id]) : begun;
+  const job = options.wait ? await follow(session, begun, [...again, "--again", markOf(made)]) : begun;
   if (terminal.isJson) return terminal.json(job);
   const what = `what was first sent before ${utc(before * 1000)}`;
   if (options.wait) terminal.line(`${number(job.keys)} keys have forgotten ${what}.`);
@@ -103,14 +105,21 @@ export async function forget(session) {
 }
 
 async function follow(session, job, again) {
-  const { admin, terminal, signal } = session;
+  const { admin, terminal, signal, options } = session;
+  const lines = [`The deployment goes on with it. To look again: semel ${again.join(" ")}`];
+  let movedMs = Date.now();
   while (job.state !== "done") {
     terminal.progress(job.done, job.keys, "keys");
+    if (Date.now() - movedMs > Math.max(STANDSTILL_MS, options.timeout * 1000)) {
+      const failed = job.failed?.length > 0 ? [`These keys can't be told, and are tried again: ${job.failed.map(safeLine).join(", ")}`] : [];
+      throw new Failure("failed", ["Nothing moves any more.", ...failed, ...lines], { code: "standstill", job });
+    }
     try {
       await delay(LOOK_MS, undefined, { signal });
+      const { done } = job;
       job = await admin.forgetting(job.id, signal);
+      if (job.done > done) movedMs = Date.now();
     } catch (error) {
-      const lines = [`The deployment goes on with it. To look again: semel ${again.join(" ")}`];
       if (signal.aborted) throw new Failure("interrupted", ["Interrupted.", ...lines], { job });
       throw Object.assign(new Failure("failed", [error.message, ...lines], { code: error.code, job }), { cause: error });
     }

@@ -35,8 +35,8 @@ Examples:
   semel forget --before 30d
   semel forget --before 2026-10-22T08:00:00Z --no-wait
 
-The records of requests that were first sent before that instant are deleted, at every key; what the requests did
-stays. It can't be undone. It goes on in the deployment, whether or not this command waits for it.`,
+Every key forgets what was first sent before that instant: records that were executed by then too are deleted, or reduced
+to their ids where the client did not say when; what the requests did stays. It can't be undone. It goes on in the deployment, whether or not this command waits for it.`,
   cancel: `
 Example:
   semel cancel accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4`,
@@ -83,7 +83,7 @@ function programOf({ version, terminal, env, signal }) {
     const action = (...given) => run(sessionOf({ ...program.opts(), ...given.at(-2) }, { env, terminal, signal }), ...given.slice(0, -2));
     return program.command(usage).description(description).addHelpText("after", TEXTS[name]).action(action);
   };
-  const again = () => new Option("--again <id>", "go on with an earlier change of which it is not known whether it was made");
+  const again = () => new Option("--again <id@seconds>", "go on with an earlier change of which it is not known whether it was made");
 
   add("keys", "Lists keys.", keys)
     .addOption(new Option("--order <order>", "which come first").choices(["newest", "heaviest", "name"]).default("newest"))

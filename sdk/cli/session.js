@@ -39,15 +39,26 @@ export async function reading(session, read) {
 
 /** Makes a change under an id: a new one, or an earlier one's. `again` is the command that sends the same once more. */
 export async function changing(session, again, change) {
-  const made = newChange(session.options.again);
+  const made = earlier(session.options.again);
   try {
     return await change(made);
   } catch (error) {
     const failure = failureOf(error, session, true);
-    if (failure.json.executed === "unknown") failure.lines.push(`Run it again like this: semel ${again.map(quoted).join(" ")} --again ${made.id}`);
+    if (failure.json.executed === "unknown") failure.lines.push(`Run it again like this: semel ${again.map(quoted).join(" ")} --again ${markOf(made)}`);
     failure.json.id = made.id;
     throw failure;
   }
+}
+
+/** What names a change on the command line. Without its first-sent, a key that has forgotten the id would make it once more. */
+export const markOf = ({ id, firstSent }) => `${id}@${firstSent}`;
+
+/** The change that `--again` names, or a new one. */
+function earlier(again) {
+  if (again === undefined) return newChange();
+  const [, id, firstSent] = /^(.+)@(\d{1,12})$/.exec(again) ?? [];
+  if (id === undefined) throw new Failure("usage", [`--again ${again} names no earlier change: it is what was printed then, ID@SECONDS.`]);
+  return { ...newChange(id), firstSent: Number(firstSent) };
 }
 
 function failureOf(error, { signal }, isChange) {

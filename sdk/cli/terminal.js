@@ -42,7 +42,7 @@ export class Terminal {
 
   /** One JSON document, on a line. */
   json(value) {
-    this.line(JSON.stringify(value));
+    this.line(jsonOf(value));
   }
 
   /** Something that is no answer. */
@@ -51,7 +51,7 @@ export class Terminal {
   }
 
   fail({ lines, json }) {
-    if (this.isJson) this.err(`${JSON.stringify({ error: json })}\n`);
+    if (this.isJson) this.err(`${jsonOf({ error: json })}\n`);
     else for (const line of lines) this.note(safe(line));
   }
 
@@ -100,6 +100,9 @@ export class Terminal {
     this.#hasBar = false;
   }
 }
+
+/** JSON leaves some control characters as they are; as escapes they mean the same. */
+const jsonOf = (value) => JSON.stringify(value).replace(/[\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 /** Text with its control characters as escapes, but for ends of lines and tabs. */
 export const safe = (text) => String(text).replace(/[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);

@@ -161,7 +161,11 @@ test("no answer in time: nobody knows, and the same can be sent again under its 
   assert.equal(lost.code, 1);
   const [, again] = /^It can't be known whether the change was made\.[\s\S]*\nRun it again like this: semel (.*)$/m.exec(lost.stderr.replace(/^The server.*\n/, "")) ?? [];
   assert.ok(again, lost.stderr);
+  assert.match((await semel([...again.split(" ").slice(0, -1), again.split("@")[0].split(" ").at(-1)])).stderr, /names no earlier change/, "an id alone could be made once more");
   const second = await semel(again.split(" "));
+  const attempts = fake.calls.filter(({ method, path }) => method === "DELETE" && path.endsWith(`/records/${id}`));
+  assert.equal(new Set(attempts.map(({ id: sent, firstSent }) => `${sent} ${firstSent}`)).size, 1);
+  assert.ok(attempts.length >= 2);
   assert.deepEqual([second.code, second.stdout], [0, "The record is reduced to its id. Did it run: no, and it never will.\n"]);
   assert.deepEqual(fake.done.slice(done), [`DELETE keys/${SMALL}/records/${id}`]);
 });
@@ -193,7 +197,7 @@ test("Ctrl-C while a change is on its way says that nobody knows; while it waits
   cancelling.child.kill("SIGINT");
   const { code, stderr } = await cancelling.ended;
   assert.equal(code, 130);
-  assert.match(stderr, /^Interrupted\.\nIt can't be known whether the change was made\.\nRun it again like this: semel cancel accounts\/alice 'a b' --again [0-9a-f-]{36}\n$/);
+  assert.match(stderr, /^Interrupted\.\nIt can't be known whether the change was made\.\nRun it again like this: semel cancel accounts\/alice 'a b' --again [0-9a-f-]{36}@\d{10}\n$/);
   go();
 
   const forgetting = begin(["forget", "--before", "7d"]);

@@ -78,3 +78,14 @@ test("an issuer that never answers keeps nobody waiting for longer than a fetch 
   assert.ok(performance.now() - startedMs < 12_000);
   assert.equal(told.asked, 1);
 });
+
+test("nor for longer than the caller waits", async (t) => {
+  const told = await issuer(t, () => {});
+  const server = await start(t, told.url);
+  const startedMs = performance.now();
+  const waits = [{ headers: { prefer: "wait=1" } }, { deadline: Date.now() + 1_000 }];
+  for (const answer of await Promise.all(waits.map((wait) => server.deposit("a", 1, { as: one.token({ sub: "alice" }), ...wait })))) {
+    assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
+  }
+  assert.ok(performance.now() - startedMs < 3_500, "less than a fetch may take");
+});

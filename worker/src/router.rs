@@ -8,7 +8,7 @@ use semel_core::message::{Headers, Method};
 use semel_core::server::auth::Wanted;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
-use semel_core::server::router::{Route, route};
+use semel_core::server::router::{Route, route, wait_ms};
 use semel_core::server::sql::Row;
 use semel_core::server::{Answer, Config, Cors, Gate, Handler};
 use wasm_bindgen::{JsCast, JsValue};
@@ -30,8 +30,8 @@ impl<H: Handler> Router<H> {
     }
 
     /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms]` for an object; or
-    /// `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or `[undefined, URL]` where keys are to be
-    /// fetched first, from there, or from nowhere by this caller. The first of an answer is a number.
+    /// `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or `[undefined, URL, wait in ms]` where keys are
+    /// to be fetched first, from there, or from nowhere by this caller. The first of an answer is a number.
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
@@ -50,8 +50,13 @@ impl<H: Handler> Router<H> {
                 &JsValue::from_str(&quoted(Principal::administrator().as_str())),
                 &JsValue::from(wait_ms as f64),
             ),
-            Route::Keys(Wanted::Fetch(url)) => Array::of2(&JsValue::UNDEFINED, &JsValue::from_str(&url)),
-            Route::Keys(Wanted::Wait) => Array::of2(&JsValue::UNDEFINED, &JsValue::UNDEFINED),
+            Route::Keys(wanted) => {
+                let url = match wanted {
+                    Wanted::Fetch(url) => JsValue::from_str(&url),
+                    Wanted::Wait => JsValue::UNDEFINED,
+                };
+                Array::of3(&JsValue::UNDEFINED, &url, &JsValue::from(wait_ms(&lines, instant_ms) as f64))
+            }
         }
     }
 

@@ -25,6 +25,8 @@ use crate::server::Answer;
 
 /// So many rows are walked for a report, to tell the oldest. Of more, requests would wait for it.
 const OLDEST_ROWS_MAX: i64 = 1_000;
+/// Nothing is due later than the longest retention, which is a hundred years, and some minutes for clocks that differ.
+const AHEAD_MS_MAX: i64 = 101 * 366 * 86_400_000;
 
 /// What an engine keeps for its chores. All of it is lost with the object, without harm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -82,13 +84,19 @@ impl<H: Handler> Engine<H> {
             (true, false) if loaded.is_registered && changes != told => Some(earliest_ms),
             _ => None,
         };
-        let sweep_ms = loaded.sweep.next_due_ms().map(|due_ms| due_ms.max(earliest_ms));
+        // What is kept for ever is due at no instant that an alarm can have.
+        let due_ms = loaded.sweep.next_due_ms().filter(|due_ms| due_ms - loaded.clock_ms <= AHEAD_MS_MAX);
+        let sweep_ms = due_ms.map(|due_ms| due_ms.max(earliest_ms));
         report_ms.into_iter().chain(sweep_ms).min()
     }
 
     /// The object was woken. Until when it is to be let alone counts from here.
+    ///
+    /// An object that was started by its alarm doesn't know what the one before it had to tell: that it was woken is the mark.
     pub fn woken(&mut self, wall_ms: i64) {
-        self.chores.0.0.since_ms = Some(wall_ms);
+        let kept = &mut self.chores.0.0;
+        kept.since_ms = Some(wall_ms);
+        kept.changes = kept.changes.max(1);
     }
 
     /// Sweeps a page; whether there is one more to sweep now. Each is a transaction of its own.
@@ -159,11 +167,15 @@ impl<H: Handler> Engine<H> {
         self.chores.0.0.told = report.changes;
         if loaded.versions.engine == 0 || loaded.is_registered == report.is_listed {
             self.loaded = Some(loaded);
-        } else if let Err(error) = schema::put_registered(sql, report.is_listed) {
-            self.failed(loaded.clock_ms);
-            return Err(error);
         } else {
-            loaded.is_registered = report.is_listed;
+            let is_listed = report.is_listed;
+            let written = if is_listed { schema::put_registered(sql, true) } else { schema::drop_key(sql) };
+            if let Err(error) = written {
+                self.failed(loaded.clock_ms);
+                return Err(error);
+            }
+            loaded.is_registered = is_listed;
+            loaded.has_key &= is_listed;
             self.loaded = Some(loaded);
         }
         Ok(())

@@ -18,8 +18,6 @@ pub struct Config {
     pub key_rules: KeyRules,
     /// Whether strangers are served. Development only: the bearer token is then taken as the principal's name, unchecked.
     pub open: bool,
-    /// The bearer token of the administrator; `None`: there is none.
-    pub admin_token: Option<String>,
     /// How often at most a key tells the registry, and is woken for it, in ms.
     pub report_ms: i64,
     /// Of a million ordinary requests, so many have a line in the log.
@@ -55,7 +53,6 @@ impl Default for Config {
             bytes_max: 8_000_000_000,
             key_rules: KeyRules::default(),
             open: false,
-            admin_token: None,
             report_ms: 60_000,
             log_sample_ppm: 10_000,
         }
@@ -94,7 +91,6 @@ impl Config {
                 Some("true") => true,
                 Some(other) => return Err(format!("SEMEL_OPEN is {other:?}; it must be \"true\" or \"false\"")),
             },
-            admin_token: setting("SEMEL_ADMIN_TOKEN"),
             report_ms: number("SEMEL_REPORT_SECONDS", default.report_ms / 1000, 86_400)? * 1000,
             log_sample_ppm: match setting("SEMEL_LOG_SAMPLE") {
                 None => default.log_sample_ppm,

@@ -145,7 +145,8 @@ pub fn cancellation(
     let first_sent_s =
         body.first_sent.map(|first_sent_s| checked_first_sent(first_sent_s, now_ms)).transpose().map_err(invalid)?;
     let under = match (by_administrator, body.principal) {
-        (true, principal) => Some(Principal::new(principal.unwrap_or_default()).map_err(invalid)?),
+        (true, None) => Some(Principal::administrator()),
+        (true, Some(principal)) => Some(Principal::new(principal).map_err(invalid)?),
         (false, None) => None,
         (false, Some(_)) => return Err(body_invalid("principal: only an administrator cancels for others")),
     };

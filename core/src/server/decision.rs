@@ -64,7 +64,7 @@ pub enum Decision {
 /// Decides.
 pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> Decision {
     match record {
-        Some(record) if holds(Rule::Principal) && record.principal != *asked.principal => {
+        Some(record) if holds(Rule::Principal) && !record.answers(asked.principal) => {
             return Decision::Refuse(mismatch());
         }
         // A suspect has no outcome: it is judged like what is new.

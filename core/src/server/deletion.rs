@@ -72,7 +72,10 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     drop_tables(work.sql)?;
     schema::put_forgotten(work.sql, forgotten_s, fence_s, now_ms)?;
     schema::put_handler_version(work.sql, 0)?;
+    // Whether or not the registry's answer ever came: it may list the key, and is told that it must not.
+    schema::put_registered(work.sql, true)?;
     work.after.versions.handler = 0;
+    work.after.is_registered = true;
     work.after.fence_s = fence_s;
     work.after.forgotten_s = forgotten_s;
     work.after.count = Change { records: 0, tombstones: work.after.packed.count() };
@@ -85,13 +88,16 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
 fn drop_tables(sql: &dyn Sql) -> Result<(), SqlError> {
     // With their tables, references are gone; in between, they may point nowhere.
     sql.exec("PRAGMA defer_foreign_keys = ON", &[])?;
-    // Newest first, so that what refers goes before what it refers to; a virtual table takes its shadows along.
-    let statement = "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid DESC";
-    for row in sql.exec(statement, &[])? {
-        let [kind, name] = <[Value; 2]>::try_from(row).map_err(|_| unreadable())?;
-        let (kind, name) = kind.into_text().zip(name.into_text()).ok_or_else(unreadable)?;
-        if !["semel_", "sqlite_", "_cf_"].iter().any(|prefix| name.starts_with(prefix)) {
-            sql.exec(&format!("DROP {kind} IF EXISTS \"{}\"", name.replace('"', "\"\"")), &[])?;
+    // Virtual tables first: each takes its shadows along, which can't be dropped by themselves. Then the newest, so that what refers
+    // goes before what it refers to.
+    for condition in ["sql LIKE 'CREATE VIRTUAL %'", "type IN ('table', 'view')"] {
+        let statement = format!("SELECT type, name FROM sqlite_master WHERE {condition} ORDER BY rowid DESC");
+        for row in sql.exec(&statement, &[])? {
+            let [kind, name] = <[Value; 2]>::try_from(row).map_err(|_| unreadable())?;
+            let (kind, name) = kind.into_text().zip(name.into_text()).ok_or_else(unreadable)?;
+            if !["semel_", "sqlite_", "_cf_"].iter().any(|prefix| name.starts_with(prefix)) {
+                sql.exec(&format!("DROP {kind} IF EXISTS \"{}\"", name.replace('"', "\"\"")), &[])?;
+            }
         }
     }
     Ok(())

@@ -65,7 +65,7 @@ impl Turn<'_> {
 
     fn look_up(&mut self, loaded: &mut Loaded, id: &RequestId) -> Result<Answer, SqlError> {
         let found = self.find(loaded, id, None)?;
-        let found = found.filter(|record| record.principal == *self.arrival.principal || !holds(Rule::Principal));
+        let found = found.filter(|record| record.answers(self.arrival.principal) || !holds(Rule::Principal));
         let asked =
             Asked { principal: self.arrival.principal, fingerprint: None, first_sent_s: None, deadline_ms: None };
         let answer = match (decide(found.as_ref(), &asked, self.instant), found) {

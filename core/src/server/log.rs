@@ -1,4 +1,4 @@
-//! Lines of the log, for whoever runs a deployment: one JSON document a line, at most one line a request.
+//! Lines of the log, for whoever runs a deployment: one JSON document a line, at most one line an answer. A crash has lines of its own.
 //!
 //! Invariants:
 //! - No header's value but the request id and a well-formed `traceparent`, no path, no body, no principal, no token.
@@ -14,6 +14,9 @@ use crate::problem::Code;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
+
+/// A message in a line has at most so many characters.
+const MESSAGE_CHARS_MAX: usize = 1_000;
 
 /// What is known of an attempt when it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +86,7 @@ pub fn line(sample_ppm: u32, answered: &Answered<'_>, answer: &Answer) -> Option
             status: Some(answer.status),
             ms: Some(took_ms),
             traceparent: traceparent(headers),
-            message: answer.log.as_deref(),
+            message: answer.log.as_deref().map(cut),
         })
     })
 }
@@ -101,8 +104,13 @@ pub fn note(now_ms: i64, level: &str, message: &str) -> String {
         status: None,
         ms: None,
         traceparent: None,
-        message: Some(message),
+        message: Some(cut(message)),
     })
+}
+
+/// The beginning of a message, which may be a handler's.
+fn cut(message: &str) -> &str {
+    message.char_indices().nth(MESSAGE_CHARS_MAX).and_then(|(end, _)| message.get(..end)).unwrap_or(message)
 }
 
 /// What stands for a key: the first 16 digits of its SHA-256 in hex.

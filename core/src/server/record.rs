@@ -144,6 +144,13 @@ impl Change {
 }
 
 impl Record {
+    /// Whether it answers a principal: its own. What an administrator cancelled before anybody asked for it is cancelled for all.
+    pub fn answers(&self, principal: &Principal) -> bool {
+        let is_for_all =
+            || matches!(self.state, State::Cancelled { .. }) && self.principal == Principal::administrator();
+        self.principal == *principal || is_for_all()
+    }
+
     /// The record, protected from the attempts that another record of the id has seen as well.
     pub fn over(self, found: Option<&Self>) -> Self {
         match found {

@@ -154,7 +154,7 @@ fn administrative(
     // A path of the application that decodes to one of these is neither.
     let segments = if path.is_control() { path.segments() } else { Vec::new() };
     match segments.as_slice() {
-        ["semel", "v1", "admin", "keys", key, ..] if method.reads() || method.changes() => {
+        ["semel", "v1", "admin", "keys", key, ..] if control::parse(method, &path)?.is_some() => {
             let key = Key::new(*key).map_err(Problem::from)?;
             Ok(Route::Object { key, principal, wait_ms })
         }
@@ -205,7 +205,7 @@ fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Op
 }
 
 /// As long as the client would wait, never past its deadline. An attempt that comes late may still get an outcome.
-fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
+pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
     let wait_ms = i64::from(header::wait_s(headers)) * 1000;
     let deadline_ms = Attempt::parse(headers, now_ms).ok().and_then(|attempt| attempt.deadline_ms);
     match deadline_ms {

@@ -147,9 +147,14 @@ pub fn key(sql: &dyn Sql) -> Result<Option<Key>, SqlError> {
     Ok(key.and_then(|key| Key::new(key).ok()))
 }
 
-/// Writes whether the registry of keys knows it.
+/// Writes whether the registry of keys may know it.
 pub fn put_registered(sql: &dyn Sql, is_registered: bool) -> Result<(), SqlError> {
     sql.exec("UPDATE semel_meta SET is_registered = ?1", &[i64::from(is_registered).into()]).map(|_| ())
+}
+
+/// Takes the key's name away, which may be a person's. The next commit brings it back.
+pub fn drop_key(sql: &dyn Sql) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET is_registered = 0, key = NULL", &[]).map(|_| ())
 }
 
 /// Writes the fence and the clock, which both only move forward.

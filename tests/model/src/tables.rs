@@ -72,6 +72,7 @@ struct Meta {
     clock_ms: i64,
     forgotten_s: i64,
     has_key: bool,
+    is_registered: bool,
 }
 
 /// What is committed. No text has a number here, so that there is one way to keep a record.
@@ -231,10 +232,10 @@ impl Tables {
         }
         if statement.contains("FROM semel_meta") {
             let row = |meta: &Meta| {
-                let Meta { engine_version, handler_version, fence_s, clock_ms, forgotten_s, has_key } = *meta;
+                let Meta { engine_version, handler_version, fence_s, clock_ms, forgotten_s, has_key, is_registered } =
+                    *meta;
                 let numbers = [1, engine_version, handler_version, fence_s, clock_ms, forgotten_s].map(Value::from);
-                // Nothing is registered here.
-                [numbers.as_slice(), &[has_key.then_some("key").into(), 0.into()]].concat()
+                [numbers.as_slice(), &[has_key.then_some("key").into(), i64::from(is_registered).into()]].concat()
             };
             return Ok(self.meta.iter().map(row).collect());
         }
@@ -353,6 +354,7 @@ impl Tables {
         let Some(meta) = &mut self.meta else { return Err(SqlError(format!("no table: {statement}"))) };
         match statement {
             "UPDATE semel_meta SET key = ?1" => meta.has_key = true,
+            "UPDATE semel_meta SET is_registered = ?1" => meta.is_registered = integer(arguments, 0)? == 1,
             "UPDATE semel_meta SET engine_version = ?1" => meta.engine_version = integer(arguments, 0)?,
             "UPDATE semel_meta SET handler_version = ?1" => meta.handler_version = integer(arguments, 0)?,
             "UPDATE semel_meta SET fence_s = max(fence_s, ?1), clock_ms = max(clock_ms, ?2)" => {

@@ -102,7 +102,7 @@ impl Gate {
             return Err(Problem::new(Code::Forbidden, detail).into());
         }
         let asker = self.user(token.as_deref(), headers, now_ms)?;
-        self.rate.take(asker.principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))?;
+        self.take(&asker, now_ms)?;
         expect(&asker.principal, headers)?;
         Ok(asker)
     }
@@ -118,11 +118,16 @@ impl Gate {
             }
             // Where any name is a token, none of them tells a user from a wrong token.
             Some(token) if !self.is_open => {
-                self.user(Some(token), headers, now_ms)?;
+                let asker = self.user(Some(token), headers, now_ms)?;
+                self.take(&asker, now_ms)?;
                 Err(Problem::new(Code::Forbidden, "this path is the administrator's").into())
             }
             _ => Err(unauthorized("this path needs the administrator's token").into()),
         }
+    }
+
+    fn take(&mut self, asker: &Asker, now_ms: i64) -> Result<(), Problem> {
+        self.rate.take(asker.principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
     }
 
     /// What a fetch of the JWK set brought. An error is for the log.

@@ -148,6 +148,9 @@ pub struct Coordinator {
 impl Coordinator {
     /// A coordinator that has not looked at its storage yet.
     pub fn new(config: Config) -> Self {
+        // What an operator sets for keys is not meant for this object: a full one could forget nothing.
+        let Config { open, report_ms, log_sample_ppm, .. } = config;
+        let config = Config { open, report_ms, log_sample_ppm, ..Config::default() };
         let keys = Rc::new(RefCell::new(Vec::new()));
         Self { engine: Engine::new(Forgets { keys: keys.clone() }, config), key: Key::new(KEY).ok(), keys }
     }
