@@ -109,6 +109,11 @@ impl Principal {
         Self(format!("{RESERVED}admin"))
     }
 
+    /// Somebody other than who asks, where no more is known.
+    pub fn another() -> Self {
+        Self(format!("{RESERVED}another"))
+    }
+
     /// Whether nobody may be authenticated under this name but by the layer itself.
     pub fn is_reserved(&self) -> bool {
         self.0.starts_with(RESERVED)

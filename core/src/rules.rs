@@ -73,6 +73,10 @@ rules! {
     ExpiredTombstone = "expired-tombstone",
     /// The server: a tombstone stays until it lapses.
     TombstoneStays = "tombstone-stays",
+    /// The server: what a record carries goes on when that is acknowledged.
+    CarriedOn = "carried-on",
+    /// The server: which tombstones are packed is read again when the object starts.
+    PackedKnown = "packed-known",
     /// The server: a key's clock does not go back.
     ClockForward = "clock-forward",
     /// The server: a key's fence does not go back.

@@ -12,10 +12,13 @@ const CHANGED = {
   expired: ["Reduced to its id", "The outcome was thrown away."],
 };
 
-/** The life of a record: `{ atMs, title, detail, isAhead }`, as of `nowMs`. `retentionSeconds` may be null, for ever. */
+/**
+ * The life of a record: `{ atMs, title, detail, isAhead }`, as of `nowMs`. `retentionSeconds` may be null, for ever. Of an id that has no row
+ * of its own any more, only its end is known.
+ */
 export function lifeOf(record, nowMs, retentionSeconds) {
   const [changed, what] = CHANGED[record.state] ?? [record.state, ""];
-  const events = [{ atMs: record.at, title: changed, detail: what }];
+  const events = record.at === null ? [] : [{ atMs: record.at, title: changed, detail: what }];
   if (record.firstSent !== null) events.push({ atMs: record.firstSent * 1000, title: "First sent", detail: "By the client's clock, to the second." });
   if (record.deadline !== null) {
     events.push({ atMs: record.deadline, title: "Latest deadline", detail: "Rounded up to ten seconds. After it, no attempt that the key has seen can start." });
@@ -32,6 +35,7 @@ export function lifeOf(record, nowMs, retentionSeconds) {
 
 /** Short facts of a record: `[name, value]`. */
 export function factsOf(record) {
+  if (record.principal === null) return [["Ran", ran(record)], ["Kept", "its id, and until when it is refused"]];
   const facts = [
     ["Ran", ran(record)],
     ["Principal", record.principal || "nobody in particular"],

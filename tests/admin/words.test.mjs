@@ -27,6 +27,12 @@ test("a life is the known instants in their order, those to come apart", () => {
   assert.deepEqual(titles(record({ firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 60_000 })).slice(0, 2), ["First sent", "Executed"]);
 });
 
+test("of an id without a row only its end is told", () => {
+  const packed = record({ state: "acknowledged", principal: null, firstSent: null, at: null, deadline: null, lapses: NOW_MS + 10_000, status: null, bytes: null });
+  assert.deepEqual(titles(packed), ["Lapses (ahead)"]);
+  assert.deepEqual(factsOf(packed), [["Ran", "yes, once"], ["Kept", "its id, and until when it is refused"]]);
+});
+
 test("every state has its words and its place in a life", () => {
   for (const state of Object.keys(STATES)) {
     assert.equal(STATES[state].length, 2);

@@ -9,6 +9,7 @@ use super::answer::Answer;
 use super::config::FOREVER_S;
 use super::control::wire_outcome;
 use super::record::{LatestDeadline, Record, State, TombstoneKind};
+use super::rows;
 use super::sql::SqlError;
 use super::survey::{self, Glance, TIMES_ROWS_MAX};
 use super::turn::{Loaded, Turn};
@@ -243,10 +244,12 @@ impl Turn<'_> {
     }
 
     fn tell_times(&self, loaded: &Loaded, from_ms: i64, step_ms: i64, count: i64) -> Result<Answer, SqlError> {
-        let times = survey::times(self.sql, from_ms, step_ms, usize::try_from(count).unwrap_or_default())?;
+        let times =
+            survey::times(self.sql, from_ms, step_ms, usize::try_from(count).unwrap_or_default(), self.instant.now_ms)?;
         let mut body =
             json!({ "from": from_ms, "step": step_ms, "records": times.records, "tombstones": times.tombstones });
-        let is_truncated = loaded.count.records + loaded.count.tombstones > TIMES_ROWS_MAX;
+        let rows = loaded.count.records + loaded.count.tombstones - loaded.packed.count();
+        let is_truncated = times.is_truncated || rows > TIMES_ROWS_MAX;
         if let Some(members) = body.as_object_mut().filter(|_| is_truncated) {
             members.insert("truncated".to_owned(), Value::Bool(true));
         }
@@ -254,7 +257,10 @@ impl Turn<'_> {
     }
 
     fn tell_record(&self, loaded: &Loaded, id: &RequestId) -> Result<Answer, SqlError> {
-        let Some(record) = self.find(loaded, id)? else {
+        let row = rows::find(self.sql, id)?;
+        let is_packed = row.is_none();
+        let packed = || loaded.packed.find(id, self.arrival.principal, None, self.instant.now_ms);
+        let Some(record) = row.or_else(packed) else {
             return Ok(Answer::problem(&Problem::new(Code::NotSeen, "this key has no record of this id")));
         };
         let (fingerprint, outcome) = match &record.state {
@@ -267,6 +273,10 @@ impl Turn<'_> {
         body.insert("outcome".to_owned(), outcome.map_or(Value::Null, wire_outcome));
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         body.insert("fingerprint".to_owned(), json!(fingerprint.map(|fingerprint| hex(fingerprint.as_bytes()))));
+        if is_packed {
+            // Of a packed tombstone memory knows that it is there, and until when.
+            body.extend(["principal", "at", "deadline"].map(|name| (name.to_owned(), Value::Null)));
+        }
         Ok(read(&Value::Object(body)))
     }
 }

@@ -11,9 +11,11 @@ use super::record::Record;
 use super::rows;
 use super::schema;
 use super::sql::{SqlError, atomically};
+use super::tombstones::{CARRIED_MAX, CHUNK_MIN, Packed};
 use super::turn::{Loaded, Turn, Work};
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
+use std::collections::BTreeMap;
 
 /// What an attempt changes besides executing.
 #[derive(Default)]
@@ -51,27 +53,83 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Writes acknowledgements, later deadlines, a page of the sweep, and the fence where something rests on it.
+    /// Writes acknowledgements, and the rest.
     pub(super) fn write_aside(
         &self,
         work: &mut Work<'_>,
         own: Option<&RequestId>,
         aside: &Aside<'_>,
     ) -> Result<(), SqlError> {
+        let acknowledged = self.acknowledged(work, own)?;
+        let now_ms = self.instant.now_ms;
+        let count = acknowledged.iter().filter_map(|(id, _, tombstone)| Packed::of(id, tombstone, now_ms)).count();
+        let packed = self.bury(work, acknowledged, count >= CHUNK_MIN)?;
+        work.put_chunk(&packed)?;
+        self.write_rest(work, aside)
+    }
+
+    /// Writes acknowledgements, but for what the record of the attempt is to carry.
+    pub(super) fn acknowledge_carried(&self, work: &mut Work<'_>, own: &RequestId) -> Result<Vec<Packed>, SqlError> {
+        let acknowledged = self.acknowledged(work, Some(own))?;
+        let packed = self.bury(work, acknowledged, true)?;
+        if packed.len() <= CARRIED_MAX {
+            return Ok(packed);
+        }
+        work.put_chunk(&packed)?;
+        Ok(Vec::new())
+    }
+
+    /// The records that are acknowledged, and their tombstones.
+    fn acknowledged(
+        &self,
+        work: &Work<'_>,
+        own: Option<&RequestId>,
+    ) -> Result<Vec<(RequestId, Record, Record)>, SqlError> {
+        let mut acknowledged = BTreeMap::new();
+        for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement)) {
+            let Some(found) = rows::find_bare(self.sql, &ack.id)? else { continue };
+            let now_ms = self.instant.now_ms;
+            let tombstone = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, work.retention_s);
+            if let Some(tombstone) = tombstone {
+                // Of one that is named twice, the first counts.
+                acknowledged.entry(&ack.id).or_insert((found, tombstone));
+            }
+        }
+        Ok(acknowledged.into_iter().map(|(id, (found, tombstone))| (id.clone(), found, tombstone)).collect())
+    }
+
+    /// Writes the tombstones, and hands back those that are packed, if any may be: they are in no row yet.
+    fn bury(
+        &self,
+        work: &mut Work<'_>,
+        acknowledged: Vec<(RequestId, Record, Record)>,
+        may_pack: bool,
+    ) -> Result<Vec<Packed>, SqlError> {
+        let mut packed = Vec::new();
+        for (id, found, tombstone) in acknowledged {
+            match Packed::of(&id, &tombstone, self.instant.now_ms).filter(|_| may_pack) {
+                Some(one) => packed.extend(work.pack(found, one)?),
+                None => work.put(&id, Some(&found), &tombstone)?,
+            }
+        }
+        Ok(packed)
+    }
+
+    /// Writes later deadlines, a page of the sweep, and the fence where something rests on it.
+    pub(super) fn write_rest(&self, work: &mut Work<'_>, aside: &Aside<'_>) -> Result<(), SqlError> {
         if let Some((id, record)) = &aside.seen {
-            rows::put_seen(self.sql, id, record)?;
+            if rows::put_seen(self.sql, id, record)? {
+                work.after.sweep.came(record, work.retention_s);
+            } else {
+                // It was packed, and has to outlive that.
+                work.put(id, None, record)?;
+            }
         }
         if let Some((id, found)) = aside.ended {
             self.end_start(work, id, found)?;
         }
         let Instant { now_ms, fence_s, .. } = self.instant;
         let retention_s = self.config.retention_s;
-        for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement)) {
-            let Some(found) = rows::find_bare(self.sql, &ack.id)? else { continue };
-            if let Some(tombstone) = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, retention_s) {
-                work.put(&ack.id, Some(&found), &tombstone)?;
-            }
-        }
         if !work.after.has_key {
             schema::put_key(self.sql, self.arrival.key)?;
             work.after.has_key = true;

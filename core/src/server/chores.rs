@@ -17,11 +17,14 @@ use super::record::Change;
 use super::registry::Report;
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
+use super::survey;
 use super::turn::Loaded;
 use super::uncompared::Uncompared;
 use crate::rules::{Rule, holds};
 use crate::server::Answer;
 
+/// So many rows are walked for a report, to tell the oldest. Of more, requests would wait for it.
+const OLDEST_ROWS_MAX: i64 = 1_000;
 /// Nothing is due later than the longest retention, which is a hundred years, and some minutes for clocks that differ.
 const AHEAD_MS_MAX: i64 = 101 * 366 * 86_400_000;
 
@@ -140,13 +143,15 @@ impl<H: Handler> Engine<H> {
         }
         kept.tried = Some(is_listed);
         let Some(key) = schema::key(sql)? else { return Ok(None) };
+        let rows = loaded.count.records + loaded.count.tombstones - loaded.packed.count();
+        let oldest = if rows <= OLDEST_ROWS_MAX { survey::oldest_ms(sql)? } else { loaded.sweep.oldest_ms() };
         Ok(Some(Report {
             key: key.as_str().to_owned(),
             at: loaded.clock_ms,
             records: loaded.count.records,
             tombstones: loaded.count.tombstones,
             bytes,
-            oldest: loaded.sweep.oldest_ms(),
+            oldest,
             is_listed,
             changes: kept.changes,
         }))

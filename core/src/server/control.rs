@@ -8,7 +8,6 @@ use super::admin::{self, Admin};
 use super::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
 use super::decision::{Asked, Decision, decide};
 use super::record::{LatestDeadline, Outcome, Record, State};
-use super::rows;
 use super::turn::{Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, Principal, RequestId};
@@ -160,7 +159,7 @@ pub(super) fn cancel(
     cancellation: &Cancellation,
     deadline_ms: Option<i64>,
 ) -> Result<Response, Undone> {
-    let found = rows::find(work.sql, &cancellation.id)?;
+    let found = work.find(&cancellation.id, cancellation.first_sent_s)?;
     let principal = match &cancellation.under {
         Some(under) => found.as_ref().map_or(under, |record| &record.principal).clone(),
         None => work.principal.clone(),
@@ -180,6 +179,7 @@ pub(super) fn cancel(
                 at_ms: work.instant.now_ms,
                 deadline: LatestDeadline::of(deadline_ms),
                 state: State::Cancelled { lapses_ms: None },
+                carried: Vec::new(),
             }
             .over(found.as_ref());
             if holds(Rule::CancellationRecorded) {

@@ -1,8 +1,10 @@
 //! What an administrator deletes: a record, or all of a key. Part of the transaction of the request that asks for it.
 //!
 //! Invariants:
-//! - An id that ran stays refused: by its tombstone, or, where all goes, by the fence if the client said when it was first sent.
+//! - An id that ran stays refused: by its tombstone, also a packed one, or, where all goes, by the fence if the client said when
+//!   it was first sent.
 //! - What is deleted is gone with the commit: outcome and fingerprint of a record; every row and table of a key but the layer's own.
+//!   Packed tombstones, ids and principals, are the last to go: when they lapse.
 //! - The fence of a deletion refuses what it must, also ahead of the clock. What comes after the deletion lives as long as anywhere.
 
 use super::admin::{executed_of, state_of};
@@ -38,7 +40,8 @@ pub fn deleted(record: &Record, now_ms: i64, retention_s: i64) -> Option<Record>
 
 /// Deletes the record of an id.
 pub(super) fn delete_record(work: &mut Work<'_>, id: &RequestId, retention_s: i64) -> Result<Response, Undone> {
-    let Some(found) = rows::find_bare(work.sql, id)? else {
+    let packed = || work.after.packed.find(id, work.principal, None, work.instant.now_ms);
+    let Some(found) = rows::find_bare(work.sql, id)?.or_else(packed) else {
         return Err(Undone::Problem(Problem::new(Code::NotSeen, "this key has no record of this id")));
     };
     let left = match deleted(&found, work.instant.now_ms, retention_s) {
@@ -65,7 +68,7 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     let fence_s = now_ms.saturating_add(999).div_euclid(1000).max(first_free_s).max(work.after.fence_s);
     // No further than the clock: whatever comes from now on would have passed already, and leave.
     let forgotten_s = now_ms.div_euclid(1000).max(work.after.forgotten_s);
-    survey::clear(work.sql)?;
+    survey::clear(work.sql, now_ms)?;
     drop_tables(work.sql)?;
     schema::put_forgotten(work.sql, forgotten_s, fence_s, now_ms)?;
     schema::put_handler_version(work.sql, 0)?;
@@ -75,7 +78,7 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     work.after.is_registered = true;
     work.after.fence_s = fence_s;
     work.after.forgotten_s = forgotten_s;
-    work.after.count = Change::default();
+    work.after.count = Change { records: 0, tombstones: work.after.packed.count() };
     work.after.sweep = Sweep::default();
     work.after.started = None;
     Ok(Response::json(200, json!({ "state": "deleted", "fence": fence_s }).to_string()))

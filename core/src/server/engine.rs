@@ -16,6 +16,7 @@ use super::retention::{self, Sweep};
 use super::rows;
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
+use super::tombstones::Index;
 use super::turn::{Loaded, Purpose, Turn};
 use crate::header;
 use crate::id::Key;
@@ -48,6 +49,10 @@ impl<H: Handler> Engine<H> {
     pub fn know_key(&mut self, key: &Key) {
         if !self.config.is_of_key() {
             self.config = std::mem::take(&mut self.config).for_key(key);
+            // When something is due was judged by the deployment's retention.
+            if let Some(loaded) = &mut self.loaded {
+                loaded.sweep = Sweep::default();
+            }
         }
     }
 
@@ -144,6 +149,7 @@ impl<H: Handler> Engine<H> {
         let count = loaded.count;
         match turn.run(&mut loaded) {
             Ok(answer) => {
+                loaded.settle(now_ms);
                 self.chores.counted(count, loaded.count);
                 self.loaded = Some(loaded);
                 answer.stamped(now_ms, Some(arrival.key))
@@ -169,18 +175,29 @@ impl<H: Handler> Engine<H> {
                 {
                     self.know_key(&key);
                 }
-                let totals = if versions.engine == 0 { rows::Totals::default() } else { rows::totals(sql)? };
-                Loaded {
+                let mut loaded = Loaded {
                     versions,
-                    clock_ms: meta.clock_ms.max(totals.clock_ms).max(self.told_ms),
+                    clock_ms: meta.clock_ms.max(self.told_ms),
                     fence_s: meta.fence_s,
                     forgotten_s: meta.forgotten_s,
-                    count: totals.count,
+                    count: Change::default(),
                     sweep: Sweep::default(),
                     has_key: meta.has_key,
                     is_registered: meta.is_registered,
+                    packed: Index::default(),
                     started: None,
+                };
+                if versions.engine > 0 {
+                    let totals = rows::totals(sql)?;
+                    let packed = Index::load(sql)?;
+                    loaded.clock_ms = loaded.clock_ms.max(totals.clock_ms).max(packed.clock_ms);
+                    loaded.count = totals.count;
+                    let retention_s = self.config.retention_s;
+                    loaded.sweep = Sweep::starting(&totals, packed.chunks_due_ms, meta.forgotten_s, retention_s);
+                    loaded.packed = packed.index;
+                    loaded.settle(loaded.clock_ms);
                 }
+                loaded
             }
         };
         let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
@@ -190,6 +207,9 @@ impl<H: Handler> Engine<H> {
             loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
         }
         self.chores.started(loaded.clock_ms);
+        let count = loaded.count;
+        loaded.settle(loaded.clock_ms);
+        self.chores.counted(count, loaded.count);
         Ok(loaded)
     }
 }

@@ -64,7 +64,7 @@ impl Turn<'_> {
     }
 
     fn look_up(&mut self, loaded: &mut Loaded, id: &RequestId) -> Result<Answer, SqlError> {
-        let found = self.find(loaded, id)?;
+        let found = self.find(loaded, id, None)?;
         let found = found.filter(|record| record.answers(self.arrival.principal) || !holds(Rule::Principal));
         let asked =
             Asked { principal: self.arrival.principal, fingerprint: None, first_sent_s: None, deadline_ms: None };
@@ -141,7 +141,7 @@ impl Turn<'_> {
             return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
         };
         let fingerprint = Fingerprint::of(self.arrival.request);
-        let found = self.find(loaded, id)?;
+        let found = self.find(loaded, id, attempt.first_sent_s)?;
         // What has crashed was let in by fence and deadline, wherever these are by now.
         let judged = if self.purpose == Purpose::CountCrash { &Attempt::default() } else { attempt };
         let asked = Asked {
@@ -219,11 +219,12 @@ impl Turn<'_> {
                 }
             };
             let outcome = outcome.map_err(Undone::Rejected)?;
-            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()));
+            let carried = self.acknowledge_carried(&mut work, identified.id)?;
+            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()), carried);
             // With all of the key, what was found of the id is gone as well.
             let found = identified.found.as_ref().filter(|_| command != Some(&Command::DeleteKey));
             work.put(identified.id, found, &record)?;
-            self.write_aside(&mut work, Some(identified.id), &Aside::default())?;
+            self.write_rest(&mut work, &Aside::default())?;
             Ok(outcome)
         });
         match ended {

@@ -3,6 +3,7 @@
 //! - [`sql`]: the one trait through which all storage goes
 //! - [`decision`]: what becomes of an attempt, from its record, the fence and the clock; pure
 //! - [`record`]: records and their life; pure. [`rows`]: their rows; [`survey`]: what is asked of all at once
+//! - [`tombstones`]: those of acknowledged requests, many to a row
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
@@ -45,6 +46,7 @@ pub mod schema;
 pub mod sql;
 pub mod survey;
 pub mod suspicion;
+pub mod tombstones;
 mod turn;
 mod uncompared;
 

@@ -5,6 +5,7 @@
 //! - Outcome and fingerprint leave together; whether the request ran stays as long as the row.
 //! - A tombstone outlives every attempt that may still arrive: it lapses 60 s after the latest deadline.
 
+use super::tombstones::Packed;
 use crate::fingerprint::Fingerprint;
 use crate::header::{AHEAD_MS_MAX, Attempt};
 use crate::id::Principal;
@@ -109,6 +110,8 @@ pub struct Record {
     pub deadline: LatestDeadline,
     /// Where it is in its life.
     pub state: State,
+    /// Tombstones of its principal that have no row but this one.
+    pub carried: Vec<Packed>,
 }
 
 /// How many records came, less those that left.

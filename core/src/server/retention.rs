@@ -3,11 +3,13 @@
 //! Invariants:
 //! - The fence only moves forward, and is durable before anything has left because of it.
 //! - An unacknowledged record leaves only when the fence has passed it: whoever still sends that id is refused.
-//! - A sweep reads a bounded page a request, and starts over no sooner than ten seconds after its end.
+//! - A sweep reads a bounded page a request, starts over no sooner than ten seconds after its end, and not before anything that
+//!   it has walked by, or that came since, may leave.
 
 use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
-use super::rows;
+use super::rows::{self, Totals};
 use super::sql::{Sql, SqlError};
+use super::tombstones;
 use super::uncompared::Uncompared;
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
@@ -61,34 +63,30 @@ pub fn fate(record: &Record, fence_s: i64, now_ms: i64, retention_s: i64) -> Fat
 /// The place of the sweep. Rebuilt after a restart by starting over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Sweep {
+    /// The id that the walk has come to; empty: no walk is under way.
     after: String,
-    not_before_ms: i64,
-    found: Uncompared<Found>,
+    /// The next walk begins no sooner.
+    rests_until_ms: i64,
+    /// When the first record may leave; [`i64::MAX`]: none may.
+    due_ms: i64,
+    /// When the first chunk of packed tombstones may leave.
+    chunks_due_ms: i64,
+    walked: Uncompared<Walked>,
 }
 
-/// What the walk has found. It decides when to look again, never what is answered, so checkers don't tell states apart by it.
+/// What a walk comes to once it has ended, so that checkers, whose walks are a page, don't tell states apart by it.
 #[derive(Debug, Clone, Copy)]
-struct Found {
-    /// When the first of what was walked by so far may leave; [`i64::MAX`]: nothing may.
-    walking_due_ms: i64,
-    /// The same of the last whole walk, and of what came since.
+struct Walked {
+    /// When the first of what was walked by may leave.
     due_ms: i64,
-    /// The oldest row that was walked by so far, and that of the last whole walk; [`i64::MAX`]: there is none.
+    /// The oldest row that was walked by so far, and that of the last whole walk, or at the start; [`i64::MAX`]: there is none.
     walking_oldest_ms: i64,
     oldest_ms: i64,
 }
 
-impl Found {
-    /// A walk begins, and will come by all there is.
-    fn begin(&mut self) {
-        self.walking_due_ms = i64::MAX;
-        self.walking_oldest_ms = i64::MAX;
-    }
-}
-
-impl Default for Found {
+impl Default for Walked {
     fn default() -> Self {
-        Self { walking_due_ms: i64::MAX, due_ms: i64::MAX, walking_oldest_ms: i64::MAX, oldest_ms: i64::MAX }
+        Self { due_ms: i64::MAX, walking_oldest_ms: i64::MAX, oldest_ms: i64::MAX }
     }
 }
 
@@ -104,86 +102,131 @@ pub struct Swept {
 }
 
 impl Sweep {
+    /// The sweep of an object that starts: nothing can be due before the totals say so.
+    pub fn starting(totals: &Totals, chunks_due_ms: i64, forgotten_s: i64, retention_s: i64) -> Self {
+        let oldest_s = totals.oldest_fenced_ms.map(|oldest_ms| oldest_ms.div_euclid(1000));
+        // A fence that an administrator has moved may have passed what is not due by the clock.
+        let is_passed = oldest_s.is_some_and(|oldest_s| oldest_s < forgotten_s);
+        let is_known = holds(Rule::UnacknowledgedStay) && holds(Rule::TombstoneStays);
+        let due_ms = if is_passed || !is_known {
+            0
+        } else {
+            let passes_ms = oldest_s.map_or(i64::MAX, |oldest_s| passes_ms(oldest_s, retention_s));
+            passes_ms.min(totals.lapses_ms.unwrap_or(i64::MAX))
+        };
+        let walked = Uncompared(Walked { oldest_ms: totals.oldest_ms.unwrap_or(i64::MAX), ..Walked::default() });
+        Self { due_ms, chunks_due_ms, walked, ..Self::default() }
+    }
+
     /// Whether a page is to be swept now.
     pub fn is_due(&self, now_ms: i64) -> bool {
-        now_ms >= self.not_before_ms
+        !self.after.is_empty() || now_ms >= self.chunks_due_ms || now_ms >= self.rests_until_ms.max(self.due_ms)
+    }
+
+    /// When the first of what is kept may leave, by the clock alone; `None` where nothing may.
+    pub fn next_due_ms(&self) -> Option<i64> {
+        Some(self.due_ms.min(self.chunks_due_ms)).filter(|due_ms| *due_ms < i64::MAX)
+    }
+
+    /// The `at_ms` of the oldest row, as of the last whole walk, or of the object's start: no row is older.
+    pub fn oldest_ms(&self) -> Option<i64> {
+        Some(self.walked.0.oldest_ms).filter(|oldest_ms| *oldest_ms < i64::MAX)
     }
 
     /// Sweeps one page. Call it in a transaction that also writes the fence.
     pub fn page(&self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<Swept, SqlError> {
-        let rows = rows::page(sql, &self.after, SWEEP_ROWS)?;
         let mut swept = Swept { next: self.clone(), change: Change::default(), is_written: false };
-        if self.after.is_empty() {
-            swept.next.found.0.begin();
+        if now_ms >= self.chunks_due_ms {
+            let dropped = tombstones::drop_lapsed(sql, now_ms)?;
+            swept.is_written |= dropped.any;
+            swept.next.chunks_due_ms = dropped.next_due_ms;
         }
-        for (id, record) in &rows {
-            match fate(record, fence_s, now_ms, retention_s) {
-                Fate::Stays => {
-                    swept.next.walked(record, retention_s);
-                    continue;
-                }
-                Fate::Becomes(next) => {
-                    rows::put(sql, id, &next)?;
-                    swept.change.came(&next);
-                    swept.next.walked(&next, retention_s);
-                }
-                Fate::Leaves => rows::delete(sql, id)?,
-            }
-            swept.change.left(record);
-            swept.is_written = true;
-        }
-        match rows.last() {
-            Some((last, _)) if rows.len() as i64 == SWEEP_ROWS => {
-                swept.next.after = last.as_str().to_owned();
-                swept.next.not_before_ms = 0;
-            }
-            _ => {
-                swept.next.after = String::new();
-                swept.next.not_before_ms = now_ms + SWEEP_INTERVAL_MS;
-                let Found { walking_due_ms, walking_oldest_ms, .. } = swept.next.found.0;
-                let found = Found { due_ms: walking_due_ms, oldest_ms: walking_oldest_ms, ..Found::default() };
-                swept.next.found = Uncompared(found);
-            }
+        if !self.after.is_empty() || now_ms >= self.due_ms {
+            swept.walk(sql, fence_s, now_ms, retention_s)?;
         }
         Ok(swept)
     }
 
-    /// When the first of what is kept may leave, by the clock alone. `None` where nothing may, or before the first whole walk: then
-    /// what was set before the object started holds.
-    pub fn next_due_ms(&self) -> Option<i64> {
-        Some(self.found.0.due_ms).filter(|due_ms| *due_ms < i64::MAX)
-    }
-
-    /// The `at_ms` of the oldest row, as of the last whole walk.
-    pub fn oldest_ms(&self) -> Option<i64> {
-        Some(self.found.0.oldest_ms).filter(|oldest_ms| *oldest_ms < i64::MAX)
-    }
-
     /// A record came, wherever the walk is.
     pub fn came(&mut self, record: &Record, retention_s: i64) {
-        self.walked(record, retention_s);
-        let found = &mut self.found.0;
-        found.due_ms = found.due_ms.min(due_ms(record, retention_s));
-        found.oldest_ms = found.oldest_ms.min(record.at_ms);
+        self.due_ms = self.due_ms.min(due_ms(record, retention_s));
+        self.walked.0.oldest_ms = self.walked.0.oldest_ms.min(record.at_ms);
+        self.passed(record, retention_s);
     }
 
-    fn walked(&mut self, record: &Record, retention_s: i64) {
-        let found = &mut self.found.0;
-        found.walking_due_ms = found.walking_due_ms.min(due_ms(record, retention_s));
-        found.walking_oldest_ms = found.walking_oldest_ms.min(record.at_ms);
+    /// A chunk of packed tombstones came.
+    pub fn chunk_came(&mut self, lapses_ms: i64) {
+        self.chunks_due_ms = self.chunks_due_ms.min(lapses_ms);
     }
+
+    fn passed(&mut self, record: &Record, retention_s: i64) {
+        let walked = &mut self.walked.0;
+        walked.due_ms = walked.due_ms.min(due_ms(record, retention_s));
+        walked.walking_oldest_ms = walked.walking_oldest_ms.min(record.at_ms);
+    }
+}
+
+impl Swept {
+    /// Walks by a page of records.
+    fn walk(&mut self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<(), SqlError> {
+        let sweep = &mut self.next;
+        if sweep.after.is_empty() {
+            sweep.walked.0 = Walked { oldest_ms: sweep.walked.0.oldest_ms, ..Walked::default() };
+        }
+        let rows = rows::page(sql, &sweep.after, SWEEP_ROWS)?;
+        for (id, record) in &rows {
+            match fate(record, fence_s, now_ms, retention_s) {
+                Fate::Stays => {
+                    sweep.passed(record, retention_s);
+                    continue;
+                }
+                Fate::Becomes(next) => {
+                    rows::put(sql, id, &next)?;
+                    self.change.came(&next);
+                    sweep.passed(&next, retention_s);
+                }
+                Fate::Leaves => {
+                    rows::delete(sql, id)?;
+                    // What it carries stays for as long as it has to.
+                    let carried: Vec<_> = record.carried.iter().filter(|each| each.lasts(now_ms)).cloned().collect();
+                    if let Some(lapses_ms) = tombstones::put_chunk(sql, &record.principal, &carried, now_ms)? {
+                        sweep.chunk_came(lapses_ms);
+                    }
+                }
+            }
+            self.change.left(record);
+            self.is_written = true;
+        }
+        sweep.after = match rows.last() {
+            Some((last, _)) if rows.len() as i64 == SWEEP_ROWS => last.as_str().to_owned(),
+            _ => {
+                let Walked { due_ms, walking_oldest_ms, .. } = sweep.walked.0;
+                sweep.rests_until_ms = now_ms + SWEEP_INTERVAL_MS;
+                sweep.due_ms = due_ms;
+                sweep.walked.0 = Walked { oldest_ms: walking_oldest_ms, ..Walked::default() };
+                String::new()
+            }
+        };
+        Ok(())
+    }
+}
+
+/// When the fence has passed a second, where retention alone moves it.
+fn passes_ms(instant_s: i64, retention_s: i64) -> i64 {
+    instant_s.saturating_add(retention_s).saturating_add(1).saturating_mul(1000)
 }
 
 /// When [`fate`] first changes a record, where retention alone moves the fence.
 fn due_ms(record: &Record, retention_s: i64) -> i64 {
-    let passes_ms = |instant_s: i64| instant_s.saturating_add(retention_s).saturating_add(1).saturating_mul(1000);
     match record.state {
+        State::Tombstone { .. } | State::Cancelled { lapses_ms: Some(_) } if !holds(Rule::TombstoneStays) => 0,
         State::Tombstone { lapses_ms, .. } | State::Cancelled { lapses_ms: Some(lapses_ms) } => {
             match (record.deadline, record.first_sent_s) {
-                (LatestDeadline::None, Some(first_sent_s)) => lapses_ms.max(passes_ms(first_sent_s)),
+                (LatestDeadline::None, Some(first_sent_s)) => lapses_ms.max(passes_ms(first_sent_s, retention_s)),
                 _ => lapses_ms,
             }
         }
-        _ => passes_ms(record.first_sent_s.unwrap_or(0).max(record.at_ms.div_euclid(1000))),
+        _ if !holds(Rule::UnacknowledgedStay) => 0,
+        _ => passes_ms(record.first_sent_s.unwrap_or(0).max(record.at_ms.div_euclid(1000)), retention_s),
     }
 }

@@ -3,9 +3,11 @@
 //! Invariants:
 //! - One row a record, written whole, but for what an attempt adds that does not execute.
 //! - A row that can't be read is an error, never a record that is not there.
+//! - Principals and header lines that come again are a number in the row, and are never told apart from those that are not.
 
 use super::record::{Change, LatestDeadline, Outcome, Record, State, TombstoneKind};
 use super::sql::{Row, Sql, SqlError, Value};
+use super::tombstones;
 use crate::fingerprint::Fingerprint;
 use crate::id::{Principal, RequestId};
 use crate::message::Headers;
@@ -21,29 +23,49 @@ pub(super) mod number {
     pub const EXPIRED: i64 = 6;
 }
 
-const COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, fingerprint, status, headers, body";
+/// At most so many texts have a number: what a key is asked with differs little. The others stay in their rows.
+const TEXTS_MAX: i64 = 128;
+/// A longer text gets no number, so that all of them are a few pages at most.
+const TEXT_BYTES_MAX: usize = 256;
+
+const COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, \
+     fingerprint, status, headers, body";
+
+/// The principal of a row as text.
+pub(super) const PRINCIPAL: &str = "CASE typeof(principal) WHEN 'integer' \
+     THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END";
+const HEADERS: &str = "CASE typeof(headers) WHEN 'integer' \
+     THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END";
+/// What comes between, with as much as is enough to judge what becomes of a record.
+const BARE: &str = "first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried";
+/// In place of fingerprint and outcome, which may be large.
+const NO_OUTCOME: &str = "zeroblob(32), 200, '', x''";
 
 /// Reads the record of an id.
 pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
-    let statement = format!("SELECT {COLUMNS} FROM semel_records WHERE id = ?1 LIMIT 1");
-    let rows = sql.exec(&statement, &[id.as_str().into()])?;
-    rows.into_iter().next().map(|row| from_row(row).ok_or_else(|| unreadable(id))).transpose()
+    find_with(sql, id, &format!("fingerprint, status, {HEADERS}, body"))
 }
 
-/// In place of fingerprint and outcome, which may be large: enough to judge what becomes of a record.
-pub(super) const BARE_COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, \
-     zeroblob(32), 200, '', x''";
+/// The columns of a record without fingerprint and outcome, as [`from_row`] takes them.
+pub(super) fn bare_columns() -> String {
+    format!("{PRINCIPAL}, {BARE}, {NO_OUTCOME}")
+}
 
 /// Reads the record of an id without fingerprint and outcome.
 pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
-    let statement = format!("SELECT {BARE_COLUMNS} FROM semel_records WHERE id = ?1 LIMIT 1");
+    find_with(sql, id, NO_OUTCOME)
+}
+
+fn find_with(sql: &dyn Sql, id: &RequestId, outcome: &str) -> Result<Option<Record>, SqlError> {
+    let statement = format!("SELECT {PRINCIPAL}, {BARE}, {outcome} FROM semel_records WHERE id = ?1 LIMIT 1");
     let rows = sql.exec(&statement, &[id.as_str().into()])?;
     rows.into_iter().next().map(|row| from_row(row).ok_or_else(|| unreadable(id))).transpose()
 }
 
 /// Up to `limit` records with ids after `after`, in the order of ids, without fingerprints and outcomes.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
-    let statement = format!("SELECT {BARE_COLUMNS}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2");
+    let statement =
+        format!("SELECT {PRINCIPAL}, {BARE}, {NO_OUTCOME}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2");
     let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
     rows.into_iter()
         .map(|mut row| {
@@ -94,6 +116,8 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
         }
     };
     let [status, headers, body] = outcome;
+    let carried = Some(record.carried.as_slice()).filter(|carried| !carried.is_empty()).map(tombstones::to_bytes);
+    let texts = [record.principal.as_str().into(), headers.clone()];
     let arguments = [
         id.as_str().into(),
         record.principal.as_str().into(),
@@ -105,27 +129,50 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
         crashes,
         is_started,
         executed,
+        carried.as_deref().into(),
         fingerprint,
         status,
         headers,
         body,
     ];
+    let is_short = |text: &Value| matches!(text, Value::Text(text) if text.len() <= TEXT_BYTES_MAX);
     let statement = format!(
-        "INSERT OR REPLACE INTO semel_records (id, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+        "INSERT OR REPLACE INTO semel_records (id, {COLUMNS}) VALUES (?1, {}, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
+         {}, ?15) RETURNING typeof(principal) = 'text', typeof(headers) = 'text'",
+        number_of("?2"),
+        number_of("?14"),
     );
-    sql.exec(&statement, &arguments).map(|_| ())
+    let written = sql.exec(&statement, &arguments)?.into_iter().next().unwrap_or_default();
+    for (text, is_text) in texts.iter().zip(&written) {
+        if is_text.as_integer() == Some(1) && is_short(text) {
+            number(sql, text)?;
+        }
+    }
+    Ok(())
 }
 
-/// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives.
-pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlError> {
+/// The number of a text, else the text itself.
+fn number_of(argument: &str) -> String {
+    format!("coalesce((SELECT number FROM semel_texts WHERE text = {argument}), {argument})")
+}
+
+/// Gives a text a number, for the rows to come.
+fn number(sql: &dyn Sql, text: &Value) -> Result<(), SqlError> {
+    let statement = "INSERT OR IGNORE INTO semel_texts (text) SELECT ?1 WHERE (SELECT count(*) FROM semel_texts) < ?2";
+    sql.exec(statement, &[text.clone(), TEXTS_MAX.into()]).map(|_| ())
+}
+
+/// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives. Answers whether there is a row.
+pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, SqlError> {
     let lapses_ms = match record.state {
         State::Tombstone { lapses_ms, .. } => Some(lapses_ms),
         State::Cancelled { lapses_ms } => lapses_ms,
         State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } => None,
     };
     let arguments = [id.as_str().into(), record.first_sent_s.into(), deadline_value(record.deadline), lapses_ms.into()];
-    let statement = "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1";
-    sql.exec(statement, &arguments).map(|_| ())
+    let statement =
+        "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1 RETURNING 1";
+    Ok(!sql.exec(statement, &arguments)?.is_empty())
 }
 
 /// Deletes the record of an id.
@@ -140,18 +187,28 @@ pub struct Totals {
     pub count: Change,
     /// The latest clock in any row, in Unix ms.
     pub clock_ms: i64,
+    /// The earliest clock in any row.
+    pub oldest_ms: Option<i64>,
+    /// The earliest, of those that leave by the fence.
+    pub oldest_fenced_ms: Option<i64>,
+    /// When the first of the others lapses.
+    pub lapses_ms: Option<i64>,
 }
 
 /// Counts all rows.
 pub fn totals(sql: &dyn Sql) -> Result<Totals, SqlError> {
     let rows = sql.exec(
-        "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3)), 0), coalesce(max(at_ms), 0) FROM semel_records",
+        "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3)), 0), coalesce(max(at_ms), 0), \
+         min(at_ms), min(iif(lapses_ms IS NULL, at_ms, NULL)), min(lapses_ms) FROM semel_records",
         &[number::EXECUTED.into(), number::POISONED.into(), number::SUSPECT.into()],
     )?;
-    let value = |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Value::as_integer);
-    match (value(0), value(1), value(2)) {
-        (Some(all), Some(records), Some(clock_ms)) => {
-            Ok(Totals { count: Change { records, tombstones: all - records }, clock_ms })
+    let value = |column: usize| rows.first().and_then(|row| row.get(column));
+    let integer = |column: usize| value(column).and_then(Value::as_integer);
+    let instant = |column: usize| value(column).and_then(optional);
+    match (integer(0), integer(1), integer(2), instant(3), instant(4), instant(5)) {
+        (Some(all), Some(records), Some(clock_ms), Some(oldest_ms), Some(oldest_fenced_ms), Some(lapses_ms)) => {
+            let count = Change { records, tombstones: all - records };
+            Ok(Totals { count, clock_ms, oldest_ms, oldest_fenced_ms, lapses_ms })
         }
         _ => Err(SqlError("semel_records could not be counted".to_owned())),
     }
@@ -191,11 +248,12 @@ pub(super) fn from_row(row: Row) -> Option<Record> {
         crashes,
         is_started,
         executed,
+        carried,
         fingerprint,
         status,
         headers,
         body,
-    ] = <[Value; 13]>::try_from(row).ok()?;
+    ] = <[Value; 14]>::try_from(row).ok()?;
     let tombstone = |kind| {
         // Whatever can't be read must not be told as `no`: the client would make a new request.
         let executed = [Executed::No, Executed::Yes, Executed::Unknown]
@@ -226,6 +284,10 @@ pub(super) fn from_row(row: Row) -> Option<Record> {
         number::EXPIRED => tombstone(TombstoneKind::Expired)?,
         _ => return None,
     };
+    let carried = match carried {
+        Value::Null => Vec::new(),
+        carried => tombstones::from_bytes(&carried.into_blob()?)?,
+    };
     let deadline = optional(&deadline_ms)?.map_or(LatestDeadline::None, LatestDeadline::At);
     Some(Record {
         principal: Principal::new(principal.into_text()?).ok()?,
@@ -233,6 +295,7 @@ pub(super) fn from_row(row: Row) -> Option<Record> {
         at_ms: at_ms.as_integer()?,
         deadline,
         state,
+        carried,
     })
 }
 

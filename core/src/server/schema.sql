@@ -1,16 +1,15 @@
 -- The engine's tables, version 2. Statements are parted by a semicolon and an empty line.
 --
--- One row a request, in one b-tree: an insert, a tombstone and a delete are three rows written in the life of a request,
--- and there is no index that would double them.
+-- One row a request, in one b-tree: an insert and a delete are two rows written in the life of a request, and there is no index
+-- that would double them. What a walk over all rows asks for comes before what may be long.
 CREATE TABLE semel_records (
   id TEXT PRIMARY KEY,
   -- rows::number: 1 executed, 2 poisoned, 3 cancelled, 4 suspect, 5 acknowledged, 6 expired
   state INTEGER NOT NULL,
-  principal TEXT NOT NULL,
-  -- Unix s; NULL: the client did not say
-  first_sent_s INTEGER,
   -- the key's clock at the last change of the row but a deadline's
   at_ms INTEGER NOT NULL,
+  -- Unix s; NULL: the client did not say
+  first_sent_s INTEGER,
   -- the latest deadline seen, rounded up; NULL: an attempt had none
   deadline_ms INTEGER,
   -- when a tombstone may leave
@@ -20,11 +19,33 @@ CREATE TABLE semel_records (
   is_started INTEGER,
   -- of a tombstone: whether it ran; 0 no, 1 yes, 2 unknown
   executed INTEGER,
+  -- the text, or its number in semel_texts
+  principal ANY NOT NULL,
+  -- packed tombstones of the same principal: tombstones::to_bytes
+  carried BLOB,
   fingerprint BLOB,
   status INTEGER,
-  headers TEXT,
+  -- the text, or its number in semel_texts
+  headers ANY,
   body BLOB
 ) STRICT, WITHOUT ROWID;
+
+-- Principals and header lines that come again and again.
+CREATE TABLE semel_texts (
+  number INTEGER PRIMARY KEY,
+  text TEXT NOT NULL UNIQUE
+) STRICT;
+
+-- Packed tombstones that no record carries, in the order in which they came.
+CREATE TABLE semel_tombstones (
+  chunk INTEGER PRIMARY KEY,
+  -- the key's clock when it was written
+  at_ms INTEGER NOT NULL,
+  -- when the last of them lapses
+  lapses_ms INTEGER NOT NULL,
+  principal TEXT NOT NULL,
+  entries BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE semel_meta (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),

@@ -5,12 +5,15 @@
 //! - What a request asks of many rows is bounded, but for one walk over the instants of all.
 
 use super::record::Record;
-use super::rows::{BARE_COLUMNS, from_row, number};
+use super::rows::{bare_columns, from_row, number};
 use super::sql::{Sql, SqlError, Value};
+use super::tombstones;
 use crate::id::RequestId;
 
-/// So many rows are looked at for a plot.
+/// So many rows of each table are looked at for a plot.
 pub const TIMES_ROWS_MAX: i64 = 100_000;
+/// So many rows with packed tombstones are read at a time.
+const PACKED_ROWS_MAX: i64 = 256;
 
 /// A record without its outcome, and how large that is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +28,11 @@ pub struct Glance {
     pub bytes: Option<i64>,
 }
 
-/// Up to `limit` records with ids after `after`, in the order of ids.
+/// Up to `limit` records with ids after `after`, in the order of ids. Packed tombstones are none.
 pub fn glance(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<Glance>, SqlError> {
     let statement = format!(
-        "SELECT {BARE_COLUMNS}, id, status, length(body) FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2"
+        "SELECT {}, id, status, length(body) FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2",
+        bare_columns()
     );
     let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
     let glance = |mut row: Vec<Value>| {
@@ -45,12 +49,15 @@ pub fn glance(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<Glance>, Sql
 pub struct Times {
     /// Records, by step.
     pub records: Vec<i64>,
-    /// Tombstones, by step.
+    /// Tombstones, by step. A packed one has the instant of the row that it is in: its acknowledgement's, or, of one that a record
+    /// carries on, that record's.
     pub tombstones: Vec<i64>,
+    /// Whether there are more rows of packed tombstones than were looked at.
+    pub is_truncated: bool,
 }
 
-/// Counts by time, among the first [`TIMES_ROWS_MAX`] rows in the order of ids.
-pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize) -> Result<Times, SqlError> {
+/// Counts by time, among the first [`TIMES_ROWS_MAX`] rows in the order of ids, and as many chunks of packed tombstones.
+pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize, now_ms: i64) -> Result<Times, SqlError> {
     // In an object arguments are floats, and their quotient would be one.
     let statement = "SELECT (at_ms - CAST(?1 AS INTEGER)) / CAST(?2 AS INTEGER) AS step, sum(state IN (?4, ?5, ?6)), count(*) \
          FROM (SELECT at_ms, state FROM semel_records ORDER BY id LIMIT ?7) WHERE at_ms >= ?1 GROUP BY step HAVING step < ?3";
@@ -63,7 +70,7 @@ pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize) -> Result<
         number::SUSPECT.into(),
         TIMES_ROWS_MAX.into(),
     ];
-    let mut times = Times { records: vec![0; count], tombstones: vec![0; count] };
+    let mut times = Times { records: vec![0; count], tombstones: vec![0; count], is_truncated: false };
     for row in sql.exec(statement, &arguments)? {
         let value = |column: usize| row.get(column).and_then(Value::as_integer).ok_or_else(unreadable);
         let (step, records, all) = (value(0)?, value(1)?, value(2)?);
@@ -74,7 +81,47 @@ pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize) -> Result<
         };
         (*of_records, *of_tombstones) = (records, all - records);
     }
+    let carrying = "SELECT id, at_ms, carried FROM (SELECT id, at_ms, carried FROM semel_records ORDER BY id LIMIT ?3) \
+         WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT ?2";
+    let chunks = "SELECT chunk, at_ms, entries FROM (SELECT chunk, at_ms, entries FROM semel_tombstones ORDER BY chunk LIMIT ?3) \
+         WHERE chunk > ?1 ORDER BY chunk LIMIT ?2";
+    for (statement, first) in [(carrying, Value::from("")), (chunks, Value::from(0))] {
+        let rows_read = each_packed(sql, statement, first, |at_ms, entries| {
+            let step = at_ms.checked_sub(from_ms).filter(|since_ms| *since_ms >= 0).map(|since_ms| since_ms / step_ms);
+            let step = step.and_then(|step| usize::try_from(step).ok());
+            if let Some(of_tombstones) = step.and_then(|step| times.tombstones.get_mut(step)) {
+                *of_tombstones += tombstones::count_lasting(entries, now_ms).ok_or_else(unreadable)?;
+            }
+            Ok(())
+        })?;
+        times.is_truncated |= rows_read >= TIMES_ROWS_MAX;
+    }
     Ok(times)
+}
+
+/// Reads rows with packed tombstones, a page at a time: their instant, and what is packed. Answers how many there were.
+fn each_packed(
+    sql: &dyn Sql,
+    statement: &str,
+    first: Value,
+    mut read: impl FnMut(i64, &[u8]) -> Result<(), SqlError>,
+) -> Result<i64, SqlError> {
+    let mut after = first;
+    let mut rows_read = 0;
+    loop {
+        let rows = sql.exec(statement, &[after.clone(), PACKED_ROWS_MAX.into(), TIMES_ROWS_MAX.into()])?;
+        let is_last = (rows.len() as i64) < PACKED_ROWS_MAX;
+        for row in rows {
+            let [place, at_ms, entries] = <[Value; 3]>::try_from(row).map_err(|_| unreadable())?;
+            let (at_ms, entries) = at_ms.as_integer().zip(entries.into_blob()).ok_or_else(unreadable)?;
+            read(at_ms, &entries)?;
+            rows_read += 1;
+            after = place;
+        }
+        if is_last {
+            return Ok(rows_read);
+        }
+    }
 }
 
 /// The instant of the oldest row, in Unix ms.
@@ -87,9 +134,12 @@ pub fn latest_first_sent_s(sql: &dyn Sql) -> Result<Option<i64>, SqlError> {
     number_of(sql, "SELECT max(first_sent_s) FROM semel_records")
 }
 
-/// Deletes all rows.
-pub fn clear(sql: &dyn Sql) -> Result<(), SqlError> {
-    sql.exec("DELETE FROM semel_records", &[]).map(|_| ())
+/// Deletes all rows, but for packed tombstones: no row tells when their requests were first sent, so no fence can be put behind
+/// them. They lapse within minutes.
+pub fn clear(sql: &dyn Sql, now_ms: i64) -> Result<(), SqlError> {
+    tombstones::put_carried(sql, now_ms)?;
+    sql.exec("DELETE FROM semel_records", &[])?;
+    sql.exec("DELETE FROM semel_texts", &[]).map(|_| ())
 }
 
 fn number_of(sql: &dyn Sql, statement: &str) -> Result<Option<i64>, SqlError> {

@@ -112,7 +112,7 @@ impl Turn<'_> {
         }
         let count = count.crashed();
         self.put_count(loaded, identified, count)?;
-        identified.found = self.find(loaded, identified.id)?;
+        identified.found = self.find(loaded, identified.id, identified.attempt.first_sent_s)?;
         Ok(count.is_poisoned().then(|| Answer::problem(&poisoned())))
     }
 
@@ -139,7 +139,7 @@ impl Turn<'_> {
         atomically(self.sql, || {
             // Not the handler's tables: making them may be what crashes.
             self.create(&mut work)?;
-            work.put(identified.id, identified.found.as_ref(), &self.record(identified, state))?;
+            work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Vec::new()))?;
             self.write_aside(&mut work, Some(identified.id), &Aside::default())
         })?;
         *loaded = work.after;

@@ -13,6 +13,7 @@ use super::retention::Sweep;
 use super::rows;
 use super::schema::{self, Versions};
 use super::sql::{Sql, SqlError};
+use super::tombstones::{self, Index, Packed};
 use crate::fingerprint::Fingerprint;
 use crate::header::{Ack, Attempt};
 use crate::id::{Key, Principal, RequestId};
@@ -48,11 +49,17 @@ pub(super) struct Loaded {
     pub has_key: bool,
     /// Whether the registry of keys knows it.
     pub is_registered: bool,
+    pub packed: Index,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
     pub started: Option<RequestId>,
 }
 
 impl Loaded {
+    /// Takes over what was committed of packed tombstones, and lets go what has lapsed by now.
+    pub fn settle(&mut self, now_ms: i64) {
+        self.count.tombstones += self.packed.settle(now_ms);
+    }
+
     /// A suspect that was started here, and is answered without a crash.
     pub fn ended<'a>(&self, id: &'a RequestId, suspect: &'a Record) -> Option<(&'a RequestId, &'a Record)> {
         let is_own = self.started.as_ref() == Some(id) || !holds(Rule::OwnStart);
@@ -116,7 +123,22 @@ pub(super) struct Work<'a> {
     pub after: Loaded,
 }
 
+/// The record of an id, or what its packed tombstone says to who asks: the principal, the first-sent of the attempt, and now.
+fn find(
+    sql: &dyn Sql,
+    packed: &Index,
+    id: &RequestId,
+    (asks, first_sent_s, now_ms): (&Principal, Option<i64>, i64),
+) -> Result<Option<Record>, SqlError> {
+    let found = rows::find(sql, id)?;
+    Ok(found.or_else(|| packed.find(id, asks, first_sent_s, now_ms)))
+}
+
 impl Work<'_> {
+    pub fn find(&self, id: &RequestId, first_sent_s: Option<i64>) -> Result<Option<Record>, SqlError> {
+        find(self.sql, &self.after.packed, id, (self.principal, first_sent_s, self.instant.now_ms))
+    }
+
     /// Writes a record over the one that was found.
     pub fn put(&mut self, id: &RequestId, found: Option<&Record>, record: &Record) -> Result<(), SqlError> {
         rows::put(self.sql, id, record)?;
@@ -125,6 +147,23 @@ impl Work<'_> {
         }
         self.after.count.came(record);
         self.after.sweep.came(record, self.retention_s);
+        Ok(())
+    }
+
+    /// Takes the row of a record whose tombstone is packed. Answers all that is to be written in another row instead.
+    pub fn pack(&mut self, found: Record, packed: Packed) -> Result<Vec<Packed>, SqlError> {
+        rows::delete(self.sql, &packed.id)?;
+        self.after.count.left(&found);
+        self.after.packed.add(&found.principal, &packed);
+        let carried = found.carried.into_iter().filter(|each| each.lasts(self.instant.now_ms));
+        Ok(carried.filter(|_| holds(Rule::CarriedOn)).chain([packed]).collect())
+    }
+
+    /// Writes packed tombstones that no record is to carry.
+    pub fn put_chunk(&mut self, packed: &[Packed]) -> Result<(), SqlError> {
+        if let Some(lapses_ms) = tombstones::put_chunk(self.sql, self.principal, packed, self.instant.now_ms)? {
+            self.after.sweep.chunk_came(lapses_ms);
+        }
         Ok(())
     }
 }
@@ -155,8 +194,11 @@ impl Turn<'_> {
         Ok(())
     }
 
-    pub fn find(&self, loaded: &Loaded, id: &RequestId) -> Result<Option<Record>, SqlError> {
-        if loaded.versions.engine == 0 { Ok(None) } else { rows::find(self.sql, id) }
+    pub fn find(&self, loaded: &Loaded, id: &RequestId, first_sent_s: Option<i64>) -> Result<Option<Record>, SqlError> {
+        if loaded.versions.engine == 0 {
+            return Ok(None);
+        }
+        find(self.sql, &loaded.packed, id, (self.arrival.principal, first_sent_s, self.instant.now_ms))
     }
 
     pub fn work<'w>(&'w self, loaded: &Loaded) -> Work<'w> {
@@ -165,7 +207,7 @@ impl Turn<'_> {
         Work { sql, principal: self.arrival.principal, instant, retention_s, after: loaded.clone() }
     }
 
-    pub fn record(&self, identified: &Identified<'_>, state: State) -> Record {
+    pub fn record(&self, identified: &Identified<'_>, state: State, carried: Vec<Packed>) -> Record {
         let attempt = identified.attempt;
         let now = Record {
             principal: self.arrival.principal.clone(),
@@ -173,6 +215,7 @@ impl Turn<'_> {
             at_ms: self.instant.now_ms,
             deadline: LatestDeadline::of(attempt.deadline_ms),
             state,
+            carried,
         };
         // What is found is a suspect, which has seen attempts before this one.
         now.over(identified.found.as_ref())

@@ -248,3 +248,30 @@ fn a_chore_writes_few_rows() {
     world.wake().unwrap();
     assert_eq!(world.database.rows_written() - before, 3, "two rows, and once a page the fence");
 }
+
+#[test]
+fn the_oldest_of_few_rows_is_told_as_it_is_though_no_walk_was_due() {
+    let mut world = registered();
+    world.pass_s(10);
+    world.send(&change("later"));
+    world.pass_s(10);
+    world.send(&acknowledge("[\"first\"]"));
+    world.pass_s(60);
+    world.wake().unwrap();
+    assert_eq!(world.report().unwrap().and_then(|report| report.oldest), Some(START_MS + 10_000));
+}
+
+#[test]
+fn of_many_rows_none_is_older_than_is_told() {
+    let mut world = registered();
+    world.database.tamper(&format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000) INSERT INTO semel_records \
+         (id, state, principal, at_ms) SELECT 'r' || n, 3, 'alice', {START_MS} + 1 FROM n"
+    ));
+    world.restart();
+    world.send(&change("last"));
+    world.wake().unwrap();
+    assert_eq!(world.report().unwrap().and_then(|report| report.oldest), Some(START_MS));
+    world.database.tamper("DELETE FROM semel_records WHERE id = 'first'");
+    assert_eq!(world.report().unwrap().and_then(|report| report.oldest), Some(START_MS), "it is not walked for");
+}

@@ -11,7 +11,9 @@ fn change(id: &str) -> Call {
 fn committed(world: &World) -> Vec<Vec<String>> {
     let queries = [
         "SELECT id FROM effects ORDER BY id",
-        "SELECT id, state, principal, first_sent_s, at_ms, deadline_ms, lapses_ms, crashes, is_started, executed, hex(fingerprint), status, headers, hex(body) FROM semel_records ORDER BY id",
+        "SELECT id, state, principal, first_sent_s, at_ms, deadline_ms, lapses_ms, crashes, is_started, executed, hex(carried), hex(fingerprint), status, headers, hex(body) FROM semel_records ORDER BY id",
+        "SELECT chunk, at_ms, lapses_ms, principal, hex(entries) FROM semel_tombstones",
+        "SELECT text FROM semel_texts ORDER BY text",
         "SELECT engine_version, handler_version, fence_s, clock_ms, forgotten_s FROM semel_meta",
     ];
     let rows = queries.iter().flat_map(|query| world.database.query(query));
@@ -99,6 +101,59 @@ fn in_acknowledgements_without_a_request() {
         world.send(&change("b")).is_executed(200);
     };
     crash_everywhere(prepare, &acknowledge("[\"a\",\"b\"]"), 2);
+}
+
+/// What packs a tombstone: its latest deadline is known.
+fn until(id: &str) -> String {
+    format!("{{\"id\":\"{id}\",\"until\":{START_MS}}}")
+}
+
+#[test]
+fn in_a_request_that_carries_tombstones_on() {
+    let prepare = |world: &mut World| {
+        world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
+        world.send(&change("b").deadline_ms(START_MS).ack_until("a", START_MS)).is_executed(200);
+    };
+    crash_everywhere(prepare, &change("c").deadline_ms(START_MS).ack_until("b", START_MS), 3);
+}
+
+#[test]
+fn in_acknowledgements_that_go_into_a_chunk_and_in_the_sweep_of_it() {
+    let prepare = |world: &mut World| {
+        for id in ["a", "b", "c"] {
+            world.send(&change(id).deadline_ms(START_MS)).is_executed(200);
+        }
+    };
+    let all = acknowledge(&format!("[{},{},{}]", until("a"), until("b"), until("c")));
+    crash_everywhere(prepare, &all, 3);
+    let lapsed = |world: &mut World| {
+        prepare(world);
+        world.send(&all);
+        world.pass_s(61);
+        world.restart();
+    };
+    crash_everywhere(lapsed, &get("/count"), 3);
+}
+
+#[test]
+fn in_a_late_attempt_that_its_packed_tombstone_must_outlive() {
+    let prepare = |world: &mut World| {
+        world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
+        world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
+    };
+    crash_everywhere(prepare, &change("a").deadline_ms(START_MS + 50_000), 2);
+}
+
+#[test]
+fn in_a_sweep_of_a_record_that_carries_what_still_lasts() {
+    let ready = |world: &mut World| {
+        world.restart_with(|config| config.retention_s = 10);
+        world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
+        world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
+        world.pass_s(11);
+        world.restart();
+    };
+    crash_everywhere(ready, &get("/count"), 2);
 }
 
 #[test]

@@ -8,6 +8,8 @@ use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, lo
 use serde_json::json;
 
 const RETENTION_S: i64 = 1000;
+/// The layer's tables.
+const OWN_TABLES: [&str; 4] = ["semel_meta", "semel_records", "semel_texts", "semel_tombstones"];
 
 fn change(id: &str) -> Call {
     post("/count").id(id)
@@ -130,7 +132,7 @@ fn a_deleted_key_has_nothing_left_but_the_deletion_which_replays() {
     world.pass_ms(1);
     let reply = world.send(&delete_key("own").first_sent_s(START_S).ack("a"));
     assert_eq!((reply.status(), reply.json()), (200, json!({ "state": "deleted", "fence": START_S + 1 })));
-    assert_eq!(world.database.tables(), ["semel_meta", "semel_records"]);
+    assert_eq!(world.database.tables(), OWN_TABLES);
     for restarts in [false, true] {
         if restarts {
             world.restart();
@@ -142,6 +144,7 @@ fn a_deleted_key_has_nothing_left_but_the_deletion_which_replays() {
         assert_eq!((&shown["fence"], &shown["forgottenBefore"]), (&json!(START_S + 1), &json!(START_S)));
     }
     assert_eq!(world.rows(), 1);
+    assert_eq!(world.database.number("SELECT count(*) FROM semel_texts WHERE text = 'alice'"), 0, "nor whose it was");
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn an_untouched_id_stays_free_and_reads_see_an_empty_key() {
     world.send(&look_up("a")).is_problem(404, "not-seen", "unknown", "same-id");
     // The read counts what it writes itself.
     assert_eq!(world.send(&get("/count")).text(), "{\"count\":1}");
-    assert_eq!(world.database.tables(), ["semel_meta", "semel_records"]);
+    assert_eq!(world.database.tables(), OWN_TABLES);
 }
 
 #[test]

@@ -247,13 +247,62 @@ fn a_sweep_goes_on_behind_a_page_of_which_nothing_leaves() {
 fn a_sweep_starts_over_no_sooner_than_ten_seconds_after_its_end() {
     let mut world = world();
     world.send(&change("a").first_sent_s(world.wall_s()));
-    world.pass_s(RETENTION_S);
+    world.send(&change("b").first_sent_s(world.wall_s() + 1));
+    world.pass_s(RETENTION_S + 1);
     sweep(&mut world);
+    assert_eq!(world.rows(), 1);
     world.pass_s(9);
     world.send(&get("/count"));
     assert_eq!(world.rows(), 1);
     world.pass_s(1);
     world.send(&get("/count"));
+    assert_eq!(world.rows(), 0);
+}
+
+/// How many statements a read takes besides its own.
+fn statements_of_a_read(world: &mut World) -> u64 {
+    let before = world.database.statements();
+    world.send(&get("/count"));
+    world.database.statements() - before
+}
+
+#[test]
+fn what_is_not_due_is_walked_by_once_and_costs_no_request_anything() {
+    let mut world = world();
+    for n in 0..300 {
+        world.send(&change(&format!("id-{n:04}")).first_sent_s(world.wall_s() + n % 100));
+    }
+    let quiet = statements_of_a_read(&mut world);
+    world.pass_s(60);
+    assert_eq!(statements_of_a_read(&mut world), quiet, "what came is not due for a retention");
+    world.restart();
+    statements_of_a_read(&mut world);
+    assert_eq!(statements_of_a_read(&mut world), quiet, "a fresh object knows it by the totals");
+    world.pass_s(RETENTION_S - 60);
+    assert_eq!(statements_of_a_read(&mut world), quiet);
+    world.pass_s(1);
+    for _ in 0..3 {
+        assert!(statements_of_a_read(&mut world) > quiet, "it walks");
+    }
+    assert_eq!(world.rows(), 297, "of each hundred one was due");
+    world.pass_s(98);
+    for _ in 0..3 {
+        assert!(statements_of_a_read(&mut world) > quiet);
+    }
+    assert_eq!(world.rows(), 3, "the last is first sent later by a second");
+    assert_eq!(statements_of_a_read(&mut world), quiet);
+    world.pass_s(10);
+    statements_of_a_read(&mut world);
+    assert_eq!(world.rows(), 0);
+}
+
+#[test]
+fn a_fresh_object_sweeps_what_was_forgotten_before_it_ended() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(world.wall_s()));
+    world.pass_s(60);
+    world.forget(START_S + 30).expect("it forgets");
+    sweep(&mut world);
     assert_eq!(world.rows(), 0);
 }
 

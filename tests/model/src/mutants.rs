@@ -34,6 +34,8 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::UnacknowledgedStay => ("turns", Never::Twice),
         Rule::ExpiredTombstone => ("fence", Never::Twice),
         Rule::TombstoneStays => ("turns", Never::Twice),
+        Rule::CarriedOn => ("packed", Never::Twice),
+        Rule::PackedKnown => ("packed", Never::Twice),
         Rule::ClockForward => ("fence", Never::TooLate),
         Rule::FenceForward => ("forget", Never::FenceBack),
         Rule::FenceDurable => ("fence", Never::FenceBack),

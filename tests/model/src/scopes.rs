@@ -18,7 +18,18 @@ fn config() -> Config {
 
 /// All of them.
 pub fn all() -> Vec<Scope> {
-    vec![fence(), careless(), forget(), administrator(), cancel(), principals(), turns(), handler(), suspects()]
+    vec![
+        fence(),
+        careless(),
+        forget(),
+        administrator(),
+        cancel(),
+        principals(),
+        turns(),
+        packed(),
+        handler(),
+        suspects(),
+    ]
 }
 
 /// The scope of a name.
@@ -184,6 +195,32 @@ fn turns() -> Scope {
         counts_starts: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Waits, Sometimes::Tombstone, Sometimes::Late],
+    }
+}
+
+/// Tombstones that records carry, and that lie in chunks: what is acknowledged one by one, and at once.
+fn packed() -> Scope {
+    let (ann, bob) = PRINCIPALS;
+    Scope {
+        name: "packed",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(0).by(100),
+            Letter::change("bob's a", bob, "a", "1").first_sent(0).by(100),
+            Letter::change("ann's a with a later deadline", ann, "a", "1").first_sent(0).by(150).first_by(100),
+            Letter::change("ann's b, which acknowledges a", ann, "b", "1").by(100).acknowledging("a", 100),
+            Letter::change("ann's c, which acknowledges b", ann, "c", "1").by(100).acknowledging("b", 100),
+            Letter::acknowledge("ann's acknowledgement of all", ann)
+                .acknowledging("a", 100)
+                .acknowledging("b", 100)
+                .acknowledging("c", 100),
+        ],
+        instants_s: &[0, 165],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: false,
+        counts_starts: false,
+        config: config(),
+        sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Mismatch],
     }
 }
 

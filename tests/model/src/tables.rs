@@ -35,13 +35,15 @@ impl Hash for Stored {
 
 /// The columns of [`Stored`] that are looked at by themselves.
 mod column {
+    pub const PRINCIPAL: usize = 0;
     pub const FIRST_SENT_S: usize = 1;
     pub const AT_MS: usize = 2;
     pub const DEADLINE_MS: usize = 3;
     pub const STATE: usize = 4;
     pub const LAPSES_MS: usize = 5;
+    pub const CARRIED: usize = 9;
     /// Fingerprint, status, headers and body come last.
-    pub const FINGERPRINT: usize = 9;
+    pub const FINGERPRINT: usize = 10;
 }
 
 /// What the handler did, once it is committed.
@@ -70,13 +72,16 @@ struct Meta {
     clock_ms: i64,
     forgotten_s: i64,
     has_key: bool,
+    is_registered: bool,
 }
 
-/// What is committed.
+/// What is committed. No text has a number here, so that there is one way to keep a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Tables {
     meta: Option<Meta>,
     records: BTreeMap<String, Stored>,
+    /// Packed tombstones that no record carries: when they were written, when the last of them lapses, whose they are, and they.
+    chunks: BTreeMap<i64, (i64, i64, String, Vec<u8>)>,
     /// The handler's table, in the order of commits.
     pub effects: Vec<Effect>,
 }
@@ -178,16 +183,15 @@ impl Sql for Database {
             tables.select(statement, arguments)
         } else if starts("INSERT OR REPLACE INTO semel_records ") {
             tables.records.insert(text(arguments, 0)?, Stored(arguments.iter().skip(1).cloned().collect()));
-            Ok(Vec::new())
+            Ok(vec![vec![0.into(), 0.into()]])
         } else if starts("UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1") {
-            if let Some(Stored(row)) = tables.records.get_mut(&text(arguments, 0)?) {
-                for (column, value) in
-                    [column::FIRST_SENT_S, column::DEADLINE_MS, column::LAPSES_MS].into_iter().zip(&arguments[1..])
-                {
-                    row[column] = value.clone();
-                }
+            let Some(Stored(row)) = tables.records.get_mut(&text(arguments, 0)?) else { return Ok(Vec::new()) };
+            for (column, value) in
+                [column::FIRST_SENT_S, column::DEADLINE_MS, column::LAPSES_MS].into_iter().zip(&arguments[1..])
+            {
+                row[column] = value.clone();
             }
-            Ok(Vec::new())
+            Ok(vec![vec![1.into()]])
         } else if starts("DELETE FROM semel_records WHERE id = ?1") {
             tables.records.remove(&text(arguments, 0)?);
             Ok(Vec::new())
@@ -228,17 +232,23 @@ impl Tables {
         }
         if statement.contains("FROM semel_meta") {
             let row = |meta: &Meta| {
-                let Meta { engine_version, handler_version, fence_s, clock_ms, forgotten_s, has_key } = *meta;
+                let Meta { engine_version, handler_version, fence_s, clock_ms, forgotten_s, has_key, is_registered } =
+                    *meta;
                 let numbers = [1, engine_version, handler_version, fence_s, clock_ms, forgotten_s].map(Value::from);
-                // Nothing is registered here.
-                [numbers.as_slice(), &[has_key.then_some("key").into(), 0.into()]].concat()
+                [numbers.as_slice(), &[has_key.then_some("key").into(), i64::from(is_registered).into()]].concat()
             };
             return Ok(self.meta.iter().map(row).collect());
         }
         if statement.starts_with("SELECT count(*)") {
             let clock_ms = self.records.values().filter_map(|row| row.integer(column::AT_MS)).max().unwrap_or(0);
             let (all, records) = (self.records.len() as i64, self.count(true) as i64);
-            return Ok(vec![vec![all.into(), records.into(), clock_ms.into()]]);
+            let lapses = |row: &&Stored| row.integer(column::LAPSES_MS).is_some();
+            let oldest_ms =
+                self.records.values().filter(|row| !lapses(row)).filter_map(|row| row.integer(column::AT_MS));
+            let lapses_ms = self.records.values().filter_map(|row| row.integer(column::LAPSES_MS));
+            let instants = self.records.values().filter_map(|row| row.integer(column::AT_MS));
+            let minima = [instants.min(), oldest_ms.min(), lapses_ms.min()].map(Value::from);
+            return Ok(vec![[all.into(), records.into(), clock_ms.into()].into_iter().chain(minima).collect()]);
         }
         if statement == "SELECT max(first_sent_s) FROM semel_records" {
             let latest_s = self.records.values().filter_map(|row| row.integer(column::FIRST_SENT_S)).max();
@@ -258,15 +268,69 @@ impl Tables {
             };
             return Ok(rows.take(limit as usize).map(with_id).collect());
         }
-        Err(SqlError(format!("unknown here: {statement}")))
+        if statement.contains(", carried FROM semel_records WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT ?2")
+        {
+            let carries = |row: &&Stored| !matches!(row.0.get(column::CARRIED), None | Some(Value::Null));
+            let after = text(arguments, 0)?;
+            let rows = self.records.iter().filter(|(id, row)| **id > after && carries(row));
+            let row = |(id, row): (&String, &Stored)| {
+                vec![id.as_str().into(), row.0[column::PRINCIPAL].clone(), row.0[column::CARRIED].clone()]
+            };
+            return Ok(rows.take(integer(arguments, 1)? as usize).map(row).collect());
+        }
+        self.select_chunks(statement, arguments)
+    }
+
+    fn select_chunks(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        type Chunk<'a> = (&'a i64, &'a (i64, i64, String, Vec<u8>));
+        let (after, limit, row): (_, _, fn(Chunk<'_>) -> Row) = match statement {
+            "SELECT chunk, principal, entries, at_ms, lapses_ms FROM semel_tombstones WHERE chunk > ?1 ORDER BY chunk LIMIT ?2" => {
+                (integer(arguments, 0)?, integer(arguments, 1)?, |(chunk, (at_ms, lapses_ms, principal, entries))| {
+                    let (principal, entries) = (principal.as_str().into(), entries.as_slice().into());
+                    vec![(*chunk).into(), principal, entries, (*at_ms).into(), (*lapses_ms).into()]
+                })
+            }
+            "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT ?1" => {
+                (0, integer(arguments, 0)?, |(chunk, (_, lapses_ms, ..))| vec![(*chunk).into(), (*lapses_ms).into()])
+            }
+            _ => return Err(SqlError(format!("unknown here: {statement}"))),
+        };
+        Ok(self.chunks.range(after + 1..).take(limit as usize).map(row).collect())
     }
 
     fn change(&mut self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
-        if statement.contains("CREATE TABLE semel_records") || statement.starts_with("CREATE TABLE semel_meta") {
+        if statement.contains("CREATE TABLE semel_") {
+            return Ok(Vec::new());
+        }
+        if statement == "INSERT INTO semel_tombstones (at_ms, lapses_ms, principal, entries) VALUES (?1, ?2, ?3, ?4)" {
+            let entries = arguments.get(3).cloned().and_then(Value::into_blob).unwrap_or_default();
+            let chunk = (integer(arguments, 0)?, integer(arguments, 1)?, text(arguments, 2)?, entries);
+            let last = self.chunks.last_key_value().map_or(0, |(chunk, _)| *chunk);
+            self.chunks.insert(last + 1, chunk);
+            return Ok(Vec::new());
+        }
+        if statement == "DELETE FROM semel_tombstones WHERE chunk <= ?1" {
+            let last = integer(arguments, 0)?;
+            self.chunks.retain(|chunk, _| *chunk > last);
             return Ok(Vec::new());
         }
         if statement.starts_with("INSERT INTO semel_meta ") {
             self.meta = Some(Meta::default());
+            return Ok(Vec::new());
+        }
+        if statement.starts_with("INSERT INTO semel_tombstones ")
+            && statement.ends_with(", carried FROM semel_records WHERE carried IS NOT NULL")
+        {
+            let (at_ms, lapses_ms) = (integer(arguments, 0)?, integer(arguments, 1)?);
+            let last = self.chunks.last_key_value().map_or(0, |(chunk, _)| *chunk);
+            let carried = self.records.values().filter_map(|Stored(row)| {
+                let principal = row[column::PRINCIPAL].clone().into_text()?;
+                Some((at_ms, lapses_ms, principal, row[column::CARRIED].clone().into_blob()?))
+            });
+            self.chunks.extend((last + 1..).zip(carried));
+            return Ok(Vec::new());
+        }
+        if statement == "DELETE FROM semel_texts" {
             return Ok(Vec::new());
         }
         if statement == "DELETE FROM semel_records" {
@@ -290,6 +354,7 @@ impl Tables {
         let Some(meta) = &mut self.meta else { return Err(SqlError(format!("no table: {statement}"))) };
         match statement {
             "UPDATE semel_meta SET key = ?1" => meta.has_key = true,
+            "UPDATE semel_meta SET is_registered = ?1" => meta.is_registered = integer(arguments, 0)? == 1,
             "UPDATE semel_meta SET engine_version = ?1" => meta.engine_version = integer(arguments, 0)?,
             "UPDATE semel_meta SET handler_version = ?1" => meta.handler_version = integer(arguments, 0)?,
             "UPDATE semel_meta SET fence_s = max(fence_s, ?1), clock_ms = max(clock_ms, ?2)" => {

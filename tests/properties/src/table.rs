@@ -11,6 +11,7 @@ use semel_core::message::Headers;
 use semel_core::problem::Executed;
 use semel_core::server::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
 use semel_core::server::sql::Sql;
+use semel_core::server::tombstones::Packed;
 use semel_core::server::{Value, rows, schema};
 use semel_support::call::{acknowledge, cancel, get, look_up, post};
 
@@ -27,6 +28,7 @@ const COLUMNS: &[&str] = &[
     "crashes",
     "is_started",
     "executed",
+    "carried",
     "fingerprint",
     "status",
     "headers",
@@ -67,7 +69,29 @@ fn record(source: &mut Source<'_>) -> Record {
         at_ms: number(source),
         deadline: source.optional(number).map_or(LatestDeadline::None, LatestDeadline::At),
         state,
+        carried: carried(source),
     }
+}
+
+/// Tombstones as a record carries them: ids that are UUIDs, nearly so, or not at all.
+fn carried(source: &mut Source<'_>) -> Vec<Packed> {
+    let count = source.below(3);
+    (0..count)
+        .filter_map(|n| {
+            let uuid = format!("8e03978e-40d5-43dd-bc93-6894a57f932{n}");
+            let ids = [uuid.clone(), uuid.to_uppercase(), uuid.replace('-', ""), "x".repeat(255), "-".into()];
+            let id = ids[source.below(5)].clone();
+            let lapses_ms = number(source);
+            let state = State::Tombstone { kind: TombstoneKind::Acknowledged, executed: Executed::Yes, lapses_ms };
+            let deadline = LatestDeadline::At(0);
+            let principal = Principal::default();
+            let tombstone = Record { principal, first_sent_s: None, at_ms: 0, deadline, state, carried: Vec::new() };
+            let packed = Packed::of(&RequestId::new(id).expect("an id"), &tombstone, i64::MAX / 2)?;
+            // Never before it should, and at most ten seconds later.
+            assert!((lapses_ms.max(0)..lapses_ms.max(0) + 10_000).contains(&packed.lapses_ms()));
+            Some(packed)
+        })
+        .collect()
 }
 
 fn check_round_trip(source: &mut Source<'_>) {
@@ -97,10 +121,12 @@ fn check_round_trip(source: &mut Source<'_>) {
 /// A value of the column's type, as a STRICT table takes it.
 fn damaged_value(source: &mut Source<'_>, column: &str) -> Value {
     match column {
+        // A number without its text.
+        "principal" | "headers" if source.below(4) == 0 => Value::Integer(source.integer()),
         "principal" | "headers" => Value::Text(source.text()),
-        "fingerprint" | "body" if source.flag() => Value::Null,
+        "fingerprint" | "body" | "carried" if source.flag() => Value::Null,
         "fingerprint" => Value::Blob(vec![source.byte(); source.pick(&[0, 31, 32, 33])]),
-        "body" => Value::Blob(source.bytes().to_vec()),
+        "body" | "carried" => Value::Blob(source.bytes().to_vec()),
         "state" => Value::Integer(if source.flag() { i64::from(source.byte() % 9) } else { source.integer() }),
         "at_ms" => Value::Integer(source.integer()),
         _ if source.flag() => Value::Null,
@@ -159,8 +185,12 @@ fn check_found(sql: &Memory, found: Result<&Option<Record>, &semel_core::server:
     let Ok(record) = found else { return };
     let record = record.as_ref().expect("the row is there");
     let column = |name: &str| {
-        let rows = sql.exec(&format!("SELECT {name} FROM semel_records WHERE id = '{ID}'"), &[]).expect("a row");
-        rows[0][0].clone()
+        let text = "(SELECT text FROM semel_texts WHERE number =";
+        let statement = format!(
+            "SELECT CASE WHEN '{name}' IN ('principal', 'headers') AND typeof({name}) = 'integer' THEN {text} {name}) \
+             ELSE {name} END FROM semel_records WHERE id = '{ID}'"
+        );
+        sql.exec(&statement, &[]).expect("a row")[0][0].clone()
     };
     assert_eq!(Value::from(record.at_ms), column("at_ms"));
     assert_eq!(Value::from(record.first_sent_s), column("first_sent_s"));

@@ -194,9 +194,8 @@ impl Sim {
     pub fn be_strange(&mut self) -> Result<(), Violation> {
         let account = self.rng.usize(0..self.plan.keys);
         let key = format!("keys/{account}");
-        let Some(seen) = self.server.seen(&key) else { return Ok(()) };
-        let ids: Vec<String> =
-            seen.rows.iter().filter(|(_, row)| row.principal != STRANGER).map(|(id, _)| id.clone()).collect();
+        let known = self.server.known(&key, self.now_ms);
+        let ids: Vec<String> = known.filter(|(_, whose)| *whose != STRANGER).map(|(id, _)| id.to_owned()).collect();
         if ids.is_empty() {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use crate::snapshot::{Effect, Snapshot};
 use semel_core::message::Headers;
 use semel_support::Reply;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// A request as it is on the wire.
@@ -155,6 +156,16 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// The same without what had lapsed by then, though it was still where it was packed.
+    pub fn at(&self, now_ms: i64) -> Cow<'_, Self> {
+        if !self.before.rows.values().any(|row| row.has_lapsed(now_ms)) {
+            return Cow::Borrowed(self);
+        }
+        let mut before = Snapshot::clone(&self.before);
+        before.rows.retain(|_, row| !row.has_lapsed(now_ms));
+        Cow::Owned(Self { before: Rc::new(before), ..self.clone() })
+    }
+
     /// One line for who reads the run.
     pub fn line(&self) -> String {
         let Message { method, target, headers, body, .. } = &self.letter.message;

@@ -289,6 +289,15 @@ impl Server {
         (START_MS + at_ms + ahead_ms).max(self.seen(key).map_or(0, |seen| seen.latest_ms()))
     }
 
+    /// The ids that a key still knows, and whose they are. One that has lapsed where it is packed counts as new.
+    pub fn known(&self, key: &str, at_ms: i64) -> impl Iterator<Item = (&str, &str)> {
+        let keyed = self.keys.get(key);
+        // As far as its clock may have come.
+        let now_ms = keyed.map_or(0, |keyed| (START_MS + at_ms + keyed.ahead_ms_max).max(keyed.seen.latest_ms()));
+        let rows = keyed.into_iter().flat_map(|keyed| &keyed.seen.rows);
+        rows.filter(move |(_, row)| !row.has_lapsed(now_ms)).map(|(id, row)| (id.as_str(), row.principal.as_str()))
+    }
+
     /// What a key stores now.
     pub fn seen(&self, key: &str) -> Option<&Snapshot> {
         self.keys.get(key).map(|keyed| &*keyed.seen)

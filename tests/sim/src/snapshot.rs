@@ -10,7 +10,15 @@ use std::collections::BTreeMap;
 /// The number of each state in a row, and its name in what is reported.
 const STATES: [&str; 7] = ["none", "executed", "poisoned", "cancelled", "suspect", "acknowledged", "expired"];
 
-/// A row of `semel_records`.
+/// The records, a principal as text.
+const ROWS: &str = "SELECT id, CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) \
+     ELSE principal END, state, first_sent_s, at_ms, lapses_ms, deadline_ms FROM semel_records";
+/// What lies in chunks and what records carry: whose it is, when that was written, and the tombstones.
+const PACKED: &str = "SELECT principal, at_ms, entries FROM semel_tombstones UNION ALL SELECT CASE typeof(principal) \
+     WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END, at_ms, carried \
+     FROM semel_records WHERE carried IS NOT NULL";
+
+/// What is known of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Whose it is.
@@ -25,12 +33,19 @@ pub struct Row {
     pub at_ms: i64,
     /// When it may leave, if that is set.
     pub lapses_ms: Option<i64>,
+    /// Whether it is a tombstone without a row of its own.
+    pub is_packed: bool,
 }
 
 impl Row {
     /// Whether it counts as a record, and not as a tombstone.
     pub fn is_record(&self) -> bool {
         matches!(self.state, "executed" | "poisoned" | "suspect")
+    }
+
+    /// Whether it says nothing any more, though it is still there.
+    pub fn has_lapsed(&self, now_ms: i64) -> bool {
+        self.is_packed && self.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms)
     }
 }
 
@@ -52,6 +67,8 @@ pub struct Effect {
 pub struct Snapshot {
     /// The records, by id.
     pub rows: BTreeMap<String, Row>,
+    /// When what is packed lapses, also under a row of its id.
+    packed_until_ms: Vec<i64>,
     /// How many effects there are.
     pub effects: i64,
     /// The fence, in Unix s.
@@ -65,11 +82,14 @@ impl Snapshot {
     pub fn of(database: &Database, apart: Option<&Apart>) -> Self {
         let meta = database.peek("SELECT fence_s, clock_ms FROM semel_meta");
         let meta = |column: usize| meta.first().and_then(|row| row[column].as_integer()).unwrap_or(0);
-        let rows = database
-            .peek("SELECT id, principal, state, first_sent_s, at_ms, lapses_ms, deadline_ms FROM semel_records");
+        let packed: Vec<_> = database.peek(PACKED).iter().flat_map(|row| packed(row)).collect();
+        let packed_until_ms = packed.iter().filter_map(|(_, row)| row.lapses_ms).collect();
+        let rows = database.peek(ROWS).into_iter().map(row);
         let effects = apart.map_or(database, |apart| &apart.0).peek("SELECT count(*) FROM effects");
         Self {
-            rows: rows.into_iter().map(row).collect(),
+            // A row comes before what is packed.
+            rows: packed.into_iter().chain(rows).collect(),
+            packed_until_ms,
             effects: effects.first().and_then(|row| row[0].as_integer()).unwrap_or(0),
             fence_s: meta(0),
             clock_ms: meta(1),
@@ -86,9 +106,11 @@ impl Snapshot {
         self.rows.values().map(|row| row.at_ms).max().unwrap_or(0).max(self.clock_ms)
     }
 
-    /// How many rows count as records, or as tombstones.
-    pub fn count(&self, records: bool) -> u64 {
-        self.rows.values().filter(|row| row.is_record() == records).count() as u64
+    /// How many records there are, or tombstones: what lapses while it is packed counts no longer.
+    pub fn count(&self, records: bool, now_ms: i64) -> u64 {
+        let rows = self.rows.values().filter(|row| !row.is_packed && row.is_record() == records).count();
+        let packed = self.packed_until_ms.iter().filter(|lapses_ms| !records && **lapses_ms > now_ms).count();
+        (rows + packed) as u64
     }
 }
 
@@ -117,6 +139,34 @@ fn row(values: Vec<Value>) -> (String, Row) {
         is_bounded: number(6).is_some(),
         at_ms: number(4).unwrap_or(0),
         lapses_ms: number(5),
+        is_packed: false,
     };
     (text(0), row)
+}
+
+/// Packed tombstones: of each, when it lapses in four bytes and tens of seconds, the length of its id in one, and the id. A UUID
+/// has the length 0, and is its 16 bytes.
+fn packed(values: &[Value]) -> Vec<(String, Row)> {
+    let principal = values[0].clone().into_text().unwrap_or_default();
+    let bytes = values[2].clone().into_blob().unwrap_or_default();
+    let mut found = Vec::new();
+    let mut rest = bytes.as_slice();
+    while let [a, b, c, d, length, after @ ..] = rest {
+        let (id, after) = after.split_at(if *length == 0 { 16 } else { (*length).into() });
+        rest = after;
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let uuid = || [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+        let id = if *length == 0 { uuid() } else { String::from_utf8_lossy(id).into_owned() };
+        let row = Row {
+            principal: principal.clone(),
+            state: STATES[5],
+            first_sent_s: None,
+            is_bounded: true,
+            at_ms: values[1].as_integer().unwrap_or(0),
+            lapses_ms: Some(i64::from(u32::from_be_bytes([*a, *b, *c, *d])) * 10_000),
+            is_packed: true,
+        };
+        found.push((id, row));
+    }
+    found
 }

@@ -190,6 +190,11 @@ impl Database {
         self.open().execute(statement, []).expect(statement);
     }
 
+    /// Runs statements that make tables and rows, behind the engine's back.
+    pub fn fill(&self, script: &str) {
+        self.open().execute_batch(script).expect("a script");
+    }
+
     /// The names of all tables.
     pub fn tables(&self) -> Vec<String> {
         let rows = self.query("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name");

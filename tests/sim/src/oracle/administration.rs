@@ -58,10 +58,15 @@ impl Oracle {
     fn deleted_key(&mut self, key: &str, exchange: &Exchange, own: &str) -> Result<(), Violation> {
         let after = &exchange.after;
         let latest_s = exchange.before.rows.values().filter_map(|row| row.first_sent_s).max().unwrap_or(0);
-        if after.rows.len() > 1 || after.effects > 0 {
+        if after.rows.values().filter(|row| !row.is_packed).count() > 1 || after.effects > 0 {
             return violation("deleted", format!("{key} was deleted and has {after:?}"));
         }
         let at_ms = after.rows.get(own).map_or(0, |row| row.at_ms);
+        // No fence stands for what is packed.
+        let mut packed = exchange.before.rows.iter().filter(|(_, row)| row.is_packed && !row.has_lapsed(at_ms));
+        if let Some((id, row)) = packed.find(|(id, _)| !after.rows.contains_key(*id)) {
+            return violation("left", format!("{id} left with all of {key}: {row:?}"));
+        }
         if after.fence_s <= latest_s || after.fence_s * 1000 < at_ms {
             return violation("fence", format!("{key} was deleted at {at_ms}, and its fence is at {}", after.fence_s));
         }

@@ -48,6 +48,7 @@ impl Oracle {
         }
         self.mark(exchange, &said);
         self.check_rows(&key, exchange, said.now_ms)?;
+        let exchange = &*exchange.at(said.now_ms);
         let (target, first_sent_s) = match message.own_id() {
             // A cancellation that was asked for before may be refused for itself.
             Some(own) if !said.is_outcome() && exchange.before.rows.contains_key(&own) => {
@@ -143,7 +144,8 @@ impl Oracle {
             return violation("outcome", format!("{status} was recorded"));
         }
         let (before, plan) = (&exchange.before, &self.plan);
-        let is_full = before.count(true) >= plan.records_max || before.count(false) >= plan.tombstones_max;
+        let count = |records| before.count(records, said.now_ms);
+        let is_full = count(true) >= plan.records_max || count(false) >= plan.tombstones_max;
         let is_known = exchange.letter.message.own_id().is_some_and(|id| before.rows.contains_key(&id));
         if runs && is_full && !is_known {
             return violation("capacity", "a full key took a new request");

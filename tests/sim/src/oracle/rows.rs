@@ -41,6 +41,10 @@ impl Oracle {
                     self.see(format!("fate: {} {kind} first-sent leaves", row.state));
                     self.check_departure(key, id, row, exchange, now_ms)?;
                 }
+                // It had left, though it is still where it was packed, and the id is new.
+                Some(next) if next.state != row.state && row.has_lapsed(now_ms) => {
+                    self.check_departure(key, id, row, exchange, now_ms)?;
+                }
                 Some(next) if next.principal != row.principal => {
                     return violation("stranger", format!("{id} went from {} to {}", row.principal, next.principal));
                 }

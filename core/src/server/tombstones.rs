@@ -1,0 +1,357 @@
+//! Packed tombstones: those of acknowledged requests, many to a row.
+//!
+//! A tombstone whose end is fixed, since deadlines bound all attempts of its id, needs no row of its own. It is carried by the
+//! record of the request that brought the acknowledgement, and goes on to the next when that one is acknowledged itself; or it
+//! lies with others in a chunk. So an acknowledgement costs the deletion of its record, and little more.
+//!
+//! Invariants:
+//! - What is packed ran, was acknowledged, and lapses: until then it is in a row, whatever becomes of the record that carries it.
+//! - Which ids are packed is known in memory, by a hash of id and principal, and rebuilt from the rows. A record comes before it.
+//! - A packed tombstone lapses when it should have, rounded up to ten seconds, and never before.
+
+use super::record::{LatestDeadline, Record, State, TOMBSTONE_GRACE_MS, TombstoneKind};
+use super::sql::{Sql, SqlError, Value};
+use crate::id::{Principal, RequestId};
+use crate::problem::Executed;
+use crate::rules::{Rule, holds};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A record carries at most so many; those of a request that would carry more go into a chunk.
+pub const CARRIED_MAX: usize = 24;
+/// Without a record to carry them, fewer than these are rows of their own: to write a chunk and to delete it would cost more.
+pub const CHUNK_MIN: usize = 3;
+/// So many chunks are looked at in one page of the sweep.
+pub const CHUNKS_MAX: i64 = 128;
+/// What lapses later than this is a row of its own: no deadline is so far ahead, unless a client is mistaken.
+const AHEAD_MS_MAX: i64 = 600_000;
+/// When a tombstone lapses is kept in units of this, rounded up.
+const GRAIN_MS: i64 = 10_000;
+/// So many rows are read at a time when the object starts.
+const ROWS_MAX: usize = 256;
+
+/// One packed tombstone. Whose it is says the row that has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Packed {
+    /// The id that must not run.
+    pub id: RequestId,
+    /// When it may leave, in units of ten seconds.
+    lapses_10s: i64,
+}
+
+impl Packed {
+    /// Packs the tombstone of an id; `None` of one that needs a row of its own.
+    pub fn of(id: &RequestId, tombstone: &Record, now_ms: i64) -> Option<Self> {
+        let kind = TombstoneKind::Acknowledged;
+        let LatestDeadline::At(_) = tombstone.deadline else { return None };
+        match tombstone.state {
+            State::Tombstone { kind: found, executed: Executed::Yes, lapses_ms }
+                if found == kind && lapses_ms <= now_ms.saturating_add(AHEAD_MS_MAX) =>
+            {
+                let lapses_10s = lapses_ms.max(0).saturating_add(GRAIN_MS - 1) / GRAIN_MS;
+                u32::try_from(lapses_10s).is_ok().then(|| Self { id: id.clone(), lapses_10s })
+            }
+            _ => None,
+        }
+    }
+
+    /// When it may leave.
+    pub fn lapses_ms(&self) -> i64 {
+        self.lapses_10s * GRAIN_MS
+    }
+
+    /// Whether it is still needed.
+    pub fn lasts(&self, now_ms: i64) -> bool {
+        self.lapses_ms() > now_ms
+    }
+}
+
+/// Packed tombstones as bytes: of each, when it lapses in four bytes, the length of its id in one, and the id. A UUID is its 16
+/// bytes, and has the length 0.
+pub fn to_bytes(packed: &[Packed]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for Packed { id, lapses_10s } in packed {
+        bytes.extend(u32::try_from(*lapses_10s).unwrap_or(u32::MAX).to_be_bytes());
+        match uuid_bytes(id.as_str()) {
+            Some(uuid) => {
+                bytes.push(0);
+                bytes.extend(uuid);
+            }
+            None => {
+                bytes.push(u8::try_from(id.as_str().len()).unwrap_or(u8::MAX));
+                bytes.extend(id.as_str().as_bytes());
+            }
+        }
+    }
+    bytes
+}
+
+/// Reads what [`to_bytes`] gave; `None` of what it never gives.
+pub fn from_bytes(mut bytes: &[u8]) -> Option<Vec<Packed>> {
+    let mut packed = Vec::new();
+    while !bytes.is_empty() {
+        let first = split_first(&mut bytes)?;
+        let id = if first.is_uuid { uuid_text(first.id) } else { std::str::from_utf8(first.id).ok()?.to_owned() };
+        packed.push(Packed { id: RequestId::new(id).ok()?, lapses_10s: first.lapses_10s });
+    }
+    Some(packed)
+}
+
+/// How many of what [`to_bytes`] gave are still needed.
+pub fn count_lasting(mut bytes: &[u8], now_ms: i64) -> Option<i64> {
+    let mut count = 0;
+    while !bytes.is_empty() {
+        count += i64::from(split_first(&mut bytes)?.lapses_10s * GRAIN_MS > now_ms);
+    }
+    Some(count)
+}
+
+struct Entry<'a> {
+    lapses_10s: i64,
+    is_uuid: bool,
+    id: &'a [u8],
+}
+
+fn split_first<'a>(bytes: &mut &'a [u8]) -> Option<Entry<'a>> {
+    let (lapses_10s, rest) = bytes.split_first_chunk::<4>()?;
+    let (&length, rest) = rest.split_first()?;
+    let (id, rest) = rest.split_at_checked(if length == 0 { 16 } else { length.into() })?;
+    *bytes = rest;
+    Some(Entry { lapses_10s: u32::from_be_bytes(*lapses_10s).into(), is_uuid: length == 0, id })
+}
+
+/// The bytes of a UUID in its canonical form; `None` of anything else.
+fn uuid_bytes(id: &str) -> Option<[u8; 16]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut uuid = [0; 16];
+    let mut digits = id.bytes().filter(|byte| *byte != b'-');
+    for byte in &mut uuid {
+        *byte = digit(digits.next()?)? << 4 | digit(digits.next()?)?;
+    }
+    (uuid_text(&uuid) == id).then_some(uuid)
+}
+
+fn uuid_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (n, byte) in bytes.iter().enumerate() {
+        if matches!(n, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')));
+    }
+    text
+}
+
+/// What stands for an id in memory.
+type IdHash = [u8; 16];
+/// What stands for a principal in memory.
+type PrincipalHash = [u8; 8];
+
+fn hash<const N: usize>(text: &str) -> [u8; N] {
+    let mut hash = [0; N];
+    hash.iter_mut().zip(Sha256::digest(text)).for_each(|(to, from)| *to = from);
+    hash
+}
+
+/// Nobody can choose two ids, or be given two names, for which these are the same.
+fn id_hash(id: &RequestId) -> IdHash {
+    uuid_bytes(id.as_str()).unwrap_or_else(|| hash(id.as_str()))
+}
+
+/// Which ids are packed. To copy it costs nothing: what a request adds is apart until that is committed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Index {
+    /// By when they lapse.
+    kept: Arc<BTreeMap<i64, BTreeMap<IdHash, PrincipalHash>>>,
+    added: Vec<(i64, IdHash, PrincipalHash)>,
+}
+
+impl Index {
+    /// Adds a tombstone that was packed.
+    pub fn add(&mut self, principal: &Principal, packed: &Packed) {
+        self.added.push((packed.lapses_10s, id_hash(&packed.id), hash(principal.as_str())));
+    }
+
+    /// Takes over what was added, and drops what has lapsed. Answers how many more there are.
+    pub fn settle(&mut self, now_ms: i64) -> i64 {
+        let has_lapsed =
+            |lapses_10s: &i64| lapses_10s.saturating_mul(GRAIN_MS) <= now_ms || !holds(Rule::TombstoneStays);
+        if self.added.is_empty() && !self.kept.keys().next().is_some_and(has_lapsed) {
+            return 0;
+        }
+        let mut more = 0;
+        let kept = Arc::make_mut(&mut self.kept);
+        for (lapses_10s, id, principal) in self.added.drain(..) {
+            more += i64::from(kept.entry(lapses_10s).or_default().insert(id, principal).is_none());
+        }
+        while let Some(first) = kept.first_entry().filter(|first| has_lapsed(first.key())) {
+            more -= first.remove().len() as i64;
+        }
+        more
+    }
+
+    /// The tombstone of an id, as one who asks is to see it: another's principal is not told.
+    pub fn find(&self, id: &RequestId, asks: &Principal, first_sent_s: Option<i64>, now_ms: i64) -> Option<Record> {
+        if self.kept.is_empty() && self.added.is_empty() {
+            return None;
+        }
+        let id = id_hash(id);
+        let kept = self.kept.iter().rev().find_map(|(lapses_10s, ids)| Some((*lapses_10s, *ids.get(&id)?)));
+        let added = || self.added.iter().find(|added| added.1 == id).map(|added| (added.0, added.2));
+        let (lapses_10s, owner) = kept.or_else(added)?;
+        let lapses_ms = lapses_10s * GRAIN_MS;
+        let principal = if owner == hash(asks.as_str()) { asks.clone() } else { Principal::another() };
+        Some(Record {
+            principal,
+            // Deadlines bound all that came before, so only what comes now counts.
+            first_sent_s,
+            at_ms: now_ms,
+            deadline: LatestDeadline::At(lapses_ms - TOMBSTONE_GRACE_MS),
+            state: State::Tombstone { kind: TombstoneKind::Acknowledged, executed: Executed::Yes, lapses_ms },
+            carried: Vec::new(),
+        })
+    }
+
+    /// How many there are, but for what was added and is not settled.
+    pub fn count(&self) -> i64 {
+        self.kept.values().map(|ids| ids.len() as i64).sum()
+    }
+
+    /// Reads which ids are packed.
+    pub fn load(sql: &dyn Sql) -> Result<Found, SqlError> {
+        let mut index = Self::default();
+        let mut clock_ms = 0;
+        let mut chunks_due_ms = None;
+        let mut add = |principal: Option<Value>, entries: Option<Value>| {
+            let principal = principal.and_then(Value::into_text).and_then(|name| Principal::new(name).ok());
+            let entries = entries.and_then(Value::into_blob).and_then(|bytes| from_bytes(&bytes));
+            let (principal, entries) = principal.zip(entries).ok_or_else(unreadable)?;
+            entries.iter().for_each(|each| index.add(&principal, each));
+            Ok(())
+        };
+        in_pages(Value::from(""), |after| {
+            let statement = format!(
+                "SELECT id, {}, carried FROM semel_records WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT ?2",
+                super::rows::PRINCIPAL
+            );
+            let rows = sql.exec(&statement, &[after.clone(), (ROWS_MAX as i64).into()])?;
+            rows.into_iter()
+                .map(|row| {
+                    let mut row = row.into_iter();
+                    let id = row.next();
+                    add(row.next(), row.next())?;
+                    id.ok_or_else(unreadable)
+                })
+                .collect()
+        })?;
+        in_pages(Value::from(0), |after| {
+            let statement = "SELECT chunk, principal, entries, at_ms, lapses_ms FROM semel_tombstones WHERE chunk > ?1 \
+                 ORDER BY chunk LIMIT ?2";
+            let rows = sql.exec(statement, &[after.clone(), (ROWS_MAX as i64).into()])?;
+            rows.into_iter()
+                .map(|row| {
+                    let mut row = row.into_iter();
+                    let chunk = row.next();
+                    add(row.next(), row.next())?;
+                    let mut integer = || row.next().as_ref().and_then(Value::as_integer).ok_or_else(unreadable);
+                    clock_ms = clock_ms.max(integer()?);
+                    // They leave in their order.
+                    let lapses_ms = integer()?;
+                    chunks_due_ms.get_or_insert(lapses_ms);
+                    chunk.ok_or_else(unreadable)
+                })
+                .collect()
+        })?;
+        let index = if holds(Rule::PackedKnown) { index } else { Self::default() };
+        Ok(Found { index, clock_ms, chunks_due_ms: chunks_due_ms.unwrap_or(i64::MAX) })
+    }
+}
+
+/// What is known of packed tombstones when an object starts.
+#[derive(Debug)]
+pub struct Found {
+    /// Which ids there are.
+    pub index: Index,
+    /// The latest clock of a chunk, in Unix ms.
+    pub clock_ms: i64,
+    /// When the first chunk may leave; [`i64::MAX`]: there is none.
+    pub chunks_due_ms: i64,
+}
+
+/// Reads all rows, a page at a time. `read` answers the places of the rows of the page after one place.
+fn in_pages(first: Value, mut read: impl FnMut(&Value) -> Result<Vec<Value>, SqlError>) -> Result<(), SqlError> {
+    let mut after = first;
+    loop {
+        let mut places = read(&after)?;
+        let is_last = places.len() < ROWS_MAX;
+        match places.pop() {
+            Some(place) if !is_last => after = place,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Writes tombstones of one principal as a chunk, if there are any. Answers when it lapses.
+pub fn put_chunk(
+    sql: &dyn Sql,
+    principal: &Principal,
+    packed: &[Packed],
+    now_ms: i64,
+) -> Result<Option<i64>, SqlError> {
+    let Some(lapses_ms) = packed.iter().map(Packed::lapses_ms).max() else { return Ok(None) };
+    let statement = "INSERT INTO semel_tombstones (at_ms, lapses_ms, principal, entries) VALUES (?1, ?2, ?3, ?4)";
+    let entries = to_bytes(packed);
+    sql.exec(statement, &[now_ms.into(), lapses_ms.into(), principal.as_str().into(), entries.as_slice().into()])?;
+    Ok(Some(lapses_ms))
+}
+
+/// Writes what records carry as chunks of its own, so that the records can go. These lapse as late as any may.
+pub fn put_carried(sql: &dyn Sql, now_ms: i64) -> Result<(), SqlError> {
+    let statement = format!(
+        "INSERT INTO semel_tombstones (at_ms, lapses_ms, principal, entries) \
+         SELECT ?1, ?2, {}, carried FROM semel_records WHERE carried IS NOT NULL",
+        super::rows::PRINCIPAL
+    );
+    sql.exec(&statement, &[now_ms.into(), (now_ms + AHEAD_MS_MAX + GRAIN_MS).into()]).map(|_| ())
+}
+
+/// What became of a page of chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Whether any left.
+    pub any: bool,
+    /// When the next may, in Unix ms; [`i64::MAX`]: there is none.
+    pub next_due_ms: i64,
+}
+
+/// Deletes chunks that have lapsed, from the oldest on. None keeps those behind it for longer than [`AHEAD_MS_MAX`].
+pub fn drop_lapsed(sql: &dyn Sql, now_ms: i64) -> Result<Dropped, SqlError> {
+    let statement = "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT ?1";
+    let rows = sql.exec(statement, &[CHUNKS_MAX.into()])?;
+    let is_all = (rows.len() as i64) < CHUNKS_MAX;
+    let mut last = None;
+    // Behind a full page of lapsed chunks there may be more, due at once.
+    let mut next_due_ms = if is_all { i64::MAX } else { 0 };
+    for row in rows {
+        let place = (row.first().and_then(Value::as_integer), row.get(1).and_then(Value::as_integer));
+        let (Some(chunk), Some(lapses_ms)) = place else { return Err(unreadable()) };
+        if lapses_ms > now_ms {
+            next_due_ms = lapses_ms;
+            break;
+        }
+        last = Some(chunk);
+    }
+    if let Some(last) = last {
+        sql.exec("DELETE FROM semel_tombstones WHERE chunk <= ?1", &[last.into()])?;
+    }
+    Ok(Dropped { any: last.is_some(), next_due_ms })
+}
+
+fn unreadable() -> SqlError {
+    SqlError("packed tombstones are unreadable".to_owned())
+}

@@ -1,0 +1,197 @@
+//! How much a key keeps, and what it costs to keep it: bytes, rows written, and what one request has to wait for.
+//!
+//! `SEMEL_REQUESTS=1000000 cargo test --release -p semel-engine-tests --test size -- --nocapture` does it with a million, and prints
+//! what it measured.
+
+use semel_ledger::Ledger;
+use semel_support::*;
+use std::time::Instant;
+
+/// How many requests a test makes, unless it is told otherwise.
+fn requests(default: i64) -> i64 {
+    std::env::var("SEMEL_REQUESTS").ok().and_then(|count| count.parse().ok()).unwrap_or(default)
+}
+
+/// A random UUID, the same in each run.
+fn uuid(n: i64) -> String {
+    let mix = |seed: u64| {
+        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let (a, b) = (mix(n as u64 * 2 + 1), mix(n as u64 * 2 + 2));
+    format!(
+        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+        a >> 32,
+        (a >> 16) & 0xffff,
+        a & 0xfff,
+        b >> 52,
+        b & 0xffff_ffff_ffff
+    )
+}
+
+const PRINCIPAL: &str = "7d9f2ac3-58c4-4ea0-9d2c-0f1b8d6a3e57";
+
+/// What the object would be told of its size.
+fn bytes<H: semel_core::server::Handler>(world: &World<H>) -> i64 {
+    let number = |statement: &str| world.database.number(statement);
+    (number("PRAGMA page_count") - number("PRAGMA freelist_count")) * number("PRAGMA page_size")
+}
+
+fn ledger() -> World<Ledger> {
+    World::of(Ledger, semel_core::server::Config { open: true, records_max: 10_000_000, ..Default::default() })
+}
+
+fn deposit<H>(world: &World<H>, n: i64) -> Call {
+    let call = post("/accounts/alice/deposit").id(&uuid(n)).body("{\"amount\":1}").by(PRINCIPAL);
+    call.first_sent_s(world.wall_ms / 1000).deadline_ms(world.wall_ms + 30_000)
+}
+
+#[test]
+fn a_record_takes_less_than_150_bytes_besides_its_outcome() {
+    let mut world = ledger();
+    world.send(&deposit(&world, 0)).is_executed(200);
+    let before = bytes(&world);
+    let count = requests(20_000).min(100_000);
+    for n in 1..=count {
+        world.wall_ms += 10;
+        world.send(&deposit(&world, n)).is_executed(200);
+    }
+    let bodies = world.database.number("SELECT sum(length(body)) FROM semel_records");
+    let headers = world.database.number("SELECT max(length(text)) FROM semel_texts WHERE text LIKE 'c%:%'");
+    assert!(headers > 40, "{headers}");
+    // The status is three digits.
+    let outcome = bodies as f64 / count as f64 + headers as f64 + 3.0;
+    let record = (bytes(&world) - before) as f64 / count as f64;
+    println!("a record takes {record:.0} bytes, its outcome of {outcome:.0} among them");
+    assert!(record - outcome < 150.0, "{record} bytes, of which {outcome} are the outcome");
+    // Most of that is because principals and headers that come again are kept once.
+    assert!(record < 150.0 + bodies as f64 / count as f64, "{record}");
+}
+
+#[test]
+fn of_requests_that_are_acknowledged_nothing_stays() {
+    let mut world = ledger();
+    let count = requests(100_000);
+    let (mut largest, started) = (0, Instant::now());
+    for n in 0..count {
+        world.wall_ms += 10;
+        let call = deposit(&world, n);
+        let call = if n == 0 { call } else { call.ack_until(&uuid(n - 1), world.wall_ms + 30_000) };
+        world.send(&call).is_executed(200);
+        if n % 10_000 == 0 {
+            largest = largest.max(bytes(&world));
+        }
+    }
+    let took = started.elapsed();
+    world.send(
+        &post("/semel/v1/keys/counters%2F1/acks").body(format!("{{\"ids\":[\"{}\"]}}", uuid(count - 1))).by(PRINCIPAL),
+    );
+    world.pass_s(100_000);
+    // A page of chunks a request.
+    while world.database.number("SELECT count(*) FROM semel_tombstones") > 0 {
+        world.send(&get("/accounts/alice"));
+    }
+    let left = bytes(&world);
+    println!("{count} requests in {took:?}: {largest} bytes at most, {left} in the end, the ledger's among them");
+    assert_eq!(world.rows(), 0);
+    assert!(left < 100_000, "{left} bytes are left");
+    assert_eq!(world.count().expect("a count").tombstones, 0);
+}
+
+/// How many rows are written for each of `count` requests, the handler's apart, until nothing of them is left.
+fn rows_written(count: i64, acks: impl Fn(i64) -> Vec<i64>) -> f64 {
+    let mut world = World::new();
+    let change = |world: &World, n: i64| {
+        let call = post("/count").id(&uuid(n)).first_sent_s(world.wall_ms / 1000);
+        call.deadline_ms(world.wall_ms + 30_000)
+    };
+    // The tables are there, and the texts have their numbers.
+    let first = change(&world, count);
+    world.send(&first).is_executed(200);
+    let before = (world.database.rows_written(), world.effects());
+    for n in 0..count {
+        world.wall_ms += 10;
+        let until_ms = world.wall_ms + 30_000;
+        let call = acks(n).into_iter().fold(change(&world, n), |call, acked| call.ack_until(&uuid(acked), until_ms));
+        world.send(&call).is_executed(200);
+    }
+    world.pass_s(1_000);
+    while world.database.number("SELECT count(*) FROM semel_tombstones") > 0 {
+        world.send(&get("/count"));
+    }
+    let own = world.effects() - before.1;
+    (world.database.rows_written() - before.0) as f64 / count as f64 - own as f64 / count as f64
+}
+
+#[test]
+fn a_request_that_is_acknowledged_writes_about_two_rows_in_its_life() {
+    let each = rows_written(3_000, |n| if n > 0 { vec![n - 1] } else { Vec::new() });
+    let many = rows_written(6_400, |n| if n > 0 && n % 64 == 0 { (n - 64..n).collect() } else { Vec::new() });
+    println!("{each:.3} rows a request with an acknowledgement on each, {many:.3} with 64 at once");
+    assert!((2.0..2.1).contains(&each), "{each}");
+    assert!((1.9..2.1).contains(&many), "{many}");
+}
+
+/// A key with so many records, due or not: written behind the engine's back, which is sooner done.
+fn crowded(count: i64, first_sent_s: i64) -> World {
+    let mut world = World::with(|config| config.records_max = 10_000_000);
+    world.send(&post("/count").id("first").first_sent_s(START_S)).is_executed(200);
+    world.database.fill(&format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) \
+         INSERT INTO semel_records (id, state, at_ms, first_sent_s, deadline_ms, principal, fingerprint, status, headers, body) \
+         SELECT lower(hex(randomblob(16))), 1, {first_sent_s} * 1000, {first_sent_s}, {first_sent_s} * 1000 + 30000, 1, \
+         randomblob(32), 200, 2, randomblob(40) FROM numbers"
+    ));
+    world
+}
+
+/// Sends reads until nothing is left to sweep. How many it took, the most statements of one, and the longest.
+fn swept(world: &mut World) -> (i64, u64, f64) {
+    let (mut reads, mut most, mut longest) = (0, 0, 0.0_f64);
+    while world.rows() > 0 {
+        for _ in 0..100 {
+            let (before, started) = (world.database.statements(), Instant::now());
+            world.send(&get("/count"));
+            longest = longest.max(started.elapsed().as_secs_f64());
+            most = most.max(world.database.statements() - before);
+            reads += 1;
+        }
+    }
+    (reads, most, longest)
+}
+
+#[test]
+fn no_request_waits_for_more_than_a_page_of_what_is_due_at_once() {
+    let count = requests(10_000);
+    let mut world = crowded(count, START_S);
+    world.pass_s(86_402);
+    world.restart();
+    let started = Instant::now();
+    world.count().expect("a count");
+    let load = started.elapsed();
+    let (reads, most, longest) = swept(&mut world);
+    println!(
+        "{count} due at once: counted in {load:?}, gone in {reads} reads, at most {most} statements and {longest:.4} s each"
+    );
+    assert!(reads <= count / 128 + 200, "{reads}");
+    assert!(most <= 128 + 12, "{most} statements");
+}
+
+#[test]
+fn a_million_that_are_not_due_cost_a_request_nothing() {
+    let count = requests(10_000);
+    let mut world = crowded(count, START_S);
+    world.pass_s(86_000);
+    world.restart();
+    let started = Instant::now();
+    world.send(&get("/count"));
+    let load = started.elapsed();
+    let started = Instant::now();
+    for _ in 0..200 {
+        let before = world.database.statements();
+        world.send(&get("/count"));
+        assert!(world.database.statements() - before <= 4);
+    }
+    println!("{count} not due: the first read takes {load:?}, each that follows {:?}", started.elapsed() / 200);
+}
