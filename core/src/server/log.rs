@@ -35,7 +35,7 @@ pub struct Answered<'a> {
     pub key: Option<&'a Key>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Line<'a> {
     time: i64,
     level: &'a str,
@@ -93,19 +93,7 @@ pub fn line(sample_ppm: u32, answered: &Answered<'_>, answer: &Answer) -> Option
 
 /// A line that belongs to no request.
 pub fn note(now_ms: i64, level: &str, message: &str) -> String {
-    written(&Line {
-        time: now_ms,
-        level,
-        by: None,
-        method: None,
-        key: None,
-        id: None,
-        code: None,
-        status: None,
-        ms: None,
-        traceparent: None,
-        message: Some(cut(message)),
-    })
+    written(&Line { time: now_ms, level, message: Some(cut(message)), ..Line::default() })
 }
 
 /// The beginning of a message, which may be a handler's.

@@ -1,6 +1,7 @@
 //! What a key's object does without a request: waking, sweeping, telling the registry.
 
 use semel_core::server::SqlError;
+use semel_core::server::config::FOREVER_S;
 use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, get, post};
 
 const RETENTION_S: i64 = 1000;
@@ -274,4 +275,47 @@ fn of_many_rows_none_is_older_than_is_told() {
     assert_eq!(world.report().unwrap().and_then(|report| report.oldest), Some(START_MS));
     world.database.tamper("DELETE FROM semel_records WHERE id = 'first'");
     assert_eq!(world.report().unwrap().and_then(|report| report.oldest), Some(START_MS), "it is not walked for");
+}
+
+#[test]
+fn what_changed_before_the_object_was_put_to_rest_is_told_by_the_one_that_its_alarm_starts() {
+    let mut world = registered();
+    world.send(&change("second"));
+    world.restart();
+    world.wake().unwrap();
+    let report = world.report().unwrap().expect("the alarm is the mark that there is something to tell");
+    assert_eq!(report.records, 2);
+    world.reported(&report, 0).unwrap();
+    assert_eq!(world.report(), Ok(None), "once told, nothing is left to tell");
+}
+
+#[test]
+fn a_key_that_is_deleted_before_its_registration_was_answered_is_taken_out_and_its_name_goes() {
+    let mut world = world();
+    world.send(&change("a"));
+    world.wake().unwrap();
+    assert!(world.report().unwrap().is_some_and(|report| report.is_listed));
+    // The registry has taken it, and its answer is lost.
+    world.send(&semel_support::admin::delete_key("own"));
+    for _ in 0..2 {
+        world.restart();
+        world.wake().unwrap();
+        assert!(world.report().unwrap().is_some_and(|report| !report.is_listed), "until that is answered");
+    }
+    let report = world.report().unwrap().unwrap();
+    world.reported(&report, 0).unwrap();
+    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
+    assert_eq!(world.report(), Ok(None));
+    world.pass_s(10);
+    let reply = world.send(&post("/count").id("b").first_sent_s(START_S + 10));
+    assert_eq!(reply.only("semel-status"), "executed");
+    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 0, "used again, it has its name again");
+}
+
+#[test]
+fn what_is_kept_for_ever_wakes_nobody() {
+    let mut world = World::with(|config| config.retention_s = FOREVER_S);
+    world.send(&change("a"));
+    tell(&mut world);
+    assert_eq!(world.wakes_at(), None);
 }
