@@ -26,6 +26,9 @@ const NODE_TESTS = ["tests/docs", "tests/bench", "tests/sdk", "tests/runtimes", 
 
 const total = { passed: 0, failed: 0 };
 
+// What a test sees is the same whoever calls it: where these are set, programs print colours into pipes.
+for (const name of ["CI", "FORCE_COLOR"]) delete process.env[name];
+
 await main(async () => {
   try {
     await step("npm packages", installPackages);
