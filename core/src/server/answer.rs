@@ -9,7 +9,7 @@ use super::record::Outcome;
 use crate::header::quoted;
 use crate::id::Key;
 use crate::message::{Headers, Response};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Position, Problem};
 use crate::rules::{Rule, holds};
 use serde::Serialize;
 
@@ -35,6 +35,10 @@ struct ProblemBody<'a> {
     code: &'a str,
     executed: &'a str,
     retry: &'a str,
+    #[serde(rename = "currentEpoch", skip_serializing_if = "Option::is_none")]
+    current_epoch: Option<i64>,
+    #[serde(rename = "expectedSeq", skip_serializing_if = "Option::is_none")]
+    expected_seq: Option<i64>,
 }
 
 impl Answer {
@@ -74,6 +78,11 @@ impl Answer {
     /// A problem.
     pub fn problem(problem: &Problem) -> Self {
         let code = problem.code;
+        let (current_epoch, expected_seq) = match problem.position {
+            Some(Position::CurrentEpoch(epoch)) => (Some(epoch), None),
+            Some(Position::ExpectedSeq(seq)) => (None, Some(seq)),
+            None => (None, None),
+        };
         let body = ProblemBody {
             r#type: problem.type_uri(),
             title: code.title(),
@@ -82,6 +91,8 @@ impl Answer {
             code: code.as_str(),
             executed: problem.executed.as_str(),
             retry: code.retry().as_str(),
+            current_epoch,
+            expected_seq,
         };
         let mut headers = Headers::from_iter([
             ("content-type", "application/problem+json"),

@@ -10,6 +10,7 @@ use super::decision::Instant;
 use super::record::Record;
 use super::rows;
 use super::schema;
+use super::sessions::Noted;
 use super::sql::{SqlError, atomically};
 use super::tombstones::{CARRIED_MAX, CHUNK_MIN, Packed};
 use super::turn::{Loaded, Turn, Work};
@@ -28,6 +29,8 @@ pub(super) struct Aside<'a> {
     pub sweep: bool,
     /// The record of a start that ended well enough to be counted no longer.
     pub ended: Option<(&'a RequestId, &'a Record)>,
+    /// What a request changes of its session.
+    pub session: Option<Noted<'a>>,
 }
 
 impl Turn<'_> {
@@ -39,7 +42,8 @@ impl Turn<'_> {
         aside: Aside<'_>,
     ) -> Result<(), SqlError> {
         let is_virgin = loaded.versions.engine == 0;
-        let is_noted = aside.seen.is_some() || aside.ended.is_some();
+        let is_noted =
+            aside.seen.is_some() || aside.ended.is_some() || aside.session.is_some_and(|noted| noted.is_any());
         let may_apply = !self.acks.is_empty() || is_noted || aside.sweep || self.is_sweep_due(loaded);
         if !aside.fence && (is_virgin || !may_apply) {
             return Ok(());
@@ -128,6 +132,9 @@ impl Turn<'_> {
         if let Some((id, found)) = aside.ended {
             self.end_start(work, id, found)?;
         }
+        if let Some(noted) = &aside.session {
+            work.note(noted)?;
+        }
         let Instant { now_ms, fence_s, .. } = self.instant;
         let retention_s = self.config.retention_s;
         if !work.after.has_key {
@@ -146,7 +153,7 @@ impl Turn<'_> {
 
     /// Why there is no room for a new record, in words for who asks; `None`: there is.
     pub(super) fn want_of_room(&self, loaded: &Loaded) -> Result<Option<String>, SqlError> {
-        let Config { records_max, tombstones_max, bytes_max, .. } = self.config;
+        let Config { records_max, tombstones_max, .. } = self.config;
         if !holds(Rule::Capacity) {
             return Ok(None);
         }
@@ -156,7 +163,13 @@ impl Turn<'_> {
         if reached(loaded.count.tombstones, *tombstones_max) {
             return Ok(Some(format!("the key keeps {tombstones_max} tombstones and cancelled ids, as many as it may")));
         }
-        let is_large = self.sql.database_bytes()? >= *bytes_max;
+        self.want_of_bytes()
+    }
+
+    /// Why there is no room for any row more.
+    pub(super) fn want_of_bytes(&self) -> Result<Option<String>, SqlError> {
+        let bytes_max = self.config.bytes_max;
+        let is_large = holds(Rule::Capacity) && self.sql.database_bytes()? >= bytes_max;
         Ok(is_large.then(|| format!("the key's database has {bytes_max} bytes, as many as it may, or more")))
     }
 
@@ -169,7 +182,8 @@ impl Turn<'_> {
 
     /// A full key sweeps with every request, so that it opens as soon as something may leave.
     fn is_sweep_due(&self, loaded: &Loaded) -> bool {
-        loaded.sweep.is_due(self.instant.now_ms) || self.is_crowded(loaded)
+        let now_ms = self.instant.now_ms;
+        loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms) || self.is_crowded(loaded)
     }
 }
 

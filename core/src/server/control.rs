@@ -8,13 +8,14 @@ use super::admin::{self, Admin};
 use super::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
 use super::decision::{Asked, Decision, decide};
 use super::record::{LatestDeadline, Outcome, Record, State};
-use super::turn::{Undone, Work};
+use super::turn::{Command, Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::{Method, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::session::{Place, SessionName};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
@@ -33,6 +34,8 @@ pub enum Control {
     Cancel,
     /// `GET outcomes/{id}`
     LookUp(RequestId),
+    /// `POST sessions`
+    TakeOver,
     /// What an administrator asks.
     Admin(Admin),
 }
@@ -41,7 +44,7 @@ impl Control {
     /// Whether it is recorded, and so needs an id.
     pub fn is_recorded(&self) -> bool {
         match self {
-            Self::Cancel => true,
+            Self::Cancel | Self::TakeOver => true,
             Self::Acknowledge | Self::LookUp(_) => false,
             Self::Admin(admin) => admin.changes(),
         }
@@ -62,6 +65,7 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
     let control = match (method, rest) {
         (Method::Post, ["acks"]) => Control::Acknowledge,
         (Method::Post, ["cancel"]) => Control::Cancel,
+        (Method::Post, ["sessions"]) => Control::TakeOver,
         (Method::Get | Method::Head, ["outcomes", id]) => Control::LookUp(RequestId::new(*id)?),
         _ => return Ok(None),
     };
@@ -76,7 +80,7 @@ pub fn json_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-fn body_invalid(detail: impl Into<String>) -> Problem {
+pub(super) fn body_invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::BodyInvalid, detail)
 }
 
@@ -123,22 +127,41 @@ pub struct Cancellation {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CancelBody {
-    id: String,
+    id: Option<String>,
+    session: Option<PlaceBody>,
     #[serde(rename = "firstSent")]
     first_sent: Option<i64>,
     principal: Option<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlaceBody {
+    name: String,
+    epoch: i64,
+    seq: i64,
+}
+
 /// Reads the body of `POST cancel`. `own`: the id of the control request itself.
-pub fn cancellation(
+pub(super) fn cancellation(
     body: &[u8],
     own: &RequestId,
     now_ms: i64,
     by_administrator: bool,
-) -> Result<Cancellation, Problem> {
+) -> Result<Command, Problem> {
     let body: CancelBody = json_object(body).map_err(body_invalid)?;
     let invalid = |Invalid(detail)| body_invalid(detail);
-    let id = RequestId::new(body.id).map_err(invalid)?;
+    let id = match body {
+        CancelBody { id: None, session: Some(PlaceBody { name, epoch, seq }), first_sent: None, principal: None } => {
+            let place = SessionName::new(name).and_then(|session| Place::new(session, epoch, seq)).map_err(invalid)?;
+            return Ok(Command::Close(place, by_administrator));
+        }
+        CancelBody { session: Some(_), .. } => {
+            return Err(body_invalid("session: a place has an owner and a number, and so no other member beside it"));
+        }
+        CancelBody { id: None, .. } => return Err(body_invalid("missing field `id` or `session`")),
+        CancelBody { id: Some(ref id), .. } => RequestId::new(id.as_str()).map_err(invalid)?,
+    };
     if id == *own {
         return Err(body_invalid("a cancellation needs an id of its own"));
     }
@@ -150,7 +173,7 @@ pub fn cancellation(
         (false, None) => None,
         (false, Some(_)) => return Err(body_invalid("principal: only an administrator cancels for others")),
     };
-    Ok(Cancellation { id, first_sent_s, under })
+    Ok(Command::Cancel(Cancellation { id, first_sent_s, under }))
 }
 
 /// Cancels, in the transaction of the control request.
@@ -190,11 +213,11 @@ pub(super) fn cancel(
     }
 }
 
-fn cancelled() -> Response {
+pub(super) fn cancelled() -> Response {
     Response::json(200, json!({ "state": "cancelled" }).to_string())
 }
 
-fn executed(outcome: &Outcome) -> Response {
+pub(super) fn executed(outcome: &Outcome) -> Response {
     Response::json(200, json!({ "state": "executed", "outcome": wire_outcome(outcome) }).to_string())
 }
 

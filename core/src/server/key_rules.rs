@@ -23,6 +23,8 @@ pub struct KeyLimits {
     pub records_max: Option<u64>,
     /// Tombstones and cancelled ids.
     pub tombstones_max: Option<u64>,
+    /// Sessions.
+    pub sessions_max: Option<u64>,
     /// The size of the database.
     pub bytes_max: Option<u64>,
 }
@@ -38,6 +40,7 @@ struct RuleText {
     retention_seconds: Option<RetentionText>,
     records_max: Option<i64>,
     tombstones_max: Option<i64>,
+    sessions_max: Option<i64>,
     bytes_max: Option<i64>,
 }
 
@@ -93,6 +96,7 @@ impl RuleText {
             retention_s,
             records_max: limit("recordsMax", self.records_max, COUNT_MAX)?,
             tombstones_max: limit("tombstonesMax", self.tombstones_max, COUNT_MAX)?,
+            sessions_max: limit("sessionsMax", self.sessions_max, COUNT_MAX)?,
             bytes_max: limit("bytesMax", self.bytes_max, BYTES_MAX)?,
         })
     }

@@ -12,7 +12,10 @@ use super::record::{Change, LatestDeadline, Record, State};
 use super::retention::Sweep;
 use super::rows;
 use super::schema::{self, Versions};
+use super::sessions::sweep::Sessions;
+use super::sessions::takeover::TakeOver;
 use super::sql::{Sql, SqlError};
+use super::suspicion::Started;
 use super::tombstones::{self, Index, Packed};
 use crate::fingerprint::Fingerprint;
 use crate::header::{Ack, Attempt};
@@ -20,6 +23,7 @@ use crate::id::{Key, Principal, RequestId};
 use crate::message::Request;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::session::Place;
 
 /// One attempt, as it reaches the object of its key.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +55,8 @@ pub(super) struct Loaded {
     pub is_registered: bool,
     pub packed: Index,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
-    pub started: Option<RequestId>,
+    pub started: Option<Started>,
+    pub sessions: Sessions,
 }
 
 impl Loaded {
@@ -60,9 +65,14 @@ impl Loaded {
         self.count.tombstones += self.packed.settle(now_ms);
     }
 
+    /// Whether this engine has counted the start of a request last.
+    pub fn has_started(&self, id: &RequestId) -> bool {
+        matches!(&self.started, Some(Started::Request(started)) if started == id)
+    }
+
     /// A suspect that was started here, and is answered without a crash.
     pub fn ended<'a>(&self, id: &'a RequestId, suspect: &'a Record) -> Option<(&'a RequestId, &'a Record)> {
-        let is_own = self.started.as_ref() == Some(id) || !holds(Rule::OwnStart);
+        let is_own = self.has_started(id) || !holds(Rule::OwnStart);
         (is_own && holds(Rule::StartEnded)).then_some((id, suspect))
     }
 }
@@ -87,6 +97,10 @@ pub(super) enum Command {
     DeleteRecord(RequestId),
     /// All of the key goes.
     DeleteKey,
+    /// A place in a session is cancelled, by an administrator or not.
+    Close(Place, bool),
+    /// A session gets a new holder.
+    TakeOver(TakeOver),
 }
 
 impl Command {
