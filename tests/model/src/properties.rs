@@ -102,6 +102,16 @@ properties! {
     Sometimes by sometimes, |oracle, property| oracle.seen.contains(&property);
     /// An attempt gets the recorded outcome.
     Replay = "sometimes: a replay",
+    /// A place of an epoch that is over is replayed.
+    OldReplay = "sometimes: a place of an old epoch replays",
+    /// A number beyond the next is refused.
+    Gap = "sometimes: a gap",
+    /// An epoch that is over is refused.
+    Fenced = "sometimes: a fenced epoch",
+    /// A place is refused whose outcome went because its session was idle.
+    Stub = "sometimes: a stub",
+    /// A session is not there, or not any more.
+    SessionUnknown = "sometimes: an unknown session",
     /// An attempt waits while another of its id is executed.
     Waits = "sometimes: a waiting duplicate",
     /// An attempt is refused by a tombstone.
