@@ -143,7 +143,7 @@ export class Run {
       return pending.every(({ length }) => length === 0);
     });
     if (this.#settings.naive) return;
-    const open = [...this.book.accounts, WEIGHED];
+    const open = [...this.book.accounts, ...WEIGHED];
     await this.#until("every outcome is acknowledged", async () => {
       while (open.length > 0 && (await this.server.get(`/lab/accounts/${open[0]}/semel`)).records === 0) open.shift();
       return open.length === 0;

@@ -117,6 +117,7 @@ impl Turn<'_> {
 
     /// Writes later deadlines, a page of the sweep, and the fence where something rests on it.
     pub(super) fn write_rest(&self, work: &mut Work<'_>, aside: &Aside<'_>) -> Result<(), SqlError> {
+        work.count_anew()?;
         if let Some((id, record)) = &aside.seen {
             if rows::put_seen(self.sql, id, record)? {
                 work.after.sweep.came(record, work.retention_s);
