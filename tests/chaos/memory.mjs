@@ -26,6 +26,8 @@ const ROUNDS_MAX = 25;
 /** Of a client, whose garbage is collected first: its row of a request, with id, target, headers and body, takes more. */
 const CLIENT_BYTES_A_REQUEST = 256;
 const CLIENT_REQUESTS_OF_A_ROUND = 150;
+/** Hardly anything moves in a page's heap, and each of its requests takes long. */
+const PAGE_REQUESTS_OF_A_ROUND = 40;
 
 /** Of the server, whose resident memory has garbage in it: an id, a fingerprint and the outcome of a deposit take more. */
 const SERVER_BYTES_A_REQUEST = 400;
@@ -44,21 +46,22 @@ export function isLevel(samples, { requests, bytesARequest }) {
   return least(-WINDOW) < least(-2 * WINDOW, -WINDOW) + WINDOW * requests * bytesARequest;
 }
 
-/** Makes rounds of `load` until `usedBytes` is level: `{ isLevel, samples }`. */
-export async function weigh({ load, usedBytes, ...bound }) {
+/** Makes rounds of `load` until `usedBytes` is level, or there were too many: `{ isLevel, samples }`. */
+export async function weigh({ load, usedBytes, rounds = ROUNDS_MAX, ...bound }) {
   const samples = [];
-  while (!isLevel(samples, bound) && samples.length < ROUNDS_MAX) {
+  while (!isLevel(samples, bound) && samples.length < rounds) {
     await load();
     samples.push(await usedBytes());
   }
   return { isLevel: isLevel(samples, bound), samples };
 }
 
-/** For `weigh`: changes by a client. `leaks`: whether it is to keep something of every answer. */
+/** For `weigh`: changes by a client. `leaks`: whether it is to keep something of every answer; then the first judgement will do. */
 export function clientLoad(caller, leaks) {
-  const [requests, bytesARequest] = [CLIENT_REQUESTS_OF_A_ROUND, CLIENT_BYTES_A_REQUEST];
+  const requests = caller.name === "page" ? PAGE_REQUESTS_OF_A_ROUND : CLIENT_REQUESTS_OF_A_ROUND;
+  const [bytesARequest, rounds] = [CLIENT_BYTES_A_REQUEST, leaks ? WARM_UP + 2 * WINDOW : ROUNDS_MAX];
   const load = () => caller.load(WEIGHED_BY_CLIENTS, requests, leaks);
-  return { name: caller.name, load, usedBytes: () => caller.usedBytes(), requests, bytesARequest };
+  return { name: caller.name, load, usedBytes: () => caller.usedBytes(), requests, bytesARequest, rounds };
 }
 
 /** For `weigh`: deposits that are acknowledged. */

@@ -124,7 +124,7 @@ export class Run {
     // The garbage of clients is collected, so they don't disturb one another; that of the server isn't.
     const clients = this.#callers.filter((caller) => caller.usedBytes);
     await Promise.all(clients.map((caller) => this.#weigh(clientLoad(caller, leaks))));
-    await this.#weigh(serverLoad(this.server));
+    if (!leaks) await this.#weigh(serverLoad(this.server));
   }
 
   async #weigh({ name, ...process }) {

@@ -12,7 +12,7 @@ use super::turn::Loaded;
 use crate::id::RequestId;
 
 /// So many rows of each table are looked at for a plot.
-pub const TIMES_ROWS_MAX: i64 = 25_000;
+pub const TIMES_ROWS_MAX: i64 = 15_000;
 /// So many rows are looked at to tell the oldest. Of more, requests would wait for it.
 const OLDEST_ROWS_MAX: i64 = 1_000;
 /// So many rows with packed tombstones are read at a time.
