@@ -18,6 +18,7 @@ use super::schema;
 use super::sql::{Sql, SqlError, atomically};
 use super::tombstones::Index;
 use super::turn::{Loaded, Purpose, Turn};
+use super::uncompared::Uncompared;
 use crate::header;
 use crate::id::Key;
 use crate::message::Method;
@@ -190,6 +191,7 @@ impl<H: Handler> Engine<H> {
                     is_registered: meta.is_registered,
                     packed: Index::default(),
                     has_totals: false,
+                    unasked: Uncompared::default(),
                     started: None,
                 };
                 if versions.engine > 0 {

@@ -14,6 +14,7 @@ use super::rows;
 use super::schema::{self, Versions};
 use super::sql::{Sql, SqlError};
 use super::tombstones::{self, Index, Packed};
+use super::uncompared::Uncompared;
 use crate::fingerprint::Fingerprint;
 use crate::header::{Ack, Attempt};
 use crate::id::{Key, Principal, RequestId};
@@ -52,6 +53,8 @@ pub(super) struct Loaded {
     pub packed: Index,
     /// Whether the tables have what the rows come to.
     pub has_totals: bool,
+    /// So many new requests may come before the size of the database is asked for.
+    pub unasked: Uncompared<u8>,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
     pub started: Option<RequestId>,
 }
