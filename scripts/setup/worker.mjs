@@ -2,13 +2,13 @@
 //
 // Invariant: the bundle stays below its limit, or the build fails.
 
-import { copyFile, readFile, readdir } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { compileWithGlue } from "./compile.mjs";
-import { BUILD, ROOT } from "./paths.mjs";
+import { BUILD, ROOT, bin } from "./paths.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
-import { StepError, step } from "./step.mjs";
+import { StepError, run, step } from "./step.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
@@ -43,10 +43,17 @@ export async function buildWorker(name) {
 
 async function compile(crate, folder, output, rust) {
   await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
-  for (const from of ["worker", folder]) {
-    const modules = (await readdir(join(ROOT, from))).filter((name) => name.endsWith(".js"));
-    for (const name of modules) await copyFile(join(ROOT, from, name), join(output, name));
+  const modules = [join(output, "semel.js")];
+  for (const from of ["worker", folder].map((name) => join(ROOT, name))) {
+    modules.push(...(await readdir(from)).filter((name) => name.endsWith(".js")).map((name) => join(from, name)));
   }
+  await withoutSpace(modules, output);
+}
+
+/** Writes modules without comments and spaces. All names stay, so a stack trace still says which function threw. */
+async function withoutSpace(modules, output) {
+  const options = ["--minify-whitespace", "--minify-syntax", "--format=esm", "--target=es2022", "--log-level=warning"];
+  await run(bin("esbuild"), [...modules, ...options, "--entry-names=[name]", "--allow-overwrite", `--outdir=${output}`]);
 }
 
 /** Adds up the bundle, each file in gzip. */

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Nobody else is answered, wherever a request came from.
 //! - What reads writes nothing, and leaves an untouched key untouched.
-//! - No answer reads more than a bounded number of rows, but the instants of all for the oldest.
+//! - No answer reads more than a bounded number of rows.
 
 use super::answer::Answer;
 use super::config::FOREVER_S;
@@ -221,7 +221,7 @@ impl Turn<'_> {
             "tombstones": loaded.count.tombstones,
             "bytes": self.sql.database_bytes()?,
             "sessions": 0,
-            "oldest": survey::oldest_ms(self.sql)?,
+            "oldest": survey::oldest_ms(self.sql, loaded)?,
             "retentionSeconds": self.config.retention(),
             "fence": self.instant.fence_s,
             "forgottenBefore": self.instant.forgotten_s,
@@ -248,8 +248,7 @@ impl Turn<'_> {
             survey::times(self.sql, from_ms, step_ms, usize::try_from(count).unwrap_or_default(), self.instant.now_ms)?;
         let mut body =
             json!({ "from": from_ms, "step": step_ms, "records": times.records, "tombstones": times.tombstones });
-        let rows = loaded.count.records + loaded.count.tombstones - loaded.packed.count();
-        let is_truncated = times.is_truncated || rows > TIMES_ROWS_MAX;
+        let is_truncated = times.is_truncated || loaded.rows() > TIMES_ROWS_MAX;
         if let Some(members) = body.as_object_mut().filter(|_| is_truncated) {
             members.insert("truncated".to_owned(), Value::Bool(true));
         }

@@ -15,6 +15,7 @@ use super::engine::Engine;
 use super::handler::Handler;
 use super::record::Change;
 use super::registry::Report;
+use super::rows::{self, Totals};
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
 use super::survey;
@@ -23,8 +24,8 @@ use super::uncompared::Uncompared;
 use crate::rules::{Rule, holds};
 use crate::server::Answer;
 
-/// So many rows are walked for a report, to tell the oldest. Of more, requests would wait for it.
-const OLDEST_ROWS_MAX: i64 = 1_000;
+/// Of so many rows an object keeps what they come to, when it is woken. Fewer are sooner counted than that is written and taken away.
+pub const TOTALS_ROWS_MIN: i64 = 10_000;
 /// Nothing is due later than the longest retention, which is a hundred years, and some minutes for clocks that differ.
 const AHEAD_MS_MAX: i64 = 101 * 366 * 86_400_000;
 
@@ -70,6 +71,30 @@ pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &m
     Ok(swept.is_written)
 }
 
+/// Keeps what the rows come to, or takes away what was kept: of few there is no need.
+fn keep_totals(sql: &dyn Sql, after: &mut Loaded) -> Result<(), SqlError> {
+    let had_totals = after.has_totals;
+    after.has_totals = after.rows() >= TOTALS_ROWS_MIN;
+    if after.has_totals {
+        let oldest_ms = after.sweep.oldest_ms();
+        rows::keep_totals(
+            sql,
+            &Totals {
+                count: Change { tombstones: after.rows() - after.count.records, ..after.count },
+                clock_ms: after.clock_ms,
+                oldest_ms,
+                oldest_fenced_ms: oldest_ms,
+                lapses_ms: after.sweep.records_due_ms(),
+                carried_until_ms: Some(after.packed.until_ms()),
+            },
+        )
+    } else if had_totals {
+        rows::drop_totals(sql)
+    } else {
+        Ok(())
+    }
+}
+
 impl<H: Handler> Engine<H> {
     /// When the object has to be awake next, in Unix ms; `None`: a request will do. `has_registry`: whether there is one to tell.
     pub fn wakes_at(&self, has_registry: bool) -> Option<i64> {
@@ -103,14 +128,16 @@ impl<H: Handler> Engine<H> {
     pub fn sweep_page(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<bool, SqlError> {
         let loaded = self.load(sql, wall_ms)?;
         let now_ms = loaded.clock_ms;
-        if loaded.versions.engine == 0 || !loaded.sweep.is_due(now_ms) {
+        let is_due = loaded.sweep.is_due(now_ms);
+        if loaded.versions.engine == 0 || !is_due && (loaded.has_totals || loaded.rows() < TOTALS_ROWS_MIN) {
             self.loaded = Some(loaded);
             return Ok(false);
         }
         let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
         let mut after = loaded.clone();
         let ended = atomically(sql, || {
-            let is_fence_used = sweep(sql, instant, self.config.retention_s, &mut after)?;
+            let is_fence_used = is_due && sweep(sql, instant, self.config.retention_s, &mut after)?;
+            keep_totals(sql, &mut after)?;
             if is_fence_used && holds(Rule::FenceDurable) {
                 schema::put_fence(sql, instant.fence_s, now_ms)
             } else {
@@ -143,8 +170,7 @@ impl<H: Handler> Engine<H> {
         }
         kept.tried = Some(is_listed);
         let Some(key) = schema::key(sql)? else { return Ok(None) };
-        let rows = loaded.count.records + loaded.count.tombstones - loaded.packed.count();
-        let oldest = if rows <= OLDEST_ROWS_MAX { survey::oldest_ms(sql)? } else { loaded.sweep.oldest_ms() };
+        let oldest = survey::oldest_ms(sql, loaded)?;
         Ok(Some(Report {
             key: key.as_str().to_owned(),
             at: loaded.clock_ms,

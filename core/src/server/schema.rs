@@ -10,11 +10,11 @@ use crate::id::Key;
 use crate::rules::{Rule, holds};
 
 /// The version of `schema.sql`.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 const CREATE: &str = include_str!("schema.sql");
 /// What leads from one version to the next, beginning with the first.
-const STEPS: &[&str] = &[include_str!("schema_from_1.sql")];
+const STEPS: &[&str] = &[include_str!("schema_from_1.sql"), include_str!("schema_from_2.sql")];
 
 /// The versions of the tables in a database; 0 where there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -1,4 +1,4 @@
--- The engine's tables, version 2. Statements are parted by a semicolon and an empty line.
+-- The engine's tables, version 3. Statements are parted by a semicolon and an empty line.
 --
 -- One row a request, in one b-tree: an insert and a delete are two rows written in the life of a request, and there is no index
 -- that would double them. What a walk over all rows asks for comes before what may be long.
@@ -45,6 +45,23 @@ CREATE TABLE semel_tombstones (
   lapses_ms INTEGER NOT NULL,
   principal TEXT NOT NULL,
   entries BLOB NOT NULL
+) STRICT;
+
+-- What all records come to, so that an object that starts need not count them. Kept of many, where nobody asks for a while; the next
+-- change takes it away. No row: they have to be counted.
+CREATE TABLE semel_totals (
+  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+  rows INTEGER NOT NULL,
+  -- of them, those that are unacknowledged
+  records INTEGER NOT NULL,
+  -- the key's clock
+  clock_ms INTEGER NOT NULL,
+  -- no row is older
+  oldest_ms INTEGER,
+  -- none may leave sooner, by the retention as it was set then
+  due_ms INTEGER,
+  -- none carries a packed tombstone that lasts longer
+  carried_until_ms INTEGER
 ) STRICT;
 
 CREATE TABLE semel_meta (

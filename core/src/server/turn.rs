@@ -14,6 +14,7 @@ use super::rows;
 use super::schema::{self, Versions};
 use super::sql::{Sql, SqlError};
 use super::tombstones::{self, Index, Packed};
+use super::uncompared::Uncompared;
 use crate::fingerprint::Fingerprint;
 use crate::header::{Ack, Attempt};
 use crate::id::{Key, Principal, RequestId};
@@ -50,6 +51,10 @@ pub(super) struct Loaded {
     /// Whether the registry of keys knows it.
     pub is_registered: bool,
     pub packed: Index,
+    /// Whether the tables have what the rows come to.
+    pub has_totals: bool,
+    /// So many new requests may come before the size of the database is asked for.
+    pub unasked: Uncompared<u8>,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
     pub started: Option<RequestId>,
 }
@@ -58,6 +63,11 @@ impl Loaded {
     /// Takes over what was committed of packed tombstones, and lets go what has lapsed by now.
     pub fn settle(&mut self, now_ms: i64) {
         self.count.tombstones += self.packed.settle(now_ms);
+    }
+
+    /// How many rows there are: of records, and of tombstones that are not packed.
+    pub fn rows(&self) -> i64 {
+        self.count.records + self.count.tombstones - self.packed.count()
     }
 
     /// A suspect that was started here, and is answered without a crash.
@@ -148,6 +158,11 @@ impl Work<'_> {
         self.after.count.came(record);
         self.after.sweep.came(record, self.retention_s);
         Ok(())
+    }
+
+    /// Says that rows change.
+    pub fn count_anew(&mut self) -> Result<(), SqlError> {
+        if std::mem::take(&mut self.after.has_totals) { rows::drop_totals(self.sql) } else { Ok(()) }
     }
 
     /// Takes the row of a record whose tombstone is packed. Answers all that is to be written in another row instead.
