@@ -43,7 +43,7 @@ export async function buildWorker(name) {
 }
 
 async function compile(crate, folder, output, rust) {
-  await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
+  await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-Os"], output, rust });
   const modules = [join(output, "semel.js")];
   for (const from of ["worker", folder].map((name) => join(ROOT, name))) {
     modules.push(...(await readdir(from)).filter((name) => name.endsWith(".js")).map((name) => join(from, name)));
