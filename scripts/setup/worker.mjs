@@ -12,7 +12,8 @@ import { StepError, run, step } from "./step.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
-const BUNDLE_GZIP_BYTES_MAX = 300_000;
+/** 300,000 is what it may have in the end. Less, so that whoever adds to it has to look at what it costs, and to raise this. */
+const BUNDLE_GZIP_BYTES_MAX = 260_000;
 const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/host.js", "worker/module.js", "worker/chores.js", "worker/registry.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers that can be built: the deployed one, and the tests' own. */
@@ -42,7 +43,7 @@ export async function buildWorker(name) {
 }
 
 async function compile(crate, folder, output, rust) {
-  await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
+  await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-Os"], output, rust });
   const modules = [join(output, "semel.js")];
   for (const from of ["worker", folder].map((name) => join(ROOT, name))) {
     modules.push(...(await readdir(from)).filter((name) => name.endsWith(".js")).map((name) => join(from, name)));
