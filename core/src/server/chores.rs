@@ -16,7 +16,7 @@ use super::handler::Handler;
 use super::record::Change;
 use super::registry::Report;
 use super::rows::{self, Totals};
-use super::schema;
+use super::schema::{self, DELETED, Versions};
 use super::sql::{Sql, SqlError, atomically};
 use super::survey;
 use super::turn::Loaded;
@@ -102,7 +102,7 @@ impl<H: Handler> Engine<H> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0)?;
         let Kept { changes, told, since_ms, tried, .. } = self.chores.0.0;
         let earliest_ms = since_ms.unwrap_or(loaded.clock_ms).saturating_add(self.config.report_ms);
-        let is_listed = is_listed::<H>(loaded);
+        let is_listed = is_listed(loaded);
         let report_ms = match (has_registry && loaded.has_key, is_listed != loaded.is_registered) {
             (true, true) if tried != Some(is_listed) => Some(loaded.clock_ms),
             (true, true) => Some(earliest_ms),
@@ -163,7 +163,7 @@ impl<H: Handler> Engine<H> {
         let loaded = self.load(sql, wall_ms)?;
         let loaded = &*self.loaded.insert(loaded);
         let kept = &mut self.chores.0.0;
-        let is_listed = is_listed::<H>(loaded);
+        let is_listed = is_listed(loaded);
         let is_due = is_listed != loaded.is_registered || is_listed && kept.changes != kept.told;
         if loaded.versions.engine == 0 || !is_due {
             return Ok(None);
@@ -208,7 +208,10 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-/// Whether the registry should list the key: it has something of the application's. A deleted one has not.
-fn is_listed<H: Handler>(loaded: &Loaded) -> bool {
-    loaded.versions.handler > 0 || H::SCHEMA_VERSION == 0
+/// Whether the registry should list the key: it has something that can be forgotten or deleted. Once it has, it stays there until it is
+/// deleted, whatever leaves by itself.
+fn is_listed(loaded: &Loaded) -> bool {
+    let Versions { handler, .. } = loaded.versions;
+    let has_rows = loaded.count != Change::default();
+    handler != DELETED && (handler > 0 || has_rows || loaded.is_registered)
 }

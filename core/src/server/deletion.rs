@@ -71,10 +71,8 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     survey::clear(work.sql, now_ms)?;
     drop_tables(work.sql)?;
     schema::put_forgotten(work.sql, forgotten_s, fence_s, now_ms)?;
-    schema::put_handler_version(work.sql, 0)?;
     // Whether or not the registry's answer ever came: it may list the key, and is told that it must not.
     schema::put_registered(work.sql, true)?;
-    work.after.versions.handler = 0;
     work.after.is_registered = true;
     work.after.fence_s = fence_s;
     work.after.forgotten_s = forgotten_s;
@@ -82,6 +80,12 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     work.after.sweep = Sweep::default();
     work.after.started = None;
     Ok(Response::json(200, Object::default().with("state", "deleted").with("fence", fence_s).end()))
+}
+
+/// Marks the key as deleted, after the deletion's own record: whatever comes then has it listed again.
+pub(super) fn mark(work: &mut Work<'_>) -> Result<(), SqlError> {
+    work.after.versions.handler = schema::DELETED;
+    schema::put_handler_version(work.sql, schema::DELETED)
 }
 
 /// Drops every table and view that is neither the layer's, nor the platform's, nor SQLite's own.

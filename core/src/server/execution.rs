@@ -224,6 +224,9 @@ impl Turn<'_> {
             // With all of the key, what was found of the id is gone as well.
             let found = identified.found.as_ref().filter(|_| command != Some(&Command::DeleteKey));
             work.put(identified.id, found, &record)?;
+            if command == Some(&Command::DeleteKey) {
+                deletion::mark(&mut work)?;
+            }
             self.write_rest(&mut work, &Aside::default())?;
             Ok(outcome)
         });

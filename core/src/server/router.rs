@@ -7,7 +7,7 @@
 //! - A path that nothing handles reaches no object, so nobody can make objects by asking for paths.
 
 use super::answer::Answer;
-use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX, Wanted};
+use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX};
 use super::config::{self, Config};
 use super::control::{self, Control};
 use super::cors;
@@ -46,8 +46,8 @@ pub enum Route {
         /// How long to wait for an answer, in ms.
         wait_ms: i64,
     },
-    /// Who asks can't be told yet: keys are wanted first.
-    Keys(Wanted),
+    /// Who asks can't be told yet: keys are being fetched.
+    Wait,
 }
 
 /// Routes a request by its head.
@@ -77,7 +77,7 @@ pub fn route<H: Handler>(
     };
     match routed {
         Ok(route) => route,
-        Err(Refusal::Wanted(wanted)) => Route::Keys(wanted),
+        Err(Refusal::Wait) => Route::Wait,
         Err(Refusal::Problem(problem)) => answer(Answer::problem(&problem)),
     }
 }

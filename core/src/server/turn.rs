@@ -152,6 +152,10 @@ impl Work<'_> {
     /// Writes a record over the one that was found.
     pub fn put(&mut self, id: &RequestId, found: Option<&Record>, record: &Record) -> Result<(), SqlError> {
         rows::put(self.sql, id, record)?;
+        if self.after.versions.handler == schema::DELETED {
+            self.after.versions.handler = 0;
+            schema::put_handler_version(self.sql, 0)?;
+        }
         if let Some(found) = found {
             self.after.count.left(found);
         }
