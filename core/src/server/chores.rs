@@ -64,11 +64,15 @@ impl Chores {
 
 /// Sweeps one page in the open transaction. Whether anything was written: then the fence has to be written too.
 pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &mut Loaded) -> Result<bool, SqlError> {
+    let mut is_written = false;
+    if after.sessions.is_due(instant.now_ms) {
+        is_written |= after.sessions.page(sql, instant, retention_s)?;
+    }
     let swept = after.sweep.page(sql, instant.passed_s(retention_s), instant.now_ms, retention_s)?;
     after.count.records += swept.change.records;
     after.count.tombstones += swept.change.tombstones;
     after.sweep = swept.next;
-    Ok(swept.is_written)
+    Ok(is_written || swept.is_written)
 }
 
 /// Keeps what the rows come to, or takes away what was kept: of few there is no need.
@@ -110,7 +114,8 @@ impl<H: Handler> Engine<H> {
             _ => None,
         };
         // What is kept for ever is due at no instant that an alarm can have.
-        let due_ms = loaded.sweep.next_due_ms().filter(|due_ms| due_ms - loaded.clock_ms <= AHEAD_MS_MAX);
+        let due_ms = [loaded.sweep.next_due_ms(), loaded.sessions.next_due_ms()].into_iter().flatten().min();
+        let due_ms = due_ms.filter(|due_ms| due_ms - loaded.clock_ms <= AHEAD_MS_MAX);
         let sweep_ms = due_ms.map(|due_ms| due_ms.max(earliest_ms));
         report_ms.into_iter().chain(sweep_ms).min()
     }
@@ -128,7 +133,7 @@ impl<H: Handler> Engine<H> {
     pub fn sweep_page(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<bool, SqlError> {
         let loaded = self.load(sql, wall_ms)?;
         let now_ms = loaded.clock_ms;
-        let is_due = loaded.sweep.is_due(now_ms);
+        let is_due = loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms);
         if loaded.versions.engine == 0 || !is_due && (loaded.has_totals || loaded.rows() < TOTALS_ROWS_MIN) {
             self.loaded = Some(loaded);
             return Ok(false);
@@ -147,7 +152,7 @@ impl<H: Handler> Engine<H> {
         match ended {
             Ok(()) => {
                 self.chores.counted(loaded.count, after.count);
-                let goes_on = after.sweep.is_due(now_ms);
+                let goes_on = after.sweep.is_due(now_ms) || after.sessions.is_due(now_ms);
                 self.loaded = Some(after);
                 Ok(goes_on)
             }

@@ -10,13 +10,14 @@ use super::decision::{Asked, Decision, decide};
 use super::json::read::{Json, Members};
 use super::json::write::{Object, Value, Written};
 use super::record::{LatestDeadline, Outcome, Record, State};
-use super::turn::{Undone, Work};
+use super::turn::{Command, Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::{Method, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::session::{Place, SessionName};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
@@ -32,6 +33,8 @@ pub enum Control {
     Cancel,
     /// `GET outcomes/{id}`
     LookUp(RequestId),
+    /// `POST sessions`
+    TakeOver,
     /// What an administrator asks.
     Admin(Admin),
 }
@@ -40,7 +43,7 @@ impl Control {
     /// Whether it is recorded, and so needs an id.
     pub fn is_recorded(&self) -> bool {
         match self {
-            Self::Cancel => true,
+            Self::Cancel | Self::TakeOver => true,
             Self::Acknowledge | Self::LookUp(_) => false,
             Self::Admin(admin) => admin.changes(),
         }
@@ -61,13 +64,14 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
     let control = match (method, rest) {
         (Method::Post, ["acks"]) => Control::Acknowledge,
         (Method::Post, ["cancel"]) => Control::Cancel,
+        (Method::Post, ["sessions"]) => Control::TakeOver,
         (Method::Get | Method::Head, ["outcomes", id]) => Control::LookUp(RequestId::new(*id)?),
         _ => return Ok(None),
     };
     Ok(Some((Key::new(*key)?, control)))
 }
 
-fn body_invalid(detail: impl Into<String>) -> Problem {
+pub(super) fn body_invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::BodyInvalid, detail)
 }
 
@@ -112,7 +116,8 @@ pub struct Cancellation {
 }
 
 struct CancelBody {
-    id: String,
+    id: Option<String>,
+    session: Option<Members>,
     first_sent: Option<i64>,
     principal: Option<String>,
 }
@@ -121,7 +126,8 @@ impl CancelBody {
     fn parse(body: &[u8]) -> Result<Self, String> {
         let mut members = Members::parse(body)?;
         let body = Self {
-            id: members.required("id")?,
+            id: members.optional("id")?,
+            session: members.optional("session")?,
             first_sent: members.optional("firstSent")?,
             principal: members.optional("principal")?,
         };
@@ -130,16 +136,32 @@ impl CancelBody {
     }
 }
 
+fn place(mut members: Members) -> Result<Place, String> {
+    let (name, epoch, seq) =
+        (members.required::<String>("name")?, members.required("epoch")?, members.required("seq")?);
+    members.end()?;
+    SessionName::new(name).and_then(|session| Place::new(session, epoch, seq)).map_err(|Invalid(detail)| detail)
+}
+
 /// Reads the body of `POST cancel`. `own`: the id of the control request itself.
-pub fn cancellation(
+pub(super) fn cancellation(
     body: &[u8],
     own: &RequestId,
     now_ms: i64,
     by_administrator: bool,
-) -> Result<Cancellation, Problem> {
+) -> Result<Command, Problem> {
     let body = CancelBody::parse(body).map_err(body_invalid)?;
     let invalid = |Invalid(detail)| body_invalid(detail);
-    let id = RequestId::new(body.id).map_err(invalid)?;
+    let id = match body {
+        CancelBody { id: None, session: Some(session), first_sent: None, principal: None } => {
+            return Ok(Command::Close(place(session).map_err(body_invalid)?, by_administrator));
+        }
+        CancelBody { session: Some(_), .. } => {
+            return Err(body_invalid("session: a place has an owner and a number, and so no other member beside it"));
+        }
+        CancelBody { id: None, .. } => return Err(body_invalid("missing field `id` or `session`")),
+        CancelBody { id: Some(ref id), .. } => RequestId::new(id.as_str()).map_err(invalid)?,
+    };
     if id == *own {
         return Err(body_invalid("a cancellation needs an id of its own"));
     }
@@ -151,7 +173,7 @@ pub fn cancellation(
         (false, None) => None,
         (false, Some(_)) => return Err(body_invalid("principal: only an administrator cancels for others")),
     };
-    Ok(Cancellation { id, first_sent_s, under })
+    Ok(Command::Cancel(Cancellation { id, first_sent_s, under }))
 }
 
 /// Cancels, in the transaction of the control request.
@@ -191,11 +213,11 @@ pub(super) fn cancel(
     }
 }
 
-fn cancelled() -> Response {
+pub(super) fn cancelled() -> Response {
     Response::json(200, Object::default().with("state", "cancelled").end())
 }
 
-fn executed(outcome: &Outcome) -> Response {
+pub(super) fn executed(outcome: &Outcome) -> Response {
     Response::json(200, Object::default().with("state", "executed").with("outcome", wire_outcome(outcome)).end())
 }
 

@@ -13,6 +13,7 @@ use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
 use super::retention::Sweep;
 use super::rows;
 use super::schema;
+use super::sessions::{self, sweep::Sessions};
 use super::sql::{Sql, SqlError, Value};
 use super::survey;
 use super::turn::{Undone, Work};
@@ -69,6 +70,7 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     // No further than the clock: whatever comes from now on would have passed already, and leave.
     let forgotten_s = now_ms.div_euclid(1000).max(work.after.forgotten_s);
     survey::clear(work.sql, now_ms)?;
+    sessions::rows::clear(work.sql)?;
     drop_tables(work.sql)?;
     schema::put_forgotten(work.sql, forgotten_s, fence_s, now_ms)?;
     // Whether or not the registry's answer ever came: it may list the key, and is told that it must not.
@@ -79,6 +81,8 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     work.after.count = Change { records: 0, tombstones: work.after.packed.count() };
     work.after.sweep = Sweep::default();
     work.after.started = None;
+    // The highest epoch stays, so that nobody who held a session before holds one again.
+    work.after.sessions = Sessions::before(work.after.sessions.epoch);
     Ok(Response::json(200, Object::default().with("state", "deleted").with("fence", fence_s).end()))
 }
 

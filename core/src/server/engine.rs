@@ -15,6 +15,7 @@ use super::record::Change;
 use super::retention::{self, Sweep};
 use super::rows;
 use super::schema;
+use super::sessions::sweep::Sessions;
 use super::sql::{Sql, SqlError, atomically};
 use super::tombstones::Index;
 use super::turn::{Loaded, Purpose, Turn};
@@ -53,6 +54,7 @@ impl<H: Handler> Engine<H> {
             // When something is due was judged by the deployment's retention.
             if let Some(loaded) = &mut self.loaded {
                 loaded.sweep = Sweep::default();
+                loaded.sessions.look_again();
             }
         }
     }
@@ -108,6 +110,7 @@ impl<H: Handler> Engine<H> {
                 loaded.fence_s = loaded.fence_s.max(before_s);
                 loaded.sweep = Sweep::default();
                 loaded.has_totals = false;
+                loaded.sessions.look_again();
             }
             Ok(()) => {}
             Err(_) => self.failed(loaded.clock_ms),
@@ -193,6 +196,7 @@ impl<H: Handler> Engine<H> {
                     has_totals: false,
                     unasked: Uncompared::default(),
                     started: None,
+                    sessions: Sessions::default(),
                 };
                 if versions.engine > 0 {
                     let totals = rows::totals(sql)?;
@@ -206,6 +210,9 @@ impl<H: Handler> Engine<H> {
                     let retention_s = self.config.retention_s;
                     loaded.sweep = Sweep::starting(&totals, packed.chunks_due_ms, meta.forgotten_s, retention_s);
                     loaded.packed = packed.index;
+                    let found = Sessions::load(sql, meta.epoch, meta.forgotten_s, retention_s)?;
+                    loaded.clock_ms = loaded.clock_ms.max(found.clock_ms);
+                    loaded.sessions = found.sessions;
                     loaded.settle(loaded.clock_ms);
                 }
                 loaded

@@ -118,7 +118,7 @@ fn check_granted(
 ) -> Result<(), Problem> {
     let is_allowed = match control {
         Some(Control::LookUp(_)) => grant.allows_key(key),
-        Some(Control::Acknowledge | Control::Cancel) => grant.allows_some_change(key),
+        Some(Control::Acknowledge | Control::Cancel | Control::TakeOver) => grant.allows_some_change(key),
         None => grant.allows(method, key),
         // Nobody's token allows what is the administrator's.
         Some(Control::Admin(_)) => false,
@@ -200,7 +200,7 @@ fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Op
     };
     match Attempt::parse(headers, now_ms) {
         Err(error) => Some(Problem::from(error)),
-        Ok(Attempt { id: None, .. }) if needs_id => Some(Problem::key_missing()),
+        Ok(attempt) if needs_id && !attempt.is_named() => Some(Problem::key_missing()),
         Ok(_) => None,
     }
 }
@@ -237,6 +237,9 @@ fn health(config: &Config, now_ms: i64) -> Answer {
         .with("controlIds", config::CONTROL_IDS_MAX)
         .with("recordsPerKey", config.records_max)
         .with("tombstonesPerKey", config.tombstones_max)
+        .with("sessionsPerKey", config.sessions_max)
+        .with("sessionNameChars", crate::session::SESSION_NAME_CHARS_MAX)
+        .with("sessionWindow", super::sessions::state::WINDOW)
         .with("bytesPerKey", config.bytes_max);
     let body = Object::default()
         .with("status", "ok")

@@ -50,6 +50,8 @@ pub struct Meta {
     pub has_key: bool,
     /// Whether the registry of keys knows it.
     pub is_registered: bool,
+    /// The highest epoch that any session was ever given.
+    pub epoch: i64,
 }
 
 /// Reads the database's row about itself, or what stands for it where there is none.
@@ -67,8 +69,10 @@ pub fn meta(sql: &dyn Sql) -> Result<Meta, SqlError> {
             let has_key = matches!(rows.first().and_then(|row| row.get(6)), Some(Value::Text(_)));
             // Where that is unreadable, the key registers once more, which does no harm.
             let is_registered = number(7).flatten() == Some(1);
+            // An older build gave none. What is there and can't be read must not begin anew.
+            let epoch = number(8).unwrap_or(Some(0)).ok_or_else(unreadable)?;
             let versions = Versions { engine, handler };
-            Ok(Meta { versions, fence_s, forgotten_s, clock_ms, has_key, is_registered })
+            Ok(Meta { versions, fence_s, forgotten_s, clock_ms, has_key, is_registered, epoch })
         }
         _ => Err(unreadable()),
     }
@@ -175,6 +179,11 @@ pub fn put_forgotten(sql: &dyn Sql, forgotten_s: i64, fence_s: i64, clock_ms: i6
     }
     sql.exec("UPDATE semel_meta SET forgotten_s = max(forgotten_s, ?1)", &[forgotten_s.into()])?;
     put_fence(sql, fence_s, clock_ms)
+}
+
+/// Writes the highest epoch ever given.
+pub fn put_epoch(sql: &dyn Sql, epoch: i64) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET epoch = ?1", &[epoch.into()]).map(|_| ())
 }
 
 /// Writes which version the handler's tables have; 0: there are none; or [`DELETED`].

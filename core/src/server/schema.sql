@@ -64,6 +64,39 @@ CREATE TABLE semel_totals (
   carried_until_ms INTEGER
 ) STRICT;
 
+-- Named senders. A row is written where a holder changes, a start or crash is counted, or the session becomes idle.
+CREATE TABLE semel_sessions (
+  -- what stands for the name in the rows of places
+  number INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  principal TEXT NOT NULL,
+  -- sessions::state::Epochs::to_bytes
+  epochs BLOB NOT NULL,
+  -- the last number and the last acknowledged one, when it was last idle
+  closed_seq INTEGER NOT NULL,
+  closed_ack INTEGER NOT NULL,
+  -- of the next place: how often the handler crashed on it, and whether it was started since without an end
+  crashes INTEGER NOT NULL,
+  is_started INTEGER NOT NULL,
+  -- the key's clock at the last change of its holder; of an idle one, when it was last used
+  at_ms INTEGER NOT NULL
+) STRICT;
+
+-- One row a place that was taken and is not acknowledged; and the last one of a session, acknowledged or not.
+CREATE TABLE semel_places (
+  session INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  at_ms INTEGER NOT NULL,
+  -- rows::number: 1 executed, 2 poisoned, 3 cancelled, 5 acknowledged
+  state INTEGER NOT NULL,
+  fingerprint BLOB,
+  status INTEGER,
+  headers TEXT,
+  body BLOB,
+  PRIMARY KEY (session, seq)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE semel_meta (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
   engine_version INTEGER NOT NULL,
@@ -75,7 +108,9 @@ CREATE TABLE semel_meta (
   -- the key, for what wakes the object without a request
   key TEXT,
   -- whether the registry of keys knows it
-  is_registered INTEGER NOT NULL DEFAULT 0
+  is_registered INTEGER NOT NULL DEFAULT 0,
+  -- the highest epoch that any session was ever given
+  epoch INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 INSERT INTO semel_meta (only_row, engine_version, handler_version, fence_s, clock_ms) VALUES (1, 0, 0, 0, 0)

@@ -12,7 +12,10 @@ use super::record::{Change, LatestDeadline, Record, State};
 use super::retention::Sweep;
 use super::rows;
 use super::schema::{self, Versions};
+use super::sessions::sweep::Sessions;
+use super::sessions::takeover::TakeOver;
 use super::sql::{Sql, SqlError};
+use super::suspicion::Started;
 use super::tombstones::{self, Index, Packed};
 use super::uncompared::Uncompared;
 use crate::fingerprint::Fingerprint;
@@ -21,6 +24,7 @@ use crate::id::{Key, Principal, RequestId};
 use crate::message::Request;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::session::Place;
 
 /// One attempt, as it reaches the object of its key.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +60,8 @@ pub(super) struct Loaded {
     /// So many new requests may come before the size of the database is asked for.
     pub unasked: Uncompared<u8>,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
-    pub started: Option<RequestId>,
+    pub started: Option<Started>,
+    pub sessions: Sessions,
 }
 
 impl Loaded {
@@ -70,9 +75,14 @@ impl Loaded {
         self.count.records + self.count.tombstones - self.packed.count()
     }
 
+    /// Whether this engine has counted the start of a request last.
+    pub fn has_started(&self, id: &RequestId) -> bool {
+        matches!(&self.started, Some(Started::Request(started)) if started == id)
+    }
+
     /// A suspect that was started here, and is answered without a crash.
     pub fn ended<'a>(&self, id: &'a RequestId, suspect: &'a Record) -> Option<(&'a RequestId, &'a Record)> {
-        let is_own = self.started.as_ref() == Some(id) || !holds(Rule::OwnStart);
+        let is_own = self.has_started(id) || !holds(Rule::OwnStart);
         (is_own && holds(Rule::StartEnded)).then_some((id, suspect))
     }
 }
@@ -97,6 +107,10 @@ pub(super) enum Command {
     DeleteRecord(RequestId),
     /// All of the key goes.
     DeleteKey,
+    /// A place in a session is cancelled, by an administrator or not.
+    Close(Place, bool),
+    /// A session gets a new holder.
+    TakeOver(TakeOver),
 }
 
 impl Command {

@@ -73,6 +73,16 @@ properties! {
     Freed = "forget after: an outcome is freed without its owner's word",
     /// A request takes effect before an earlier one of its tab at its key has.
     OutOfOrder = "in order: a request takes effect before an earlier one has its effect or its answer",
+    /// A place is taken by an epoch that is over, or that nobody was given.
+    Unheld = "sessions: a place is taken by an epoch that does not hold the session",
+    /// The numbers of what takes effect are not one after the other.
+    OutOfNumber = "sessions: a number is left out, or taken twice",
+    /// Two take-overs give the same epoch.
+    EpochTwice = "sessions: an epoch is given twice",
+    /// A take-over fences somebody whom it did not expect.
+    Usurped = "sessions: a take-over that expects an older epoch fences a newer holder",
+    /// Who takes over hears of another last number than was taken.
+    Misled = "sessions: a take-over tells another last number than was taken",
     /// A client forgets an acknowledgement that no key has taken.
     Unacknowledged = "forget after: a client forgets an acknowledgement that no key has taken",
     /// An answer that is no outcome is recorded.

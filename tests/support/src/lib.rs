@@ -3,6 +3,7 @@
 //! - [`database`]: SQLite in a file, that can die before any statement
 //! - [`call`]: a request to send, as often as a test likes
 //! - [`admin`]: what an administrator sends
+//! - [`session`]: requests of a session
 //! - [`reply`]: what came back, checked for what every answer must have
 //! - [`world`]: one key with its clock, its engine and its database
 //! - [`chores`]: what the host does with it without a request
@@ -19,6 +20,7 @@ pub mod chores;
 pub mod counter;
 pub mod database;
 pub mod reply;
+pub mod session;
 pub mod token;
 pub mod world;
 
@@ -26,6 +28,7 @@ pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, pos
 pub use counter::{Counter, Trouble};
 pub use database::Database;
 pub use reply::Reply;
+pub use session::{SESSION, cancel_place, numbered, take_over, take_over_after, take_over_with};
 pub use token::{Signer, claims};
 pub use world::{KEY, START_MS, START_S, World};
 
