@@ -10,7 +10,7 @@ use super::decision::{Asked, Decision, decide};
 use super::json::read::{Json, Members};
 use super::json::write::{Object, Value, Written};
 use super::record::{LatestDeadline, Outcome, Record, State};
-use super::turn::{Command, Undone, Work};
+use super::turn::{Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::{Method, Response};
@@ -104,7 +104,16 @@ fn ack(each: Json) -> Result<Ack, String> {
     ack(id).map_err(|Invalid(detail)| detail)
 }
 
-/// What to cancel.
+/// What a body asks to cancel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToCancel {
+    /// What has an id.
+    Request(Cancellation),
+    /// What has a number in a session.
+    Place(Place),
+}
+
+/// A request to cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancellation {
     /// The id that must never run.
@@ -144,17 +153,12 @@ fn place(mut members: Members) -> Result<Place, String> {
 }
 
 /// Reads the body of `POST cancel`. `own`: the id of the control request itself.
-pub(super) fn cancellation(
-    body: &[u8],
-    own: &RequestId,
-    now_ms: i64,
-    by_administrator: bool,
-) -> Result<Command, Problem> {
+pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64, by_administrator: bool) -> Result<ToCancel, Problem> {
     let body = CancelBody::parse(body).map_err(body_invalid)?;
     let invalid = |Invalid(detail)| body_invalid(detail);
     let id = match body {
         CancelBody { id: None, session: Some(session), first_sent: None, principal: None } => {
-            return Ok(Command::Close(place(session).map_err(body_invalid)?, by_administrator));
+            return Ok(ToCancel::Place(place(session).map_err(body_invalid)?));
         }
         CancelBody { session: Some(_), .. } => {
             return Err(body_invalid("session: a place has an owner and a number, and so no other member beside it"));
@@ -173,7 +177,7 @@ pub(super) fn cancellation(
         (false, None) => None,
         (false, Some(_)) => return Err(body_invalid("principal: only an administrator cancels for others")),
     };
-    Ok(Command::Cancel(Cancellation { id, first_sent_s, under }))
+    Ok(ToCancel::Request(Cancellation { id, first_sent_s, under }))
 }
 
 /// Cancels, in the transaction of the control request.
