@@ -5,9 +5,9 @@
 // - Every wait has a deadline.
 // - An answer has one line in the log at most, and who makes it writes it. An object that answers too late makes one all the same.
 
-import { DurableObject } from "cloudflare:workers";
-import { Chores, within } from "./chores.js";
-import { glue, guarded, note, perInstance, settingsOf } from "./module.js";
+import { DurableObject, waitUntil } from "cloudflare:workers";
+import { Chores } from "./chores.js";
+import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 
 export { guarded, perInstance };
 
@@ -16,7 +16,7 @@ const BODY_BYTES_MAX = 1 << 20;
 /** So much of a larger body is read and thrown away: a client that is still sending would not see its 413. */
 const DRAINED_BYTES_MAX = 16 << 20;
 
-/** A fetch of keys takes at most so long; who waits for another's looks so often, and for so long. */
+/** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
 const KEYS_FETCH_MS = 4_000;
 const KEYS_POLL_MS = 20;
 const KEYS_WAIT_MS = 8_000;
@@ -24,7 +24,15 @@ const KEYS_WAIT_MS = 8_000;
 /** After so long, an object has no suspects: nothing of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
 
-const routerOf = perInstance((env) => new glue.SemelRouter(settingsOf(env)));
+/** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
+const tables = [new Table(), new Table(), new Table()];
+const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
+
+const routerOf = perInstance((env) => {
+  const router = new glue.SemelRouter(settingsOf(env), ...tables);
+  if (keys.startedMs !== undefined) router.keys_kept(keys.text, keys.fetchedMs, keys.startedMs);
+  return router;
+});
 
 /** One `name:value` a line: headers cross the boundary in one piece. */
 export function linesOf(headers) {
@@ -228,7 +236,7 @@ async function routed(request, env) {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Where a request goes. Where that takes keys that are not there yet, they are fetched first. */
+/** Where a request goes. Where that takes keys that are not there yet, it waits for them. */
 async function routeOf(head, env, arrivedMs) {
   const [method, , , lines] = head;
   const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
@@ -238,19 +246,26 @@ async function routeOf(head, env, arrivedMs) {
       () => routerOf(env).route(...head, Date.now()),
       () => unavailable("the router crashed"),
     );
+    fetchKeys(env);
     if (route[0] !== undefined) return route;
-    const [, url, waitMs] = route;
     // No caller waits past its deadline, whoever is slow.
-    untilMs = Math.min(untilMs, arrivedMs + Math.min(waitMs, KEYS_WAIT_MS));
-    if (url !== undefined) await within(untilMs - Date.now(), fetchKeys(url, env)).catch(() => {});
-    // Another request fetches. Its promise is no use here: the platform ends it when that request's client leaves.
-    else await pause(KEYS_POLL_MS);
+    untilMs = Math.min(untilMs, arrivedMs + Math.min(route[1], KEYS_WAIT_MS));
+    // Not for the promise of the fetch: it is another request's.
+    await pause(KEYS_POLL_MS);
   } while (Date.now() < untilMs);
   return unavailable("the keys that tokens are verified with did not come in time");
 }
 
-/** Fetches a JWK set and hands it to the router; whatever goes wrong, it is told. */
-async function fetchKeys(url, env) {
+/** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */
+function fetchKeys(env) {
+  const url = routerOf(env).keys_wanted();
+  if (url === undefined) return;
+  keys.startedMs = Date.now();
+  waitUntil(fetched(url, env));
+}
+
+/** Fetches the JWK set and hands it to the router; whatever goes wrong, it is told. */
+async function fetched(url, env) {
   let text;
   try {
     const signal = AbortSignal.timeout(KEYS_FETCH_MS);
@@ -261,11 +276,13 @@ async function fetchKeys(url, env) {
   } catch (error) {
     note("warn", `the JWK set: ${error}`);
   }
+  const fetchedMs = Date.now();
   const wrong = guarded(
-    () => routerOf(env).keys_fetched(text, Date.now()),
+    () => routerOf(env).keys_fetched(text, fetchedMs),
     () => "it crashed the module",
   );
-  if (wrong !== undefined) note("warn", wrong);
+  if (wrong === undefined) Object.assign(keys, { text, fetchedMs });
+  else note("warn", wrong);
 }
 
 /** Asks the registry: all shards for a listing, the coordinator for the rest. */

@@ -1,11 +1,11 @@
 //! The Worker's side: where a request goes.
 
+use crate::table::Table;
 use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header::quoted;
 use semel_core::id::{Invalid, Principal};
 use semel_core::message::{Headers, Method};
-use semel_core::server::auth::Wanted;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
 use semel_core::server::router::{Route, route, wait_ms};
@@ -22,16 +22,17 @@ pub struct Router<H> {
 }
 
 impl<H: Handler> Router<H> {
-    /// A router with a deployment's settings.
-    pub fn new(handler: H, settings: &str) -> Result<Self, JsValue> {
+    /// A router with a deployment's settings, that counts in tables of the host's.
+    pub fn new(handler: H, settings: &str, tables: [JsValue; 3]) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
-        let gate = Gate::new(settings::access(settings, config.open)?);
+        let [principals, addresses, beyond] = tables.map(|kept| Box::new(kept.unchecked_into::<Table>()));
+        let gate = Gate::with_tables(settings::access(settings, config.open)?, principals, addresses, beyond);
         Ok(Self { handler, config, cors, gate })
     }
 
     /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms]` for an object; or
-    /// `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or `[undefined, URL, wait in ms]` where keys are
-    /// to be fetched first, from there, or from nowhere by this caller. The first of an answer is a number.
+    /// `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or `[undefined, wait in ms]` where keys that
+    /// are being fetched are waited for. The first of an answer is a number.
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
@@ -50,14 +51,18 @@ impl<H: Handler> Router<H> {
                 &JsValue::from_str(&quoted(Principal::administrator().as_str())),
                 &JsValue::from(wait_ms as f64),
             ),
-            Route::Keys(wanted) => {
-                let url = match wanted {
-                    Wanted::Fetch(url) => JsValue::from_str(&url),
-                    Wanted::Wait => JsValue::UNDEFINED,
-                };
-                Array::of3(&JsValue::UNDEFINED, &url, &JsValue::from(wait_ms(&lines, instant_ms) as f64))
-            }
+            Route::Wait => Array::of2(&JsValue::UNDEFINED, &JsValue::from(wait_ms(&lines, instant_ms) as f64)),
         }
+    }
+
+    /// From where the JWK set is to be fetched now; undefined: it is not.
+    pub fn keys_wanted(&mut self) -> Option<String> {
+        self.gate.keys_wanted().map(str::to_owned)
+    }
+
+    /// What the instance before had fetched, if anything, and when the last fetch began.
+    pub fn keys_kept(&mut self, text: Option<String>, fetched_ms: f64, started_ms: f64) {
+        self.gate.keys_kept(text.as_deref(), wire::instant_ms(fetched_ms), wire::instant_ms(started_ms));
     }
 
     /// What a fetch of the JWK set brought: its text, or undefined. What is wrong with it is for the log.

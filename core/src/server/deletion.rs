@@ -8,6 +8,7 @@
 //! - The fence of a deletion refuses what it must, also ahead of the clock. What comes after the deletion lives as long as anywhere.
 
 use super::admin::{executed_of, state_of};
+use super::json::write::Object;
 use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
 use super::retention::Sweep;
 use super::rows;
@@ -20,7 +21,6 @@ use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
-use serde_json::json;
 
 /// What becomes of a record that is deleted; `None`: it has nothing that could go.
 ///
@@ -57,8 +57,8 @@ pub(super) fn delete_record(work: &mut Work<'_>, id: &RequestId, retention_s: i6
         }
         None => found,
     };
-    let body = json!({ "state": state_of(&left), "executed": executed_of(&left).as_str() });
-    Ok(Response::json(200, body.to_string()))
+    let body = Object::default().with("state", state_of(&left)).with("executed", executed_of(&left).as_str());
+    Ok(Response::json(200, body.end()))
 }
 
 /// Deletes all of the key.
@@ -73,10 +73,8 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     sessions::rows::clear(work.sql)?;
     drop_tables(work.sql)?;
     schema::put_forgotten(work.sql, forgotten_s, fence_s, now_ms)?;
-    schema::put_handler_version(work.sql, 0)?;
     // Whether or not the registry's answer ever came: it may list the key, and is told that it must not.
     schema::put_registered(work.sql, true)?;
-    work.after.versions.handler = 0;
     work.after.is_registered = true;
     work.after.fence_s = fence_s;
     work.after.forgotten_s = forgotten_s;
@@ -85,7 +83,13 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     work.after.started = None;
     // The highest epoch stays, so that nobody who held a session before holds one again.
     work.after.sessions = Sessions::before(work.after.sessions.epoch);
-    Ok(Response::json(200, json!({ "state": "deleted", "fence": fence_s }).to_string()))
+    Ok(Response::json(200, Object::default().with("state", "deleted").with("fence", fence_s).end()))
+}
+
+/// Marks the key as deleted, after the deletion's own record: whatever comes then has it listed again.
+pub(super) fn mark(work: &mut Work<'_>) -> Result<(), SqlError> {
+    work.after.versions.handler = schema::DELETED;
+    schema::put_handler_version(work.sql, schema::DELETED)
 }
 
 /// Drops every table and view that is neither the layer's, nor the platform's, nor SQLite's own.

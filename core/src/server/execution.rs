@@ -8,7 +8,7 @@ use super::admin::Admin;
 use super::answer::{Answer, checked_outcome, checked_response};
 use super::aside::Aside;
 use super::config::{OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
-use super::control::{self, Control};
+use super::control::{self, Control, ToCancel};
 use super::decision::{Asked, Decision, decide};
 use super::deletion;
 use super::handler::Failure;
@@ -143,7 +143,13 @@ impl Turn<'_> {
         let parsed =
             attempt.id.as_ref().map(|id| control::cancellation(body, id, self.instant.now_ms, by_administrator));
         match parsed.transpose() {
-            Ok(command) => self.change(loaded, attempt, command),
+            Ok(asked) => {
+                let command = asked.map(|asked| match asked {
+                    ToCancel::Request(cancellation) => Command::Cancel(cancellation),
+                    ToCancel::Place(place) => Command::Close(place, by_administrator),
+                });
+                self.change(loaded, attempt, command)
+            }
             Err(problem) => self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),
         }
     }
@@ -237,6 +243,9 @@ impl Turn<'_> {
             // With all of the key, what was found of the id is gone as well.
             let found = identified.found.as_ref().filter(|_| command != Some(&Command::DeleteKey));
             work.put(identified.id, found, &record)?;
+            if command == Some(&Command::DeleteKey) {
+                deletion::mark(&mut work)?;
+            }
             self.write_rest(&mut work, &Aside::default())?;
             Ok(outcome)
         });

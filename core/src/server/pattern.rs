@@ -1,11 +1,9 @@
 //! Patterns of keys: a key, or the beginning of keys and `*`.
 
 use crate::id::Key;
-use serde::Deserialize;
 
 /// Names keys. `*` is special only as the last character.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyPattern(String);
 
 impl KeyPattern {

@@ -7,12 +7,13 @@
 //! - A path that nothing handles reaches no object, so nobody can make objects by asking for paths.
 
 use super::answer::Answer;
-use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX, Wanted};
+use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX};
 use super::config::{self, Config};
 use super::control::{self, Control};
 use super::cors;
 use super::handler::{Handler, KeyRule};
 use super::head;
+use super::json::write::Object;
 use super::registry::{self, Asked};
 use super::schema::SCHEMA_VERSION;
 use crate::header::{self, Attempt};
@@ -45,8 +46,8 @@ pub enum Route {
         /// How long to wait for an answer, in ms.
         wait_ms: i64,
     },
-    /// Who asks can't be told yet: keys are wanted first.
-    Keys(Wanted),
+    /// Who asks can't be told yet: keys are being fetched.
+    Wait,
 }
 
 /// Routes a request by its head.
@@ -76,7 +77,7 @@ pub fn route<H: Handler>(
     };
     match routed {
         Ok(route) => route,
-        Err(Refusal::Wanted(wanted)) => Route::Keys(wanted),
+        Err(Refusal::Wait) => Route::Wait,
         Err(Refusal::Problem(problem)) => answer(Answer::problem(&problem)),
     }
 }
@@ -215,35 +216,38 @@ pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
 }
 
 fn health(config: &Config, now_ms: i64) -> Answer {
-    let body = serde_json::json!({
-        "status": "ok",
-        "versions": { "protocol": PROTOCOL_VERSION, "semel": env!("CARGO_PKG_VERSION"), "schema": SCHEMA_VERSION },
-        "now": now_ms,
-        "retentionSeconds": config.retention(),
-        "limits": {
-            "idChars": crate::id::REQUEST_ID_CHARS_MAX,
-            "keyBytes": crate::id::KEY_BYTES_MAX,
-            "ackIds": header::ACKS_MAX,
-            "ackBytes": header::ACK_BYTES_MAX,
-            "aheadMs": header::AHEAD_MS_MAX,
-            "waitSeconds": header::WAIT_S_MAX,
-            "urlBytes": head::URL_BYTES_MAX,
-            "requestHeaders": head::HEADERS_MAX,
-            "requestHeaderBytes": head::HEADER_BYTES_MAX,
-            "tokenBytes": TOKEN_BYTES_MAX,
-            "requestBodyBytes": config::REQUEST_BODY_BYTES_MAX,
-            "outcomeBodyBytes": config::OUTCOME_BODY_BYTES_MAX,
-            "outcomeHeaderBytes": config::OUTCOME_HEADER_BYTES_MAX,
-            "controlIds": config::CONTROL_IDS_MAX,
-            "recordsPerKey": config.records_max,
-            "tombstonesPerKey": config.tombstones_max,
-            "sessionsPerKey": config.sessions_max,
-            "sessionNameChars": crate::session::SESSION_NAME_CHARS_MAX,
-            "sessionWindow": super::sessions::state::WINDOW,
-            "bytesPerKey": config.bytes_max,
-        },
-    });
-    let mut response = crate::message::Response::json(200, body.to_string());
+    let versions = Object::default()
+        .with("protocol", PROTOCOL_VERSION)
+        .with("semel", env!("CARGO_PKG_VERSION"))
+        .with("schema", SCHEMA_VERSION);
+    let limits = Object::default()
+        .with("idChars", crate::id::REQUEST_ID_CHARS_MAX)
+        .with("keyBytes", crate::id::KEY_BYTES_MAX)
+        .with("ackIds", header::ACKS_MAX)
+        .with("ackBytes", header::ACK_BYTES_MAX)
+        .with("aheadMs", header::AHEAD_MS_MAX)
+        .with("waitSeconds", header::WAIT_S_MAX)
+        .with("urlBytes", head::URL_BYTES_MAX)
+        .with("requestHeaders", head::HEADERS_MAX)
+        .with("requestHeaderBytes", head::HEADER_BYTES_MAX)
+        .with("tokenBytes", TOKEN_BYTES_MAX)
+        .with("requestBodyBytes", config::REQUEST_BODY_BYTES_MAX)
+        .with("outcomeBodyBytes", config::OUTCOME_BODY_BYTES_MAX)
+        .with("outcomeHeaderBytes", config::OUTCOME_HEADER_BYTES_MAX)
+        .with("controlIds", config::CONTROL_IDS_MAX)
+        .with("recordsPerKey", config.records_max)
+        .with("tombstonesPerKey", config.tombstones_max)
+        .with("sessionsPerKey", config.sessions_max)
+        .with("sessionNameChars", crate::session::SESSION_NAME_CHARS_MAX)
+        .with("sessionWindow", super::sessions::state::WINDOW)
+        .with("bytesPerKey", config.bytes_max);
+    let body = Object::default()
+        .with("status", "ok")
+        .with("versions", versions.end())
+        .with("now", now_ms)
+        .with("retentionSeconds", config.retention())
+        .with("limits", limits.end());
+    let mut response = crate::message::Response::json(200, body.end());
     response.headers.append("cache-control", "no-store");
     Answer::read(response)
 }

@@ -12,6 +12,9 @@ use crate::rules::{Rule, holds};
 /// The version of `schema.sql`.
 pub const SCHEMA_VERSION: i64 = 3;
 
+/// Instead of the version of the handler's tables: all of the key was deleted, and no row has come since but the deletion's own.
+pub const DELETED: i64 = -1;
+
 const CREATE: &str = include_str!("schema.sql");
 /// What leads from one version to the next, beginning with the first.
 const STEPS: &[&str] = &[include_str!("schema_from_1.sql"), include_str!("schema_from_2.sql")];
@@ -21,7 +24,7 @@ const STEPS: &[&str] = &[include_str!("schema_from_1.sql"), include_str!("schema
 pub struct Versions {
     /// Of the engine's tables.
     pub engine: i64,
-    /// Of the handler's tables.
+    /// Of the handler's tables; or [`DELETED`].
     pub handler: i64,
 }
 
@@ -132,8 +135,10 @@ fn put_version(sql: &dyn Sql) -> Result<(), SqlError> {
 /// Brings all tables up to date, the handler's too. Call it inside the transaction of the request that needs them.
 pub(super) fn migrate(sql: &dyn Sql, handler: &dyn Served, found: Versions) -> Result<(), SqlError> {
     create(sql, found)?;
+    if found.handler.max(0) < handler.tables_version() {
+        handler.bring_up(sql, found.handler.max(0))?;
+    }
     if found.handler < handler.tables_version() {
-        handler.bring_up(sql, found.handler)?;
         put_handler_version(sql, handler.tables_version())?;
     }
     Ok(())
@@ -181,7 +186,7 @@ pub fn put_epoch(sql: &dyn Sql, epoch: i64) -> Result<(), SqlError> {
     sql.exec("UPDATE semel_meta SET epoch = ?1", &[epoch.into()]).map(|_| ())
 }
 
-/// Writes which version the handler's tables have; 0: there are none.
+/// Writes which version the handler's tables have; 0: there are none; or [`DELETED`].
 pub fn put_handler_version(sql: &dyn Sql, version: i64) -> Result<(), SqlError> {
     sql.exec("UPDATE semel_meta SET handler_version = ?1", &[version.into()]).map(|_| ())
 }

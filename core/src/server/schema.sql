@@ -47,6 +47,23 @@ CREATE TABLE semel_tombstones (
   entries BLOB NOT NULL
 ) STRICT;
 
+-- What all records come to, so that an object that starts need not count them. Kept of many, where nobody asks for a while; the next
+-- change takes it away. No row: they have to be counted.
+CREATE TABLE semel_totals (
+  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+  rows INTEGER NOT NULL,
+  -- of them, those that are unacknowledged
+  records INTEGER NOT NULL,
+  -- the key's clock
+  clock_ms INTEGER NOT NULL,
+  -- no row is older
+  oldest_ms INTEGER,
+  -- none may leave sooner, by the retention as it was set then
+  due_ms INTEGER,
+  -- none carries a packed tombstone that lasts longer
+  carried_until_ms INTEGER
+) STRICT;
+
 -- Named senders. A row is written where a holder changes, a start or crash is counted, or the session becomes idle.
 CREATE TABLE semel_sessions (
   -- what stands for the name in the rows of places

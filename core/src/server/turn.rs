@@ -17,6 +17,7 @@ use super::sessions::takeover::TakeOver;
 use super::sql::{Sql, SqlError};
 use super::suspicion::Started;
 use super::tombstones::{self, Index, Packed};
+use super::uncompared::Uncompared;
 use crate::fingerprint::Fingerprint;
 use crate::header::{Ack, Attempt};
 use crate::id::{Key, Principal, RequestId};
@@ -54,6 +55,10 @@ pub(super) struct Loaded {
     /// Whether the registry of keys knows it.
     pub is_registered: bool,
     pub packed: Index,
+    /// Whether the tables have what the rows come to.
+    pub has_totals: bool,
+    /// So many new requests may come before the size of the database is asked for.
+    pub unasked: Uncompared<u8>,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
     pub started: Option<Started>,
     pub sessions: Sessions,
@@ -63,6 +68,11 @@ impl Loaded {
     /// Takes over what was committed of packed tombstones, and lets go what has lapsed by now.
     pub fn settle(&mut self, now_ms: i64) {
         self.count.tombstones += self.packed.settle(now_ms);
+    }
+
+    /// How many rows there are: of records, and of tombstones that are not packed.
+    pub fn rows(&self) -> i64 {
+        self.count.records + self.count.tombstones - self.packed.count()
     }
 
     /// Whether this engine has counted the start of a request last.
@@ -156,12 +166,21 @@ impl Work<'_> {
     /// Writes a record over the one that was found.
     pub fn put(&mut self, id: &RequestId, found: Option<&Record>, record: &Record) -> Result<(), SqlError> {
         rows::put(self.sql, id, record)?;
+        if self.after.versions.handler == schema::DELETED {
+            self.after.versions.handler = 0;
+            schema::put_handler_version(self.sql, 0)?;
+        }
         if let Some(found) = found {
             self.after.count.left(found);
         }
         self.after.count.came(record);
         self.after.sweep.came(record, self.retention_s);
         Ok(())
+    }
+
+    /// Says that rows change.
+    pub fn count_anew(&mut self) -> Result<(), SqlError> {
+        if std::mem::take(&mut self.after.has_totals) { rows::drop_totals(self.sql) } else { Ok(()) }
     }
 
     /// Takes the row of a record whose tombstone is packed. Answers all that is to be written in another row instead.

@@ -198,6 +198,10 @@ impl Sql for Database {
         } else if starts("DELETE FROM semel_records WHERE id = ?1") {
             tables.records.remove(&text(arguments, 0)?);
             Ok(Vec::new())
+        } else if starts("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2") {
+            let (after, last) = (text(arguments, 0)?, text(arguments, 1)?);
+            tables.records.retain(|id, _| *id <= after || *id > last);
+            Ok(Vec::new())
         } else if let Some(crash) =
             [Crash::Panic, Crash::End].into_iter().find(|crash| crash.as_statement() == statement)
         {
@@ -243,6 +247,10 @@ impl Tables {
             };
             return Ok(self.meta.iter().map(row).collect());
         }
+        if statement.ends_with(" FROM semel_totals LIMIT 1") {
+            // No scope has so many rows that what they come to would be kept.
+            return Ok(Vec::new());
+        }
         if statement.contains("semel_sessions") || statement.contains("FROM semel_places") {
             return self.sessions.select(statement, arguments);
         }
@@ -254,7 +262,7 @@ impl Tables {
                 self.records.values().filter(|row| !lapses(row)).filter_map(|row| row.integer(column::AT_MS));
             let lapses_ms = self.records.values().filter_map(|row| row.integer(column::LAPSES_MS));
             let instants = self.records.values().filter_map(|row| row.integer(column::AT_MS));
-            let minima = [instants.min(), oldest_ms.min(), lapses_ms.min()].map(Value::from);
+            let minima = [instants.min(), oldest_ms.min(), lapses_ms.min(), None].map(Value::from);
             return Ok(vec![[all.into(), records.into(), clock_ms.into()].into_iter().chain(minima).collect()]);
         }
         if statement == "SELECT max(first_sent_s) FROM semel_records" {
@@ -289,14 +297,22 @@ impl Tables {
     }
 
     fn select_chunks(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        if statement.starts_with("SELECT lapses_ms, (SELECT at_ms FROM semel_tombstones ORDER BY chunk DESC LIMIT 1)") {
+            let ends = self.chunks.values().next().zip(self.chunks.values().next_back());
+            return Ok(ends.map(|(first, last)| vec![first.1.into(), last.0.into()]).into_iter().collect());
+        }
+        if statement
+            == "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 ORDER BY chunk LIMIT ?2"
+        {
+            let (after, limit, now_ms) = (integer(arguments, 0)?, integer(arguments, 1)?, integer(arguments, 2)?);
+            let chunks = self.chunks.range(after + 1..).filter(|(_, chunk)| chunk.1 > now_ms).take(limit as usize);
+            let row = |(chunk, (_, _, principal, entries)): (&i64, &(i64, i64, String, Vec<u8>))| {
+                vec![(*chunk).into(), principal.as_str().into(), entries.as_slice().into()]
+            };
+            return Ok(chunks.map(row).collect());
+        }
         type Chunk<'a> = (&'a i64, &'a (i64, i64, String, Vec<u8>));
         let (after, limit, row): (_, _, fn(Chunk<'_>) -> Row) = match statement {
-            "SELECT chunk, principal, entries, at_ms, lapses_ms FROM semel_tombstones WHERE chunk > ?1 ORDER BY chunk LIMIT ?2" => {
-                (integer(arguments, 0)?, integer(arguments, 1)?, |(chunk, (at_ms, lapses_ms, principal, entries))| {
-                    let (principal, entries) = (principal.as_str().into(), entries.as_slice().into());
-                    vec![(*chunk).into(), principal, entries, (*at_ms).into(), (*lapses_ms).into()]
-                })
-            }
             "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT ?1" => {
                 (0, integer(arguments, 0)?, |(chunk, (_, lapses_ms, ..))| vec![(*chunk).into(), (*lapses_ms).into()])
             }
@@ -341,6 +357,9 @@ impl Tables {
             return Ok(Vec::new());
         }
         if statement == "DELETE FROM semel_texts" {
+            return Ok(Vec::new());
+        }
+        if statement == "DELETE FROM semel_totals" {
             return Ok(Vec::new());
         }
         if statement == "DELETE FROM semel_records" {

@@ -31,3 +31,21 @@ pub use reply::Reply;
 pub use session::{SESSION, cancel_place, numbered, take_over, take_over_after, take_over_with};
 pub use token::{Signer, claims};
 pub use world::{KEY, START_MS, START_S, World};
+
+/// A random UUID, the same in each run.
+pub fn uuid(n: i64) -> String {
+    let mix = |seed: u64| {
+        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let (a, b) = (mix(n as u64 * 2 + 1), mix(n as u64 * 2 + 2));
+    format!(
+        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+        a >> 32,
+        (a >> 16) & 0xffff,
+        a & 0xfff,
+        b >> 52,
+        b & 0xffff_ffff_ffff
+    )
+}

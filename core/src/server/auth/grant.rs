@@ -2,22 +2,30 @@
 //!
 //! Invariant: a limit that can't be read makes the token invalid. It is never taken for none.
 
+use super::super::json::read::Members;
 use super::super::pattern::KeyPattern;
 use crate::id::Key;
 use crate::message::Method;
-use serde::Deserialize;
-use serde::de::{Deserializer, Error};
 
 /// What may be asked. What is left out is not limited.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
-    #[serde(default, deserialize_with = "methods")]
     methods: Option<Vec<Method>>,
     keys: Option<Vec<KeyPattern>>,
 }
 
 impl Grant {
+    pub(super) fn read(mut members: Members) -> Result<Self, String> {
+        let method = |name: String| {
+            let method = Some(Method::new(&name)).filter(|method| method.changes() || method.reads());
+            method.ok_or("no method")
+        };
+        let methods: Option<Vec<String>> = members.optional("methods")?;
+        let keys: Option<Vec<String>> = members.optional("keys")?;
+        members.end()?;
+        Ok(Self { methods: each(methods, method)?, keys: each(keys, KeyPattern::try_from)? })
+    }
+
     /// Whether anything may be asked of a key.
     pub fn allows_key(&self, key: &Key) -> bool {
         self.keys.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(key)))
@@ -36,8 +44,9 @@ impl Grant {
     }
 }
 
-fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Method>>, D::Error> {
-    let Some(names) = Option::<Vec<String>>::deserialize(deserializer)? else { return Ok(None) };
-    let method = |name: &String| Some(Method::new(name)).filter(|method| method.changes() || method.reads());
-    names.iter().map(method).collect::<Option<_>>().map(Some).ok_or_else(|| D::Error::custom("no method"))
+fn each<T>(
+    names: Option<Vec<String>>,
+    read: impl Fn(String) -> Result<T, &'static str>,
+) -> Result<Option<Vec<T>>, &'static str> {
+    names.map(|names| names.into_iter().map(read).collect()).transpose()
 }

@@ -152,7 +152,7 @@ impl Turn<'_> {
 
     /// Runs the handler and records its answer, with all that goes along, in one transaction.
     fn execute_place(&self, loaded: &mut Loaded, asking: &Asking<'_>) -> Result<Answer, SqlError> {
-        if let Some(want) = self.want_of_bytes()? {
+        if let Some(want) = self.want_of_bytes(loaded)? {
             return self.refuse_place(loaded, &Problem::new(Code::Capacity, want), asking, true);
         }
         let mut work = self.work(loaded);

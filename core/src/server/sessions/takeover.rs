@@ -12,13 +12,13 @@ use crate::id::Invalid;
 use crate::message::Response;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
-use crate::server::control::{body_invalid, json_object};
+use crate::server::control::body_invalid;
+use crate::server::json::read::Members;
+use crate::server::json::write::Object;
 use crate::server::schema;
 use crate::server::suspicion::Count;
 use crate::server::turn::{Undone, Work};
 use crate::session::{NUMBER_MAX, SessionName};
-use serde::Deserialize;
-use serde_json::json;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,21 +29,21 @@ pub struct TakeOver {
     pub after: Option<i64>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Body {
-    name: String,
-    after: Option<i64>,
-}
-
 /// Reads the body.
 pub fn parse(body: &[u8]) -> Result<TakeOver, Problem> {
-    let Body { name, after } = json_object(body).map_err(body_invalid)?;
+    let (name, after) = members(body).map_err(body_invalid)?;
     let name = SessionName::new(name).map_err(|Invalid(detail)| body_invalid(detail))?;
     if after.is_some_and(|after| !(0..=NUMBER_MAX).contains(&after)) {
         return Err(body_invalid(format!("after: not an integer from 0 to {NUMBER_MAX}")));
     }
     Ok(TakeOver { name, after })
+}
+
+fn members(body: &[u8]) -> Result<(String, Option<i64>), String> {
+    let mut members = Members::parse(body)?;
+    let taken = (members.required("name")?, members.optional("after")?);
+    members.end()?;
+    Ok(taken)
 }
 
 /// Takes over, in the transaction of the control request.
@@ -96,5 +96,6 @@ pub(in crate::server) fn take_over(
     };
     schema::put_epoch(sql, epoch)?;
     work.after.sessions.epoch = epoch;
-    Ok(Response::json(200, json!({ "name": name.as_str(), "epoch": epoch, "lastSeq": last_seq }).to_string()))
+    let body = Object::default().with("name", name.as_str()).with("epoch", epoch).with("lastSeq", last_seq);
+    Ok(Response::json(200, body.end()))
 }
