@@ -217,6 +217,6 @@ impl<H: Handler> Engine<H> {
 /// deleted, whatever leaves by itself.
 fn is_listed(loaded: &Loaded) -> bool {
     let Versions { handler, .. } = loaded.versions;
-    let has_rows = loaded.count != Change::default();
+    let has_rows = loaded.count != Change::default() || loaded.sessions.count > 0;
     handler != DELETED && (handler > 0 || has_rows || loaded.is_registered)
 }
