@@ -3,6 +3,9 @@
 use semel_core::server::chores::TOTALS_ROWS_MIN;
 use semel_support::*;
 
+/// What is done to a key.
+type Act = fn(&mut World);
+
 const RETENTION_S: i64 = 1_000;
 const UNTIL_MS: i64 = START_MS + 30_000;
 
@@ -62,7 +65,7 @@ fn of_few_rows_nothing_is_kept() {
 
 #[test]
 fn whatever_changes_a_row_takes_away_what_was_kept_in_the_same_commit() {
-    let calls: [(&str, fn(&mut World)); 10] = [
+    let calls: [(&str, Act); 10] = [
         ("an execution", |world| drop(world.send(&change("new")))),
         ("an acknowledgement", |world| drop(world.send(&get("/count").ack_until("first", UNTIL_MS)))),
         ("one that rides", |world| drop(world.send(&change("new").ack_until("first", UNTIL_MS)))),
