@@ -45,7 +45,9 @@ fn bytes_after(requests: i64) -> (Vec<Vec<String>>, i64) {
     let mut world = world();
     for seq in 1..=requests {
         world.send(&post("/status/200/done").place_acking(1, seq, seq - 1)).is_executed(200);
-        world.database.tamper("DELETE FROM effects");
+        if seq % 100 == 0 {
+            world.database.tamper("DELETE FROM effects");
+        }
     }
     let rows = world.database.query("SELECT length(name), length(epochs), closed_seq, crashes FROM semel_sessions");
     let rows = rows.iter().map(|row| row.iter().map(|value| format!("{value:?}")).collect()).collect();
@@ -58,7 +60,7 @@ fn ten_thousand_requests_in_one_session_leave_the_same_bytes_as_a_hundred() {
 }
 
 #[test]
-#[ignore = "takes a minute: the same with more requests"]
+#[ignore = "the same with ten times the requests, for a longer time"]
 fn a_hundred_thousand_requests_in_one_session_leave_the_same_bytes_as_a_hundred() {
     assert_eq!(bytes_after(100), bytes_after(100_000));
 }
