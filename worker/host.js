@@ -8,6 +8,7 @@
 import { DurableObject } from "cloudflare:workers";
 import { Chores, within } from "./chores.js";
 import { glue, guarded, note, perInstance, settingsOf } from "./module.js";
+import { Sockets, UNAVAILABLE } from "./sockets.js";
 
 export { guarded, perInstance };
 
@@ -23,6 +24,11 @@ const KEYS_WAIT_MS = 8_000;
 
 /** After so long, an object has no suspects: nothing of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
+
+/** What the router tells an object: who asks, where it is for the object to judge what they may; empty on the way to a socket. */
+const ASKER = "semel-asker";
+/** What is told of a request that crashes the module even where its crash is counted. */
+const CRASHED = JSON.stringify({ status: 503, headers: { "semel-status": "unavailable" }, body: "" });
 
 const routerOf = perInstance((env) => new glue.SemelRouter(settingsOf(env)));
 
@@ -71,7 +77,13 @@ export async function bodyOf(request) {
 /** The object of a key. */
 export class SemelObject extends DurableObject {
   #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env)));
-  #chores = new Chores(this.ctx, this.env, () => this.#engine());
+  #sockets = new Sockets(
+    this.ctx,
+    (...first) => this.#admitted(...first),
+    (...frame) => this.#frame(...frame),
+    () => this.#chores.wake(),
+  );
+  #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets);
 
   /** Where the engine keeps all it knows. A subclass may look over its shoulder. */
   storage() {
@@ -89,7 +101,9 @@ export class SemelObject extends DurableObject {
 
   async fetch(request) {
     const arrivedMs = Date.now();
-    const answer = await this.#answer(request, arrivedMs);
+    const asker = request.headers.get(ASKER);
+    if (asker === "") return this.#open(request, arrivedMs);
+    const answer = await (asker === null ? this.#answer(request, arrivedMs) : this.#batch(request, decodeURIComponent(asker)));
     answer.headers.append("server-timing", `object;dur=${Date.now() - arrivedMs}`);
     return answer;
   }
@@ -104,7 +118,90 @@ export class SemelObject extends DurableObject {
     return this.run(attempt, request);
   }
 
+  #open(request, arrivedMs) {
+    const full = "too many sockets are open on which nobody has said who they are";
+    return this.#sockets.open(request) ?? responseOf(routerOf(this.env).unavailable(full, undefined, "GET", linesOf(request.headers), arrivedMs, Date.now()));
+  }
+
+  webSocketMessage(socket, message) {
+    return this.#sockets.message(socket, message);
+  }
+
+  webSocketClose(socket) {
+    this.#sockets.closed(socket);
+  }
+
+  /** Who the first frame of a socket says it is. */
+  async #admitted(text, key, address) {
+    const admit = () =>
+      guarded(
+        () => routerOf(this.env).admit(text, key, address, Date.now()),
+        () => UNAVAILABLE,
+      );
+    return (await decided(admit, this.env, Date.now())) ?? UNAVAILABLE;
+  }
+
+  async #batch(request, asker) {
+    const key = request.headers.get("semel-key");
+    const lines = linesOf(request.headers);
+    const body = await bodyOf(request);
+    const ask = (isAlone) => this.#engine().batch(routerOf(this.env), key, asker, isAlone, lines, body, this.#startedMs, Date.now());
+    const elements = () => JSON.parse(new TextDecoder().decode(body));
+    const answer = await this.#inOneCommit(ask, elements, [key, asker], ([status, headers, , log], texts) => [status, headers, `[${texts}]`, log]);
+    return responseOf(answer);
+  }
+
+  #frame(key, asker, text) {
+    const ask = (isAlone) => this.#engine().frame(routerOf(this.env), key, asker, isAlone, text, this.#startedMs, Date.now());
+    const elements = () => JSON.parse(text).requests;
+    return this.#inOneCommit(ask, elements, [key, asker], ([shell], texts) => [shell.replace(/]}$/, () => `${texts}]}`)]);
+  }
+
+  /**
+   * Answers what is asked in one commit. Where that crashes the module, or may have ended the object before, the requests run one
+   * by one, as if they had come so: `filled` puts their answers into the one to none of them.
+   */
+  async #inOneCommit(ask, elements, to, filled) {
+    while (this.#suspects) await this.#suspects;
+    const answer = guarded(
+      () => ask(false),
+      () => undefined,
+    );
+    this.#chores.wake();
+    return answer ?? this.#alone(() => this.#oneByOne(ask, elements, to, filled));
+  }
+
+  async #oneByOne(ask, elements, to, filled) {
+    const shell = ask(true);
+    // What is refused whole says more than its status, or than a text.
+    if (shell[0] !== 200 && shell.length > 1) return shell;
+    const texts = [];
+    let room = glue.answers_room();
+    for (const element of elements()) {
+      const text = JSON.stringify([element]);
+      const now = Date.now();
+      const isSuspect = guarded(
+        () => this.#engine().start_one(...to, text, this.#startedMs, now),
+        () => false,
+      );
+      if (isSuspect) await this.ctx.storage.sync();
+      const one = (hasCrashed) => this.#engine().one(...to, text, hasCrashed, room, now);
+      const crashed = () =>
+        guarded(
+          () => one(true),
+          () => [CRASHED, room],
+        );
+      const [told, left] = guarded(() => one(false), crashed);
+      this.#chores.wake();
+      if (isSuspect) await this.ctx.storage.sync();
+      room = left;
+      texts.push(told);
+    }
+    return filled(shell, texts.join(","));
+  }
+
   alarm() {
+    this.#sockets.end(Date.now());
     return this.#chores.alarm();
   }
 
@@ -154,13 +251,8 @@ export class SemelObject extends DurableObject {
    * Runs what may have ended the object before. Its start is durable before it runs, and so is all that ran before it; if
    * the object ends once more, nobody else was in that commit.
    */
-  async #runAlone(attempt, request) {
-    while (this.#suspects) await this.#suspects;
-    let end;
-    this.#suspects = new Promise((resolve) => {
-      end = resolve;
-    });
-    try {
+  #runAlone(attempt, request) {
+    return this.#alone(async () => {
       guarded(
         () => this.#engine().start(...attempt()),
         () => undefined,
@@ -169,6 +261,18 @@ export class SemelObject extends DurableObject {
       const answer = this.run(attempt, request);
       await this.ctx.storage.sync();
       return answer;
+    });
+  }
+
+  /** Works while nothing else of the object runs. */
+  async #alone(work) {
+    while (this.#suspects) await this.#suspects;
+    let end;
+    this.#suspects = new Promise((resolve) => {
+      end = resolve;
+    });
+    try {
+      return await work();
     } finally {
       this.#suspects = undefined;
       end();
@@ -203,7 +307,8 @@ export async function answerOf(env, request, ask, waitMs) {
 export async function serve(request, env) {
   const arrivedMs = Date.now();
   try {
-    return timed(await routed(request, env), arrivedMs);
+    const answer = await routed(request, env);
+    return answer.webSocket ? answer : timed(answer, arrivedMs);
   } catch (error) {
     // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
     note("error", String(error));
@@ -219,34 +324,43 @@ async function routed(request, env) {
   if (typeof route[0] === "number") return responseOf(route);
   const headers = new Headers(request.headers);
   if (route[0] === null) return registered(request, env, headers, route);
-  const [key, semelKey, semelPrincipal, waitMs] = route;
+  const [key, semelKey, semelPrincipal, waitMs, asker] = route;
   headers.set("semel-key", semelKey);
   headers.set("semel-principal", semelPrincipal);
+  if (asker === undefined) headers.delete(ASKER);
+  else headers.set(ASKER, encodeURIComponent(asker));
   const stub = env.SEMEL.get(env.SEMEL.idFromName(key));
   return answerOf(env, request, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
 }
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Where a request goes. Where that takes keys that are not there yet, they are fetched first. */
+/** Where a request goes. */
 async function routeOf(head, env, arrivedMs) {
   const [method, , , lines] = head;
   const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
-  let untilMs = Infinity;
-  do {
-    const route = guarded(
+  const route = () =>
+    guarded(
       () => routerOf(env).route(...head, Date.now()),
       () => unavailable("the router crashed"),
     );
-    if (route[0] !== undefined) return route;
-    const [, url, waitMs] = route;
+  return (await decided(route, env, arrivedMs)) ?? unavailable("the keys that tokens are verified with did not come in time");
+}
+
+/** What is decided. Where that takes keys that are not there yet, they are fetched first; undefined: they did not come in time. */
+async function decided(decide, env, arrivedMs) {
+  let untilMs = Infinity;
+  do {
+    const decision = decide();
+    if (decision[0] !== undefined) return decision;
+    const [, url, waitMs] = decision;
     // No caller waits past its deadline, whoever is slow.
     untilMs = Math.min(untilMs, arrivedMs + Math.min(waitMs, KEYS_WAIT_MS));
     if (url !== undefined) await within(untilMs - Date.now(), fetchKeys(url, env)).catch(() => {});
     // Another request fetches. Its promise is no use here: the platform ends it when that request's client leaves.
     else await pause(KEYS_POLL_MS);
   } while (Date.now() < untilMs);
-  return unavailable("the keys that tokens are verified with did not come in time");
+  return undefined;
 }
 
 /** Fetches a JWK set and hands it to the router; whatever goes wrong, it is told. */

@@ -8,8 +8,9 @@
 //!   promise that a panic could leave unsettled: a panic is an exception that `host.js` catches, answers and counts.
 //! - The boundary is narrow: one string for all headers, one call a statement.
 //!
-//! The object's side of the boundary is in [`object`], the registry's in [`registry`], the Worker's in [`router`].
+//! The object's side of the boundary is in [`object`] and [`batch`], the registry's in [`registry`], the Worker's in [`router`].
 
+pub mod batch;
 pub mod object;
 pub mod registry;
 pub mod router;
@@ -79,6 +80,11 @@ macro_rules! export {
                 now_ms: f64,
             ) -> $crate::js_sys::Array {
                 self.0.unavailable((detail, reason), (method, headers), (arrived_ms, now_ms))
+            }
+
+            /// Who the first frame of a socket says it is.
+            pub fn admit(&mut self, text: &str, key: &str, address: &str, now_ms: f64) -> $crate::js_sys::Array {
+                self.0.admit(text, key, address, now_ms)
             }
 
             /// What a fetch of the JWK set brought: its text, or undefined. Returns what is wrong with it, for the log.
@@ -165,6 +171,55 @@ macro_rules! export {
                 )
             }
 
+            /// Answers a batch, `is_alone` without looking for suspects; undefined: each is to run by itself.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
+            pub fn batch(
+                &mut self,
+                router: &mut SemelRouter,
+                key: &str,
+                asker: &str,
+                is_alone: bool,
+                headers: &str,
+                body: Option<Vec<u8>>,
+                started_ms: f64,
+                now_ms: f64,
+            ) -> Option<$crate::js_sys::Array> {
+                self.0.batch(&mut router.0, ((key, asker), is_alone), headers, body, (started_ms, now_ms))
+            }
+
+            /// Answers a frame of a socket: `[text]`, or `[close code, reason]`; undefined: each is to run by itself.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
+            pub fn frame(
+                &mut self,
+                router: &mut SemelRouter,
+                key: &str,
+                asker: &str,
+                is_alone: bool,
+                text: &str,
+                started_ms: f64,
+                now_ms: f64,
+            ) -> Option<$crate::js_sys::Array> {
+                self.0.frame(&mut router.0, ((key, asker), is_alone), text, (started_ms, now_ms))
+            }
+
+            /// Counts the start of the only request of a batch, if it is a suspect; whether it is.
+            pub fn start_one(&mut self, key: &str, asker: &str, text: &str, started_ms: f64, now_ms: f64) -> bool {
+                self.0.start_one((key, asker), text, (started_ms, now_ms))
+            }
+
+            /// Answers the only request of a batch, or counts its crash: `[text, room that is left]`.
+            pub fn one(
+                &mut self,
+                key: &str,
+                asker: &str,
+                text: &str,
+                has_crashed: bool,
+                room: f64,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.one((key, asker), text, has_crashed, room, now_ms)
+            }
+
             /// When the object has to be awake next; undefined: a request will do.
             pub fn wakes_at(&self, has_registry: bool) -> Option<f64> {
                 self.0.wakes_at(has_registry)
@@ -220,6 +275,12 @@ macro_rules! export {
         #[wasm_bindgen::prelude::wasm_bindgen]
         pub fn young_ms() -> f64 {
             $crate::object::YOUNG_MS
+        }
+
+        /// The room for the answers of a batch.
+        #[wasm_bindgen::prelude::wasm_bindgen]
+        pub fn answers_room() -> f64 {
+            $crate::batch::ROOM
         }
 
         /// The answer where the settings can't be read.

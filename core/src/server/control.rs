@@ -1,4 +1,5 @@
-//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up. Those of an administrator are in [`super::admin`].
+//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up. Those of an administrator are in [`super::admin`], batches in
+//! [`super::batch`].
 //!
 //! Invariants:
 //! - A look-up runs nothing, and tells nobody but its principal that an id exists.
@@ -33,6 +34,10 @@ pub enum Control {
     Cancel,
     /// `GET outcomes/{id}`
     LookUp(RequestId),
+    /// `POST batch`
+    Batch,
+    /// `GET socket`
+    Socket,
     /// What an administrator asks.
     Admin(Admin),
 }
@@ -42,7 +47,7 @@ impl Control {
     pub fn is_recorded(&self) -> bool {
         match self {
             Self::Cancel => true,
-            Self::Acknowledge | Self::LookUp(_) => false,
+            Self::Acknowledge | Self::LookUp(_) | Self::Batch | Self::Socket => false,
             Self::Admin(admin) => admin.changes(),
         }
     }
@@ -62,6 +67,8 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
     let control = match (method, rest) {
         (Method::Post, ["acks"]) => Control::Acknowledge,
         (Method::Post, ["cancel"]) => Control::Cancel,
+        (Method::Post, ["batch"]) => Control::Batch,
+        (Method::Get, ["socket"]) => Control::Socket,
         (Method::Get | Method::Head, ["outcomes", id]) => Control::LookUp(RequestId::new(*id)?),
         _ => return Ok(None),
     };
@@ -76,7 +83,7 @@ pub fn json_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-fn body_invalid(detail: impl Into<String>) -> Problem {
+pub(super) fn body_invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::BodyInvalid, detail)
 }
 

@@ -48,6 +48,9 @@ impl Turn<'_> {
             Some(Control::Acknowledge) => self.acknowledge(loaded),
             Some(Control::LookUp(id)) => self.look_up(loaded, &id),
             Some(Control::Cancel) => self.cancel(loaded, &attempt, false),
+            Some(Control::Batch | Control::Socket) => {
+                self.refuse_unread(loaded, &Problem::new(Code::NotFound, "no request of a key by itself"))
+            }
             Some(Control::Admin(admin)) => self.administer(loaded, &attempt, &admin),
             None if request.method.reads() => self.read(loaded),
             None => self.change(loaded, &attempt, None),

@@ -1,10 +1,10 @@
 //! Patterns of keys: a key, or the beginning of keys and `*`.
 
 use crate::id::Key;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Names keys. `*` is special only as the last character.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(try_from = "String")]
 pub struct KeyPattern(String);
 

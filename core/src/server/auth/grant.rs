@@ -5,14 +5,14 @@
 use super::super::pattern::KeyPattern;
 use crate::id::Key;
 use crate::message::Method;
-use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// What may be asked. What is left out is not limited.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    #[serde(default, deserialize_with = "methods")]
+    #[serde(default, deserialize_with = "methods", serialize_with = "names")]
     methods: Option<Vec<Method>>,
     keys: Option<Vec<KeyPattern>>,
 }
@@ -40,4 +40,9 @@ fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Meth
     let Some(names) = Option::<Vec<String>>::deserialize(deserializer)? else { return Ok(None) };
     let method = |name: &String| Some(Method::new(name)).filter(|method| method.changes() || method.reads());
     names.iter().map(method).collect::<Option<_>>().map(Some).ok_or_else(|| D::Error::custom("no method"))
+}
+
+fn names<S: Serializer>(methods: &Option<Vec<Method>>, serializer: S) -> Result<S::Ok, S::Error> {
+    let names: Option<Vec<&str>> = methods.as_ref().map(|methods| methods.iter().map(Method::as_str).collect());
+    names.serialize(serializer)
 }

@@ -28,6 +28,7 @@ use crate::id::{Invalid, Principal};
 use crate::message::Headers;
 use crate::problem::{Code, Problem};
 use jwks::{Found, Keys};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::rc::Rc;
 use subtle::ConstantTimeEq as _;
@@ -47,6 +48,37 @@ pub struct Asker {
     pub principal: Principal,
     /// What their token allows.
     pub grant: Grant,
+    /// When it ends, in Unix ms; `None`: it doesn't.
+    pub ends_ms: Option<i64>,
+}
+
+/// An [`Asker`] as the parts of a worker hand it to each other.
+#[derive(Serialize, Deserialize)]
+struct AskerText {
+    principal: String,
+    grant: Grant,
+    ends_ms: Option<i64>,
+}
+
+impl Asker {
+    /// For [`Asker::from_json`].
+    pub fn to_json(&self) -> String {
+        let Self { principal, grant, ends_ms } = self.clone();
+        let text = AskerText { principal: principal.as_str().to_owned(), grant, ends_ms };
+        // Such a document can't fail to be written; were it to, nobody would be let in by an empty one.
+        serde_json::to_string(&text).unwrap_or_default()
+    }
+
+    /// Reads what [`Asker::to_json`] wrote; `None` of anything else.
+    pub fn from_json(text: &str) -> Option<Self> {
+        let AskerText { principal, grant, ends_ms } = serde_json::from_slice(text.as_bytes()).ok()?;
+        Some(Self { principal: Principal::new(principal).ok()?, grant, ends_ms })
+    }
+
+    /// Whether their token has ended.
+    pub fn has_ended(&self, now_ms: i64) -> bool {
+        self.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms)
+    }
 }
 
 /// Why nobody is let in.
@@ -102,7 +134,7 @@ impl Gate {
             return Err(Problem::new(Code::Forbidden, detail).into());
         }
         let asker = self.user(token.as_deref(), headers, now_ms)?;
-        self.take(&asker, now_ms)?;
+        self.take_one(&asker.principal, now_ms)?;
         expect(&asker.principal, headers)?;
         Ok(asker)
     }
@@ -119,15 +151,28 @@ impl Gate {
             // Where any name is a token, none of them tells a user from a wrong token.
             Some(token) if !self.is_open => {
                 let asker = self.user(Some(token), headers, now_ms)?;
-                self.take(&asker, now_ms)?;
+                self.take_one(&asker.principal, now_ms)?;
                 Err(Problem::new(Code::Forbidden, "this path is the administrator's").into())
             }
             _ => Err(unauthorized("this path needs the administrator's token").into()),
         }
     }
 
-    fn take(&mut self, asker: &Asker, now_ms: i64) -> Result<(), Problem> {
-        self.rate.take(asker.principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
+    /// Counts the rest of many requests that somebody has in one, which was counted.
+    pub fn take_more(&mut self, principal: &Principal, more: usize, now_ms: i64) -> Result<(), Problem> {
+        self.rate.take_more(principal.as_str(), more, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
+    }
+
+    /// Counts one request of somebody who was let in before.
+    pub fn take_one(&mut self, principal: &Principal, now_ms: i64) -> Result<(), Problem> {
+        self.rate.take(principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
+    }
+
+    /// Lets somebody open a socket before it is known who it is: so often from one address.
+    pub fn admit_stranger(&mut self, headers: &Headers, now_ms: i64) -> Result<(), Problem> {
+        // No token has such a name.
+        let who = format!("semel:{}", address(headers));
+        self.rate.take(&who, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "sockets"))
     }
 
     /// What a fetch of the JWK set brought. An error is for the log.
@@ -142,7 +187,7 @@ impl Gate {
 
     fn user(&mut self, token: Option<&str>, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
         if self.is_open {
-            return Ok(Asker { principal: named(token.unwrap_or_default())?, grant: Grant::default() });
+            return Ok(Asker { principal: named(token.unwrap_or_default())?, grant: Grant::default(), ends_ms: None });
         }
         if !self.has_keys {
             let detail = "no authentication is configured; SEMEL_OPEN=\"true\" serves everybody, for development";
@@ -151,7 +196,8 @@ impl Gate {
         let Some(token) = token else { return Err(unauthorized("there is no bearer token").into()) };
         let verified = self.verify(token, headers, now_ms)?;
         verified.check_time(now_ms).map_err(unauthorized)?;
-        Ok(Asker { principal: verified.principal.clone(), grant: verified.grant.clone() })
+        let Verified { principal, grant, .. } = (*verified).clone();
+        Ok(Asker { principal, grant, ends_ms: Some(verified.ends_ms()) })
     }
 
     fn verify(&mut self, token: &str, headers: &Headers, now_ms: i64) -> Result<Rc<Verified>, Refusal> {
