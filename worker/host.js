@@ -6,6 +6,7 @@
 // - An answer has one line in the log at most, and who makes it writes it. An object that answers too late makes one all the same.
 
 import { DurableObject } from "cloudflare:workers";
+import { Batches, Turns } from "./batches.js";
 import { Chores, within } from "./chores.js";
 import { glue, guarded, note, perInstance, settingsOf } from "./module.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
@@ -27,8 +28,6 @@ const YOUNG_MS = glue.young_ms();
 
 /** What the router tells an object: who asks, where it is for the object to judge what they may; empty on the way to a socket. */
 const ASKER = "semel-asker";
-/** What is told of a request that crashes the module even where its crash is counted. */
-const CRASHED = JSON.stringify({ status: 503, headers: { "semel-status": "unavailable" }, body: "" });
 
 const routerOf = perInstance((env) => new glue.SemelRouter(settingsOf(env)));
 
@@ -80,7 +79,7 @@ export class SemelObject extends DurableObject {
   #sockets = new Sockets(
     this.ctx,
     (...first) => this.#admitted(...first),
-    (...frame) => this.#frame(...frame),
+    (...frame) => this.#batches.frame(...frame),
     () => this.#chores.wake(),
   );
   #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets);
@@ -91,8 +90,17 @@ export class SemelObject extends DurableObject {
   }
 
   #startedMs = Date.now();
-  /** Settles when the suspects that came before have ended; undefined where there are none. */
-  #suspects;
+  #turns = new Turns();
+  #batches = new Batches(
+    {
+      engine: () => this.#engine(),
+      router: () => routerOf(this.env),
+      wake: () => this.#chores.wake(),
+      sync: () => this.ctx.storage.sync(),
+      startedMs: this.#startedMs,
+    },
+    this.#turns,
+  );
 
   constructor(ctx, env) {
     super(ctx, env);
@@ -114,7 +122,7 @@ export class SemelObject extends DurableObject {
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
     if (this.#isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
-    while (this.#suspects) await this.#suspects;
+    while (this.#turns.taken) await this.#turns.taken;
     return this.run(attempt, request);
   }
 
@@ -142,62 +150,8 @@ export class SemelObject extends DurableObject {
   }
 
   async #batch(request, asker) {
-    const key = request.headers.get("semel-key");
-    const lines = linesOf(request.headers);
     const body = await bodyOf(request);
-    const ask = (isAlone) => this.#engine().batch(routerOf(this.env), key, asker, isAlone, lines, body, this.#startedMs, Date.now());
-    const elements = () => JSON.parse(new TextDecoder().decode(body));
-    const answer = await this.#inOneCommit(ask, elements, [key, asker], ([status, headers, , log], texts) => [status, headers, `[${texts}]`, log]);
-    return responseOf(answer);
-  }
-
-  #frame(key, asker, text) {
-    const ask = (isAlone) => this.#engine().frame(routerOf(this.env), key, asker, isAlone, text, this.#startedMs, Date.now());
-    const elements = () => JSON.parse(text).requests;
-    return this.#inOneCommit(ask, elements, [key, asker], ([shell], texts) => [shell.replace(/]}$/, () => `${texts}]}`)]);
-  }
-
-  /**
-   * Answers what is asked in one commit. Where that crashes the module, or may have ended the object before, the requests run one
-   * by one, as if they had come so: `filled` puts their answers into the one to none of them.
-   */
-  async #inOneCommit(ask, elements, to, filled) {
-    while (this.#suspects) await this.#suspects;
-    const answer = guarded(
-      () => ask(false),
-      () => undefined,
-    );
-    this.#chores.wake();
-    return answer ?? this.#alone(() => this.#oneByOne(ask, elements, to, filled));
-  }
-
-  async #oneByOne(ask, elements, to, filled) {
-    const shell = ask(true);
-    // What is refused whole says more than its status, or than a text.
-    if (shell[0] !== 200 && shell.length > 1) return shell;
-    const texts = [];
-    let room = glue.answers_room();
-    for (const element of elements()) {
-      const text = JSON.stringify([element]);
-      const now = Date.now();
-      const isSuspect = guarded(
-        () => this.#engine().start_one(...to, text, this.#startedMs, now),
-        () => false,
-      );
-      if (isSuspect) await this.ctx.storage.sync();
-      const one = (hasCrashed) => this.#engine().one(...to, text, hasCrashed, room, now);
-      const crashed = () =>
-        guarded(
-          () => one(true),
-          () => [CRASHED, room],
-        );
-      const [told, left] = guarded(() => one(false), crashed);
-      this.#chores.wake();
-      if (isSuspect) await this.ctx.storage.sync();
-      room = left;
-      texts.push(told);
-    }
-    return filled(shell, texts.join(","));
+    return responseOf(await this.#batches.batch(request.headers.get("semel-key"), asker, linesOf(request.headers), body));
   }
 
   alarm() {
@@ -252,7 +206,7 @@ export class SemelObject extends DurableObject {
    * the object ends once more, nobody else was in that commit.
    */
   #runAlone(attempt, request) {
-    return this.#alone(async () => {
+    return this.#turns.alone(async () => {
       guarded(
         () => this.#engine().start(...attempt()),
         () => undefined,
@@ -262,21 +216,6 @@ export class SemelObject extends DurableObject {
       await this.ctx.storage.sync();
       return answer;
     });
-  }
-
-  /** Works while nothing else of the object runs. */
-  async #alone(work) {
-    while (this.#suspects) await this.#suspects;
-    let end;
-    this.#suspects = new Promise((resolve) => {
-      end = resolve;
-    });
-    try {
-      return await work();
-    } finally {
-      this.#suspects = undefined;
-      end();
-    }
   }
 }
 

@@ -14,6 +14,7 @@ const STRANGERS_MAX = 100;
 const WAITING_BYTES_MAX = 8 << 20;
 const FRAME_BYTES_MIN = 1 << 10;
 
+const isOpen = (socket) => socket.readyState === 1;
 const UNAUTHORIZED = [4401, "unauthorized"];
 export const UNAVAILABLE = [4503, "unavailable"];
 
@@ -61,41 +62,44 @@ export class Sockets {
 
   /** Takes a frame; resolves when it is answered. */
   message(socket, message) {
+    if (!isOpen(socket)) return undefined;
     const waiting = this.#waiting.get(socket) ?? { last: Promise.resolve(), bytes: 0 };
     this.#waiting.set(socket, waiting);
     const bytes = Math.max(message.length ?? message.byteLength, FRAME_BYTES_MIN);
     waiting.bytes += bytes;
-    if (waiting.bytes > WAITING_BYTES_MAX) socket.close(4429, "rate-limited");
+    if (waiting.bytes > WAITING_BYTES_MAX) return socket.close(4429, "rate-limited");
     waiting.last = waiting.last.then(async () => {
-      try {
-        if (socket.readyState === WebSocket.OPEN) await this.#take(socket, message);
-      } catch (error) {
-        note("error", `a frame failed: ${error}`);
-        socket.close(...UNAVAILABLE);
-      } finally {
-        waiting.bytes -= bytes;
-      }
+      const [answer, reason] = await this.#answerTo(socket, message);
+      waiting.bytes -= bytes;
+      if (!isOpen(socket)) return;
+      if (reason !== undefined) socket.close(answer, reason);
+      else if (answer !== undefined) socket.send(answer);
     });
     return waiting.last;
   }
 
-  async #take(socket, message) {
-    if (typeof message !== "string") return socket.close(4400, "body-invalid");
-    const kept = socket.deserializeAttachment();
-    if (kept.asker === undefined) return this.#meet(socket, kept, message);
-    const [answer, reason] = await this.#answer(kept.key, kept.asker, message);
-    if (reason !== undefined) socket.close(answer, reason);
-    else socket.send(answer);
+  /** `[text]`, `[close code, reason]`, or nothing. Whatever fails, the next frame has its turn. */
+  async #answerTo(socket, message) {
+    if (!isOpen(socket)) return [];
+    if (typeof message !== "string") return [4400, "body-invalid"];
+    try {
+      const { key, asker, address } = socket.deserializeAttachment();
+      return await (asker === undefined ? this.#meet(socket, message, key, address) : this.#answer(key, asker, message));
+    } catch (error) {
+      note("error", `a frame failed: ${error}`);
+      return UNAVAILABLE;
+    }
   }
 
   /** The first frame. */
-  async #meet(socket, { key, address }, message) {
+  async #meet(socket, message, key, address) {
     this.closed(socket);
     const [asker, endsMs] = await this.#admit(message, key, address);
-    if (typeof asker === "number") return socket.close(asker, endsMs);
+    if (typeof asker === "number") return [asker, endsMs];
     socket.serializeAttachment({ key, asker, endsMs });
     this.endsMs = Math.min(this.endsMs, endsMs ?? Infinity);
     this.#wake();
+    return [];
   }
 
   /** A socket is no longer waited for. */

@@ -22,9 +22,6 @@ use semel_core::server::together::{self, Asked};
 use semel_core::server::{Answer, Handler};
 use wasm_bindgen::JsValue;
 
-/// The room for the answers of a batch.
-pub const ROOM: f64 = batch::ROOM as f64;
-
 /// What is to be run by itself.
 struct Alone;
 
@@ -34,80 +31,72 @@ type To<'a> = (&'a str, &'a str);
 fn to((key, asker): To<'_>) -> Result<(Key, Asker), Problem> {
     let key = header::key(&Headers::from_iter([("semel-key", key)]))?;
     let unasked = || Problem::new(Code::Unavailable, "the object was not asked by its router");
-    Ok((key.ok_or_else(unasked)?, Asker::from_json(asker).ok_or_else(unasked)?))
+    Ok((key.ok_or_else(unasked)?, Asker::from_text(asker).ok_or_else(unasked)?))
 }
 
 impl<H: Handler> Object<H> {
-    /// Answers a batch; `None`: each is to run by itself.
+    /// Answers a batch, as a request is answered; or a frame, where there are no headers: `[text]`; `[text, undefined]` where all of it is
+    /// refused; `[close code, reason]` where it can't be read. `None`: each is to run by itself.
     pub fn batch(
         &mut self,
         router: &mut Router<H>,
         (to, is_alone): (To<'_>, bool),
-        headers: &str,
+        lines: Option<String>,
         body: Option<Vec<u8>>,
         (started_ms, now_ms): (f64, f64),
     ) -> Option<Array> {
         let wall_ms = wire::instant_ms(now_ms);
-        let headers = Headers::from_lines(headers);
+        let headers = lines.as_deref().map(Headers::from_lines);
         let answered = self::to(to).and_then(|(key, asker)| {
-            let batch = Batch::parse(&key, &headers, body.as_deref())?;
-            if !is_alone {
-                // The router has counted one.
-                router.gate.take_more(&asker.principal, batch.elements.len().saturating_sub(1), wall_ms)?;
-            }
-            let asked = Asked { key: &key, asker: &asker, wall_ms };
-            let answered = self.together(asked, batch, is_alone, wire::instant_ms(started_ms));
-            Ok(answered.map(|(now_ms, answered)| match answered {
-                Ok(text) => together::answer(text, now_ms, &key),
-                Err(problem) => Answer::problem(&problem).stamped(now_ms, None),
-            }))
-        });
-        let answer = match answered {
-            Ok(Err(Alone)) => return None,
-            Ok(Ok(answer)) => answer,
-            Err(problem) => Answer::problem(&problem).stamped(wall_ms, None),
-        };
-        let log = self.line(&headers, "POST", None, wall_ms, &answer);
-        Some(wire::stamped(answer, &self.cors, &headers, log))
-    }
-
-    /// Answers a frame: `[text]`; `[text, undefined]` where all of it is refused; `[close code, reason]` where it can't be read.
-    /// `None`: each is to run by itself.
-    pub fn frame(
-        &mut self,
-        router: &mut Router<H>,
-        (to, is_alone): (To<'_>, bool),
-        text: &str,
-        (started_ms, now_ms): (f64, f64),
-    ) -> Option<Array> {
-        let wall_ms = wire::instant_ms(now_ms);
-        let answered = self::to(to).and_then(|(key, asker)| {
-            if asker.has_ended(wall_ms) {
-                return Err(Problem::new(Code::Unauthorized, "the token has expired"));
-            }
-            let batch = Batch::parse_frame(&key, text)?;
+            let batch = match &headers {
+                Some(headers) => Batch::parse(&key, headers, body.as_deref())?,
+                None if asker.has_ended(wall_ms) => {
+                    return Err(Problem::new(Code::Unauthorized, "the token has expired"));
+                }
+                None => Batch::parse_frame(&key, body.as_deref())?,
+            };
             let (count, frame) = (batch.elements.len(), batch.frame);
-            let taken = if is_alone { Ok(()) } else { take(router, &asker, count, wall_ms) };
+            // Of a batch, the router has counted one.
+            let taken = match frame {
+                Some(_) if !is_alone => router.gate.take_one(&asker.principal, wall_ms),
+                _ => Ok(()),
+            };
+            let more = if is_alone { 0 } else { count.saturating_sub(1) };
+            let taken = taken.and_then(|()| router.gate.take_more(&asker.principal, more, wall_ms));
             let asked = Asked { key: &key, asker: &asker, wall_ms };
             let answered = match taken {
                 Ok(()) => self.together(asked, batch, is_alone, wire::instant_ms(started_ms)),
                 Err(problem) => Ok((wall_ms, Err(problem))),
             };
-            Ok(answered.map(|(now_ms, answered)| match answered {
-                Ok(text) => Array::of1(&JsValue::from_str(&text)),
-                Err(problem) => {
-                    // What refuses a frame is the answer to all there is in it; one there must be.
-                    let refusal = Answer::problem(&problem).stamped(now_ms, None);
-                    let refusals = vec![answer_text(refusal, now_ms, &mut batch::ROOM.clone()); count.max(1)];
-                    Array::of2(&JsValue::from_str(&batch::text(frame, now_ms, &refusals)), &JsValue::UNDEFINED)
+            Ok(answered.map(|(now_ms, answered)| {
+                let refused = |problem: Problem| Answer::problem(&problem).stamped(now_ms, None);
+                match (answered, &headers) {
+                    (Ok(text), None) => Array::of1(&JsValue::from_str(&text)),
+                    (Err(problem), None) => {
+                        // What refuses a frame is the answer to all there is in it; one there must be.
+                        let refusal = answer_text(refused(problem), now_ms, &mut batch::ROOM.clone());
+                        let text = batch::text(frame, now_ms, &vec![refusal; count.max(1)]);
+                        Array::of2(&JsValue::from_str(&text), &JsValue::UNDEFINED)
+                    }
+                    (Ok(text), Some(headers)) => self.whole(together::answer(text, now_ms, &key), headers, wall_ms),
+                    (Err(problem), Some(headers)) => self.whole(refused(problem), headers, wall_ms),
                 }
             }))
         });
-        match answered {
-            Ok(Err(Alone)) => None,
-            Ok(Ok(answer)) => Some(answer),
-            Err(problem) => Some(wire::closing(&problem)),
+        match (answered, &headers) {
+            (Ok(Err(Alone)), _) => None,
+            (Ok(Ok(answer)), _) => Some(answer),
+            (Err(problem), None) => Some(wire::closing(&problem)),
+            (Err(problem), Some(headers)) => {
+                Some(self.whole(Answer::problem(&problem).stamped(wall_ms, None), headers, wall_ms))
+            }
         }
+    }
+
+    /// What answers all of a batch.
+    fn whole(&self, answer: Answer, headers: &Headers, wall_ms: i64) -> Array {
+        let log = self.line(headers, "POST", None, wall_ms, &answer);
+        wire::stamped(answer, &self.cors, headers, log)
     }
 
     /// Runs a batch in one commit, unless one of its requests may have ended the object that ran before; of what runs by itself, only
@@ -140,33 +129,41 @@ impl<H: Handler> Object<H> {
         Ok((now_ms, texts))
     }
 
-    /// Counts the start of the only request of a batch, if it may have ended the object that ran before; whether it may.
-    pub fn start_one(&mut self, to: To<'_>, text: &str, (started_ms, now_ms): (f64, f64)) -> bool {
-        let Ok((key, asker, element)) = only(to, text) else { return false };
+    /// The only request of a batch: answers it, or counts its crash, `[text, room that is left]`; or, where it is told when the object
+    /// started, counts its start if it may have ended the object before. `None`: it may not.
+    pub fn one(
+        &mut self,
+        to: To<'_>,
+        text: &str,
+        (started_ms, has_crashed): (Option<f64>, bool),
+        room: f64,
+        now_ms: f64,
+    ) -> Option<Array> {
         let wall_ms = wire::instant_ms(now_ms);
-        let is_suspect = is_suspect(&element, wire::instant_ms(started_ms), wall_ms);
-        if is_suspect {
-            self.ask_one(Purpose::Start, Asked { key: &key, asker: &asker, wall_ms }, element);
-        }
-        is_suspect
-    }
-
-    /// Answers the only request of a batch, or counts its crash. `[text, room that is left]`.
-    pub fn one(&mut self, to: To<'_>, text: &str, has_crashed: bool, room: f64, now_ms: f64) -> Array {
-        let wall_ms = wire::instant_ms(now_ms);
-        let purpose = if has_crashed { Purpose::Crashed } else { Purpose::Handle };
+        let purpose = match started_ms {
+            Some(_) => Purpose::Start,
+            None if has_crashed => Purpose::Crashed,
+            None => Purpose::Handle,
+        };
         let answer = match only(to, text) {
+            Ok((_, _, element))
+                if started_ms.is_some_and(|ms| !is_suspect(&element, wire::instant_ms(ms), wall_ms)) =>
+            {
+                return None;
+            }
             Ok((key, asker, element)) => {
                 let (method, headers) = (element.method.clone(), element.headers.clone());
                 let answer = self.ask_one(purpose, Asked { key: &key, asker: &asker, wall_ms }, element);
-                self.tell(&headers, method.as_str(), &key, wall_ms, &answer);
+                if purpose != Purpose::Start {
+                    self.tell(&headers, method.as_str(), &key, wall_ms, &answer);
+                }
                 answer
             }
             Err(problem) => Answer::problem(&problem).stamped(wall_ms, None),
         };
         let mut room = room as usize;
         let text = answer_text(answer, wall_ms, &mut room);
-        Array::of2(&JsValue::from_str(&text), &JsValue::from(room as f64))
+        Some(Array::of2(&JsValue::from_str(&text), &JsValue::from(room as f64)))
     }
 
     fn ask_one(&mut self, purpose: Purpose, asked: Asked<'_>, element: Element) -> Answer {
@@ -189,11 +186,6 @@ impl<H: Handler> Object<H> {
             console_log(&line);
         }
     }
-}
-
-fn take<H>(router: &mut Router<H>, asker: &Asker, count: usize, now_ms: i64) -> Result<(), Problem> {
-    router.gate.take_one(&asker.principal, now_ms)?;
-    router.gate.take_more(&asker.principal, count.saturating_sub(1), now_ms)
 }
 
 fn only(to: To<'_>, text: &str) -> Result<(Key, Asker, Element), Problem> {

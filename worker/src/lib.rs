@@ -171,7 +171,8 @@ macro_rules! export {
                 )
             }
 
-            /// Answers a batch, `is_alone` without looking for suspects; undefined: each is to run by itself.
+            /// Answers a batch as `handle` does; or a frame of a socket, where there are no headers: `[text]`, or `[close code, reason]`.
+            /// Undefined: each is to run by itself. `is_alone`: that has begun.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn batch(
                 &mut self,
@@ -179,7 +180,7 @@ macro_rules! export {
                 key: &str,
                 asker: &str,
                 is_alone: bool,
-                headers: &str,
+                headers: Option<String>,
                 body: Option<Vec<u8>>,
                 started_ms: f64,
                 now_ms: f64,
@@ -187,37 +188,20 @@ macro_rules! export {
                 self.0.batch(&mut router.0, ((key, asker), is_alone), headers, body, (started_ms, now_ms))
             }
 
-            /// Answers a frame of a socket: `[text]`, or `[close code, reason]`; undefined: each is to run by itself.
+            /// The only request of a batch: runs it, or counts its crash: `[text, room that is left]`. With `started_ms`, counts its
+            /// start if it is a suspect; undefined: it isn't.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
-            pub fn frame(
-                &mut self,
-                router: &mut SemelRouter,
-                key: &str,
-                asker: &str,
-                is_alone: bool,
-                text: &str,
-                started_ms: f64,
-                now_ms: f64,
-            ) -> Option<$crate::js_sys::Array> {
-                self.0.frame(&mut router.0, ((key, asker), is_alone), text, (started_ms, now_ms))
-            }
-
-            /// Counts the start of the only request of a batch, if it is a suspect; whether it is.
-            pub fn start_one(&mut self, key: &str, asker: &str, text: &str, started_ms: f64, now_ms: f64) -> bool {
-                self.0.start_one((key, asker), text, (started_ms, now_ms))
-            }
-
-            /// Answers the only request of a batch, or counts its crash: `[text, room that is left]`.
             pub fn one(
                 &mut self,
                 key: &str,
                 asker: &str,
                 text: &str,
+                started_ms: Option<f64>,
                 has_crashed: bool,
                 room: f64,
                 now_ms: f64,
-            ) -> $crate::js_sys::Array {
-                self.0.one((key, asker), text, has_crashed, room, now_ms)
+            ) -> Option<$crate::js_sys::Array> {
+                self.0.one((key, asker), text, (started_ms, has_crashed), room, now_ms)
             }
 
             /// When the object has to be awake next; undefined: a request will do.
@@ -275,12 +259,6 @@ macro_rules! export {
         #[wasm_bindgen::prelude::wasm_bindgen]
         pub fn young_ms() -> f64 {
             $crate::object::YOUNG_MS
-        }
-
-        /// The room for the answers of a batch.
-        #[wasm_bindgen::prelude::wasm_bindgen]
-        pub fn answers_room() -> f64 {
-            $crate::batch::ROOM
         }
 
         /// The answer where the settings can't be read.

@@ -45,7 +45,7 @@ impl<H: Handler> Router<H> {
         match route(&self.handler, &self.config, &mut self.gate, &asked_by, url, &lines, instant_ms) {
             Route::Answer(answer) => self.answer(answer, method, &lines, (now_ms, now_ms)),
             Route::Object { key, principal, wait_ms } => to_object(&key, &principal, wait_ms, None),
-            Route::Batch { key, asker, wait_ms } => to_object(&key, &asker.principal, wait_ms, Some(asker.to_json())),
+            Route::Batch { key, asker, wait_ms } => to_object(&key, &asker.principal, wait_ms, Some(asker.to_text())),
             Route::Socket { key, wait_ms } if self.cors.lets_open(&lines) => {
                 to_object(&key, &Principal::default(), wait_ms, Some(String::new()))
             }
@@ -79,7 +79,7 @@ impl<H: Handler> Router<H> {
         match admitted {
             Ok(asker) => {
                 let ends_ms = asker.ends_ms.map_or(JsValue::UNDEFINED, |ends_ms| JsValue::from(ends_ms as f64));
-                Array::of2(&JsValue::from_str(&asker.to_json()), &ends_ms)
+                Array::of2(&JsValue::from_str(&asker.to_text()), &ends_ms)
             }
             Err(Refusal::Problem(problem)) => wire::closing(&problem),
             Err(Refusal::Wanted(wanted)) => keys_wanted(wanted, KEYS_WAIT_MS),

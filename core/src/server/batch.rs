@@ -65,9 +65,9 @@ impl Batch {
     }
 
     /// Reads a frame of a socket.
-    pub fn parse_frame(key: &Key, text: &str) -> Result<Self, Problem> {
+    pub fn parse_frame(key: &Key, text: Option<&[u8]>) -> Result<Self, Problem> {
         let (mut frame, mut requests, mut acks) = (None, None, None);
-        for (name, value) in object(json(Some(text.as_bytes()))?)? {
+        for (name, value) in object(json(text)?)? {
             match name.as_str() {
                 "frame" => frame = value.as_i64().filter(|frame| (0..=NUMBER_MAX).contains(frame)),
                 "requests" => requests = Some(elements(value)?),

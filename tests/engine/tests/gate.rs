@@ -384,13 +384,15 @@ fn who_sends_a_batch_goes_along_with_what_the_token_allows_and_when_it_ends() {
     let ends_ms = (claims("alice")["exp"].as_i64().expect("an instant") + LEEWAY_S) * 1000;
     assert_eq!((asker.principal.as_str(), asker.ends_ms), ("alice", Some(ends_ms)));
     assert!(!asker.has_ended(ends_ms - 1) && asker.has_ended(ends_ms));
-    let told = Asker::from_json(&asker.to_json()).expect("as it was written");
+    let told = Asker::from_text(&asker.to_text()).expect("as it was written");
     assert_eq!(told, asker);
     let key = |key: &str| Key::new(key).expect("a key");
     let may = |method: &str, at: &str| told.grant.allows(&Method::new(method), &key(at));
     assert!(may("POST", "a") && may("HEAD", "b/c") && !may("POST", "c") && !may("PUT", "a"));
-    for bad in ["", "{}", "{\"principal\":\"alice\",\"ends_ms\":1}", "null"] {
-        assert_eq!(Asker::from_json(bad), None, "{bad}");
+    for bad in
+        ["", "{}", "\nalice", "\nalice\n", "\nalice\nnull", "x\nalice\n{}", "1\nalice\n{\"more\":1}", "\n\u{e9}\n{}"]
+    {
+        assert_eq!(Asker::from_text(bad), None, "{bad}");
     }
     // Whoever may do nothing at a key, may not send it a batch of nothing.
     let mut refused = |token: &str, path: &str| outcome(&ask(&mut gate, "POST", path, bearer(token)));

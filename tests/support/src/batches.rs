@@ -44,7 +44,7 @@ impl<H: Handler> World<H> {
     /// Sends a frame of alice's.
     #[track_caller]
     pub fn frame(&mut self, frame: &Value) -> Result<Vec<Reply>, Problem> {
-        let batch = Batch::parse_frame(&self.key, &frame.to_string())?;
+        let batch = Batch::parse_frame(&self.key, Some(frame.to_string().as_bytes()))?;
         self.run_batch(&asker("alice"), batch)
     }
 

@@ -28,7 +28,6 @@ use crate::id::{Invalid, Principal};
 use crate::message::Headers;
 use crate::problem::{Code, Problem};
 use jwks::{Found, Keys};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::rc::Rc;
 use subtle::ConstantTimeEq as _;
@@ -52,26 +51,22 @@ pub struct Asker {
     pub ends_ms: Option<i64>,
 }
 
-/// An [`Asker`] as the parts of a worker hand it to each other.
-#[derive(Serialize, Deserialize)]
-struct AskerText {
-    principal: String,
-    grant: Grant,
-    ends_ms: Option<i64>,
-}
-
 impl Asker {
-    /// For [`Asker::from_json`].
-    pub fn to_json(&self) -> String {
-        let Self { principal, grant, ends_ms } = self.clone();
-        let text = AskerText { principal: principal.as_str().to_owned(), grant, ends_ms };
-        // Such a document can't fail to be written; were it to, nobody would be let in by an empty one.
-        serde_json::to_string(&text).unwrap_or_default()
+    /// As the parts of a worker hand it to each other: when it ends, the principal, what it may, a line each.
+    pub fn to_text(&self) -> String {
+        let ends = self.ends_ms.map(|ends_ms| ends_ms.to_string()).unwrap_or_default();
+        // Such a document can't fail to be written; were it to, an empty one lets nobody in.
+        let grant = serde_json::to_string(&self.grant).unwrap_or_default();
+        // No principal has a line feed in it, and no JSON either.
+        format!("{ends}\n{}\n{grant}", self.principal.as_str())
     }
 
-    /// Reads what [`Asker::to_json`] wrote; `None` of anything else.
-    pub fn from_json(text: &str) -> Option<Self> {
-        let AskerText { principal, grant, ends_ms } = serde_json::from_slice(text.as_bytes()).ok()?;
+    /// Reads what [`Asker::to_text`] wrote; `None` of anything else.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (ends, rest) = text.split_once('\n')?;
+        let (principal, grant) = rest.split_once('\n')?;
+        let ends_ms = if ends.is_empty() { None } else { Some(ends.parse().ok()?) };
+        let grant = serde_json::from_slice(grant.as_bytes()).ok()?;
         Some(Self { principal: Principal::new(principal).ok()?, grant, ends_ms })
     }
 
