@@ -2,17 +2,18 @@
 //
 // Invariant: the bundle stays below its limit, or the build fails.
 
-import { copyFile, readFile, readdir } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { compileWithGlue } from "./compile.mjs";
-import { BUILD, ROOT } from "./paths.mjs";
+import { BUILD, ROOT, bin } from "./paths.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
-import { StepError, step } from "./step.mjs";
+import { StepError, run, step } from "./step.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
-const BUNDLE_GZIP_BYTES_MAX = 300_000;
+/** 300,000 is what it may have in the end. Less, so that whoever adds to it has to look at what it costs, and to raise this. */
+const BUNDLE_GZIP_BYTES_MAX = 260_000;
 const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/host.js", "worker/module.js", "worker/batches.js", "worker/sockets.js", "worker/chores.js", "worker/registry.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers that can be built: the deployed one, and the tests' own. */
@@ -42,11 +43,18 @@ export async function buildWorker(name) {
 }
 
 async function compile(crate, folder, output, rust) {
-  await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-O3"], output, rust });
-  for (const from of ["worker", folder]) {
-    const modules = (await readdir(join(ROOT, from))).filter((name) => name.endsWith(".js"));
-    for (const name of modules) await copyFile(join(ROOT, from, name), join(output, name));
+  await compileWithGlue({ crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-Os"], output, rust });
+  const modules = [join(output, "semel.js")];
+  for (const from of ["worker", folder].map((name) => join(ROOT, name))) {
+    modules.push(...(await readdir(from)).filter((name) => name.endsWith(".js")).map((name) => join(from, name)));
   }
+  await withoutSpace(modules, output);
+}
+
+/** Writes modules without comments and spaces. All names stay, so a stack trace still says which function threw. */
+async function withoutSpace(modules, output) {
+  const options = ["--minify-whitespace", "--minify-syntax", "--format=esm", "--target=es2022", "--log-level=warning"];
+  await run(bin("esbuild"), [...modules, ...options, "--entry-names=[name]", "--allow-overwrite", `--outdir=${output}`]);
 }
 
 /** Adds up the bundle, each file in gzip. */

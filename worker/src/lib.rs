@@ -21,7 +21,7 @@ mod wire;
 pub use semel_core::id::{Key, Principal};
 pub use semel_core::message::{Headers, Method, Request, Response};
 pub use semel_core::path::Path;
-pub use semel_core::server::control::json_object;
+pub use semel_core::server::json;
 pub use semel_core::server::sql::{Row, Sql, SqlError, Value};
 pub use semel_core::server::{Context, Failure, Handler, KeyRule};
 

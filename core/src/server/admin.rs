@@ -8,6 +8,7 @@
 use super::answer::Answer;
 use super::config::FOREVER_S;
 use super::control::wire_outcome;
+use super::json::write::{self, Object};
 use super::record::{LatestDeadline, Record, State, TombstoneKind};
 use super::rows;
 use super::sql::SqlError;
@@ -18,7 +19,6 @@ use crate::id::{Invalid, RequestId, percent_decoded};
 use crate::message::{Method, Response};
 use crate::path::Path;
 use crate::problem::{Code, Executed, Problem};
-use serde_json::{Map, Value, json};
 
 /// So many records a page has at most.
 pub const PAGE_RECORDS_MAX: i64 = 200;
@@ -156,7 +156,12 @@ pub fn executed_of(record: &Record) -> Executed {
     }
 }
 
-fn record_json(id: &RequestId, record: &Record, status: Option<i64>, bytes: Option<i64>) -> Map<String, Value> {
+fn record_json(
+    id: &RequestId,
+    (record, is_packed): (&Record, bool),
+    status: Option<i64>,
+    bytes: Option<i64>,
+) -> Object {
     let deadline_ms = match record.deadline {
         LatestDeadline::At(deadline_ms) => Some(deadline_ms),
         LatestDeadline::None => None,
@@ -170,25 +175,25 @@ fn record_json(id: &RequestId, record: &Record, status: Option<i64>, bytes: Opti
         State::Suspect { crashes, .. } => Some(crashes),
         _ => None,
     };
-    let members = [
-        ("id", json!(id.as_str())),
-        ("state", json!(state_of(record))),
-        ("principal", json!(record.principal.as_str())),
-        ("firstSent", json!(record.first_sent_s)),
-        ("at", json!(record.at_ms)),
-        ("deadline", json!(deadline_ms)),
+    // Of a packed tombstone memory knows that it is there, and until when.
+    let known = Some(record).filter(|_| !is_packed);
+    Object::default()
+        .with("id", id.as_str())
+        .with("state", state_of(record))
+        .with("principal", known.map(|record| record.principal.as_str()))
+        .with("firstSent", record.first_sent_s)
+        .with("at", known.map(|record| record.at_ms))
+        .with("deadline", deadline_ms.filter(|_| !is_packed))
         // What was set to lapse after a retention for ever does not.
-        ("lapses", json!(lapses_ms.filter(|lapses_ms| *lapses_ms < FOREVER_S * 1000))),
-        ("executed", json!(executed_of(record).as_str())),
-        ("status", json!(status)),
-        ("bytes", json!(bytes)),
-        ("crashes", json!(crashes)),
-    ];
-    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        .with("lapses", lapses_ms.filter(|lapses_ms| *lapses_ms < FOREVER_S * 1000))
+        .with("executed", executed_of(record).as_str())
+        .with("status", status)
+        .with("bytes", bytes)
+        .with("crashes", crashes)
 }
 
-fn read(body: &Value) -> Answer {
-    let mut response = Response::json(200, body.to_string());
+fn read(body: Object) -> Answer {
+    let mut response = Response::json(200, body.end());
     response.headers.append("cache-control", "no-store");
     Answer::read(response)
 }
@@ -212,24 +217,24 @@ impl Turn<'_> {
     }
 
     fn tell_key(&self, loaded: &Loaded) -> Result<Answer, SqlError> {
-        let counters: Map<String, Value> =
-            self.counters.iter().map(|(status, count)| (status.to_owned(), json!(count))).collect();
-        Ok(read(&json!({
-            "key": self.arrival.key.as_str(),
-            "now": self.instant.now_ms,
-            "records": loaded.count.records,
-            "tombstones": loaded.count.tombstones,
-            "bytes": self.sql.database_bytes()?,
-            "sessions": 0,
-            "oldest": survey::oldest_ms(self.sql)?,
-            "retentionSeconds": self.config.retention(),
-            "fence": self.instant.fence_s,
-            "forgottenBefore": self.instant.forgotten_s,
-            "recordsMax": self.config.records_max,
-            "tombstonesMax": self.config.tombstones_max,
-            "bytesMax": self.config.bytes_max,
-            "counters": counters,
-        })))
+        let with_count = |counters: Object, (status, count)| counters.with(status, count);
+        let counters = self.counters.iter().fold(Object::default(), with_count);
+        let body = Object::default()
+            .with("key", self.arrival.key.as_str())
+            .with("now", self.instant.now_ms)
+            .with("records", loaded.count.records)
+            .with("tombstones", loaded.count.tombstones)
+            .with("bytes", self.sql.database_bytes()?)
+            .with("sessions", 0_i64)
+            .with("oldest", survey::oldest_ms(self.sql)?)
+            .with("retentionSeconds", self.config.retention())
+            .with("fence", self.instant.fence_s)
+            .with("forgottenBefore", self.instant.forgotten_s)
+            .with("recordsMax", self.config.records_max)
+            .with("tombstonesMax", self.config.tombstones_max)
+            .with("bytesMax", self.config.bytes_max)
+            .with("counters", counters.end());
+        Ok(read(body))
     }
 
     fn tell_records(&self, after: &str, limit: i64) -> Result<Answer, SqlError> {
@@ -238,22 +243,23 @@ impl Turn<'_> {
         let has_more = glances.len() as i64 > limit;
         glances.truncate(usize::try_from(limit).unwrap_or_default());
         let next = glances.last().filter(|_| has_more).map(|last| last.id.as_str());
-        let record = |Glance { id, record, status, bytes }: &Glance| record_json(id, record, *status, *bytes);
-        let records: Vec<Map<String, Value>> = glances.iter().map(record).collect();
-        Ok(read(&json!({ "records": records, "next": next })))
+        let record =
+            |Glance { id, record, status, bytes }: &Glance| record_json(id, (record, false), *status, *bytes).end();
+        let records = write::array(glances.iter().map(record));
+        Ok(read(Object::default().with("records", records).with("next", next)))
     }
 
     fn tell_times(&self, loaded: &Loaded, from_ms: i64, step_ms: i64, count: i64) -> Result<Answer, SqlError> {
         let times =
             survey::times(self.sql, from_ms, step_ms, usize::try_from(count).unwrap_or_default(), self.instant.now_ms)?;
-        let mut body =
-            json!({ "from": from_ms, "step": step_ms, "records": times.records, "tombstones": times.tombstones });
+        let body = Object::default()
+            .with("from", from_ms)
+            .with("step", step_ms)
+            .with("records", write::array(times.records))
+            .with("tombstones", write::array(times.tombstones));
         let rows = loaded.count.records + loaded.count.tombstones - loaded.packed.count();
         let is_truncated = times.is_truncated || rows > TIMES_ROWS_MAX;
-        if let Some(members) = body.as_object_mut().filter(|_| is_truncated) {
-            members.insert("truncated".to_owned(), Value::Bool(true));
-        }
-        Ok(read(&body))
+        Ok(read(body.with_some("truncated", Some(true).filter(|_| is_truncated))))
     }
 
     fn tell_record(&self, loaded: &Loaded, id: &RequestId) -> Result<Answer, SqlError> {
@@ -269,14 +275,11 @@ impl Turn<'_> {
             _ => (None, None),
         };
         let status = outcome.map(|outcome| i64::from(outcome.status));
-        let mut body = record_json(id, &record, status, outcome.map(|outcome| outcome.body.len() as i64));
-        body.insert("outcome".to_owned(), outcome.map_or(Value::Null, wire_outcome));
+        let bytes = outcome.map(|outcome| outcome.body.len() as i64);
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        body.insert("fingerprint".to_owned(), json!(fingerprint.map(|fingerprint| hex(fingerprint.as_bytes()))));
-        if is_packed {
-            // Of a packed tombstone memory knows that it is there, and until when.
-            body.extend(["principal", "at", "deadline"].map(|name| (name.to_owned(), Value::Null)));
-        }
-        Ok(read(&Value::Object(body)))
+        let body = record_json(id, (&record, is_packed), status, bytes)
+            .with("outcome", outcome.map(wire_outcome))
+            .with("fingerprint", fingerprint.map(|fingerprint| hex(fingerprint.as_bytes())).as_deref());
+        Ok(read(body))
     }
 }

@@ -5,13 +5,13 @@
 //! - An outcome is checked before it is committed: whatever is recorded can be sent, again and again, byte for byte.
 
 use super::config::{OUTCOME_HEADER_BYTES_MAX, OUTCOME_HEADERS_MAX};
+use super::json::write::Object;
 use super::record::Outcome;
 use crate::header::quoted;
 use crate::id::Key;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
-use serde::Serialize;
 
 /// An answer, and a line for the log if an operator should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,17 +24,6 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// What an operator should know of it.
     pub log: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ProblemBody<'a> {
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-    code: &'a str,
-    executed: &'a str,
-    retry: &'a str,
 }
 
 impl Answer {
@@ -74,15 +63,14 @@ impl Answer {
     /// A problem.
     pub fn problem(problem: &Problem) -> Self {
         let code = problem.code;
-        let body = ProblemBody {
-            r#type: problem.type_uri(),
-            title: code.title(),
-            status: code.status(),
-            detail: &problem.detail,
-            code: code.as_str(),
-            executed: problem.executed.as_str(),
-            retry: code.retry().as_str(),
-        };
+        let body = Object::default()
+            .with("type", problem.type_uri().as_str())
+            .with("title", code.title())
+            .with("status", code.status())
+            .with("detail", problem.detail.as_str())
+            .with("code", code.as_str())
+            .with("executed", problem.executed.as_str())
+            .with("retry", code.retry().as_str());
         let mut headers = Headers::from_iter([
             ("content-type", "application/problem+json"),
             ("cache-control", "no-store"),
@@ -94,8 +82,7 @@ impl Answer {
         if let Some(seconds) = problem.retry_after_s() {
             headers.append("retry-after", seconds.to_string());
         }
-        // Serialising these strings can't fail; were it to, status and code are in the headers as well.
-        Self { status: code.status(), headers, body: serde_json::to_vec(&body).unwrap_or_default(), log: None }
+        Self { status: code.status(), headers, body: body.end().into(), log: None }
     }
 
     /// The answer that storage or object is not available.

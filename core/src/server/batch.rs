@@ -8,15 +8,16 @@
 use super::answer::{Answer, is_token_byte, is_value_char};
 use super::config::REQUEST_BODY_BYTES_MAX;
 use super::control::{self, body_invalid, wire_outcome};
+use super::json::read::{Json, Members};
+use super::json::write::{Object, array};
 use super::record::Outcome;
-use crate::header::{self, quoted};
+use crate::header::{self, Ack, quoted};
 use crate::id::Key;
 use crate::message::{Headers, Method, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::{Map, Value};
 
 /// A batch, or a frame, has at most so many elements.
 pub const ELEMENTS_MAX: usize = 256;
@@ -54,75 +55,64 @@ pub struct Batch {
 impl Batch {
     /// Reads the body of `POST batch`. `headers`: those of the request, which may acknowledge.
     pub fn parse(key: &Key, headers: &Headers, body: Option<&[u8]>) -> Result<Self, Problem> {
-        let requests = json(body)?;
+        let Json::Array(requests) = json(body)? else { return Err(body_invalid("not an array of requests")) };
         // Else the whole of it would be done, and then refused.
-        header::acks(headers)?;
-        let mut headers = headers.clone();
-        headers.retain(|name| name == "semel-ack");
-        let is_acknowledging = headers.get("semel-ack").is_some();
-        let acknowledgement = is_acknowledging.then(|| acknowledgement(key, headers, "[]")).transpose()?;
+        let acks = header::acks(headers)?;
+        let acknowledgement = headers.get("semel-ack").map(|_| acknowledgement(key, &acks)).transpose()?;
         Ok(Self { acknowledgement, elements: elements(requests)?, frame: None })
     }
 
     /// Reads a frame of a socket.
     pub fn parse_frame(key: &Key, text: Option<&[u8]>) -> Result<Self, Problem> {
-        let (mut frame, mut requests, mut acks) = (None, None, None);
-        for (name, value) in object(json(text)?)? {
-            match name.as_str() {
-                "frame" => frame = value.as_i64().filter(|frame| (0..=NUMBER_MAX).contains(frame)),
-                "requests" => requests = Some(elements(value)?),
-                "acks" => {
-                    let request = acknowledgement(key, Headers::new(), &value.to_string())?;
-                    control::acks(&request.body)?;
-                    acks = Some(request);
-                }
-                _ => return Err(body_invalid("a frame has frame, requests and acks")),
-            }
+        let Json::Object(mut members) = json(text)? else { return Err(body_invalid("not a JSON object")) };
+        let mut read = || {
+            let acks: Option<Vec<Json>> = members.optional("acks")?;
+            Ok::<_, String>((
+                members.required("frame")?,
+                members.required("requests")?,
+                acks.map(control::acked).transpose()?,
+            ))
+        };
+        let (frame, requests, acks): (i64, Vec<Json>, _) = read().map_err(body_invalid)?;
+        members.end().map_err(body_invalid)?;
+        if !(0..=NUMBER_MAX).contains(&frame) {
+            return Err(body_invalid("frame must be a number from 0 to 2^53 - 1"));
         }
-        match (frame, requests) {
-            (Some(_), Some(elements)) => Ok(Self { acknowledgement: acks, elements, frame }),
-            _ => Err(body_invalid("a frame has a number from 0 to 2^53 - 1, and requests")),
-        }
+        let acknowledgement = acks.map(|acks| acknowledgement(key, &acks)).transpose()?;
+        Ok(Self { acknowledgement, elements: elements(requests)?, frame: Some(frame) })
     }
 }
 
 /// Reads the first frame of a socket: the headers of who asks.
 pub fn first_frame(text: &str) -> Result<Headers, Problem> {
-    let mut headers = Headers::new();
-    for member in object(json(Some(text.as_bytes()))?)? {
-        match (member.0.as_str(), member.1) {
-            ("authorization", Value::String(credentials)) => headers.append("authorization", credentials),
-            ("principal", Value::String(principal)) => headers.append("semel-principal", quoted(&principal)),
-            ("principal", Value::Null) => {}
-            _ => return Err(body_invalid("the first frame has authorization and principal")),
-        }
-    }
-    Ok(headers)
+    let Json::Object(mut members) = json(Some(text.as_bytes()))? else { return Err(body_invalid("not a JSON object")) };
+    let mut read = || Ok::<_, String>((members.optional("authorization")?, members.optional("principal")?));
+    let (credentials, principal): (Option<String>, Option<String>) = read().map_err(body_invalid)?;
+    members.end().map_err(body_invalid)?;
+    let credentials = credentials.map(|credentials| ("authorization", credentials));
+    let principal = principal.map(|principal| ("semel-principal", quoted(&principal)));
+    Ok(credentials.into_iter().chain(principal).collect())
 }
 
-fn json(text: Option<&[u8]>) -> Result<Value, Problem> {
+fn json(text: Option<&[u8]>) -> Result<Json, Problem> {
     let Some(text) = text.filter(|text| text.len() <= REQUEST_BODY_BYTES_MAX) else {
         let detail = format!("a batch or a frame has at most {REQUEST_BODY_BYTES_MAX} bytes");
         return Err(Problem::new(Code::TooLarge, detail));
     };
-    serde_json::from_slice(text).map_err(|error| body_invalid(error.to_string()))
+    Json::parse(text).map_err(body_invalid)
 }
 
-fn object(value: Value) -> Result<Map<String, Value>, Problem> {
-    match value {
-        Value::Object(members) => Ok(members),
-        _ => Err(body_invalid("not a JSON object")),
-    }
-}
-
-fn acknowledgement(key: &Key, headers: Headers, ids: &str) -> Result<Request, Problem> {
+/// The request that acknowledges what comes with a batch.
+fn acknowledgement(key: &Key, acks: &[Ack]) -> Result<Request, Problem> {
     let pathname = format!("/semel/v1/keys/{}/acks", key.encoded().replace('/', "%2F"));
-    let body = format!("{{\"ids\":{ids}}}").into_bytes();
-    Ok(Request { method: Method::Post, path: Path::new(&pathname, "")?, headers, body })
+    let ids = acks
+        .iter()
+        .map(|Ack { id, until_ms }| Object::default().with("id", id.as_str()).with_some("until", *until_ms).end());
+    let body = Object::default().with("ids", array(ids)).end().into();
+    Ok(Request { method: Method::Post, path: Path::new(&pathname, "")?, headers: Headers::new(), body })
 }
 
-fn elements(requests: Value) -> Result<Vec<Element>, Problem> {
-    let Value::Array(requests) = requests else { return Err(body_invalid("not an array of requests")) };
+fn elements(requests: Vec<Json>) -> Result<Vec<Element>, Problem> {
     if requests.len() > ELEMENTS_MAX {
         return Err(Problem::new(Code::TooLarge, format!("more than {ELEMENTS_MAX} requests")));
     }
@@ -132,53 +122,49 @@ fn elements(requests: Value) -> Result<Vec<Element>, Problem> {
         .collect()
 }
 
-fn element(request: Value) -> Result<Element, &'static str> {
-    let (mut method, mut path, mut headers, mut body) = (None, None, Headers::new(), Vec::new());
-    let Value::Object(members) = request else { return Err("not a JSON object") };
-    for (name, value) in members {
-        match (name.as_str(), value) {
-            ("method", Value::String(text)) => method = Some(Method::new(&text)),
-            ("path", Value::String(text)) => path = Some(text),
-            // What these may be is for their headers to say.
-            ("id", Value::String(id)) => headers.append("idempotency-key", quoted(&id)),
-            ("firstSent", Value::Number(seconds)) => headers.append("semel-first-sent", format!("@{seconds}")),
-            ("deadline", Value::Number(ms)) => headers.append("semel-deadline", ms.to_string()),
-            ("session", Value::Object(place)) => headers.append("semel-session", session(place)?),
-            ("headers", Value::Object(lines)) => {
-                for (name, value) in lines {
-                    let value = value.as_str().ok_or("a header is not text")?;
-                    check_header(&name, value)?;
-                    headers.append(&name, value);
-                }
-            }
-            ("body", Value::String(text)) => body = text.into_bytes(),
-            ("body", Value::Object(bytes)) if bytes.len() == 1 => {
-                let base64 = bytes.get("base64").and_then(Value::as_str).ok_or("its body is not base64")?;
-                body = BASE64.decode(base64).map_err(|_| "its body is not base64")?;
-            }
-            ("id" | "firstSent" | "deadline" | "session" | "headers" | "body", Value::Null) => {}
-            _ => return Err("a member is not one of a request, or not of its type"),
-        }
+fn element(request: Json) -> Result<Element, String> {
+    let Json::Object(mut members) = request else { return Err("not a JSON object".to_owned()) };
+    let (method, path): (String, String) = (members.required("method")?, members.required("path")?);
+    let mut headers = Headers::new();
+    for (name, value) in members.optional("headers")?.map(Members::all).unwrap_or_default() {
+        let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
+        check_header(&name, &value)?;
+        headers.append(&name, value);
     }
-    let path = path.ok_or("it has no path")?;
+    let mut say = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            headers.append(name, value);
+        }
+    };
+    // What these may be is for their headers to say.
+    say("idempotency-key", members.optional("id")?.map(|id: String| quoted(&id)));
+    say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| format!("@{seconds}")));
+    say("semel-deadline", members.optional("deadline")?.map(|ms: i64| ms.to_string()));
+    say("semel-session", members.optional("session")?.map(session).transpose()?);
+    let body = match members.any("body")? {
+        None => Vec::new(),
+        Some(Json::Text(text)) => text.into_bytes(),
+        Some(Json::Object(mut bytes)) => {
+            let base64: String = bytes.required("base64")?;
+            bytes.end()?;
+            BASE64.decode(base64).map_err(|_| "its body is not base64")?
+        }
+        Some(_) => return Err("body must be a string, or an object with base64".to_owned()),
+    };
+    members.end()?;
     let (pathname, search) = path.split_at(path.find('?').unwrap_or(path.len()));
     // As a URL has it: a `?` alone is no query.
     let url = (pathname.to_owned(), if search == "?" { "" } else { search }.to_owned());
-    Ok(Element { method: method.ok_or("it has no method")?, url, headers, body })
+    Ok(Element { method: Method::new(&method), url, headers, body })
 }
 
 /// `Semel-Session` of an element.
-fn session(place: Map<String, Value>) -> Result<String, &'static str> {
-    let (mut text, mut parameters) = (None, String::new());
-    for (name, value) in place {
-        match (name.as_str(), value) {
-            ("name", Value::String(name)) => text = Some(quoted(&name)),
-            ("epoch" | "seq" | "ack", Value::Number(number)) => parameters.push_str(&format!(";{name}={number}")),
-            ("ack", Value::Null) => {}
-            _ => return Err("a member of its session is not one, or not of its type"),
-        }
-    }
-    text.map(|name| name + &parameters).ok_or("its session has no name")
+fn session(mut place: Members) -> Result<String, String> {
+    let (name, epoch, seq): (String, i64, i64) =
+        (place.required("name")?, place.required("epoch")?, place.required("seq")?);
+    let ack = place.optional("ack")?.map(|ack: i64| format!(";ack={ack}")).unwrap_or_default();
+    place.end()?;
+    Ok(format!("{};epoch={epoch};seq={seq}{ack}", quoted(&name)))
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
@@ -217,5 +203,5 @@ pub fn answer_text(answer: Answer, now_ms: i64, room: &mut usize) -> String {
 pub const ROOM: usize = ANSWERS_BYTES_MAX - ELEMENTS_MAX * UNAVAILABLE_BYTES;
 
 fn text_of(Answer { status, headers, body, .. }: Answer) -> String {
-    wire_outcome(&Outcome { status, headers, body }).to_string()
+    wire_outcome(&Outcome { status, headers, body }).into_text()
 }

@@ -127,10 +127,13 @@ impl Config {
     }
 }
 
-/// A share of 1, in millionths.
+/// A share of 1, in millionths. Not by way of a float: what reads one is 10 kB of the Worker's bundle.
 fn share_ppm(text: &str) -> Option<u32> {
-    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share))?;
-    Some((share * 1e6).round() as u32)
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = [whole, fraction].iter().all(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let millionths: u32 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
+    let share_ppm = whole.parse::<u32>().ok()?.checked_mul(1_000_000)?.checked_add(millionths)?;
+    Some(share_ppm).filter(|share_ppm| is_number && *share_ppm <= 1_000_000)
 }
 
 #[cfg(test)]
@@ -153,9 +156,26 @@ mod tests {
             ("SEMEL_OPEN", "yes"),
             ("SEMEL_REPORT_SECONDS", "0"),
             ("SEMEL_LOG_SAMPLE", "1.5"),
+            ("SEMEL_LOG_SAMPLE", "1.000001"),
+            ("SEMEL_LOG_SAMPLE", "4295"),
+            ("SEMEL_LOG_SAMPLE", "99999999999"),
+            ("SEMEL_LOG_SAMPLE", "-0.5"),
+            ("SEMEL_LOG_SAMPLE", "0.+5"),
+            ("SEMEL_LOG_SAMPLE", "0.1234567x"),
+            ("SEMEL_LOG_SAMPLE", "0.1.2"),
+            ("SEMEL_LOG_SAMPLE", ""),
             ("SEMEL_LOG_SAMPLE", "NaN"),
         ] {
             assert!(one(name, value).is_err_and(|error| error.contains(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_decimal_of_up_to_six_places() {
+        for (text, share_ppm) in
+            [("0", 0), ("1", 1_000_000), ("1.0", 1_000_000), ("0.5", 500_000), ("0.01", 10_000), ("0.0000019", 1)]
+        {
+            assert_eq!(one("SEMEL_LOG_SAMPLE", text).map(|config| config.log_sample_ppm), Ok(share_ppm), "{text}");
         }
     }
 

@@ -8,6 +8,8 @@
 use super::admin::{self, Admin};
 use super::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
 use super::decision::{Asked, Decision, decide};
+use super::json::read::{Json, Members};
+use super::json::write::{Object, Value, Written};
 use super::record::{LatestDeadline, Outcome, Record, State};
 use super::turn::{Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
@@ -18,9 +20,6 @@ use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
 
 /// The answer to a cancellation that came too late holds the outcome, at worst in base64.
 pub const CANCEL_BODY_BYTES_MAX: usize = OUTCOME_BODY_BYTES_MAX / 3 * 4 + (256 << 10);
@@ -75,45 +74,42 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
     Ok(Some((Key::new(*key)?, control)))
 }
 
-/// Reads a JSON object. An array that happens to fit is none.
-pub fn json_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
-    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-        return Err("not a JSON object".to_owned());
-    }
-    serde_json::from_slice(body).map_err(|error| error.to_string())
-}
-
 pub(super) fn body_invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::BodyInvalid, detail)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AcksBody {
-    ids: Vec<AckBody>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-enum AckBody {
-    Id(String),
-    Until { id: String, until: Option<i64> },
-}
-
 /// Reads the body of `POST acks`.
 pub fn acks(body: &[u8]) -> Result<Vec<Ack>, Problem> {
-    let AcksBody { ids } = json_object(body).map_err(body_invalid)?;
-    if ids.len() > CONTROL_IDS_MAX {
-        return Err(body_invalid(format!("more than {CONTROL_IDS_MAX} ids")));
-    }
-    let ack = |each| {
-        let (id, until) = match each {
-            AckBody::Id(id) => (id, None),
-            AckBody::Until { id, until } => (id, until),
-        };
-        Ok(Ack { id: RequestId::new(id)?, until_ms: until.map(checked_instant).transpose()? })
+    let ids = || {
+        let mut members = Members::parse(body)?;
+        let ids: Vec<Json> = members.required("ids")?;
+        members.end()?;
+        acked(ids)
     };
-    ids.into_iter().map(ack).collect::<Result<_, Invalid>>().map_err(|Invalid(detail)| body_invalid(detail))
+    ids().map_err(body_invalid)
+}
+
+/// Reads what is acknowledged.
+pub(super) fn acked(ids: Vec<Json>) -> Result<Vec<Ack>, String> {
+    if ids.len() > CONTROL_IDS_MAX {
+        return Err(format!("more than {CONTROL_IDS_MAX} ids"));
+    }
+    ids.into_iter().map(ack).collect()
+}
+
+/// An id, or `{"id":...,"until":...}`.
+fn ack(each: Json) -> Result<Ack, String> {
+    let (id, until) = match each {
+        Json::Text(id) => (id, None),
+        Json::Object(mut members) => {
+            let read = (members.required("id")?, members.optional("until")?);
+            members.end()?;
+            read
+        }
+        _ => return Err("an id must be a string or an object".to_owned()),
+    };
+    let ack = |id| Ok(Ack { id: RequestId::new(id)?, until_ms: until.map(checked_instant).transpose()? });
+    ack(id).map_err(|Invalid(detail)| detail)
 }
 
 /// What to cancel.
@@ -127,13 +123,23 @@ pub struct Cancellation {
     pub under: Option<Principal>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct CancelBody {
     id: String,
-    #[serde(rename = "firstSent")]
     first_sent: Option<i64>,
     principal: Option<String>,
+}
+
+impl CancelBody {
+    fn parse(body: &[u8]) -> Result<Self, String> {
+        let mut members = Members::parse(body)?;
+        let body = Self {
+            id: members.required("id")?,
+            first_sent: members.optional("firstSent")?,
+            principal: members.optional("principal")?,
+        };
+        members.end()?;
+        Ok(body)
+    }
 }
 
 /// Reads the body of `POST cancel`. `own`: the id of the control request itself.
@@ -143,7 +149,7 @@ pub fn cancellation(
     now_ms: i64,
     by_administrator: bool,
 ) -> Result<Cancellation, Problem> {
-    let body: CancelBody = json_object(body).map_err(body_invalid)?;
+    let body = CancelBody::parse(body).map_err(body_invalid)?;
     let invalid = |Invalid(detail)| body_invalid(detail);
     let id = RequestId::new(body.id).map_err(invalid)?;
     if id == *own {
@@ -198,29 +204,27 @@ pub(super) fn cancel(
 }
 
 fn cancelled() -> Response {
-    Response::json(200, json!({ "state": "cancelled" }).to_string())
+    Response::json(200, Object::default().with("state", "cancelled").end())
 }
 
 fn executed(outcome: &Outcome) -> Response {
-    Response::json(200, json!({ "state": "executed", "outcome": wire_outcome(outcome) }).to_string())
+    Response::json(200, Object::default().with("state", "executed").with("outcome", wire_outcome(outcome)).end())
 }
 
 /// An outcome in JSON.
-pub(super) fn wire_outcome(outcome: &Outcome) -> Value {
-    let mut headers = Map::new();
-    for (name, value) in outcome.headers.iter() {
-        // As `Headers.get` of a browser has it: lines of one name are one value.
-        let value = match headers.get(name).and_then(Value::as_str) {
-            Some(before) => format!("{before}, {value}"),
-            None => value.to_owned(),
-        };
-        headers.insert(name.to_owned(), Value::String(value));
-    }
-    json!({ "status": outcome.status, "headers": headers, "body": wire_body(&outcome.body) })
+pub(super) fn wire_outcome(outcome: &Outcome) -> Written {
+    let mut names: Vec<&str> = outcome.headers.iter().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    // As `Headers.get` of a browser has it: lines of one name are one value.
+    let with_header = |headers: Object, name| headers.with(name, outcome.headers.combined(name).as_deref());
+    let headers = names.into_iter().fold(Object::default(), with_header);
+    let body = wire_body(&outcome.body);
+    Object::default().with("status", outcome.status).with("headers", headers.end()).with("body", body).end()
 }
 
 /// A body in JSON: text as it is, unless escaping would make it longer than base64 of the bytes.
-fn wire_body(body: &[u8]) -> Value {
+fn wire_body(body: &[u8]) -> Value<'_> {
     let base64_bytes = body.len() / 3 * 4 + 20;
     let text = std::str::from_utf8(body).ok().filter(|text| {
         let escaped: usize = text
@@ -238,7 +242,7 @@ fn wire_body(body: &[u8]) -> Value {
         escaped <= base64_bytes
     });
     match text {
-        Some(text) => Value::String(text.to_owned()),
-        None => json!({ "base64": BASE64.encode(body) }),
+        Some(text) => text.into(),
+        None => Object::default().with("base64", BASE64.encode(body).as_str()).end().into(),
     }
 }

@@ -8,6 +8,7 @@
 //! - The fence of a deletion refuses what it must, also ahead of the clock. What comes after the deletion lives as long as anywhere.
 
 use super::admin::{executed_of, state_of};
+use super::json::write::Object;
 use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
 use super::retention::Sweep;
 use super::rows;
@@ -19,7 +20,6 @@ use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
-use serde_json::json;
 
 /// What becomes of a record that is deleted; `None`: it has nothing that could go.
 ///
@@ -56,8 +56,8 @@ pub(super) fn delete_record(work: &mut Work<'_>, id: &RequestId, retention_s: i6
         }
         None => found,
     };
-    let body = json!({ "state": state_of(&left), "executed": executed_of(&left).as_str() });
-    Ok(Response::json(200, body.to_string()))
+    let body = Object::default().with("state", state_of(&left)).with("executed", executed_of(&left).as_str());
+    Ok(Response::json(200, body.end()))
 }
 
 /// Deletes all of the key.
@@ -81,7 +81,7 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     work.after.count = Change { records: 0, tombstones: work.after.packed.count() };
     work.after.sweep = Sweep::default();
     work.after.started = None;
-    Ok(Response::json(200, json!({ "state": "deleted", "fence": fence_s }).to_string()))
+    Ok(Response::json(200, Object::default().with("state", "deleted").with("fence", fence_s).end()))
 }
 
 /// Drops every table and view that is neither the layer's, nor the platform's, nor SQLite's own.

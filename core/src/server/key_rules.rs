@@ -3,9 +3,9 @@
 //! Invariant: the first rule that names a key holds, and no other. Rules are read whole or not at all.
 
 use super::config::{BYTES_MAX, COUNT_MAX, FOREVER_S, RETENTION_S_MAX};
+use super::json::read::{Json, Members};
 use super::pattern::KeyPattern;
 use crate::id::Key;
-use serde::Deserialize;
 use std::sync::Arc;
 
 /// So many rules there may be: each key's object looks through them when it starts.
@@ -31,32 +31,16 @@ pub struct KeyLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct KeyRules(Arc<[KeyLimits]>);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct RuleText {
-    keys: KeyPattern,
-    retention_seconds: Option<RetentionText>,
-    records_max: Option<i64>,
-    tombstones_max: Option<i64>,
-    bytes_max: Option<i64>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "retentionSeconds must be an integer or \"forever\"")]
-enum RetentionText {
-    Seconds(i64),
-    Word(String),
-}
-
 impl KeyRules {
     /// Reads a JSON array of rules.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let rules: Vec<RuleText> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let rules =
+            Vec::<Json>::try_from(Json::parse(text.as_bytes())?).map_err(|expected| format!("not {expected}"))?;
         if rules.len() > KEY_RULES_MAX {
             return Err(format!("{} rules; there may be {KEY_RULES_MAX}", rules.len()));
         }
         let numbered = rules.into_iter().enumerate();
-        let read = numbered.map(|(n, rule)| rule.read().map_err(|error| format!("rule {}: {error}", n + 1)));
+        let read = numbered.map(|(n, rule)| self::rule(rule).map_err(|error| format!("rule {}: {error}", n + 1)));
         read.collect::<Result<_, _>>().map(Self)
     }
 
@@ -71,31 +55,31 @@ impl KeyRules {
     }
 }
 
-impl RuleText {
-    fn read(self) -> Result<KeyLimits, String> {
-        let within = |name: &str, number: Option<i64>, max: i64| match number {
-            Some(number) if !(1..=max).contains(&number) => {
-                Err(format!("{name} is {number}; it must be an integer from 1 to {max}"))
-            }
-            number => Ok(number),
-        };
-        let limit = |name: &str, number, max| within(name, number, max).map(|number| number.map(i64::unsigned_abs));
-        let retention_s = match self.retention_seconds {
-            Some(RetentionText::Word(word)) if word == FOREVER => Some(FOREVER_S),
-            Some(RetentionText::Word(word)) => {
-                return Err(format!("retentionSeconds is {word:?}; it must be an integer or \"{FOREVER}\""));
-            }
-            Some(RetentionText::Seconds(seconds)) => within("retentionSeconds", Some(seconds), RETENTION_S_MAX)?,
-            None => None,
-        };
-        Ok(KeyLimits {
-            keys: self.keys,
-            retention_s,
-            records_max: limit("recordsMax", self.records_max, COUNT_MAX)?,
-            tombstones_max: limit("tombstonesMax", self.tombstones_max, COUNT_MAX)?,
-            bytes_max: limit("bytesMax", self.bytes_max, BYTES_MAX)?,
-        })
+fn rule(rule: Json) -> Result<KeyLimits, String> {
+    let mut members = Members::try_from(rule).map_err(|expected| format!("a rule must be {expected}"))?;
+    let keys = KeyPattern::try_from(members.required::<String>("keys")?)?;
+    let retention_s = match members.any("retentionSeconds")? {
+        Some(Json::Text(word)) if word == FOREVER => Some(FOREVER_S),
+        Some(Json::Integer(seconds)) => Some(within("retentionSeconds", seconds, RETENTION_S_MAX)?),
+        Some(_) => return Err(format!("retentionSeconds must be an integer or \"{FOREVER}\"")),
+        None => None,
+    };
+    let mut limit = |name: &str, max: i64| {
+        let number = members.optional(name)?.map(|number| within(name, number, max)).transpose()?;
+        Ok::<_, String>(number.map(i64::unsigned_abs))
+    };
+    let records_max = limit("recordsMax", COUNT_MAX)?;
+    let tombstones_max = limit("tombstonesMax", COUNT_MAX)?;
+    let bytes_max = limit("bytesMax", BYTES_MAX)?;
+    members.end()?;
+    Ok(KeyLimits { keys, retention_s, records_max, tombstones_max, bytes_max })
+}
+
+fn within(name: &str, number: i64, max: i64) -> Result<i64, String> {
+    if (1..=max).contains(&number) {
+        return Ok(number);
     }
+    Err(format!("{name} is {number}; it must be an integer from 1 to {max}"))
 }
 
 #[cfg(test)]
@@ -108,13 +92,17 @@ mod tests {
             ("[{\"keys\":\"a\",\"recordsMax\":0}]", "rule 1: recordsMax is 0"),
             ("[{\"keys\":\"a\"},{\"keys\":\"b\",\"bytesMax\":-1}]", "rule 2: bytesMax is -1"),
             ("[{\"keys\":\"a\",\"tombstonesMax\":9000000000}]", "rule 1: tombstonesMax"),
-            ("[{\"keys\":\"a\",\"retentionSeconds\":\"never\"}]", "rule 1: retentionSeconds is \"never\""),
+            (
+                "[{\"keys\":\"a\",\"retentionSeconds\":\"never\"}]",
+                "rule 1: retentionSeconds must be an integer or \"forever\"",
+            ),
             ("[{\"keys\":\"a\",\"retentionSeconds\":1.5}]", "retentionSeconds must be an integer or"),
             ("[{\"keys\":\"a\",\"retentionSeconds\":0}]", "rule 1: retentionSeconds is 0"),
             ("[{\"keys\":\"\"}]", "not empty"),
             ("[{\"recordsMax\":1}]", "missing field `keys`"),
             ("[{\"keys\":\"a\",\"retention\":1}]", "unknown field `retention`"),
-            ("{\"keys\":\"a\"}", "expected a sequence"),
+            ("{\"keys\":\"a\"}", "not an array"),
+            ("[1]", "rule 1: a rule must be an object"),
             ("[", "EOF"),
         ] {
             let error = KeyRules::parse(text).expect_err(text);

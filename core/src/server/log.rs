@@ -7,11 +7,11 @@
 //! - All attempts of a request have a line, or none has: the sample goes by the id. What went wrong always has one.
 
 use super::answer::Answer;
+use super::json::write::Object;
 use crate::header;
 use crate::id::Key;
 use crate::message::Headers;
 use crate::problem::Code;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
@@ -35,27 +35,18 @@ pub struct Answered<'a> {
     pub key: Option<&'a Key>,
 }
 
-#[derive(Serialize, Default)]
+#[derive(Default)]
 struct Line<'a> {
     time: i64,
     level: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
 }
 
@@ -145,8 +136,19 @@ fn is_sampled(text: &str, sample_ppm: u32) -> bool {
 }
 
 fn written(line: &Line<'_>) -> String {
-    // Such a line can't fail to be written; were it to, an empty one would be all that is lost.
-    let json = serde_json::to_string(line).unwrap_or_default();
+    let json = Object::default()
+        .with("time", line.time)
+        .with("level", line.level)
+        .with_some("by", line.by)
+        .with_some("method", line.method)
+        .with_some("key", line.key.as_deref())
+        .with_some("id", line.id)
+        .with_some("code", line.code)
+        .with_some("status", line.status)
+        .with_some("ms", line.ms)
+        .with_some("traceparent", line.traceparent)
+        .with_some("message", line.message);
+    let json = json.end().into_text();
     let mut safe = String::with_capacity(json.len());
     for char in json.chars() {
         // JSON has escaped what it must of ASCII. The rest that is not to be seen ends lines, moves a cursor or turns text round.

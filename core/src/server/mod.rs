@@ -17,6 +17,7 @@
 //! - [`auth`]: who is asking. [`rate`]: how often. [`cors`]: which pages may read the answer. [`head`]: how large a head may be
 //! - [`answer`]: what goes back, with the headers of the layer. [`log`]: what an operator sees of it
 //! - [`registry`]: which keys there are, and what all of them have to do
+//! - [`json`]: how JSON is read and written
 //! - [`router`]: what happens before a key's object is asked
 
 pub mod admin;
@@ -35,6 +36,7 @@ pub mod engine;
 mod execution;
 pub mod handler;
 pub mod head;
+pub mod json;
 pub mod key_rules;
 pub mod log;
 pub mod pattern;

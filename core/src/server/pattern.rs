@@ -1,14 +1,17 @@
 //! Patterns of keys: a key, or the beginning of keys and `*`.
 
 use crate::id::Key;
-use serde::{Deserialize, Serialize};
 
 /// Names keys. `*` is special only as the last character.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyPattern(String);
 
 impl KeyPattern {
+    /// As it was read.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Whether it names this key.
     pub fn matches(&self, key: &Key) -> bool {
         match self.0.strip_suffix('*') {

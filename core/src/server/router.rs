@@ -15,6 +15,7 @@ use super::control::{self, Control};
 use super::cors;
 use super::handler::{Handler, KeyRule};
 use super::head;
+use super::json::write::Object;
 use super::registry::{self, Asked};
 use super::schema::SCHEMA_VERSION;
 use crate::header::{self, Attempt};
@@ -267,34 +268,37 @@ pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
 }
 
 fn health(config: &Config, now_ms: i64) -> Answer {
-    let body = serde_json::json!({
-        "status": "ok",
-        "versions": { "protocol": PROTOCOL_VERSION, "semel": env!("CARGO_PKG_VERSION"), "schema": SCHEMA_VERSION },
-        "now": now_ms,
-        "retentionSeconds": config.retention(),
-        "limits": {
-            "idChars": crate::id::REQUEST_ID_CHARS_MAX,
-            "keyBytes": crate::id::KEY_BYTES_MAX,
-            "ackIds": header::ACKS_MAX,
-            "ackBytes": header::ACK_BYTES_MAX,
-            "aheadMs": header::AHEAD_MS_MAX,
-            "waitSeconds": header::WAIT_S_MAX,
-            "urlBytes": head::URL_BYTES_MAX,
-            "requestHeaders": head::HEADERS_MAX,
-            "requestHeaderBytes": head::HEADER_BYTES_MAX,
-            "tokenBytes": TOKEN_BYTES_MAX,
-            "requestBodyBytes": config::REQUEST_BODY_BYTES_MAX,
-            "outcomeBodyBytes": config::OUTCOME_BODY_BYTES_MAX,
-            "outcomeHeaderBytes": config::OUTCOME_HEADER_BYTES_MAX,
-            "controlIds": config::CONTROL_IDS_MAX,
-            "batchElements": ELEMENTS_MAX,
-            "batchAnswersBytes": ANSWERS_BYTES_MAX,
-            "recordsPerKey": config.records_max,
-            "tombstonesPerKey": config.tombstones_max,
-            "bytesPerKey": config.bytes_max,
-        },
-    });
-    let mut response = crate::message::Response::json(200, body.to_string());
+    let versions = Object::default()
+        .with("protocol", PROTOCOL_VERSION)
+        .with("semel", env!("CARGO_PKG_VERSION"))
+        .with("schema", SCHEMA_VERSION);
+    let limits = Object::default()
+        .with("idChars", crate::id::REQUEST_ID_CHARS_MAX)
+        .with("keyBytes", crate::id::KEY_BYTES_MAX)
+        .with("ackIds", header::ACKS_MAX)
+        .with("ackBytes", header::ACK_BYTES_MAX)
+        .with("aheadMs", header::AHEAD_MS_MAX)
+        .with("waitSeconds", header::WAIT_S_MAX)
+        .with("urlBytes", head::URL_BYTES_MAX)
+        .with("requestHeaders", head::HEADERS_MAX)
+        .with("requestHeaderBytes", head::HEADER_BYTES_MAX)
+        .with("tokenBytes", TOKEN_BYTES_MAX)
+        .with("requestBodyBytes", config::REQUEST_BODY_BYTES_MAX)
+        .with("outcomeBodyBytes", config::OUTCOME_BODY_BYTES_MAX)
+        .with("outcomeHeaderBytes", config::OUTCOME_HEADER_BYTES_MAX)
+        .with("controlIds", config::CONTROL_IDS_MAX)
+        .with("batchElements", ELEMENTS_MAX)
+        .with("batchAnswersBytes", ANSWERS_BYTES_MAX)
+        .with("recordsPerKey", config.records_max)
+        .with("tombstonesPerKey", config.tombstones_max)
+        .with("bytesPerKey", config.bytes_max);
+    let body = Object::default()
+        .with("status", "ok")
+        .with("versions", versions.end())
+        .with("now", now_ms)
+        .with("retentionSeconds", config.retention())
+        .with("limits", limits.end());
+    let mut response = crate::message::Response::json(200, body.end());
     response.headers.append("cache-control", "no-store");
     Answer::read(response)
 }

@@ -5,10 +5,7 @@
 //! - A balance is an integer from 0 to 2^53 - 1, which every JavaScript client can hold.
 //! - What a client gets wrong is an outcome as well: it is recorded, and stays the answer.
 
-use semel_worker::{
-    Context, Failure, Handler, KeyRule, Method, Path, Request, Response, Sql, SqlError, Value, json_object,
-};
-use serde::{Deserialize, Serialize};
+use semel_worker::{Context, Failure, Handler, KeyRule, Method, Path, Request, Response, Sql, SqlError, Value, json};
 
 /// The largest integer that a JSON number carries through every client.
 pub const BALANCE_MAX: i64 = (1 << 53) - 1;
@@ -16,19 +13,6 @@ pub const BALANCE_MAX: i64 = (1 << 53) - 1;
 /// The ledger's handler.
 #[derive(Default)]
 pub struct Ledger;
-
-#[derive(Deserialize)]
-struct Movement {
-    /// Unsigned, so that fractions, exponents and signs are refused where they are read.
-    amount: u64,
-}
-
-#[derive(Serialize)]
-struct Account<'a> {
-    id: &'a str,
-    balance: i64,
-    entries: i64,
-}
 
 enum Asked<'a> {
     Deposit(&'a str),
@@ -68,11 +52,13 @@ impl Handler for Ledger {
         let asked = asked(&request.method, &segments).ok_or(Failure::NotFound)?;
         let (balance, entries) = read(context.sql)?;
         let id = match asked {
-            Asked::Show(id) => return account(id, balance, entries),
+            Asked::Show(id) => return Ok(account(id, balance, entries)),
             Asked::Deposit(id) | Asked::Withdraw(id) => id,
         };
-        let amount = match json_object::<Movement>(&request.body).map(|movement| i64::try_from(movement.amount)) {
-            Ok(Ok(amount)) if (1..=BALANCE_MAX).contains(&amount) => amount,
+        // Fractions and exponents are no integers.
+        let amount = json::read::Members::parse(&request.body).and_then(|mut movement| movement.required("amount"));
+        let amount = match amount {
+            Ok(amount) if (1..=BALANCE_MAX).contains(&amount) => amount,
             _ => return Ok(refused(400, "invalid-amount")),
         };
         let balance = match asked {
@@ -82,7 +68,7 @@ impl Handler for Ledger {
             _ => balance + amount,
         };
         write(context.sql, balance, entries + 1)?;
-        account(id, balance, entries + 1)
+        Ok(account(id, balance, entries + 1))
     }
 }
 
@@ -96,12 +82,11 @@ fn write(sql: &dyn Sql, balance: i64, entries: i64) -> Result<(), SqlError> {
     sql.exec("INSERT OR REPLACE INTO account VALUES (1, ?1, ?2)", &[balance.into(), entries.into()]).map(|_| ())
 }
 
-fn account(id: &str, balance: i64, entries: i64) -> Result<Response, Failure> {
-    let body =
-        serde_json::to_vec(&Account { id, balance, entries }).map_err(|error| Failure::Other(error.to_string()))?;
-    Ok(Response::json(200, body))
+fn account(id: &str, balance: i64, entries: i64) -> Response {
+    let body = json::write::Object::default().with("id", id).with("balance", balance).with("entries", entries);
+    Response::json(200, body.end())
 }
 
 fn refused(status: u16, error: &str) -> Response {
-    Response::json(status, format!("{{\"error\":\"{error}\"}}"))
+    Response::json(status, json::write::Object::default().with("error", error).end())
 }

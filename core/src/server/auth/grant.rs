@@ -2,22 +2,38 @@
 //!
 //! Invariant: a limit that can't be read makes the token invalid. It is never taken for none.
 
+use super::super::json::read::Members;
+use super::super::json::write::{Object, Written, array};
 use super::super::pattern::KeyPattern;
 use crate::id::Key;
 use crate::message::Method;
-use serde::de::{Deserializer, Error};
-use serde::{Deserialize, Serialize, Serializer};
 
 /// What may be asked. What is left out is not limited.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
-    #[serde(default, deserialize_with = "methods", serialize_with = "names")]
     methods: Option<Vec<Method>>,
     keys: Option<Vec<KeyPattern>>,
 }
 
 impl Grant {
+    pub(super) fn read(mut members: Members) -> Result<Self, String> {
+        let method = |name: String| {
+            let method = Some(Method::new(&name)).filter(|method| method.changes() || method.reads());
+            method.ok_or("no method")
+        };
+        let methods: Option<Vec<String>> = members.optional("methods")?;
+        let keys: Option<Vec<String>> = members.optional("keys")?;
+        members.end()?;
+        Ok(Self { methods: each(methods, method)?, keys: each(keys, KeyPattern::try_from)? })
+    }
+
+    /// For [`Grant::read`].
+    pub(super) fn written(&self) -> Written {
+        let methods = self.methods.as_ref().map(|methods| array(methods.iter().map(Method::as_str)));
+        let keys = self.keys.as_ref().map(|keys| array(keys.iter().map(KeyPattern::as_str)));
+        Object::default().with_some("methods", methods).with_some("keys", keys).end()
+    }
+
     /// Whether anything may be asked of a key.
     pub fn allows_key(&self, key: &Key) -> bool {
         self.keys.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(key)))
@@ -36,13 +52,9 @@ impl Grant {
     }
 }
 
-fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Method>>, D::Error> {
-    let Some(names) = Option::<Vec<String>>::deserialize(deserializer)? else { return Ok(None) };
-    let method = |name: &String| Some(Method::new(name)).filter(|method| method.changes() || method.reads());
-    names.iter().map(method).collect::<Option<_>>().map(Some).ok_or_else(|| D::Error::custom("no method"))
-}
-
-fn names<S: Serializer>(methods: &Option<Vec<Method>>, serializer: S) -> Result<S::Ok, S::Error> {
-    let names: Option<Vec<&str>> = methods.as_ref().map(|methods| methods.iter().map(Method::as_str).collect());
-    names.serialize(serializer)
+fn each<T>(
+    names: Option<Vec<String>>,
+    read: impl Fn(String) -> Result<T, &'static str>,
+) -> Result<Option<Vec<T>>, &'static str> {
+    names.map(|names| names.into_iter().map(read).collect()).transpose()
 }

@@ -6,12 +6,12 @@
 //! - A secret never comes from a URL.
 //! - HS256, ES256 and EdDSA with Ed25519, and nothing else: there is no RSA here, and nothing that signs.
 
+use crate::server::json::read::{Json, Members};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek as ed25519;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use p256::ecdsa::{self, signature::Verifier as _};
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,12 +75,6 @@ const EDDSA: &str = "EdDSA";
 #[derive(Debug, Default)]
 pub struct KeySet(BTreeMap<String, Rc<VerifyingKey>>);
 
-#[derive(Deserialize)]
-struct Jwks {
-    keys: Vec<Jwk>,
-}
-
-#[derive(Deserialize)]
 struct Jwk {
     kty: String,
     kid: Option<String>,
@@ -91,6 +85,23 @@ struct Jwk {
     x: Option<String>,
     y: Option<String>,
     k: Option<String>,
+}
+
+impl Jwk {
+    fn read(key: Json) -> Result<Self, String> {
+        let mut members = Members::try_from(key)?;
+        Ok(Self {
+            kty: members.required("kty")?,
+            kid: members.optional("kid")?,
+            alg: members.optional("alg")?,
+            r#use: members.optional("use")?,
+            key_ops: members.optional("key_ops")?,
+            crv: members.optional("crv")?,
+            x: members.optional("x")?,
+            y: members.optional("y")?,
+            k: members.optional("k")?,
+        })
+    }
 }
 
 impl KeySet {
@@ -122,9 +133,12 @@ impl KeySet {
 }
 
 fn jwks(text: &str) -> Result<Vec<Jwk>, String> {
-    // What serde_json says of an error may quote a secret.
-    let Jwks { keys } =
-        serde_json::from_slice(text.as_bytes()).map_err(|_| "it is not a JWK set: {\"keys\":[...]}".to_owned())?;
+    let keys = || -> Result<Vec<Jwk>, String> {
+        let keys: Vec<Json> = Members::parse(text.as_bytes())?.required("keys")?;
+        keys.into_iter().map(Jwk::read).collect()
+    };
+    // What was said of an error may quote a secret.
+    let keys = keys().map_err(|_| "it is not a JWK set: {\"keys\":[...]}".to_owned())?;
     if keys.len() > KEYS_MAX { Err(format!("it has more than {KEYS_MAX} keys")) } else { Ok(keys) }
 }
 

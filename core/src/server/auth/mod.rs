@@ -22,6 +22,7 @@ pub use jwks::Wanted;
 pub use settings::Access;
 pub use token::{LEEWAY_S, TOKEN_BYTES_MAX};
 
+use super::json::read::Members;
 use super::rate::Rate;
 use crate::header;
 use crate::id::{Invalid, Principal};
@@ -55,8 +56,7 @@ impl Asker {
     /// As the parts of a worker hand it to each other: when it ends, the principal, what it may, a line each.
     pub fn to_text(&self) -> String {
         let ends = self.ends_ms.map(|ends_ms| ends_ms.to_string()).unwrap_or_default();
-        // Such a document can't fail to be written; were it to, an empty one lets nobody in.
-        let grant = serde_json::to_string(&self.grant).unwrap_or_default();
+        let grant = self.grant.written().into_text();
         // No principal has a line feed in it, and no JSON either.
         format!("{ends}\n{}\n{grant}", self.principal.as_str())
     }
@@ -66,7 +66,7 @@ impl Asker {
         let (ends, rest) = text.split_once('\n')?;
         let (principal, grant) = rest.split_once('\n')?;
         let ends_ms = if ends.is_empty() { None } else { Some(ends.parse().ok()?) };
-        let grant = serde_json::from_slice(grant.as_bytes()).ok()?;
+        let grant = Members::parse(grant.as_bytes()).and_then(Grant::read).ok()?;
         Some(Self { principal: Principal::new(principal).ok()?, grant, ends_ms })
     }
 

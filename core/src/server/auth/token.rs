@@ -8,11 +8,9 @@
 use super::grant::Grant;
 use super::keys::VerifyingKey;
 use crate::id::Principal;
-use crate::server::control::json_object;
+use crate::server::json::read::{Json, Members};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
 use sha2::{Digest as _, Sha256};
 
 /// A token has at most so many bytes.
@@ -29,29 +27,45 @@ pub(super) struct Verified {
     expires_s: f64,
 }
 
-/// A member that occurs twice is an error, as is one of another type.
-#[derive(Deserialize)]
 struct Header {
     alg: String,
     kid: Option<String>,
-    crit: Option<IgnoredAny>,
+    has_crit: bool,
 }
 
-#[derive(Deserialize)]
 struct Claims {
     sub: String,
-    aud: Audience,
+    audiences: Vec<String>,
     iss: Option<String>,
     exp: f64,
     nbf: Option<f64>,
     semel: Option<Grant>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Audience {
-    One(String),
-    Many(Vec<String>),
+impl Header {
+    fn read(mut members: Members) -> Result<Self, String> {
+        Ok(Self {
+            alg: members.required("alg")?,
+            kid: members.optional("kid")?,
+            has_crit: members.any("crit")?.is_some(),
+        })
+    }
+}
+
+impl Claims {
+    fn read(mut members: Members) -> Result<Self, String> {
+        Ok(Self {
+            sub: members.required("sub")?,
+            audiences: match members.any("aud")? {
+                Some(Json::Text(one)) => vec![one],
+                many => Vec::try_from(many.unwrap_or(Json::Null))?,
+            },
+            iss: members.optional("iss")?,
+            exp: members.required("exp")?,
+            nbf: members.optional("nbf")?,
+            semel: members.optional("semel")?.map(Grant::read).transpose()?,
+        })
+    }
 }
 
 /// What a token must say besides being signed.
@@ -79,8 +93,8 @@ impl<'a> Claimed<'a> {
         let no_token = "the bearer token is no JWT";
         let (message, signature) = token.rsplit_once('.').ok_or(no_token)?;
         let (header, claims) = message.split_once('.').ok_or(no_token)?;
-        let Header { alg, kid, crit } = part(header).ok_or(no_token)?;
-        if crit.is_some() {
+        let Header { alg, kid, has_crit } = part(header, Header::read).ok_or(no_token)?;
+        if has_crit {
             return Err("the token has a critical header, which is not understood");
         }
         let kid = kid.ok_or("the token names no key (kid)")?;
@@ -97,13 +111,9 @@ impl<'a> Claimed<'a> {
         if !key.verifies(self.message.as_bytes(), &signature) {
             return Err(BAD_SIGNATURE);
         }
-        let Claims { sub, aud, iss, exp, nbf, semel } =
-            part(self.claims).ok_or("the token's claims can't be read, or lack one of sub, aud and exp")?;
-        let is_for_us = match aud {
-            Audience::One(one) => one == expected.audience,
-            Audience::Many(many) => many.contains(&expected.audience),
-        };
-        if !is_for_us {
+        let Claims { sub, audiences, iss, exp, nbf, semel } = part(self.claims, Claims::read)
+            .ok_or("the token's claims can't be read, or lack one of sub, aud and exp")?;
+        if !audiences.contains(&expected.audience) {
             return Err("the token is for somebody else (aud)");
         }
         if expected.issuer.is_some() && iss != expected.issuer {
@@ -123,8 +133,8 @@ impl<'a> Claimed<'a> {
     }
 }
 
-fn part<T: DeserializeOwned>(base64: &str) -> Option<T> {
-    json_object(&URL_SAFE_NO_PAD.decode(base64).ok()?).ok()
+fn part<T>(base64: &str, read: fn(Members) -> Result<T, String>) -> Option<T> {
+    read(Members::parse(&URL_SAFE_NO_PAD.decode(base64).ok()?).ok()?).ok()
 }
 
 /// Names a token together with the key that verifies it.

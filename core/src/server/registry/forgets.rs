@@ -12,12 +12,11 @@ use crate::id::{Invalid, Key, Principal};
 use crate::message::{Method, Request, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
-use crate::server::control::json_object;
 use crate::server::engine::Arrival;
+use crate::server::json::read::Members;
+use crate::server::json::write::{self, Object, Written};
 use crate::server::sql::{Sql, SqlError, Value};
 use crate::server::{Answer, Config, Context, Engine, Failure, Handler, KeyRule};
-use serde::Deserialize;
-use serde_json::json;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -43,12 +42,6 @@ pub struct Job {
     pub before_s: i64,
     /// The shards whose part is not done.
     pub shards: Vec<u8>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Body {
-    before: i64,
 }
 
 /// The handler of the jobs. `keys`: how many keys each shard has, as far as that is known.
@@ -90,7 +83,12 @@ impl Handler for Forgets {
 
 fn before_s(body: &[u8], now_ms: i64) -> Result<i64, Failure> {
     let refused = |detail: String| Failure::Refused(Problem::new(Code::BodyInvalid, detail));
-    let Body { before } = json_object(body).map_err(refused)?;
+    let read = || {
+        let mut members = Members::parse(body)?;
+        let before = members.required("before")?;
+        members.end().map(|()| before)
+    };
+    let before = read().map_err(refused)?;
     if (0..=now_ms.div_euclid(1000)).contains(&before) {
         return Ok(before);
     }
@@ -115,21 +113,25 @@ impl Forgets {
 }
 
 /// A job as JSON; `None`: there is no such.
-fn described(sql: &dyn Sql, id: i64, with_failed: bool) -> Result<Option<String>, SqlError> {
+fn described(sql: &dyn Sql, id: i64, with_failed: bool) -> Result<Option<Written>, SqlError> {
     let rows = sql.exec("SELECT before_s FROM forgets WHERE id = ?1", &[id.into()])?;
     let Some(before_s) = rows.first().and_then(|row| row.first()).and_then(Value::as_integer) else { return Ok(None) };
     let sum =
         |what: &str| number(sql, &format!("SELECT coalesce(sum({what}), 0) FROM parts WHERE id = ?1"), &[id.into()]);
     let state = if sum("1 - is_done")? == 0 { "done" } else { "running" };
-    let mut job =
-        json!({ "id": id.to_string(), "before": before_s, "state": state, "keys": sum("keys")?, "done": sum("done")? });
-    if let (true, Some(job)) = (with_failed, job.as_object_mut()) {
+    let mut job = Object::default()
+        .with("id", id.to_string().as_str())
+        .with("before", before_s)
+        .with("state", state)
+        .with("keys", sum("keys")?)
+        .with("done", sum("done")?);
+    if with_failed {
         let rows = sql.exec("SELECT failed FROM parts WHERE id = ?1", &[id.into()])?;
         let lines: Vec<String> = rows.into_iter().flatten().filter_map(Value::into_text).collect();
-        let failed = lines.iter().flat_map(|lines| lines.lines()).take(FAILED_MAX).map(str::to_owned);
-        job.insert("failed".to_owned(), failed.collect());
+        let failed = lines.iter().flat_map(|lines| lines.lines()).take(FAILED_MAX);
+        job = job.with("failed", write::array(failed));
     }
-    Ok(Some(job.to_string()))
+    Ok(Some(job.end()))
 }
 
 fn number(sql: &dyn Sql, statement: &str, arguments: &[Value]) -> Result<i64, SqlError> {

@@ -6,10 +6,10 @@
 
 use crate::id::{Invalid, percent_decoded};
 use crate::message::Response;
+use crate::server::json::write::{self, Object, Written};
 use crate::server::sql::{Row, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use serde::Serialize;
 use std::cmp::Reverse;
 
 const LIMIT_DEFAULT: usize = 50;
@@ -40,7 +40,7 @@ pub struct Listing {
 }
 
 /// A key, as it last told of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The key, decoded.
     pub key: String,
@@ -67,13 +67,6 @@ pub struct Page {
     pub total: i64,
 }
 
-#[derive(Serialize)]
-struct Listed {
-    keys: Vec<Entry>,
-    next: Option<String>,
-    total: i64,
-}
-
 impl Entry {
     /// Reads a row of a shard.
     pub fn from_row(row: Row) -> Option<Self> {
@@ -87,6 +80,18 @@ impl Entry {
             bytes: bytes.as_integer()?,
             oldest: oldest.as_integer(),
         })
+    }
+
+    fn written(&self) -> Written {
+        Object::default()
+            .with("key", self.key.as_str())
+            .with("created", self.created)
+            .with("seen", self.seen)
+            .with("records", self.records)
+            .with("tombstones", self.tombstones)
+            .with("bytes", self.bytes)
+            .with("oldest", self.oldest)
+            .end()
     }
 }
 
@@ -144,7 +149,7 @@ fn place(cursor: &str) -> Option<(i64, String)> {
 
 /// The list of what all shards have.
 pub fn merged(listing: &Listing, pages: Vec<Page>) -> Response {
-    let total = pages.iter().map(|page| page.total).sum();
+    let total: i64 = pages.iter().map(|page| page.total).sum();
     let mut keys: Vec<Entry> = pages.into_iter().flat_map(|page| page.keys).collect();
     keys.sort_by(|one, other| {
         (Reverse(listing.number_of(one)), &one.key).cmp(&(Reverse(listing.number_of(other)), &other.key))
@@ -153,9 +158,9 @@ pub fn merged(listing: &Listing, pages: Vec<Page>) -> Response {
     keys.truncate(listing.limit);
     let last = keys.last().filter(|_| goes_on);
     let next = last.map(|last| BASE64.encode(format!("{} {}", listing.number_of(last), last.key)));
-    // Such a list can't fail to be written.
-    let listed = serde_json::to_vec(&Listed { keys, next, total }).unwrap_or_default();
-    let mut response = Response::json(200, listed);
+    let keys = write::array(keys.iter().map(Entry::written));
+    let listed = Object::default().with("keys", keys).with("next", next.as_deref()).with("total", total);
+    let mut response = Response::json(200, listed.end());
     response.headers.append("cache-control", "no-store");
     response
 }

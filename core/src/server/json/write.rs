@@ -1,0 +1,150 @@
+//! Writes JSON: objects member by member, in the order in which they are told.
+//!
+//! Invariant: whatever text is given, what is written is JSON. What is put in as it is has been written here.
+
+/// JSON that is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written(String);
+
+/// An object that more can be added to.
+#[derive(Debug, Clone, Default)]
+pub struct Object(String);
+
+/// What a member may be.
+#[derive(Debug)]
+pub enum Value<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number.
+    Integer(i64),
+    /// A string.
+    Text(&'a str),
+    /// What has been written.
+    Written(Written),
+}
+
+impl Object {
+    /// Adds a member.
+    pub fn with<'a>(mut self, name: &str, value: impl Into<Value<'a>>) -> Self {
+        self.put(name, value.into());
+        self
+    }
+
+    /// Adds a member if there is a value.
+    pub fn with_some<'a>(self, name: &str, value: Option<impl Into<Value<'a>>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// The whole.
+    pub fn end(self) -> Written {
+        Written(if self.0.is_empty() { "{}".to_owned() } else { self.0 + "}" })
+    }
+
+    fn put(&mut self, name: &str, value: Value<'_>) {
+        self.0.push(if self.0.is_empty() { '{' } else { ',' });
+        self.0.push_str(&quoted(name));
+        self.0.push(':');
+        self.0.push_str(&value.written().0);
+    }
+}
+
+impl Value<'_> {
+    fn written(self) -> Written {
+        Written(match self {
+            Self::Null => "null".to_owned(),
+            Self::Bool(bool) => bool.to_string(),
+            Self::Integer(integer) => integer.to_string(),
+            Self::Text(text) => quoted(text),
+            Self::Written(written) => return written,
+        })
+    }
+}
+
+/// Writes an array.
+pub fn array<'a, T: Into<Value<'a>>>(items: impl IntoIterator<Item = T>) -> Written {
+    let items: Vec<String> = items.into_iter().map(|item| item.into().written().0).collect();
+    Written(format!("[{}]", items.join(",")))
+}
+
+fn quoted(text: &str) -> String {
+    // A string can't fail to be written.
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+impl Written {
+    /// As text.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
+impl From<Written> for Vec<u8> {
+    fn from(written: Written) -> Self {
+        written.0.into_bytes()
+    }
+}
+
+impl From<Written> for Value<'_> {
+    fn from(written: Written) -> Self {
+        Self::Written(written)
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(bool: bool) -> Self {
+        Self::Bool(bool)
+    }
+}
+
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// None is past 2^53, see `sql.rs`.
+macro_rules! integers {
+    ($($type:ty)+) => {
+        $(impl From<$type> for Value<'_> {
+            fn from(integer: $type) -> Self {
+                Self::Integer(integer as i64)
+            }
+        })+
+    };
+}
+
+integers!(i64 u64 usize u32 u16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_serde_json_reads() {
+        let text = "\"\\\u{0}\n\u{1f}\u{7f}\u{2028}\u{1f600}</script>";
+        let inner = Object::default().with(text, text).end();
+        let all = Object::default()
+            .with("a", array([1_i64, -9_007_199_254_740_991]))
+            .with("b", None::<&str>)
+            .with_some("c", None::<bool>)
+            .with_some("d", Some(true))
+            .with("e", inner)
+            .with("f", array::<&str>([]));
+        let expected = serde_json::json!({
+            "a": [1, -9_007_199_254_740_991_i64], "b": null, "d": true, "e": { text: text }, "f": [],
+        });
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&all.end().into_text()).expect("JSON"), expected);
+        assert_eq!(Object::default().end().into_text(), "{}");
+    }
+}
