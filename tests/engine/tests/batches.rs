@@ -455,6 +455,17 @@ fn acknowledgements_that_cannot_be_read_or_are_not_allowed_refuse_all_of_a_batch
 }
 
 #[test]
+fn a_place_in_a_session_is_the_header_of_a_single_request() {
+    let element = |session: Value| json!([{ "session": session, "method": "POST", "path": "/count" }]).to_string();
+    let header = |session: Value| {
+        let batch = Batch::parse(&key(), &Headers::new(), Some(element(session).as_bytes())).expect("a batch");
+        batch.elements[0].headers.get("semel-session").expect("a session").to_owned()
+    };
+    assert_eq!(header(json!({ "name": "a\"b", "epoch": 2, "seq": 3, "ack": 1 })), "\"a\\\"b\";epoch=2;seq=3;ack=1");
+    assert_eq!(header(json!({ "seq": 3, "epoch": 2, "name": "s", "ack": null })), "\"s\";epoch=2;seq=3");
+}
+
+#[test]
 fn a_frame_has_a_number_and_requests() {
     let mut world = World::new();
     for bad in [
