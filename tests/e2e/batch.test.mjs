@@ -61,6 +61,19 @@ test("a request that crashes the module: each runs by itself, its crash is count
   socket.destroy();
 });
 
+test("what a frame acknowledges is acknowledged once it runs one by one as well, and its answers fit their places", async () => {
+  const [held, panics] = [change("/echo"), change("/panic")];
+  const socket = await connect("alone");
+  assert.deepEqual(statusesOf(await socket.ask([held])), ["executed"]);
+  socket.send(JSON.stringify({ frame: 77, requests: [panics, change("/echo", { body: "]}$&" })], acks: [held.id] }));
+  const { frame, answers } = JSON.parse(await socket.next());
+  assert.deepEqual([frame, statusesOf(answers), answers[1].body], [77, ["rolled-back", "executed"], "]}$&"]);
+  assert.deepEqual(statusesOf(await socket.ask([held])), ["acknowledged"]);
+  const acknowledged = await batch("alone", [panics, held], { ack: `"${held.id}"` });
+  assert.deepEqual([acknowledged.status, ...statuses(acknowledged)], [200, "rolled-back", "acknowledged"]);
+  socket.destroy();
+});
+
 test("a stack that overflows in a frame is undone like any crash, and its socket goes on", async () => {
   const socket = await connect("overflow");
   assert.deepEqual(statusesOf(await socket.ask([change("/echo"), change("/overflow/1"), change("/fail"), change("/echo")])), ["executed", "rolled-back", "rolled-back", "executed"]);
