@@ -82,6 +82,7 @@ fn a_batch_is_one_commit() {
     world.database.crash_at("COMMIT");
     let replies = run(&mut world, &json!(elements));
     assert!(statuses(&replies).iter().all(|status| *status == "unavailable"), "{replies:?}");
+    assert_eq!(world.calls(), 21, "all have run before it");
     world.restart();
     assert_eq!(world.effects(), 1, "nothing of it");
     assert!(statuses(&run(&mut world, &json!(elements))).iter().all(|status| *status == "executed"));
