@@ -17,8 +17,9 @@ const REPORT_MS = 10_000;
 /** An alarm that didn't come for so long won't. After a failure, the next comes so much later. */
 const OVERDUE_MS = 60_000;
 
-/** Lets whoever waits for the object in. */
-const pause = () => new Promise((resolve) => setTimeout(resolve, 0));
+/** Lets whoever waits for the object in: a request comes in several steps, and is not to find a page before each. */
+const PAUSE_MS = 5;
+const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
 
 /** Rejects where a promise takes too long. */
 export async function within(ms, promise) {

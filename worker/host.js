@@ -5,10 +5,10 @@
 // - Every wait has a deadline.
 // - An answer has one line in the log at most, and who makes it writes it. An object that answers too late makes one all the same.
 
-import { DurableObject } from "cloudflare:workers";
+import { DurableObject, waitUntil } from "cloudflare:workers";
 import { Batches, Turns } from "./batches.js";
-import { Chores, within } from "./chores.js";
-import { glue, guarded, note, perInstance, settingsOf } from "./module.js";
+import { Chores } from "./chores.js";
+import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
 
 export { guarded, perInstance };
@@ -18,7 +18,7 @@ const BODY_BYTES_MAX = 1 << 20;
 /** So much of a larger body is read and thrown away: a client that is still sending would not see its 413. */
 const DRAINED_BYTES_MAX = 16 << 20;
 
-/** A fetch of keys takes at most so long; who waits for another's looks so often, and for so long. */
+/** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
 const KEYS_FETCH_MS = 4_000;
 const KEYS_POLL_MS = 20;
 const KEYS_WAIT_MS = 8_000;
@@ -29,7 +29,15 @@ const YOUNG_MS = glue.young_ms();
 /** What the router tells an object: who asks, where it is for the object to judge what they may; empty on the way to a socket. */
 const ASKER = "semel-asker";
 
-const routerOf = perInstance((env) => new glue.SemelRouter(settingsOf(env)));
+/** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
+const tables = [new Table(), new Table(), new Table()];
+const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
+
+const routerOf = perInstance((env) => {
+  const router = new glue.SemelRouter(settingsOf(env), ...tables);
+  if (keys.startedMs !== undefined) router.keys_kept(keys.text, keys.fetchedMs, keys.startedMs);
+  return router;
+});
 
 /** One `name:value` a line: headers cross the boundary in one piece. */
 export function linesOf(headers) {
@@ -286,24 +294,31 @@ async function routeOf(head, env, arrivedMs) {
   return (await decided(route, env, arrivedMs)) ?? unavailable("the keys that tokens are verified with did not come in time");
 }
 
-/** What is decided. Where that takes keys that are not there yet, they are fetched first; undefined: they did not come in time. */
+/** What is decided. Where that takes keys that are not there yet, it waits for them; undefined: they did not come in time. */
 async function decided(decide, env, arrivedMs) {
   let untilMs = Infinity;
   do {
     const decision = decide();
+    fetchKeys(env);
     if (decision[0] !== undefined) return decision;
-    const [, url, waitMs] = decision;
     // No caller waits past its deadline, whoever is slow.
-    untilMs = Math.min(untilMs, arrivedMs + Math.min(waitMs, KEYS_WAIT_MS));
-    if (url !== undefined) await within(untilMs - Date.now(), fetchKeys(url, env)).catch(() => {});
-    // Another request fetches. Its promise is no use here: the platform ends it when that request's client leaves.
-    else await pause(KEYS_POLL_MS);
+    untilMs = Math.min(untilMs, arrivedMs + Math.min(decision[1], KEYS_WAIT_MS));
+    // Not for the promise of the fetch: it is another request's.
+    await pause(KEYS_POLL_MS);
   } while (Date.now() < untilMs);
   return undefined;
 }
 
-/** Fetches a JWK set and hands it to the router; whatever goes wrong, it is told. */
-async function fetchKeys(url, env) {
+/** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */
+function fetchKeys(env) {
+  const url = routerOf(env).keys_wanted();
+  if (url === undefined) return;
+  keys.startedMs = Date.now();
+  waitUntil(fetched(url, env));
+}
+
+/** Fetches the JWK set and hands it to the router; whatever goes wrong, it is told. */
+async function fetched(url, env) {
   let text;
   try {
     const signal = AbortSignal.timeout(KEYS_FETCH_MS);
@@ -314,11 +329,13 @@ async function fetchKeys(url, env) {
   } catch (error) {
     note("warn", `the JWK set: ${error}`);
   }
+  const fetchedMs = Date.now();
   const wrong = guarded(
-    () => routerOf(env).keys_fetched(text, Date.now()),
+    () => routerOf(env).keys_fetched(text, fetchedMs),
     () => "it crashed the module",
   );
-  if (wrong !== undefined) note("warn", wrong);
+  if (wrong === undefined) Object.assign(keys, { text, fetchedMs });
+  else note("warn", wrong);
 }
 
 /** Asks the registry: all shards for a listing, the coordinator for the rest. */

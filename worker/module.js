@@ -3,7 +3,8 @@
 // Invariants:
 // - Every call into the module is synchronous. A panic is an exception here: the instance is thrown away, a fresh one
 //   counts the crash, and the caller gets an answer. Nobody is left waiting for a promise that a dead instance held.
-// - What an object keeps in memory can be rebuilt from its storage, for a crash anywhere in the isolate drops it.
+// - What an object keeps in memory can be rebuilt from its storage, for a crash anywhere in the isolate drops it. What can't be rebuilt
+//   is kept on this side: nobody gets a rate back by a request that crashes.
 // - A line of the log is one JSON document.
 
 import module from "./semel_bg.wasm";
@@ -34,11 +35,13 @@ export function note(level, message) {
   console.log(JSON.stringify({ time: Date.now(), level, message }).replace(UNSAFE, escaped));
 }
 
-/** Calls into the module; after a panic, calls `otherwise` on a fresh instance. */
+/** Calls into the module; after a panic, calls `otherwise` on a fresh instance. Settings that can't be read are no panic. */
 export function guarded(call, otherwise) {
   try {
     return call();
   } catch (error) {
+    // What the module throws by itself is text.
+    if (typeof error === "string") throw error;
     note("error", `the module was restarted: ${error}`);
     restart();
     return otherwise();
@@ -63,6 +66,17 @@ export const settingsOf = (env) =>
     .filter(([name]) => name.startsWith("SEMEL_"))
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}\0`)
     .join("");
+
+/** What each one has taken, as the module counts it: when it is given back. */
+export class Table extends Map {
+  get(who) {
+    return super.get(who) ?? 0n;
+  }
+
+  sweep(nowNs) {
+    for (const [who, freeNs] of this) if (freeNs <= nowNs) this.delete(who);
+  }
+}
 
 /** Keeps what `make` makes in the module for as long as its instance lives. */
 export function perInstance(make) {

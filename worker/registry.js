@@ -21,8 +21,9 @@ const COUNT_MS = 2_000;
 const JOBS_AT_ONCE = 4;
 /** One alarm works for so long; then the next takes over. */
 const WORK_MS = 20_000;
-/** Where nothing moves, it is tried again so much later. */
-const RETRY_MS = 5_000;
+/** Where a sweep has more to do, it is looked at again so much later; where a key or a shard does not answer, it is tried again. */
+const LOOK_MS = 5_000;
+const RETRY_MS = 60_000;
 /** A run that was cut off is taken up so much later. */
 const STALLED_MS = 10_000;
 
@@ -110,18 +111,20 @@ export class SemelRegistry extends DurableObject {
     const endMs = Date.now() + WORK_MS;
     const jobs = this.#jobs().slice(0, JOBS_AT_ONCE);
     // Each shard goes on by itself: one that waits for a key holds up no other.
-    const moved = await Promise.all(jobs.flatMap(([id, beforeS, shards]) => shards.map((shard) => this.#goOn(id, beforeS, shard, endMs))));
-    if (this.#jobs().length === 0) return undefined;
-    return moved.includes(true) ? 0 : RETRY_MS;
+    const waits = await Promise.all(jobs.flatMap(([id, beforeS, shards]) => shards.map((shard) => this.#goOn(id, beforeS, shard, endMs))));
+    return this.#jobs().length === 0 ? undefined : Math.min(...waits);
   }
 
-  /** Has a shard do its part of a job, as long as that moves; whether it did. */
+  /** Has a shard do its part of a job, as long as that moves; how long to wait then. */
   async #goOn(id, beforeS, shard, endMs) {
     let last;
     for (let steps = 0; ; steps += 1) {
       const progress = await this.#step(id, beforeS, shard);
-      const told = progress?.join("\n");
-      if (told === undefined || told === last || Date.now() >= endMs) return steps > 0;
+      if (progress === undefined) return RETRY_MS;
+      const [keys, done, isDone, ...failed] = progress;
+      const told = progress.join("\n");
+      if (Date.now() >= endMs || (told === last && steps > 1)) return 0;
+      if (told === last) return !isDone && keys - done <= failed.length ? RETRY_MS : LOOK_MS;
       last = told;
     }
   }

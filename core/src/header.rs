@@ -7,6 +7,7 @@
 
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::Headers;
+use crate::session::Numbered;
 use crate::text::{cut, joined, replaced};
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
@@ -55,6 +56,8 @@ pub struct Ack {
 pub struct Attempt {
     /// The request id.
     pub id: Option<RequestId>,
+    /// The place in a session, which stands for an id.
+    pub session: Option<Numbered>,
     /// When the request was first sent, in Unix seconds.
     pub first_sent_s: Option<i64>,
     /// The instant after which the attempt must not start to execute, in Unix ms.
@@ -62,13 +65,21 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Whether it names the request, by an id or by a place.
+    pub fn is_named(&self) -> bool {
+        self.id.is_some() || self.session.is_some()
+    }
+
     /// Reads the headers of an attempt that arrived at `now_ms` of the key's clock.
     pub fn parse(headers: &Headers, now_ms: i64) -> Result<Self, Invalid> {
-        if headers.get("semel-session").is_some() {
-            return Err(Invalid::new("Semel-Session: this server has no sessions"));
+        let session = headers.combined("semel-session").map(|value| Numbered::parse(&value)).transpose()?;
+        let id = own_id(headers)?;
+        if session.is_some() && id.is_some() {
+            return Err(Invalid::new("Semel-Session: it names a request instead of an Idempotency-Key, not with one"));
         }
         Ok(Self {
-            id: own_id(headers)?,
+            id,
+            session,
             first_sent_s: headers.combined("semel-first-sent").map(|value| first_sent(&value, now_ms)).transpose()?,
             deadline_ms: headers.combined("semel-deadline").map(|value| deadline(&value, now_ms)).transpose()?,
         })
@@ -267,7 +278,8 @@ mod tests {
     #[test]
     fn a_second_line_of_a_header_is_never_passed_over() {
         let two = |name, values: [&str; 2]| values.into_iter().map(|value| (name, value)).collect::<Headers>();
-        for (name, value) in [("idempotency-key", "a"), ("semel-first-sent", "@5"), ("semel-deadline", "5")] {
+        let session = ("semel-session", "\"a\";epoch=1;seq=1");
+        for (name, value) in [("idempotency-key", "a"), ("semel-first-sent", "@5"), ("semel-deadline", "5"), session] {
             assert!(Attempt::parse(&two(name, [value; 2]), NOW).is_err(), "{name}");
         }
         assert!(key(&two("semel-key", ["\"a\""; 2])).is_err());

@@ -16,4 +16,5 @@ pub mod problem;
 pub mod rules;
 #[cfg(feature = "server")]
 pub mod server;
+pub mod session;
 pub mod text;

@@ -140,22 +140,38 @@ pub struct Problem {
     pub executed: Executed,
     /// This case in a sentence for the client's developer. It tells nothing of other requests.
     pub detail: String,
+    /// Where a session is, to its principal.
+    pub position: Option<Position>,
+}
+
+/// What a problem tells of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// The number of its holder: `currentEpoch`.
+    CurrentEpoch(i64),
+    /// The next number: `expectedSeq`.
+    ExpectedSeq(i64),
 }
 
 impl Problem {
     /// A problem with what the table says of its code.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, executed: code.executed(), detail: detail.into() }
+        Self { code, executed: code.executed(), detail: detail.into(), position: None }
     }
 
     /// The problem of a change without a request id.
     pub fn key_missing() -> Self {
-        Self::new(Code::KeyMissing, "a change needs an Idempotency-Key")
+        Self::new(Code::KeyMissing, "a change needs an Idempotency-Key or a Semel-Session")
     }
 
     /// The same, with what a record tells of the execution.
     pub fn with_executed(self, executed: Executed) -> Self {
         Self { executed, ..self }
+    }
+
+    /// The same, with where the session is.
+    pub fn with_position(self, position: Position) -> Self {
+        Self { position: Some(position), ..self }
     }
 
     /// `type` of the body: names the case, and is no address.

@@ -99,6 +99,46 @@ rules! {
     DeletedRecordStaysRefused = "deleted-record-stays-refused",
     /// The server: nobody but an administrator administers.
     AdministratorOnly = "administrator-only",
+    /// The server: a session answers and obeys its principal alone.
+    SessionOwned = "session-owned",
+    /// The server: an epoch that a session has not come to yet is unknown.
+    EpochKnown = "epoch-known",
+    /// The server: an epoch is never given twice at a key, whatever becomes of its sessions.
+    EpochForward = "epoch-forward",
+    /// The server: a place that has an outcome is answered with it and does not run.
+    PlaceReplay = "place-replay",
+    /// The server: the same place with another payload is refused.
+    PlaceFingerprint = "place-fingerprint",
+    /// The server: a cancelled place does not run.
+    PlaceCancelled = "place-cancelled",
+    /// The server: a place on which the handler crashed too often does not run.
+    PlacePoisoned = "place-poisoned",
+    /// The server: a place that was taken and has no outcome any more does not run.
+    PlaceGone = "place-gone",
+    /// The server: a place answers only the epoch that took it.
+    PlaceOfEpoch = "place-of-epoch",
+    /// The server: an epoch has no numbers up to its predecessor's last.
+    OwnNumbers = "own-numbers",
+    /// The server: an epoch that is over takes no place.
+    Fenced = "fenced",
+    /// The server: of an epoch that is too old to tell nobody hears that its place did not run.
+    FencedUnknown = "fenced-unknown",
+    /// The server: a number beyond the next does not run.
+    NoGap = "no-gap",
+    /// The server: a session keeps a bounded number of outcomes.
+    Window = "window",
+    /// The server: only the current epoch acknowledges.
+    AckOfCurrent = "ack-of-current",
+    /// The server: the last place of a session stays, whatever is acknowledged.
+    LastPlaceStays = "last-place-stays",
+    /// The server: an idle session still knows its last number.
+    StubKeepsLast = "stub-keeps-last",
+    /// The server: a take-over that expects an older epoch changes nothing.
+    TakeOverExpected = "take-over-expected",
+    /// The server: what was counted of a place is of no other.
+    CountOfPlace = "count-of-place",
+    /// The server: a key has a bounded number of sessions.
+    SessionsBounded = "sessions-bounded",
     /// The client: no attempt leaves once its row is settled or gone.
     RaiseChecked = "raise-checked",
     /// The client: a row's `until` is raised before each attempt.

@@ -13,10 +13,10 @@ import { wasmBindgen } from "./tools.mjs";
 const FEATURES = ["bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals", "reference-types", "multivalue"];
 
 /** Compiles `crate`, and resolves to the module as rustc made it. `profile`: cargo's; `rust`: of `rustForWasm()`. */
-export async function compileCrate({ crate, profile, rust: { env, target } }) {
+export async function compileCrate({ crate, profile, features = [], rust: { env, target } }) {
   const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
   const flags = `--remap-path-prefix=${cargoHome}=/cargo --remap-path-prefix=${ROOT}=/semel`;
-  const args = ["build", "--profile", profile, "--locked", "--target", "wasm32-unknown-unknown", "-p", crate];
+  const args = ["build", "--profile", profile, "--locked", "--target", "wasm32-unknown-unknown", "-p", crate, "--features", features.join()];
   await run("cargo", args, { cwd: ROOT, env: { ...env, CARGO_TARGET_DIR: target, RUSTFLAGS: flags } });
   return join(target, "wasm32-unknown-unknown", profile, `${crate.replaceAll("-", "_")}.wasm`);
 }

@@ -20,8 +20,11 @@ import { run, step } from "./step.mjs";
 import { withoutPanics } from "./without-panics.mjs";
 
 const PACKAGE_BROTLI_BYTES_MAX = 28_000;
+const SESSION_BROTLI_BYTES_MAX = 22_500;
 /** What a browser loads, of all there is. Other entries are a few lines more or less. */
 export const LOADED = ["semel.wasm", "semel.js", "index.js", "service-worker.js"];
+/** What it loads at the first session, besides. */
+export const LOADED_FOR_SESSIONS = ["session.wasm", "session.js", "session-browser.js"];
 const CRATE = "semel-sdk";
 /**
  * Functions of one caller stay apart unless they are short: what is written once more costs less than the locals that they would share.
@@ -35,11 +38,14 @@ export const OPTIMISE = [
 ];
 /** The module before it is optimised: its functions have names. */
 export const NAMED_MODULE = join(BUILD, "sdk.wasm");
+const NAMED_SESSION = join(BUILD, "session.wasm");
 const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 /** What has one source, and is generated in the form that `require` takes. */
 const REQUIRED = ["file", "conformance"];
-const REQUIRED_FILES = ["index.d.cts", "semel.cjs", ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
-const GENERATED = ["semel.js", "semel.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, "inline/wasm.js", "inline/wasm.cjs", ...LICENSES];
+const REQUIRED_FILES = ["index.d.cts", "semel.cjs", "session.cjs", ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
+const INLINED = { wasm: "semel.wasm", "session-wasm": "session.wasm" };
+const INLINED_FILES = Object.keys(INLINED).flatMap((name) => [`inline/${name}.js`, `inline/${name}.cjs`]);
+const GENERATED = ["semel.js", "semel.wasm", "session.js", "session.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, ...INLINED_FILES, ...LICENSES];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The npm package: entry points and types by hand, and what is built. */
@@ -59,22 +65,26 @@ export async function buildSdk() {
     });
     await step("SDK", () => build(rust));
     await step("size of the SDK", async () => (await sizeOf(SDK_PACKAGE)).note);
+    await step("size of sessions", async () => (await sizeOfSessions(SDK_PACKAGE)).note);
   });
   if (unchanged) await step("SDK", async () => "unchanged");
   await buildCli();
 }
 
 async function build(rust) {
-  const compiled = await compileCrate({ crate: CRATE, profile: "sdk", rust });
   await mkdir(BUILD, { recursive: true });
-  await withoutPanics(compiled, NAMED_MODULE);
-  await optimised(NAMED_MODULE, OPTIMISE, join(SDK_PACKAGE, "semel.wasm"));
-  const shared = join(ROOT, "sdk/js/package.js");
-  for (const [name, format] of [["semel.js", "esm"], ["cjs/semel.cjs", "cjs"]]) {
-    await bundle(shared, name, [`--format=${format}`, "--minify"]);
-    await shrink(join(SDK_PACKAGE, name), format === "esm");
+  // One crate, and so one file of cargo's: each is taken before the next.
+  for (const [name, named, features] of [["semel.wasm", NAMED_MODULE, []], ["session.wasm", NAMED_SESSION, ["session"]]]) {
+    await withoutPanics(await compileCrate({ crate: CRATE, profile: "sdk", rust, features }), named);
+    await optimised(named, OPTIMISE, join(SDK_PACKAGE, name));
   }
-  await bundle(join(ROOT, "sdk/js/browser.js"), "index.js", ["--format=esm", "--minify", "--external:./semel.js"]);
+  for (const [source, name] of [["package.js", "semel"], ["session.js", "session"]]) {
+    for (const [file, format] of [[`${name}.js`, "esm"], [`cjs/${name}.cjs`, "cjs"]]) {
+      await bundle(join(ROOT, "sdk/js", source), file, [`--format=${format}`, "--minify"]);
+      await shrink(join(SDK_PACKAGE, file), format === "esm");
+    }
+  }
+  await bundle(join(ROOT, "sdk/js/browser.js"), "index.js", ["--format=esm", "--minify", "--external:./semel.js", "--external:./session-browser.js"]);
   await bundle(join(ROOT, "sdk/js/service-worker.js"), "service-worker.js", ["--format=esm", "--minify", "--alias:semel=./index.js", "--external:./index.js"]);
   // They ask for the package by its name, so that its classes are the ones that the application has.
   for (const name of REQUIRED) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
@@ -98,9 +108,11 @@ async function writeCopies() {
   for (const name of LICENSES) await copyFile(join(ROOT, name), join(SDK_PACKAGE, name));
   // TypeScript takes the types of what is required for those of an ES module, unless their name says otherwise.
   for (const name of ["index", ...REQUIRED]) await copyFile(join(SDK_PACKAGE, `${name}.d.ts`), join(SDK_PACKAGE, `cjs/${name}.d.cts`));
-  const base64 = JSON.stringify(await readFile(join(SDK_PACKAGE, "semel.wasm"), "base64"));
-  await writeFile(join(SDK_PACKAGE, "inline/wasm.js"), `export default ${base64};\n`);
-  await writeFile(join(SDK_PACKAGE, "inline/wasm.cjs"), `module.exports = ${base64};\n`);
+  for (const [name, module] of Object.entries(INLINED)) {
+    const base64 = JSON.stringify(await readFile(join(SDK_PACKAGE, module), "base64"));
+    await writeFile(join(SDK_PACKAGE, `inline/${name}.js`), `export default ${base64};\n`);
+    await writeFile(join(SDK_PACKAGE, `inline/${name}.cjs`), `module.exports = ${base64};\n`);
+  }
 }
 
 /** The paths of all files below a folder, in order. */
@@ -114,11 +126,16 @@ async function filesOf(folder) {
 }
 
 /** Adds up what a browser loads of the package in `folder`, each file in brotli: `{ note, isWithin }`. */
-export async function sizeOf(folder) {
-  const [wasm, ...scripts] = await Promise.all(LOADED.map((name) => brotliBytes(join(folder, name))));
+export const sizeOf = (folder) => sum(folder, LOADED, PACKAGE_BROTLI_BYTES_MAX);
+
+/** The same of what it loads for sessions, besides. */
+export const sizeOfSessions = (folder) => sum(folder, LOADED_FOR_SESSIONS, SESSION_BROTLI_BYTES_MAX);
+
+async function sum(folder, names, bytesMax) {
+  const [wasm, ...scripts] = await Promise.all(names.map((name) => brotliBytes(join(folder, name))));
   const js = scripts.reduce((sum, bytes) => sum + bytes);
-  const note = `${count(wasm + js)} of ${count(PACKAGE_BROTLI_BYTES_MAX)} bytes brotli (wasm ${count(wasm)}, JS ${count(js)})`;
-  return { note, isWithin: wasm + js <= PACKAGE_BROTLI_BYTES_MAX };
+  const note = `${count(wasm + js)} of ${count(bytesMax)} bytes brotli (wasm ${count(wasm)}, JS ${count(js)})`;
+  return { note, isWithin: wasm + js <= bytesMax };
 }
 
 /** The size of a file as it would be sent. */

@@ -7,4 +7,4 @@ export const Semel = entry(async () => {
   const response = await fetch(new URL("./semel.wasm", import.meta.url));
   if (!response.ok) throw new Error(`semel: ${response.url} answers ${response.status}`);
   return response.arrayBuffer();
-});
+}, () => import("./session-browser.js"));

@@ -35,7 +35,7 @@ export class StoreError extends Error {
 
 StoreError.prototype[BRAND] = 2;
 
-const kind = (...codes) =>
+const kind = /* @__NO_SIDE_EFFECTS__ */ (...codes) =>
   class extends SemelError {
     static codes = codes;
   };
@@ -53,6 +53,8 @@ export const CancelledError = kind("cancelled");
 export const PoisonedError = kind("poisoned");
 export const AcknowledgedError = kind("acknowledged");
 export const OutcomeExpiredError = kind("outcome-expired");
+export const FencedError = kind("fenced");
+export const SessionUnknownError = kind("session-unknown");
 export const ForgottenError = kind("forgotten");
 export const OutsideWindowError = kind("outside-window");
 export const TooLargeError = kind("too-large");

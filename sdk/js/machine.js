@@ -1,4 +1,4 @@
-// The module, driven: tells it what happened, does what it asks for, and wakes it in time.
+// A module, of an outbox or of a session, driven: tells it what happened, does what it asks for, and wakes it in time.
 //
 // Invariants:
 // - Nothing is decided here.
@@ -46,9 +46,10 @@ export class Machine {
     return this.#call(RANDOM, bytes).text();
   }
 
-  open(store, { database, owner, identity, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts }) {
+  /** `settings`: as `host.rs` reads them. */
+  open(store, ...settings) {
     this.#store = store;
-    this.#call(OPEN, database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), maxPending, maxAttempts);
+    this.#call(OPEN, ...settings);
   }
 
   /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. */

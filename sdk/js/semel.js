@@ -6,23 +6,19 @@
 // - The methods that the module calls don't throw.
 // - After `close`, no promise is left that nobody will settle.
 
+import { optional } from "./bytes.js";
 import { SemelError } from "./errors.js";
 import { hashOf, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
-import { linesOf, toLines } from "./lines.js";
 import { DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
 import { checked, encodedKey, setupOf } from "./options.js";
 import { listen } from "./page.js";
+import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
 import { View } from "./view.js";
 
-const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
-/** Statuses with which a Response takes no body. */
-const WITHOUT_BODY = new Set([101, 103, 204, 205, 304]);
-/** A request is held in memory, and in the store. */
-const BODY_BYTES_MAX = 8 << 20;
 /** So many bytes may be under way when the page is gone. */
 const KEEPALIVE_BYTES_MAX = 65_536;
 /** So often a tab looks for what tabs that were opened later have left. */
@@ -49,9 +45,9 @@ export class Outbox extends View {
   #onrecovered = null;
   onpaused = null;
 
-  /** Opens the outbox, and goes on with what was left unfinished. `load` gives the module. */
-  static async open(options, load) {
-    const setup = setupOf(options);
+  /** Opens the outbox, and goes on with what was left unfinished. `load` gives the module, `sessions` what opens a session. */
+  static async open(options, load, sessions) {
+    const setup = { ...setupOf(options), sessions };
     const semel = new this(setup, await load());
     await semel.#start(options);
     return semel;
@@ -70,7 +66,9 @@ export class Outbox extends View {
     const own = store ?? (durability === "memory" ? memoryStore() : undefined);
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
-    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), { ...this.#setup, owner, database });
+    const { retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts } = this.#setup;
+    const givesUp = optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined);
+    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...givesUp, maxPending, maxAttempts);
     const look = ({ type }) => {
       // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
       if (type === "visibilitychange" && document.hidden) return;
@@ -116,12 +114,7 @@ export class Outbox extends View {
     const key = encodedKey(named);
     checked("ordered", ordered);
     const own = id === undefined ? undefined : ownId(id);
-    // It normalises method, headers and body as `fetch` does, but that some browsers take no stream.
-    const stream = rest.body instanceof ReadableStream ? rest.body : undefined;
-    const made = (more) => new Request(input instanceof Request ? input : new URL(input, this.#setup.origin), { ...rest, ...more });
-    const request = made(stream && { body: new Uint8Array() });
-    const { origin, pathname, search } = new URL(request.url);
-    if (origin !== this.#setup.origin) throw new TypeError(`semel: ${origin} is not ${this.#setup.origin}`);
+    const { made, request, stream, pathname, search } = normalised(this.#setup.origin, input, rest);
     if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, key, signal);
     const lines = storable(request.headers);
     const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, signal, async () => {
@@ -166,6 +159,11 @@ export class Outbox extends View {
     const turn = Promise.allSettled([before, own]).then(() => this.#turns.get(lane) === turn && this.#turns.delete(lane));
     this.#turns.set(lane, turn);
     return own;
+  }
+
+  /** A session at a key: see `session.js`, which is loaded at the first. */
+  async session(...named) {
+    return (await this.#setup.sessions()).default(this.#setup, this.#closing.signal, ...named);
   }
 
   async pending() {
@@ -355,51 +353,9 @@ export class Outbox extends View {
   }
 }
 
-/** What is stored must hold no credentials, and nothing that the module sets itself. */
-function storable(headers) {
-  for (const [name] of headers) {
-    if (name === "authorization" || name === "cookie") throw new TypeError(`semel: ${name} would be stored; give it in the headers option of open`);
-    if (name === "idempotency-key" || name.startsWith("semel-")) throw new TypeError(`semel: ${name} is set by the SDK`);
-  }
-  return toLines(headers);
-}
-
 /** The salt of a hash. What can't be told apart has none: a form gets a boundary at random. */
 function salted(salt, lines) {
   const text = typeof salt === "function" ? salt() : salt;
   if (/^content-type:multipart/m.test(lines) || !/string|number/.test(typeof text)) throw new TypeError("semel: a hash is of no form, and its salt a string or a number");
   return String(text);
-}
-
-/** The body, up to the limit: a stream may have no end. */
-async function bodyOf(request, signal, stream = request.body) {
-  const parts = [];
-  let size = 0;
-  const take = (part) => {
-    if (!(part instanceof Uint8Array)) throw new TypeError("semel: a stream is of Uint8Arrays");
-    parts.push(part);
-    size += part.length;
-    if (size > BODY_BYTES_MAX) throw new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
-  };
-  const source = stream?.getReader();
-  const stop = () => source?.cancel().catch(() => {});
-  signal?.addEventListener("abort", stop);
-  try {
-    // A request of Firefox does not show its body.
-    if (!source) take(new Uint8Array(await request.arrayBuffer()));
-    else for (let read; !(read = await source.read()).done; ) take(read.value);
-  } finally {
-    stop();
-    signal?.removeEventListener("abort", stop);
-  }
-  return new Uint8Array(await new Blob(parts).arrayBuffer());
-}
-
-function responseOf(url, [status, lines, body]) {
-  const headers = new Headers();
-  for (const [name, value] of linesOf(lines)) headers.append(name, value);
-  const response = new Response(WITHOUT_BODY.has(status) ? null : body, { status, headers });
-  // As `fetch` has it; a Response that was made by hand has none.
-  Object.defineProperty(response, "url", { value: url });
-  return response;
 }

@@ -26,19 +26,18 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   const response = await fetch(origin + target, init);
   const answer = new Uint8Array(await response.arrayBuffer());
   if (answer.length === 0 && response.headers.get("content-length") > 0) throw new TypeError("the answer broke off");
-  return [response.status, toLines(response.headers), answer, membersOf(target, response, answer)];
+  return [response.status, toLines(response.headers), answer, membersOf(target, response.headers.get("content-type"), answer)];
 }
 
 /** The headers option: a value, or a function that is asked for each attempt. */
 export const given = async (headers) => (typeof headers === "function" ? headers() : headers);
 
-/** Of a problem, or an answer to a control request: the members of the JSON object that are strings. */
-function membersOf(target, response, body) {
-  const type = response.headers.get("content-type") ?? "";
-  if (!type.startsWith("application/problem+json") && !target.startsWith("/semel/")) return "";
+/** Of a problem, or an answer to a control request: the members of the JSON object that are strings or numbers. */
+export function membersOf(target, type, body) {
+  if (!type?.startsWith("application/problem+json") && !target.startsWith("/semel/")) return "";
   try {
     const members = Object.entries(JSON.parse(new TextDecoder().decode(body)));
-    return toLines(members.filter(([, value]) => typeof value === "string").map(([name, value]) => [name, value.replace(/\s+/g, " ")]));
+    return toLines(members.filter(([, value]) => typeof value !== "object").map(([name, value]) => [name, `${value}`.replace(/\s+/g, " ")]));
   } catch {
     return "";
   }

@@ -90,6 +90,8 @@ export class CancelledError extends SemelError {}
 export class PoisonedError extends SemelError {}
 export class AcknowledgedError extends SemelError {}
 export class OutcomeExpiredError extends SemelError {}
+export class FencedError extends SemelError {}
+export class SessionUnknownError extends SemelError {}
 export class ForgottenError extends SemelError {}
 export class OutsideWindowError extends SemelError {}
 export class TooLargeError extends SemelError {}
@@ -275,6 +277,51 @@ export interface SemelEventMap {
   online: Event;
 }
 
+export interface SessionOptions {
+  /** The epoch that is expected to be current, 0 for none: where another one is, it is not fenced, and the error is a `FencedError`. */
+  after?: number;
+  /** Where its requests are kept, of this session alone: closed with it. Default: as the outbox, in a database of its own; needed where the outbox has a store of one's own. */
+  store?: Store;
+  onrecovered?: Session["onrecovered"];
+  onpaused?: Session["onpaused"];
+}
+
+/**
+ * A named client at a key. Its requests have places in a row: they go out together, as many as wait, and take effect in the order of
+ * the calls, each once. One holder has it at a time.
+ */
+export interface Session {
+  /** As it was named. */
+  readonly key: string;
+  readonly name: string;
+  /** The number of this holder. */
+  readonly epoch: number;
+  /** The last place that was taken when it took over. */
+  readonly lastSeq: number;
+
+  /**
+   * As `semel.fetch`, in order with all other calls of the session. Rejects with a `FencedError` once somebody else has taken over: where
+   * its `executed` is `"no"`, the request never ran and never will. Other methods than `POST`, `PUT`, `PATCH` and `DELETE` pass through,
+   * in no order. Aborting `init.signal` closes its place: it rejects with `executed: "no"`, or resolves with the outcome if it was too late.
+   */
+  fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
+
+  /** Goes on after a pause. */
+  resume(): void;
+
+  /**
+   * Gets the answers to what holders before it left. Each leaves the store when this has returned, or what it returned has resolved.
+   * Until it is set, and after it threw, answers are kept.
+   */
+  onrecovered: ((recovered: Recovered) => void | Promise<void>) | null;
+
+  /** Is told when the session pauses at a request: all that comes after it waits too. `giveUp` closes its place. */
+  onpaused: ((paused: Paused) => void) | null;
+
+  /** Stops sending. Callers that still wait get an error with the code `closed`; what is stored goes on when the session is opened again. */
+  close(): Promise<void>;
+}
+
 /** An outbox, bound to one worker and one identity. */
 export class Semel extends EventTarget {
   private constructor();
@@ -293,6 +340,12 @@ export class Semel extends EventTarget {
    * asked before it was given, and for a day; else the error is an `OutcomeLostError`. Aborting `signal` ends the waiting alone.
    */
   outcome(requestId: string, options?: { signal?: AbortSignal }): Promise<Response>;
+
+  /**
+   * Takes over the session of that name at a key, and goes on with what its holders before left: see `Session`. A holder that lives is
+   * fenced. Resolves once the key has answered; rejects with a `SemelError` where it refuses. What sessions take is loaded at the first.
+   */
+  session(key: string, name: string, options?: SessionOptions): Promise<Session>;
 
   /** What is stored and has no definitive answer yet, of every tab. */
   pending(): Promise<Pending[]>;

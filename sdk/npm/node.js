@@ -4,4 +4,4 @@ import { readFile } from "node:fs/promises";
 import entry from "./semel.js";
 
 export * from "./semel.js";
-export const Semel = entry(() => readFile(new URL("./semel.wasm", import.meta.url)));
+export const Semel = entry(() => readFile(new URL("./semel.wasm", import.meta.url)), () => import("./session-node.js"));

@@ -4,4 +4,4 @@ import entry from "./semel.js";
 import module from "./semel.wasm";
 
 export * from "./semel.js";
-export const Semel = entry(() => module);
+export const Semel = entry(() => module, () => import("./session-workerd.js"));

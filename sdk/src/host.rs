@@ -8,13 +8,14 @@ use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::numbered::Numbered;
 use semel_core::client::row::{Write, is_done};
 use semel_core::client::{
-    Action, Answer, Answered, Change, Changed, Client, Draft, Failure, Overview, Receiver, Row, Settings, codec,
+    Action, Answer, Answered, Change, Changed, Client, Draft, Failure, Overview, Receiver, Row, Settings, Transmission,
+    codec,
 };
 use semel_core::message::{Headers, Response};
 use semel_core::text::{decimal, joined, split};
 
 /// All rows, by id.
-type Rows = Vec<(String, Vec<u8>)>;
+pub(crate) type Rows = Vec<(String, Vec<u8>)>;
 
 /// A change that is on its way to the store.
 #[derive(Debug)]
@@ -228,13 +229,8 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
         }
         // The attempt, method, target, header lines, body.
         Action::Transmit(made) => {
-            let Draft { method, target, headers, body, .. } = &*made.request;
             out.byte(2);
-            out.integer(made.attempt as i64);
-            out.text(method);
-            out.text(target);
-            out.text(&joined(&[&headers.to_lines(), &made.headers.to_lines()]));
-            out.bytes(body);
+            write_transmission(out, &made);
         }
         // The attempt.
         Action::Abort(attempt) => {
@@ -244,20 +240,8 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
         // The ticket, the request, to whom, what.
         Action::Deliver { ticket, to, answered } => {
             out.byte(4);
-            write_request(out, client, ticket);
-            out.flag(to == Receiver::Caller);
-            match &*answered {
-                Answered::Outcome(Response { status, headers, body }) => {
-                    out.flag(true);
-                    out.integer((*status).into());
-                    out.text(&headers.to_lines());
-                    out.bytes(body);
-                }
-                Answered::Failure(failure) => {
-                    out.flag(false);
-                    write_failure(out, failure);
-                }
-            }
+            write_request(out, ticket, client.describe(ticket));
+            write_answered(out, to, &answered);
         }
         // The id, why.
         Action::GiveUp { id, failure } => {
@@ -268,21 +252,46 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
         // The ticket, the request, why.
         Action::Pause { ticket, failure } => {
             out.byte(6);
-            write_request(out, client, ticket);
+            write_request(out, ticket, client.describe(ticket));
             write_failure(out, &failure);
         }
     }
 }
 
-fn write_request(out: &mut Writer, client: &Client, ticket: u64) {
-    let (id, method, target) = client.describe(ticket).unwrap_or_default();
+pub(crate) fn write_transmission(out: &mut Writer, made: &Transmission) {
+    let Draft { method, target, headers, body, .. } = &*made.request;
+    out.integer(made.attempt as i64);
+    out.text(method);
+    out.text(target);
+    out.text(&joined(&[&headers.to_lines(), &made.headers.to_lines()]));
+    out.bytes(body);
+}
+
+pub(crate) fn write_answered(out: &mut Writer, to: Receiver, answered: &Answered) {
+    out.flag(to == Receiver::Caller);
+    match answered {
+        Answered::Outcome(Response { status, headers, body }) => {
+            out.flag(true);
+            out.integer((*status).into());
+            out.text(&headers.to_lines());
+            out.bytes(body);
+        }
+        Answered::Failure(failure) => {
+            out.flag(false);
+            write_failure(out, failure);
+        }
+    }
+}
+
+pub(crate) fn write_request(out: &mut Writer, ticket: u64, described: Option<(&str, &str, &str)>) {
+    let (id, method, target) = described.unwrap_or_default();
     out.integer(ticket as i64);
     out.text(id);
     out.text(method);
     out.text(target);
 }
 
-fn write_failure(out: &mut Writer, failure: &Failure) {
+pub(crate) fn write_failure(out: &mut Writer, failure: &Failure) {
     out.text(&failure.code);
     out.text(failure.executed.as_str());
     out.text(failure.retry.as_str());
@@ -290,7 +299,7 @@ fn write_failure(out: &mut Writer, failure: &Failure) {
     out.bytes(&failure.problem);
 }
 
-fn rows(input: &mut Reader<'_>) -> Rows {
+pub(crate) fn rows(input: &mut Reader<'_>) -> Rows {
     let mut rows = Vec::new();
     for _ in 0..input.integer() {
         if input.has_failed() {
@@ -312,7 +321,7 @@ fn owners(rows: &Rows) -> String {
 }
 
 /// None of what is joined here holds a tab or a line feed.
-fn push_line(lines: &mut String, texts: &[&str]) {
+pub(crate) fn push_line(lines: &mut String, texts: &[&str]) {
     let mut before = if lines.is_empty() { "" } else { "\n" };
     for text in texts {
         lines.push_str(before);

@@ -12,20 +12,27 @@
 //! - What can't be read changes nothing.
 
 pub mod host;
+pub mod session;
 
 pub use host::Host;
 
 use std::cell::RefCell;
 
+/// What this module holds: the outbox, or, where it is compiled with the feature `session`, a session.
+#[cfg(not(feature = "session"))]
+type Held = Host;
+#[cfg(feature = "session")]
+type Held = session::Host;
+
 struct Module {
-    host: Host,
+    host: Held,
     input: Vec<u8>,
     output: Vec<u8>,
 }
 
 thread_local! {
     static MODULE: RefCell<Module> =
-        const { RefCell::new(Module { host: Host::new(), input: Vec::new(), output: Vec::new() }) };
+        const { RefCell::new(Module { host: Held::new(), input: Vec::new(), output: Vec::new() }) };
 }
 
 /// Where the host is to write `length` bytes.

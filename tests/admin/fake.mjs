@@ -14,7 +14,7 @@ export const TOKEN = "an-administration-token";
 export const USERS_TOKEN = "a-token-of-alice";
 
 /** So many rows the times of a key are read of, at most. */
-const TIMES_ROWS_MAX = 100_000;
+const TIMES_ROWS_MAX = 15_000;
 const ADMIN = "/semel/v1/admin/";
 /** A browser sends again by itself what is lost on a connection that it has used before, and would hide faults. */
 const CLOSE = { connection: "close" };

@@ -12,8 +12,10 @@
 
 import { deposit, throughput } from "../bench/load.mjs";
 
-/** The account of the load: no client makes deposits there. */
-export const WEIGHED = "weighed";
+const CALLERS = 12;
+/** The accounts of the load, the server's first: no client makes deposits there. */
+export const WEIGHED = ["weighed", ...Array.from({ length: CALLERS }, (_, caller) => `weighed-${caller}`)];
+const [WEIGHED_BY_SERVER, ...WEIGHED_BY_CLIENTS] = WEIGHED;
 
 /** The first rounds count for nothing: what was loaded and is dropped then would hide what comes. */
 const WARM_UP = 5;
@@ -24,7 +26,8 @@ const ROUNDS_MAX = 25;
 /** Of a client, whose garbage is collected first: its row of a request, with id, target, headers and body, takes more. */
 const CLIENT_BYTES_A_REQUEST = 256;
 const CLIENT_REQUESTS_OF_A_ROUND = 150;
-const CLIENT_AT_A_TIME = 12;
+/** Hardly anything moves in a page's heap, and each of its requests takes long. */
+const PAGE_REQUESTS_OF_A_ROUND = 40;
 
 /** Of the server, whose resident memory has garbage in it: an id, a fingerprint and the outcome of a deposit take more. */
 const SERVER_BYTES_A_REQUEST = 400;
@@ -43,27 +46,28 @@ export function isLevel(samples, { requests, bytesARequest }) {
   return least(-WINDOW) < least(-2 * WINDOW, -WINDOW) + WINDOW * requests * bytesARequest;
 }
 
-/** Makes rounds of `load` until `usedBytes` is level: `{ isLevel, samples }`. */
-export async function weigh({ load, usedBytes, ...bound }) {
+/** Makes rounds of `load` until `usedBytes` is level, or there were too many: `{ isLevel, samples }`. */
+export async function weigh({ load, usedBytes, rounds = ROUNDS_MAX, ...bound }) {
   const samples = [];
-  while (!isLevel(samples, bound) && samples.length < ROUNDS_MAX) {
+  while (!isLevel(samples, bound) && samples.length < rounds) {
     await load();
     samples.push(await usedBytes());
   }
   return { isLevel: isLevel(samples, bound), samples };
 }
 
-/** For `weigh`: changes by a client. `leaks`: whether it is to keep something of every answer. */
+/** For `weigh`: changes by a client. `leaks`: whether it is to keep something of every answer; then the first judgement will do. */
 export function clientLoad(caller, leaks) {
-  const [requests, bytesARequest] = [CLIENT_REQUESTS_OF_A_ROUND, CLIENT_BYTES_A_REQUEST];
-  const load = () => caller.load(WEIGHED, requests, CLIENT_AT_A_TIME, leaks);
-  return { name: caller.name, load, usedBytes: () => caller.usedBytes(), requests, bytesARequest };
+  const requests = caller.name === "page" ? PAGE_REQUESTS_OF_A_ROUND : CLIENT_REQUESTS_OF_A_ROUND;
+  const [bytesARequest, rounds] = [CLIENT_BYTES_A_REQUEST, leaks ? WARM_UP + 2 * WINDOW : ROUNDS_MAX];
+  const load = () => caller.load(WEIGHED_BY_CLIENTS, requests, leaks);
+  return { name: caller.name, load, usedBytes: () => caller.usedBytes(), requests, bytesARequest, rounds };
 }
 
 /** For `weigh`: deposits that are acknowledged. */
 export function serverLoad(server) {
   const [requests, bytesARequest] = [SERVER_REQUESTS_OF_A_ROUND, SERVER_BYTES_A_REQUEST];
-  const make = deposit(`/accounts/${WEIGHED}/deposit`);
+  const make = deposit(`/accounts/${WEIGHED_BY_SERVER}/deposit`);
   const open = new Set();
   const next = (ack) => {
     open.delete(ack);
@@ -75,7 +79,7 @@ export function serverLoad(server) {
     await throughput(server.address.href, { connections: CONNECTIONS, requests, next });
     // The last of each connection had nothing to ride on.
     const ids = [...open].slice(0, ACKS_MAX);
-    await server.acknowledge(`accounts/${WEIGHED}`, ids);
+    await server.acknowledge(`accounts/${WEIGHED_BY_SERVER}`, ids);
     for (const id of ids) open.delete(id);
   };
   return { name: "workerd", load, usedBytes: () => server.residentBytes(), requests, bytesARequest };

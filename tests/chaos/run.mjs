@@ -124,7 +124,7 @@ export class Run {
     // The garbage of clients is collected, so they don't disturb one another; that of the server isn't.
     const clients = this.#callers.filter((caller) => caller.usedBytes);
     await Promise.all(clients.map((caller) => this.#weigh(clientLoad(caller, leaks))));
-    await this.#weigh(serverLoad(this.server));
+    if (!leaks) await this.#weigh(serverLoad(this.server));
   }
 
   async #weigh({ name, ...process }) {
@@ -143,7 +143,7 @@ export class Run {
       return pending.every(({ length }) => length === 0);
     });
     if (this.#settings.naive) return;
-    const open = [...this.book.accounts, WEIGHED];
+    const open = [...this.book.accounts, ...WEIGHED];
     await this.#until("every outcome is acknowledged", async () => {
       while (open.length > 0 && (await this.server.get(`/lab/accounts/${open[0]}/semel`)).records === 0) open.shift();
       return open.length === 0;

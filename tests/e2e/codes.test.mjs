@@ -100,7 +100,6 @@ test("not-found: an unknown path, method or control path", async () => {
     ["GET", "/accounts/k7/deposit"],
     ["POST", "/semel/v1/transactions"],
     ["GET", `${KEYS}accounts%2Fk7/log`],
-    ["POST", `${KEYS}accounts%2Fk7/sessions`],
     ["POST", "/semel/v2/health"],
   ]) {
     assertProblem(await server.send(method, path, { id: randomUUID() }), 404, "not-found", "no", "after-fix");

@@ -52,7 +52,7 @@ export function badRequests({ seed, token, forged }) {
     () => ({ ...good(), path: `${key()}/${pick(["acks", "cancel", "batch"])}`, body: json() }),
     () => ({ ...good(), path: `${key()}/${pick(["acks", "cancel", "batch"])}`, body: junk(200) }),
     () => ({ ...good(), method: "GET", body: "", path: `${key()}/outcomes/${pick([id(), "%00", "x".repeat(300), "%22%27;--", "caf%C3%A9"])}` }),
-    () => ({ ...good(), method: pick(CHANGES), path: `${key()}/${pick(["log", "socket", "sessions", "batch", "", "acks/x", "outcomes"])}` }),
+    () => ({ ...good(), method: pick(CHANGES), path: `${key()}/${pick(["log", "socket", "sessions/x", "batch", "", "acks/x", "outcomes"])}` }),
     () => ({ ...good(), path: `/semel/v1/keys/${pick(["%00", "%zz", "", "..", "%2e", "x".repeat(600)])}/acks`, body: '{"ids":[]}' }),
     // Heads that are too large, or no HTTP.
     () => ({ ...good(), lines: [...good().lines, ...Array.from({ length: 101 + below(50) }, (_, n) => `x-${n}: y`)] }),

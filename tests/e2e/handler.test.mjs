@@ -242,4 +242,5 @@ test("an unreadable setting serves nobody, and the log names it", async (t) => {
   const answer = await wrong.send("POST", "/echo", { id: "a", key });
   assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
   assert.match(wrong.log, /SEMEL_RETENTION_SECONDS/);
+  assert.doesNotMatch(wrong.log, /restarted/, "nothing crashed");
 });

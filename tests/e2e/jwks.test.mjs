@@ -1,33 +1,14 @@
 // Keys that come from a URL: an issuer that rotates them, and one that fails, on workerd.
 
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { createServer } from "node:http";
-import { after, test } from "node:test";
+import { test } from "node:test";
+import { gives, issuer } from "./issuer.mjs";
 import { serve } from "./server.mjs";
 import { AUDIENCE, jwks, signer } from "./tokens.mjs";
-
-/** An issuer's server: answers with what it is told to, and counts who asks. */
-async function issuer(t, answer) {
-  const told = { answer, asked: 0 };
-  const http = createServer((request, response) => {
-    told.asked += 1;
-    told.answer(response);
-  });
-  http.listen(0, "127.0.0.1");
-  await once(http, "listening");
-  t.after(() => {
-    http.closeAllConnections();
-    http.close();
-  });
-  told.url = `http://127.0.0.1:${http.address().port}/jwks`;
-  return told;
-}
 
 const start = (t, url) =>
   serve((end) => t.after(end), "ledger", { SEMEL_OPEN: "false", SEMEL_JWKS_URL: url, SEMEL_JWT_AUDIENCE: AUDIENCE }, { reachesLocal: true });
 const [one, two] = [signer("ES256", "one"), signer("EdDSA", "two")];
-const gives = (...signers) => (response) => response.end(jwks(...signers));
 
 test("keys are fetched once for all who ask at once, and not again for each unknown kid", async (t) => {
   const told = await issuer(t, gives(one, two));

@@ -72,6 +72,17 @@ class Server {
     return (user + system) / CLOCK_TICKS_PER_SECOND;
   }
 
+  /** The ms of CPU that its main thread has used, on which all JavaScript and SQLite run. */
+  async cpuMs() {
+    const [ns] = (await readFile(`/proc/${this.#workerd.pid}/schedstat`, "utf8")).split(" ");
+    return Number(ns) / 1e6;
+  }
+
+  /** The worker's settings. */
+  get vars() {
+    return this.#options.vars;
+  }
+
   /** `kill -9`. */
   kill() {
     return this.#workerd.kill();

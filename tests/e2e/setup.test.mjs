@@ -9,7 +9,7 @@ import { after, test } from "node:test";
 import { findBrowser } from "../../scripts/setup/browser.mjs";
 import { findFirefox } from "../../scripts/setup/firefox.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
-import { SDK_PACKAGE, sizeOf } from "../../scripts/setup/sdk.mjs";
+import { SDK_PACKAGE, sizeOf, sizeOfSessions } from "../../scripts/setup/sdk.mjs";
 import { hashOf, onceFor } from "../../scripts/setup/stamp.mjs";
 import { StepError, run } from "../../scripts/setup/step.mjs";
 import { checkSize } from "../../scripts/setup/worker.mjs";
@@ -72,6 +72,12 @@ test("a browser loads at most 28,000 bytes brotli of the SDK, its wasm and JavaS
   assert.match(small.note, /^25,2\d\d of 28,000 bytes brotli \(wasm 20,\d\d\d, JS 5,2\d\d\)$/);
   await writeFile(join(folder, "semel.js"), randomBytes(10_000));
   assert.deepEqual([small.isWithin, (await sizeOf(folder)).isWithin], [true, false]);
+});
+
+test("a browser loads at most 22,500 bytes brotli more for sessions", async () => {
+  const { note, isWithin } = await sizeOfSessions(SDK_PACKAGE);
+  assert.ok(isWithin, note);
+  assert.match(note, / of 22,500 bytes brotli /);
 });
 
 /** A machine of programs that answer with a version, on which `apt-get install` brings more of them. */

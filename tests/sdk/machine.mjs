@@ -11,7 +11,8 @@ const ALICE = "semel https://worker.test alice";
 /** Opens a tab; it is closed after the test. */
 export function tab(t, { store = new Rows(), server = new Stub(), owner = "own", database = ALICE, identity = "alice" } = {}) {
   const opened = new Tab(server);
-  opened.machine.open(store, { database, owner, identity, retryIntervalMs: 10, attemptTimeoutMs: 10_000, maxPending: 1000, maxAttempts: 32 });
+  const [retryIntervalMs, attemptTimeoutMs, givesUp, maxPending, maxAttempts] = [10, 10_000, false, 1000, 32];
+  opened.machine.open(store, database, owner, identity, retryIntervalMs, attemptTimeoutMs, givesUp, maxPending, maxAttempts);
   t.after(() => opened.machine.close());
   return opened;
 }

@@ -16,6 +16,7 @@ pub mod registry;
 pub mod router;
 pub mod settings;
 mod storage;
+mod table;
 mod wire;
 
 pub use semel_core::id::{Key, Principal};
@@ -38,10 +39,16 @@ macro_rules! export {
 
         #[wasm_bindgen::prelude::wasm_bindgen]
         impl SemelRouter {
-            /// A router with a deployment's settings, `NAME=value` and a NUL of each.
+            /// A router with a deployment's settings, `NAME=value` and a NUL of each, that counts in tables of the host's.
             #[wasm_bindgen(constructor)]
-            pub fn new(settings: &str) -> Result<Self, wasm_bindgen::JsValue> {
-                $crate::router::Router::new(<$handler>::default(), settings).map(Self)
+            pub fn new(
+                settings: &str,
+                principals: wasm_bindgen::JsValue,
+                addresses: wasm_bindgen::JsValue,
+                beyond: wasm_bindgen::JsValue,
+            ) -> Result<Self, wasm_bindgen::JsValue> {
+                let tables = [principals, addresses, beyond];
+                $crate::router::Router::new(<$handler>::default(), settings, tables).map(Self)
             }
 
             /// Routes a request by its head.
@@ -85,6 +92,16 @@ macro_rules! export {
             /// Who the first frame of a socket says it is.
             pub fn admit(&mut self, text: &str, key: &str, address: &str, now_ms: f64) -> $crate::js_sys::Array {
                 self.0.admit(text, key, address, now_ms)
+            }
+
+            /// From where the JWK set is to be fetched now; undefined: it is not. It is told once.
+            pub fn keys_wanted(&mut self) -> Option<String> {
+                self.0.keys_wanted()
+            }
+
+            /// What the instance before had fetched, if anything, and when the last fetch began.
+            pub fn keys_kept(&mut self, text: Option<String>, fetched_ms: f64, started_ms: f64) {
+                self.0.keys_kept(text, fetched_ms, started_ms);
             }
 
             /// What a fetch of the JWK set brought: its text, or undefined. Returns what is wrong with it, for the log.

@@ -1,12 +1,13 @@
 //! The Worker's side: where a request goes.
 
+use crate::table::Table;
 use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header::{self, quoted};
 use semel_core::id::{Invalid, Key, Principal};
 use semel_core::message::{Headers, Method};
 use semel_core::problem::{Code, Problem};
-use semel_core::server::auth::{Refusal, Wanted};
+use semel_core::server::auth::Refusal;
 use semel_core::server::batch::first_frame;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
@@ -27,17 +28,17 @@ pub struct Router<H> {
 }
 
 impl<H: Handler> Router<H> {
-    /// A router with a deployment's settings.
-    pub fn new(handler: H, settings: &str) -> Result<Self, JsValue> {
+    /// A router with a deployment's settings, that counts in tables of the host's.
+    pub fn new(handler: H, settings: &str, tables: [JsValue; 3]) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
-        let gate = Gate::new(settings::access(settings, config.open)?);
+        let [principals, addresses, beyond] = tables.map(|kept| Box::new(kept.unchecked_into::<Table>()));
+        let gate = Gate::with_tables(settings::access(settings, config.open)?, principals, addresses, beyond);
         Ok(Self { handler, config, cors, gate })
     }
 
     /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms, who asks]` for an object, the last undefined but for
-    /// a batch, and empty for a socket; or
-    /// `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or `[undefined, URL, wait in ms]` where keys are
-    /// to be fetched first, from there, or from nowhere by this caller. The first of an answer is a number.
+    /// a batch, and empty for a socket; or `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or
+    /// `[undefined, wait in ms]` where keys that are being fetched are waited for. The first of an answer is a number.
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
@@ -60,15 +61,17 @@ impl<H: Handler> Router<H> {
                 &JsValue::from_str(&quoted(Principal::administrator().as_str())),
                 &JsValue::from(wait_ms as f64),
             ),
-            Route::Keys(wanted) => keys_wanted(wanted, wait_ms(&lines, instant_ms)),
+            Route::Wait => keys_awaited(wait_ms(&lines, instant_ms)),
         }
     }
 
     /// Who the first frame of a socket says it is, `[who asks, when that ends]`; or `[close code, reason]`; or as [`Router::route`] where
-    /// keys are to be fetched first. `address`: where the socket comes from.
+    /// keys are waited for. `address`: where the socket comes from.
     pub fn admit(&mut self, text: &str, key: &str, address: &str, now_ms: f64) -> Array {
         let admitted = first_frame(text).map_err(Refusal::from).and_then(|mut headers| {
-            headers.append("cf-connecting-ip", address);
+            if !address.is_empty() {
+                headers.append("cf-connecting-ip", address);
+            }
             let key = Headers::from_iter([("semel-key", key)]);
             let key = header::key(&key).map_err(Problem::from)?;
             let asker = self.gate.admit(&headers, wire::instant_ms(now_ms))?;
@@ -82,8 +85,18 @@ impl<H: Handler> Router<H> {
                 Array::of2(&JsValue::from_str(&asker.to_text()), &ends_ms)
             }
             Err(Refusal::Problem(problem)) => wire::closing(&problem),
-            Err(Refusal::Wanted(wanted)) => keys_wanted(wanted, KEYS_WAIT_MS),
+            Err(Refusal::Wait) => keys_awaited(KEYS_WAIT_MS),
         }
+    }
+
+    /// From where the JWK set is to be fetched now; undefined: it is not.
+    pub fn keys_wanted(&mut self) -> Option<String> {
+        self.gate.keys_wanted().map(str::to_owned)
+    }
+
+    /// What the instance before had fetched, if anything, and when the last fetch began.
+    pub fn keys_kept(&mut self, text: Option<String>, fetched_ms: f64, started_ms: f64) {
+        self.gate.keys_kept(text.as_deref(), wire::instant_ms(fetched_ms), wire::instant_ms(started_ms));
     }
 
     /// What a fetch of the JWK set brought: its text, or undefined. What is wrong with it is for the log.
@@ -152,12 +165,8 @@ fn to_object(key: &Key, principal: &Principal, wait_ms: i64, asker: Option<Strin
     )
 }
 
-fn keys_wanted(wanted: Wanted, wait_ms: i64) -> Array {
-    let url = match wanted {
-        Wanted::Fetch(url) => JsValue::from_str(&url),
-        Wanted::Wait => JsValue::UNDEFINED,
-    };
-    Array::of3(&JsValue::UNDEFINED, &url, &JsValue::from(wait_ms as f64))
+fn keys_awaited(wait_ms: i64) -> Array {
+    Array::of2(&JsValue::UNDEFINED, &JsValue::from(wait_ms as f64))
 }
 
 /// The answer where the settings can't be read. Which pages may read it is told by what can be read of them.

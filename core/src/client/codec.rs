@@ -42,12 +42,17 @@ pub fn decode(bytes: &[u8]) -> Result<Row, Unreadable> {
 }
 
 impl Writer {
+    /// A request.
+    pub(super) fn draft(&mut self, draft: &Draft) {
+        self.text(&draft.method);
+        self.text(&draft.target);
+        self.optional(draft.key.as_deref(), Self::text);
+        self.text(&draft.headers.to_lines());
+        self.bytes(&draft.body);
+    }
+
     fn entry(&mut self, entry: &Entry) {
-        self.text(&entry.draft.method);
-        self.text(&entry.draft.target);
-        self.optional(entry.draft.key.as_deref(), Self::text);
-        self.text(&entry.draft.headers.to_lines());
-        self.bytes(&entry.draft.body);
+        self.draft(&entry.draft);
         self.text(&entry.outbox);
         self.text(&entry.maker);
         self.text(&entry.owner);
@@ -68,7 +73,8 @@ impl Writer {
         self.flag(settled.is_acknowledged);
     }
 
-    fn answered(&mut self, answered: &Answered) {
+    /// An answer.
+    pub(super) fn answered(&mut self, answered: &Answered) {
         match answered {
             Answered::Outcome(response) => {
                 self.flag(false);
@@ -89,16 +95,20 @@ impl Writer {
 }
 
 impl Reader<'_> {
-    fn entry(&mut self) -> Entry {
-        let draft = Draft {
+    /// A request.
+    pub(super) fn draft(&mut self) -> Draft {
+        Draft {
             method: self.text(),
             target: self.text(),
             key: self.optional(Self::text),
             headers: self.headers(),
             body: self.bytes().to_vec(),
-        };
+        }
+    }
+
+    fn entry(&mut self) -> Entry {
         Entry {
-            draft: Rc::new(draft),
+            draft: Rc::new(self.draft()),
             outbox: self.text(),
             maker: self.text(),
             owner: self.text(),
@@ -122,7 +132,8 @@ impl Reader<'_> {
         }
     }
 
-    fn answered(&mut self) -> Answered {
+    /// An answer.
+    pub(super) fn answered(&mut self) -> Answered {
         if self.flag() {
             return Answered::Failure(Failure {
                 code: self.text(),

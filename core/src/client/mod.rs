@@ -28,6 +28,7 @@
 //! - [`acknowledgements`]: the ids that the key may forget
 //! - [`clock`]: the server's clock, as far as it is known
 //! - [`failure`]: what a caller gets where there is no outcome
+//! - [`session`]: requests with places in a row, in a machine of their own
 
 pub mod acknowledgements;
 pub mod action;
@@ -41,6 +42,7 @@ pub mod numbered;
 pub mod request;
 pub mod row;
 mod sending;
+pub mod session;
 mod storing;
 #[cfg(test)]
 mod tests;

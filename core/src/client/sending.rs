@@ -288,6 +288,6 @@ pub(super) fn other_payload() -> Failure {
     failure(Problem { executed: Executed::Unknown, ..problem })
 }
 
-fn failure(Problem { code, executed, detail }: Problem) -> Failure {
+fn failure(Problem { code, executed, detail, .. }: Problem) -> Failure {
     Failure { code: code.as_str().to_owned(), executed, retry: code.retry(), detail, problem: Vec::new() }
 }

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Nobody else is answered, wherever a request came from.
 //! - What reads writes nothing, and leaves an untouched key untouched.
-//! - No answer reads more than a bounded number of rows, but the instants of all for the oldest.
+//! - No answer reads more than a bounded number of rows.
 
 use super::answer::Answer;
 use super::config::FOREVER_S;
@@ -225,13 +225,14 @@ impl Turn<'_> {
             .with("records", loaded.count.records)
             .with("tombstones", loaded.count.tombstones)
             .with("bytes", self.sql.database_bytes()?)
-            .with("sessions", 0_i64)
-            .with("oldest", survey::oldest_ms(self.sql)?)
+            .with("sessions", loaded.sessions.count)
+            .with("oldest", survey::oldest_ms(self.sql, loaded)?)
             .with("retentionSeconds", self.config.retention())
             .with("fence", self.instant.fence_s)
             .with("forgottenBefore", self.instant.forgotten_s)
             .with("recordsMax", self.config.records_max)
             .with("tombstonesMax", self.config.tombstones_max)
+            .with("sessionsMax", self.config.sessions_max)
             .with("bytesMax", self.config.bytes_max)
             .with("counters", counters.end());
         Ok(read(body))
@@ -257,8 +258,7 @@ impl Turn<'_> {
             .with("step", step_ms)
             .with("records", write::array(times.records))
             .with("tombstones", write::array(times.tombstones));
-        let rows = loaded.count.records + loaded.count.tombstones - loaded.packed.count();
-        let is_truncated = times.is_truncated || rows > TIMES_ROWS_MAX;
+        let is_truncated = times.is_truncated || loaded.rows() > TIMES_ROWS_MAX;
         Ok(read(body.with_some("truncated", Some(true).filter(|_| is_truncated))))
     }
 

@@ -10,7 +10,7 @@ use super::record::Outcome;
 use crate::header::quoted;
 use crate::id::Key;
 use crate::message::{Headers, Response};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Position, Problem};
 use crate::rules::{Rule, holds};
 
 /// An answer, and a line for the log if an operator should know.
@@ -63,6 +63,11 @@ impl Answer {
     /// A problem.
     pub fn problem(problem: &Problem) -> Self {
         let code = problem.code;
+        let (current_epoch, expected_seq) = match problem.position {
+            Some(Position::CurrentEpoch(epoch)) => (Some(epoch), None),
+            Some(Position::ExpectedSeq(seq)) => (None, Some(seq)),
+            None => (None, None),
+        };
         let body = Object::default()
             .with("type", problem.type_uri().as_str())
             .with("title", code.title())
@@ -70,7 +75,9 @@ impl Answer {
             .with("detail", problem.detail.as_str())
             .with("code", code.as_str())
             .with("executed", problem.executed.as_str())
-            .with("retry", code.retry().as_str());
+            .with("retry", code.retry().as_str())
+            .with_some("currentEpoch", current_epoch)
+            .with_some("expectedSeq", expected_seq);
         let mut headers = Headers::from_iter([
             ("content-type", "application/problem+json"),
             ("cache-control", "no-store"),

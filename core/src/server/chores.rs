@@ -15,7 +15,8 @@ use super::engine::Engine;
 use super::handler::Handler;
 use super::record::Change;
 use super::registry::Report;
-use super::schema;
+use super::rows::{self, Totals};
+use super::schema::{self, DELETED, Versions};
 use super::sql::{Sql, SqlError, atomically};
 use super::survey;
 use super::turn::Loaded;
@@ -23,8 +24,8 @@ use super::uncompared::Uncompared;
 use crate::rules::{Rule, holds};
 use crate::server::Answer;
 
-/// So many rows are walked for a report, to tell the oldest. Of more, requests would wait for it.
-const OLDEST_ROWS_MAX: i64 = 1_000;
+/// Of so many rows an object keeps what they come to, when it is woken. Fewer are sooner counted than that is written and taken away.
+pub const TOTALS_ROWS_MIN: i64 = 10_000;
 /// Nothing is due later than the longest retention, which is a hundred years, and some minutes for clocks that differ.
 const AHEAD_MS_MAX: i64 = 101 * 366 * 86_400_000;
 
@@ -63,11 +64,39 @@ impl Chores {
 
 /// Sweeps one page in the open transaction. Whether anything was written: then the fence has to be written too.
 pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &mut Loaded) -> Result<bool, SqlError> {
+    let mut is_written = false;
+    if after.sessions.is_due(instant.now_ms) {
+        is_written |= after.sessions.page(sql, instant, retention_s)?;
+    }
     let swept = after.sweep.page(sql, instant.passed_s(retention_s), instant.now_ms, retention_s)?;
     after.count.records += swept.change.records;
     after.count.tombstones += swept.change.tombstones;
     after.sweep = swept.next;
-    Ok(swept.is_written)
+    Ok(is_written || swept.is_written)
+}
+
+/// Keeps what the rows come to, or takes away what was kept: of few there is no need.
+fn keep_totals(sql: &dyn Sql, after: &mut Loaded) -> Result<(), SqlError> {
+    let had_totals = after.has_totals;
+    after.has_totals = after.rows() >= TOTALS_ROWS_MIN;
+    if after.has_totals {
+        let oldest_ms = after.sweep.oldest_ms();
+        rows::keep_totals(
+            sql,
+            &Totals {
+                count: Change { tombstones: after.rows() - after.count.records, ..after.count },
+                clock_ms: after.clock_ms,
+                oldest_ms,
+                oldest_fenced_ms: oldest_ms,
+                lapses_ms: after.sweep.records_due_ms(),
+                carried_until_ms: Some(after.packed.until_ms()),
+            },
+        )
+    } else if had_totals {
+        rows::drop_totals(sql)
+    } else {
+        Ok(())
+    }
 }
 
 impl<H: Handler> Engine<H> {
@@ -77,7 +106,7 @@ impl<H: Handler> Engine<H> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0)?;
         let Kept { changes, told, since_ms, tried, .. } = self.chores.0.0;
         let earliest_ms = since_ms.unwrap_or(loaded.clock_ms).saturating_add(self.config.report_ms);
-        let is_listed = is_listed::<H>(loaded);
+        let is_listed = is_listed(loaded);
         let report_ms = match (has_registry && loaded.has_key, is_listed != loaded.is_registered) {
             (true, true) if tried != Some(is_listed) => Some(loaded.clock_ms),
             (true, true) => Some(earliest_ms),
@@ -85,7 +114,8 @@ impl<H: Handler> Engine<H> {
             _ => None,
         };
         // What is kept for ever is due at no instant that an alarm can have.
-        let due_ms = loaded.sweep.next_due_ms().filter(|due_ms| due_ms - loaded.clock_ms <= AHEAD_MS_MAX);
+        let due_ms = [loaded.sweep.next_due_ms(), loaded.sessions.next_due_ms()].into_iter().flatten().min();
+        let due_ms = due_ms.filter(|due_ms| due_ms - loaded.clock_ms <= AHEAD_MS_MAX);
         let sweep_ms = due_ms.map(|due_ms| due_ms.max(earliest_ms));
         report_ms.into_iter().chain(sweep_ms).min()
     }
@@ -103,14 +133,16 @@ impl<H: Handler> Engine<H> {
     pub fn sweep_page(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<bool, SqlError> {
         let loaded = self.load(sql, wall_ms)?;
         let now_ms = loaded.clock_ms;
-        if loaded.versions.engine == 0 || !loaded.sweep.is_due(now_ms) {
+        let is_due = loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms);
+        if loaded.versions.engine == 0 || !is_due && (loaded.has_totals || loaded.rows() < TOTALS_ROWS_MIN) {
             self.loaded = Some(loaded);
             return Ok(false);
         }
         let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
         let mut after = loaded.clone();
         let ended = atomically(sql, || {
-            let is_fence_used = sweep(sql, instant, self.config.retention_s, &mut after)?;
+            let is_fence_used = is_due && sweep(sql, instant, self.config.retention_s, &mut after)?;
+            keep_totals(sql, &mut after)?;
             if is_fence_used && holds(Rule::FenceDurable) {
                 schema::put_fence(sql, instant.fence_s, now_ms)
             } else {
@@ -120,7 +152,7 @@ impl<H: Handler> Engine<H> {
         match ended {
             Ok(()) => {
                 self.chores.counted(loaded.count, after.count);
-                let goes_on = after.sweep.is_due(now_ms);
+                let goes_on = after.sweep.is_due(now_ms) || after.sessions.is_due(now_ms);
                 self.loaded = Some(after);
                 Ok(goes_on)
             }
@@ -136,15 +168,14 @@ impl<H: Handler> Engine<H> {
         let loaded = self.load(sql, wall_ms)?;
         let loaded = &*self.loaded.insert(loaded);
         let kept = &mut self.chores.0.0;
-        let is_listed = is_listed::<H>(loaded);
+        let is_listed = is_listed(loaded);
         let is_due = is_listed != loaded.is_registered || is_listed && kept.changes != kept.told;
         if loaded.versions.engine == 0 || !is_due {
             return Ok(None);
         }
         kept.tried = Some(is_listed);
         let Some(key) = schema::key(sql)? else { return Ok(None) };
-        let rows = loaded.count.records + loaded.count.tombstones - loaded.packed.count();
-        let oldest = if rows <= OLDEST_ROWS_MAX { survey::oldest_ms(sql)? } else { loaded.sweep.oldest_ms() };
+        let oldest = survey::oldest_ms(sql, loaded)?;
         Ok(Some(Report {
             key: key.as_str().to_owned(),
             at: loaded.clock_ms,
@@ -182,7 +213,10 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-/// Whether the registry should list the key: it has something of the application's. A deleted one has not.
-fn is_listed<H: Handler>(loaded: &Loaded) -> bool {
-    loaded.versions.handler > 0 || H::SCHEMA_VERSION == 0
+/// Whether the registry should list the key: it has something that can be forgotten or deleted. Once it has, it stays there until it is
+/// deleted, whatever leaves by itself.
+fn is_listed(loaded: &Loaded) -> bool {
+    let Versions { handler, .. } = loaded.versions;
+    let has_rows = loaded.count != Change::default() || loaded.sessions.count > 0;
+    handler != DELETED && (handler > 0 || has_rows || loaded.is_registered)
 }

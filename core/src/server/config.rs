@@ -12,6 +12,8 @@ pub struct Config {
     pub records_max: u64,
     /// How many tombstones and cancelled ids a key keeps before it refuses new work.
     pub tombstones_max: u64,
+    /// How many sessions a key has before it takes no new one.
+    pub sessions_max: u64,
     /// How many bytes a key's database has, the handler's tables too, when it begins to refuse new work.
     pub bytes_max: u64,
     /// The keys of which something else holds. Of one key there are none left.
@@ -50,6 +52,7 @@ impl Default for Config {
             retention_s: 86_400,
             records_max: 100_000,
             tombstones_max: 1_000_000,
+            sessions_max: 100_000,
             bytes_max: 8_000_000_000,
             key_rules: KeyRules::default(),
             open: false,
@@ -84,6 +87,7 @@ impl Config {
             retention_s,
             records_max: limit("SEMEL_RECORDS_MAX", default.records_max, COUNT_MAX)?,
             tombstones_max: limit("SEMEL_TOMBSTONES_MAX", default.tombstones_max, COUNT_MAX)?,
+            sessions_max: limit("SEMEL_SESSIONS_MAX", default.sessions_max, COUNT_MAX)?,
             bytes_max: limit("SEMEL_BYTES_MAX", default.bytes_max, BYTES_MAX)?,
             key_rules,
             open: match setting("SEMEL_OPEN").as_deref() {
@@ -110,6 +114,7 @@ impl Config {
             retention_s: rule.retention_s.unwrap_or(self.retention_s),
             records_max: rule.records_max.unwrap_or(self.records_max),
             tombstones_max: rule.tombstones_max.unwrap_or(self.tombstones_max),
+            sessions_max: rule.sessions_max.unwrap_or(self.sessions_max),
             bytes_max: rule.bytes_max.unwrap_or(self.bytes_max),
             key_rules: KeyRules::default(),
             ..self
@@ -150,6 +155,7 @@ mod tests {
             ("SEMEL_RETENTION_SECONDS", "0"),
             ("SEMEL_RECORDS_MAX", "many"),
             ("SEMEL_TOMBSTONES_MAX", "-1"),
+            ("SEMEL_SESSIONS_MAX", "0"),
             ("SEMEL_BYTES_MAX", "10 GB"),
             ("SEMEL_RETENTION_SECONDS", "Forever"),
             ("SEMEL_KEY_RULES", "{}"),

@@ -18,6 +18,7 @@ use crate::message::{Method, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::session::{Place, SessionName};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
@@ -37,6 +38,8 @@ pub enum Control {
     Batch,
     /// `GET socket`
     Socket,
+    /// `POST sessions`
+    TakeOver,
     /// What an administrator asks.
     Admin(Admin),
 }
@@ -45,7 +48,7 @@ impl Control {
     /// Whether it is recorded, and so needs an id.
     pub fn is_recorded(&self) -> bool {
         match self {
-            Self::Cancel => true,
+            Self::Cancel | Self::TakeOver => true,
             Self::Acknowledge | Self::LookUp(_) | Self::Batch | Self::Socket => false,
             Self::Admin(admin) => admin.changes(),
         }
@@ -68,6 +71,7 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
         (Method::Post, ["cancel"]) => Control::Cancel,
         (Method::Post, ["batch"]) => Control::Batch,
         (Method::Get, ["socket"]) => Control::Socket,
+        (Method::Post, ["sessions"]) => Control::TakeOver,
         (Method::Get | Method::Head, ["outcomes", id]) => Control::LookUp(RequestId::new(*id)?),
         _ => return Ok(None),
     };
@@ -112,7 +116,16 @@ fn ack(each: Json) -> Result<Ack, String> {
     ack(id).map_err(|Invalid(detail)| detail)
 }
 
-/// What to cancel.
+/// What a body asks to cancel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToCancel {
+    /// What has an id.
+    Request(Cancellation),
+    /// What has a number in a session.
+    Place(Place),
+}
+
+/// A request to cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancellation {
     /// The id that must never run.
@@ -124,7 +137,8 @@ pub struct Cancellation {
 }
 
 struct CancelBody {
-    id: String,
+    id: Option<String>,
+    session: Option<Members>,
     first_sent: Option<i64>,
     principal: Option<String>,
 }
@@ -133,7 +147,8 @@ impl CancelBody {
     fn parse(body: &[u8]) -> Result<Self, String> {
         let mut members = Members::parse(body)?;
         let body = Self {
-            id: members.required("id")?,
+            id: members.optional("id")?,
+            session: members.optional("session")?,
             first_sent: members.optional("firstSent")?,
             principal: members.optional("principal")?,
         };
@@ -142,16 +157,27 @@ impl CancelBody {
     }
 }
 
+fn place(mut members: Members) -> Result<Place, String> {
+    let (name, epoch, seq) =
+        (members.required::<String>("name")?, members.required("epoch")?, members.required("seq")?);
+    members.end()?;
+    SessionName::new(name).and_then(|session| Place::new(session, epoch, seq)).map_err(|Invalid(detail)| detail)
+}
+
 /// Reads the body of `POST cancel`. `own`: the id of the control request itself.
-pub fn cancellation(
-    body: &[u8],
-    own: &RequestId,
-    now_ms: i64,
-    by_administrator: bool,
-) -> Result<Cancellation, Problem> {
+pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64, by_administrator: bool) -> Result<ToCancel, Problem> {
     let body = CancelBody::parse(body).map_err(body_invalid)?;
     let invalid = |Invalid(detail)| body_invalid(detail);
-    let id = RequestId::new(body.id).map_err(invalid)?;
+    let id = match body {
+        CancelBody { id: None, session: Some(session), first_sent: None, principal: None } => {
+            return Ok(ToCancel::Place(place(session).map_err(body_invalid)?));
+        }
+        CancelBody { session: Some(_), .. } => {
+            return Err(body_invalid("session: a place has an owner and a number, and so no other member beside it"));
+        }
+        CancelBody { id: None, .. } => return Err(body_invalid("missing field `id` or `session`")),
+        CancelBody { id: Some(ref id), .. } => RequestId::new(id.as_str()).map_err(invalid)?,
+    };
     if id == *own {
         return Err(body_invalid("a cancellation needs an id of its own"));
     }
@@ -163,7 +189,7 @@ pub fn cancellation(
         (false, None) => None,
         (false, Some(_)) => return Err(body_invalid("principal: only an administrator cancels for others")),
     };
-    Ok(Cancellation { id, first_sent_s, under })
+    Ok(ToCancel::Request(Cancellation { id, first_sent_s, under }))
 }
 
 /// Cancels, in the transaction of the control request.
@@ -203,11 +229,11 @@ pub(super) fn cancel(
     }
 }
 
-fn cancelled() -> Response {
+pub(super) fn cancelled() -> Response {
     Response::json(200, Object::default().with("state", "cancelled").end())
 }
 
-fn executed(outcome: &Outcome) -> Response {
+pub(super) fn executed(outcome: &Outcome) -> Response {
     Response::json(200, Object::default().with("state", "executed").with("outcome", wire_outcome(outcome)).end())
 }
 

@@ -43,6 +43,11 @@ pub struct Instant {
 }
 
 impl Instant {
+    /// Whether an administrator had it forgotten, where it was last used at that instant, in Unix ms.
+    pub fn forgets(&self, used_ms: i64) -> bool {
+        used_ms < self.forgotten_s.saturating_mul(1000)
+    }
+
     /// What came before this may leave, in Unix s. It is not past the fence; and other than that, which a deletion may have moved
     /// ahead of the clock, it has not passed what comes now.
     pub fn passed_s(&self, retention_s: i64) -> i64 {

@@ -13,6 +13,7 @@ use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
 use super::retention::Sweep;
 use super::rows;
 use super::schema;
+use super::sessions::{self, sweep::Sessions};
 use super::sql::{Sql, SqlError, Value};
 use super::survey;
 use super::turn::{Undone, Work};
@@ -69,19 +70,26 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     // No further than the clock: whatever comes from now on would have passed already, and leave.
     let forgotten_s = now_ms.div_euclid(1000).max(work.after.forgotten_s);
     survey::clear(work.sql, now_ms)?;
+    sessions::rows::clear(work.sql)?;
     drop_tables(work.sql)?;
     schema::put_forgotten(work.sql, forgotten_s, fence_s, now_ms)?;
-    schema::put_handler_version(work.sql, 0)?;
     // Whether or not the registry's answer ever came: it may list the key, and is told that it must not.
     schema::put_registered(work.sql, true)?;
-    work.after.versions.handler = 0;
     work.after.is_registered = true;
     work.after.fence_s = fence_s;
     work.after.forgotten_s = forgotten_s;
     work.after.count = Change { records: 0, tombstones: work.after.packed.count() };
     work.after.sweep = Sweep::default();
     work.after.started = None;
+    // The highest epoch stays, so that nobody who held a session before holds one again.
+    work.after.sessions = Sessions::before(work.after.sessions.epoch);
     Ok(Response::json(200, Object::default().with("state", "deleted").with("fence", fence_s).end()))
+}
+
+/// Marks the key as deleted, after the deletion's own record: whatever comes then has it listed again.
+pub(super) fn mark(work: &mut Work<'_>) -> Result<(), SqlError> {
+    work.after.versions.handler = schema::DELETED;
+    schema::put_handler_version(work.sql, schema::DELETED)
 }
 
 /// Drops every table and view that is neither the layer's, nor the platform's, nor SQLite's own.

@@ -15,9 +15,11 @@ use super::record::Change;
 use super::retention::{self, Sweep};
 use super::rows;
 use super::schema;
+use super::sessions::sweep::Sessions;
 use super::sql::{Sql, SqlError, atomically};
 use super::tombstones::Index;
 use super::turn::{Loaded, Purpose, Turn};
+use super::uncompared::Uncompared;
 use crate::header;
 use crate::id::Key;
 use crate::message::Method;
@@ -52,6 +54,7 @@ impl<H: Handler> Engine<H> {
             // When something is due was judged by the deployment's retention.
             if let Some(loaded) = &mut self.loaded {
                 loaded.sweep = Sweep::default();
+                loaded.sessions.look_again();
             }
         }
     }
@@ -96,13 +99,18 @@ impl<H: Handler> Engine<H> {
         let ended = if loaded.versions.engine == 0 {
             Ok(())
         } else {
-            atomically(sql, || schema::put_forgotten(sql, before_s, before_s, loaded.clock_ms))
+            atomically(sql, || {
+                rows::drop_totals(sql)?;
+                schema::put_forgotten(sql, before_s, before_s, loaded.clock_ms)
+            })
         };
         match ended {
             Ok(()) if loaded.versions.engine > 0 => {
                 loaded.forgotten_s = loaded.forgotten_s.max(before_s);
                 loaded.fence_s = loaded.fence_s.max(before_s);
                 loaded.sweep = Sweep::default();
+                loaded.has_totals = false;
+                loaded.sessions.look_again();
             }
             Ok(()) => {}
             Err(_) => self.failed(loaded.clock_ms),
@@ -196,16 +204,26 @@ impl<H: Handler> Engine<H> {
                     has_key: meta.has_key,
                     is_registered: meta.is_registered,
                     packed: Index::default(),
+                    has_totals: false,
+                    unasked: Uncompared::default(),
                     started: None,
+                    sessions: Sessions::default(),
                 };
                 if versions.engine > 0 {
                     let totals = rows::totals(sql)?;
-                    let packed = Index::load(sql)?;
-                    loaded.clock_ms = loaded.clock_ms.max(totals.clock_ms).max(packed.clock_ms);
+                    loaded.clock_ms = loaded.clock_ms.max(totals.clock_ms);
+                    loaded.has_totals = totals.carried_until_ms.is_some();
+                    let now_ms = loaded.clock_ms.max(wall_ms);
+                    let has_carried = totals.carried_until_ms.is_none_or(|until_ms| until_ms > now_ms);
+                    let packed = Index::load(sql, now_ms, has_carried)?;
+                    loaded.clock_ms = loaded.clock_ms.max(packed.clock_ms);
                     loaded.count = totals.count;
                     let retention_s = self.config.retention_s;
                     loaded.sweep = Sweep::starting(&totals, packed.chunks_due_ms, meta.forgotten_s, retention_s);
                     loaded.packed = packed.index;
+                    let found = Sessions::load(sql, meta.epoch, meta.forgotten_s, retention_s)?;
+                    loaded.clock_ms = loaded.clock_ms.max(found.clock_ms);
+                    loaded.sessions = found.sessions;
                     loaded.settle(loaded.clock_ms);
                 }
                 loaded

@@ -8,12 +8,13 @@ use super::admin::Admin;
 use super::answer::{Answer, checked_outcome, checked_response};
 use super::aside::Aside;
 use super::config::{OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
-use super::control::{self, Control};
+use super::control::{self, Control, ToCancel};
 use super::decision::{Asked, Decision, decide};
 use super::deletion;
 use super::handler::Failure;
 use super::record::{Outcome, Record, State};
 use super::schema::{self, Versions};
+use super::sessions::{self, takeover};
 use super::sql::{SqlError, atomically};
 use super::turn::{Command, Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
 use crate::fingerprint::Fingerprint;
@@ -44,6 +45,11 @@ impl Turn<'_> {
             let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
             return self.refuse_unread(loaded, &Problem::new(Code::TooLarge, detail));
         }
+        let may_be_numbered = control.is_none() && !request.method.reads();
+        if attempt.session.is_some() && !may_be_numbered {
+            let detail = "Semel-Session: only a change of the application has a place in a session";
+            return self.refuse_unread(loaded, &Problem::new(Code::KeyInvalid, detail));
+        }
         match control {
             Some(Control::Acknowledge) => self.acknowledge(loaded),
             Some(Control::LookUp(id)) => self.look_up(loaded, &id),
@@ -51,9 +57,16 @@ impl Turn<'_> {
             Some(Control::Batch | Control::Socket) => {
                 self.refuse_unread(loaded, &Problem::new(Code::NotFound, "no request of a key by itself"))
             }
+            Some(Control::TakeOver) => match takeover::parse(&request.body) {
+                Ok(take_over) => self.change(loaded, &attempt, Some(Command::TakeOver(take_over))),
+                Err(problem) => self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),
+            },
             Some(Control::Admin(admin)) => self.administer(loaded, &attempt, &admin),
             None if request.method.reads() => self.read(loaded),
-            None => self.change(loaded, &attempt, None),
+            None => match &attempt.session {
+                Some(numbered) => self.change_in_session(loaded, &attempt, numbered),
+                None => self.change(loaded, &attempt, None),
+            },
         }
     }
 
@@ -133,7 +146,13 @@ impl Turn<'_> {
         let parsed =
             attempt.id.as_ref().map(|id| control::cancellation(body, id, self.instant.now_ms, by_administrator));
         match parsed.transpose() {
-            Ok(cancellation) => self.change(loaded, attempt, cancellation.map(Command::Cancel)),
+            Ok(asked) => {
+                let command = asked.map(|asked| match asked {
+                    ToCancel::Request(cancellation) => Command::Cancel(cancellation),
+                    ToCancel::Place(place) => Command::Close(place, by_administrator),
+                });
+                self.change(loaded, attempt, command)
+            }
             Err(problem) => self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),
         }
     }
@@ -227,6 +246,9 @@ impl Turn<'_> {
             // With all of the key, what was found of the id is gone as well.
             let found = identified.found.as_ref().filter(|_| command != Some(&Command::DeleteKey));
             work.put(identified.id, found, &record)?;
+            if command == Some(&Command::DeleteKey) {
+                deletion::mark(&mut work)?;
+            }
             self.write_rest(&mut work, &Aside::default())?;
             Ok(outcome)
         });
@@ -250,6 +272,10 @@ impl Turn<'_> {
             Command::Cancel(cancellation) => control::cancel(work, cancellation, attempt.deadline_ms),
             Command::DeleteRecord(id) => deletion::delete_record(work, id, self.config.retention_s),
             Command::DeleteKey => deletion::delete_key(work),
+            Command::Close(place, by_administrator) => {
+                sessions::close(work, place, *by_administrator, attempt.deadline_ms)
+            }
+            Command::TakeOver(take_over) => takeover::take_over(work, take_over, self.config.sessions_max),
         }
     }
 
@@ -259,7 +285,7 @@ impl Turn<'_> {
         self.refuse(loaded, problem, own.as_ref(), Aside::default())
     }
 
-    fn refuse(
+    pub(super) fn refuse(
         &self,
         loaded: &mut Loaded,
         problem: &Problem,
@@ -270,17 +296,17 @@ impl Turn<'_> {
         Ok(Answer::problem(problem))
     }
 
-    fn replayed(&self, outcome: Outcome, at_ms: i64) -> Answer {
+    pub(super) fn replayed(&self, outcome: Outcome, at_ms: i64) -> Answer {
         Answer::replayed(outcome, self.expires_s(at_ms))
     }
 
     /// Until when an outcome of that instant can be replayed, in Unix s, if that ends.
-    fn expires_s(&self, at_ms: i64) -> Option<i64> {
+    pub(super) fn expires_s(&self, at_ms: i64) -> Option<i64> {
         self.config.retention().map(|retention_s| at_ms.div_euclid(1000) + retention_s)
     }
 
     /// The answer where a transaction was undone.
-    fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
+    pub(super) fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
         Ok(match undone {
             Undone::Problem(problem) | Undone::Failed(Failure::Refused(problem)) => Answer::problem(&problem),
             Undone::Failed(Failure::NotFound) => {

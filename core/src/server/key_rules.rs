@@ -23,6 +23,8 @@ pub struct KeyLimits {
     pub records_max: Option<u64>,
     /// Tombstones and cancelled ids.
     pub tombstones_max: Option<u64>,
+    /// Sessions.
+    pub sessions_max: Option<u64>,
     /// The size of the database.
     pub bytes_max: Option<u64>,
 }
@@ -70,9 +72,10 @@ fn rule(rule: Json) -> Result<KeyLimits, String> {
     };
     let records_max = limit("recordsMax", COUNT_MAX)?;
     let tombstones_max = limit("tombstonesMax", COUNT_MAX)?;
+    let sessions_max = limit("sessionsMax", COUNT_MAX)?;
     let bytes_max = limit("bytesMax", BYTES_MAX)?;
     members.end()?;
-    Ok(KeyLimits { keys, retention_s, records_max, tombstones_max, bytes_max })
+    Ok(KeyLimits { keys, retention_s, records_max, tombstones_max, sessions_max, bytes_max })
 }
 
 fn within(name: &str, number: i64, max: i64) -> Result<i64, String> {

@@ -9,6 +9,7 @@
 //! - [`suspicion`]: requests that end the process, or may have
 //! - [`handler`]: what an application implements
 //! - [`engine`]: the engine of one key, and what it knows without asking. [`chores`]: what its object does without a request
+//! - [`sessions`]: named senders, whose requests have numbers instead of ids
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
 //! - [`admin`]: an administrator's requests to a key; [`deletion`]: those that delete; [`counters`]: what they tell of answers
@@ -47,6 +48,7 @@ pub mod retention;
 pub mod router;
 pub mod rows;
 pub mod schema;
+pub mod sessions;
 pub mod sql;
 pub mod survey;
 pub mod suspicion;

@@ -2,11 +2,13 @@
 //!
 //! Invariants:
 //! - Of each one there is one instant: when what was taken will have been given back. Nothing else is kept, and nothing once it has passed.
+//!   It is in a table of the host's, so that no crash of the module gives anybody anything back.
 //! - The table is bounded. Who finds no room shares one place with all who found none, so a full table lets nobody past, and who is
 //!   over the limit stays in it.
 //! - A refusal takes nothing. The wait that it tells is true: whoever waits so long, and asks alone, is let in.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// So many are told apart. All that is kept of one lapses once its burst is given back.
 pub const TABLE_MAX: usize = 10_000;
@@ -14,26 +16,59 @@ const SWEEP_MS: i64 = 1_000;
 const NS_PER_MS: i64 = 1_000_000;
 const NS_PER_S: i64 = 1_000_000_000;
 
+/// All those for whom there was no room. Neither a principal nor an address is called so.
+const OTHERS: &str = "\n";
+
+/// Of each one, when what was taken will have been given back, in Unix ns. Who keeps it keeps the limit, whatever becomes of the rest.
+pub trait Table: fmt::Debug {
+    /// Somebody's instant; 0: there is none.
+    fn get(&self, who: &str) -> i64;
+    /// Sets it.
+    fn put(&mut self, who: &str, free_ns: i64);
+    /// How many there are.
+    fn count(&self) -> usize;
+    /// Lets go whose instant has passed.
+    fn sweep(&mut self, now_ns: i64);
+}
+
+impl Table for BTreeMap<String, i64> {
+    fn get(&self, who: &str) -> i64 {
+        self.get(who).copied().unwrap_or_default()
+    }
+
+    fn put(&mut self, who: &str, free_ns: i64) {
+        match self.get_mut(who) {
+            Some(free) => *free = free_ns,
+            None => drop(self.insert(who.to_owned(), free_ns)),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn sweep(&mut self, now_ns: i64) {
+        self.retain(|_, free_ns| *free_ns > now_ns);
+    }
+}
+
 /// A limit, and where everybody stands.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Rate {
     /// From one request to the next.
     interval_ns: i64,
     /// How far ahead of the clock an instant may be, for one more.
     tolerance_ns: i64,
-    /// When all that each has taken is given back.
-    free_ns: BTreeMap<String, i64>,
-    /// The same, of all those for whom there was no room.
-    others_free_ns: i64,
+    table: Box<dyn Table>,
     swept_ms: i64,
 }
 
 impl Rate {
     /// `per_second` in the long run, and `burst` at once.
-    pub fn new(per_second: u32, burst: u32) -> Self {
+    pub fn new(per_second: u32, burst: u32, table: Box<dyn Table>) -> Self {
         let interval_ns = NS_PER_S / i64::from(per_second.max(1));
         let tolerance_ns = interval_ns.saturating_mul(i64::from(burst.max(1)) - 1);
-        Self { interval_ns, tolerance_ns, free_ns: BTreeMap::new(), others_free_ns: 0, swept_ms: i64::MIN }
+        Self { interval_ns, tolerance_ns, table, swept_ms: i64::MIN }
     }
 
     /// Takes one request of somebody; where that is over the limit, tells how many ms to wait, and takes nothing.
@@ -58,13 +93,8 @@ impl Rate {
 
     fn put(&mut self, who: &str, taken_ns: i64, now_ms: i64) {
         let freed_ns = now_ns(now_ms).saturating_add(self.ahead_ns(who, now_ms)).saturating_add(taken_ns);
-        if self.has_no_room(who) {
-            self.others_free_ns = freed_ns;
-        } else if let Some(free_ns) = self.free_ns.get_mut(who) {
-            *free_ns = freed_ns;
-        } else {
-            self.free_ns.insert(who.to_owned(), freed_ns);
-        }
+        let place = self.place(who);
+        self.table.put(place, freed_ns);
     }
 
     /// Whether somebody is within the limit, and else how many ms to wait.
@@ -75,22 +105,25 @@ impl Rate {
 
     /// How far ahead of the clock somebody's instant is.
     fn ahead_ns(&self, who: &str, now_ms: i64) -> i64 {
-        let free_ns =
-            if self.has_no_room(who) { self.others_free_ns } else { self.free_ns.get(who).copied().unwrap_or(0) };
+        let free_ns = self.table.get(self.place(who));
         // Further than this is nobody, unless the clock went back: nobody waits until it is there again.
         let furthest_ns = self.tolerance_ns.saturating_add(self.interval_ns);
         free_ns.saturating_sub(now_ns(now_ms)).clamp(0, furthest_ns)
     }
 
+    fn place<'a>(&self, who: &'a str) -> &'a str {
+        if self.has_no_room(who) { OTHERS } else { who }
+    }
+
     fn has_no_room(&self, who: &str) -> bool {
-        self.free_ns.len() >= TABLE_MAX && !self.free_ns.contains_key(who)
+        self.table.count() >= TABLE_MAX && self.table.get(who) == 0
     }
 
     fn make_room(&mut self, who: &str, now_ms: i64) {
         let swept_before_ms = now_ms.saturating_sub(self.swept_ms).saturating_abs();
         if self.has_no_room(who) && swept_before_ms >= SWEEP_MS {
             self.swept_ms = now_ms;
-            self.free_ns.retain(|_, free_ns| *free_ns > now_ns(now_ms));
+            self.table.sweep(now_ns(now_ms));
         }
     }
 }
@@ -107,9 +140,13 @@ fn now_ns(now_ms: i64) -> i64 {
 mod tests {
     use super::*;
 
+    fn rate(per_second: u32, burst: u32) -> Rate {
+        Rate::new(per_second, burst, Box::<BTreeMap<_, _>>::default())
+    }
+
     #[test]
     fn a_burst_and_then_the_rate() {
-        let mut rate = Rate::new(10, 5);
+        let mut rate = rate(10, 5);
         let granted = |rate: &mut Rate, now_ms| (0..100).filter(|_| rate.take("a", now_ms).is_ok()).count();
         assert_eq!(granted(&mut rate, 1_000), 5);
         assert_eq!(granted(&mut rate, 1_099), 0);
@@ -121,7 +158,7 @@ mod tests {
     #[test]
     fn the_wait_is_true_and_the_shortest() {
         for (per_second, burst) in [(1, 1), (3, 2), (7, 50), (700_000, 3), (1_000_000, 1_000_000)] {
-            let mut rate = Rate::new(per_second, burst);
+            let mut rate = rate(per_second, burst);
             let mut now_ms = 5_000;
             let mut refusals = 0;
             for _ in 0..3 * burst.min(1_000) {
@@ -139,24 +176,28 @@ mod tests {
     #[test]
     fn many_at_once_cost_as_many_and_never_more_than_a_burst() {
         for (count, costs) in [(1, 1), (3, 3), (10, 10), (11, 10), (usize::MAX, 10)] {
-            let mut rate = Rate::new(10, 10);
+            let mut rate = rate(10, 10);
             assert_eq!((rate.take("a", 0), rate.take_more("a", count - 1, 0)), (Ok(()), Ok(())), "{count}");
             let left = (0..100).filter(|_| rate.take("a", 0).is_ok()).count();
             assert_eq!(left, 10 - costs, "{count}");
         }
-        let mut rate = Rate::new(10, 10);
-        assert_eq!((rate.take("a", 0), rate.take_more("a", 4, 0), rate.take("a", 0)), (Ok(()), Ok(()), Ok(())));
-        let wait_ms = rate.take_more("a", 7, 0).expect_err("four are left");
-        let mut early = rate.clone();
+        let over = || {
+            let mut rate = rate(10, 10);
+            assert_eq!((rate.take("a", 0), rate.take_more("a", 4, 0), rate.take("a", 0)), (Ok(()), Ok(()), Ok(())));
+            let wait_ms = rate.take_more("a", 7, 0).expect_err("four are left");
+            (rate, wait_ms)
+        };
+        let (mut early, wait_ms) = over();
         assert!(early.take("a", wait_ms - 1).is_ok() && early.take_more("a", 7, wait_ms - 1).is_err());
-        assert_eq!((rate.take("a", wait_ms), rate.take_more("a", 7, wait_ms)), (Ok(()), Ok(())));
-        let mut single = Rate::new(1, 1);
+        let mut due = over().0;
+        assert_eq!((due.take("a", wait_ms), due.take_more("a", 7, wait_ms)), (Ok(()), Ok(())));
+        let mut single = rate(1, 1);
         assert_eq!((single.take("a", 0), single.take_more("a", 5, 0)), (Ok(()), Ok(())), "there is no room for more");
     }
 
     #[test]
     fn nobody_pays_for_another_and_a_refusal_takes_nothing() {
-        let mut rate = Rate::new(1, 1);
+        let mut rate = rate(1, 1);
         assert!(rate.take("a", 0).is_ok() && rate.take("b", 0).is_ok());
         for now_ms in 0..1_000 {
             assert!(rate.take("a", now_ms).is_err());
@@ -166,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_makes_nobody_wait_for_long() {
-        let mut rate = Rate::new(2, 4);
+        let mut rate = rate(2, 4);
         while rate.take("a", 10_000_000).is_ok() {}
         assert_eq!(rate.take("a", 0), Err(500));
         assert_eq!(rate.take("a", 499), Err(1), "the wait is told once");
@@ -175,11 +216,11 @@ mod tests {
 
     #[test]
     fn a_full_table_lets_nobody_past_and_forgets_nobody_who_is_over_the_limit() {
-        let mut rate = Rate::new(1, 2);
+        let mut rate = rate(1, 2);
         assert!(rate.take("over", 0).is_ok() && rate.take("over", 0).is_ok() && rate.take("over", 0).is_err());
         for n in 0..3 * TABLE_MAX {
             rate.take(&format!("stranger {n}"), 1).ok();
-            assert!(rate.free_ns.len() <= TABLE_MAX);
+            assert!(rate.table.count() <= TABLE_MAX + 1, "and the place of the others");
         }
         assert!(rate.take("over", 1).is_err(), "still over");
         let granted = (0..1_000).filter(|n| rate.take(&format!("another {n}"), 1).is_ok()).count();

@@ -128,6 +128,11 @@ impl Sweep {
         Some(self.due_ms.min(self.chunks_due_ms)).filter(|due_ms| *due_ms < i64::MAX)
     }
 
+    /// When the first record may leave, by the clock alone; `None` where none may.
+    pub fn records_due_ms(&self) -> Option<i64> {
+        Some(self.due_ms).filter(|due_ms| *due_ms < i64::MAX)
+    }
+
     /// The `at_ms` of the oldest row, as of the last whole walk, or of the object's start: no row is older.
     pub fn oldest_ms(&self) -> Option<i64> {
         Some(self.walked.0.oldest_ms).filter(|oldest_ms| *oldest_ms < i64::MAX)
@@ -174,6 +179,7 @@ impl Swept {
             sweep.walked.0 = Walked { oldest_ms: sweep.walked.0.oldest_ms, ..Walked::default() };
         }
         let rows = rows::page(sql, &sweep.after, SWEEP_ROWS)?;
+        let mut leaving = Vec::new();
         for (id, record) in &rows {
             match fate(record, fence_s, now_ms, retention_s) {
                 Fate::Stays => {
@@ -186,7 +192,7 @@ impl Swept {
                     sweep.passed(&next, retention_s);
                 }
                 Fate::Leaves => {
-                    rows::delete(sql, id)?;
+                    leaving.push(id);
                     // What it carries stays for as long as it has to.
                     let carried: Vec<_> = record.carried.iter().filter(|each| each.lasts(now_ms)).cloned().collect();
                     if let Some(lapses_ms) = tombstones::put_chunk(sql, &record.principal, &carried, now_ms)? {
@@ -196,6 +202,11 @@ impl Swept {
             }
             self.change.left(record);
             self.is_written = true;
+        }
+        match leaving.as_slice() {
+            // Where all of a page is due, one statement: each costs more than the row that it deletes.
+            [.., last] if leaving.len() == rows.len() => rows::delete_page(sql, &sweep.after, last)?,
+            _ => leaving.iter().try_for_each(|id| rows::delete(sql, id))?,
         }
         sweep.after = match rows.last() {
             Some((last, _)) if rows.len() as i64 == SWEEP_ROWS => last.as_str().to_owned(),

@@ -8,7 +8,7 @@
 //! - A path that nothing handles reaches no object, so nobody can make objects by asking for paths.
 
 use super::answer::Answer;
-use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX, Wanted};
+use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX};
 use super::batch::{ANSWERS_BYTES_MAX, ELEMENTS_MAX};
 use super::config::{self, Config};
 use super::control::{self, Control};
@@ -64,8 +64,8 @@ pub enum Route {
         /// How long to wait for an answer, in ms.
         wait_ms: i64,
     },
-    /// Who asks can't be told yet: keys are wanted first.
-    Keys(Wanted),
+    /// Who asks can't be told yet: keys are being fetched.
+    Wait,
 }
 
 /// Routes a request by its head.
@@ -95,7 +95,7 @@ pub fn route<H: Handler>(
     };
     match routed {
         Ok(route) => route,
-        Err(Refusal::Wanted(wanted)) => Route::Keys(wanted),
+        Err(Refusal::Wait) => Route::Wait,
         Err(Refusal::Problem(problem)) => answer(Answer::problem(&problem)),
     }
 }
@@ -170,7 +170,7 @@ fn check_granted(
     let is_allowed = match control {
         // What is in a batch is judged one by one.
         Some(Control::LookUp(_) | Control::Batch | Control::Socket) => grant.allows_key(key),
-        Some(Control::Acknowledge | Control::Cancel) => grant.allows_some_change(key),
+        Some(Control::Acknowledge | Control::Cancel | Control::TakeOver) => grant.allows_some_change(key),
         None => grant.allows(method, key),
         // Nobody's token allows what is the administrator's.
         Some(Control::Admin(_)) => false,
@@ -252,7 +252,7 @@ fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Op
     };
     match Attempt::parse(headers, now_ms) {
         Err(error) => Some(Problem::from(error)),
-        Ok(Attempt { id: None, .. }) if needs_id => Some(Problem::key_missing()),
+        Ok(attempt) if needs_id && !attempt.is_named() => Some(Problem::key_missing()),
         Ok(_) => None,
     }
 }
@@ -291,6 +291,9 @@ fn health(config: &Config, now_ms: i64) -> Answer {
         .with("batchAnswersBytes", ANSWERS_BYTES_MAX)
         .with("recordsPerKey", config.records_max)
         .with("tombstonesPerKey", config.tombstones_max)
+        .with("sessionsPerKey", config.sessions_max)
+        .with("sessionNameChars", crate::session::SESSION_NAME_CHARS_MAX)
+        .with("sessionWindow", super::sessions::state::WINDOW)
         .with("bytesPerKey", config.bytes_max);
     let body = Object::default()
         .with("status", "ok")

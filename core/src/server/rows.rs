@@ -180,6 +180,11 @@ pub fn delete(sql: &dyn Sql, id: &RequestId) -> Result<(), SqlError> {
     sql.exec("DELETE FROM semel_records WHERE id = ?1", &[id.as_str().into()]).map(|_| ())
 }
 
+/// Deletes the records with ids after `after`, up to `last`.
+pub fn delete_page(sql: &dyn Sql, after: &str, last: &RequestId) -> Result<(), SqlError> {
+    sql.exec("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2", &[after.into(), last.as_str().into()]).map(|_| ())
+}
+
 /// What all records come to: asked once, when an object starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
@@ -189,29 +194,55 @@ pub struct Totals {
     pub clock_ms: i64,
     /// The earliest clock in any row.
     pub oldest_ms: Option<i64>,
-    /// The earliest, of those that leave by the fence.
+    /// The earliest, of those that leave by the fence; or of all.
     pub oldest_fenced_ms: Option<i64>,
-    /// When the first of the others lapses.
+    /// When the first of the others lapses; or when the first of all may leave.
     pub lapses_ms: Option<i64>,
+    /// Of what records carry, none lasts longer; `None`: it has to be looked at.
+    pub carried_until_ms: Option<i64>,
 }
 
-/// Counts all rows.
+/// What the rows come to: as it was kept, else all of them are counted.
 pub fn totals(sql: &dyn Sql) -> Result<Totals, SqlError> {
-    let rows = sql.exec(
-        "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3)), 0), coalesce(max(at_ms), 0), \
-         min(at_ms), min(iif(lapses_ms IS NULL, at_ms, NULL)), min(lapses_ms) FROM semel_records",
-        &[number::EXECUTED.into(), number::POISONED.into(), number::SUSPECT.into()],
+    let mut rows = sql.exec(
+        "SELECT rows, records, clock_ms, oldest_ms, oldest_ms, due_ms, carried_until_ms FROM semel_totals LIMIT 1",
+        &[],
     )?;
+    if rows.is_empty() {
+        rows = sql.exec(
+            "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3)), 0), coalesce(max(at_ms), 0), \
+             min(at_ms), min(iif(lapses_ms IS NULL, at_ms, NULL)), min(lapses_ms), NULL FROM semel_records",
+            &[number::EXECUTED.into(), number::POISONED.into(), number::SUSPECT.into()],
+        )?;
+    }
     let value = |column: usize| rows.first().and_then(|row| row.get(column));
     let integer = |column: usize| value(column).and_then(Value::as_integer);
     let instant = |column: usize| value(column).and_then(optional);
-    match (integer(0), integer(1), integer(2), instant(3), instant(4), instant(5)) {
-        (Some(all), Some(records), Some(clock_ms), Some(oldest_ms), Some(oldest_fenced_ms), Some(lapses_ms)) => {
-            let count = Change { records, tombstones: all - records };
-            Ok(Totals { count, clock_ms, oldest_ms, oldest_fenced_ms, lapses_ms })
-        }
-        _ => Err(SqlError("semel_records could not be counted".to_owned())),
-    }
+    let unreadable = || SqlError("semel_records could not be counted".to_owned());
+    let (all, records) = integer(0).zip(integer(1)).ok_or_else(unreadable)?;
+    Ok(Totals {
+        count: Change { records, tombstones: all - records },
+        clock_ms: integer(2).ok_or_else(unreadable)?,
+        oldest_ms: instant(3).ok_or_else(unreadable)?,
+        oldest_fenced_ms: instant(4).ok_or_else(unreadable)?,
+        lapses_ms: instant(5).ok_or_else(unreadable)?,
+        carried_until_ms: instant(6).ok_or_else(unreadable)?,
+    })
+}
+
+/// Keeps what the rows come to, for the next start. Whatever changes a row must take it away, in the same transaction.
+pub fn keep_totals(sql: &dyn Sql, totals: &Totals) -> Result<(), SqlError> {
+    let Totals { count: Change { records, tombstones }, clock_ms, oldest_ms, lapses_ms, carried_until_ms, .. } =
+        *totals;
+    let numbers = [records + tombstones, records, clock_ms].map(Value::from);
+    let instants = [oldest_ms, lapses_ms, carried_until_ms].map(Value::from);
+    let statement = "INSERT OR REPLACE INTO semel_totals VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)";
+    sql.exec(statement, &[numbers, instants].concat()).map(|_| ())
+}
+
+/// Takes away what was kept: the next start counts the rows.
+pub fn drop_totals(sql: &dyn Sql) -> Result<(), SqlError> {
+    sql.exec("DELETE FROM semel_totals", &[]).map(|_| ())
 }
 
 fn deadline_value(deadline: LatestDeadline) -> Value {

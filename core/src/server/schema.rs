@@ -10,18 +10,21 @@ use crate::id::Key;
 use crate::rules::{Rule, holds};
 
 /// The version of `schema.sql`.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
+
+/// Instead of the version of the handler's tables: all of the key was deleted, and no row has come since but the deletion's own.
+pub const DELETED: i64 = -1;
 
 const CREATE: &str = include_str!("schema.sql");
 /// What leads from one version to the next, beginning with the first.
-const STEPS: &[&str] = &[include_str!("schema_from_1.sql")];
+const STEPS: &[&str] = &[include_str!("schema_from_1.sql"), include_str!("schema_from_2.sql")];
 
 /// The versions of the tables in a database; 0 where there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Versions {
     /// Of the engine's tables.
     pub engine: i64,
-    /// Of the handler's tables.
+    /// Of the handler's tables; or [`DELETED`].
     pub handler: i64,
 }
 
@@ -47,6 +50,8 @@ pub struct Meta {
     pub has_key: bool,
     /// Whether the registry of keys knows it.
     pub is_registered: bool,
+    /// The highest epoch that any session was ever given.
+    pub epoch: i64,
 }
 
 /// Reads the database's row about itself, or what stands for it where there is none.
@@ -64,8 +69,10 @@ pub fn meta(sql: &dyn Sql) -> Result<Meta, SqlError> {
             let has_key = matches!(rows.first().and_then(|row| row.get(6)), Some(Value::Text(_)));
             // Where that is unreadable, the key registers once more, which does no harm.
             let is_registered = number(7).flatten() == Some(1);
+            // An older build gave none. What is there and can't be read must not begin anew.
+            let epoch = number(8).unwrap_or(Some(0)).ok_or_else(unreadable)?;
             let versions = Versions { engine, handler };
-            Ok(Meta { versions, fence_s, forgotten_s, clock_ms, has_key, is_registered })
+            Ok(Meta { versions, fence_s, forgotten_s, clock_ms, has_key, is_registered, epoch })
         }
         _ => Err(unreadable()),
     }
@@ -128,8 +135,10 @@ fn put_version(sql: &dyn Sql) -> Result<(), SqlError> {
 /// Brings all tables up to date, the handler's too. Call it inside the transaction of the request that needs them.
 pub(super) fn migrate(sql: &dyn Sql, handler: &dyn Served, found: Versions) -> Result<(), SqlError> {
     create(sql, found)?;
+    if found.handler.max(0) < handler.tables_version() {
+        handler.bring_up(sql, found.handler.max(0))?;
+    }
     if found.handler < handler.tables_version() {
-        handler.bring_up(sql, found.handler)?;
         put_handler_version(sql, handler.tables_version())?;
     }
     Ok(())
@@ -172,7 +181,12 @@ pub fn put_forgotten(sql: &dyn Sql, forgotten_s: i64, fence_s: i64, clock_ms: i6
     put_fence(sql, fence_s, clock_ms)
 }
 
-/// Writes which version the handler's tables have; 0: there are none.
+/// Writes the highest epoch ever given.
+pub fn put_epoch(sql: &dyn Sql, epoch: i64) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET epoch = ?1", &[epoch.into()]).map(|_| ())
+}
+
+/// Writes which version the handler's tables have; 0: there are none; or [`DELETED`].
 pub fn put_handler_version(sql: &dyn Sql, version: i64) -> Result<(), SqlError> {
     sql.exec("UPDATE semel_meta SET handler_version = ?1", &[version.into()]).map(|_| ())
 }

@@ -1,4 +1,4 @@
--- The engine's tables, version 2. Statements are parted by a semicolon and an empty line.
+-- The engine's tables, version 3. Statements are parted by a semicolon and an empty line.
 --
 -- One row a request, in one b-tree: an insert and a delete are two rows written in the life of a request, and there is no index
 -- that would double them. What a walk over all rows asks for comes before what may be long.
@@ -47,6 +47,56 @@ CREATE TABLE semel_tombstones (
   entries BLOB NOT NULL
 ) STRICT;
 
+-- What all records come to, so that an object that starts need not count them. Kept of many, where nobody asks for a while; the next
+-- change takes it away. No row: they have to be counted.
+CREATE TABLE semel_totals (
+  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+  rows INTEGER NOT NULL,
+  -- of them, those that are unacknowledged
+  records INTEGER NOT NULL,
+  -- the key's clock
+  clock_ms INTEGER NOT NULL,
+  -- no row is older
+  oldest_ms INTEGER,
+  -- none may leave sooner, by the retention as it was set then
+  due_ms INTEGER,
+  -- none carries a packed tombstone that lasts longer
+  carried_until_ms INTEGER
+) STRICT;
+
+-- Named senders. A row is written where a holder changes, a start or crash is counted, or the session becomes idle.
+CREATE TABLE semel_sessions (
+  -- what stands for the name in the rows of places
+  number INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  principal TEXT NOT NULL,
+  -- sessions::state::Epochs::to_bytes
+  epochs BLOB NOT NULL,
+  -- the last number and the last acknowledged one, when it was last idle
+  closed_seq INTEGER NOT NULL,
+  closed_ack INTEGER NOT NULL,
+  -- of the next place: how often the handler crashed on it, and whether it was started since without an end
+  crashes INTEGER NOT NULL,
+  is_started INTEGER NOT NULL,
+  -- the key's clock at the last change of its holder; of an idle one, when it was last used
+  at_ms INTEGER NOT NULL
+) STRICT;
+
+-- One row a place that was taken and is not acknowledged; and the last one of a session, acknowledged or not.
+CREATE TABLE semel_places (
+  session INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  at_ms INTEGER NOT NULL,
+  -- rows::number: 1 executed, 2 poisoned, 3 cancelled, 5 acknowledged
+  state INTEGER NOT NULL,
+  fingerprint BLOB,
+  status INTEGER,
+  headers TEXT,
+  body BLOB,
+  PRIMARY KEY (session, seq)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE semel_meta (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
   engine_version INTEGER NOT NULL,
@@ -58,7 +108,9 @@ CREATE TABLE semel_meta (
   -- the key, for what wakes the object without a request
   key TEXT,
   -- whether the registry of keys knows it
-  is_registered INTEGER NOT NULL DEFAULT 0
+  is_registered INTEGER NOT NULL DEFAULT 0,
+  -- the highest epoch that any session was ever given
+  epoch INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 INSERT INTO semel_meta (only_row, engine_version, handler_version, fence_s, clock_ms) VALUES (1, 0, 0, 0, 0)

@@ -2,16 +2,19 @@
 //!
 //! Invariants:
 //! - Nothing is written here but by [`clear`].
-//! - What a request asks of many rows is bounded, but for one walk over the instants of all.
+//! - What a request asks of many rows is bounded, but for one that deletes all of them.
 
 use super::record::Record;
 use super::rows::{bare_columns, from_row, number};
 use super::sql::{Sql, SqlError, Value};
 use super::tombstones;
+use super::turn::Loaded;
 use crate::id::RequestId;
 
 /// So many rows of each table are looked at for a plot.
-pub const TIMES_ROWS_MAX: i64 = 100_000;
+pub const TIMES_ROWS_MAX: i64 = 15_000;
+/// So many rows are looked at to tell the oldest. Of more, requests would wait for it.
+const OLDEST_ROWS_MAX: i64 = 1_000;
 /// So many rows with packed tombstones are read at a time.
 const PACKED_ROWS_MAX: i64 = 256;
 
@@ -124,8 +127,11 @@ fn each_packed(
     }
 }
 
-/// The instant of the oldest row, in Unix ms.
-pub fn oldest_ms(sql: &dyn Sql) -> Result<Option<i64>, SqlError> {
+/// The instant of the oldest row, in Unix ms. Of many rows it is what the sweep has seen: none is older.
+pub(super) fn oldest_ms(sql: &dyn Sql, loaded: &Loaded) -> Result<Option<i64>, SqlError> {
+    if loaded.rows() > OLDEST_ROWS_MAX {
+        return Ok(loaded.sweep.oldest_ms());
+    }
     number_of(sql, "SELECT min(at_ms) FROM semel_records")
 }
 

@@ -42,12 +42,27 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
     }
     let earlier_ms = started_ms.saturating_sub(EARLIER_MS);
     match Attempt::parse(headers, now_ms) {
-        Ok(Attempt { id: Some(_), first_sent_s: Some(first_sent_s), .. }) => {
-            first_sent_s.saturating_mul(1000) < earlier_ms
-        }
-        Ok(Attempt { id: Some(_), first_sent_s: None, .. }) => now_ms < started_ms.saturating_add(EARLIER_MS),
-        _ => false,
+        Ok(attempt) if !attempt.is_named() => false,
+        Ok(Attempt { first_sent_s: Some(first_sent_s), .. }) => first_sent_s.saturating_mul(1000) < earlier_ms,
+        Ok(Attempt { first_sent_s: None, .. }) => now_ms < started_ms.saturating_add(EARLIER_MS),
+        Err(_) => false,
     }
+}
+
+/// What an engine has counted the start of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Started {
+    /// A request with an id.
+    Request(RequestId),
+    /// A place in a session.
+    Place {
+        /// The number of the session.
+        session: i64,
+        /// Under which holder.
+        epoch: i64,
+        /// The number of the place.
+        seq: i64,
+    },
 }
 
 /// What is counted of an id.
@@ -94,7 +109,7 @@ impl Turn<'_> {
         if has_place && holds(Rule::StartCounted) {
             let count = Count::of(identified.found.as_ref()).started();
             self.put_count(loaded, identified, count)?;
-            loaded.started = Some(identified.id.clone());
+            loaded.started = Some(Started::Request(identified.id.clone()));
         }
         Ok(Answer::changed())
     }
@@ -107,7 +122,7 @@ impl Turn<'_> {
         identified: &mut Identified<'_>,
     ) -> Result<Option<Answer>, SqlError> {
         let count = Count::of(identified.found.as_ref());
-        if !count.is_started || loaded.started.as_ref() == Some(identified.id) {
+        if !count.is_started || loaded.has_started(identified.id) {
             return Ok(None);
         }
         let count = count.crashed();

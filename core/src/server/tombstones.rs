@@ -29,7 +29,7 @@ const AHEAD_MS_MAX: i64 = 600_000;
 /// When a tombstone lapses is kept in units of this, rounded up.
 const GRAIN_MS: i64 = 10_000;
 /// So many rows are read at a time when the object starts.
-const ROWS_MAX: usize = 256;
+const ROWS_MAX: i64 = 256;
 
 /// One packed tombstone. Whose it is says the row that has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -152,7 +152,7 @@ type IdHash = [u8; 16];
 /// What stands for a principal in memory.
 type PrincipalHash = [u8; 8];
 
-fn hash<const N: usize>(text: &str) -> [u8; N] {
+fn hash<const N: usize>(text: impl AsRef<[u8]>) -> [u8; N] {
     let mut hash = [0; N];
     hash.iter_mut().zip(Sha256::digest(text)).for_each(|(to, from)| *to = from);
     hash
@@ -222,53 +222,57 @@ impl Index {
         self.kept.values().map(|ids| ids.len() as i64).sum()
     }
 
-    /// Reads which ids are packed.
-    pub fn load(sql: &dyn Sql) -> Result<Found, SqlError> {
-        let mut index = Self::default();
-        let mut clock_ms = 0;
-        let mut chunks_due_ms = None;
-        let mut add = |principal: Option<Value>, entries: Option<Value>| {
-            let principal = principal.and_then(Value::into_text).and_then(|name| Principal::new(name).ok());
-            let entries = entries.and_then(Value::into_blob).and_then(|bytes| from_bytes(&bytes));
-            let (principal, entries) = principal.zip(entries).ok_or_else(unreadable)?;
-            entries.iter().for_each(|each| index.add(&principal, each));
-            Ok(())
+    /// When the last of them lapses.
+    pub fn until_ms(&self) -> i64 {
+        self.kept.last_key_value().map_or(0, |(lapses_10s, _)| lapses_10s.saturating_mul(GRAIN_MS))
+    }
+
+    /// Reads which ids are packed, but for what has lapsed by now. `has_carried`: whether records may carry any that has not.
+    pub fn load(sql: &dyn Sql, now_ms: i64, has_carried: bool) -> Result<Found, SqlError> {
+        let ends = "SELECT lapses_ms, (SELECT at_ms FROM semel_tombstones ORDER BY chunk DESC LIMIT 1) \
+             FROM semel_tombstones ORDER BY chunk LIMIT 1";
+        // They are in the order in which they came, and leave in it.
+        let (chunks_due_ms, clock_ms) = match sql.exec(ends, &[])?.first().map(Vec::as_slice) {
+            Some([due_ms, came_ms]) => due_ms.as_integer().zip(came_ms.as_integer()).ok_or_else(unreadable)?,
+            _ => (i64::MAX, 0),
         };
-        in_pages(Value::from(""), |after| {
-            let statement = format!(
-                "SELECT id, {}, carried FROM semel_records WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT ?2",
-                super::rows::PRINCIPAL
-            );
-            let rows = sql.exec(&statement, &[after.clone(), (ROWS_MAX as i64).into()])?;
-            rows.into_iter()
-                .map(|row| {
-                    let mut row = row.into_iter();
-                    let id = row.next();
-                    add(row.next(), row.next())?;
-                    id.ok_or_else(unreadable)
-                })
-                .collect()
-        })?;
-        in_pages(Value::from(0), |after| {
-            let statement = "SELECT chunk, principal, entries, at_ms, lapses_ms FROM semel_tombstones WHERE chunk > ?1 \
-                 ORDER BY chunk LIMIT ?2";
-            let rows = sql.exec(statement, &[after.clone(), (ROWS_MAX as i64).into()])?;
-            rows.into_iter()
-                .map(|row| {
-                    let mut row = row.into_iter();
-                    let chunk = row.next();
-                    add(row.next(), row.next())?;
-                    let mut integer = || row.next().as_ref().and_then(Value::as_integer).ok_or_else(unreadable);
-                    clock_ms = clock_ms.max(integer()?);
-                    // They leave in their order.
-                    let lapses_ms = integer()?;
-                    chunks_due_ms.get_or_insert(lapses_ms);
-                    chunk.ok_or_else(unreadable)
-                })
-                .collect()
-        })?;
+        let mut index = Self::default();
+        let carrying = format!(
+            "SELECT id, {}, carried FROM semel_records WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT ?2",
+            super::rows::PRINCIPAL
+        );
+        let chunks = "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 \
+             ORDER BY chunk LIMIT ?2";
+        if has_carried {
+            index.read(sql, &carrying, "".into(), None)?;
+        }
+        index.read(sql, chunks, 0.into(), Some(now_ms))?;
         let index = if holds(Rule::PackedKnown) { index } else { Self::default() };
-        Ok(Found { index, clock_ms, chunks_due_ms: chunks_due_ms.unwrap_or(i64::MAX) })
+        Ok(Found { index, clock_ms, chunks_due_ms })
+    }
+
+    /// Reads all rows of a statement, a page at a time: each has its place, a principal, and what is packed.
+    fn read(&mut self, sql: &dyn Sql, statement: &str, mut after: Value, more: Option<i64>) -> Result<(), SqlError> {
+        loop {
+            let arguments: Vec<Value> =
+                [after.clone(), ROWS_MAX.into()].into_iter().chain(more.map(Value::from)).collect();
+            let rows = sql.exec(statement, &arguments)?;
+            let is_last = (rows.len() as i64) < ROWS_MAX;
+            for row in rows {
+                let [place, principal, entries] = <[Value; 3]>::try_from(row).map_err(|_| unreadable())?;
+                let (principal, entries) = principal.into_text().zip(entries.into_blob()).ok_or_else(unreadable)?;
+                let (principal, mut bytes) = (hash(&principal), entries.as_slice());
+                while !bytes.is_empty() {
+                    let Entry { lapses_10s, is_uuid, id } = split_first(&mut bytes).ok_or_else(unreadable)?;
+                    let id = id.try_into().ok().filter(|_| is_uuid).unwrap_or_else(|| hash(id));
+                    self.added.push((lapses_10s, id, principal));
+                }
+                after = place;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -281,19 +285,6 @@ pub struct Found {
     pub clock_ms: i64,
     /// When the first chunk may leave; [`i64::MAX`]: there is none.
     pub chunks_due_ms: i64,
-}
-
-/// Reads all rows, a page at a time. `read` answers the places of the rows of the page after one place.
-fn in_pages(first: Value, mut read: impl FnMut(&Value) -> Result<Vec<Value>, SqlError>) -> Result<(), SqlError> {
-    let mut after = first;
-    loop {
-        let mut places = read(&after)?;
-        let is_last = places.len() < ROWS_MAX;
-        match places.pop() {
-            Some(place) if !is_last => after = place,
-            _ => return Ok(()),
-        }
-    }
 }
 
 /// Writes tombstones of one principal as a chunk, if there are any. Answers when it lapses.

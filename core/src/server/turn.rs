@@ -12,14 +12,19 @@ use super::record::{Change, LatestDeadline, Record, State};
 use super::retention::Sweep;
 use super::rows;
 use super::schema::{self, Versions};
+use super::sessions::sweep::Sessions;
+use super::sessions::takeover::TakeOver;
 use super::sql::{Sql, SqlError};
+use super::suspicion::Started;
 use super::tombstones::{self, Index, Packed};
+use super::uncompared::Uncompared;
 use crate::fingerprint::Fingerprint;
 use crate::header::{Ack, Attempt};
 use crate::id::{Key, Principal, RequestId};
 use crate::message::Request;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::session::Place;
 
 /// One attempt, as it reaches the object of its key.
 #[derive(Debug, Clone, Copy)]
@@ -50,8 +55,13 @@ pub(super) struct Loaded {
     /// Whether the registry of keys knows it.
     pub is_registered: bool,
     pub packed: Index,
+    /// Whether the tables have what the rows come to.
+    pub has_totals: bool,
+    /// So many new requests may come before the size of the database is asked for.
+    pub unasked: Uncompared<u8>,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
-    pub started: Option<RequestId>,
+    pub started: Option<Started>,
+    pub sessions: Sessions,
 }
 
 impl Loaded {
@@ -60,9 +70,19 @@ impl Loaded {
         self.count.tombstones += self.packed.settle(now_ms);
     }
 
+    /// How many rows there are: of records, and of tombstones that are not packed.
+    pub fn rows(&self) -> i64 {
+        self.count.records + self.count.tombstones - self.packed.count()
+    }
+
+    /// Whether this engine has counted the start of a request last.
+    pub fn has_started(&self, id: &RequestId) -> bool {
+        matches!(&self.started, Some(Started::Request(started)) if started == id)
+    }
+
     /// A suspect that was started here, and is answered without a crash.
     pub fn ended<'a>(&self, id: &'a RequestId, suspect: &'a Record) -> Option<(&'a RequestId, &'a Record)> {
-        let is_own = self.started.as_ref() == Some(id) || !holds(Rule::OwnStart);
+        let is_own = self.has_started(id) || !holds(Rule::OwnStart);
         (is_own && holds(Rule::StartEnded)).then_some((id, suspect))
     }
 }
@@ -87,6 +107,10 @@ pub(super) enum Command {
     DeleteRecord(RequestId),
     /// All of the key goes.
     DeleteKey,
+    /// A place in a session is cancelled, by an administrator or not.
+    Close(Place, bool),
+    /// A session gets a new holder.
+    TakeOver(TakeOver),
 }
 
 impl Command {
@@ -142,12 +166,21 @@ impl Work<'_> {
     /// Writes a record over the one that was found.
     pub fn put(&mut self, id: &RequestId, found: Option<&Record>, record: &Record) -> Result<(), SqlError> {
         rows::put(self.sql, id, record)?;
+        if self.after.versions.handler == schema::DELETED {
+            self.after.versions.handler = 0;
+            schema::put_handler_version(self.sql, 0)?;
+        }
         if let Some(found) = found {
             self.after.count.left(found);
         }
         self.after.count.came(record);
         self.after.sweep.came(record, self.retention_s);
         Ok(())
+    }
+
+    /// Says that rows change.
+    pub fn count_anew(&mut self) -> Result<(), SqlError> {
+        if std::mem::take(&mut self.after.has_totals) { rows::drop_totals(self.sql) } else { Ok(()) }
     }
 
     /// Takes the row of a record whose tombstone is packed. Answers all that is to be written in another row instead.

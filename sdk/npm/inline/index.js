@@ -4,4 +4,4 @@ import entry from "../semel.js";
 import base64 from "./wasm.js";
 
 export * from "../semel.js";
-export const Semel = entry(() => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)));
+export const Semel = entry(() => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)), () => import("./session.js"));

@@ -49,11 +49,12 @@ export class Client {
 
   /**
    * So many changes that are recorded and acknowledged and leave the balance as it is, some at a time: a load that can be
-   * repeated. `leaks`: something of each answer is kept for good, which must be found.
+   * repeated. Each caller has an account of its own: at one, they would wait for one another. `leaks`: something of each answer is
+   * kept for good, which must be found.
    */
-  async load(account, count, atATime, leaks) {
+  async load(accounts, count, leaks) {
     let left = count;
-    const caller = async () => {
+    const caller = async (account) => {
       while (left > 0) {
         left -= 1;
         const request = { method: "POST", body: JSON.stringify({ amount: TOO_MUCH }) };
@@ -63,7 +64,7 @@ export class Client {
         if (leaks) this.#leaked.push(new Uint8Array(LEAKED_BYTES));
       }
     };
-    await Promise.all(Array.from({ length: atATime }, caller));
+    await Promise.all(accounts.map(caller));
   }
 }
 

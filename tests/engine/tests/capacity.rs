@@ -35,6 +35,25 @@ fn leaves(room_left: usize, act: impl Fn(&mut World)) {
 }
 
 #[test]
+fn deletions_make_room_for_records_once_the_administrator_has_acknowledged_them() {
+    let delete = |world: &mut World| {
+        for n in 0..4 {
+            world.send(&change(&format!("{n}")));
+        }
+        for n in 0..4 {
+            let deleted = world.send(&semel_support::admin::delete_record(&format!("own {n}"), &format!("{n}")));
+            assert_eq!(deleted.only("semel-status"), "executed");
+        }
+    };
+    leaves(6, delete);
+    leaves(10, |world| {
+        delete(world);
+        let tells = (0..4).fold(semel_support::admin::ask(""), |call, n| call.ack(&format!("own {n}")));
+        world.send(&tells);
+    });
+}
+
+#[test]
 fn an_execution_takes_a_place_and_its_replays_and_refusals_none() {
     leaves(9, |world| {
         for _ in 0..5 {

@@ -2,7 +2,7 @@
 
 use semel_core::server::SqlError;
 use semel_core::server::config::FOREVER_S;
-use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, get, post};
+use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
 
 const RETENTION_S: i64 = 1000;
 const REPORT_MS: i64 = 60_000;
@@ -195,17 +195,46 @@ fn a_sweep_that_fails_or_dies_at_any_statement_leaves_a_page_whole_or_gone() {
 }
 
 #[test]
-fn a_key_with_nothing_of_the_application_is_not_listed_and_one_that_lost_it_is_taken_out() {
+fn a_key_with_rows_of_the_layer_alone_is_listed_and_stays_until_it_is_deleted() {
+    let poisoned = |world: &mut World| {
+        world.handler.trouble.set(Trouble::Panics);
+        world.send(&change("a"));
+        world.handler.trouble.set(Trouble::None);
+    };
+    let cancelled = |world: &mut World| drop(world.send(&cancel("own", "a").first_sent_s(START_S)));
+    for leaves in [&poisoned as &dyn Fn(&mut World), &cancelled] {
+        let mut world = world();
+        leaves(&mut world);
+        assert_eq!(world.database.number("SELECT handler_version FROM semel_meta"), 0);
+        assert_eq!(world.wakes_at(), Some(START_MS));
+        tell(&mut world);
+        for _ in 0..2 {
+            world.pass_s(2 * RETENTION_S);
+            world.wake().unwrap();
+        }
+        assert_eq!(world.database.number("SELECT count(*) FROM semel_records WHERE state <> 4"), 0);
+        world.restart();
+        assert!(world.report().unwrap().is_none_or(|report| report.is_listed));
+        world.send(&semel_support::admin::delete_key("own"));
+        assert!(!world.report().unwrap().unwrap().is_listed);
+    }
+}
+
+#[test]
+fn an_untouched_key_that_refused_by_its_fence_is_not_listed() {
     let mut world = world();
-    world.handler.trouble.set(Trouble::Panics);
+    let reply = world.send(&post("/count").id("a").first_sent_s(START_S - RETENTION_S - 1));
+    assert_eq!(reply.only("semel-status"), "outside-window");
+    assert_eq!((world.report(), world.wakes_at()), (Ok(None), None));
+}
+
+#[test]
+fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
+    let mut world = registered();
+    world.send(&semel_support::admin::delete_key("own"));
+    // Nothing that is only told or refused brings it back.
+    world.send(&semel_support::admin::delete_key("own"));
     world.send(&change("a"));
-    assert_eq!(world.report(), Ok(None), "a crash alone is nothing of the application's");
-    world.handler.trouble.set(Trouble::None);
-    world.send(&change("a"));
-    tell(&mut world);
-    // What the deletion of a key leaves.
-    world.database.tamper("UPDATE semel_meta SET handler_version = 0");
-    world.database.tamper("DROP TABLE effects");
     world.restart();
     world.send(&get("/count"));
     assert_eq!(world.wakes_at(), Some(START_MS));
@@ -213,9 +242,9 @@ fn a_key_with_nothing_of_the_application_is_not_listed_and_one_that_lost_it_is_t
     assert!(!report.is_listed);
     world.reported(&report, 0).unwrap();
     assert_eq!(world.report(), Ok(None));
-    // It comes anew with the next commit.
-    world.send(&change("b"));
-    assert_eq!(world.wakes_at(), Some(START_MS));
+    world.pass_s(10);
+    world.send(&cancel("cancels", "b").first_sent_s(START_S + 10));
+    assert_eq!(world.wakes_at(), Some(START_MS + 10_000));
     assert!(world.report().unwrap().unwrap().is_listed);
 }
 

@@ -9,7 +9,15 @@ use serde_json::json;
 
 const RETENTION_S: i64 = 1000;
 /// The layer's tables.
-const OWN_TABLES: [&str; 4] = ["semel_meta", "semel_records", "semel_texts", "semel_tombstones"];
+const OWN_TABLES: [&str; 7] = [
+    "semel_meta",
+    "semel_places",
+    "semel_records",
+    "semel_sessions",
+    "semel_texts",
+    "semel_tombstones",
+    "semel_totals",
+];
 
 fn change(id: &str) -> Call {
     post("/count").id(id)

@@ -1,17 +1,20 @@
-//! Who is let in to what: the administrator, what a token allows, how often, and keys that come from a URL.
+//! Who is let in to what: the administrator, what a token allows, how often, and wrong signatures.
 
 use semel_core::id::{Key, Principal};
 use semel_core::message::{Headers, Method};
 use semel_core::problem::Code;
-use semel_core::server::auth::{Asker, LEEWAY_S, Refusal, Wanted};
+use semel_core::server::auth::{Asker, LEEWAY_S};
+use semel_core::server::rate::Table;
 use semel_core::server::router::{Route, route};
 use semel_core::server::{Access, Answer, Config, Gate};
 use semel_support::token::{AUDIENCE, jwks};
 use semel_support::{Counter, START_MS, Signer, claims};
 use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 const ADMIN: &str = "sixteen-chars-or-more";
-const URL: &str = "https://id.example/jwks";
 
 fn gate(set: &[(&str, &str)]) -> Gate {
     let setting = |asked: &str| set.iter().find(|(name, _)| *name == asked).map(|(_, value)| (*value).to_owned());
@@ -59,7 +62,7 @@ fn outcome(route: &Route) -> String {
         Route::Socket { key, .. } => format!("socket {}", key.as_str()),
         Route::Registry { .. } => "registry".to_owned(),
         Route::Answer(Answer { headers, .. }) => headers.get("semel-status").unwrap_or_default().to_owned(),
-        Route::Keys(wanted) => format!("{wanted:?}"),
+        Route::Wait => "wait".to_owned(),
     }
 }
 
@@ -158,12 +161,14 @@ fn a_claim_limits_methods_and_keys() {
         (&get, "POST", "/keyed/1", "forbidden"),
         (&get, "POST", &control("acks"), "forbidden"),
         (&get, "POST", &control("cancel"), "forbidden"),
+        (&get, "POST", &control("sessions"), "forbidden"),
         (&get, "GET", &control("outcomes/x"), "alice 1"),
         (&post, "POST", "/keyed/1", "alice 1"),
         (&post, "DELETE", "/keyed/1", "forbidden"),
         (&post, "GET", "/keyed/1", "forbidden"),
         (&json!({ "methods": ["PUT"] }), "POST", &control("acks"), "alice 1"),
         (&json!({ "methods": ["PUT"] }), "POST", &control("cancel"), "alice 1"),
+        (&json!({ "methods": ["PUT"] }), "POST", &control("sessions"), "alice 1"),
         (&post, "GET", &control("outcomes/x"), "alice 1"),
         (&keyed, "POST", "/keyed/1", "alice 1"),
         (&keyed, "POST", "/keyed/ab", "alice ab"),
@@ -223,154 +228,106 @@ fn a_rate_is_of_each_principal_and_comes_before_anything_is_looked_up() {
     }
 }
 
-#[test]
-fn wrong_signatures_are_bounded_and_who_was_let_in_before_stays_in() {
-    let mut gate = with_keys(&[]);
-    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&token("alice")))), "alice 1");
-    let forged =
-        |n: usize| format!("{}.{}", token("alice").rsplit_once('.').expect("a token").0, "A".repeat(40 + n % 3));
-    let mut codes: Vec<String> =
-        (0..60).map(|n| outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&forged(n))))).collect();
-    codes.dedup();
-    assert_eq!(codes, ["unauthorized", "rate-limited"]);
-    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&token("alice")))), "alice 1", "it is remembered");
-    assert_eq!(
-        outcome(&ask(&mut gate, "POST", "/keyed/1", bearer(&token("bob")))),
-        "rate-limited",
-        "not from this address"
-    );
-    let mut from_elsewhere = bearer(&token("bob"));
-    from_elsewhere.append("cf-connecting-ip", "192.0.2.1");
-    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", from_elsewhere)), "bob 1");
-    assert_eq!(outcome(&ask(&mut gate, "POST", "/keyed/1", bearer("cheap.to.refuse"))), "unauthorized");
+/// So many wrong tokens from one address; the last answer.
+fn forge(gate: &mut Gate, count: usize, address: Option<&str>) -> String {
+    let forged = format!("{}.{}", token("alice").rsplit_once('.').expect("a token").0, "A".repeat(43));
+    let codes = (0..count).map(|_| outcome(&ask(gate, "POST", "/keyed/1", from(address, bearer(&forged)))));
+    codes.last().unwrap_or_default()
 }
 
-/// Asks with a token of this signer at this time.
-fn judged(gate: &mut Gate, signer: Signer, now_ms: i64) -> String {
-    match gate.admit(&bearer(&signer.token(&claims("alice"))), now_ms) {
-        Ok(_) => "let in".to_owned(),
-        Err(Refusal::Problem(problem)) => problem.code.as_str().to_owned(),
-        Err(Refusal::Wanted(Wanted::Fetch(url))) => format!("fetch {url}"),
-        Err(Refusal::Wanted(Wanted::Wait)) => "wait".to_owned(),
+fn from(address: Option<&str>, mut headers: Headers) -> Headers {
+    if let Some(address) = address {
+        headers.append("cf-connecting-ip", address);
+    }
+    headers
+}
+
+fn ask_from(gate: &mut Gate, sub: &str, address: Option<&str>) -> String {
+    outcome(&ask(gate, "POST", "/keyed/1", from(address, bearer(&token(sub)))))
+}
+
+/// Over the limit of one address, and over what is left for those who are.
+const ONE: usize = 50;
+const ALL: usize = 250;
+
+#[test]
+fn a_token_is_not_refused_for_some_wrong_ones_from_its_address() {
+    for address in [None, Some("192.0.2.1")] {
+        let mut gate = with_keys(&[]);
+        assert_eq!(forge(&mut gate, 2 * ONE, address), "unauthorized");
+        assert_eq!(ask_from(&mut gate, "bob", address), "bob 1", "{address:?}");
     }
 }
 
-const OLD: Signer = Signer::Es256(1);
-const NEW: Signer = Signer::EdDsa(2);
-
-fn with_url() -> Gate {
-    gate(&[("SEMEL_JWKS_URL", URL), ("SEMEL_JWT_AUDIENCE", AUDIENCE)])
+#[test]
+fn a_flood_of_wrong_signatures_is_bounded_and_who_is_known_or_elsewhere_is_let_in() {
+    for address in [None, Some("192.0.2.1")] {
+        let mut gate = with_keys(&[]);
+        assert_eq!(ask_from(&mut gate, "alice", address), "alice 1");
+        assert_eq!(forge(&mut gate, ALL + 1, address), "rate-limited");
+        assert_eq!(ask_from(&mut gate, "alice", address), "alice 1", "it is remembered");
+        assert_eq!(ask_from(&mut gate, "bob", address), "rate-limited", "nothing is left to look at it with");
+        assert_eq!(ask_from(&mut gate, "bob", Some("192.0.2.2")), "bob 1");
+        let cheap = ask(&mut gate, "POST", "/keyed/1", from(address, bearer("cheap.to.refuse")));
+        assert_eq!(outcome(&cheap), "unauthorized");
+    }
 }
 
 #[test]
-fn keys_are_fetched_when_they_are_needed_by_one_who_asks() {
-    let (mut gate, fetch) = (with_url(), format!("fetch {URL}"));
-    assert_eq!(judged(&mut gate, OLD, START_MS), fetch);
-    assert_eq!(judged(&mut gate, OLD, START_MS), "wait");
-    assert_eq!(gate.keys_fetched(Some(&jwks(&[OLD])), START_MS + 9), Ok(()));
-    assert_eq!(judged(&mut gate, OLD, START_MS + 9), "let in");
-    assert_eq!(judged(&mut gate, OLD, START_MS + 300_008), "let in");
-    assert_eq!(judged(&mut gate, OLD, START_MS + 300_009), fetch, "they are old");
-    assert_eq!(judged(&mut gate, OLD, START_MS + 300_009), "let in", "who doesn't fetch goes on with what there is");
-}
-
-#[test]
-fn a_new_key_is_taken_within_30_seconds_and_a_removed_one_is_forgotten_with_its_tokens() {
-    let mut gate = with_url();
-    judged(&mut gate, OLD, START_MS);
-    assert_eq!(gate.keys_fetched(Some(&jwks(&[OLD])), START_MS), Ok(()));
-    assert_eq!(judged(&mut gate, OLD, START_MS), "let in");
-    assert_eq!(judged(&mut gate, NEW, START_MS + 29_999), "unauthorized", "at most one fetch in 30 s");
-    assert_eq!(judged(&mut gate, NEW, START_MS + 30_000), format!("fetch {URL}"));
-    assert_eq!(gate.keys_fetched(Some(&jwks(&[NEW])), START_MS + 30_001), Ok(()));
-    assert_eq!(judged(&mut gate, NEW, START_MS + 30_001), "let in");
-    assert_eq!(
-        judged(&mut gate, OLD, START_MS + 30_002),
-        "unauthorized",
-        "its signature was verified, by a key that is gone"
-    );
-}
-
-#[test]
-fn another_key_under_the_same_kid_is_another_key() {
-    let mut gate = with_url();
-    let kid = |signer: Signer| {
-        let mut jwk = signer.jwk();
-        jwk["kid"] = json!("one");
-        json!({ "keys": [jwk] }).to_string()
+fn an_address_of_ipv6_is_its_first_64_bits() {
+    let forger = Some("2001:db8::1");
+    let lets_in = |address| {
+        let mut gate = with_keys(&[]);
+        forge(&mut gate, ALL + 1, forger);
+        ask_from(&mut gate, "bob", Some(address)) == "bob 1"
     };
-    let token = |signer: Signer| {
-        signer.token_with(&json!({ "alg": signer.alg(), "kid": "one" }).to_string(), &claims("alice").to_string())
+    for same in ["2001:db8::1", "2001:db8::ffff", "2001:db8:0:0:1:2:3:4", "2001:db8::1:2:3:4"] {
+        assert!(!lets_in(same), "{same}");
+    }
+    for other in
+        ["2001:db8:0:1::1", "2001:db8:1::1", "2001:db8:0:1:0:0:0:1", "2001:db8::1:0:0:0:1", "::1", "::", "192.0.2.1"]
+    {
+        assert!(lets_in(other), "{other}");
+    }
+}
+
+/// A table that outlives its gate.
+#[derive(Debug, Clone, Default)]
+struct Kept(Rc<RefCell<BTreeMap<String, i64>>>);
+
+impl Table for Kept {
+    fn get(&self, who: &str) -> i64 {
+        Table::get(&*self.0.borrow(), who)
+    }
+
+    fn put(&mut self, who: &str, free_ns: i64) {
+        self.0.borrow_mut().put(who, free_ns);
+    }
+
+    fn count(&self) -> usize {
+        self.0.borrow().count()
+    }
+
+    fn sweep(&mut self, now_ns: i64) {
+        self.0.borrow_mut().sweep(now_ns);
+    }
+}
+
+#[test]
+fn a_gate_that_is_made_anew_gives_nobody_a_rate_back() {
+    let kept = [Kept::default(), Kept::default(), Kept::default()];
+    let renewed = || {
+        let set = [("SEMEL_JWT_KEYS", jwks(&Signer::ALL)), ("SEMEL_JWT_AUDIENCE", AUDIENCE.to_owned())];
+        let rates = ["SEMEL_RATE_PER_SECOND", "SEMEL_RATE_BURST"].map(|name| (name, "2".to_owned()));
+        let set: Vec<_> = set.into_iter().chain(rates).collect();
+        let setting = |asked: &str| set.iter().find(|(name, _)| *name == asked).map(|(_, value)| value.clone());
+        let [principals, addresses, beyond] = kept.clone().map(Box::new);
+        Gate::with_tables(Access::from_settings(false, setting).expect("settings"), principals, addresses, beyond)
     };
-    let old = bearer(&token(Signer::EdDsa(1)));
-    assert!(matches!(gate.admit(&old, START_MS), Err(Refusal::Wanted(Wanted::Fetch(_)))));
-    gate.keys_fetched(Some(&kid(Signer::EdDsa(1))), START_MS).expect("keys");
-    assert!(gate.admit(&old, START_MS).is_ok());
-    gate.keys_fetched(Some(&kid(Signer::EdDsa(2))), START_MS).expect("keys");
-    assert!(gate.admit(&old, START_MS).is_err());
-    assert!(gate.admit(&bearer(&token(Signer::EdDsa(2))), START_MS).is_ok());
-}
-
-#[test]
-fn where_keys_can_not_be_had_the_old_ones_stay_and_nobody_is_refused_for_it() {
-    let (mut gate, fetch) = (with_url(), format!("fetch {URL}"));
-    assert_eq!(judged(&mut gate, OLD, START_MS), fetch);
-    assert!(gate.keys_fetched(None, START_MS + 1).is_err());
-    assert_eq!(judged(&mut gate, OLD, START_MS + 2), "unavailable");
-    assert_eq!(judged(&mut gate, OLD, START_MS + 30_000), fetch);
-    assert!(gate.keys_fetched(Some("<html>"), START_MS + 30_001).is_err());
-    assert_eq!(judged(&mut gate, OLD, START_MS + 30_002), "unavailable");
-    assert_eq!(judged(&mut gate, OLD, START_MS + 60_000), fetch);
-    gate.keys_fetched(Some(&jwks(&[OLD])), START_MS + 60_001).expect("keys");
-    assert_eq!(judged(&mut gate, OLD, START_MS + 360_001), fetch);
-    gate.keys_fetched(None, START_MS + 360_002).expect_err("no keys");
-    assert_eq!(judged(&mut gate, OLD, START_MS + 360_003), "let in");
-    assert_eq!(judged(&mut gate, NEW, START_MS + 360_003), "unavailable", "it may be a new one");
-}
-
-#[test]
-fn who_fetches_and_never_comes_back_is_followed_by_another() {
-    let mut gate = with_url();
-    assert_eq!(judged(&mut gate, OLD, START_MS), format!("fetch {URL}"));
-    assert_eq!(judged(&mut gate, OLD, START_MS + 4_999), "wait");
-    assert_eq!(judged(&mut gate, OLD, START_MS + 5_000), format!("fetch {URL}"));
-    assert_eq!(judged(&mut gate, OLD, START_MS + 5_000), "wait");
-}
-
-#[test]
-fn of_what_is_fetched_secrets_and_unusable_keys_are_left_out() {
-    let mut gate = with_url();
-    judged(&mut gate, OLD, START_MS);
-    let rsa = json!({ "kty": "RSA", "kid": "r", "n": "AQAB", "e": "AQAB", "x5c": ["MII"] });
-    let set = json!({ "keys": [rsa, Signer::Hs256(3).jwk(), { "kty": "EC" }, OLD.jwk()] }).to_string();
-    gate.keys_fetched(Some(&set), START_MS).expect("keys");
-    assert_eq!(judged(&mut gate, OLD, START_MS), "let in");
-    assert_eq!(judged(&mut gate, Signer::Hs256(3), START_MS), "unauthorized");
-}
-
-#[test]
-fn keys_that_are_set_need_no_url() {
-    let both = [("SEMEL_JWKS_URL", URL), ("SEMEL_JWT_AUDIENCE", AUDIENCE), ("SEMEL_JWT_KEYS", &jwks(&[OLD]))];
-    let mut gate = gate(&both);
-    assert_eq!(judged(&mut gate, OLD, START_MS), "let in");
-    let another =
-        json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": OLD.kid(), "x": NEW.jwk()["x"] }, NEW.jwk()] })
-            .to_string();
-    assert_eq!(judged(&mut gate, NEW, START_MS), format!("fetch {URL}"));
-    gate.keys_fetched(Some(&another), START_MS).expect("keys");
-    assert_eq!(judged(&mut gate, OLD, START_MS), "let in", "what an operator has set comes first");
-    assert_eq!(judged(&mut gate, NEW, START_MS), "let in");
-}
-
-#[test]
-fn a_problem_of_the_gate_is_the_one_in_the_table() {
-    let mut gate = with_url();
-    judged(&mut gate, OLD, START_MS);
-    gate.keys_fetched(None, START_MS).expect_err("no keys");
-    let Err(Refusal::Problem(problem)) = gate.admit(&bearer(&OLD.token(&claims("alice"))), START_MS) else {
-        panic!("let in")
-    };
-    assert_eq!((problem.code, problem.executed), (Code::Unavailable, Code::Unavailable.executed()));
+    let asked: Vec<String> = (0..4).map(|_| ask_from(&mut renewed(), "alice", None)).collect();
+    assert_eq!(asked, ["alice 1", "alice 1", "rate-limited", "rate-limited"]);
+    let forged: Vec<String> = (0..ALL + 1).map(|_| forge(&mut renewed(), 1, Some("192.0.2.1"))).collect();
+    assert_eq!((forged[ALL - 1].as_str(), forged[ALL].as_str()), ("unauthorized", "rate-limited"));
 }
 
 #[test]

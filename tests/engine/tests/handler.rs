@@ -69,6 +69,31 @@ impl<const VERSION: i64> Handler for Versioned<VERSION> {
     }
 }
 
+#[test]
+fn a_key_of_a_handler_without_tables_is_taken_out_when_it_is_deleted_and_comes_anew() {
+    let mut world = World::of(Versioned::<0>::default(), config());
+    world.handler.fails.set(true);
+    assert!(world.database.tables().is_empty());
+    for n in [1, 2] {
+        world.database.tamper("CREATE TABLE IF NOT EXISTS migrations (was INTEGER, became INTEGER)");
+        world.pass_s(10);
+        assert_eq!(
+            world.send(&post("/x").id(&format!("id {n}"))).only("semel-status"),
+            "executed",
+            "it is not asked for tables"
+        );
+        let report = world.report().unwrap().unwrap();
+        assert!(report.is_listed);
+        world.reported(&report, 0).unwrap();
+        world.send(&semel_support::admin::delete_key(&format!("own {n}")));
+        world.restart();
+        let report = world.report().unwrap().unwrap();
+        assert!(!report.is_listed);
+        world.reported(&report, 0).unwrap();
+        assert_eq!(world.report(), Ok(None));
+    }
+}
+
 fn config() -> Config {
     Config { open: true, ..Config::default() }
 }

@@ -168,6 +168,28 @@ fn a_key_that_fails_is_named_and_holds_up_no_other() {
 }
 
 #[test]
+fn a_job_ends_with_the_deletion_of_the_key_that_it_could_not_visit() {
+    let database = shard_of(2);
+    let shard = Shard::new(&database, 0);
+    let step = || {
+        let visit = shard.visit(1, START_S).unwrap();
+        let tried: Vec<Tried> =
+            visit.keys.iter().map(|key| if key == "key-0001" { Tried::Failed } else { Tried::Done }).collect();
+        shard.visited(1, &visit, &tried).unwrap()
+    };
+    for _ in 0..5 {
+        step();
+    }
+    assert_eq!((step().done, step().is_done), (1, false));
+    let gone = |at| Report { is_listed: false, ..report("key-0001", at) };
+    shard.report(&gone(START_MS - 1), START_MS).unwrap();
+    assert!(!step().is_done, "it came back since");
+    shard.report(&gone(START_MS + 1), START_MS).unwrap();
+    let Progress { keys, done, failed, is_done } = step();
+    assert_eq!((keys, done, failed.len(), is_done), (2, 2, 0, true));
+}
+
+#[test]
 fn a_step_that_two_took_counts_once() {
     let database = shard_of(100);
     let shard = Shard::new(&database, 0);

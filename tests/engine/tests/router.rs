@@ -4,7 +4,7 @@ use semel_core::message::Headers;
 use semel_core::server::router::{Route, route};
 use semel_core::server::{Access, Gate};
 use semel_support::call::control;
-use semel_support::{Call, Counter, Reply, START_MS, World, cancel, delete, get, head, look_up, post};
+use semel_support::{Call, Counter, Reply, START_MS, World, cancel, delete, get, head, look_up, post, take_over};
 
 /// The answer of the router, which comes from no object.
 #[track_caller]
@@ -144,7 +144,9 @@ fn what_nothing_handles_is_not_found_and_reaches_no_object() {
 #[test]
 fn control_requests_go_to_the_key_of_their_path() {
     let world = World::new();
-    for call in [cancel("own", "a"), look_up("a"), post(&control("acks")), head(&control("outcomes/a"))] {
+    let calls =
+        [cancel("own", "a"), take_over("own"), look_up("a"), post(&control("acks")), head(&control("outcomes/a"))];
+    for call in calls {
         assert_eq!(routed(&world, &call).0, "counters/1");
     }
     assert_eq!(routed(&world, &get("/semel/v1/keys/h%C3%A9/outcomes/a")).0, "h\u{e9}");

@@ -12,24 +12,6 @@ fn requests(default: i64) -> i64 {
     std::env::var("SEMEL_REQUESTS").ok().and_then(|count| count.parse().ok()).unwrap_or(default)
 }
 
-/// A random UUID, the same in each run.
-fn uuid(n: i64) -> String {
-    let mix = |seed: u64| {
-        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    };
-    let (a, b) = (mix(n as u64 * 2 + 1), mix(n as u64 * 2 + 2));
-    format!(
-        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
-        a >> 32,
-        (a >> 16) & 0xffff,
-        a & 0xfff,
-        b >> 52,
-        b & 0xffff_ffff_ffff
-    )
-}
-
 const PRINCIPAL: &str = "7d9f2ac3-58c4-4ea0-9d2c-0f1b8d6a3e57";
 
 /// What the object would be told of its size.

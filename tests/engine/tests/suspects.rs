@@ -210,4 +210,7 @@ fn only_changes_with_an_id_that_may_be_older_than_a_young_object_are_suspects() 
     assert!(!is_suspect(&Method::Get, "/count", &headers, START_MS, START_MS));
     assert!(!is_suspect(&Method::Post, "/semel/v1/keys/k/cancel", &headers, START_MS, START_MS));
     assert!(!is_suspect(&Method::Post, "/count", &Headers::new(), START_MS, START_MS));
+    let place = Headers::from_iter([("semel-session", "\"s\";epoch=1;seq=1")]);
+    assert!(is_suspect(&Method::Post, "/count", &place, START_MS, START_MS), "a place stands for an id");
+    assert!(!is_suspect(&Method::Post, "/count", &place, START_MS, START_MS + 5_000));
 }

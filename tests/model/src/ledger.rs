@@ -69,8 +69,11 @@ impl Handler for Ledger {
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         let header = |name: &str| request.headers.get(name).unwrap_or_default();
         let instant = |name: &str| header(name).trim_start_matches('@').parse::<i64>().ok();
+        // A place in a session, without what it acknowledges, stands for an id.
+        let named = request.headers.get("idempotency-key").or(request.headers.get("semel-session")).unwrap_or_default();
+        let id = named.split(";ack=").next().unwrap_or_default().replace('"', "");
         let arguments = [
-            header("idempotency-key").trim_matches('"').into(),
+            id.into(),
             context.principal.as_str().into(),
             String::from_utf8_lossy(&request.body).into_owned().into(),
             instant("semel-deadline").into(),

@@ -16,6 +16,7 @@ use crate::ledger::{MOOD, Mood};
 use crate::oracle::{ADMINISTRATOR, Aim, Asked, Oracle};
 use crate::properties::{Never, Sometimes, Watched};
 use crate::server::Server;
+use crate::session_judge::{Numbers, SESSION};
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
 use semel_core::rules::{self, Rule};
@@ -41,6 +42,8 @@ pub struct Letter {
 pub struct Scope {
     /// Its name.
     pub name: &'static str,
+    /// What has arrived before, in that order.
+    pub before: Vec<Letter>,
     /// What may arrive.
     pub letters: Vec<Letter>,
     /// The wall clock, in s.
@@ -165,6 +168,39 @@ impl Letter {
         letter
     }
 
+    /// A letter at a place of the session: its epoch, its number, and up to which it acknowledges.
+    pub fn place(name: &'static str, by: &str, (epoch, seq, ack): (i64, i64, i64), payload: &str) -> Self {
+        let numbers = Numbers { epoch, seq, ack };
+        let letter = Self::new(name, Aim::Execute, by, &numbers.id(), (Method::Post, "/k"), payload.to_owned());
+        let mut letter = letter.with("semel-session", format!("\"{SESSION}\";epoch={epoch};seq={seq};ack={ack}"));
+        letter.asked.place = Some(numbers);
+        letter
+    }
+
+    /// A letter that closes a place of the session.
+    pub fn close(name: &'static str, by: &str, (epoch, seq): (i64, i64)) -> Self {
+        let numbers = Numbers { epoch, seq, ack: 0 };
+        let body = format!("{{\"session\":{{\"name\":\"{SESSION}\",\"epoch\":{epoch},\"seq\":{seq}}}}}");
+        let to = (Method::Post, "/semel/v1/keys/k/cancel");
+        let letter = Self::new(name, Aim::Cancel, by, &numbers.id(), to, body);
+        let mut letter = letter.with("idempotency-key", format!("closes-{epoch}-{seq}"));
+        letter.asked.place = Some(numbers);
+        letter
+    }
+
+    /// A letter that takes the session over.
+    pub fn take_over(name: &'static str, by: &str, own: &str, after: Option<i64>) -> Self {
+        Self::take_over_of(name, SESSION, by, own, after)
+    }
+
+    /// A letter that takes a session over.
+    pub fn take_over_of(name: &'static str, session: &str, by: &str, own: &str, after: Option<i64>) -> Self {
+        let after_member = after.map_or(String::new(), |after| format!(",\"after\":{after}"));
+        let body = format!("{{\"name\":\"{session}\"{after_member}}}");
+        let to = (Method::Post, "/semel/v1/keys/k/sessions");
+        Self::new(name, Aim::TakeOver(after), by, session, to, body).with("idempotency-key", own)
+    }
+
     /// A letter that deletes all of the key.
     pub fn delete_key(name: &'static str, by: &str) -> Self {
         let to = (Method::Delete, "/semel/v1/admin/keys/k");
@@ -180,6 +216,7 @@ impl Letter {
             by: by.to_owned(),
             payload: body.clone(),
             first_sent_s: None,
+            place: None,
             acknowledges: Vec::new(),
         };
         Self {
@@ -232,8 +269,12 @@ impl Letters {
     }
 
     fn arrives(&self, state: &mut State, letter: usize, mood: Mood) {
-        let Letter { request, asked, first_by_s, .. } = &self.scope.letters[letter];
-        state.arrived.extend(first_by_s.map(|_| letter));
+        let letters = &self.scope.letters;
+        state.arrived.extend(letters[letter].first_by_s.map(|_| letter));
+        self.takes(state, &letters[letter], mood);
+    }
+
+    fn takes(&self, state: &mut State, Letter { request, asked, .. }: &Letter, mood: Mood) {
         let mut request = request.clone();
         request.headers.append(MOOD, mood.as_str());
         let wall_ms = self.wall_ms(state);
@@ -286,14 +327,18 @@ impl Model for Letters {
     fn init_states(&self) -> Vec<State> {
         let server = Server::new(self.scope.config.clone());
         let server = if self.scope.counts_starts { server.counting_starts(0) } else { server };
-        vec![State {
+        let mut state = State {
             instant: 0,
             has_fallen_back: false,
             server,
             turn: None,
             arrived: BTreeSet::new(),
             oracle: Oracle::default(),
-        }]
+        };
+        rules::without(self.without, || {
+            self.scope.before.iter().for_each(|letter| self.takes(&mut state, letter, Mood::Works));
+        });
+        vec![state]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {

@@ -7,7 +7,8 @@
 //! - [`tabs`]: the tabs of one client, with the store that they share. [`tab_scopes`]: what is explored of them
 //! - [`tab_state`]: the state of all that
 //! - [`tab`], [`messages`], [`answers`]: a tab, what it sends, what it hears
-//! - [`server`], [`ledger`], [`tables`]: the engine, the handler, what is committed
+//! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, what is committed
+//! - [`session_scopes`]: what is explored of sessions. [`session_judge`]: what the judge knows of them
 //! - [`oracle`]: the judge. [`properties`]: what must never be, and what must be sometimes
 //! - [`mutants`]: for each rule, the property that finds out when it does not hold
 //!
@@ -24,6 +25,9 @@ pub mod oracle;
 pub mod properties;
 pub mod scopes;
 pub mod server;
+pub mod session_judge;
+pub mod session_scopes;
+pub mod session_tables;
 pub mod tab;
 pub mod tab_scopes;
 pub mod tab_state;

@@ -90,6 +90,7 @@ impl Message {
             by: OWNER.to_owned(),
             payload: String::from_utf8_lossy(&self.body).into_owned(),
             first_sent_s: first_sent.and_then(Result::ok),
+            place: None,
             acknowledges: self.acknowledges().into_iter().filter(|each| *each != id).collect(),
             id,
         }

@@ -5,9 +5,11 @@
 use crate::ledger::effect_in;
 use crate::properties::{Never, Sometimes};
 use crate::server::{Arrived, Server};
+use crate::session_judge::{Numbers, SessionJudge};
 use crate::tables::Effect;
 use semel_core::problem::{Executed, Retry};
 use semel_core::server::Answer;
+use semel_core::server::sessions::state::WINDOW;
 use semel_core::server::suspicion::CRASHES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +33,8 @@ pub enum Aim {
     DeleteRecord,
     /// That all of the key is deleted.
     DeleteKey,
+    /// That the named session gets a new holder, after this epoch.
+    TakeOver(Option<i64>),
 }
 
 /// An attempt as the judge sees it.
@@ -46,6 +50,8 @@ pub struct Asked {
     pub payload: String,
     /// When it was first sent, in Unix s.
     pub first_sent_s: Option<i64>,
+    /// Its place in the session.
+    pub place: Option<Numbers>,
     /// The ids that it acknowledges, but its own.
     pub acknowledges: Vec<String>,
 }
@@ -64,6 +70,7 @@ pub struct Oracle {
     /// What was first sent before this was refused for it, or forgotten.
     fence_s: i64,
     crashes: BTreeMap<String, i64>,
+    session: SessionJudge,
 }
 
 /// What a problem says.
@@ -87,6 +94,7 @@ impl Oracle {
     /// Ids that were first sent before this are forgotten by an administrator.
     pub fn forgets_before(&mut self, fence_s: i64) {
         self.fence_s = self.fence_s.max(fence_s);
+        self.session.may_be_gone();
     }
 
     /// An attempt was answered, when there had been `known` effects.
@@ -99,6 +107,8 @@ impl Oracle {
                 self.acknowledged.insert(acknowledged.clone());
             }
         }
+        self.acknowledged.extend(self.session.acknowledges(asked, &arrived.answer));
+        self.broken.extend(self.session.watch(asked, &effects[known.min(effects.len())..], &arrived.answer));
         for number in known..effects.len() {
             self.watch_effect(asked, effects, number, wall_ms);
         }
@@ -114,13 +124,18 @@ impl Oracle {
         if claim.as_ref().is_some_and(|claim| claim.executed == Executed::No) && effects.len() > known {
             self.broken.insert(Never::NoOfEffect);
         }
-        // A cancellation or deletion may also be answered from its own record, which says that it ran itself.
-        let is_command = matches!(asked.aim, Aim::Cancel | Aim::DeleteRecord | Aim::DeleteKey);
+        // A cancellation, deletion or take-over may also be answered from its own record, which says that it ran itself.
+        let is_command = matches!(asked.aim, Aim::Cancel | Aim::DeleteRecord | Aim::DeleteKey | Aim::TakeOver(_));
         let is_own = |claim: &Claim| is_command && claim.executed == Executed::Yes;
         if let Some(claim) = claim.filter(|claim| !is_own(claim)) {
             self.watch_claim(&asked.id, claim.executed, claim.retry, effects);
         }
         let config = server.config();
+        // Of the one session that takes places.
+        let sessions = &server.tables.sessions;
+        if sessions.places() as i64 > WINDOW || sessions.sessions() as u64 > config.sessions_max {
+            self.broken.insert(Never::Overfull);
+        }
         if server.tables.count(true) as u64 > config.records_max
             || server.tables.count(false) as u64 > config.tombstones_max
         {
@@ -184,6 +199,13 @@ impl Oracle {
             self.fence_s = self.fence_s.max(asked.first_sent_s.map_or(0, |first_sent_s| first_sent_s + 1));
         }
         self.seen.extend(match status {
+            "replayed" if asked.place.is_some_and(|place| self.session.is_over(place.epoch)) => {
+                Some(Sometimes::OldReplay)
+            }
+            "outcome-expired" if asked.place.is_some() => Some(Sometimes::Stub),
+            "sequence-gap" => Some(Sometimes::Gap),
+            "fenced" => Some(Sometimes::Fenced),
+            "session-unknown" => Some(Sometimes::SessionUnknown),
             "replayed" => Some(Sometimes::Replay),
             "acknowledged" | "outcome-expired" => Some(Sometimes::Tombstone),
             "attempt-expired" => Some(Sometimes::Late),

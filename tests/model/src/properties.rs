@@ -73,6 +73,16 @@ properties! {
     Freed = "forget after: an outcome is freed without its owner's word",
     /// A request takes effect before an earlier one of its tab at its key has.
     OutOfOrder = "in order: a request takes effect before an earlier one has its effect or its answer",
+    /// A place is taken by an epoch that is over, or that nobody was given.
+    Unheld = "sessions: a place is taken by an epoch that does not hold the session",
+    /// The numbers of what takes effect are not one after the other.
+    OutOfNumber = "sessions: a number is left out, or taken twice",
+    /// Two take-overs give the same epoch.
+    EpochTwice = "sessions: an epoch is given twice",
+    /// A take-over fences somebody whom it did not expect.
+    Usurped = "sessions: a take-over that expects an older epoch fences a newer holder",
+    /// Who takes over hears of another last number than was taken.
+    Misled = "sessions: a take-over tells another last number than was taken",
     /// A client forgets an acknowledgement that no key has taken.
     Unacknowledged = "forget after: a client forgets an acknowledgement that no key has taken",
     /// An answer that is no outcome is recorded.
@@ -92,6 +102,16 @@ properties! {
     Sometimes by sometimes, |oracle, property| oracle.seen.contains(&property);
     /// An attempt gets the recorded outcome.
     Replay = "sometimes: a replay",
+    /// A place of an epoch that is over is replayed.
+    OldReplay = "sometimes: a place of an old epoch replays",
+    /// A number beyond the next is refused.
+    Gap = "sometimes: a gap",
+    /// An epoch that is over is refused.
+    Fenced = "sometimes: a fenced epoch",
+    /// A place is refused whose outcome went because its session was idle.
+    Stub = "sometimes: a stub",
+    /// A session is not there, or not any more.
+    SessionUnknown = "sometimes: an unknown session",
     /// An attempt waits while another of its id is executed.
     Waits = "sometimes: a waiting duplicate",
     /// An attempt is refused by a tombstone.

@@ -6,6 +6,7 @@ use crate::ledger::Mood;
 use crate::letters::{Letter, Scope};
 use crate::oracle::{ADMINISTRATOR, Aim};
 use crate::properties::Sometimes;
+use crate::session_scopes;
 use semel_core::server::Config;
 
 /// The retention where it matters, in s.
@@ -18,7 +19,7 @@ fn config() -> Config {
 
 /// All of them.
 pub fn all() -> Vec<Scope> {
-    vec![
+    let mut all = vec![
         fence(),
         careless(),
         forget(),
@@ -29,7 +30,9 @@ pub fn all() -> Vec<Scope> {
         packed(),
         handler(),
         suspects(),
-    ]
+    ];
+    all.extend(session_scopes::all());
+    all
 }
 
 /// The scope of a name.
@@ -47,6 +50,7 @@ fn fence() -> Scope {
             Letter::change("ann's c without first-sent", ann, "c", "1"),
             Letter::change("bob's b", bob, "b", "1").first_sent(0).by(5),
         ],
+        before: Vec::new(),
         instants_s: &[0, RETENTION_S + 5, 2 * RETENTION_S],
         may_fall_back: true,
         forgets_before_s: None,
@@ -69,6 +73,7 @@ fn careless() -> Scope {
             Letter::change("bob's b with a later deadline", bob, "b", "1").first_sent(0).by(110).first_by(0),
             Letter::acknowledge("bob's acknowledgement of b", bob).acknowledging("b", 20),
         ],
+        before: Vec::new(),
         instants_s: &[0, 90, RETENTION_S + 5, 2 * RETENTION_S],
         may_fall_back: false,
         forgets_before_s: None,
@@ -89,6 +94,7 @@ fn forget() -> Scope {
             Letter::change("bob's b", bob, "b", "1").first_sent(0).by(100),
             Letter::change("bob's c, younger", bob, "c", "1").first_sent(60).by(100),
         ],
+        before: Vec::new(),
         instants_s: &[0, 90, RETENTION_S + 5],
         may_fall_back: true,
         forgets_before_s: Some(30),
@@ -113,6 +119,7 @@ fn administrator() -> Scope {
             Letter::admin_cancel("the cancellation of b", "b", 60).by(100),
             Letter::record("the look at a by bob", bob, Aim::LookUp, "a"),
         ],
+        before: Vec::new(),
         instants_s: &[0, 30, RETENTION_S + 40],
         may_fall_back: false,
         forgets_before_s: None,
@@ -143,6 +150,7 @@ fn cancel() -> Scope {
             Letter::cancel("cancel b", bob, "b", None).by(100),
             Letter::look_up("ann's look-up of a", ann, "a"),
         ],
+        before: Vec::new(),
         instants_s: &[0, 90, RETENTION_S + 105],
         may_fall_back: false,
         forgets_before_s: None,
@@ -167,6 +175,7 @@ fn principals() -> Scope {
             Letter::acknowledge("bob's acknowledgement of a", bob).acknowledging("a", 100),
             Letter::change("bob's b, which acknowledges itself", bob, "b", "1").by(100).acknowledging("b", 100),
         ],
+        before: Vec::new(),
         instants_s: &[0, 165],
         may_fall_back: false,
         forgets_before_s: None,
@@ -188,6 +197,7 @@ fn turns() -> Scope {
             Letter::change("bob's b, which acknowledges a", bob, "b", "1").by(100).acknowledging("a", 120),
             Letter::acknowledge("ann's acknowledgement of a", ann).acknowledging("a", 120),
         ],
+        before: Vec::new(),
         instants_s: &[0, 110, 185],
         may_fall_back: false,
         forgets_before_s: None,
@@ -214,6 +224,7 @@ fn packed() -> Scope {
                 .acknowledging("b", 100)
                 .acknowledging("c", 100),
         ],
+        before: Vec::new(),
         instants_s: &[0, 165],
         may_fall_back: false,
         forgets_before_s: None,
@@ -239,6 +250,7 @@ fn handler() -> Scope {
             Letter::acknowledge("ann's acknowledgement of a", ann).acknowledging("a", 100),
             Letter::read("a read", bob),
         ],
+        before: Vec::new(),
         instants_s: &[0, 165],
         may_fall_back: false,
         forgets_before_s: None,
@@ -264,6 +276,7 @@ fn suspects() -> Scope {
             Letter::change("ann's a with an early deadline", ann, "a", "1").first_sent(0).by(5),
             Letter::change("bob's b without first-sent", bob, "b", "1").by(100).going(&[Mood::Works, Mood::Answers500]),
         ],
+        before: Vec::new(),
         instants_s: &[0, 10, 75],
         may_fall_back: false,
         forgets_before_s: None,

@@ -5,6 +5,7 @@
 //!   out at once.
 //! - A transaction that is undone leaves nothing behind, but for the note that the handler crashed.
 
+use crate::session_tables::SessionTables;
 use semel_core::server::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
 use std::cell::{Cell, RefCell};
@@ -13,7 +14,7 @@ use std::hash::{Hash, Hasher};
 
 /// A row of a record: its columns but the id, in the order of the engine's statements.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored(Row);
+pub struct Stored(pub(crate) Row);
 
 // No column holds a float.
 impl Eq for Stored {}
@@ -73,6 +74,7 @@ struct Meta {
     forgotten_s: i64,
     has_key: bool,
     is_registered: bool,
+    epoch: i64,
 }
 
 /// What is committed. No text has a number here, so that there is one way to keep a record.
@@ -82,6 +84,7 @@ pub struct Tables {
     records: BTreeMap<String, Stored>,
     /// Packed tombstones that no record carries: when they were written, when the last of them lapses, whose they are, and they.
     chunks: BTreeMap<i64, (i64, i64, String, Vec<u8>)>,
+    pub(crate) sessions: SessionTables,
     /// The handler's table, in the order of commits.
     pub effects: Vec<Effect>,
 }
@@ -166,12 +169,12 @@ impl Database {
     }
 }
 
-fn text(arguments: &[Value], at: usize) -> Result<String, SqlError> {
+pub(crate) fn text(arguments: &[Value], at: usize) -> Result<String, SqlError> {
     let value = arguments.get(at).cloned().and_then(Value::into_text);
     value.ok_or_else(|| SqlError(format!("argument {at} is no text")))
 }
 
-fn integer(arguments: &[Value], at: usize) -> Result<i64, SqlError> {
+pub(crate) fn integer(arguments: &[Value], at: usize) -> Result<i64, SqlError> {
     arguments.get(at).and_then(Value::as_integer).ok_or_else(|| SqlError(format!("argument {at} is no integer")))
 }
 
@@ -194,6 +197,10 @@ impl Sql for Database {
             Ok(vec![vec![1.into()]])
         } else if starts("DELETE FROM semel_records WHERE id = ?1") {
             tables.records.remove(&text(arguments, 0)?);
+            Ok(Vec::new())
+        } else if starts("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2") {
+            let (after, last) = (text(arguments, 0)?, text(arguments, 1)?);
+            tables.records.retain(|id, _| *id <= after || *id > last);
             Ok(Vec::new())
         } else if let Some(crash) =
             [Crash::Panic, Crash::End].into_iter().find(|crash| crash.as_statement() == statement)
@@ -232,12 +239,20 @@ impl Tables {
         }
         if statement.contains("FROM semel_meta") {
             let row = |meta: &Meta| {
-                let Meta { engine_version, handler_version, fence_s, clock_ms, forgotten_s, has_key, is_registered } =
-                    *meta;
+                let Meta { engine_version, handler_version, fence_s, clock_ms, forgotten_s, .. } = *meta;
+                let Meta { has_key, is_registered, epoch, .. } = *meta;
                 let numbers = [1, engine_version, handler_version, fence_s, clock_ms, forgotten_s].map(Value::from);
-                [numbers.as_slice(), &[has_key.then_some("key").into(), i64::from(is_registered).into()]].concat()
+                [numbers.as_slice(), &[has_key.then_some("key").into(), i64::from(is_registered).into(), epoch.into()]]
+                    .concat()
             };
             return Ok(self.meta.iter().map(row).collect());
+        }
+        if statement.ends_with(" FROM semel_totals LIMIT 1") {
+            // No scope has so many rows that what they come to would be kept.
+            return Ok(Vec::new());
+        }
+        if statement.contains("semel_sessions") || statement.contains("FROM semel_places") {
+            return self.sessions.select(statement, arguments);
         }
         if statement.starts_with("SELECT count(*)") {
             let clock_ms = self.records.values().filter_map(|row| row.integer(column::AT_MS)).max().unwrap_or(0);
@@ -247,7 +262,7 @@ impl Tables {
                 self.records.values().filter(|row| !lapses(row)).filter_map(|row| row.integer(column::AT_MS));
             let lapses_ms = self.records.values().filter_map(|row| row.integer(column::LAPSES_MS));
             let instants = self.records.values().filter_map(|row| row.integer(column::AT_MS));
-            let minima = [instants.min(), oldest_ms.min(), lapses_ms.min()].map(Value::from);
+            let minima = [instants.min(), oldest_ms.min(), lapses_ms.min(), None].map(Value::from);
             return Ok(vec![[all.into(), records.into(), clock_ms.into()].into_iter().chain(minima).collect()]);
         }
         if statement == "SELECT max(first_sent_s) FROM semel_records" {
@@ -282,14 +297,22 @@ impl Tables {
     }
 
     fn select_chunks(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        if statement.starts_with("SELECT lapses_ms, (SELECT at_ms FROM semel_tombstones ORDER BY chunk DESC LIMIT 1)") {
+            let ends = self.chunks.values().next().zip(self.chunks.values().next_back());
+            return Ok(ends.map(|(first, last)| vec![first.1.into(), last.0.into()]).into_iter().collect());
+        }
+        if statement
+            == "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 ORDER BY chunk LIMIT ?2"
+        {
+            let (after, limit, now_ms) = (integer(arguments, 0)?, integer(arguments, 1)?, integer(arguments, 2)?);
+            let chunks = self.chunks.range(after + 1..).filter(|(_, chunk)| chunk.1 > now_ms).take(limit as usize);
+            let row = |(chunk, (_, _, principal, entries)): (&i64, &(i64, i64, String, Vec<u8>))| {
+                vec![(*chunk).into(), principal.as_str().into(), entries.as_slice().into()]
+            };
+            return Ok(chunks.map(row).collect());
+        }
         type Chunk<'a> = (&'a i64, &'a (i64, i64, String, Vec<u8>));
         let (after, limit, row): (_, _, fn(Chunk<'_>) -> Row) = match statement {
-            "SELECT chunk, principal, entries, at_ms, lapses_ms FROM semel_tombstones WHERE chunk > ?1 ORDER BY chunk LIMIT ?2" => {
-                (integer(arguments, 0)?, integer(arguments, 1)?, |(chunk, (at_ms, lapses_ms, principal, entries))| {
-                    let (principal, entries) = (principal.as_str().into(), entries.as_slice().into());
-                    vec![(*chunk).into(), principal, entries, (*at_ms).into(), (*lapses_ms).into()]
-                })
-            }
             "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT ?1" => {
                 (0, integer(arguments, 0)?, |(chunk, (_, lapses_ms, ..))| vec![(*chunk).into(), (*lapses_ms).into()])
             }
@@ -301,6 +324,9 @@ impl Tables {
     fn change(&mut self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         if statement.contains("CREATE TABLE semel_") {
             return Ok(Vec::new());
+        }
+        if statement.contains("semel_sessions") || statement.contains("semel_places") {
+            return self.sessions.change(statement, arguments);
         }
         if statement == "INSERT INTO semel_tombstones (at_ms, lapses_ms, principal, entries) VALUES (?1, ?2, ?3, ?4)" {
             let entries = arguments.get(3).cloned().and_then(Value::into_blob).unwrap_or_default();
@@ -333,6 +359,9 @@ impl Tables {
         if statement == "DELETE FROM semel_texts" {
             return Ok(Vec::new());
         }
+        if statement == "DELETE FROM semel_totals" {
+            return Ok(Vec::new());
+        }
         if statement == "DELETE FROM semel_records" {
             self.records.clear();
             return Ok(Vec::new());
@@ -355,6 +384,7 @@ impl Tables {
         match statement {
             "UPDATE semel_meta SET key = ?1" => meta.has_key = true,
             "UPDATE semel_meta SET is_registered = ?1" => meta.is_registered = integer(arguments, 0)? == 1,
+            "UPDATE semel_meta SET epoch = ?1" => meta.epoch = integer(arguments, 0)?,
             "UPDATE semel_meta SET engine_version = ?1" => meta.engine_version = integer(arguments, 0)?,
             "UPDATE semel_meta SET handler_version = ?1" => meta.handler_version = integer(arguments, 0)?,
             "UPDATE semel_meta SET fence_s = max(fence_s, ?1), clock_ms = max(clock_ms, ?2)" => {

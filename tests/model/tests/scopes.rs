@@ -21,6 +21,13 @@ const STATES: &[(&str, usize)] = &[
     ("packed", 16_910),
     ("handler", 720),
     ("suspects", 19_592),
+    ("sessions", 12_578),
+    ("session owner", 1_439),
+    ("idle session", 25_378),
+    ("deleted session", 1_794),
+    ("sessions crash", 8_024),
+    ("many epochs", 911),
+    ("full session", 83),
     ("tabs", 20_057),
     ("reload", 17_747),
     ("between", 16_858),
@@ -99,6 +106,41 @@ fn a_handler_that_fails_or_crashes_leaves_nothing_and_a_full_key_refuses() {
 #[test]
 fn what_ends_the_process_again_and_again_never_runs_again_and_nobody_else_is_blamed() {
     hold_in_letters("suspects");
+}
+
+#[test]
+fn two_holders_of_a_session_take_each_number_once_and_the_older_one_takes_none() {
+    hold_in_letters("sessions");
+}
+
+#[test]
+fn a_session_answers_and_obeys_its_owner_and_its_numbers_are_closed() {
+    hold_in_letters("session owner");
+}
+
+#[test]
+fn an_idle_session_runs_nothing_again_and_a_forgotten_one_nothing_at_all() {
+    hold_in_letters("idle session");
+}
+
+#[test]
+fn of_a_deleted_session_nothing_runs_again_and_no_epoch_comes_again() {
+    hold_in_letters("deleted session");
+}
+
+#[test]
+fn a_place_that_crashes_again_and_again_is_closed_and_no_other() {
+    hold_in_letters("sessions crash");
+}
+
+#[test]
+fn of_an_epoch_that_is_too_old_nobody_is_told_that_its_place_did_not_run() {
+    hold_in_letters("many epochs");
+}
+
+#[test]
+fn a_full_session_and_a_key_full_of_them_refuse() {
+    hold_in_letters("full session");
 }
 
 #[test]

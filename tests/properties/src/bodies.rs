@@ -6,7 +6,7 @@ use semel_core::header::{INSTANT_MAX, quoted};
 use semel_core::id::RequestId;
 use semel_core::problem::Code;
 use semel_core::server::config::CONTROL_IDS_MAX;
-use semel_core::server::control;
+use semel_core::server::control::{self, ToCancel};
 use serde_json::Value;
 
 use crate::headers::NOW_MS;
@@ -37,7 +37,12 @@ pub fn check(body: &[u8]) {
     let own = RequestId::new(OWN).expect("an id");
     match control::cancellation(body, &own, NOW_MS, false) {
         Err(problem) => assert_eq!(problem.code, Code::BodyInvalid),
-        Ok(cancellation) => {
+        Ok(ToCancel::Place(place)) => {
+            let session = &read.expect("JSON")["session"];
+            assert_eq!(session["name"].as_str(), Some(place.session.as_str()));
+            assert_eq!((session["epoch"].as_i64(), session["seq"].as_i64()), (Some(place.epoch), Some(place.seq)));
+        }
+        Ok(ToCancel::Request(cancellation)) => {
             let value = read.expect("JSON");
             assert_eq!(value["id"].as_str(), Some(cancellation.id.as_str()));
             assert_ne!(cancellation.id, own);

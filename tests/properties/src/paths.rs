@@ -104,7 +104,7 @@ fn check_routed(method: &Method, url: (&str, &str), headers: &Headers) {
         let gate = &mut Gate::new(Access::open_or_closed(open));
         match route(&Effects, &config, gate, method, url, headers, NOW_MS) {
             Route::Answer(answer) => check_answer(answer),
-            other @ (Route::Registry { .. } | Route::Keys(_)) => {
+            other @ (Route::Registry { .. } | Route::Wait) => {
                 panic!("there is no administrator, and no key: {other:?}")
             }
             Route::Object { key, wait_ms, .. } => {

@@ -4,6 +4,7 @@ import {
   CancelledError,
   type ClientCode,
   type Executed,
+  FencedError,
   GaveUpError,
   type Init,
   type Options,
@@ -17,6 +18,7 @@ import {
   type Retry,
   Semel,
   SemelError,
+  type Session,
   type Snapshot,
   type Store,
   type StoreCode,
@@ -124,6 +126,15 @@ console.log(closed);
 const codes: Array<ProtocolCode | ClientCode> = ["key-missing", "unavailable", "gave-up"];
 const executed: Record<Executed, Retry> = { no: "never", yes: "same-id", unknown: "after-fix" };
 console.log(codes, executed);
+
+// Sessions.
+const session: Session = await semel.session("accounts/a", "till-3", { after: 0, onrecovered: ({ response }) => console.log(response?.status) });
+console.log(session.key, session.name, session.epoch + session.lastSeq);
+session.onpaused = ({ error, giveUp }: Paused) => (error instanceof FencedError ? giveUp() : session.resume());
+session.onrecovered = null;
+const answers: Response[] = await Promise.all([session.fetch("/accounts/a/deposit", { method: "POST", signal: AbortSignal.timeout(1_000) }), session.fetch("/accounts/a")]);
+console.log(answers.length);
+await session.close();
 
 // Ids, asking, showing.
 await Semel.open({ ...options, ids: "hash", salt: () => Math.floor(Date.now() / 60_000), maxPending: 5, maxAttempts: 2, ordered: false, onstorelost: () => {} });

@@ -110,3 +110,10 @@ semel.addEventListener("attempt", ({ detail }) => console.log(detail.status));
 semel.getSnapshot().pending = 1;
 // @ts-expect-error
 await Semel.open({ url: "https://api.example.com", ids: "own" });
+// @ts-expect-error A session has a name.
+await semel.session("accounts/a");
+const session = await semel.session("accounts/a", "till-3");
+// @ts-expect-error Its requests have places, and no ids.
+await session.fetch("/accounts/a/deposit", { method: "POST", id: "order-7" });
+// @ts-expect-error
+session.epoch = 7;

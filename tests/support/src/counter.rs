@@ -1,7 +1,7 @@
 //! A handler whose effects can be counted, and that fails when told to.
 //!
 //! Invariants:
-//! - Whatever it is asked, it first writes an effect: one row with the request's id.
+//! - Whatever it is asked, it first writes an effect: one row with the request's id, or its place in a session.
 //! - Its answer to `/count` says how many effects there are, so an effect that happened twice shows in the outcome.
 
 use semel_core::message::{Headers, Method, Request, Response};
@@ -52,7 +52,7 @@ impl Handler for Counter {
 
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         self.calls.set(self.calls.get() + 1);
-        let id = request.headers.get("idempotency-key").unwrap_or_default().replace('"', "");
+        let id = id_of(&request.headers);
         context.sql.exec("INSERT INTO effects (id) VALUES (?1)", &[id.into()])?;
         match self.trouble.get() {
             Trouble::None => {}
@@ -79,6 +79,12 @@ impl Handler for Counter {
             _ => Ok(Response::json(200, format!("{{\"count\":{}}}", count(context.sql)?))),
         }
     }
+}
+
+/// The request's id, or its place in a session without what it acknowledges.
+fn id_of(headers: &Headers) -> String {
+    let place = headers.get("semel-session").map(|place| place.split(";ack=").next().unwrap_or_default());
+    headers.get("idempotency-key").or(place).unwrap_or_default().replace('"', "")
 }
 
 fn count(sql: &dyn Sql) -> Result<i64, SqlError> {

@@ -4,6 +4,7 @@
 //! - [`call`]: a request to send, as often as a test likes
 //! - [`batches`]: many of them at once
 //! - [`admin`]: what an administrator sends
+//! - [`session`]: requests of a session
 //! - [`reply`]: what came back, checked for what every answer must have
 //! - [`world`]: one key with its clock, its engine and its database
 //! - [`chores`]: what the host does with it without a request
@@ -21,6 +22,7 @@ pub mod chores;
 pub mod counter;
 pub mod database;
 pub mod reply;
+pub mod session;
 pub mod token;
 pub mod world;
 
@@ -28,5 +30,24 @@ pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, pos
 pub use counter::{Counter, Trouble};
 pub use database::Database;
 pub use reply::Reply;
+pub use session::{SESSION, cancel_place, numbered, take_over, take_over_after, take_over_with};
 pub use token::{Signer, claims};
 pub use world::{KEY, START_MS, START_S, World};
+
+/// A random UUID, the same in each run.
+pub fn uuid(n: i64) -> String {
+    let mix = |seed: u64| {
+        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let (a, b) = (mix(n as u64 * 2 + 1), mix(n as u64 * 2 + 2));
+    format!(
+        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+        a >> 32,
+        (a >> 16) & 0xffff,
+        a & 0xfff,
+        b >> 52,
+        b & 0xffff_ffff_ffff
+    )
+}

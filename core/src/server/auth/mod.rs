@@ -4,7 +4,8 @@
 //! - Nobody is served unless something is configured that tells who they are; or the deployment is open, for development.
 //! - A principal whose name begins with `semel:` is nobody's token.
 //! - The administrator's token opens the administrator's paths, and no others. It is compared in constant time, and kept as a hash.
-//! - Rates are counted once it is known who asks, before anything is looked up. So are wrong signatures, for each address.
+//! - Rates are counted once it is known who asks, before anything is looked up. So are wrong signatures, of each address and of all that
+//!   are over their own limit. No token that was verified before is refused for them.
 //!
 //! - [`settings`]: what an operator sets. [`keys`]: JWK sets. [`jwks`]: when they are fetched
 //! - [`grant`]: what a token allows
@@ -18,18 +19,19 @@ mod token;
 mod verified;
 
 pub use grant::Grant;
-pub use jwks::Wanted;
 pub use settings::Access;
 pub use token::{LEEWAY_S, TOKEN_BYTES_MAX};
 
 use super::json::read::Members;
-use super::rate::Rate;
+use super::rate::{Rate, Table};
 use crate::header;
 use crate::id::{Invalid, Principal};
 use crate::message::Headers;
 use crate::problem::{Code, Problem};
 use jwks::{Found, Keys};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::iter::repeat_n;
 use std::rc::Rc;
 use subtle::ConstantTimeEq as _;
 use token::{BAD_SIGNATURE, Claimed, Expected, Verified};
@@ -38,6 +40,9 @@ use verified::VerifiedTokens;
 /// Wrong signatures from one address: so many a second, and so many at once.
 const FORGERIES_PER_SECOND: u32 = 5;
 const FORGERIES_BURST: u32 = 50;
+/// Beyond that, from all addresses together: about a sixth of a processor, with ES256.
+const FORGERIES_BEYOND_PER_SECOND: u32 = 100;
+const FORGERIES_BEYOND_BURST: u32 = 200;
 /// An address has at most so many characters.
 const ADDRESS_CHARS_MAX: usize = 64;
 
@@ -81,8 +86,8 @@ impl Asker {
 pub enum Refusal {
     /// They are told why.
     Problem(Problem),
-    /// It can't be told yet.
-    Wanted(Wanted),
+    /// It can't be told yet: keys are being fetched.
+    Wait,
 }
 
 impl From<Problem> for Refusal {
@@ -91,7 +96,7 @@ impl From<Problem> for Refusal {
     }
 }
 
-/// Lets in who may ask, with what it remembers of them: all of it can be lost at any time.
+/// Lets in who may ask, with what it remembers of them. All but the tables can be lost at any time.
 #[derive(Debug)]
 pub struct Gate {
     is_open: bool,
@@ -103,11 +108,24 @@ pub struct Gate {
     verified: VerifiedTokens,
     rate: Rate,
     forgeries: Rate,
+    /// Of whoever is over that.
+    forgeries_beyond: Rate,
 }
 
 impl Gate {
     /// A gate with a deployment's settings.
     pub fn new(access: Access) -> Self {
+        let table = || Box::<BTreeMap<_, _>>::default() as Box<dyn Table>;
+        Self::with_tables(access, table(), table(), table())
+    }
+
+    /// A gate that counts in these: the requests of each principal, the wrong signatures of each address, and those beyond.
+    pub fn with_tables(
+        access: Access,
+        principals: Box<dyn Table>,
+        addresses: Box<dyn Table>,
+        beyond: Box<dyn Table>,
+    ) -> Self {
         let Access { is_open, administrator, issuer, audience, keys, url, rate_per_second, rate_burst } = access;
         Self {
             is_open,
@@ -116,8 +134,9 @@ impl Gate {
             expected: Expected { audience, issuer },
             keys: Keys::new(keys.unwrap_or_default(), url),
             verified: VerifiedTokens::default(),
-            rate: Rate::new(rate_per_second, rate_burst),
-            forgeries: Rate::new(FORGERIES_PER_SECOND, FORGERIES_BURST),
+            rate: Rate::new(rate_per_second, rate_burst, principals),
+            forgeries: Rate::new(FORGERIES_PER_SECOND, FORGERIES_BURST, addresses),
+            forgeries_beyond: Rate::new(FORGERIES_BEYOND_PER_SECOND, FORGERIES_BEYOND_BURST, beyond),
         }
     }
 
@@ -166,8 +185,18 @@ impl Gate {
     /// Lets somebody open a socket before it is known who it is: so often from one address.
     pub fn admit_stranger(&mut self, headers: &Headers, now_ms: i64) -> Result<(), Problem> {
         // No token has such a name.
-        let who = format!("semel:{}", address(headers));
+        let who = format!("semel:{}", address(headers).unwrap_or_default());
         self.rate.take(&who, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "sockets"))
+    }
+
+    /// From where the JWK set is to be fetched now, if it is. It is told once.
+    pub fn keys_wanted(&mut self) -> Option<&str> {
+        self.keys.wanted()
+    }
+
+    /// What the module before this one had fetched, if anything, and when the last fetch began.
+    pub fn keys_kept(&mut self, text: Option<&str>, fetched_ms: i64, started_ms: i64) {
+        self.keys.kept(text, fetched_ms, started_ms);
     }
 
     /// What a fetch of the JWK set brought. An error is for the log.
@@ -204,17 +233,22 @@ impl Gate {
                 let detail = "the keys that tokens are verified with can't be fetched";
                 return Err(Problem::new(Code::Unavailable, detail).into());
             }
-            Found::Wanted(wanted) => return Err(Refusal::Wanted(wanted)),
+            Found::Wait => return Err(Refusal::Wait),
         };
         let hash = token::hash(token, &key);
         if let Some(verified) = self.verified.get(&hash) {
             return Ok(verified);
         }
         let address = address(headers);
-        self.forgeries.look(&address, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "wrong tokens"))?;
+        let look = |gate: &Self| match &address {
+            Some(address) if gate.forgeries.look(address, now_ms).is_ok() => Ok(()),
+            _ => gate.forgeries_beyond.look("", now_ms),
+        };
+        look(self).map_err(|wait_ms| rate_limited(wait_ms, "wrong tokens"))?;
         let verified = claimed.verify(&key, &self.expected).map_err(|reason| {
-            if reason == BAD_SIGNATURE {
-                self.forgeries.take(&address, now_ms).ok();
+            let is_counted = |address| self.forgeries.take(address, now_ms).is_ok();
+            if reason == BAD_SIGNATURE && !address.as_deref().is_some_and(is_counted) {
+                self.forgeries_beyond.take("", now_ms).ok();
             }
             unauthorized(reason)
         })?;
@@ -224,9 +258,17 @@ impl Gate {
     }
 }
 
-/// Where a request comes from, as far as the platform tells; those of whom it does not share one name.
-fn address(headers: &Headers) -> String {
-    headers.get("cf-connecting-ip").unwrap_or_default().chars().take(ADDRESS_CHARS_MAX).collect()
+/// Where a request comes from, as far as the platform tells. Of IPv6 the first 64 bits: who has an address there has them all.
+fn address(headers: &Headers) -> Option<String> {
+    let address: String = headers.get("cf-connecting-ip")?.chars().take(ADDRESS_CHARS_MAX).collect();
+    if address.contains('.') {
+        return Some(address);
+    }
+    let (before, after) = address.split_once("::").unwrap_or((&address, ""));
+    let count = |part: &str| part.split(':').filter(|group| !group.is_empty()).count();
+    let left_out = 8_usize.saturating_sub(count(before) + count(after));
+    let groups = before.split(':').chain(repeat_n("0", left_out)).chain(after.split(':'));
+    Some(groups.filter(|group| !group.is_empty()).take(4).collect::<Vec<_>>().join(":"))
 }
 
 /// The bearer token, if there are credentials. Two are none.

@@ -128,7 +128,14 @@ impl<'a> Shard<'a> {
                 self.sql.exec(statement, &arguments)?;
             } else {
                 let statement = "DELETE FROM keys WHERE key = ?1 AND seen_ms <= ?2";
-                self.sql.exec(statement, &[report.key.as_str().into(), report.at.into()])?;
+                let key = Value::from(report.key.as_str());
+                self.sql.exec(statement, &[key.clone(), report.at.into()])?;
+                // Its deletion has moved its fence: a job that could not visit it has nothing left to do there.
+                let gone = "undone.key = ?1 AND NOT EXISTS (SELECT 1 FROM keys WHERE keys.key = ?1)";
+                let statement =
+                    format!("UPDATE jobs SET done = done + 1 WHERE id IN (SELECT id FROM undone WHERE {gone})");
+                self.sql.exec(&statement, std::slice::from_ref(&key))?;
+                self.sql.exec(&format!("DELETE FROM undone WHERE {gone}"), &[key])?;
             }
             self.number_of("SELECT before_s FROM registry", &[])
         })

@@ -1,0 +1,120 @@
+//! How frames look on the wire.
+//!
+//! Invariant: a request is the same in each of its attempts but for `ack`: one place, one fingerprint.
+//!
+//! A frame of one is the request itself. One of more is a batch; the host puts it in JSON, and the answers out of it: both halves of that are
+//! its own in JavaScript.
+
+use super::super::action::{Answer, Transmission};
+use super::super::bytes::{Reader, Writer};
+use super::super::request::{cancellation_of, control, tell_principal};
+use super::super::row::Draft;
+use super::Settings;
+use super::row::{Entry, Place};
+use crate::header::quoted;
+use crate::message::Headers;
+use crate::text::{decimal, joined};
+use std::rc::Rc;
+
+/// What goes at one place.
+#[derive(Debug)]
+pub(super) struct Element {
+    request: Rc<Draft>,
+    headers: Headers,
+    /// The members of the element that say which it is, as JSON.
+    named: String,
+}
+
+impl Element {
+    /// The request, or, if it `is_cancelled`, the closing of its place.
+    pub(super) fn new(
+        settings: &Settings,
+        id: &str,
+        entry: &Entry,
+        place: Place,
+        ack: Option<i64>,
+        is_cancelled: bool,
+    ) -> Self {
+        let (name, epoch, seq) = (quoted(&settings.name), decimal(place.epoch), decimal(place.seq));
+        let mut headers = Headers::new();
+        if is_cancelled {
+            // An id of its own: the same on every attempt.
+            let id = quoted(&cancellation_of(id));
+            let body = joined(&["{\"session\":{\"name\":", &name, ",\"epoch\":", &epoch, ",\"seq\":", &seq, "}}"]);
+            let named = joined(&["\"id\":", &id]);
+            headers.append("idempotency-key", id);
+            return Self { request: control(&settings.key, "cancel", body), headers, named };
+        }
+        let ack = ack.map(decimal);
+        let (header_ack, json_ack) = match &ack {
+            Some(ack) => (joined(&[";ack=", ack]), joined(&[",\"ack\":", ack])),
+            None => Default::default(),
+        };
+        headers.append("semel-session", joined(&[&name, ";epoch=", &epoch, ";seq=", &seq, &header_ack]));
+        let json = ["\"session\":{\"name\":", &name, ",\"epoch\":", &epoch, ",\"seq\":", &seq, &json_ack, "}"];
+        Self { request: entry.draft.clone(), headers, named: joined(&json) }
+    }
+
+    /// How many bytes it takes in a batch, at most: a body may go as base64.
+    pub(super) fn bytes(&self) -> usize {
+        let Draft { target, headers, body, .. } = &*self.request;
+        body.len().div_ceil(3) * 4 + 2 * (target.len() + headers.to_lines().len()) + self.named.len() + 256
+    }
+}
+
+/// Asks for the next epoch.
+pub(super) fn take_over(attempt: u64, settings: &Settings) -> Transmission {
+    let after = settings.after.map(decimal);
+    let (before, after) = after.as_deref().map_or(("", ""), |after| (",\"after\":", after));
+    let body = joined(&["{\"name\":", &quoted(&settings.name), before, after, "}"]);
+    let mut headers = Headers::new();
+    headers.append("idempotency-key", quoted(&settings.take_over_id));
+    made(attempt, settings, control(&settings.key, "sessions", body), headers)
+}
+
+/// Sends elements, in order. A batch's body is how many there are, then each: its name, method, target, header lines and body.
+pub(super) fn frame(attempt: u64, settings: &Settings, elements: Vec<Element>) -> Transmission {
+    if elements.len() > 1 {
+        let mut body = Writer::default();
+        body.integer(elements.len() as i64);
+        for Element { request, named, .. } in &elements {
+            body.text(named);
+            body.text(&request.method);
+            body.text(&request.target);
+            body.text(&request.headers.to_lines());
+            body.bytes(&request.body);
+        }
+        let batch = Draft { body: body.done(), ..(*control(&settings.key, "batch", String::new())).clone() };
+        return made(attempt, settings, Rc::new(batch), Headers::new());
+    }
+    let mut headers = Headers::new();
+    let mut request = Rc::default();
+    for element in elements {
+        (request, headers) = (element.request, element.headers);
+        if request.key.is_some() {
+            headers.append("semel-key", quoted(&settings.key));
+        }
+    }
+    made(attempt, settings, request, headers)
+}
+
+fn made(attempt: u64, settings: &Settings, request: Rc<Draft>, headers: Headers) -> Transmission {
+    let mut made = Transmission { attempt, request, headers };
+    tell_principal(&mut made, &settings.principal);
+    made
+}
+
+/// The answers to `count` elements, as the host has put them: each a status, header lines, a body, member lines. `None`: they aren't.
+pub(super) fn answers(body: &[u8], count: usize) -> Option<Vec<Answer>> {
+    let mut input = Reader::new(body);
+    let mut answers = Vec::new();
+    for _ in 0..count {
+        answers.push(Answer {
+            status: input.status(),
+            headers: Headers::from_lines(&input.text()),
+            body: input.bytes().to_vec(),
+            members: Headers::from_lines(&input.text()),
+        });
+    }
+    input.end().map(|()| answers)
+}

@@ -1,0 +1,77 @@
+//! Sessions of the client: its requests at one key have places in a row, go out many in one frame, and take effect in that order.
+//!
+//! Who drives it, and how, is as with the [`super::Client`] beside it; an outbox has a machine of its own for each session that it opens.
+//!
+//! Invariants:
+//! - Persist, then send: a request leaves only under a place that its row has.
+//! - A place never names a second request: the next number is used once the row has the one before.
+//! - What may have left under a place is sent under that place, whoever sees to it by then, until its answer is definitive. Only
+//!   what its key calls `fenced` with `no` gets another place.
+//! - `ack` passes a place only once its row is gone, or holds the answer.
+//! - No deadlines, and no clock but for pauses: nothing is decided by time.
+//!
+//! - [`machine`]: the machine, as its host sees it, and what follows from the changes of rows
+//! - [`sending`]: who gets which place, what leaves when, and what answers do
+//! - [`request`]: a request in hand, and its stages
+//! - [`frame`]: how frames look on the wire
+//! - [`row`]: what is stored of a request, and its transitions, each in one transaction
+
+pub mod frame;
+pub mod machine;
+mod request;
+pub mod row;
+mod sending;
+#[cfg(test)]
+mod tests;
+
+use super::action::{Receiver, Ticket, Transmission};
+use super::failure::Failure;
+use super::row::Answered;
+use std::rc::Rc;
+
+pub use machine::{Session, Settings};
+pub use row::{Change, Changed, Entry, Place};
+
+/// The server takes no number beyond the acknowledged one by more than this.
+pub const WINDOW: i64 = 64;
+/// Requests in a frame.
+pub const ELEMENTS_MAX: usize = 256;
+/// Bytes of a frame of more than one request, as far as the client counts them: the server takes 1 MiB.
+pub const FRAME_BYTES_MAX: usize = 1_000_000;
+/// The ticket of the take-over, which is delivered like a request.
+pub const TAKE_OVER: Ticket = 0;
+
+/// What the host is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Change the row of an id in one durable transaction: give [`Change::apply`] what is there and store what it returns.
+    /// Report by [`Session::changed`].
+    Change {
+        /// Whose.
+        ticket: Ticket,
+        /// The row's id.
+        id: String,
+        /// What to do to it.
+        change: Change,
+    },
+    /// Send. Report by [`Session::answered`] or [`Session::lost`].
+    Transmit(Transmission),
+    /// Give an attempt up; it is reported no more.
+    Abort(u64),
+    /// Hand an answer over. Once the receiver has it, report by [`Session::delivered`].
+    Deliver {
+        /// Whose.
+        ticket: Ticket,
+        /// To whom.
+        to: Receiver,
+        /// The answer.
+        answered: Rc<Answered>,
+    },
+    /// Tell the application that the session pauses at a request, and why. [`Session::resume`] goes on.
+    Pause {
+        /// Whose.
+        ticket: Ticket,
+        /// Why.
+        failure: Failure,
+    },
+}

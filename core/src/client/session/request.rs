@@ -1,0 +1,113 @@
+//! A request in hand.
+//!
+//! Invariant: it is in one stage at a time, and every stage ends by a report of the host, by an answer, or by time.
+
+use super::super::action::Receiver;
+use super::super::failure::Failure;
+use super::super::row::Answered;
+use super::super::sending::cancelled;
+use super::row::{Change, Entry};
+use super::{Action, Ticket};
+use crate::problem::Executed;
+use std::rc::Rc;
+
+/// Where a request stands.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It is stored with its place, or without one while there is none to be had.
+    New,
+    /// The store is asked; or it failed, and is asked again at that instant.
+    Changing { change: Change, again_ms: Option<i64> },
+    /// Stored without a place of this epoch.
+    Waiting,
+    /// Stored with a place: it is sent until it has its answer.
+    Placed,
+    /// Its receiver has still to say that it has the answer.
+    Delivering,
+}
+
+/// The request.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) id: String,
+    pub(super) entry: Entry,
+    pub(super) stage: Stage,
+    /// Whether its row may be there.
+    pub(super) is_stored: bool,
+    /// Whether somebody waits for it: not for what was taken over.
+    pub(super) has_caller: bool,
+    /// Whether it may have left under its place.
+    pub(super) was_sent: bool,
+    /// Whether the application gave it up, so that its place is to be closed.
+    pub(super) is_cancelling: bool,
+    /// It ran before its place could be closed: now for its outcome.
+    pub(super) ran_anyway: bool,
+    pub(super) answered: Option<Rc<Answered>>,
+}
+
+impl Request {
+    /// Whether it is to have a place of this epoch and has none.
+    pub(super) fn lacks_place(&self) -> bool {
+        let on_its_way =
+            |change: &Change| matches!(change, Change::Add(_) | Change::Adopt { .. } | Change::Number { .. });
+        self.answered.is_none()
+            && self.entry.place.is_none()
+            && match &self.stage {
+                Stage::New | Stage::Waiting => true,
+                Stage::Changing { change, .. } => on_its_way(change),
+                _ => false,
+            }
+    }
+
+    /// Whether the acknowledgement must not pass its place.
+    pub(super) fn holds_place(&self) -> bool {
+        self.entry.answered.is_none()
+    }
+
+    /// Whether it leaves as a cancellation of its place.
+    pub(super) fn leaves_as_cancellation(&self) -> bool {
+        self.is_cancelling && !self.ran_anyway
+    }
+
+    pub(super) fn change(&mut self, actions: &mut Vec<Action>, ticket: Ticket, change: Change) {
+        actions.push(Action::Change { ticket, id: self.id.clone(), change: change.clone() });
+        self.stage = Stage::Changing { change, again_ms: None };
+    }
+
+    /// It has its definitive answer. Nobody may send it after an answer that lets others give it another place: so it is taken back first.
+    pub(super) fn conclude(&mut self, actions: &mut Vec<Action>, ticket: Ticket, answered: Answered, by: &str) {
+        let by = by.to_owned();
+        let takes_back = matches!(&answered, Answered::Failure(Failure { executed: Executed::No, .. }));
+        let answered = Rc::new(answered);
+        self.answered = Some(answered.clone());
+        if !self.is_stored || self.has_caller && !takes_back {
+            self.deliver(actions, ticket);
+        } else if self.has_caller {
+            self.change(actions, ticket, Change::Take { by });
+        } else {
+            self.change(actions, ticket, Change::Keep { by, answered });
+        }
+    }
+
+    /// The application gave it up before it left.
+    pub(super) fn take_back(&mut self, actions: &mut Vec<Action>, ticket: Ticket, by: &str) {
+        self.conclude(actions, ticket, Answered::Failure(cancelled()), by);
+    }
+
+    /// It is not stored any more, or somebody else sees to it: so nobody can say that it won't run.
+    pub(super) fn lose_row(&mut self) {
+        self.is_stored = false;
+        if let Some(Answered::Failure(failure)) = self.answered.as_deref() {
+            let failure = Failure { executed: Executed::Unknown, ..failure.clone() };
+            self.answered = Some(Rc::new(Answered::Failure(failure)));
+        }
+    }
+
+    pub(super) fn deliver(&mut self, actions: &mut Vec<Action>, ticket: Ticket) {
+        let to = if self.has_caller { Receiver::Caller } else { Receiver::Recovered };
+        if let Some(answered) = &self.answered {
+            actions.push(Action::Deliver { ticket, to, answered: answered.clone() });
+        }
+        self.stage = Stage::Delivering;
+    }
+}

@@ -1,0 +1,215 @@
+//! What is stored of a request in a session, and the ways in which it may change.
+//!
+//! Invariants:
+//! - A row changes in one transaction of the store, by [`Change::apply`], whatever tab or process does it.
+//! - A place is given by the row's owner alone. So who has taken a row over finds the place under which it may have left.
+//! - The first byte is the version of the layout. What is of another version, or damaged, is unreadable, never misread.
+
+use super::super::bytes::{Reader, Writer};
+use super::super::row::{Answered, Draft, Unreadable, Write};
+use std::rc::Rc;
+
+const VERSION: u8 = 1;
+
+/// A place in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The number of its holder.
+    pub epoch: i64,
+    /// The number of the request.
+    pub seq: i64,
+}
+
+/// A request in a session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// The request.
+    pub draft: Rc<Draft>,
+    /// The session, its key, and the worker and the identity that it is for: a store may be shared with others.
+    pub session: String,
+    /// The tab or process that sees to it.
+    pub owner: String,
+    /// Its place, from before it is first sent.
+    pub place: Option<Place>,
+    /// Its place among those that have none yet.
+    pub turn: i64,
+    /// The answer, where nobody waited for it and nobody has taken it yet.
+    pub answered: Option<Rc<Answered>>,
+}
+
+/// What is done to a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Stores a new request.
+    Add(Entry),
+    /// Takes it over.
+    Adopt {
+        /// Who takes it.
+        by: String,
+        /// From whom.
+        from: String,
+    },
+    /// Gives it a place.
+    Number {
+        /// Its owner.
+        by: String,
+        /// The place.
+        place: Place,
+    },
+    /// Keeps its answer.
+    Keep {
+        /// Its owner.
+        by: String,
+        /// The answer.
+        answered: Rc<Answered>,
+    },
+    /// Takes it back: from now on nobody sends it.
+    Take {
+        /// Its owner.
+        by: String,
+    },
+    /// Deletes it: its answer has reached the one who called.
+    Remove,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// It was made. What the row says now, or said before it was deleted.
+    Made(Entry),
+    /// There is no such row, or it is not its owner's any more.
+    Not,
+}
+
+impl Change {
+    /// Applies it to a row. To be called inside the store's transaction.
+    pub fn apply(&self, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
+        let row = stored.map(decode).transpose()?;
+        let made = match (self, row) {
+            (Self::Add(entry), None) => Some(entry.clone()),
+            (Self::Adopt { by, from }, Some(row)) if row.owner == *from => Some(Entry { owner: by.clone(), ..row }),
+            (Self::Number { by, place }, Some(row)) if row.owner == *by => Some(Entry { place: Some(*place), ..row }),
+            (Self::Keep { by, answered }, Some(row)) if row.owner == *by => {
+                Some(Entry { answered: Some(answered.clone()), ..row })
+            }
+            (Self::Take { by }, Some(row)) if row.owner != *by => None,
+            (Self::Take { .. } | Self::Remove, row) => row,
+            _ => None,
+        };
+        let Some(row) = made else { return Ok((Write::Nothing, Changed::Not)) };
+        let deletes = matches!(self, Self::Take { .. } | Self::Remove);
+        let write = if deletes { Write::Delete } else { Write::Put(encode(&row)) };
+        Ok((write, Changed::Made(row)))
+    }
+
+    /// Whether it gives a place.
+    pub(super) fn gives_place(&self) -> bool {
+        matches!(self, Self::Number { .. } | Self::Add(Entry { place: Some(_), .. }))
+    }
+}
+
+/// Lays a row out.
+pub fn encode(row: &Entry) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.byte(VERSION);
+    out.draft(&row.draft);
+    out.text(&row.session);
+    out.text(&row.owner);
+    out.optional(row.place, |out, Place { epoch, seq }| {
+        out.integer(epoch);
+        out.integer(seq);
+    });
+    out.integer(row.turn);
+    out.optional(row.answered.as_deref(), Writer::answered);
+    out.done()
+}
+
+/// Reads a row.
+pub fn decode(bytes: &[u8]) -> Result<Entry, Unreadable> {
+    let mut input = Reader::new(bytes);
+    if input.byte() != VERSION {
+        return Err(Unreadable);
+    }
+    let row = Entry {
+        draft: Rc::new(input.draft()),
+        session: input.text(),
+        owner: input.text(),
+        place: input.optional(|input| Place { epoch: input.integer(), seq: input.integer() }),
+        turn: input.integer(),
+        answered: input.optional(Reader::answered).map(Rc::new),
+    };
+    input.end().map(|()| row).ok_or(Unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Response;
+
+    const PLACE: Place = Place { epoch: 2, seq: 7 };
+
+    fn row() -> Entry {
+        let draft = Draft { method: "POST".into(), target: "/a".into(), body: vec![0, 255], ..Draft::default() };
+        Entry { draft: Rc::new(draft), session: "s".into(), owner: "a".into(), turn: 3, ..Entry::default() }
+    }
+
+    fn answered() -> Rc<Answered> {
+        Rc::new(Answered::Outcome(Response::json(200, "{}")))
+    }
+
+    fn apply(change: &Change, row: Option<&Entry>) -> (Write, Changed) {
+        change.apply(row.map(encode).as_deref()).expect("readable")
+    }
+
+    #[test]
+    fn a_row_decodes_to_what_was_encoded_and_nothing_else_decodes() {
+        for row in [row(), Entry { place: Some(PLACE), ..row() }, Entry { answered: Some(answered()), ..row() }] {
+            let bytes = encode(&row);
+            assert_eq!(decode(&bytes), Ok(row));
+            for length in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..length]), Err(Unreadable), "{length}");
+            }
+            assert_eq!(decode(&[bytes.as_slice(), &[0]].concat()), Err(Unreadable));
+            assert_eq!(decode(&[&[VERSION + 1], &bytes[1..]].concat()), Err(Unreadable));
+        }
+    }
+
+    #[test]
+    fn a_row_is_taken_over_by_one_only() {
+        let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into() };
+        let (_, Changed::Made(adopted)) = apply(&adopt("b"), Some(&row())) else { panic!("it is not taken over") };
+        assert_eq!(adopted, Entry { owner: "b".into(), ..row() });
+        assert_eq!(apply(&adopt("c"), Some(&adopted)), (Write::Nothing, Changed::Not));
+    }
+
+    #[test]
+    fn only_the_owner_gives_a_place_keeps_an_answer_or_takes_a_row_back() {
+        let changes = |by: &str| {
+            let by = by.to_owned();
+            [
+                Change::Number { by: by.clone(), place: PLACE },
+                Change::Keep { by: by.clone(), answered: answered() },
+                Change::Take { by },
+            ]
+        };
+        for change in changes("b") {
+            assert_eq!(apply(&change, Some(&row())), (Write::Nothing, Changed::Not), "{change:?}");
+        }
+        for change in changes("a") {
+            assert!(matches!(apply(&change, Some(&row())).1, Changed::Made(_)), "{change:?}");
+            assert_eq!(apply(&change, None), (Write::Nothing, Changed::Not), "{change:?}");
+        }
+        assert_eq!(apply(&Change::Take { by: "a".into() }, Some(&row())).0, Write::Delete);
+    }
+
+    #[test]
+    fn what_has_reached_its_caller_is_deleted_whoever_owns_it() {
+        assert_eq!(apply(&Change::Remove, Some(&Entry { owner: "b".into(), ..row() })).0, Write::Delete);
+        assert_eq!(apply(&Change::Remove, None).0, Write::Nothing);
+    }
+
+    #[test]
+    fn an_id_that_is_there_is_not_added_again() {
+        assert_eq!(apply(&Change::Add(row()), Some(&Entry { owner: "b".into(), ..row() })).1, Changed::Not);
+    }
+}

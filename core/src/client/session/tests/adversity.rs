@@ -1,0 +1,175 @@
+//! Many tabs, a bad network and a failing store, all at once: whatever comes, what must hold holds.
+
+use super::*;
+use std::collections::BTreeSet;
+
+/// A sequence of numbers that look like random ones, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+struct World {
+    server: Server,
+    rows: Rows,
+    tabs: Vec<Tab>,
+    /// What is on its way twice, and arrives at any time.
+    copies: Vec<Transmission>,
+    /// What each tab called, in order.
+    calls: Vec<Vec<String>>,
+    /// What tabs that are gone had heard.
+    heard: Vec<(String, Answered)>,
+    dice: Dice,
+    /// Whether tabs are opened that can't tell who lives.
+    may_be_blind: bool,
+}
+
+impl World {
+    fn alive(&self) -> Vec<String> {
+        self.tabs.iter().map(|tab| tab.session.settings.owner.clone()).collect()
+    }
+
+    fn open(&mut self) {
+        let owner = format!("tab{}", self.calls.len());
+        // Now and then nobody can tell who lives, and what others have in hand is taken from them.
+        let alive = if self.may_be_blind && self.dice.below(4) == 0 { Vec::new() } else { self.alive() };
+        let is_blind = alive.is_empty();
+        let alive: Vec<_> = alive.iter().map(String::as_str).collect();
+        self.tabs.push(Tab::open(&owner, &mut self.server, &mut self.rows, &alive));
+        self.calls.push(Vec::new());
+        self.tabs.iter_mut().for_each(|tab| tab.shares |= is_blind);
+    }
+
+    fn owner_number(tab: &Tab) -> usize {
+        tab.session.settings.owner.trim_start_matches("tab").parse().unwrap()
+    }
+
+    fn step(&mut self) {
+        if self.tabs.is_empty() || (self.tabs.len() < 4 && self.dice.below(40) == 0) {
+            return self.open();
+        }
+        let at = self.dice.below(self.tabs.len());
+        let what = self.dice.below(100);
+        let (server, rows, tab) = (&mut self.server, &mut self.rows, &mut self.tabs[at]);
+        match what {
+            0..25 => {
+                let calls = &mut self.calls[Self::owner_number(tab)];
+                let id = format!("{}-{}", tab.session.settings.owner, calls.len());
+                calls.push(id.clone());
+                tab.call(rows, &id);
+            }
+            25..60 if !tab.sent.is_empty() => tab.arrives(server, rows),
+            60..70 if !tab.sent.is_empty() => drop(tab.lose(rows)),
+            70..80 if !tab.sent.is_empty() => {
+                let made = tab.lose(rows);
+                server.serve(&made);
+                self.copies.push(made);
+            }
+            80..84 if !self.copies.is_empty() => {
+                let late = self.copies.swap_remove(self.dice.below(self.copies.len()));
+                server.serve(&late);
+            }
+            84..86 => tab.is_broken = !tab.is_broken,
+            86..88 => {
+                if let Some((ticket, _)) = tab.ids.iter().nth(self.dice.below(tab.ids.len().max(1))) {
+                    tab.session.give_up(tab.now_ms, *ticket);
+                    tab.drive(rows);
+                }
+            }
+            88..90 => self.leave(at),
+            90..92 => {
+                let calls: Vec<_> = self.calls.iter().flatten().cloned().collect();
+                if let Some(id) = calls.last() {
+                    server.says.entry(id.clone()).or_default().push((503, "unavailable", "unknown", "same-id"));
+                }
+            }
+            _ => tab.pass(rows, INTERVAL_MS),
+        }
+    }
+
+    /// A tab dies: what it was about to hear is lost.
+    fn leave(&mut self, at: usize) {
+        let Tab { answers, recovered, sent, .. } = self.tabs.swap_remove(at);
+        self.copies.extend(sent);
+        self.heard.extend(answers.into_iter().chain(recovered));
+    }
+
+    /// In the end one tab is opened, everything arrives, and nothing is left.
+    fn settle(&mut self) {
+        while !self.tabs.is_empty() {
+            self.leave(0);
+        }
+        self.open();
+        for _ in 0..200 {
+            let tab = &mut self.tabs[0];
+            tab.arrives_all(&mut self.server, &mut self.rows);
+            tab.pass(&mut self.rows, INTERVAL_MS);
+        }
+        self.leave(0);
+    }
+}
+
+fn play(seed: u64, may_be_blind: bool) -> World {
+    let dice = Dice(seed);
+    let (server, rows) = Default::default();
+    let mut world =
+        World { server, rows, tabs: vec![], copies: vec![], calls: vec![], heard: vec![], dice, may_be_blind };
+    for _ in 0..400 {
+        world.step();
+    }
+    world.settle();
+    world
+}
+
+#[test]
+fn every_request_runs_once_at_most_and_who_is_told_no_is_told_the_truth() {
+    for seed in 0..300 {
+        let world = play(seed, seed % 2 == 0);
+        let effects: BTreeSet<_> = world.server.effects.iter().collect();
+        assert_eq!(effects.len(), world.server.effects.len(), "seed {seed}: something ran twice");
+        assert!(world.rows.is_empty(), "seed {seed}: {:?} is left", world.rows.keys());
+        for (id, answered) in &world.heard {
+            match answered {
+                Answered::Outcome(response) => {
+                    assert_eq!(response.body, format!("ran {id}").into_bytes(), "seed {seed}");
+                    assert!(effects.contains(id), "seed {seed}: {id}");
+                }
+                Answered::Failure(failure) if failure.executed == Executed::No => {
+                    assert!(!effects.contains(id), "seed {seed}: {id} ran, and {}", failure.code);
+                }
+                Answered::Failure(_) => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn the_requests_of_a_tab_take_effect_in_the_order_of_its_calls() {
+    for seed in 0..300 {
+        // What several have in hand at once has no order.
+        let World { server, calls, .. } = play(seed, false);
+        for calls in calls {
+            let places: Vec<_> =
+                calls.iter().filter_map(|id| server.effects.iter().position(|effect| effect == id)).collect();
+            assert!(places.is_sorted(), "seed {seed}: {calls:?} took effect at {places:?}");
+        }
+    }
+}
+
+#[test]
+fn every_request_that_was_stored_is_heard_of() {
+    let mut outcomes = 0;
+    for seed in 0..300 {
+        let world = play(seed, seed % 2 == 0);
+        let heard: BTreeSet<_> = world.heard.iter().map(|(id, _)| id).collect();
+        let ran = world.server.effects.iter();
+        let unheard: Vec<_> = ran.filter(|id| !heard.contains(id)).collect();
+        assert!(unheard.is_empty(), "seed {seed}: {unheard:?} ran, and nobody heard of it");
+        outcomes += world.heard.iter().filter(|(_, answered)| matches!(answered, Answered::Outcome(_))).count();
+    }
+    assert!(outcomes > 1_000, "the worlds are too bad to tell anything: {outcomes} outcomes");
+}

@@ -1,0 +1,137 @@
+//! Two holders at once.
+
+use super::*;
+
+#[test]
+fn a_holder_that_is_fenced_stops_and_says_what_never_ran() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
+    zombie.call(&mut rows, "x");
+    zombie.call(&mut rows, "unsent");
+    let mut holder = Tab::open("b", &mut server, &mut rows, &["a"]);
+    zombie.arrives_all(&mut server, &mut rows);
+    assert_eq!((zombie.failure("x"), zombie.failure("unsent")), (("fenced", Executed::No), ("fenced", Executed::No)));
+    zombie.call(&mut rows, "later");
+    assert_eq!(zombie.failure("later"), ("fenced", Executed::No));
+    assert_eq!((rows.len(), zombie.sent.len(), zombie.session.wakes_at()), (0, 0, None));
+    holder.call(&mut rows, "y");
+    holder.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["y"]);
+}
+
+#[test]
+fn a_holder_that_is_fenced_hears_what_ran_and_asks_on_for_what_may_have() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
+    zombie.call(&mut rows, "first");
+    zombie.call(&mut rows, "ran");
+    zombie.call(&mut rows, "busy");
+    zombie.arrives(&mut server, &mut rows);
+    let lost = zombie.lose(&mut rows);
+    server.serve(&lost);
+    zombie.call(&mut rows, "x");
+    Tab::open("b", &mut server, &mut rows, &["a"]);
+    server.says.insert("busy".into(), vec![(503, "unavailable", "unknown", "same-id")]);
+    zombie.pass(&mut rows, INTERVAL_MS);
+    zombie.arrives_all(&mut server, &mut rows);
+    assert_eq!((zombie.body("ran"), zombie.failure("x")), ("ran ran".to_owned(), ("fenced", Executed::No)));
+    assert!(!zombie.answers.contains_key("busy"));
+    zombie.pass(&mut rows, INTERVAL_MS);
+    zombie.arrives_all(&mut server, &mut rows);
+    assert_eq!((zombie.body("busy"), server.effects.len(), rows.len()), ("ran busy".to_owned(), 3, 0));
+}
+
+#[test]
+fn no_is_not_said_of_what_somebody_else_has_taken_over() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
+    zombie.call(&mut rows, "x");
+    // Where nobody can tell who lives, this one takes all.
+    let mut holder = Tab::open("b", &mut server, &mut rows, &[]);
+    zombie.arrives_all(&mut server, &mut rows);
+    assert_eq!(zombie.failure("x"), ("fenced", Executed::Unknown));
+    holder.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, holder.body("x")), (vec!["x".to_owned()], "ran x".to_owned()));
+}
+
+#[test]
+fn what_is_given_up_while_somebody_else_takes_it_over_may_run() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let tickets: Vec<_> = (0..65).map(|number| tab.call(&mut rows, &format!("{number:02}"))).collect();
+    apply(&mut rows, "64", &Change::Adopt { by: "b".into(), from: "a".into() });
+    tab.session.give_up(tab.now_ms, tickets[64]);
+    tab.drive(&mut rows);
+    assert_eq!(tab.failure("64").1, Executed::Unknown);
+    assert!(rows.contains_key("64"));
+}
+
+#[test]
+fn a_place_that_a_row_did_not_get_is_the_next_rows() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    for number in 0..66 {
+        tab.call(&mut rows, &format!("{number:02}"));
+    }
+    apply(&mut rows, "64", &Change::Adopt { by: "b".into(), from: "a".into() });
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((tab.failure("64"), tab.body("65")), (("outcome-lost", Executed::Unknown), "ran 65".to_owned()));
+    assert_eq!(server.effects.len(), 65);
+}
+
+#[test]
+fn what_was_taken_over_by_a_holder_that_is_fenced_is_kept_as_never_run() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
+    gone.call(&mut rows, "x");
+    let mut zombie = Tab::open("b", &mut server, &mut rows, &[]);
+    zombie.takes_recovered = false;
+    Tab::open("c", &mut server, &mut rows, &["b"]);
+    zombie.arrives_all(&mut server, &mut rows);
+    assert_eq!((zombie.failure("x"), rows.len()), (("fenced", Executed::No), 1));
+    let mut next = Tab::open("d", &mut server, &mut rows, &["c"]);
+    assert_eq!((next.failure("x"), rows.len()), (("fenced", Executed::No), 0));
+    next.arrives_all(&mut server, &mut rows);
+    assert!(server.effects.is_empty());
+}
+
+#[test]
+fn a_session_that_its_key_has_lost_is_over_and_what_may_have_run_is_unknown() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "x");
+    tab.call(&mut rows, "unsent");
+    server = Server::default();
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.failure("x"), ("session-unknown", Executed::Unknown));
+    assert_eq!(tab.failure("unsent"), ("session-unknown", Executed::No));
+    assert_eq!((rows.len(), tab.session.wakes_at()), (0, None));
+}
+
+#[test]
+fn a_holder_that_is_fenced_and_takes_over_what_may_have_run_asks_for_it() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
+    gone.call(&mut rows, "ran");
+    server.serve(&gone.sent[0]);
+    let mut zombie = Tab::open("b", &mut server, &mut rows, &["a"]);
+    Tab::open("c", &mut server, &mut rows, &["a", "b"]);
+    zombie.call(&mut rows, "x");
+    zombie.arrives(&mut server, &mut rows);
+    assert_eq!(zombie.failure("x"), ("fenced", Executed::No));
+    zombie.look(&mut rows, &["c"]);
+    zombie.arrives(&mut server, &mut rows);
+    assert_eq!((zombie.body("ran"), rows.len()), ("ran ran".to_owned(), 0));
+}
+
+#[test]
+fn what_is_fenced_and_may_have_run_gets_no_other_place() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
+    gone.call(&mut rows, "x");
+    server.says.insert("x".into(), vec![(409, "fenced", "unknown", "never")]);
+    let mut next = Tab::open("b", &mut server, &mut rows, &[]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((next.failure("x"), rows.len()), (("fenced", Executed::Unknown), 0));
+    assert!(server.effects.is_empty());
+}

@@ -1,0 +1,279 @@
+//! One holder, and what it sends.
+
+use super::server::{bodies, problem};
+use super::*;
+
+fn world() -> (Server, Rows) {
+    Default::default()
+}
+
+#[test]
+fn the_take_over_is_sent_until_it_is_answered_under_one_id() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::new("a");
+    tab.session.wake(0);
+    tab.drive(&mut rows);
+    let first = tab.lose(&mut rows);
+    server.serve(&first);
+    assert!(tab.sent.is_empty(), "not before the interval");
+    tab.pass(&mut rows, INTERVAL_MS);
+    assert_eq!((tab.sent[0].request.clone(), &tab.sent[0].headers), (first.request, &first.headers));
+    tab.arrives(&mut server, &mut rows);
+    tab.call(&mut rows, "x");
+    assert_eq!(tab.sent[0].headers.get("semel-session"), Some("\"s\";epoch=1;seq=1"));
+    assert_eq!(tab.sent[0].headers.get("semel-key"), Some("\"a/b\""));
+}
+
+#[test]
+fn a_take_over_that_is_refused_says_why_and_is_not_sent_again() {
+    let (mut server, mut rows) = world();
+    Tab::open("a", &mut server, &mut rows, &[]);
+    let mut tab = Tab::with("b", |settings| settings.after = Some(0));
+    tab.session.wake(0);
+    tab.drive(&mut rows);
+    assert_eq!(tab.sent[0].request.body, br#"{"name":"s","after":0}"#);
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!(tab.refused.as_ref().map(|failure| failure.code.as_str()), Some("fenced"));
+    assert_eq!((tab.session.wakes_at(), tab.sent.len()), (None, 0));
+}
+
+#[test]
+fn the_first_goes_at_once_and_what_comes_meanwhile_goes_in_one_frame() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    for id in ["x", "y", "z"] {
+        tab.call(&mut rows, id);
+    }
+    assert_eq!(tab.sent.iter().map(bodies).collect::<Vec<_>>(), [["x"]]);
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!(tab.sent.iter().map(bodies).collect::<Vec<_>>(), [["y", "z"]]);
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!(
+        (server.effects, tab.body("z"), rows.len()),
+        (vec!["x".into(), "y".into(), "z".into()], "ran z".into(), 0)
+    );
+}
+
+#[test]
+fn a_lost_frame_goes_again_as_it_was_with_what_came_meanwhile_after_it() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "x");
+    let lost = tab.lose(&mut rows);
+    server.serve(&lost);
+    tab.call(&mut rows, "y");
+    assert!(tab.sent.is_empty(), "not before the interval");
+    tab.pass(&mut rows, INTERVAL_MS);
+    assert_eq!(bodies(&tab.sent[0]), ["x", "y"]);
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!((server.effects, tab.body("x")), (vec!["x".to_owned(), "y".to_owned()], "ran x".to_owned()));
+}
+
+#[test]
+fn an_attempt_that_takes_too_long_is_given_up_and_its_answer_changes_nothing() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "x");
+    let slow = tab.sent[0].clone();
+    tab.pass(&mut rows, TIMEOUT_MS);
+    assert!(tab.sent.is_empty());
+    let answer = server.serve(&slow);
+    tab.answer(&mut rows, &slow, answer);
+    assert!(tab.answers.is_empty());
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!((tab.body("x"), server.effects.len()), ("ran x".to_owned(), 1));
+}
+
+#[test]
+fn what_fails_in_a_frame_and_what_comes_after_it_goes_again_in_order_and_in_the_same_epoch() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    server.says.insert("y".into(), vec![(500, "rolled-back", "no", "same-id")]);
+    for id in ["first", "x", "y", "z"] {
+        tab.call(&mut rows, id);
+    }
+    tab.arrives(&mut server, &mut rows);
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!((server.effects.clone(), tab.sent.len()), (vec!["first".to_owned(), "x".to_owned()], 0));
+    assert_eq!(places(&rows), [("y", Some((1, 3))), ("z", Some((1, 4)))]);
+    tab.pass(&mut rows, INTERVAL_MS);
+    assert_eq!(bodies(&tab.sent[0]), ["y", "z"]);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["first", "x", "y", "z"]);
+}
+
+#[test]
+fn a_batch_that_is_refused_as_a_whole_is_asked_one_by_one() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    for id in ["first", "x", "y"] {
+        tab.call(&mut rows, id);
+    }
+    tab.arrives(&mut server, &mut rows);
+    let batch = tab.sent.remove(0);
+    tab.answer(&mut rows, &batch, problem(400, "body-invalid", "no", "after-fix"));
+    assert_eq!(tab.paused.len(), 0);
+    tab.pass(&mut rows, INTERVAL_MS);
+    assert_eq!(bodies(&tab.sent[0]), ["x"]);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["first", "x", "y"]);
+}
+
+#[test]
+fn an_answer_to_a_batch_that_is_none_counts_as_lost() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    for id in ["first", "x", "y"] {
+        tab.call(&mut rows, id);
+    }
+    tab.arrives(&mut server, &mut rows);
+    for body in [b"".as_slice(), b"{}", &[0; 64]] {
+        let batch = tab.sent.remove(0);
+        assert_eq!(bodies(&batch), ["x", "y"]);
+        tab.answer(&mut rows, &batch, Answer { body: body.to_vec(), ..server::outcome("", &[]) });
+        assert_eq!((tab.answers.len(), tab.sent.len()), (1, 0));
+        tab.pass(&mut rows, INTERVAL_MS);
+        let alone = tab.sent.remove(0);
+        assert_eq!(bodies(&alone), ["x"]);
+        tab.answer(&mut rows, &alone, Answer::default());
+        tab.session.is_alone = false;
+        tab.pass(&mut rows, INTERVAL_MS);
+    }
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["first", "x", "y"]);
+}
+
+#[test]
+fn no_place_is_taken_beyond_the_window_and_what_has_none_is_stored_all_the_same() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    for number in 0..70 {
+        tab.call(&mut rows, &format!("{number:02}"));
+    }
+    assert_eq!(rows.len(), 70);
+    assert_eq!(places(&rows)[63], ("63", Some((1, 64))));
+    assert_eq!(places(&rows)[64], ("64", None));
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, (0..70).map(|number| format!("{number:02}")).collect::<Vec<_>>());
+    assert_eq!(rows.len(), 0);
+}
+
+#[test]
+fn the_acknowledgement_waits_until_the_row_is_gone() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "x");
+    let made = tab.sent.remove(0);
+    let answer = server.serve(&made);
+    tab.is_broken = true;
+    tab.answer(&mut rows, &made, answer);
+    tab.is_broken = false;
+    tab.call(&mut rows, "y");
+    assert_eq!(tab.sent[0].headers.get("semel-session"), Some("\"s\";epoch=1;seq=2"), "the row of x is there");
+    for _ in 0..2 {
+        tab.lose(&mut rows);
+        tab.pass(&mut rows, INTERVAL_MS);
+    }
+    assert_eq!(tab.sent[0].headers.get("semel-session"), Some("\"s\";epoch=1;seq=2;ack=1"));
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!(server.ack, 1);
+}
+
+#[test]
+fn a_failing_store_takes_a_new_request_back_and_its_number_is_the_next_ones() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.is_broken = true;
+    tab.call(&mut rows, "x");
+    assert_eq!(tab.failure("x"), ("store-failed", Executed::No));
+    tab.is_broken = false;
+    tab.call(&mut rows, "y");
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, server.ack), (vec!["y".to_owned()], 0));
+}
+
+#[test]
+fn calls_keep_their_order_however_slow_the_store_is() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.slow = Some(Vec::new());
+    for id in ["c", "a", "b"] {
+        tab.call(&mut rows, id);
+    }
+    for _ in 0..3 {
+        tab.store_next(&mut rows);
+    }
+    tab.slow = None;
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["c", "a", "b"]);
+}
+
+#[test]
+fn it_pauses_at_what_must_be_mended_and_goes_on_in_order() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    server.says.insert("x".into(), vec![(401, "unauthorized", "no", "after-fix")]);
+    tab.call(&mut rows, "x");
+    tab.call(&mut rows, "y");
+    tab.arrives(&mut server, &mut rows);
+    tab.pass(&mut rows, 10 * INTERVAL_MS);
+    assert_eq!((tab.paused.len(), tab.sent.len(), tab.session.counts()), (1, 0, (2, 1)));
+    assert_eq!((tab.paused[0].1.code.as_str(), tab.paused[0].1.executed), ("unauthorized", Executed::Unknown));
+    tab.session.resume(tab.now_ms);
+    tab.drive(&mut rows);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["x", "y"]);
+}
+
+#[test]
+fn what_is_given_up_in_a_pause_has_its_place_closed_and_the_others_go_on() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    server.says.insert("x".into(), vec![(404, "not-found", "no", "after-fix"); 5]);
+    let ticket = tab.call(&mut rows, "x");
+    tab.call(&mut rows, "y");
+    tab.arrives(&mut server, &mut rows);
+    tab.session.give_up(tab.now_ms, ticket);
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((tab.failure("x"), tab.body("y")), (("cancelled", Executed::No), "ran y".to_owned()));
+    assert_eq!((server.effects, rows.len()), (vec!["y".to_owned()], 0));
+}
+
+#[test]
+fn what_is_given_up_and_ran_is_answered_with_its_outcome() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let ticket = tab.call(&mut rows, "x");
+    server.serve(&tab.sent[0]);
+    tab.session.give_up(tab.now_ms, ticket);
+    tab.lose(&mut rows);
+    tab.pass(&mut rows, INTERVAL_MS);
+    assert_eq!(tab.sent[0].headers.get("idempotency-key"), Some("\"cancel-x\""));
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((tab.body("x"), server.effects.len()), ("ran x".to_owned(), 1));
+}
+
+#[test]
+fn what_has_no_place_yet_is_taken_back_without_asking_anybody_and_leaves_no_gap() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let tickets: Vec<_> = (0..70).map(|number| tab.call(&mut rows, &format!("{number:02}"))).collect();
+    tab.session.give_up(tab.now_ms, tickets[66]);
+    tab.drive(&mut rows);
+    assert_eq!(tab.failure("66"), ("cancelled", Executed::No));
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects.len(), 69);
+    assert!(!server.effects.contains(&"66".to_owned()));
+}
+
+#[test]
+fn a_request_beyond_the_limit_is_neither_stored_nor_sent() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.session.settings.requests_max = 1;
+    tab.call(&mut rows, "x");
+    tab.call(&mut rows, "y");
+    assert_eq!((tab.failure("y"), rows.len()), (("outbox-full", Executed::No), 1));
+}

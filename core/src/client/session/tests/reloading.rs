@@ -1,0 +1,149 @@
+//! What one holder leaves, and the next finds.
+
+use super::server::bodies;
+use super::*;
+
+/// A holder that is gone: `x` ran unheard, `y` never arrived, and `z` had no place yet.
+fn left() -> (Server, Rows) {
+    let (mut server, mut rows) = Default::default();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "x");
+    server.serve(&tab.sent[0]);
+    tab.call(&mut rows, "y");
+    let z = Entry { place: None, turn: 9, ..row::decode(&rows["y"]).unwrap() };
+    rows.insert(
+        "z".into(),
+        row::encode(&Entry { draft: Draft { body: "z".into(), ..(*z.draft).clone() }.into(), ..z }),
+    );
+    (server, rows)
+}
+
+#[test]
+fn what_is_left_is_asked_for_under_its_old_places_and_only_what_never_ran_gets_new_ones() {
+    let (mut server, mut rows) = left();
+    let mut tab = Tab::open("b", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "new");
+    assert_eq!(places(&rows), [("new", None), ("x", Some((1, 1))), ("y", Some((1, 2))), ("z", None)]);
+    for id in ["x", "y"] {
+        assert_eq!(bodies(&tab.sent[0]), [id]);
+        tab.arrives(&mut server, &mut rows);
+    }
+    assert_eq!(tab.body("x"), "ran x");
+    assert_eq!(places(&rows), [("new", Some((2, 4))), ("y", Some((2, 2))), ("z", Some((2, 3)))]);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, rows.len()), (["x", "y", "z", "new"].map(String::from).to_vec(), 0));
+    assert_eq!((tab.body("y"), tab.answers.len()), ("ran y".to_owned(), 1), "the calls of another page are recovered");
+}
+
+#[test]
+fn what_is_left_again_in_the_middle_happens_once_all_the_same() {
+    let (mut server, mut rows) = left();
+    let mut second = Tab::open("b", &mut server, &mut rows, &[]);
+    second.arrives(&mut server, &mut rows);
+    second.arrives(&mut server, &mut rows);
+    server.serve(&second.sent[0]);
+    let mut third = Tab::open("c", &mut server, &mut rows, &[]);
+    third.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, rows.len()), (["x", "y", "z"].map(String::from).to_vec(), 0));
+    assert_eq!([third.body("y"), third.body("z")], ["ran y", "ran z"]);
+}
+
+#[test]
+fn what_was_left_and_arrives_late_changes_nothing() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "x");
+    let late = tab.sent.remove(0);
+    let mut next = Tab::open("b", &mut server, &mut rows, &[]);
+    next.arrives_all(&mut server, &mut rows);
+    server.serve(&late);
+    assert_eq!(server.effects, ["x"]);
+}
+
+#[test]
+fn what_a_tab_that_lives_has_in_hand_is_left_to_it() {
+    let (mut server, mut rows) = left();
+    let tab = Tab::open("b", &mut server, &mut rows, &["a"]);
+    assert!(tab.sent.is_empty());
+    assert_eq!(rows.len(), 3);
+}
+
+#[test]
+fn what_a_tab_that_lives_has_not_heard_yet_is_not_acknowledged_while_there_is_room() {
+    let (mut server, mut rows) = left();
+    let mut tab = Tab::open("b", &mut server, &mut rows, &["a"]);
+    tab.call(&mut rows, "new");
+    assert_eq!(tab.sent[0].headers.get("semel-session"), Some("\"s\";epoch=2;seq=2"));
+    tab.arrives(&mut server, &mut rows);
+    for number in 0..70 {
+        tab.call(&mut rows, &format!("{number:02}"));
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    assert_eq!((server.effects.len(), server.ack > 1), (72, true));
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_kept_and_holds_up_nothing() {
+    let (mut server, mut rows) = left();
+    let mut tab = Tab::new("b");
+    tab.takes_recovered = false;
+    tab.session.wake(0);
+    tab.drive(&mut rows);
+    tab.arrives(&mut server, &mut rows);
+    tab.look(&mut rows, &[]);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((tab.recovered.len(), rows.len()), (3, 3));
+    for number in 0..70 {
+        tab.call(&mut rows, &format!("{number:02}"));
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    assert_eq!(server.effects.len(), 73);
+    let mut next = Tab::open("c", &mut server, &mut rows, &[]);
+    assert_eq!((next.body("x"), next.body("z"), rows.len()), ("ran x".into(), "ran z".into(), 0));
+    assert!(next.sent.is_empty(), "it is answered from the store");
+    next.pass(&mut rows, INTERVAL_MS);
+}
+
+#[test]
+fn rows_of_another_session_or_outbox_are_left_alone() {
+    let (mut server, mut rows) = left();
+    for (owner, set) in [
+        ("b", (|settings| settings.name = "other".into()) as fn(&mut Settings)),
+        ("c", |settings| settings.key = "other".into()),
+        ("d", |settings| settings.outbox = "other".into()),
+    ] {
+        let mut tab = Tab::with(owner, set);
+        tab.session.wake(0);
+        tab.drive(&mut rows);
+        tab.arrives(&mut server, &mut rows);
+        tab.look(&mut rows, &[]);
+        assert!(tab.sent.is_empty());
+    }
+    assert_eq!(rows.len(), 3);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_stops_all() {
+    let (_, mut rows) = left();
+    rows.insert("damaged".into(), vec![9]);
+    let rows: Vec<_> = rows.into_iter().collect();
+    let mut tab = Tab::new("b");
+    assert!(tab.session.stored(0, &rows, Some(&|_| false)).is_err());
+    assert_eq!(tab.session.poll(), None);
+}
+
+#[test]
+fn a_failing_store_takes_over_later() {
+    let (mut server, mut rows) = left();
+    let mut tab = Tab::new("b");
+    tab.session.wake(0);
+    tab.drive(&mut rows);
+    tab.arrives(&mut server, &mut rows);
+    tab.is_broken = true;
+    tab.look(&mut rows, &[]);
+    assert!(tab.sent.is_empty());
+    tab.is_broken = false;
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["x", "y", "z"]);
+}

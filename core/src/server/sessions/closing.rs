@@ -1,0 +1,38 @@
+//! `POST keys/{key}/cancel` of a place: a number that will not be sent again is closed.
+//!
+//! Invariant: it is judged as an attempt of the place would be, so that nothing is closed that ran, or that another epoch has.
+
+use super::decision::{Asked, decide, open};
+use super::rows;
+use super::state::{Taken, TakenState};
+use crate::message::Response;
+use crate::problem::Code;
+use crate::server::control::{cancelled, executed};
+use crate::server::decision::Decision;
+use crate::server::turn::{Undone, Work};
+use crate::session::Place;
+
+/// Closes a place, in the transaction of the control request.
+pub(in crate::server) fn close(
+    work: &mut Work<'_>,
+    place: &Place,
+    by_administrator: bool,
+    deadline_ms: Option<i64>,
+) -> Result<Response, Undone> {
+    let found = work.find_session(&place.session)?;
+    let principal = Some(work.principal).filter(|_| !by_administrator);
+    let session = open(found, principal).map_err(Undone::Problem)?;
+    let taken = rows::find_taken(work.sql, &session, place.seq)?;
+    let asked = Asked { epoch: place.epoch, seq: place.seq, fingerprint: None, deadline_ms };
+    let freed_seq = session.freed_seq();
+    match (decide(&session, taken.as_ref(), &asked, freed_seq, work.instant.now_ms), taken) {
+        (Decision::Execute, _) => {
+            work.take(&session, place, TakenState::Cancelled, freed_seq)?;
+            Ok(cancelled())
+        }
+        (Decision::Replay, Some(Taken { state: TakenState::Executed(_, outcome), .. })) => Ok(executed(&outcome)),
+        (Decision::Refuse(problem), _) if problem.code == Code::Cancelled => Ok(cancelled()),
+        (Decision::Refuse(problem), _) => Err(Undone::Problem(problem)),
+        (Decision::Replay, _) => Err(Undone::Storage(rows::unreadable())),
+    }
+}

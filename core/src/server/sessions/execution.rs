@@ -1,0 +1,241 @@
+//! One attempt that names a place in a session, from start to end.
+//!
+//! Invariants:
+//! - Effect, place and acknowledgements of an attempt are one transaction, or nothing.
+//! - What an attempt acknowledges is applied with every answer that it gets of the session, refusals too.
+//! - What is counted is counted of the next place of the current epoch, and ends with it.
+
+use super::decision::{Asked, decide, freed, is_next, open};
+use super::rows;
+use super::state::{Session, Taken, TakenState};
+use crate::fingerprint::Fingerprint;
+use crate::header::Attempt;
+use crate::problem::{Code, Problem};
+use crate::rules::{Rule, holds};
+use crate::server::answer::{Answer, checked_outcome};
+use crate::server::aside::Aside;
+use crate::server::config::OUTCOME_BODY_BYTES_MAX;
+use crate::server::decision::{Decision, poisoned};
+use crate::server::record::Outcome;
+use crate::server::schema::{self, Versions};
+use crate::server::sql::{SqlError, atomically};
+use crate::server::suspicion::{CRASHES_MAX, Count, Started};
+use crate::server::turn::{Loaded, Purpose, Turn, Undone, Work, rolled_back};
+use crate::session::{Numbered, Place, SessionName};
+
+/// What an attempt that takes no place changes of its session.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::server) struct Noted<'a> {
+    session: &'a Session,
+    freed_seq: i64,
+    count: Option<Count>,
+}
+
+impl Noted<'_> {
+    /// Whether there is anything to write.
+    pub fn is_any(&self) -> bool {
+        self.freed_seq > self.session.freed_seq() || self.count.is_some()
+    }
+}
+
+/// An attempt, as it was decided on.
+struct Asking<'a> {
+    place: &'a Place,
+    session: Session,
+    freed_seq: i64,
+    fingerprint: Fingerprint,
+}
+
+impl Asking<'_> {
+    fn started(&self) -> Started {
+        Started::Place { session: self.session.number, epoch: self.place.epoch, seq: self.place.seq }
+    }
+
+    fn noted(&self, count: Option<Count>) -> Option<Noted<'_>> {
+        Some(Noted { session: &self.session, freed_seq: self.freed_seq, count })
+    }
+}
+
+impl Work<'_> {
+    /// The session of a name, unless it is forgotten.
+    pub fn find_session(&self, name: &SessionName) -> Result<Option<Session>, SqlError> {
+        Ok(rows::find(self.sql, name)?.filter(|session| !self.instant.forgets(session.used_ms())))
+    }
+
+    /// Records what became of the next place, and frees what is acknowledged.
+    pub fn take(
+        &mut self,
+        session: &Session,
+        place: &Place,
+        state: TakenState,
+        freed_seq: i64,
+    ) -> Result<(), SqlError> {
+        let taken = Taken { epoch: place.epoch, at_ms: self.instant.now_ms, state };
+        rows::put_taken(self.sql, session.number, place.seq, &taken)?;
+        // The last place that was acknowledged goes only now that there is one after it.
+        if session.rows.is_some_and(|rows| rows.first <= freed_seq) {
+            rows::delete_places(self.sql, session.number, freed_seq)?;
+        }
+        if session.count != Count::default() && holds(Rule::CountOfPlace) {
+            rows::put_count(self.sql, session.number, Count::default())?;
+        }
+        self.after.sessions.used(self.instant.now_ms, self.retention_s);
+        Ok(())
+    }
+
+    /// Writes what an attempt changes that took no place.
+    pub fn note(&self, noted: &Noted<'_>) -> Result<(), SqlError> {
+        let Noted { session, freed_seq, count } = *noted;
+        if freed_seq > session.freed_seq() {
+            if freed_seq < session.last_seq() || !holds(Rule::LastPlaceStays) {
+                rows::delete_places(self.sql, session.number, freed_seq)?;
+            } else {
+                rows::delete_places(self.sql, session.number, freed_seq - 1)?;
+                rows::reduce(self.sql, session.number, freed_seq)?;
+            }
+        }
+        count.map_or(Ok(()), |count| rows::put_count(self.sql, session.number, count))
+    }
+}
+
+impl Turn<'_> {
+    /// A request of the application that has a place in a session instead of an id.
+    pub(in crate::server) fn change_in_session(
+        &self,
+        loaded: &mut Loaded,
+        attempt: &Attempt,
+        Numbered { place, ack }: &Numbered,
+    ) -> Result<Answer, SqlError> {
+        let found = match loaded.versions.engine {
+            0 => None,
+            _ => self.work(loaded).find_session(&place.session)?,
+        };
+        let session = match open(found, Some(self.arrival.principal)) {
+            Ok(session) => session,
+            Err(problem) => return self.refuse(loaded, &problem, None, Aside::default()),
+        };
+        let freed_seq = freed(&session, place.epoch, *ack);
+        let taken = rows::find_taken(self.sql, &session, place.seq)?;
+        let mut asking = Asking { place, session, freed_seq, fingerprint: Fingerprint::of(self.arrival.request) };
+        // What has crashed was let in by its deadline, wherever that is by now.
+        let deadline_ms = attempt.deadline_ms.filter(|_| self.purpose != Purpose::CountCrash);
+        let asked = Asked { epoch: place.epoch, seq: place.seq, fingerprint: Some(&asking.fingerprint), deadline_ms };
+        match (decide(&asking.session, taken.as_ref(), &asked, freed_seq, self.instant.now_ms), taken) {
+            (Decision::Execute, _) => match self.purpose {
+                Purpose::Execute => match self.count_dead_place(loaded, &mut asking)? {
+                    Some(answer) => Ok(answer),
+                    None => self.execute_place(loaded, &asking),
+                },
+                Purpose::CountStart => self.count_place_start(loaded, &asking),
+                Purpose::CountCrash => self.count_place_crash(loaded, &asking),
+            },
+            _ if self.purpose == Purpose::CountStart => Ok(Answer::changed()),
+            (Decision::Refuse(problem), _) => self.refuse_place(loaded, &problem, &asking, false),
+            (Decision::Replay, Some(Taken { at_ms, state: TakenState::Executed(_, outcome), .. })) => {
+                self.set_aside(loaded, None, Aside { session: asking.noted(None), ..Aside::default() })?;
+                Ok(self.replayed(outcome, at_ms))
+            }
+            (Decision::Replay, _) => Err(rows::unreadable()),
+        }
+    }
+
+    fn refuse_place(
+        &self,
+        loaded: &mut Loaded,
+        problem: &Problem,
+        asking: &Asking<'_>,
+        sweep: bool,
+    ) -> Result<Answer, SqlError> {
+        let session = asking.noted(ended(loaded, asking));
+        self.refuse(loaded, problem, None, Aside { session, sweep, ..Aside::default() })
+    }
+
+    /// Runs the handler and records its answer, with all that goes along, in one transaction.
+    fn execute_place(&self, loaded: &mut Loaded, asking: &Asking<'_>) -> Result<Answer, SqlError> {
+        if let Some(want) = self.want_of_bytes(loaded)? {
+            return self.refuse_place(loaded, &Problem::new(Code::Capacity, want), asking, true);
+        }
+        let mut work = self.work(loaded);
+        let executed: Result<Outcome, Undone> = atomically(self.sql, || {
+            schema::migrate(self.sql, self.handler, loaded.versions)?;
+            work.after.versions = Versions::current(self.handler);
+            let response = self.handler.serve(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
+            let outcome = checked_outcome(response, OUTCOME_BODY_BYTES_MAX).map_err(Undone::Rejected)?;
+            let state = TakenState::Executed(asking.fingerprint, outcome.clone());
+            work.take(&asking.session, asking.place, state, asking.freed_seq)?;
+            self.write_aside(&mut work, None, &Aside::default())?;
+            Ok(outcome)
+        });
+        match executed {
+            Ok(outcome) => {
+                *loaded = work.after;
+                Ok(Answer::executed(outcome, self.expires_s(self.instant.now_ms)))
+            }
+            Err(undone) => {
+                let answer = self.undone(undone)?;
+                let session = asking.noted(ended(loaded, asking));
+                self.set_aside(loaded, None, Aside { session, ..Aside::default() })?;
+                Ok(answer)
+            }
+        }
+    }
+
+    fn count_place_start(&self, loaded: &mut Loaded, asking: &Asking<'_>) -> Result<Answer, SqlError> {
+        if holds(Rule::StartCounted) {
+            self.put_place_count(loaded, asking, asking.session.count.started())?;
+            loaded.started = Some(asking.started());
+        }
+        Ok(Answer::changed())
+    }
+
+    /// Counts the start of an object that died, where nothing was counted ahead of this attempt. Closes the place if that was one
+    /// too many.
+    fn count_dead_place(&self, loaded: &mut Loaded, asking: &mut Asking<'_>) -> Result<Option<Answer>, SqlError> {
+        let count = asking.session.count;
+        if !count.is_started || loaded.started == Some(asking.started()) {
+            return Ok(None);
+        }
+        let count = count.crashed();
+        self.put_place_count(loaded, asking, count)?;
+        asking.session.count = count;
+        Ok(count.is_poisoned().then(|| Answer::problem(&poisoned())))
+    }
+
+    /// Counts a crash of the handler. At the last one, the place is recorded as one that never runs again.
+    fn count_place_crash(&self, loaded: &mut Loaded, asking: &Asking<'_>) -> Result<Answer, SqlError> {
+        let count = asking.session.count.crashed();
+        self.put_place_count(loaded, asking, count)?;
+        let Place { session, seq, .. } = asking.place;
+        let log = format!(
+            "the handler crashed on number {seq} of the session {:?}, {} of {CRASHES_MAX} times",
+            session.as_str(),
+            count.crashes
+        );
+        Ok(if count.is_poisoned() { Answer::problem(&poisoned()).with_log(log) } else { rolled_back(&log) })
+    }
+
+    fn put_place_count(&self, loaded: &mut Loaded, asking: &Asking<'_>, count: Count) -> Result<(), SqlError> {
+        if !holds(Rule::CrashCounted) {
+            return Ok(());
+        }
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            if count.is_poisoned() {
+                work.take(&asking.session, asking.place, TakenState::Poisoned(asking.fingerprint), asking.freed_seq)?;
+            } else {
+                work.note(&Noted { session: &asking.session, freed_seq: asking.freed_seq, count: Some(count) })?;
+            }
+            self.write_aside(&mut work, None, &Aside::default())
+        })?;
+        *loaded = work.after;
+        Ok(())
+    }
+}
+
+/// What is counted once a start has ended without a crash: of the place that is asked, if this very object has started it.
+fn ended(loaded: &Loaded, asking: &Asking<'_>) -> Option<Count> {
+    let Asking { place, session, .. } = asking;
+    let is_own = loaded.started == Some(asking.started()) || !holds(Rule::OwnStart);
+    let is_open = session.count.is_started && is_next(session, place.epoch, place.seq);
+    (is_open && is_own && holds(Rule::StartEnded)).then_some(Count { is_started: false, ..session.count })
+}

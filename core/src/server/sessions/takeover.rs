@@ -1,0 +1,101 @@
+//! `POST keys/{key}/sessions`: a session gets a new holder. Recorded like any change, so a repetition is answered with the
+//! epoch that it gave, and gives none.
+//!
+//! Invariants:
+//! - A new epoch is higher than any that the key ever gave, to whichever session.
+//! - Who says which epoch it expects takes over from no newer one: a take-over that was under way for long fences nobody.
+
+use super::decision::{fenced, open};
+use super::rows;
+use super::state::Epochs;
+use crate::id::Invalid;
+use crate::message::Response;
+use crate::problem::{Code, Problem};
+use crate::rules::{Rule, holds};
+use crate::server::control::body_invalid;
+use crate::server::json::read::Members;
+use crate::server::json::write::Object;
+use crate::server::schema;
+use crate::server::suspicion::Count;
+use crate::server::turn::{Undone, Work};
+use crate::session::{NUMBER_MAX, SessionName};
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakeOver {
+    /// Which session.
+    pub name: SessionName,
+    /// The epoch that is expected to be the current one; 0: the session is not there yet.
+    pub after: Option<i64>,
+}
+
+/// Reads the body.
+pub fn parse(body: &[u8]) -> Result<TakeOver, Problem> {
+    let (name, after) = members(body).map_err(body_invalid)?;
+    let name = SessionName::new(name).map_err(|Invalid(detail)| body_invalid(detail))?;
+    if after.is_some_and(|after| !(0..=NUMBER_MAX).contains(&after)) {
+        return Err(body_invalid(format!("after: not an integer from 0 to {NUMBER_MAX}")));
+    }
+    Ok(TakeOver { name, after })
+}
+
+fn members(body: &[u8]) -> Result<(String, Option<i64>), String> {
+    let mut members = Members::parse(body)?;
+    let taken = (members.required("name")?, members.optional("after")?);
+    members.end()?;
+    Ok(taken)
+}
+
+/// Takes over, in the transaction of the control request.
+pub(in crate::server) fn take_over(
+    work: &mut Work<'_>,
+    TakeOver { name, after }: &TakeOver,
+    sessions_max: u64,
+) -> Result<Response, Undone> {
+    let (sql, now_ms) = (work.sql, work.instant.now_ms);
+    let mut found = rows::find(sql, name)?;
+    // What is forgotten is not there, whether or not the sweep has come to it.
+    if let Some(forgotten) = found.take_if(|session| work.instant.forgets(session.used_ms())) {
+        rows::delete(sql, forgotten.number)?;
+        work.after.sessions.count -= 1;
+    }
+    let found = found.map(|session| open(Some(session), Some(work.principal))).transpose().map_err(Undone::Problem)?;
+    let current = found.as_ref().map_or(0, |session| session.epochs.current());
+    match after {
+        Some(after) if *after < current && holds(Rule::TakeOverExpected) => {
+            return Err(Undone::Problem(fenced(current)));
+        }
+        Some(after) if *after > current => {
+            return Err(Undone::Problem(body_invalid(format!("after: the session is at epoch {current}"))));
+        }
+        _ => {}
+    }
+    let highest = if holds(Rule::EpochForward) { work.after.sessions.epoch } else { current };
+    let epoch = highest + 1;
+    if epoch > NUMBER_MAX {
+        return Err(Undone::Problem(body_invalid("the key has given every epoch that there is")));
+    }
+    let last_seq = match found {
+        Some(session) => {
+            let last_seq = session.last_seq();
+            let count = if holds(Rule::CountOfPlace) { Count::default() } else { session.count };
+            rows::put_epochs(sql, session.number, &session.epochs.then(epoch, last_seq), count, now_ms)?;
+            last_seq
+        }
+        None if u64::try_from(work.after.sessions.count).unwrap_or(0) >= sessions_max
+            && holds(Rule::SessionsBounded) =>
+        {
+            let detail = format!("the key has {sessions_max} sessions, as many as it may");
+            return Err(Undone::Problem(Problem::new(Code::Capacity, detail)));
+        }
+        None => {
+            rows::insert(sql, name, work.principal, &Epochs::first(epoch), now_ms)?;
+            work.after.sessions.count += 1;
+            0
+        }
+    };
+    schema::put_epoch(sql, epoch)?;
+    work.after.sessions.epoch = epoch;
+    let body = Object::default().with("name", name.as_str()).with("epoch", epoch).with("lastSeq", last_seq);
+    Ok(Response::json(200, body.end()))
+}

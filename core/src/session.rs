@@ -1,0 +1,139 @@
+//! Sessions as they are named on the wire: a named client at a key, the number of its current holder, the contiguous number of a
+//! request in it.
+//!
+//! Invariants:
+//! - A number is from 1 to [`NUMBER_MAX`], which is what a structured-field integer can be. JSON may say no more than that either.
+//! - An acknowledgement is below the number that it comes with: a request does not acknowledge itself.
+
+use crate::id::{Invalid, REQUEST_ID_CHARS_MAX};
+use sfv::{BareItem, Item, Parser};
+
+/// The longest name of a session, in characters.
+pub const SESSION_NAME_CHARS_MAX: usize = REQUEST_ID_CHARS_MAX;
+/// The largest epoch or number: structured fields have 15 digits.
+pub const NUMBER_MAX: i64 = 999_999_999_999_999;
+
+/// Names a session at a key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionName(String);
+
+impl SessionName {
+    /// Checks the length, and that a structured-field string can hold the characters.
+    pub fn new(name: impl Into<String>) -> Result<Self, Invalid> {
+        let name = name.into();
+        if name.is_empty() || name.len() > SESSION_NAME_CHARS_MAX {
+            return Err(Invalid::new(format!("the name of a session has 1 to {SESSION_NAME_CHARS_MAX} characters")));
+        }
+        if !name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+            return Err(Invalid::new("the name of a session has printable ASCII characters only"));
+        }
+        Ok(Self(name))
+    }
+
+    /// The name, unquoted.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A place in a session: what names a request there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Of which session.
+    pub session: SessionName,
+    /// Under which holder.
+    pub epoch: i64,
+    /// Its number.
+    pub seq: i64,
+}
+
+impl Place {
+    /// Checks the numbers.
+    pub fn new(session: SessionName, epoch: i64, seq: i64) -> Result<Self, Invalid> {
+        for (name, number) in [("epoch", epoch), ("seq", seq)] {
+            if !(1..=NUMBER_MAX).contains(&number) {
+                return Err(Invalid::new(format!("{name}: not an integer from 1 to {NUMBER_MAX}")));
+            }
+        }
+        Ok(Self { session, epoch, seq })
+    }
+}
+
+/// What `Semel-Session` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Numbered {
+    /// The place of the request.
+    pub place: Place,
+    /// All places up to this one are acknowledged; 0: none.
+    pub ack: i64,
+}
+
+impl Numbered {
+    /// Reads `"name";epoch=N;seq=N;ack=N`. `ack` may be missing.
+    pub fn parse(value: &str) -> Result<Self, Invalid> {
+        let invalid = |reason: &str| Invalid::new(format!("Semel-Session: {reason}"));
+        let item: Item = Parser::new(value).parse().map_err(|error| invalid(&error.to_string()))?;
+        let BareItem::String(name) = item.bare_item else { return Err(invalid("not a structured-field string")) };
+        let (mut epoch, mut seq, mut ack) = (None, None, None);
+        for (name, value) in item.params {
+            let number = match value {
+                BareItem::Integer(number) => i64::from(number),
+                _ => return Err(invalid("a parameter is no integer")),
+            };
+            match name.as_str() {
+                "epoch" => epoch = Some(number),
+                "seq" => seq = Some(number),
+                "ack" => ack = Some(number),
+                _ => return Err(invalid("the parameters are epoch, seq and ack")),
+            }
+        }
+        let (Some(epoch), Some(seq)) = (epoch, seq) else { return Err(invalid("it needs epoch and seq")) };
+        let named = SessionName::new(String::from(name)).and_then(|session| Place::new(session, epoch, seq));
+        let place = named.map_err(|Invalid(reason)| invalid(&reason))?;
+        let ack = ack.unwrap_or(0);
+        if !(0..place.seq).contains(&ack) {
+            return Err(invalid("ack: not an integer from 0 to below seq"));
+        }
+        Ok(Self { place, ack })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_a_name_two_numbers_and_an_acknowledgement_below_its_own() {
+        let parse = |value: &str| {
+            let Numbered { place: Place { session, epoch, seq }, ack } = Numbered::parse(value).ok()?;
+            Some((session.as_str().to_owned(), epoch, seq, ack))
+        };
+        assert_eq!(parse("\"a\";epoch=2;seq=5;ack=4"), Some(("a".to_owned(), 2, 5, 4)));
+        assert_eq!(parse("\"a b\";seq=1;epoch=1"), Some(("a b".to_owned(), 1, 1, 0)));
+        assert_eq!(parse("\"a\";epoch=1;seq=1;ack=0"), Some(("a".to_owned(), 1, 1, 0)));
+        let most = format!("\"a\";epoch={NUMBER_MAX};seq={NUMBER_MAX};ack={}", NUMBER_MAX - 1);
+        assert_eq!(parse(&most), Some(("a".to_owned(), NUMBER_MAX, NUMBER_MAX, NUMBER_MAX - 1)));
+        let long = format!("\"{}\";epoch=1;seq=1", "x".repeat(256));
+        for bad in [
+            "",
+            "\"a\"",
+            "\"a\";epoch=1",
+            "\"a\";seq=1",
+            "a;epoch=1;seq=1",
+            "\"\";epoch=1;seq=1",
+            "\"a\";epoch=0;seq=1",
+            "\"a\";epoch=1;seq=0",
+            "\"a\";epoch=1;seq=-1",
+            "\"a\";epoch=1;seq=1;ack=1",
+            "\"a\";epoch=1;seq=1;ack=-1",
+            "\"a\";epoch=1;seq=1.0",
+            "\"a\";epoch=1;seq=1;ack",
+            "\"a\";epoch=1;seq=1;x=1",
+            "\"a\";epoch=1;seq=1000000000000000",
+            "\"a\";epoch=1;seq=1, \"a\";epoch=1;seq=1",
+            &long,
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

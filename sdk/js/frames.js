@@ -1,0 +1,55 @@
+// A frame of a session on its way: one request as itself, more of them as a batch in JSON.
+//
+// Invariant: a request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
+
+import { laid, reader } from "./bytes.js";
+import { linesOf, toLines } from "./lines.js";
+import { given, membersOf, send } from "./transport.js";
+
+/** Headers of the option that are of the frame, and not of what is in it. */
+const isOfFrame = /^(authorization|cookie|content-(type|encoding)|idempotency-key|(semel|cf)-.*)$/;
+
+/** Sends what the module asks for; resolves as `send` does, but that the body of a batch is the answers in it, as the module reads them. */
+export async function sendFrame(setup, request, signal) {
+  const [method, target, lines, body] = request;
+  const sent = (own, headers) => send({ ...setup, headers }, own, signal, () => {});
+  if (!/^\/semel\/v1\/keys\/[^/]+\/batch$/.test(target)) return sent(request, setup.headers);
+  const headers = new Headers(await given(setup.headers));
+  const elements = elementsOf(reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
+  const [status, answerLines, answer, members] = await sent([method, target, lines, JSON.stringify(elements)], headers);
+  return [status, answerLines, status === 200 ? answersOf(elements, answer) : answer, members];
+}
+
+function elementsOf({ integer, text, bytes }, headers) {
+  return Array.from({ length: integer() }, () => ({
+    ...JSON.parse(`{${text()}}`),
+    method: text(),
+    path: text(),
+    headers: Object.fromEntries([...headers, ...linesOf(text())]),
+    body: inJson(bytes()),
+  }));
+}
+
+/** A body as text, unless it is none, or base64 is shorter. */
+function inJson(bytes) {
+  const base64 = () => ({ base64: btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")) });
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    return JSON.stringify(text).length * 3 > bytes.length * 4 + 60 ? base64() : text;
+  } catch {
+    return base64();
+  }
+}
+
+/** The answers to elements. What is none of them the module finds out. */
+function answersOf(elements, body) {
+  try {
+    const answers = JSON.parse(new TextDecoder().decode(body)).map(({ status, headers, body: text }, index) => {
+      const bytes = typeof text === "string" ? new TextEncoder().encode(text) : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
+      return [status, toLines(Object.entries(headers)), bytes, membersOf(elements[index].path, headers["content-type"], bytes)];
+    });
+    return laid(answers.flat());
+  } catch {
+    return new Uint8Array();
+  }
+}

@@ -1,0 +1,63 @@
+// Requests as `fetch` takes them, and its answers: what is stored of the one, and made of the other.
+//
+// Invariant: what is stored is what is sent, byte for byte; so nothing with credentials in it is stored.
+
+import { linesOf, toLines } from "./lines.js";
+
+export const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
+/** Statuses with which a Response takes no body. */
+const WITHOUT_BODY = new Set([101, 103, 204, 205, 304]);
+/** A request is held in memory, and in the store. */
+const BODY_BYTES_MAX = 8 << 20;
+
+/** Method, headers and body as `fetch` has them, but that some browsers take no stream. */
+export function normalised(ownOrigin, input, init) {
+  const stream = init.body instanceof ReadableStream ? init.body : undefined;
+  const made = (more) => new Request(input instanceof Request ? input : new URL(input, ownOrigin), { ...init, ...more });
+  const request = made(stream && { body: new Uint8Array() });
+  const { origin, pathname, search } = new URL(request.url);
+  if (origin !== ownOrigin) throw new TypeError(`semel: ${origin} is not ${ownOrigin}`);
+  return { made, request, stream, pathname, search };
+}
+
+/** What is stored must hold no credentials, and nothing that the module sets itself. */
+export function storable(headers) {
+  for (const [name] of headers) {
+    if (name === "authorization" || name === "cookie") throw new TypeError(`semel: ${name} would be stored; give it in the headers option of open`);
+    if (name === "idempotency-key" || name.startsWith("semel-")) throw new TypeError(`semel: ${name} is set by the SDK`);
+  }
+  return toLines(headers);
+}
+
+/** The body, up to the limit: a stream may have no end. */
+export async function bodyOf(request, signal, stream = request.body) {
+  const parts = [];
+  let size = 0;
+  const take = (part) => {
+    if (!(part instanceof Uint8Array)) throw new TypeError("semel: a stream is of Uint8Arrays");
+    parts.push(part);
+    size += part.length;
+    if (size > BODY_BYTES_MAX) throw new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);
+  };
+  const source = stream?.getReader();
+  const stop = () => source?.cancel().catch(() => {});
+  signal?.addEventListener("abort", stop);
+  try {
+    // A request of Firefox does not show its body.
+    if (!source) take(new Uint8Array(await request.arrayBuffer()));
+    else for (let read; !(read = await source.read()).done; ) take(read.value);
+  } finally {
+    stop();
+    signal?.removeEventListener("abort", stop);
+  }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
+}
+
+export function responseOf(url, [status, lines, body]) {
+  const headers = new Headers();
+  for (const [name, value] of linesOf(lines)) headers.append(name, value);
+  const response = new Response(WITHOUT_BODY.has(status) ? null : body, { status, headers });
+  // As `fetch` has it; a Response that was made by hand has none.
+  Object.defineProperty(response, "url", { value: url });
+  return response;
+}

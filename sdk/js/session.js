@@ -1,0 +1,257 @@
+// `semel.session`: requests at one key that have places in a row. It is loaded at the first, apart from all else.
+//
+// Invariants:
+// - Nothing is decided here: which place a request has, what is sent, and what an answer means, is the module's.
+// - Calls have their places in the order in which they were made, however long their bodies take to read.
+// - After `close`, no promise is left that nobody will settle.
+
+import { optional } from "./bytes.js";
+import { SemelError } from "./errors.js";
+import { sendFrame } from "./frames.js";
+import { indexedDbStore } from "./indexeddb.js";
+import { DELIVERED, GIVE_UP, LOST, Machine, RESUME_ALL } from "./machine.js";
+import { loadedOnce } from "./module.js";
+import { encodedKey } from "./options.js";
+import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
+import { memoryStore } from "./stores.js";
+import { lightBeacon } from "./tabs.js";
+
+/** So often a holder looks for what others have left, and whether they still wait for something. */
+const LOOK_MS = 5_000;
+/** The ticket of the take-over. */
+const TAKE_OVER = 0;
+const OPTIONS = ["after", "store", "onrecovered", "onpaused"];
+
+/** What opens sessions. `source` gives the module: see `loadedOnce`. */
+export const sessions = (source) => {
+  const load = loadedOnce(source);
+  return async (setup, closing, key, name, options = {}) => {
+    for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
+    const { after, store, onrecovered = null, onpaused = null } = options;
+    if (typeof name !== "string" || !/^[ -~]{1,255}$/.test(name)) throw new TypeError("semel: the name of a session has 1 to 255 characters of printable ASCII");
+    if (after !== undefined && !(Number.isSafeInteger(after) && after >= 0)) throw new RangeError("semel: after is the number of an epoch");
+    if (setup.store && !store) throw new TypeError("semel: where the outbox has a store of one's own, so has a session: its option store");
+    const encoded = encodedKey(key);
+    if (encoded === undefined) throw new TypeError("semel: a session is at a key");
+    const module = await load();
+    closing.throwIfAborted();
+    return Session.take(setup, module, closing, { key, name, onrecovered, onpaused }, encoded, after, store);
+  };
+};
+
+class Session {
+  #setup;
+  #machine;
+  #beacon;
+  #looking;
+  #closing;
+  #isClosed = false;
+  /** What settles the take-over. */
+  #taking;
+  /** Who calls, from the call to the answer, and by request id once there is one. */
+  #calls = new Set();
+  #callers = new Map();
+  /** When the last call has its place. */
+  #turn;
+  #attempts = new Map();
+  /** Answers that nobody has taken yet. */
+  #recovered = [];
+  #onrecovered;
+
+  /** Takes it over, and goes on with what was left unfinished. */
+  static async take(setup, module, closing, named, key, after, store) {
+    const session = new this(setup, module, closing, named);
+    try {
+      await session.#start(key, after, store);
+    } catch (error) {
+      session.close();
+      throw error;
+    }
+    return session;
+  }
+
+  constructor(setup, module, closing, { key, name, onrecovered, onpaused }) {
+    this.#setup = setup;
+    this.#machine = new Machine(module, this.#host());
+    this.#closing = closing;
+    closing.addEventListener("abort", this.close);
+    Object.assign(this, { key, name, onrecovered, onpaused });
+  }
+
+  async #start(key, after, store) {
+    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, maxPending } = this.#setup;
+    const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
+    const database = `semel sessions ${origin} ${identity}`;
+    const own = store ?? (durability === "memory" ? memoryStore() : undefined);
+    const stored = own ?? (await indexedDbStore(database, durability));
+    if (this.#isClosed) {
+      stored.close?.();
+      throw closed();
+    }
+    const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, key, this.name, takeOverId, ...optional(after));
+    const [{ epoch, lastSeq }, beacon] = await Promise.all([taken, own ? own.presence?.(owner) : lightBeacon(database, owner)]);
+    this.#beacon = beacon;
+    Object.assign(this, { epoch, lastSeq });
+    await this.#look();
+    if (this.#isClosed) {
+      beacon?.leave();
+      throw closed();
+    }
+    // In Node, no process goes on for that alone.
+    if (this.#beacon) (this.#looking = setInterval(() => this.#look().catch(() => {}), LOOK_MS)).unref?.();
+  }
+
+  /** Goes on with what holders left that are gone. */
+  async #look() {
+    if (!this.#isClosed) await this.#machine.takeOver(async () => this.#beacon?.alive());
+  }
+
+  get onrecovered() {
+    return this.#onrecovered;
+  }
+
+  set onrecovered(handler) {
+    this.#onrecovered = typeof handler === "function" ? handler : null;
+    for (const recovered of this.#recovered.splice(0)) this.#recover(...recovered);
+  }
+
+  fetch(input, init) {
+    return new Promise((resolve, reject) => {
+      const call = { reject };
+      this.#calls.add(call);
+      if (this.#isClosed) this.#stop(call);
+      this.#call(call, input, init)
+        .then(resolve, reject)
+        .finally(() => this.#calls.delete(call));
+    });
+  }
+
+  async #call(call, input, { signal = input.signal, ...init } = {}) {
+    const { made, request, stream, pathname, search } = normalised(this.#setup.origin, input, init);
+    if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, signal);
+    const lines = storable(request.headers);
+    const before = this.#turn;
+    const own = (async () => {
+      const body = await bodyOf(request, signal, stream);
+      await before;
+      signal?.throwIfAborted();
+      if (this.#isClosed) throw closed();
+      return { answer: this.#placed(call, [request.method, pathname + search, undefined, lines, body, true], signal) };
+    })();
+    this.#turn = Promise.allSettled([before, own]).then(() => {});
+    return (await own).answer;
+  }
+
+  #placed(call, request, signal) {
+    return new Promise((resolve, reject) => {
+      call.id = this.#machine.id();
+      const abort = () => this.#machine.tell(GIVE_UP, ticket);
+      this.#callers.set(call.id, { resolve, reject, settled: () => signal?.removeEventListener("abort", abort) });
+      const ticket = this.#machine.request(call.id, ...request);
+      signal?.addEventListener("abort", abort, { once: true });
+    });
+  }
+
+  /** A read: sent as it is, and once. */
+  async #passThrough(request, signal) {
+    const { headers: option, fetch } = this.#setup;
+    const headers = new Headers(typeof option === "function" ? await option() : option);
+    for (const [name, value] of request.headers) headers.set(name, value);
+    headers.set("semel-key", `"${encodedKey(this.key)}"`);
+    return fetch(new Request(request, { headers }), { signal });
+  }
+
+  resume() {
+    this.#machine.tell(RESUME_ALL);
+  }
+
+  close = async () => {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#closing.removeEventListener("abort", this.close);
+    clearInterval(this.#looking);
+    this.#taking?.reject(closed());
+    for (const call of this.#calls) this.#stop(call);
+    for (const { settled } of this.#callers.values()) settled();
+    for (const controller of this.#attempts.values()) controller.abort();
+    this.#attempts.clear();
+    this.#machine.close();
+    this.#beacon?.leave();
+  };
+
+  #stop({ id, reject }) {
+    reject(closed(id));
+  }
+
+  /** What the module calls. */
+  #host() {
+    return {
+      transmit: (attempt, ...request) => this.#transmit(attempt, request),
+      count: () => {},
+      abort: (attempt) => {
+        this.#attempts.get(attempt)?.abort();
+        this.#attempts.delete(attempt);
+      },
+      deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
+        const error = failure && new SemelError(requestId, failure, cause);
+        if (ticket === TAKE_OVER) return this.#taken(outcome, error);
+        const request = { requestId, method, url: this.#setup.origin + target };
+        if (!isAwaited) return this.#recover(ticket, request, outcome, error);
+        const { resolve, reject, settled } = this.#callers.get(requestId);
+        this.#callers.delete(requestId);
+        settled();
+        if (outcome) resolve(responseOf(request.url, outcome));
+        else reject(error);
+        this.#machine.tell(DELIVERED, ticket);
+      },
+      pause: ([ticket, requestId, method, target], failure) => this.#pause(ticket, { requestId, method, url: this.#setup.origin + target }, failure),
+    };
+  }
+
+  #taken(outcome, error) {
+    if (error) this.#taking.reject(error);
+    else this.#taking.resolve(JSON.parse(new TextDecoder().decode(outcome[2])));
+  }
+
+  async #transmit(attempt, request) {
+    const controller = new AbortController();
+    this.#attempts.set(attempt, controller);
+    let answer;
+    try {
+      answer = await sendFrame(this.#setup, request, controller.signal);
+    } catch {
+      // No answer, for whatever reason: the network, or the headers function.
+    }
+    // One that was given up is reported no more.
+    if (!this.#attempts.delete(attempt)) return;
+    if (answer) this.#machine.answered(attempt, ...answer);
+    else this.#machine.tell(LOST, attempt);
+  }
+
+  #pause(ticket, request, failure) {
+    const error = new SemelError(request.requestId, failure);
+    if (typeof this.onpaused !== "function") {
+      console.warn(`semel: the session ${this.name} waits at ${request.method} ${request.url}, and there is no onpaused: ${error.message}`);
+      return;
+    }
+    const paused = { ...request, error, resume: () => this.resume(), giveUp: () => this.#machine.tell(GIVE_UP, ticket) };
+    // Not from within the module's call.
+    Promise.resolve().then(() => this.onpaused?.(paused)).catch(console.error);
+  }
+
+  /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
+  async #recover(ticket, request, outcome, error) {
+    const keep = () => this.#recovered.push([ticket, request, outcome, error]);
+    if (!this.#onrecovered || this.#isClosed) return keep();
+    try {
+      await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome), error });
+    } catch (thrown) {
+      console.error("semel: onrecovered failed, so the answer is kept:", thrown);
+      return keep();
+    }
+    this.#machine.tell(DELIVERED, ticket);
+  }
+}
+
+const closed = (id = "") => new SemelError(id, ["closed", "unknown", "same-id", "the session was closed; what is stored goes on when it is opened again"]);

@@ -1,0 +1,7 @@
+// Sessions for `require` in Node.
+
+const { readFile } = require("node:fs/promises");
+const { join } = require("node:path");
+const { sessions } = require("./session.cjs");
+
+exports.default = sessions(() => readFile(join(__dirname, "../session.wasm")));

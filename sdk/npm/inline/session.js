@@ -1,0 +1,6 @@
+// Sessions with the module in it.
+
+import { sessions } from "../session.js";
+import base64 from "./session-wasm.js";
+
+export default sessions(() => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)));

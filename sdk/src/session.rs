@@ -1,0 +1,209 @@
+//! What JavaScript says to the machine of a session, and what it is told.
+//!
+//! The same calls and the same bytes as in [`super::host`], as far as there is such a thing in a session: one driver in JavaScript
+//! drives either.
+
+use super::host::{push_line, rows, write_answered, write_failure, write_request, write_transmission};
+use semel_core::client::bytes::{Reader, Writer};
+use semel_core::client::numbered::Numbered;
+use semel_core::client::row::Write;
+use semel_core::client::session::{Action, Change, Changed, Session, Settings};
+use semel_core::client::{Answer, Draft};
+use semel_core::message::Headers;
+use semel_core::text::split;
+
+/// A change that is on its way to the store.
+#[derive(Debug)]
+struct Changing {
+    ticket: u64,
+    change: Change,
+    /// What it did, if the store's transaction commits.
+    changed: Option<Changed>,
+}
+
+/// The machine of one session, and what the host has to report.
+#[derive(Debug, Default)]
+pub struct Host {
+    session: Option<Session>,
+    changes: Numbered<Changing>,
+    last_change: u64,
+}
+
+impl Host {
+    /// One that is not open yet.
+    pub const fn new() -> Self {
+        Self { session: None, changes: Numbered::new(), last_change: 0 }
+    }
+
+    /// Does what `input` says. `None`: it can't be read.
+    pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
+        let mut input = Reader::new(input);
+        let (what, now_ms) = (input.byte(), input.integer());
+        let mut result = Writer::default();
+        match what {
+            // Which session it is: once and for all.
+            0 => {
+                let settings = Settings {
+                    outbox: input.text(),
+                    owner: input.text(),
+                    principal: input.text(),
+                    retry_interval_ms: input.integer(),
+                    attempt_timeout_ms: input.integer(),
+                    requests_max: input.integer() as usize,
+                    key: input.text(),
+                    name: input.text(),
+                    take_over_id: input.text(),
+                    after: input.optional(Reader::integer),
+                };
+                input.end()?;
+                self.session.get_or_insert_with(|| Session::new(settings));
+            }
+            // What is stored, and who lives, one a line. Back: who owns rows of this session, one a line.
+            1 => {
+                let rows = rows(&mut input);
+                let lives = input.optional(Reader::text);
+                input.end()?;
+                let session = self.session.as_mut()?;
+                let is_alive =
+                    |owner: &str| lives.as_ref().is_some_and(|lives| split(lives, b'\n').any(|each| each == owner));
+                let is_alive: Option<&dyn Fn(&str) -> bool> = if lives.is_some() { Some(&is_alive) } else { None };
+                session.stored(now_ms, &rows, is_alive).ok()?;
+                let mut owners = String::new();
+                for owner in rows.iter().filter_map(|(_, row)| session.owner_of(row)) {
+                    push_line(&mut owners, &[&owner]);
+                }
+                result.text(&owners);
+            }
+            // A request. Its key is the session's, and it comes after those before it. Back: its ticket.
+            2 => {
+                let id = input.text();
+                let draft = Draft {
+                    method: input.text(),
+                    target: input.text(),
+                    key: input.optional(Reader::text),
+                    headers: Headers::from_lines(&input.text()),
+                    body: input.bytes().to_vec(),
+                };
+                input.flag();
+                input.end()?;
+                result.integer(self.session.as_mut()?.request(now_ms, id, draft) as i64);
+            }
+            // The answer to an attempt. Of a batch, the body holds the answers, each as here.
+            3 => {
+                let attempt = input.integer() as u64;
+                let answer = Answer {
+                    status: input.status(),
+                    headers: Headers::from_lines(&input.text()),
+                    body: input.bytes().to_vec(),
+                    members: Headers::from_lines(&input.text()),
+                };
+                input.end()?;
+                self.session.as_mut()?.answered(now_ms, attempt, answer);
+            }
+            // In the store's transaction, with the row as it is. Back: `0` to leave it, `1` and the row to write, `2` to delete it.
+            4 => {
+                let (number, row) = (input.integer() as u64, input.optional(Reader::bytes));
+                input.end()?;
+                let changing = self.changes.get_mut(&number)?;
+                let (write, changed) = changing.change.apply(row).ok()?;
+                changing.changed = Some(changed);
+                match write {
+                    Write::Nothing => result.byte(0),
+                    Write::Put(row) => {
+                        result.byte(1);
+                        result.bytes(&row);
+                    }
+                    Write::Delete => result.byte(2),
+                }
+            }
+            // Whether that transaction was committed.
+            5 => {
+                let (number, is_committed) = (input.integer() as u64, input.flag());
+                input.end()?;
+                let Changing { ticket, changed, .. } = *self.changes.remove(&number)?;
+                self.session.as_mut()?.changed(now_ms, ticket, changed.filter(|_| is_committed));
+            }
+            // 16 random bytes. Back: a UUID.
+            7 => {
+                let bytes = input.bytes().try_into().ok()?;
+                input.end()?;
+                let mut text = uuid::Uuid::encode_buffer();
+                result.text(uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text));
+            }
+            _ => {
+                let number = input.integer() as u64;
+                input.end()?;
+                let session = self.session.as_mut()?;
+                match what {
+                    // An attempt got no answer.
+                    8 => session.lost(now_ms, number),
+                    // The receiver of an answer has it.
+                    9 => session.delivered(now_ms, number),
+                    // The application gives a request up.
+                    10 => session.give_up(now_ms, number),
+                    // It goes on after a pause.
+                    12 => session.resume(now_ms),
+                    // Time has passed.
+                    13 => session.wake(now_ms),
+                    // A clock has jumped. Nothing goes by it.
+                    14 => {}
+                    // The end.
+                    15 => self.session = None,
+                    _ => return None,
+                }
+            }
+        }
+        Some(self.output(&result.done()))
+    }
+
+    fn output(&mut self, result: &[u8]) -> Vec<u8> {
+        let mut out = Writer::default();
+        let mut actions = Writer::default();
+        let (mut open, mut paused) = (0, 0);
+        if let Some(session) = &mut self.session {
+            while let Some(action) = session.poll() {
+                self.last_change += 1;
+                write_action(&mut actions, session, action, self.last_change, &mut self.changes);
+            }
+            out.optional(session.wakes_at(), Writer::integer);
+            (open, paused) = session.counts();
+        } else {
+            out.flag(false);
+        }
+        out.integer(open as i64);
+        out.integer(paused as i64);
+        out.bytes(result);
+        out.bytes(&actions.done());
+        out.done()
+    }
+}
+
+/// Writes what is to be done: see `write_action` of [`super::host`].
+fn write_action(out: &mut Writer, session: &Session, action: Action, number: u64, changes: &mut Numbered<Changing>) {
+    match action {
+        Action::Change { ticket, id, change } => {
+            changes.insert(number, Changing { ticket, change, changed: None });
+            out.byte(0);
+            out.integer(number as i64);
+            out.text(&id);
+        }
+        Action::Transmit(made) => {
+            out.byte(2);
+            write_transmission(out, &made);
+        }
+        Action::Abort(attempt) => {
+            out.byte(3);
+            out.integer(attempt as i64);
+        }
+        Action::Deliver { ticket, to, answered } => {
+            out.byte(4);
+            write_request(out, ticket, session.describe(ticket));
+            write_answered(out, to, &answered);
+        }
+        Action::Pause { ticket, failure } => {
+            out.byte(6);
+            write_request(out, ticket, session.describe(ticket));
+            write_failure(out, &failure);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The boundary of a session: a request goes through it, and what can't be read changes nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use semel_core::client::bytes::{Reader, Writer};
+use semel_core::client::session::{Place, row};
+use semel_sdk::session::Host;
+
+const EXECUTED: &str = "semel-status:executed\n";
+const TAKE_OVER: &str = "epoch:4\nlastseq:17\n";
+
+fn told(what: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut input = Writer::default();
+    input.byte(what);
+    input.integer(0);
+    write(&mut input);
+    input.done()
+}
+
+fn open() -> Vec<u8> {
+    told(0, |input| {
+        for text in ["semel sessions https://test alice", "tab", "alice"] {
+            input.text(text);
+        }
+        for number in [50, 10_000, 1_000] {
+            input.integer(number);
+        }
+        for text in ["k", "s", "take-over"] {
+            input.text(text);
+        }
+        input.optional(Some(3), Writer::integer);
+    })
+}
+
+fn number(what: u8, number: i64) -> Vec<u8> {
+    told(what, |input| input.integer(number))
+}
+
+fn request(id: &str) -> Vec<u8> {
+    told(2, |input| {
+        for text in [id, "POST", "/deposit"] {
+            input.text(text);
+        }
+        input.flag(false);
+        input.text("x-note:a\n");
+        input.bytes(&[0, 255]);
+        input.flag(true);
+    })
+}
+
+fn answered(attempt: i64, members: &str) -> Vec<u8> {
+    told(3, |input| {
+        input.integer(attempt);
+        input.integer(200);
+        input.text(EXECUTED);
+        input.bytes(b"{}");
+        input.text(members);
+    })
+}
+
+fn change(number: i64, row: Option<&[u8]>) -> Vec<u8> {
+    told(4, |input| {
+        input.integer(number);
+        input.optional(row, Writer::bytes);
+    })
+}
+
+fn committed(number: i64) -> Vec<u8> {
+    told(5, |input| {
+        input.integer(number);
+        input.flag(true);
+    })
+}
+
+/// What comes of a call: the result, and what is to be done.
+fn output(host: &mut Host, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let output = host.call(input).expect("it can be read");
+    let mut output = Reader::new(&output);
+    let _ = (output.optional(Reader::integer), output.integer(), output.integer());
+    (output.bytes().to_vec(), output.bytes().to_vec())
+}
+
+/// Attempt, target and header lines of what is to be sent.
+fn sent(actions: &[u8]) -> (i64, String, String) {
+    let mut actions = Reader::new(actions);
+    assert_eq!(actions.byte(), 2, "something is to be sent");
+    let attempt = actions.integer();
+    let (_, target, lines) = (actions.text(), actions.text(), actions.text());
+    (attempt, target, lines)
+}
+
+/// A session that is taken over, and what was called.
+fn ready() -> Host {
+    let mut host = Host::new();
+    output(&mut host, &open());
+    let (_, actions) = output(&mut host, &number(13, 0));
+    let (attempt, target, _) = sent(&actions);
+    assert_eq!(target, "/semel/v1/keys/k/sessions");
+    output(&mut host, &answered(attempt, TAKE_OVER));
+    host
+}
+
+#[test]
+fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome() {
+    let mut host = ready();
+    let (ticket, actions) = output(&mut host, &request("id-1"));
+    let ticket = Reader::new(&ticket).integer();
+    let mut asked = Reader::new(&actions);
+    assert_eq!(asked.byte(), 0);
+    let (change_number, id) = (asked.integer(), asked.text());
+    assert_eq!(id, "id-1");
+    let (made, _) = output(&mut host, &change(change_number, None));
+    let mut made = Reader::new(&made);
+    assert_eq!(made.byte(), 1);
+    let stored = made.bytes().to_vec();
+    let entry = row::decode(&stored).unwrap();
+    assert_eq!((entry.place, entry.draft.body.as_slice()), (Some(Place { epoch: 4, seq: 18 }), [0, 255].as_slice()));
+    let (_, actions) = output(&mut host, &committed(change_number));
+    let (attempt, target, lines) = sent(&actions);
+    assert_eq!(target, "/deposit");
+    for line in
+        ["x-note:a", "semel-session:\"s\";epoch=4;seq=18;ack=17", "semel-key:\"k\"", "semel-principal:\"alice\""]
+    {
+        assert!(lines.lines().any(|each| each == line), "{line} in {lines}");
+    }
+    let (_, actions) = output(&mut host, &answered(attempt, ""));
+    let mut actions = Reader::new(&actions);
+    assert_eq!((actions.byte(), actions.integer(), actions.text().as_str()), (4, ticket, "id-1"));
+    let (_, actions) = output(&mut host, &number(9, ticket));
+    let mut asked = Reader::new(&actions);
+    assert_eq!(asked.byte(), 0);
+    let (made, _) = output(&mut host, &change(asked.integer(), Some(&stored)));
+    assert_eq!(made, [2], "it is deleted");
+}
+
+#[test]
+fn a_call_that_is_cut_short_is_not_read_and_changes_nothing() {
+    let rows = told(1, |input| {
+        input.integer(0);
+        input.optional(Some("tab"), Writer::text);
+    });
+    for call in [request("id-1"), answered(1, ""), rows, number(10, 1), told(7, |input| input.bytes(&[7; 16]))] {
+        let mut host = ready();
+        for length in 0..call.len() {
+            assert_eq!(host.call(&call[..length]), None, "{length} of {call:?}");
+        }
+        assert_eq!(host.call(&call), ready().call(&call));
+    }
+    for length in 0..open().len() {
+        assert_eq!(Host::new().call(&open()[..length]), None);
+    }
+    assert_eq!(ready().call(&change(77, None)), None, "a change that nobody asked for");
+    assert_eq!(ready().call(&number(99, 0)), None, "a call that there is not");
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_said_it_goes_on(calls in vec(vec(any::<u8>(), 0..80), 0..20)) {
+        let mut host = ready();
+        for call in calls {
+            host.call(&call);
+        }
+        host.call(&number(15, 0)).expect("it can be closed");
+    }
+}

@@ -1,0 +1,67 @@
+// Keys from a URL over time, on a workerd whose clock is put on: rotation, an issuer that is gone for days, and what a crash of the module
+// leaves of keys and rates.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { gives, issuer } from "./issuer.mjs";
+import { serve } from "./server.mjs";
+import { AUDIENCE, signer } from "./tokens.mjs";
+import { until } from "./lossy.mjs";
+
+const [one, two] = [signer("ES256", "one"), signer("EdDSA", "two")];
+const IN_A_WEEK = Math.floor(Date.now() / 1000) + 7 * 86_400;
+const SECOND_MS = 1_000;
+const HOUR_MS = 3_600_000;
+
+async function start(t, set = {}) {
+  const told = await issuer(t, gives(one));
+  const vars = { SEMEL_OPEN: "false", SEMEL_JWKS_URL: told.url, SEMEL_JWT_AUDIENCE: AUDIENCE, ...set };
+  const server = await serve((end) => t.after(end), "probe", vars, { reachesLocal: true });
+  const change = (path, by = one) =>
+    server.send("POST", path, { id: randomUUID(), key: '"a"', as: by.token({ sub: "alice", exp: IN_A_WEEK }) }).then(({ semel }) => semel);
+  const putOn = (ms) => server.send("POST", "/probe/clock", { body: String(ms) });
+  return { told, server, change, putOn };
+}
+
+test("a key that is rotated: the new one is taken after 30 s, the old one is gone with it, and a set that ages is fetched beside", async (t) => {
+  const { told, change, putOn } = await start(t);
+  assert.equal(await change("/echo"), "executed");
+  told.answer = gives(two);
+  assert.deepEqual([await change("/echo", two), told.asked], ["unauthorized", 1]);
+  await putOn(31 * SECOND_MS);
+  assert.deepEqual([await change("/echo", two), told.asked], ["executed", 2]);
+  assert.equal(await change("/echo"), "unauthorized");
+  // Whoever asks is answered before the issuer is.
+  let end;
+  told.answer = (response) => (end = () => gives(two)(response));
+  await putOn(200 * SECOND_MS);
+  assert.equal(await change("/echo", two), "executed");
+  await until(() => told.asked === 3, "it is fetched again");
+  end();
+});
+
+test("an issuer that is gone: its keys hold for a day, and are back with it", async (t) => {
+  const { told, change, putOn } = await start(t);
+  assert.equal(await change("/echo"), "executed");
+  told.answer = (response) => response.writeHead(500).end();
+  for (const hours of [1, 11, 11]) {
+    await putOn(hours * HOUR_MS);
+    assert.equal(await change("/echo"), "executed");
+  }
+  await putOn(HOUR_MS);
+  assert.equal(await change("/echo"), "unavailable");
+  told.answer = gives(one);
+  await putOn(31 * SECOND_MS);
+  assert.equal(await change("/echo"), "executed");
+});
+
+test("a handler that panics gives nobody a rate back, and drops no keys", async (t) => {
+  const { told, server, change } = await start(t, { SEMEL_RATE_PER_SECOND: "1", SEMEL_RATE_BURST: "4" });
+  const codes = [];
+  for (const path of ["/panic", "/panic", "/panic", "/panic", "/panic", "/panic", "/echo"]) codes.push(await change(path));
+  assert.match(server.log, /the module was restarted/);
+  assert.ok(codes.filter((code) => code === "rolled-back").length <= 5, codes.join());
+  assert.equal(codes.at(-1), "rate-limited");
+  assert.equal(told.asked, 1, "the keys are those from before");
+});

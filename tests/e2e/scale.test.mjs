@@ -1,0 +1,144 @@
+// Very many rows at one key, on workerd: none of them costs a start, a request or an administrator more than a turn may take.
+//
+// What is held to a bound is the CPU that the server takes while a request is under way, whoever else uses the machine. In that are the
+// router, the object, and what pages of the sweep come in between.
+//
+// A million: SEMEL_SCALE=1000000 node --test tests/e2e/scale.test.mjs
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { WWW_FOLDER } from "../../scripts/setup/www.mjs";
+import { buildCrowd } from "./crowd.mjs";
+import { labs } from "./lab.mjs";
+import { until as untilBy } from "./lossy.mjs";
+import { ADMIN_TOKEN, serve } from "./server.mjs";
+
+const COUNT = Number(process.env.SEMEL_SCALE ?? 40_000);
+/** A folder for screenshots; none unless it is set. */
+const SHOTS = process.env.SEMEL_SHOTS;
+const LIMIT = { timeout: 120_000 + COUNT / 2 };
+const TURN_MS_MAX = 20;
+const KEY = "accounts/alice";
+const VARS = { SEMEL_REPORT_SECONDS: "1", SEMEL_RECORDS_MAX: "10000000", SEMEL_TOMBSTONES_MAX: "10000000" };
+
+const server = await serve(after, "ledger", VARS, { assets: WWW_FOLDER });
+const crowd = await buildCrowd();
+const until = (condition, what) => untilBy(condition, what, LIMIT.timeout);
+const nowS = () => Math.floor(Date.now() / 1000);
+const key = (path = "") => server.admin("GET", `keys/${encodeURIComponent(KEY)}${path}`);
+const read = (account) => server.send("GET", `/accounts/${account}`);
+
+/** Sends requests one by one. The CPU and the time of each, in ms, as quantiles. */
+async function timed(t, what, times, send) {
+  const [cpu, took] = [[], []];
+  for (let time = 0; time < times; time += 1) {
+    const [cpuMs, atMs] = [await server.cpuMs(), performance.now()];
+    const answer = await send();
+    took.push(performance.now() - atMs);
+    cpu.push((await server.cpuMs()) - cpuMs);
+    assert.equal(answer.status, 200, answer.text);
+  }
+  const at = (all, share) => all.sort((one, other) => one - other)[Math.min(all.length - 1, Math.floor(share * all.length))];
+  const found = { half: at(cpu, 0.5), most: at(cpu, 0.99), longest: at(cpu, 1) };
+  const shown = (numbers) => numbers.map((ms) => ms.toFixed(1)).join(", ");
+  t.diagnostic(`${what}: CPU ${shown(Object.values(found))} ms; time ${shown([0.5, 0.99, 1].map((share) => at(took, share)))} ms (half, 99 %, all of ${times})`);
+  return found;
+}
+
+/** The CPU of a key's first request beyond that of another's, which has nothing to load but the module. */
+async function start(t, what) {
+  await read("bob");
+  const { longest } = await timed(t, `the first request ${what}`, 1, () => read("alice"));
+  return longest;
+}
+
+/** Whether nothing of the layer's is left, but its tables. */
+const isEmpty = async () => {
+  const { records, tombstones, bytes } = (await key()).json;
+  return records + tombstones === 0 && bytes < 100_000;
+};
+
+const entry = async () => (await server.admin("GET", `keys?prefix=${KEY}`)).json.keys[0];
+
+before(async () => {
+  for (const account of ["alice", "bob"]) assert.equal((await server.deposit(account, 1, { firstSent: nowS() })).semel, "executed");
+  await until(async () => (await entry())?.records === 1, "it is listed");
+  await server.kill();
+});
+
+test("records that are not due: a start counts them once, and neither a request nor an administrator waits", LIMIT, async (t) => {
+  const { bytes, outcome } = await crowd(server, "records", COUNT, nowS());
+  t.diagnostic(`a record takes ${bytes.toFixed(0)} bytes, its outcome of ${outcome} among them`);
+  assert.ok(bytes - outcome < 150, `${bytes} bytes`);
+  await server.restart();
+  await start(t, `after a crash, over ${COUNT} records that were not counted`);
+  await server.deposit("alice", 1, { firstSent: nowS() });
+  // It has told the registry after it kept what it counted.
+  await until(async () => (await entry()).records === COUNT + 2, "it is counted");
+  await server.restart();
+  const took = await start(t, `over ${COUNT} that were counted`);
+  assert.ok(took < TURN_MS_MAX, `${took} ms`);
+  const from = Date.now() - 3_600_000;
+  for (const [what, send] of Object.entries({
+    "a read": () => read("alice"),
+    "a deposit": () => server.deposit("alice", 1, { firstSent: nowS() }),
+    "the key as it is shown": () => key(),
+    "a page of its records": () => key("/records?limit=100"),
+    "its plot": () => key(`/times?from=${from}&step=72000&count=100`),
+  })) {
+    const { half } = await timed(t, what, 30, send);
+    assert.ok(half < TURN_MS_MAX, `${what}: ${half} ms`);
+  }
+  const { records, oldest } = (await key()).json;
+  assert.ok(records >= COUNT + 2 && oldest <= Date.now(), `${records} ${oldest}`);
+});
+
+test("the inspector shows them", LIMIT, async (t) => {
+  const { visitor } = await labs((end) => t.after(end), server.url);
+  const mine = await visitor(t);
+  await mine.before(`location.protocol === "http:" && sessionStorage.setItem("semel administration token", ${JSON.stringify(ADMIN_TOKEN)})`);
+  const startedMs = Date.now();
+  const tab = await mine.open(`/inspector#${new URLSearchParams({ key: KEY })}`);
+  await tab.getByRole("meter").first().waitFor();
+  await until(async () => (await tab.locator(".page [role=row]").count()) >= 100, "a page of records");
+  const tookMs = Date.now() - startedMs;
+  t.diagnostic(`the key is drawn in ${tookMs} ms`);
+  assert.ok(tookMs < 10_000, `${tookMs} ms`);
+  if (SHOTS) await tab.screenshot({ path: `${SHOTS}/million.png`, fullPage: false });
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("all of them due at once: they leave, and no request waits for more than its turn", LIMIT, async (t) => {
+  await delay(2_000);
+  await server.restart({ vars: { ...server.vars, SEMEL_RETENTION_SECONDS: "1" } });
+  const took = await start(t, `over ${COUNT} that are due`);
+  assert.ok(took < TURN_MS_MAX, `${took} ms`);
+  const startedMs = Date.now();
+  for (let left = COUNT; left > 1_000; left = (await key()).json.records) {
+    for (const [what, send] of Object.entries({
+      "a read": () => read("alice"),
+      "a deposit": () => server.deposit("alice", 1, { firstSent: nowS() }),
+      "another key's": () => server.deposit("bob", 1, { firstSent: nowS() }),
+    })) {
+      const { half, most } = await timed(t, `${what}, with ${left} due`, 100, send);
+      assert.ok(half < TURN_MS_MAX / 2 && most < TURN_MS_MAX * 3, `${what}: ${half} ms, ${most} ms`);
+    }
+  }
+  await until(isEmpty, "all are gone");
+  t.diagnostic(`gone in ${Date.now() - startedMs} ms`);
+});
+
+for (const what of ["packed", "tombstones"]) {
+  test(`tombstones that have lapsed (${what}): they leave, and no start waits for those that are packed`, LIMIT, async (t) => {
+    await server.deposit("alice", 1, { firstSent: nowS() });
+    await server.kill();
+    await crowd(server, what, COUNT, nowS() - 400);
+    await server.restart();
+    const took = await start(t, `over ${COUNT} that have lapsed`);
+    if (what === "packed") assert.ok(took < TURN_MS_MAX * 2, `${took} ms`);
+    const { most } = await timed(t, "a read", 100, () => read("alice"));
+    assert.ok(most < TURN_MS_MAX * 3, `${most} ms`);
+    await until(isEmpty, "all are gone");
+  });
+}

@@ -1,0 +1,144 @@
+//! Cumulative acknowledgements: what they free, and what they never do.
+
+use semel_support::{World, cancel_place, numbered, post, take_over};
+
+fn world() -> World {
+    World::new().in_session()
+}
+
+/// Takes the numbers up to one without acknowledging any.
+fn take_all(world: &mut World, epoch: i64, numbers: std::ops::RangeInclusive<i64>) {
+    for seq in numbers {
+        world.send(&numbered(epoch, seq)).is_executed(200);
+    }
+}
+
+#[test]
+fn what_is_acknowledged_is_freed_and_refused_from_then_on() {
+    let mut world = world();
+    take_all(&mut world, 1, 1..=3);
+    let third = world.send(&numbered(1, 3));
+    world.send(&post("/count").place_acking(1, 4, 2)).is_executed(200);
+    assert_eq!(world.places(), [(3, 1, 1, true), (4, 1, 1, true)]);
+    for seq in [1, 2] {
+        world.send(&numbered(1, seq)).is_problem(410, "acknowledged", "unknown", "never");
+    }
+    world.send(&numbered(1, 3)).replays(&third);
+    assert_eq!(world.effects(), 4);
+}
+
+#[test]
+fn the_row_of_the_last_place_stays_without_its_outcome_and_the_session_goes_on_after_it() {
+    let mut world = world();
+    take_all(&mut world, 1, 1..=2);
+    // Acknowledged by a request that takes no place.
+    world.send(&post("/count").place_acking(1, 9, 8)).is_gap(3);
+    assert_eq!(world.places(), [(2, 1, 5, false)]);
+    world.restart();
+    for seq in [1, 2] {
+        world.send(&numbered(1, seq)).is_problem(410, "acknowledged", "unknown", "never");
+    }
+    world.send(&take_over("b")).is_taken_over(2, 2);
+    world.send(&numbered(2, 3)).is_executed(200);
+    assert_eq!(world.places(), [(3, 2, 1, true)]);
+    world.send(&numbered(1, 2)).is_problem(410, "acknowledged", "unknown", "never");
+    assert_eq!(world.effects(), 3);
+}
+
+#[test]
+fn an_acknowledgement_is_applied_with_refusals_and_replays_too() {
+    for (seq, ack, with) in [(9, 2, "a gap"), (3, 2, "a replay")] {
+        let mut world = world();
+        take_all(&mut world, 1, 1..=3);
+        world.send(&post("/count").place_acking(1, seq, ack));
+        assert_eq!(world.places(), [(3, 1, 1, true)], "{with}");
+    }
+    let mut world = world();
+    take_all(&mut world, 1, 1..=3);
+    let mismatch = post("/count").body("other").place_acking(1, 3, 1);
+    world.send(&mismatch).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    assert_eq!(world.places().len(), 2);
+    let late = post("/count").place_acking(1, 4, 2).deadline_ms(0);
+    world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");
+    assert_eq!(world.places().len(), 1);
+    world.handler.trouble.set(semel_support::Trouble::Fails);
+    world.send(&post("/count").place_acking(1, 4, 3)).is_problem(500, "rolled-back", "no", "same-id");
+    assert_eq!(world.places(), [(3, 1, 5, false)]);
+}
+
+#[test]
+fn an_acknowledgement_never_goes_back_and_not_beyond_what_was_taken() {
+    let mut world = world();
+    take_all(&mut world, 1, 1..=3);
+    world.send(&post("/count").place_acking(1, 500, 499)).is_gap(4);
+    take_all(&mut world, 1, 4..=5);
+    assert_eq!(world.places(), [(4, 1, 1, true), (5, 1, 1, true)], "nothing was acknowledged ahead");
+    world.send(&post("/count").place_acking(1, 5, 1)).is_replayed(200);
+    world.send(&numbered(1, 3)).is_problem(410, "acknowledged", "unknown", "never");
+    let rows = world.database.rows_written();
+    world.send(&post("/count").place_acking(1, 5, 3)).is_replayed(200);
+    assert_eq!(world.database.rows_written(), rows, "again it changes nothing");
+}
+
+#[test]
+fn the_acknowledgement_of_an_epoch_that_is_over_changes_nothing() {
+    let mut world = world();
+    take_all(&mut world, 1, 1..=2);
+    world.send(&take_over("b")).is_taken_over(2, 2);
+    world.send(&post("/count").place_acking(1, 2, 1)).is_replayed(200);
+    world.send(&post("/count").place_acking(1, 3, 2)).is_fenced("no", 2);
+    assert_eq!(world.places().len(), 2);
+    world.send(&post("/count").place_acking(2, 3, 2)).is_executed(200);
+    assert_eq!(world.places(), [(3, 2, 1, true)]);
+}
+
+#[test]
+fn sixty_four_places_may_be_unacknowledged() {
+    let mut world = world();
+    take_all(&mut world, 1, 1..=64);
+    for call in [numbered(1, 65), cancel_place("a", 1, 65)] {
+        world.send(&call).is_problem(503, "capacity", "no", "same-id");
+    }
+    world.send(&numbered(1, 66)).is_gap(65);
+    // It acknowledges, and so makes its own room.
+    world.send(&post("/count").place_acking(1, 65, 1)).is_executed(200);
+    world.send(&numbered(1, 66)).is_problem(503, "capacity", "no", "same-id");
+    assert_eq!(world.places().len(), 64);
+}
+
+/// As RIFL's tracker of what a client has: it tells the first that is incomplete, and everything below is done. Written from what
+/// the paper says (Lee et al., SOSP 2015, 4.4 "Garbage collection").
+#[test]
+fn rifl_the_first_incomplete_number_frees_all_below_and_none_above() {
+    // Answers come in another order than requests: of 1 to 6, these are in the client's hands by then; then its first incomplete.
+    for (in_hand, first_incomplete) in
+        [(&[][..], 1), (&[2, 3], 1), (&[1, 3], 2), (&[1, 2, 4, 6], 3), (&[1, 2, 3, 4, 5], 6), (&[1, 2, 3, 4, 5, 6], 7)]
+    {
+        let found = (1..).find(|seq| !in_hand.contains(seq)).expect("a number");
+        assert_eq!(found, first_incomplete);
+        let mut world = world();
+        take_all(&mut world, 1, 1..=6);
+        world.send(&post("/count").place_acking(1, 7, first_incomplete - 1)).is_executed(200);
+        for seq in 1..=6 {
+            let reply = world.send(&numbered(1, seq));
+            if seq < first_incomplete {
+                reply.is_problem(410, "acknowledged", "unknown", "never");
+            } else {
+                reply.is_replayed(200);
+            }
+        }
+        assert_eq!(world.effects(), 7);
+    }
+}
+
+#[test]
+fn rifl_a_request_that_comes_after_its_acknowledgement_does_not_run() {
+    let mut world = world();
+    take_all(&mut world, 1, 1..=2);
+    world.send(&post("/count").place_acking(1, 3, 2)).is_executed(200);
+    world.restart();
+    // Both were sent before; one acknowledges less than is known by now.
+    world.send(&post("/count").place_acking(1, 2, 1)).is_problem(410, "acknowledged", "unknown", "never");
+    world.send(&numbered(1, 1)).is_problem(410, "acknowledged", "unknown", "never");
+    assert_eq!((world.effects(), world.places().len()), (3, 1));
+}

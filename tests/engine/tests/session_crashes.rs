@@ -1,0 +1,233 @@
+//! Requests of a session with crashes between any two statements, and those that crash themselves.
+
+use semel_support::admin::delete_key;
+use semel_support::{Call, START_MS, START_S, Trouble, World, cancel_place, numbered, post, take_over};
+
+const RETENTION_S: i64 = 1000;
+
+/// What is committed: whatever a client could ever learn of it.
+fn committed(world: &World) -> Vec<Vec<String>> {
+    let queries = [
+        "SELECT id FROM effects ORDER BY id",
+        "SELECT id, state, status, hex(body) FROM semel_records ORDER BY id",
+        "SELECT name, principal, hex(epochs), closed_seq, closed_ack, crashes, is_started, at_ms FROM semel_sessions",
+        "SELECT session, seq, epoch, at_ms, state, hex(fingerprint), status, headers, hex(body) FROM semel_places ORDER BY seq",
+        "SELECT engine_version, handler_version, fence_s, clock_ms, forgotten_s, epoch FROM semel_meta",
+    ];
+    let rows = queries.iter().flat_map(|query| world.database.query(query));
+    rows.map(|row| row.iter().map(|value| format!("{value:?}")).collect()).collect()
+}
+
+/// Crashes before every statement of `call` in turn. After each, the state is that before or that after, and sending it again ends
+/// as it would have without a crash.
+fn crash_everywhere(prepare: impl Fn(&mut World), call: &Call, effects: i64) {
+    let ready = || {
+        let mut world = World::with(|config| config.retention_s = RETENTION_S);
+        world.send(&post("/count").id("first")).is_executed(200);
+        prepare(&mut world);
+        world
+    };
+    let mut whole = ready();
+    let before = committed(&whole);
+    let expected = whole.send(call);
+    let after = committed(&whole);
+    assert_ne!(before, after, "the request writes");
+    let mut crashes = 0;
+    loop {
+        let mut world = ready();
+        world.database.crash_before(crashes);
+        let got = world.send(call);
+        if !world.database.has_crashed() {
+            assert_eq!(got, expected);
+            break;
+        }
+        got.is_problem(503, "unavailable", "unknown", "same-id");
+        world.restart();
+        let found = committed(&world);
+        assert!(found == before || found == after, "crash {crashes} left a part: {found:?}");
+        world.send(call).only("semel-status");
+        let again = world.send(call);
+        assert_eq!((again.status(), again.body()), (expected.status(), expected.body()), "crash {crashes}");
+        assert_eq!(world.effects(), effects, "crash {crashes}");
+        crashes += 1;
+    }
+    assert!(crashes >= 4, "only {crashes} places to crash");
+}
+
+fn in_session(world: &mut World) {
+    world.send(&take_over("a")).is_taken_over(1, 0);
+}
+
+fn with_two(world: &mut World) {
+    in_session(world);
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.send(&numbered(1, 2)).is_executed(200);
+}
+
+#[test]
+fn in_a_take_over() {
+    crash_everywhere(|_| {}, &take_over("a"), 1);
+    crash_everywhere(with_two, &take_over("b"), 3);
+}
+
+#[test]
+fn in_a_request_that_takes_a_place() {
+    crash_everywhere(in_session, &numbered(1, 1), 2);
+}
+
+#[test]
+fn in_a_request_that_takes_a_place_and_acknowledges() {
+    crash_everywhere(with_two, &post("/count").place_acking(1, 3, 2).ack("first"), 4);
+}
+
+#[test]
+fn in_a_refusal_that_acknowledges() {
+    crash_everywhere(with_two, &post("/count").place_acking(1, 9, 2), 3);
+}
+
+#[test]
+fn in_a_cancellation_of_a_place() {
+    crash_everywhere(with_two, &cancel_place("c", 1, 3), 3);
+}
+
+#[test]
+fn in_the_sweep_that_makes_a_stub() {
+    let prepare = |world: &mut World| {
+        with_two(world);
+        world.pass_s(RETENTION_S);
+    };
+    crash_everywhere(prepare, &post("/count").id("b"), 4);
+}
+
+#[test]
+fn in_the_deletion_of_a_key() {
+    let prepare = |world: &mut World| with_two(world);
+    let mut world = World::new();
+    prepare(&mut world);
+    let mut crashes = 0;
+    loop {
+        let mut world = World::new();
+        prepare(&mut world);
+        world.database.crash_before(crashes);
+        world.send(&delete_key("d"));
+        if !world.database.has_crashed() {
+            break;
+        }
+        world.restart();
+        world.send(&delete_key("d"));
+        assert_eq!(world.database.number("SELECT count(*) FROM semel_sessions"), 0);
+        assert_eq!(world.database.number("SELECT count(*) FROM semel_places"), 0);
+        world.send(&take_over("b").first_sent_s(START_S + 1)).is_taken_over(2, 0);
+        crashes += 1;
+    }
+    assert!(crashes >= 10, "{crashes}");
+}
+
+#[test]
+fn a_place_on_which_the_handler_crashed_three_times_is_closed_and_the_session_goes_on() {
+    let mut world = World::new().in_session();
+    world.handler.trouble.set(Trouble::Panics);
+    for _ in 0..2 {
+        let reply = world.send(&numbered(1, 1));
+        reply.is_problem(500, "rolled-back", "no", "same-id");
+        assert!(reply.log().is_some_and(|log| log.contains("number 1 of the session \"s\"")), "{:?}", reply.log());
+        world.send(&numbered(1, 2)).is_gap(1);
+    }
+    world.send(&numbered(1, 1)).is_problem(410, "poisoned", "no", "never");
+    world.handler.trouble.set(Trouble::None);
+    world.send(&numbered(1, 1)).is_problem(410, "poisoned", "no", "never");
+    world.send(&numbered(1, 1).body("other")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    world.send(&numbered(1, 2)).is_executed(200);
+    assert_eq!((world.calls(), world.effects()), (4, 1));
+}
+
+#[test]
+fn what_is_counted_of_a_place_is_of_no_other() {
+    for taken_over in [false, true] {
+        let mut world = World::new().in_session();
+        world.crashed(&numbered(1, 1));
+        world.crashed(&numbered(1, 1));
+        let (epoch, seq) = if taken_over {
+            world.send(&take_over("b")).is_taken_over(2, 0);
+            (2, 1)
+        } else {
+            world.send(&numbered(1, 1)).is_executed(200);
+            (1, 2)
+        };
+        for _ in 0..2 {
+            world.crashed(&numbered(epoch, seq)).is_problem(500, "rolled-back", "no", "same-id");
+        }
+        world.send(&numbered(epoch, seq)).is_executed(200);
+    }
+}
+
+#[test]
+fn a_place_that_ended_the_process_three_times_is_closed() {
+    let mut world = World::new().in_session();
+    for _ in 0..3 {
+        world.start(&numbered(1, 1));
+        world.restart();
+    }
+    world.start(&numbered(1, 1));
+    world.send(&numbered(1, 1)).is_problem(410, "poisoned", "no", "never");
+    world.send(&numbered(1, 2)).is_executed(200);
+    for _ in 0..3 {
+        world.start(&numbered(1, 3));
+        world.restart();
+    }
+    // Its client came back late, so nothing was counted ahead of it.
+    world.send(&numbered(1, 3)).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.calls(), 1);
+}
+
+#[test]
+fn a_start_that_is_refused_or_fails_was_no_crash() {
+    let late = numbered(1, 1).deadline_ms(START_MS - 1);
+    for (call, trouble) in [(numbered(1, 1), Trouble::Fails), (late, Trouble::None)] {
+        let mut world = World::new().in_session();
+        for _ in 0..5 {
+            world.handler.trouble.set(trouble);
+            world.start(&numbered(1, 1));
+            world.send(&call);
+            world.restart();
+        }
+        world.handler.trouble.set(Trouble::None);
+        world.send(&numbered(1, 1)).is_executed(200);
+    }
+}
+
+#[test]
+fn a_refusal_of_another_number_does_not_take_back_the_start_of_a_place() {
+    let mut world = World::new().in_session();
+    for _ in 0..3 {
+        world.start(&numbered(1, 1));
+        world.send(&numbered(1, 2)).is_gap(1);
+        world.restart();
+    }
+    world.send(&numbered(1, 1)).is_problem(410, "poisoned", "no", "never");
+}
+
+#[test]
+fn a_start_is_counted_of_the_next_place_alone() {
+    let mut world = World::new().in_session();
+    world.send(&numbered(1, 1)).is_executed(200);
+    let rows = world.database.rows_written();
+    for call in [numbered(1, 1), numbered(1, 9), numbered(7, 1)] {
+        world.start(&call);
+    }
+    assert_eq!(world.database.rows_written(), rows);
+    world.start(&numbered(1, 2));
+    assert_eq!(world.database.rows_written(), rows + 1);
+}
+
+#[test]
+fn what_crashed_is_counted_also_past_its_deadline() {
+    let mut world = World::new().in_session();
+    let late = numbered(1, 1).deadline_ms(START_MS + 1);
+    world.pass_s(5);
+    for _ in 0..2 {
+        world.crashed(&late).is_problem(500, "rolled-back", "no", "same-id");
+    }
+    world.crashed(&late).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.places(), [(1, 1, 2, false)]);
+}

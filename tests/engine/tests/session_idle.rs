@@ -1,0 +1,245 @@
+//! What a session costs, and what is left of those that nobody uses, or that are forgotten or deleted.
+
+use semel_support::admin::{ask, cancel_for, delete_key};
+use semel_support::{START_S, World, cancel_place, get, numbered, post, take_over, take_over_after, take_over_with};
+
+const RETENTION_S: i64 = 1000;
+
+fn world() -> World {
+    World::with(|config| config.retention_s = RETENTION_S).in_session()
+}
+
+fn sessions(world: &World) -> i64 {
+    world.database.number("SELECT count(*) FROM semel_sessions")
+}
+
+#[test]
+fn an_acknowledged_request_of_a_session_writes_two_rows_in_its_life() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    for seq in 2..10 {
+        let before = (world.database.rows_written(), world.database.statements());
+        world.send(&post("/count").place_acking(1, seq, seq - 1)).is_executed(200);
+        // One more is the handler's.
+        assert_eq!(world.database.rows_written() - before.0, 3);
+        // BEGIN, COMMIT and two of the handler among them.
+        assert!(world.database.statements() - before.1 <= 8, "{}", world.database.statements() - before.1);
+    }
+}
+
+#[test]
+fn a_replay_and_a_refusal_write_nothing() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    let rows = world.database.rows_written();
+    for call in
+        [numbered(1, 1), numbered(1, 9), numbered(9, 1), numbered(1, 1).body("other"), numbered(1, 2).deadline_ms(0)]
+    {
+        world.send(&call);
+    }
+    assert_eq!(world.database.rows_written(), rows);
+}
+
+/// What a session takes, without what the handler keeps.
+fn bytes_after(requests: i64) -> (Vec<Vec<String>>, i64) {
+    let mut world = world();
+    for seq in 1..=requests {
+        world.send(&post("/status/200/done").place_acking(1, seq, seq - 1)).is_executed(200);
+        world.database.tamper("DELETE FROM effects");
+    }
+    let rows = world.database.query("SELECT length(name), length(epochs), closed_seq, crashes FROM semel_sessions");
+    let rows = rows.iter().map(|row| row.iter().map(|value| format!("{value:?}")).collect()).collect();
+    (rows, world.database.number("SELECT (SELECT page_count FROM pragma_page_count()) - (SELECT freelist_count FROM pragma_freelist_count())"))
+}
+
+#[test]
+fn ten_thousand_requests_in_one_session_leave_the_same_bytes_as_a_hundred() {
+    assert_eq!(bytes_after(100), bytes_after(10_000));
+}
+
+#[test]
+#[ignore = "takes a minute: the same with more requests"]
+fn a_hundred_thousand_requests_in_one_session_leave_the_same_bytes_as_a_hundred() {
+    assert_eq!(bytes_after(100), bytes_after(100_000));
+}
+
+#[test]
+fn a_session_that_nobody_uses_becomes_a_stub_that_still_fences_and_goes_on() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.send(&post("/count").place_acking(1, 2, 1)).is_executed(200);
+    world.send(&numbered(1, 3)).is_executed(200);
+    world.pass_s(RETENTION_S - 1);
+    world.send(&get("/count"));
+    world.send(&numbered(1, 3)).is_replayed(200);
+    world.pass_s(1);
+    world.send(&get("/count"));
+    assert_eq!((world.places(), sessions(&world)), (vec![], 1));
+    for restarts in [false, true] {
+        if restarts {
+            world.restart();
+        }
+        world.send(&numbered(1, 1)).is_problem(410, "acknowledged", "unknown", "never");
+        world.send(&numbered(1, 2)).is_problem(410, "outcome-expired", "unknown", "never");
+        world.send(&numbered(1, 3)).is_problem(410, "outcome-expired", "unknown", "never");
+        world.send(&numbered(1, 5)).is_gap(4);
+        world.send(&cancel_place("a", 1, 3)).is_problem(410, "outcome-expired", "unknown", "never");
+    }
+    world.send(&take_over("b")).is_taken_over(2, 3);
+    world.send(&numbered(1, 4)).is_fenced("no", 2);
+    world.send(&post("/count").place_acking(2, 4, 3)).is_executed(200);
+    world.pass_s(RETENTION_S);
+    world.send(&get("/count"));
+    world.send(&numbered(1, 2)).is_problem(410, "outcome-expired", "unknown", "never");
+    world.send(&numbered(2, 4)).is_problem(410, "outcome-expired", "unknown", "never");
+    world.send(&numbered(2, 5)).is_executed(200);
+    assert_eq!(world.effects(), 5);
+}
+
+#[test]
+fn a_stub_never_leaves_by_itself_and_wakes_nobody() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    let report = world.report().expect("storage").expect("a report");
+    world.reported(&report, 0).expect("storage");
+    // What is recorded of the take-over leaves first, or with it.
+    assert_eq!(world.wakes_at(), Some((START_S + RETENTION_S) * 1000));
+    world.pass_s(2 * RETENTION_S + 60);
+    world.wake().expect("storage");
+    world.pass_s(2 * RETENTION_S + 60);
+    world.wake().expect("storage");
+    while let Some(report) = world.report().expect("storage") {
+        world.reported(&report, 0).expect("storage");
+    }
+    assert_eq!((world.rows(), world.places(), sessions(&world)), (0, vec![], 1));
+    assert_eq!(world.wakes_at(), None);
+    world.restart();
+    world.send(&numbered(1, 1)).is_problem(410, "outcome-expired", "unknown", "never");
+    world.send(&numbered(1, 2)).is_executed(200);
+}
+
+#[test]
+fn many_sessions_become_stubs_a_page_at_a_time() {
+    let mut world = world();
+    let many = 300;
+    for n in 1..=many {
+        world.send(&take_over_with(&format!("{n}"), &format!("{{\"name\":\"{n}\"}}"))).is_taken_over(n + 1, 0);
+        let place = format!("\"{n}\";epoch={};seq=1", n + 1);
+        world.send(&post("/count").header("semel-session", place)).is_executed(200);
+    }
+    world.pass_s(RETENTION_S);
+    let mut pages = 0;
+    loop {
+        let before = world.places().len();
+        let goes_on = world.sweep_page().expect("storage");
+        assert!(before - world.places().len() <= 8, "a page is bounded");
+        pages += 1;
+        if !goes_on {
+            break;
+        }
+    }
+    assert_eq!(world.places(), []);
+    assert!((many / 8..many / 8 + 10).contains(&pages), "{pages}");
+}
+
+#[test]
+fn a_session_that_is_used_is_no_stub_however_old_it_is() {
+    let mut world = world();
+    let first = world.send(&numbered(1, 1));
+    for seq in 2..8 {
+        world.pass_s(RETENTION_S / 2);
+        world.send(&numbered(1, seq)).is_executed(200);
+    }
+    world.send(&numbered(1, 1)).replays(&first);
+    world.pass_s(RETENTION_S - 1);
+    world.send(&take_over("b")).is_taken_over(2, 7);
+    world.pass_s(RETENTION_S - 1);
+    world.send(&numbered(1, 1)).replays(&first);
+    world.restart();
+    world.send(&get("/count"));
+    assert_eq!(world.places().len(), 7);
+}
+
+#[test]
+fn what_was_last_used_before_is_forgotten_and_what_was_used_since_is_not() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.send(&take_over_with("b", "{\"name\":\"other\"}")).is_taken_over(2, 0);
+    world.pass_s(100);
+    let other = post("/count").header("semel-session", "\"other\";epoch=2;seq=1");
+    world.send(&other).is_executed(200);
+    world.forget(START_S + 50).expect("storage");
+    world.send(&other).is_replayed(200);
+    for restarts in [false, true] {
+        if restarts {
+            world.restart();
+        }
+        world.send(&numbered(1, 1)).is_problem(410, "session-unknown", "unknown", "never");
+        world.send(&numbered(1, 2)).is_problem(410, "session-unknown", "unknown", "never");
+    }
+    assert_eq!(sessions(&world), 1);
+    // No epoch comes again.
+    world.send(&take_over_after("c", 0)).is_taken_over(3, 0);
+    world.send(&numbered(1, 1)).is_fenced("unknown", 3);
+    world.send(&numbered(3, 1)).is_executed(200);
+    assert_eq!(world.effects(), 3);
+}
+
+#[test]
+fn what_is_forgotten_is_not_there_though_the_sweep_has_not_come_to_it() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.pass_s(100);
+    world.forget(START_S + 50).expect("storage");
+    world.send(&take_over("b").first_sent_s(START_S + 100)).is_taken_over(2, 0);
+    assert_eq!((world.places(), sessions(&world)), (vec![], 1));
+    world.send(&numbered(1, 1)).is_fenced("unknown", 2);
+}
+
+#[test]
+fn of_a_deleted_key_no_session_is_left_and_no_epoch_comes_again() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.send(&take_over("b")).is_taken_over(2, 1);
+    world.send(&delete_key("d")).is_executed(200);
+    assert_eq!((world.places(), sessions(&world)), (vec![], 0));
+    for restarts in [false, true] {
+        if restarts {
+            world.restart();
+        }
+        world.send(&numbered(1, 1)).is_problem(410, "session-unknown", "unknown", "never");
+        world.send(&numbered(2, 2)).is_problem(410, "session-unknown", "unknown", "never");
+    }
+    world.send(&take_over("c")).is_taken_over(3, 0);
+    for epoch in [1, 2] {
+        world.send(&numbered(epoch, 1)).is_fenced("unknown", 3);
+    }
+    world.send(&numbered(3, 1)).is_executed(200);
+}
+
+#[test]
+fn an_administrator_sees_how_many_sessions_there_are_and_closes_a_place_of_anybody() {
+    let mut world = world();
+    world.send(&take_over_with("b", "{\"name\":\"other\"}")).is_taken_over(2, 0);
+    let shown = world.send(&ask("")).json();
+    assert_eq!((&shown["sessions"], &shown["sessionsMax"]), (&2.into(), &100_000.into()));
+    world.restart();
+    assert_eq!(world.send(&ask("")).json()["sessions"], 2);
+    let body = "{\"session\":{\"name\":\"s\",\"epoch\":1,\"seq\":1}}";
+    assert_eq!(world.send(&cancel_for("c", body)).is_executed(200).json()["state"], "cancelled");
+    world.send(&numbered(1, 1)).is_problem(410, "cancelled", "no", "never");
+    world.send(&numbered(1, 2)).is_executed(200);
+}
+
+#[test]
+fn the_clock_does_not_go_back_behind_what_a_session_has_committed() {
+    for call in [numbered(1, 1), take_over("b")] {
+        let mut world = world();
+        world.pass_s(50);
+        world.send(&call);
+        world.database.tamper("DELETE FROM semel_records");
+        world.pass_s(-50);
+        world.restart();
+        assert_eq!(world.send(&get("/count")).now_ms(), (START_S + 50) * 1000);
+    }
+}

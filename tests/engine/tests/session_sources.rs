@@ -1,0 +1,152 @@
+//! Scenarios that others found out, each by its name and source. Nothing of theirs is copied.
+//!
+//! - Kafka, `ProducerStateManager` and its tests (KIP-98, KIP-360): gap, duplicate, bump, a zombie that answers late
+//! - TigerBeetle, sessions of its replicated state machine: a registration that was under way for long
+//! - librdkafka#4953: a gap that bumps the epoch. lunora#245: a rejected request that wedges the next
+
+use semel_support::{START_MS, START_S, Trouble, World, cancel_place, get, numbered, post, take_over, take_over_after};
+
+fn world() -> World {
+    World::new().in_session()
+}
+
+#[test]
+fn kafka_a_number_out_of_order_is_refused_and_leaves_what_is_expected_as_it_was() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    for seq in [3, 4, 100] {
+        world.send(&numbered(1, seq)).is_gap(2);
+    }
+    // Those that were under way come one after the other once the missing one is there.
+    for seq in 2..=4 {
+        world.send(&numbered(1, seq)).is_executed(200);
+    }
+    assert_eq!(world.effects(), 4);
+}
+
+#[test]
+fn kafka_a_duplicate_of_any_of_the_last_is_answered_as_it_was_and_appends_nothing() {
+    let mut world = world();
+    let first: Vec<_> = (1..=5).map(|seq| world.send(&numbered(1, seq))).collect();
+    // In Kafka the last five; older ones are an error there. Here all that is not acknowledged.
+    for seq in [5, 1, 3, 2, 4, 1] {
+        world.send(&numbered(1, seq)).replays(&first[seq as usize - 1]);
+    }
+    assert_eq!(world.effects(), 5);
+}
+
+#[test]
+fn kafka_a_first_number_that_is_not_the_first_is_refused() {
+    let mut world = world();
+    world.send(&numbered(1, 5)).is_gap(1);
+    assert_eq!(world.calls(), 0);
+}
+
+#[test]
+fn kafka_a_bump_fences_the_epoch_before_and_goes_on_with_the_numbers() {
+    let mut world = world();
+    let first = world.send(&numbered(1, 1));
+    world.send(&take_over_after("bump", 1)).is_taken_over(2, 1);
+    world.send(&numbered(2, 3)).is_gap(2);
+    world.send(&numbered(2, 2)).is_executed(200);
+    // In Kafka a bump begins at zero again: then this would be taken for a new one.
+    world.send(&numbered(2, 1)).is_problem(400, "key-invalid", "no", "after-fix");
+    world.send(&numbered(1, 1)).replays(&first);
+    assert_eq!(world.effects(), 2);
+}
+
+#[test]
+fn kafka_a_zombie_that_answers_late_appends_nothing_and_learns_what_it_did() {
+    let mut world = world();
+    let mine = world.send(&numbered(1, 1));
+    world.send(&take_over("bump")).is_taken_over(2, 1);
+    let theirs = world.send(&numbered(2, 2));
+    // What it had sent before it froze, and what it sends once it thaws.
+    world.send(&numbered(1, 1)).replays(&mine);
+    world.send(&numbered(1, 2)).is_fenced("no", 2);
+    world.send(&numbered(1, 3)).is_fenced("no", 2);
+    // Nothing that it says of others' places counts.
+    world.send(&post("/count").place_acking(1, 4, 3)).is_fenced("no", 2);
+    world.send(&cancel_place("by the zombie", 1, 3)).is_fenced("no", 2);
+    world.send(&numbered(2, 2)).replays(&theirs);
+    world.send(&numbered(2, 3)).is_executed(200);
+    assert_eq!(world.effects(), 3);
+}
+
+#[test]
+fn kafka_the_state_is_the_same_after_it_is_loaded_from_storage() {
+    let mut world = world();
+    let first = world.send(&numbered(1, 1));
+    world.restart();
+    world.send(&numbered(1, 3)).is_gap(2);
+    world.send(&numbered(1, 1)).replays(&first);
+    world.send(&take_over("bump")).is_taken_over(2, 1);
+    world.restart();
+    world.send(&numbered(1, 2)).is_fenced("no", 2);
+    world.send(&numbered(2, 2)).is_executed(200);
+}
+
+#[test]
+fn tigerbeetle_a_registration_that_arrives_again_late_gives_no_epoch_and_fences_nobody() {
+    let mut world = World::new();
+    let register = take_over("register").first_sent_s(START_S).deadline_ms(START_MS + 60_000);
+    let first = world.send(&register);
+    first.is_taken_over(1, 0);
+    world.send(&take_over("a newer one")).is_taken_over(2, 0);
+    world.send(&numbered(2, 1)).is_executed(200);
+    // A copy of it that the network held back.
+    world.send(&register).replays(&first);
+    world.restart();
+    world.send(&register).replays(&first);
+    // Once it was acknowledged, and past all that is kept.
+    world.send(&post("/count").place_acking(2, 2, 1).ack_until("register", START_MS + 60_000)).is_executed(200);
+    world.send(&register).is_problem(410, "acknowledged", "yes", "never");
+    world.pass_s(3 * 86_400);
+    world.send(&get("/count"));
+    world.send(&register).is_problem(412, "outside-window", "unknown", "never");
+    world.send(&numbered(2, 3)).is_executed(200);
+}
+
+#[test]
+fn tigerbeetle_a_registration_that_never_arrived_before_fences_nobody_where_it_says_what_it_expects() {
+    let mut world = world();
+    // Under way since before the first; no record tells that it is old, and neither does a first-sent.
+    world.send(&take_over_after("delayed", 0)).is_fenced("no", 1);
+    world.send(&take_over_after("delayed", 0)).is_fenced("no", 1);
+    world.send(&numbered(1, 1)).is_executed(200);
+}
+
+#[test]
+fn librdkafka_4953_a_gap_never_bumps_an_epoch() {
+    let mut world = world();
+    for seq in [2, 50, 2] {
+        world.send(&numbered(1, seq)).is_gap(1);
+    }
+    assert_eq!(world.database.number("SELECT epoch FROM semel_meta"), 1);
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.send(&take_over_after("b", 1)).is_taken_over(2, 1);
+}
+
+#[test]
+fn lunora_245_a_rejected_request_never_wedges_the_next() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    // Rejected for good by the application: an outcome, which takes the place.
+    world.send(&post("/status/422").place(1, 2)).is_executed(422);
+    world.send(&numbered(1, 3)).is_executed(200);
+    // Rejected by the layer, or undone: the place is free, for this one or for another.
+    world.send(&post("/not-found").place(1, 4)).is_problem(404, "not-found", "no", "after-fix");
+    world.send(&numbered(1, 4).deadline_ms(START_MS - 1)).is_problem(408, "attempt-expired", "no", "same-id");
+    world.handler.trouble.set(Trouble::Fails);
+    world.send(&numbered(1, 4)).is_problem(500, "rolled-back", "no", "same-id");
+    world.handler.trouble.set(Trouble::None);
+    world.send(&numbered(1, 4)).is_executed(200);
+    // Never to be sent again: it is closed, and the next goes on.
+    world.send(&cancel_place("a", 1, 5)).is_executed(200);
+    world.send(&numbered(1, 6)).is_executed(200);
+    // Crashed on too often: closed by the key.
+    for _ in 0..3 {
+        world.crashed(&numbered(1, 7));
+    }
+    world.send(&numbered(1, 8)).is_executed(200);
+}

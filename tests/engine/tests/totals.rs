@@ -1,0 +1,165 @@
+//! What many rows come to is kept, so that an object that starts need not count them; and is never kept past a change.
+
+use semel_core::server::chores::TOTALS_ROWS_MIN;
+use semel_support::*;
+
+/// What is done to a key.
+type Act = fn(&mut World);
+
+const RETENTION_S: i64 = 1_000;
+const UNTIL_MS: i64 = START_MS + 30_000;
+
+fn change(id: &str) -> Call {
+    post("/count").id(id).first_sent_s(START_S).deadline_ms(UNTIL_MS)
+}
+
+/// A key with many rows, written behind the engine's back, that has been woken.
+fn crowded() -> World {
+    let mut world = World::with(|config| config.retention_s = RETENTION_S);
+    for id in ["first", "second", "third"] {
+        world.send(&change(id)).is_executed(200);
+    }
+    world.database.fill(&format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {TOTALS_ROWS_MIN}) \
+         INSERT INTO semel_records (id, state, at_ms, first_sent_s, deadline_ms, principal, fingerprint, status, headers, body) \
+         SELECT 'n' || n, 1, {START_MS}, {START_S}, {UNTIL_MS}, 'alice', randomblob(32), 200, '', x'' FROM numbers"
+    ));
+    world.restart();
+    world.wake().expect("it wakes");
+    world
+}
+
+/// Checks what is kept, if anything is, against the rows. Whether there is anything.
+#[track_caller]
+fn is_kept(world: &World) -> bool {
+    let kept = world.database.query("SELECT rows, records, clock_ms, oldest_ms, due_ms FROM semel_totals");
+    let Some(kept) = kept.first() else { return false };
+    let kept: Vec<i64> = kept.iter().map(|value| value.as_integer().expect("a number")).collect();
+    let number = |what: &str| world.database.number(&format!("SELECT {what} FROM semel_records"));
+    assert_eq!(kept[..2], [number("count(*)"), number("sum(state IN (1, 2, 4))")]);
+    assert!(kept[2] >= number("max(at_ms)") && kept[3] <= number("min(at_ms)"), "{kept:?}");
+    assert!(kept[4] <= (number("min(max(first_sent_s, at_ms / 1000))") + RETENTION_S + 1) * 1000, "{kept:?}");
+    true
+}
+
+#[test]
+fn an_object_that_starts_counts_no_rows_that_were_counted() {
+    let mut world = crowded();
+    assert!(is_kept(&world));
+    let counted = world.count().expect("a count");
+    assert_eq!(counted.records, TOTALS_ROWS_MIN + 3);
+    // Whoever counted would find fewer.
+    world.database.tamper("DELETE FROM semel_records WHERE id = 'n1'");
+    world.restart();
+    assert_eq!(world.count().expect("a count"), counted);
+    assert_eq!(world.wakes_at_without_registry(), Some((START_S + RETENTION_S + 1) * 1000));
+}
+
+#[test]
+fn of_few_rows_nothing_is_kept() {
+    let mut world = World::new();
+    world.send(&change("first")).is_executed(200);
+    world.wake().expect("it wakes");
+    assert!(!is_kept(&world));
+}
+
+#[test]
+fn whatever_changes_a_row_takes_away_what_was_kept_in_the_same_commit() {
+    let calls: [(&str, Act); 10] = [
+        ("an execution", |world| drop(world.send(&change("new")))),
+        ("an acknowledgement", |world| drop(world.send(&get("/count").ack_until("first", UNTIL_MS)))),
+        ("one that rides", |world| drop(world.send(&change("new").ack_until("first", UNTIL_MS)))),
+        ("a later deadline", |world| {
+            let later = post("/count").id("first").first_sent_s(START_S).deadline_ms(UNTIL_MS + 60_000);
+            world.send(&later);
+        }),
+        ("a cancellation", |world| drop(world.send(&cancel("cancels", "never")))),
+        ("a start", |world| world.start(&change("new"))),
+        ("a crash", |world| drop(world.crashed(&change("new")))),
+        ("a deletion", |world| {
+            drop(world.send(&delete("/semel/v1/admin/keys/counters%2F1").id("d").by("semel:admin")))
+        }),
+        ("a forget", |world| drop(world.forget(START_S + 5))),
+        ("a sweep", |world| {
+            world.pass_s(RETENTION_S + 2);
+            world.send(&get("/count"));
+        }),
+    ];
+    for (what, call) in calls {
+        let mut world = crowded();
+        call(&mut world);
+        assert!(!is_kept(&world), "{what}");
+        // It is counted anew once the object is let alone.
+        world.wake().expect("it wakes");
+        assert_eq!(is_kept(&world), world.rows() >= TOTALS_ROWS_MIN, "{what}");
+    }
+}
+
+#[test]
+fn a_crash_at_any_statement_leaves_what_is_so_or_nothing() {
+    let calls: [fn(&mut World); 3] = [
+        |world| drop(world.send(&change("new").ack_until("first", UNTIL_MS))),
+        |world| drop(world.forget(START_S + 5)),
+        |world| {
+            world.pass_s(RETENTION_S + 2);
+            drop(world.sweep_page());
+        },
+    ];
+    for call in calls {
+        let mut crashes = 0;
+        loop {
+            let mut world = crowded();
+            world.database.crash_before(crashes);
+            call(&mut world);
+            if !world.database.has_crashed() {
+                break;
+            }
+            world.restart();
+            is_kept(&world);
+            crashes += 1;
+        }
+        assert!(crashes >= 4, "{crashes}");
+    }
+}
+
+#[test]
+fn a_sweep_without_requests_keeps_it_up_page_by_page() {
+    let mut world = crowded();
+    world.pass_s(RETENTION_S + 2);
+    let mut pages = 0;
+    while world.sweep_page().expect("a page") {
+        assert_eq!(is_kept(&world), world.rows() >= TOTALS_ROWS_MIN);
+        pages += 1;
+        // In the middle, a start goes on with no more than what is left.
+        if pages == 1 {
+            world.restart();
+        }
+    }
+    assert_eq!((world.rows(), is_kept(&world)), (0, false));
+    assert!(pages >= TOTALS_ROWS_MIN / 128, "{pages}");
+}
+
+#[test]
+fn what_is_due_by_another_retention_or_a_moved_fence_leaves_after_a_start() {
+    let mut shorter = crowded();
+    shorter.restart_with(|config| config.retention_s = 10);
+    shorter.pass_s(12);
+    shorter.wake().expect("it wakes");
+    assert_eq!(shorter.rows(), 0);
+    let mut forgotten = crowded();
+    forgotten.pass_s(5);
+    forgotten.forget(START_S + 4).expect("it forgets");
+    forgotten.restart();
+    forgotten.wake().expect("it wakes");
+    assert_eq!(forgotten.rows(), 0);
+}
+
+#[test]
+fn what_records_carry_is_known_after_a_start_as_long_as_it_lasts() {
+    let mut world = crowded();
+    world.send(&change("carries").ack_until("first", UNTIL_MS)).is_executed(200);
+    world.wake().expect("it wakes");
+    assert!(is_kept(&world));
+    world.restart();
+    world.send(&change("first")).is_problem(410, "acknowledged", "yes", "never");
+}

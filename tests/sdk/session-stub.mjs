@@ -1,0 +1,113 @@
+// A key with sessions, as PROTOCOL.md has them, as a `fetch` function.
+//
+// Invariant: a place is taken once, by the epoch that is current then, and only as the next.
+
+import { Semel } from "../../sdk/npm/node.js";
+import { problem, Rows, URL_OF_STUB } from "./stub.mjs";
+
+/** Opens an outbox that sends to `server`. It is closed after the test. */
+export async function outbox(t, { server = new SessionStub(), ...options } = {}) {
+  const semel = await Semel.open({ url: URL_OF_STUB, identity: "alice", fetch: server.fetch, durability: "memory", retryIntervalMs: 10, ...options });
+  t.after(() => semel.close());
+  return { semel, server };
+}
+
+/** A store that several sessions share, and that knows which of them live. */
+export class SharedRows extends Rows {
+  #alive = new Set();
+
+  presence(owner) {
+    this.#alive.add(owner);
+    return { alive: async () => [...this.#alive], leave: () => this.#alive.delete(owner) };
+  }
+}
+
+/** A change in `session`. */
+export const deposit = (session, body, init) => session.fetch("/accounts/a/deposit", { method: "POST", body, ...init });
+
+export class SessionStub {
+  /** Every call: its path and headers, and what was in it. */
+  calls = [];
+  /** The bodies of what ran, in order. */
+  effects = [];
+  /** What becomes of a call; as in `stub.mjs`. */
+  each = (_call, serve) => serve();
+  /** What an element gets instead, if anything. */
+  refuse = (_element) => undefined;
+  acked = 0;
+  #epochs = [];
+  #lastSeq = 0;
+  #places = new Map();
+  #takeOvers = new Map();
+
+  fetch = async (url, init) => {
+    const { pathname } = new URL(url);
+    const headers = new Headers(init.headers);
+    const text = typeof init.body === "string" ? init.body : new TextDecoder().decode(init.body);
+    const call = { path: pathname, headers, elements: this.#elements(pathname, headers, text) };
+    this.calls.push(call);
+    init.signal?.throwIfAborted();
+    return this.each(call, () => this.serve(call));
+  };
+
+  /** The calls with requests in them. */
+  get frames() {
+    return this.calls.filter(({ path }) => !path.endsWith("/sessions"));
+  }
+
+  serve({ path, headers, elements }) {
+    if (path.endsWith("/sessions")) return this.#takeOver(headers.get("idempotency-key"), elements);
+    if (!path.endsWith("/batch")) return response(this.#element(elements[0]));
+    return response({ status: 200, headers: { "semel-status": "executed" }, body: JSON.stringify(elements.map((element) => this.#element(element))) });
+  }
+
+  #elements(path, headers, text) {
+    if (path.endsWith("/sessions") || path.endsWith("/batch")) return JSON.parse(text);
+    const [, name, epoch, seq, , ack] = /^"(.*)";epoch=(\d+);seq=(\d+)(;ack=(\d+))?$/.exec(headers.get("semel-session") ?? "") ?? [];
+    const session = name === undefined ? undefined : { name, epoch: Number(epoch), seq: Number(seq), ...(ack && { ack: Number(ack) }) };
+    return [{ session, path, headers: Object.fromEntries(headers), body: text }];
+  }
+
+  #takeOver(id, { after }) {
+    const current = this.#epochs.at(-1)?.epoch ?? 0;
+    if (!this.#takeOvers.has(id)) {
+      if (after < current) return problem(409, "fenced", { executed: "no", retry: "never", currentEpoch: current });
+      this.#takeOvers.set(id, { name: "s", epoch: current + 1, lastSeq: this.#lastSeq });
+      this.#epochs.push({ epoch: current + 1, after: this.#lastSeq });
+    }
+    return response({ status: 200, headers: { "semel-status": "executed", "content-type": "application/json" }, body: JSON.stringify(this.#takeOvers.get(id)) });
+  }
+
+  #element(element) {
+    const refused = this.refuse(element);
+    if (refused) return of(...refused);
+    const isCancel = element.path.endsWith("/cancel");
+    const { epoch, seq, ack = 0 } = isCancel ? JSON.parse(element.body).session : element.session;
+    const at = this.#epochs.findIndex((each) => each.epoch === epoch);
+    const isCurrent = at === this.#epochs.length - 1;
+    if (isCurrent) this.acked = Math.max(this.acked, Math.min(ack, this.#lastSeq));
+    const taken = this.#places.get(seq);
+    if (taken?.epoch === epoch) {
+      if (isCancel) return outcome({ state: taken.state });
+      if (taken.state === "cancelled") return of(410, "cancelled", "no", "never");
+      return taken.body === bodyOf(element) ? outcome({ ran: taken.body }) : of(422, "fingerprint-mismatch", "no", "after-fix");
+    }
+    if (!isCurrent) return of(409, "fenced", "no", "never");
+    if (seq !== this.#lastSeq + 1) return of(409, "sequence-gap", "no", "same-id");
+    this.#lastSeq = seq;
+    const state = isCancel ? "cancelled" : "executed";
+    this.#places.set(seq, { epoch, state, body: bodyOf(element) });
+    if (isCancel) return outcome({ state });
+    this.effects.push(bodyOf(element));
+    return outcome({ ran: bodyOf(element) });
+  }
+}
+
+const bodyOf = ({ body }) => (typeof body === "string" ? body : atob(body.base64));
+const outcome = (body) => ({ status: 200, headers: { "semel-status": "executed", "content-type": "application/json" }, body: JSON.stringify(body) });
+const response = ({ status, headers, body }) => new Response(body, { status, headers });
+
+function of(status, code, executed, retry) {
+  const headers = { "semel-status": code, "content-type": "application/problem+json" };
+  return { status, headers, body: JSON.stringify({ code, executed, retry, detail: `this is ${code}` }) };
+}

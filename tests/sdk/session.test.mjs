@@ -1,0 +1,251 @@
+// Sessions of the package: `semel.session`, against a key that keeps to the protocol.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FencedError, SemelError, SessionUnknownError } from "../../sdk/npm/node.js";
+import { deposit, outbox, SessionStub, SharedRows } from "./session-stub.mjs";
+import { lost, problem, rejection, until, within } from "./stub.mjs";
+
+const ran = async (response) => (await response).json();
+
+test("the first call goes alone and at once, those that come meanwhile in one frame, and each gets its answer", async (t) => {
+  const { semel, server } = await outbox(t, { headers: { authorization: "Bearer t", "x-tenant": "n" } });
+  const session = await semel.session("accounts/a", "s");
+  assert.deepEqual([session.key, session.name, session.epoch, session.lastSeq], ["accounts/a", "s", 1, 0]);
+  const answers = await Promise.all(["a", "b", "ü", "\u0001\u0002"].map((body) => ran(deposit(session, body))));
+  assert.deepEqual(answers, [{ ran: "a" }, { ran: "b" }, { ran: "ü" }, { ran: "\u0001\u0002" }]);
+  assert.deepEqual(server.frames.map(({ path }) => path), ["/accounts/a/deposit", "/semel/v1/keys/accounts%2Fa/batch"]);
+  const [alone, batch] = server.frames;
+  assert.equal(alone.headers.get("semel-session"), '"s";epoch=1;seq=1');
+  assert.equal(alone.headers.get("semel-key"), '"accounts/a"');
+  assert.deepEqual(
+    [batch.headers.get("authorization"), batch.headers.get("semel-principal"), batch.headers.get("content-type")],
+    ["Bearer t", '"alice"', "application/json"],
+  );
+  const headers = { "content-type": "text/plain;charset=UTF-8", "x-tenant": "n" };
+  assert.deepEqual(batch.elements[0], { session: { name: "s", epoch: 1, seq: 2 }, method: "POST", path: "/accounts/a/deposit", headers, body: "b" });
+});
+
+test("a body of bytes reaches the key as it is, alone and in a batch", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const bytes = Uint8Array.from({ length: 300 }, (_, index) => index);
+  const answers = Promise.all(["first", bytes].map((body) => deposit(session, body)));
+  await within(answers, "both are answered");
+  assert.equal(server.frames.length, 2);
+  server.each = lost;
+  const again = Promise.allSettled([deposit(session, "x"), deposit(session, bytes)]);
+  await until(() => server.frames.at(-1).elements.length === 2, "they are in one frame");
+  assert.deepEqual(new Uint8Array(Buffer.from(server.frames.at(-1).elements[1].body.base64, "base64")), bytes);
+  await semel.close();
+  assert.deepEqual((await again).map(({ reason }) => reason.code), ["closed", "closed"]);
+});
+
+test("whatever is lost on the way, each call runs once, in the order of the calls", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  let n = 0;
+  server.each = (_call, serve) => {
+    n += 1;
+    if (n % 3 === 1) return lost();
+    const answer = serve();
+    return n % 3 === 2 ? lost() : answer;
+  };
+  const bodies = Array.from({ length: 150 }, (_, index) => `${index}`);
+  const answers = await within(Promise.all(bodies.map((body) => ran(deposit(session, body)))), "all are answered");
+  assert.deepEqual(answers, bodies.map((body) => ({ ran: body })));
+  assert.deepEqual(server.effects, bodies);
+  assert.ok(server.acked >= 150 - 64, `${server.acked} are acknowledged`);
+});
+
+test("a call whose body takes longer to read keeps its place, and one that fails leaves no gap", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const slow = new ReadableStream({
+    async pull(controller) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      controller.enqueue(new TextEncoder().encode("slow"));
+      controller.close();
+    },
+  });
+  const broken = new ReadableStream({ pull: (controller) => controller.error(new RangeError("broken")) });
+  const calls = [deposit(session, slow), deposit(session, broken), deposit(session, "last")];
+  assert.equal((await rejection(calls[1])).message, "broken");
+  await Promise.all([calls[0], calls[2]]);
+  assert.deepEqual(server.effects, ["slow", "last"]);
+});
+
+test("who takes over fences the one before it, which stops, and says that nothing of it ran", async (t) => {
+  const { semel, server } = await outbox(t);
+  const zombie = await semel.session("accounts/a", "s");
+  const session = await semel.session("accounts/a", "s");
+  const errors = await Promise.all([rejection(deposit(zombie, "x")), rejection(deposit(zombie, "y"))]);
+  for (const error of errors) {
+    assert.ok(error instanceof FencedError && error instanceof SemelError && !(error instanceof SessionUnknownError));
+    assert.deepEqual([error.name, error.executed, error.retry], ["FencedError", "no", "never"]);
+  }
+  const { length } = server.calls;
+  assert.equal((await rejection(deposit(zombie, "z"))).code, "fenced");
+  assert.equal(server.calls.length, length, "nothing more is sent");
+  await deposit(session, "mine");
+  assert.deepEqual([server.effects, session.epoch], [["mine"], 2]);
+});
+
+test("with the epoch that it comes after, a take-over fences none that it does not know of", async (t) => {
+  const { semel } = await outbox(t);
+  await semel.session("accounts/a", "s");
+  const error = await rejection(semel.session("accounts/a", "s", { after: 0 }));
+  assert.deepEqual([error.code, error.executed, error.problem.currentEpoch], ["fenced", "no", 1]);
+  assert.equal((await semel.session("accounts/a", "s", { after: 1 })).epoch, 2);
+});
+
+test("what a holder leaves goes on under its old places; what never ran gets new ones, before anything new", async (t) => {
+  const store = new SharedRows();
+  const { semel, server } = await outbox(t);
+  const before = await semel.session("accounts/a", "s", { store });
+  server.each = (call, serve) => {
+    const isFirst = server.frames.length === 1;
+    if (isFirst && call.elements[0].body === "heard") return serve();
+    if (server.frames.length === 2) serve();
+    return lost();
+  };
+  await deposit(before, "heard");
+  const left = Promise.allSettled([deposit(before, "ran"), deposit(before, "stored")]);
+  await until(() => server.frames.length > 2, "the one ran unheard, and the other never arrives");
+  await before.close();
+  await left;
+  assert.deepEqual([server.effects, store.rows.size], [["heard", "ran"], 2]);
+  server.each = (_call, serve) => serve();
+  const recovered = [];
+  const session = await semel.session("accounts/a", "s", {
+    store,
+    onrecovered: async ({ response, url, error }) => recovered.push([url, error, await response.json()]),
+  });
+  assert.deepEqual([session.epoch, session.lastSeq], [2, 2]);
+  await deposit(session, "new");
+  assert.deepEqual(server.effects, ["heard", "ran", "stored", "new"]);
+  const url = "https://worker.test/accounts/a/deposit";
+  await until(() => recovered.length === 2, "both are taken");
+  assert.deepEqual(recovered, [[url, undefined, { ran: "ran" }], [url, undefined, { ran: "stored" }]]);
+  await until(() => store.rows.size === 0, "nothing is left");
+});
+
+test("an answer that nobody takes waits for who takes it, over a reload too", async (t) => {
+  const store = new SharedRows();
+  const { semel, server } = await outbox(t);
+  const first = await semel.session("accounts/a", "s", { store });
+  server.each = (_call, serve) => (serve(), lost());
+  const left = Promise.allSettled([deposit(first, "x")]);
+  await until(() => server.effects.length === 1, "it ran");
+  await first.close();
+  await left;
+  server.each = (_call, serve) => serve();
+  const second = await semel.session("accounts/a", "s", { store });
+  await deposit(second, "y");
+  await second.close();
+  const third = await semel.session("accounts/a", "s", { store });
+  const answered = await new Promise((resolve) => (third.onrecovered = resolve));
+  assert.deepEqual(await answered.response.json(), { ran: "x" });
+  await until(() => store.rows.size === 0, "nothing is left");
+});
+
+test("it pauses at what must be mended, and all that comes after it waits", async (t) => {
+  const { semel, server } = await outbox(t);
+  const paused = [];
+  const session = await semel.session("accounts/a", "s", { onpaused: (each) => paused.push(each) });
+  server.refuse = ({ body }) => (body === "x" ? [401, "unauthorized", "no", "after-fix"] : undefined);
+  const calls = [deposit(session, "x"), deposit(session, "y")];
+  await until(() => paused.length === 1, "it pauses");
+  assert.deepEqual([paused[0].error.code, paused[0].error.executed, paused[0].method], ["unauthorized", "unknown", "POST"]);
+  server.refuse = () => undefined;
+  paused[0].resume();
+  await Promise.all(calls);
+  assert.deepEqual(server.effects, ["x", "y"]);
+});
+
+test("what is given up in a pause never runs, and what comes after it goes on", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s", { onpaused: ({ giveUp }) => giveUp() });
+  server.refuse = ({ path }) => (path === "/nowhere" ? [404, "not-found", "no", "after-fix"] : undefined);
+  const calls = [session.fetch("/nowhere", { method: "POST" }), deposit(session, "y")];
+  const error = await rejection(calls[0]);
+  assert.deepEqual([error.code, error.executed], ["cancelled", "no"]);
+  await calls[1];
+  assert.deepEqual(server.effects, ["y"]);
+});
+
+test("a call that is aborted on its way has its place closed, or gets the outcome if it ran", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const [early, late] = [new AbortController(), new AbortController()];
+  server.each = lost;
+  const never = deposit(session, "never", { signal: early.signal });
+  await until(() => server.frames.length > 0, "it is on its way");
+  early.abort();
+  server.each = (_call, serve) => serve();
+  const error = await rejection(never);
+  assert.deepEqual([error.code, error.executed], ["cancelled", "no"]);
+  server.each = (_call, serve) => (serve(), lost());
+  const ranAnyway = deposit(session, "ran", { signal: late.signal });
+  await until(() => server.effects.length === 1, "it ran");
+  late.abort();
+  server.each = (_call, serve) => serve();
+  assert.deepEqual(await ran(ranAnyway), { ran: "ran" });
+  await deposit(session, "next");
+  assert.deepEqual(server.effects, ["ran", "next"]);
+});
+
+test("a store that fails says so, and the number of what it did not store is the next one's", async (t) => {
+  const store = new SharedRows();
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s", { store });
+  store.before = async () => {
+    throw new Error("full");
+  };
+  const error = await rejection(deposit(session, "x"));
+  assert.deepEqual([error.code, error.executed, error.cause.message], ["store-failed", "no", "full"]);
+  store.before = async () => {};
+  await deposit(session, "y");
+  assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["y"], 1]);
+});
+
+test("closing the outbox closes its sessions, and nobody waits for ever", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  server.each = () => new Promise(() => {});
+  const endless = new ReadableStream({ pull: () => new Promise(() => {}) });
+  const waiting = [deposit(session, "x"), deposit(session, endless), semel.session("accounts/a", "other")];
+  await until(() => server.calls.length === 3, "both are on their way");
+  await semel.close();
+  const settled = await within(Promise.allSettled(waiting), "all is settled");
+  assert.deepEqual(settled.map(({ reason }) => reason.code), ["closed", "closed", "closed"]);
+  assert.equal((await rejection(deposit(session, "y"))).code, "closed");
+});
+
+test("a read passes through, with the key and the headers of the outbox", async (t) => {
+  const reads = [];
+  const server = new SessionStub();
+  const { semel } = await outbox(t, { server, headers: { "x-tenant": "n" }, fetch: (url, init) => (url instanceof Request ? (reads.push(url), new Response("read")) : server.fetch(url, init)) });
+  const session = await semel.session("accounts/a b", "s");
+  assert.equal(await (await session.fetch("/accounts/a")).text(), "read");
+  assert.deepEqual(reads.map(({ method, headers }) => [method, headers.get("semel-key"), headers.get("x-tenant")]), [["GET", '"accounts/a%20b"', "n"]]);
+});
+
+test("wrong calls are refused before anything is sent", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const { length } = server.calls;
+  for (const [named, kind] of [[["accounts/a", ""], TypeError], [["accounts/a", "ü"], TypeError], [[undefined, "s"], TypeError], [["accounts/a", "s", { after: -1 }], RangeError], [["accounts/a", "s", { nothing: 1 }], TypeError]]) {
+    await assert.rejects(semel.session(...named), kind);
+  }
+  await assert.rejects(session.fetch("https://other.test/", { method: "POST" }), TypeError);
+  await assert.rejects(session.fetch("/a", { method: "POST", headers: { authorization: "x" } }), TypeError);
+  assert.equal(server.calls.length, length);
+});
+
+test("a take-over that is refused rejects, and an outbox with a store of its own asks for one", async (t) => {
+  const { semel, server } = await outbox(t, { store: new SharedRows() });
+  await assert.rejects(semel.session("accounts/a", "s"), /option store/);
+  server.each = () => problem(403, "forbidden", { executed: "no", retry: "after-fix" });
+  assert.equal((await rejection(semel.session("accounts/a", "s", { store: new SharedRows() }))).code, "forbidden");
+});
