@@ -51,16 +51,18 @@ export class Chores {
   #ctx;
   #registry;
   #engine;
+  #sockets;
   /** When the alarm is set for; null: it isn't. */
   #alarmMs = null;
   #isRunning = false;
 
-  /** `engine()` gives the engine of the key. */
-  constructor(ctx, env, engine) {
+  /** `engine()` gives the engine of the key; `sockets` may have to be ended. */
+  constructor(ctx, env, engine, sockets) {
     this.#ctx = ctx;
     this.#storage = ctx.storage;
     this.#registry = registryOf(env);
     this.#engine = engine;
+    this.#sockets = sockets;
   }
 
   /** Before the object's first request: what the object before it has set. */
@@ -73,11 +75,12 @@ export class Chores {
   wake() {
     // Who runs sees to it at the end; should it die, its alarm comes again.
     if (this.#isRunning) return;
-    const atMs = guarded(
+    const dueMs = guarded(
       () => this.#engine().wakes_at(this.#registry !== undefined),
       () => undefined,
     );
-    if (atMs === undefined) return;
+    const atMs = Math.min(dueMs ?? Infinity, this.#sockets.endsMs);
+    if (atMs === Infinity) return;
     const nowMs = Date.now();
     const isOverdue = this.#alarmMs !== null && this.#alarmMs + OVERDUE_MS < nowMs;
     if (this.#alarmMs !== null && this.#alarmMs <= atMs && !isOverdue) return;

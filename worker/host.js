@@ -6,8 +6,10 @@
 // - An answer has one line in the log at most, and who makes it writes it. An object that answers too late makes one all the same.
 
 import { DurableObject, waitUntil } from "cloudflare:workers";
+import { Batches, Turns } from "./batches.js";
 import { Chores } from "./chores.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
+import { Sockets, UNAVAILABLE } from "./sockets.js";
 
 export { guarded, perInstance };
 
@@ -23,6 +25,9 @@ const KEYS_WAIT_MS = 8_000;
 
 /** After so long, an object has no suspects: nothing of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
+
+/** What the router tells an object: who asks, where it is for the object to judge what they may; empty on the way to a socket. */
+const ASKER = "semel-asker";
 
 /** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
 const tables = [new Table(), new Table(), new Table()];
@@ -79,7 +84,13 @@ export async function bodyOf(request) {
 /** The object of a key. */
 export class SemelObject extends DurableObject {
   #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env)));
-  #chores = new Chores(this.ctx, this.env, () => this.#engine());
+  #sockets = new Sockets(
+    this.ctx,
+    (...first) => this.#admitted(...first),
+    (...frame) => this.#batches.frame(...frame),
+    () => this.#chores.wake(),
+  );
+  #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets);
 
   /** Where the engine keeps all it knows. A subclass may look over its shoulder. */
   storage() {
@@ -87,8 +98,17 @@ export class SemelObject extends DurableObject {
   }
 
   #startedMs = Date.now();
-  /** Settles when the suspects that came before have ended; undefined where there are none. */
-  #suspects;
+  #turns = new Turns();
+  #batches = new Batches(
+    {
+      engine: () => this.#engine(),
+      router: () => routerOf(this.env),
+      wake: () => this.#chores.wake(),
+      sync: () => this.ctx.storage.sync(),
+      startedMs: this.#startedMs,
+    },
+    this.#turns,
+  );
 
   constructor(ctx, env) {
     super(ctx, env);
@@ -97,7 +117,9 @@ export class SemelObject extends DurableObject {
 
   async fetch(request) {
     const arrivedMs = Date.now();
-    const answer = await this.#answer(request, arrivedMs);
+    const asker = request.headers.get(ASKER);
+    if (asker === "") return this.#open(request, arrivedMs);
+    const answer = await (asker === null ? this.#answer(request, arrivedMs) : this.#batch(request, decodeURIComponent(asker)));
     answer.headers.append("server-timing", `object;dur=${Date.now() - arrivedMs}`);
     return answer;
   }
@@ -108,11 +130,40 @@ export class SemelObject extends DurableObject {
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
     if (this.#isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
-    while (this.#suspects) await this.#suspects;
+    while (this.#turns.taken) await this.#turns.taken;
     return this.run(attempt, request);
   }
 
+  #open(request, arrivedMs) {
+    const full = "too many sockets are open on which nobody has said who they are";
+    return this.#sockets.open(request) ?? responseOf(routerOf(this.env).unavailable(full, undefined, "GET", linesOf(request.headers), arrivedMs, Date.now()));
+  }
+
+  webSocketMessage(socket, message) {
+    return this.#sockets.message(socket, message);
+  }
+
+  webSocketClose(socket) {
+    this.#sockets.closed(socket);
+  }
+
+  /** Who the first frame of a socket says it is. */
+  async #admitted(text, key, address) {
+    const admit = () =>
+      guarded(
+        () => routerOf(this.env).admit(text, key, address, Date.now()),
+        () => UNAVAILABLE,
+      );
+    return (await decided(admit, this.env, Date.now())) ?? UNAVAILABLE;
+  }
+
+  async #batch(request, asker) {
+    const body = await bodyOf(request);
+    return responseOf(await this.#batches.batch(request.headers.get("semel-key"), asker, linesOf(request.headers), body));
+  }
+
   alarm() {
+    this.#sockets.end(Date.now());
     return this.#chores.alarm();
   }
 
@@ -162,13 +213,8 @@ export class SemelObject extends DurableObject {
    * Runs what may have ended the object before. Its start is durable before it runs, and so is all that ran before it; if
    * the object ends once more, nobody else was in that commit.
    */
-  async #runAlone(attempt, request) {
-    while (this.#suspects) await this.#suspects;
-    let end;
-    this.#suspects = new Promise((resolve) => {
-      end = resolve;
-    });
-    try {
+  #runAlone(attempt, request) {
+    return this.#turns.alone(async () => {
       guarded(
         () => this.#engine().start(...attempt()),
         () => undefined,
@@ -177,10 +223,7 @@ export class SemelObject extends DurableObject {
       const answer = this.run(attempt, request);
       await this.ctx.storage.sync();
       return answer;
-    } finally {
-      this.#suspects = undefined;
-      end();
-    }
+    });
   }
 }
 
@@ -211,7 +254,8 @@ export async function answerOf(env, request, ask, waitMs) {
 export async function serve(request, env) {
   const arrivedMs = Date.now();
   try {
-    return timed(await routed(request, env), arrivedMs);
+    const answer = await routed(request, env);
+    return answer.webSocket ? answer : timed(answer, arrivedMs);
   } catch (error) {
     // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
     note("error", String(error));
@@ -227,33 +271,42 @@ async function routed(request, env) {
   if (typeof route[0] === "number") return responseOf(route);
   const headers = new Headers(request.headers);
   if (route[0] === null) return registered(request, env, headers, route);
-  const [key, semelKey, semelPrincipal, waitMs] = route;
+  const [key, semelKey, semelPrincipal, waitMs, asker] = route;
   headers.set("semel-key", semelKey);
   headers.set("semel-principal", semelPrincipal);
+  if (asker === undefined) headers.delete(ASKER);
+  else headers.set(ASKER, encodeURIComponent(asker));
   const stub = env.SEMEL.get(env.SEMEL.idFromName(key));
   return answerOf(env, request, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
 }
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Where a request goes. Where that takes keys that are not there yet, it waits for them. */
+/** Where a request goes. */
 async function routeOf(head, env, arrivedMs) {
   const [method, , , lines] = head;
   const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
-  let untilMs = Infinity;
-  do {
-    const route = guarded(
+  const route = () =>
+    guarded(
       () => routerOf(env).route(...head, Date.now()),
       () => unavailable("the router crashed"),
     );
+  return (await decided(route, env, arrivedMs)) ?? unavailable("the keys that tokens are verified with did not come in time");
+}
+
+/** What is decided. Where that takes keys that are not there yet, it waits for them; undefined: they did not come in time. */
+async function decided(decide, env, arrivedMs) {
+  let untilMs = Infinity;
+  do {
+    const decision = decide();
     fetchKeys(env);
-    if (route[0] !== undefined) return route;
+    if (decision[0] !== undefined) return decision;
     // No caller waits past its deadline, whoever is slow.
-    untilMs = Math.min(untilMs, arrivedMs + Math.min(route[1], KEYS_WAIT_MS));
+    untilMs = Math.min(untilMs, arrivedMs + Math.min(decision[1], KEYS_WAIT_MS));
     // Not for the promise of the fetch: it is another request's.
     await pause(KEYS_POLL_MS);
   } while (Date.now() < untilMs);
-  return unavailable("the keys that tokens are verified with did not come in time");
+  return undefined;
 }
 
 /** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */

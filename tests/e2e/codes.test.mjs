@@ -104,7 +104,7 @@ test("not-found: an unknown path, method or control path", async () => {
   ]) {
     assertProblem(await server.send(method, path, { id: randomUUID() }), 404, "not-found", "no", "after-fix");
   }
-  assertProblem(await server.send("POST", `${KEYS}accounts%2Fk7/batch`, { body: "[]" }), 404, "not-found", "no", "after-fix");
+  assertProblem(await server.send("POST", `${KEYS}accounts%2Fk7/log`, { body: "[]" }), 404, "not-found", "no", "after-fix");
   assertProblem(await server.send("POST", "/accounts"), 400, "key-missing", "no", "after-fix");
 });
 

@@ -49,8 +49,8 @@ export function badRequests({ seed, token, forged }) {
     () => ({ ...good(), method: pick(CHANGES), path: `/semel/${junk(40, printable).replace(/[?#\s]/g, "_")}` }),
     () => ({ ...good(), path: `/accounts/a1/deposit?${"x".repeat(8200 + below(3000))}` }),
     // Control requests.
-    () => ({ ...good(), path: `${key()}/${pick(["acks", "cancel"])}`, body: json() }),
-    () => ({ ...good(), path: `${key()}/${pick(["acks", "cancel"])}`, body: junk(200) }),
+    () => ({ ...good(), path: `${key()}/${pick(["acks", "cancel", "batch"])}`, body: json() }),
+    () => ({ ...good(), path: `${key()}/${pick(["acks", "cancel", "batch"])}`, body: junk(200) }),
     () => ({ ...good(), method: "GET", body: "", path: `${key()}/outcomes/${pick([id(), "%00", "x".repeat(300), "%22%27;--", "caf%C3%A9"])}` }),
     () => ({ ...good(), method: pick(CHANGES), path: `${key()}/${pick(["log", "socket", "sessions/x", "batch", "", "acks/x", "outcomes"])}` }),
     () => ({ ...good(), path: `/semel/v1/keys/${pick(["%00", "%zz", "", "..", "%2e", "x".repeat(600)])}/acks`, body: '{"ids":[]}' }),

@@ -8,8 +8,9 @@
 //!   promise that a panic could leave unsettled: a panic is an exception that `host.js` catches, answers and counts.
 //! - The boundary is narrow: one string for all headers, one call a statement.
 //!
-//! The object's side of the boundary is in [`object`], the registry's in [`registry`], the Worker's in [`router`].
+//! The object's side of the boundary is in [`object`] and [`batch`], the registry's in [`registry`], the Worker's in [`router`].
 
+pub mod batch;
 pub mod object;
 pub mod registry;
 pub mod router;
@@ -86,6 +87,11 @@ macro_rules! export {
                 now_ms: f64,
             ) -> $crate::js_sys::Array {
                 self.0.unavailable((detail, reason), (method, headers), (arrived_ms, now_ms))
+            }
+
+            /// Who the first frame of a socket says it is.
+            pub fn admit(&mut self, text: &str, key: &str, address: &str, now_ms: f64) -> $crate::js_sys::Array {
+                self.0.admit(text, key, address, now_ms)
             }
 
             /// From where the JWK set is to be fetched now; undefined: it is not. It is told once.
@@ -180,6 +186,39 @@ macro_rules! export {
                     body,
                     (arrived_ms, now_ms),
                 )
+            }
+
+            /// Answers a batch as `handle` does; or a frame of a socket, where there are no headers: `[text]`, or `[close code, reason]`.
+            /// Undefined: each is to run by itself. `is_alone`: that has begun.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
+            pub fn batch(
+                &mut self,
+                router: &mut SemelRouter,
+                key: &str,
+                asker: &str,
+                is_alone: bool,
+                headers: Option<String>,
+                body: Option<Vec<u8>>,
+                started_ms: f64,
+                now_ms: f64,
+            ) -> Option<$crate::js_sys::Array> {
+                self.0.batch(&mut router.0, ((key, asker), is_alone), headers, body, (started_ms, now_ms))
+            }
+
+            /// The only request of a batch: runs it, or counts its crash: `[text, room that is left]`. With `started_ms`, counts its
+            /// start if it is a suspect; undefined: it isn't.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
+            pub fn one(
+                &mut self,
+                key: &str,
+                asker: &str,
+                text: &str,
+                started_ms: Option<f64>,
+                has_crashed: bool,
+                room: f64,
+                now_ms: f64,
+            ) -> Option<$crate::js_sys::Array> {
+                self.0.one((key, asker), text, (started_ms, has_crashed), room, now_ms)
             }
 
             /// When the object has to be awake next; undefined: a request will do.

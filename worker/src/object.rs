@@ -27,10 +27,10 @@ pub enum Purpose {
 
 /// The engine of one key.
 pub struct Object<H> {
-    engine: Engine<H>,
-    sql: ObjectSql,
-    cors: Cors,
-    log_sample_ppm: u32,
+    pub(crate) engine: Engine<H>,
+    pub(crate) sql: ObjectSql,
+    pub(crate) cors: Cors,
+    pub(crate) log_sample_ppm: u32,
 }
 
 impl<H: Handler> Object<H> {
@@ -58,11 +58,7 @@ impl<H: Handler> Object<H> {
         let answer = match routed(method, url, headers, body.unwrap_or_default()) {
             Ok((request, key, principal)) => {
                 let arrival = Arrival { key: &key, principal: &principal, request: &request, body_too_large, wall_ms };
-                let answer = match purpose {
-                    Purpose::Handle => self.engine.handle(&self.sql, arrival),
-                    Purpose::Crashed => self.engine.crashed(&self.sql, arrival),
-                    Purpose::Start => self.engine.start(&self.sql, arrival),
-                };
+                let answer = self.ask(purpose, arrival);
                 let answered = Answered {
                     now_ms: wall_ms,
                     took_ms: wire::instant_ms(now_ms - arrived_ms),
@@ -80,6 +76,14 @@ impl<H: Handler> Object<H> {
             }
         };
         wire::stamped(answer, &self.cors, &Headers::from_lines(lines), log)
+    }
+
+    pub(crate) fn ask(&mut self, purpose: Purpose, arrival: Arrival<'_>) -> Answer {
+        match purpose {
+            Purpose::Handle => self.engine.handle(&self.sql, arrival),
+            Purpose::Crashed => self.engine.crashed(&self.sql, arrival),
+            Purpose::Start => self.engine.start(&self.sql, arrival),
+        }
     }
 
     /// When the object has to be awake next; undefined: a request will do.

@@ -3,9 +3,12 @@
 use crate::table::Table;
 use crate::{settings, wire};
 use js_sys::Array;
-use semel_core::header::quoted;
-use semel_core::id::{Invalid, Principal};
+use semel_core::header::{self, quoted};
+use semel_core::id::{Invalid, Key, Principal};
 use semel_core::message::{Headers, Method};
+use semel_core::problem::{Code, Problem};
+use semel_core::server::auth::Refusal;
+use semel_core::server::batch::first_frame;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
 use semel_core::server::router::{Route, route, wait_ms};
@@ -13,12 +16,15 @@ use semel_core::server::sql::Row;
 use semel_core::server::{Answer, Config, Cors, Gate, Handler};
 use wasm_bindgen::{JsCast, JsValue};
 
+/// So long a socket waits for keys, when its first frame has come.
+const KEYS_WAIT_MS: i64 = 8_000;
+
 /// A handler's router.
 pub struct Router<H> {
     handler: H,
     config: Config,
     cors: Cors,
-    gate: Gate,
+    pub(crate) gate: Gate,
 }
 
 impl<H: Handler> Router<H> {
@@ -30,28 +36,56 @@ impl<H: Handler> Router<H> {
         Ok(Self { handler, config, cors, gate })
     }
 
-    /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms]` for an object; or
-    /// `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or `[undefined, wait in ms]` where keys that
-    /// are being fetched are waited for. The first of an answer is a number.
+    /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms, who asks]` for an object, the last undefined but for
+    /// a batch, and empty for a socket; or `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or
+    /// `[undefined, wait in ms]` where keys that are being fetched are waited for. The first of an answer is a number.
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
         let (asked_by, url) = (Method::new(method), (pathname, search));
         match route(&self.handler, &self.config, &mut self.gate, &asked_by, url, &lines, instant_ms) {
             Route::Answer(answer) => self.answer(answer, method, &lines, (now_ms, now_ms)),
-            Route::Object { key, principal, wait_ms } => Array::of4(
-                &JsValue::from_str(key.as_str()),
-                &JsValue::from_str(&quoted(&key.encoded())),
-                &JsValue::from_str(&quoted(principal.as_str())),
-                &JsValue::from(wait_ms as f64),
-            ),
+            Route::Object { key, principal, wait_ms } => to_object(&key, &principal, wait_ms, None),
+            Route::Batch { key, asker, wait_ms } => to_object(&key, &asker.principal, wait_ms, Some(asker.to_text())),
+            Route::Socket { key, wait_ms } if self.cors.lets_open(&lines) => {
+                to_object(&key, &Principal::default(), wait_ms, Some(String::new()))
+            }
+            Route::Socket { .. } => {
+                let problem = Problem::new(Code::Forbidden, "pages of this origin may not open sockets");
+                let answer = Answer::problem(&problem).stamped(instant_ms, None);
+                self.answer(answer, method, &lines, (now_ms, now_ms))
+            }
             Route::Registry { asked, wait_ms } => Array::of4(
                 &JsValue::NULL,
                 &JsValue::from(matches!(asked, Asked::Keys(_))),
                 &JsValue::from_str(&quoted(Principal::administrator().as_str())),
                 &JsValue::from(wait_ms as f64),
             ),
-            Route::Wait => Array::of2(&JsValue::UNDEFINED, &JsValue::from(wait_ms(&lines, instant_ms) as f64)),
+            Route::Wait => keys_awaited(wait_ms(&lines, instant_ms)),
+        }
+    }
+
+    /// Who the first frame of a socket says it is, `[who asks, when that ends]`; or `[close code, reason]`; or as [`Router::route`] where
+    /// keys are waited for. `address`: where the socket comes from.
+    pub fn admit(&mut self, text: &str, key: &str, address: &str, now_ms: f64) -> Array {
+        let admitted = first_frame(text).map_err(Refusal::from).and_then(|mut headers| {
+            if !address.is_empty() {
+                headers.append("cf-connecting-ip", address);
+            }
+            let key = Headers::from_iter([("semel-key", key)]);
+            let key = header::key(&key).map_err(Problem::from)?;
+            let asker = self.gate.admit(&headers, wire::instant_ms(now_ms))?;
+            let is_allowed = key.is_some_and(|key| asker.grant.allows_key(&key));
+            let forbidden = || Problem::new(Code::Forbidden, "the token does not allow this key").into();
+            is_allowed.then_some(asker).ok_or_else(forbidden)
+        });
+        match admitted {
+            Ok(asker) => {
+                let ends_ms = asker.ends_ms.map_or(JsValue::UNDEFINED, |ends_ms| JsValue::from(ends_ms as f64));
+                Array::of2(&JsValue::from_str(&asker.to_text()), &ends_ms)
+            }
+            Err(Refusal::Problem(problem)) => wire::closing(&problem),
+            Err(Refusal::Wait) => keys_awaited(KEYS_WAIT_MS),
         }
     }
 
@@ -119,6 +153,20 @@ impl<H: Handler> Router<H> {
         let log = log::line(self.config.log_sample_ppm, &answered, &answer);
         wire::stamped(answer, &self.cors, headers, log)
     }
+}
+
+fn to_object(key: &Key, principal: &Principal, wait_ms: i64, asker: Option<String>) -> Array {
+    Array::of5(
+        &JsValue::from_str(key.as_str()),
+        &JsValue::from_str(&quoted(&key.encoded())),
+        &JsValue::from_str(&quoted(principal.as_str())),
+        &JsValue::from(wait_ms as f64),
+        &asker.map_or(JsValue::UNDEFINED, |asker| JsValue::from_str(&asker)),
+    )
+}
+
+fn keys_awaited(wait_ms: i64) -> Array {
+    Array::of2(&JsValue::UNDEFINED, &JsValue::from(wait_ms as f64))
 }
 
 /// The answer where the settings can't be read. Which pages may read it is told by what can be read of them.

@@ -7,6 +7,7 @@ use js_sys::{Array, Uint8Array};
 use semel_core::id::Invalid;
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
+use semel_core::problem::Problem;
 use semel_core::server::sql::Row;
 use semel_core::server::{Answer, Cors, SqlError};
 use wasm_bindgen::JsValue;
@@ -15,6 +16,11 @@ use wasm_bindgen::JsValue;
 pub fn stamped(mut answer: Answer, cors: &Cors, request: &Headers, log: Option<String>) -> Array {
     cors.stamp(&mut answer, request);
     self::answer(&answer, log)
+}
+
+/// How a socket is closed for a problem: `[code, reason]`.
+pub fn closing(problem: &Problem) -> Array {
+    Array::of2(&JsValue::from(4000 + problem.code.status()), &JsValue::from_str(problem.code.as_str()))
 }
 
 pub fn answer(answer: &Answer, log: Option<String>) -> Array {

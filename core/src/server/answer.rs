@@ -185,10 +185,10 @@ fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
     Ok(headers)
 }
 
-fn is_token_byte(byte: u8) -> bool {
+pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-fn is_value_char(char: char) -> bool {
+pub(super) fn is_value_char(char: char) -> bool {
     char == '\t' || (' '..='\u{ff}').contains(&char) && char != '\u{7f}'
 }

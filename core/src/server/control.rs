@@ -1,4 +1,5 @@
-//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up. Those of an administrator are in [`super::admin`].
+//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up. Those of an administrator are in [`super::admin`], batches in
+//! [`super::batch`].
 //!
 //! Invariants:
 //! - A look-up runs nothing, and tells nobody but its principal that an id exists.
@@ -33,6 +34,10 @@ pub enum Control {
     Cancel,
     /// `GET outcomes/{id}`
     LookUp(RequestId),
+    /// `POST batch`
+    Batch,
+    /// `GET socket`
+    Socket,
     /// `POST sessions`
     TakeOver,
     /// What an administrator asks.
@@ -44,7 +49,7 @@ impl Control {
     pub fn is_recorded(&self) -> bool {
         match self {
             Self::Cancel | Self::TakeOver => true,
-            Self::Acknowledge | Self::LookUp(_) => false,
+            Self::Acknowledge | Self::LookUp(_) | Self::Batch | Self::Socket => false,
             Self::Admin(admin) => admin.changes(),
         }
     }
@@ -64,6 +69,8 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
     let control = match (method, rest) {
         (Method::Post, ["acks"]) => Control::Acknowledge,
         (Method::Post, ["cancel"]) => Control::Cancel,
+        (Method::Post, ["batch"]) => Control::Batch,
+        (Method::Get, ["socket"]) => Control::Socket,
         (Method::Post, ["sessions"]) => Control::TakeOver,
         (Method::Get | Method::Head, ["outcomes", id]) => Control::LookUp(RequestId::new(*id)?),
         _ => return Ok(None),
@@ -81,12 +88,17 @@ pub fn acks(body: &[u8]) -> Result<Vec<Ack>, Problem> {
         let mut members = Members::parse(body)?;
         let ids: Vec<Json> = members.required("ids")?;
         members.end()?;
-        if ids.len() > CONTROL_IDS_MAX {
-            return Err(format!("more than {CONTROL_IDS_MAX} ids"));
-        }
-        ids.into_iter().map(ack).collect::<Result<_, _>>()
+        acked(ids)
     };
     ids().map_err(body_invalid)
+}
+
+/// Reads what is acknowledged.
+pub(super) fn acked(ids: Vec<Json>) -> Result<Vec<Ack>, String> {
+    if ids.len() > CONTROL_IDS_MAX {
+        return Err(format!("more than {CONTROL_IDS_MAX} ids"));
+    }
+    ids.into_iter().map(ack).collect()
 }
 
 /// An id, or `{"id":...,"until":...}`.

@@ -40,16 +40,29 @@ impl Cors {
         }
     }
 
-    /// Makes an answer readable for the page that asked, if it may read it. `request`: the headers that it asked with.
-    pub fn stamp(&self, answer: &mut Answer, request: &Headers) {
-        let allowed = match self {
+    /// Whether who asks may open a socket, which a browser lets any page do: pages that may read, the worker's own, and no page.
+    pub fn lets_open(&self, request: &Headers) -> bool {
+        let Some(origin) = request.combined("origin") else { return true };
+        let own = origin.split_once("://").map(|(_, authority)| authority);
+        own.is_some() && own == request.get("host") || self.allowed(request).is_some()
+    }
+
+    fn allowed(&self, request: &Headers) -> Option<&str> {
+        match self {
             Self::Any => Some("*"),
             Self::Listed(origins) => {
-                answer.headers.append("vary", "Origin");
                 let origin = request.combined("origin");
                 origins.iter().map(String::as_str).find(|each| origin.as_deref() == Some(each))
             }
-        };
+        }
+    }
+
+    /// Makes an answer readable for the page that asked, if it may read it. `request`: the headers that it asked with.
+    pub fn stamp(&self, answer: &mut Answer, request: &Headers) {
+        if let Self::Listed(_) = self {
+            answer.headers.append("vary", "Origin");
+        }
+        let allowed = self.allowed(request);
         let Some(allowed) = allowed else {
             answer.headers.retain(|name| !name.starts_with("access-control-"));
             return;
@@ -132,6 +145,24 @@ mod tests {
             assert_eq!(stamped(&cors, Some(origin)), vary, "{origin}");
         }
         assert_eq!(stamped(&cors, None), vary);
+    }
+
+    #[test]
+    fn a_socket_is_opened_by_pages_that_may_read_by_the_workers_own_and_by_no_page() {
+        let listed = cors("https://app.example").unwrap_or(Cors::Any);
+        let lets_open = |cors: &Cors, origin: Option<&str>| {
+            let origin = origin.map(|origin| ("origin", origin));
+            cors.lets_open(&Headers::from_iter([("host", "api.example:8080")].into_iter().chain(origin)))
+        };
+        for origin in [None, Some("https://app.example"), Some("https://api.example:8080")] {
+            assert!(lets_open(&listed, origin), "{origin:?}");
+        }
+        for origin in
+            ["https://evil.example", "https://api.example", "null", "", "https://app.example.evil", "api.example:8080"]
+        {
+            assert!(!lets_open(&listed, Some(origin)), "{origin}");
+            assert!(lets_open(&Cors::Any, Some(origin)), "{origin}");
+        }
     }
 
     #[test]

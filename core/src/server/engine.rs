@@ -31,7 +31,7 @@ pub use super::turn::Arrival;
 /// The engine of one key with its handler. A checker keeps and compares it as part of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Engine<H> {
-    handler: H,
+    pub(super) handler: H,
     /// Of the deployment, until the key is known; then of the key.
     pub(super) config: Config,
     counters: Counters,
@@ -126,6 +126,21 @@ impl<H: Handler> Engine<H> {
     }
 
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
+        let answered = self.attempt(sql, arrival, purpose);
+        // What counts a start is no answer to anybody.
+        if purpose != Purpose::CountStart {
+            self.told(&answered);
+        }
+        answered
+    }
+
+    /// An answer goes out.
+    pub(super) fn told(&mut self, answer: &Answer) {
+        self.counters.count(answer.headers.get("semel-status").unwrap_or_default());
+    }
+
+    /// Answers an attempt; after a failure of the storage, nothing is loaded.
+    pub(super) fn attempt(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
         self.know_key(arrival.key);
         let mut answered = match self.load(sql, arrival.wall_ms) {
             Ok(loaded) => self.answer_loaded(sql, arrival, purpose, loaded),
@@ -133,10 +148,6 @@ impl<H: Handler> Engine<H> {
         };
         if arrival.request.method == Method::Head {
             answered.body.clear();
-        }
-        // What counts a start is no answer to anybody.
-        if purpose != Purpose::CountStart {
-            self.counters.count(answered.headers.get("semel-status").unwrap_or_default());
         }
         self.chores.answered(&answered);
         answered

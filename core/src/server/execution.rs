@@ -54,6 +54,9 @@ impl Turn<'_> {
             Some(Control::Acknowledge) => self.acknowledge(loaded),
             Some(Control::LookUp(id)) => self.look_up(loaded, &id),
             Some(Control::Cancel) => self.cancel(loaded, &attempt, false),
+            Some(Control::Batch | Control::Socket) => {
+                self.refuse_unread(loaded, &Problem::new(Code::NotFound, "no request of a key by itself"))
+            }
             Some(Control::TakeOver) => match takeover::parse(&request.body) {
                 Ok(take_over) => self.change(loaded, &attempt, Some(Command::TakeOver(take_over))),
                 Err(problem) => self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),

@@ -13,6 +13,7 @@
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
 //! - [`admin`]: an administrator's requests to a key; [`deletion`]: those that delete; [`counters`]: what they tell of answers
+//! - [`batch`]: many requests in one, as text; [`together`]: in one commit
 //! - [`config`]: what an operator sets; [`key_rules`]: for which keys, by their [`pattern`]
 //! - [`auth`]: who is asking. [`rate`]: how often. [`cors`]: which pages may read the answer. [`head`]: how large a head may be
 //! - [`answer`]: what goes back, with the headers of the layer. [`log`]: what an operator sees of it
@@ -24,6 +25,7 @@ pub mod admin;
 pub mod answer;
 mod aside;
 pub mod auth;
+pub mod batch;
 pub mod chores;
 pub mod config;
 pub mod control;
@@ -50,6 +52,7 @@ pub mod sessions;
 pub mod sql;
 pub mod survey;
 pub mod suspicion;
+pub mod together;
 pub mod tombstones;
 mod turn;
 mod uncompared;

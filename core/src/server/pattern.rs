@@ -7,6 +7,11 @@ use crate::id::Key;
 pub struct KeyPattern(String);
 
 impl KeyPattern {
+    /// As it was read.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Whether it names this key.
     pub fn matches(&self, key: &Key) -> bool {
         match self.0.strip_suffix('*') {

@@ -75,17 +75,32 @@ impl Rate {
     pub fn take(&mut self, who: &str, now_ms: i64) -> Result<(), i64> {
         self.make_room(who, now_ms);
         let looked = self.look(who, now_ms);
-        let taken_ns = if looked.is_ok() { self.interval_ns } else { 0 };
+        self.put(who, if looked.is_ok() { self.interval_ns } else { 0 }, now_ms);
+        looked
+    }
+
+    /// Takes more of somebody whose one was taken just now: as many as there are, or what a burst has beside that one. The wait that
+    /// it tells is until all of them may be taken, with another one.
+    pub fn take_more(&mut self, who: &str, more: usize, now_ms: i64) -> Result<(), i64> {
+        let more_ns = self.interval_ns.saturating_mul(i64::try_from(more).unwrap_or(i64::MAX)).min(self.tolerance_ns);
+        let over_ns = self.ahead_ns(who, now_ms) + more_ns - self.interval_ns - self.tolerance_ns;
+        if more_ns > 0 && over_ns > 0 {
+            return Err(wait_ms(over_ns + self.interval_ns));
+        }
+        self.put(who, more_ns, now_ms);
+        Ok(())
+    }
+
+    fn put(&mut self, who: &str, taken_ns: i64, now_ms: i64) {
         let freed_ns = now_ns(now_ms).saturating_add(self.ahead_ns(who, now_ms)).saturating_add(taken_ns);
         let place = self.place(who);
         self.table.put(place, freed_ns);
-        looked
     }
 
     /// Whether somebody is within the limit, and else how many ms to wait.
     pub fn look(&self, who: &str, now_ms: i64) -> Result<(), i64> {
-        let wait_ns = self.ahead_ns(who, now_ms) - self.tolerance_ns;
-        if wait_ns <= 0 { Ok(()) } else { Err((wait_ns + NS_PER_MS - 1) / NS_PER_MS) }
+        let over_ns = self.ahead_ns(who, now_ms) - self.tolerance_ns;
+        if over_ns <= 0 { Ok(()) } else { Err(wait_ms(over_ns)) }
     }
 
     /// How far ahead of the clock somebody's instant is.
@@ -111,6 +126,10 @@ impl Rate {
             self.table.sweep(now_ns(now_ms));
         }
     }
+}
+
+fn wait_ms(ns: i64) -> i64 {
+    (ns + NS_PER_MS - 1) / NS_PER_MS
 }
 
 fn now_ns(now_ms: i64) -> i64 {
@@ -152,6 +171,28 @@ mod tests {
             }
             assert!(refusals > 0 || burst > 1_000);
         }
+    }
+
+    #[test]
+    fn many_at_once_cost_as_many_and_never_more_than_a_burst() {
+        for (count, costs) in [(1, 1), (3, 3), (10, 10), (11, 10), (usize::MAX, 10)] {
+            let mut rate = rate(10, 10);
+            assert_eq!((rate.take("a", 0), rate.take_more("a", count - 1, 0)), (Ok(()), Ok(())), "{count}");
+            let left = (0..100).filter(|_| rate.take("a", 0).is_ok()).count();
+            assert_eq!(left, 10 - costs, "{count}");
+        }
+        let over = || {
+            let mut rate = rate(10, 10);
+            assert_eq!((rate.take("a", 0), rate.take_more("a", 4, 0), rate.take("a", 0)), (Ok(()), Ok(()), Ok(())));
+            let wait_ms = rate.take_more("a", 7, 0).expect_err("four are left");
+            (rate, wait_ms)
+        };
+        let (mut early, wait_ms) = over();
+        assert!(early.take("a", wait_ms - 1).is_ok() && early.take_more("a", 7, wait_ms - 1).is_err());
+        let mut due = over().0;
+        assert_eq!((due.take("a", wait_ms), due.take_more("a", 7, wait_ms)), (Ok(()), Ok(())));
+        let mut single = rate(1, 1);
+        assert_eq!((single.take("a", 0), single.take_more("a", 5, 0)), (Ok(()), Ok(())), "there is no room for more");
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! What happens before a key's object is asked: who asks, which key, may they, how long to wait.
 //!
 //! Invariants:
-//! - Authentication comes before everything else but the size of the head. So does the rate, which it tells apart.
+//! - Authentication comes before everything else but the size of the head, and but on the way to a socket. So does the rate, which it
+//!   tells apart.
 //! - What is the administrator's is decided by the decoded path, before anything of it is parsed.
 //! - An answer from here carries no `Semel-Key`: no object was asked, no acknowledgement applied.
 //! - A path that nothing handles reaches no object, so nobody can make objects by asking for paths.
 
 use super::answer::Answer;
 use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX};
+use super::batch::{ANSWERS_BYTES_MAX, ELEMENTS_MAX};
 use super::config::{self, Config};
 use super::control::{self, Control};
 use super::cors;
@@ -36,6 +38,22 @@ pub enum Route {
         key: Key,
         /// Who is authenticated.
         principal: Principal,
+        /// How long to wait for the object's answer, in ms.
+        wait_ms: i64,
+    },
+    /// It goes to the object of a key, which judges what is in it.
+    Batch {
+        /// The key.
+        key: Key,
+        /// Who is authenticated, and what they may.
+        asker: Asker,
+        /// How long to wait for the object's answer, in ms.
+        wait_ms: i64,
+    },
+    /// It goes to the object of a key, which has yet to learn who asks.
+    Socket {
+        /// The key.
+        key: Key,
         /// How long to wait for the object's answer, in ms.
         wait_ms: i64,
     },
@@ -90,22 +108,55 @@ fn find_object<H: Handler>(
     headers: &Headers,
     now_ms: i64,
 ) -> Result<Route, Refusal> {
+    // Browsers can't say who they are when they open a socket: its first frame does.
+    if let Some(key) = socket_key(method, (pathname, search), headers) {
+        gate.admit_stranger(headers, now_ms)?;
+        return Ok(Route::Socket { key, wait_ms: wait_ms(headers, now_ms) });
+    }
     let asker = gate.admit(headers, now_ms)?;
     let path = Path::new(pathname, search).map_err(Problem::from)?;
+    let (key, control) = judge(handler, &asker, method, &path, headers, now_ms)?;
+    let wait_ms = wait_ms(headers, now_ms);
+    match control {
+        Some(Control::Batch) => Ok(Route::Batch { key, asker, wait_ms }),
+        Some(Control::Socket) => Err(Problem::new(Code::NotFound, "a socket is opened by Upgrade: websocket").into()),
+        _ => Ok(Route::Object { key, principal: asker.principal, wait_ms }),
+    }
+}
+
+/// The key of a request to open a socket.
+fn socket_key(method: &Method, (pathname, search): (&str, &str), headers: &Headers) -> Option<Key> {
+    let is_upgrade = headers.get("upgrade").is_some_and(|to| to.eq_ignore_ascii_case("websocket"));
+    let path = Path::new(pathname, search).ok().filter(|_| is_upgrade)?;
+    match control::parse(method, &path) {
+        Ok(Some((key, Control::Socket))) => agreed(key, header::key(headers).ok()?).ok(),
+        _ => None,
+    }
+}
+
+/// The key of a request, and what is asked of it if that is the protocol's; unless who asks may not.
+pub(super) fn judge<H: Handler>(
+    handler: &H,
+    asker: &Asker,
+    method: &Method,
+    path: &Path,
+    headers: &Headers,
+    now_ms: i64,
+) -> Result<(Key, Option<Control>), Problem> {
     let named = header::key(headers).map_err(Problem::from)?;
-    let control = control::parse(method, &path);
+    let control = control::parse(method, path);
     let ruled = match &control {
-        _ if !path.is_control() => ruled_key(handler, method, &path, named),
+        _ if !path.is_control() => ruled_key(handler, method, path, named),
         Ok(Some((key, _))) => agreed(key.clone(), named),
         Ok(None) => Err(Problem::new(Code::NotFound, "no such control path and method")),
         Err(problem) => Err(problem.clone()),
     };
     // In the order of checks, parsing comes before the key rule. The object parses; only on the way to a refusal is it
     // done here as well, to give the first reason.
-    let key = ruled.map_err(|problem| malformed(method, &path, headers, now_ms).unwrap_or(problem))?;
+    let key = ruled.map_err(|problem| malformed(method, path, headers, now_ms).unwrap_or(problem))?;
     let control = control.ok().flatten().map(|(_, control)| control);
-    check_granted(&asker, method, control.as_ref(), &key, headers)?;
-    Ok(Route::Object { key, principal: asker.principal, wait_ms: wait_ms(headers, now_ms) })
+    check_granted(asker, method, control.as_ref(), &key, headers)?;
+    Ok((key, control))
 }
 
 /// What a token allows covers acknowledgements too, wherever they ride: they end what an outcome can still tell.
@@ -117,7 +168,8 @@ fn check_granted(
     headers: &Headers,
 ) -> Result<(), Problem> {
     let is_allowed = match control {
-        Some(Control::LookUp(_)) => grant.allows_key(key),
+        // What is in a batch is judged one by one.
+        Some(Control::LookUp(_) | Control::Batch | Control::Socket) => grant.allows_key(key),
         Some(Control::Acknowledge | Control::Cancel | Control::TakeOver) => grant.allows_some_change(key),
         None => grant.allows(method, key),
         // Nobody's token allows what is the administrator's.
@@ -132,7 +184,7 @@ fn check_granted(
 }
 
 /// Whether a path is the administrator's, however it is escaped, and whatever comes after.
-fn is_administrative(pathname: &str) -> bool {
+pub(super) fn is_administrative(pathname: &str) -> bool {
     let mut segments = pathname.split('/').skip(1);
     ["semel", "v1", "admin"].iter().all(|expected| {
         segments.next().is_some_and(|segment| percent_decoded(segment).is_ok_and(|decoded| decoded == *expected))
@@ -235,6 +287,8 @@ fn health(config: &Config, now_ms: i64) -> Answer {
         .with("outcomeBodyBytes", config::OUTCOME_BODY_BYTES_MAX)
         .with("outcomeHeaderBytes", config::OUTCOME_HEADER_BYTES_MAX)
         .with("controlIds", config::CONTROL_IDS_MAX)
+        .with("batchElements", ELEMENTS_MAX)
+        .with("batchAnswersBytes", ANSWERS_BYTES_MAX)
         .with("recordsPerKey", config.records_max)
         .with("tombstonesPerKey", config.tombstones_max)
         .with("sessionsPerKey", config.sessions_max)

@@ -1,6 +1,9 @@
 //! Who is let in to what: the administrator, what a token allows, how often, and wrong signatures.
 
+use semel_core::id::{Key, Principal};
 use semel_core::message::{Headers, Method};
+use semel_core::problem::Code;
+use semel_core::server::auth::{Asker, LEEWAY_S};
 use semel_core::server::rate::Table;
 use semel_core::server::router::{Route, route};
 use semel_core::server::{Access, Answer, Config, Gate};
@@ -55,6 +58,8 @@ fn ask(gate: &mut Gate, method: &str, path: &str, mut headers: Headers) -> Route
 fn outcome(route: &Route) -> String {
     match route {
         Route::Object { key, principal, .. } => format!("{} {}", principal.as_str(), key.as_str()),
+        Route::Batch { key, asker, .. } => format!("batch {} {}", asker.principal.as_str(), key.as_str()),
+        Route::Socket { key, .. } => format!("socket {}", key.as_str()),
         Route::Registry { .. } => "registry".to_owned(),
         Route::Answer(Answer { headers, .. }) => headers.get("semel-status").unwrap_or_default().to_owned(),
         Route::Wait => "wait".to_owned(),
@@ -323,4 +328,64 @@ fn a_gate_that_is_made_anew_gives_nobody_a_rate_back() {
     assert_eq!(asked, ["alice 1", "alice 1", "rate-limited", "rate-limited"]);
     let forged: Vec<String> = (0..ALL + 1).map(|_| forge(&mut renewed(), 1, Some("192.0.2.1"))).collect();
     assert_eq!((forged[ALL - 1].as_str(), forged[ALL].as_str()), ("unauthorized", "rate-limited"));
+}
+
+#[test]
+fn who_sends_a_batch_goes_along_with_what_the_token_allows_and_when_it_ends() {
+    let mut gate = with_keys(&[]);
+    let allowed = json!({ "methods": ["GET", "POST"], "keys": ["a", "b/*"] });
+    let batch = "/semel/v1/keys/a/batch";
+    let Route::Batch { asker, .. } = ask(&mut gate, "POST", batch, bearer(&limited(&allowed))) else {
+        panic!("a batch")
+    };
+    let ends_ms = (claims("alice")["exp"].as_i64().expect("an instant") + LEEWAY_S) * 1000;
+    assert_eq!((asker.principal.as_str(), asker.ends_ms), ("alice", Some(ends_ms)));
+    assert!(!asker.has_ended(ends_ms - 1) && asker.has_ended(ends_ms));
+    let told = Asker::from_text(&asker.to_text()).expect("as it was written");
+    assert_eq!(told, asker);
+    let key = |key: &str| Key::new(key).expect("a key");
+    let may = |method: &str, at: &str| told.grant.allows(&Method::new(method), &key(at));
+    assert!(may("POST", "a") && may("HEAD", "b/c") && !may("POST", "c") && !may("PUT", "a"));
+    for bad in
+        ["", "{}", "\nalice", "\nalice\n", "\nalice\nnull", "x\nalice\n{}", "1\nalice\n{\"more\":1}", "\n\u{e9}\n{}"]
+    {
+        assert_eq!(Asker::from_text(bad), None, "{bad}");
+    }
+    // Whoever may do nothing at a key, may not send it a batch of nothing.
+    let mut refused = |token: &str, path: &str| outcome(&ask(&mut gate, "POST", path, bearer(token)));
+    assert_eq!(refused(&limited(&allowed), "/semel/v1/keys/c/batch"), "forbidden");
+    assert_eq!(refused("x", batch), "unauthorized");
+    assert_eq!(refused(ADMIN, batch), "forbidden");
+    assert_eq!(refused(&token("alice"), batch), "batch alice a");
+}
+
+#[test]
+fn a_socket_is_opened_before_it_is_known_who_asks_and_only_so_often_from_one_address() {
+    let mut gate = with_keys(&[("SEMEL_RATE_BURST", "3"), ("SEMEL_RATE_PER_SECOND", "1")]);
+    let socket = "/semel/v1/keys/a/socket";
+    let from = |address: &str| Headers::from_iter([("upgrade", "websocket"), ("cf-connecting-ip", address)]);
+    let mut open = |path: &str, headers: Headers| outcome(&ask(&mut gate, "GET", path, headers));
+    for expected in ["socket a", "socket a", "socket a", "rate-limited"] {
+        assert_eq!(open(socket, from("192.0.2.1")), expected);
+    }
+    assert_eq!(open(socket, from("192.0.2.2")), "socket a");
+    // Nothing else is opened so, and a socket in no other way.
+    for path in ["/semel/v1/keys/a/batch", "/socket", "/semel/v1/keys/a/socket/x", "/semel/v1/keys//socket"] {
+        assert_eq!(open(path, from("192.0.2.3")), "unauthorized", "{path}");
+    }
+    assert_eq!(open(socket, Headers::new()), "unauthorized");
+    assert_eq!(open(socket, bearer(&token("alice"))), "not-found");
+}
+
+#[test]
+fn many_requests_in_one_cost_as_many_of_their_principal_alone() {
+    let mut gate = with_keys(&[("SEMEL_RATE_BURST", "10"), ("SEMEL_RATE_PER_SECOND", "1")]);
+    let alice = Principal::new("alice").expect("a principal");
+    let batch = "/semel/v1/keys/a/batch";
+    assert_eq!(outcome(&ask(&mut gate, "POST", batch, bearer(&token("alice")))), "batch alice a");
+    assert_eq!(gate.take_more(&alice, 8, START_MS), Ok(()));
+    assert_eq!(gate.take_more(&alice, 2, START_MS).map_err(|problem| problem.code), Err(Code::RateLimited));
+    assert_eq!(gate.take_one(&alice, START_MS), Ok(()));
+    assert_eq!(outcome(&ask(&mut gate, "POST", batch, bearer(&token("alice")))), "rate-limited");
+    assert_eq!(outcome(&ask(&mut gate, "POST", batch, bearer(&token("bob")))), "batch bob a");
 }

@@ -121,7 +121,6 @@ impl Server {
         let worker_ms = START_MS + at_ms + self.worker_ahead_ms;
         let gate = &mut Gate::new(Access::open_or_closed(self.config.open));
         match router::route(&handler, &self.config, gate, &method, call.url(), &call.headers(), worker_ms) {
-            other @ (Route::Registry { .. } | Route::Wait) => panic!("nobody asks for that here: {other:?}"),
             Route::Answer(answer) => {
                 let nothing = Rc::new(Snapshot::default());
                 let exchange = Exchange {
@@ -144,6 +143,7 @@ impl Server {
                 let call = call.by(principal.as_str());
                 self.ask(rng, at_ms, key.as_str(), (letter, call, principal.as_str()))
             }
+            other => panic!("nobody asks for that here: {other:?}"),
         }
     }
 

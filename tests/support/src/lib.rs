@@ -2,6 +2,7 @@
 //!
 //! - [`database`]: SQLite in a file, that can die before any statement
 //! - [`call`]: a request to send, as often as a test likes
+//! - [`batches`]: many of them at once
 //! - [`admin`]: what an administrator sends
 //! - [`session`]: requests of a session
 //! - [`reply`]: what came back, checked for what every answer must have
@@ -15,6 +16,7 @@
 //! - A test sees what is committed, never what is in memory or in an open transaction.
 
 pub mod admin;
+pub mod batches;
 pub mod call;
 pub mod chores;
 pub mod counter;

@@ -55,7 +55,7 @@ pub struct World<H = Counter> {
     pub handler: Rc<H>,
     /// The wall clock, in Unix ms.
     pub wall_ms: i64,
-    key: Key,
+    pub(crate) key: Key,
     config: Config,
     pub(crate) engine: Engine<Shared<H>>,
     latest_ms: i64,

@@ -3,6 +3,7 @@
 //! Invariant: a limit that can't be read makes the token invalid. It is never taken for none.
 
 use super::super::json::read::Members;
+use super::super::json::write::{Object, Written, array};
 use super::super::pattern::KeyPattern;
 use crate::id::Key;
 use crate::message::Method;
@@ -24,6 +25,13 @@ impl Grant {
         let keys: Option<Vec<String>> = members.optional("keys")?;
         members.end()?;
         Ok(Self { methods: each(methods, method)?, keys: each(keys, KeyPattern::try_from)? })
+    }
+
+    /// For [`Grant::read`].
+    pub(super) fn written(&self) -> Written {
+        let methods = self.methods.as_ref().map(|methods| array(methods.iter().map(Method::as_str)));
+        let keys = self.keys.as_ref().map(|keys| array(keys.iter().map(KeyPattern::as_str)));
+        Object::default().with_some("methods", methods).with_some("keys", keys).end()
     }
 
     /// Whether anything may be asked of a key.

@@ -22,6 +22,7 @@ pub use grant::Grant;
 pub use settings::Access;
 pub use token::{LEEWAY_S, TOKEN_BYTES_MAX};
 
+use super::json::read::Members;
 use super::rate::{Rate, Table};
 use crate::header;
 use crate::id::{Invalid, Principal};
@@ -52,6 +53,32 @@ pub struct Asker {
     pub principal: Principal,
     /// What their token allows.
     pub grant: Grant,
+    /// When it ends, in Unix ms; `None`: it doesn't.
+    pub ends_ms: Option<i64>,
+}
+
+impl Asker {
+    /// As the parts of a worker hand it to each other: when it ends, the principal, what it may, a line each.
+    pub fn to_text(&self) -> String {
+        let ends = self.ends_ms.map(|ends_ms| ends_ms.to_string()).unwrap_or_default();
+        let grant = self.grant.written().into_text();
+        // No principal has a line feed in it, and no JSON either.
+        format!("{ends}\n{}\n{grant}", self.principal.as_str())
+    }
+
+    /// Reads what [`Asker::to_text`] wrote; `None` of anything else.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (ends, rest) = text.split_once('\n')?;
+        let (principal, grant) = rest.split_once('\n')?;
+        let ends_ms = if ends.is_empty() { None } else { Some(ends.parse().ok()?) };
+        let grant = Members::parse(grant.as_bytes()).and_then(Grant::read).ok()?;
+        Some(Self { principal: Principal::new(principal).ok()?, grant, ends_ms })
+    }
+
+    /// Whether their token has ended.
+    pub fn has_ended(&self, now_ms: i64) -> bool {
+        self.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms)
+    }
 }
 
 /// Why nobody is let in.
@@ -121,7 +148,7 @@ impl Gate {
             return Err(Problem::new(Code::Forbidden, detail).into());
         }
         let asker = self.user(token.as_deref(), headers, now_ms)?;
-        self.take(&asker, now_ms)?;
+        self.take_one(&asker.principal, now_ms)?;
         expect(&asker.principal, headers)?;
         Ok(asker)
     }
@@ -138,15 +165,28 @@ impl Gate {
             // Where any name is a token, none of them tells a user from a wrong token.
             Some(token) if !self.is_open => {
                 let asker = self.user(Some(token), headers, now_ms)?;
-                self.take(&asker, now_ms)?;
+                self.take_one(&asker.principal, now_ms)?;
                 Err(Problem::new(Code::Forbidden, "this path is the administrator's").into())
             }
             _ => Err(unauthorized("this path needs the administrator's token").into()),
         }
     }
 
-    fn take(&mut self, asker: &Asker, now_ms: i64) -> Result<(), Problem> {
-        self.rate.take(asker.principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
+    /// Counts the rest of many requests that somebody has in one, which was counted.
+    pub fn take_more(&mut self, principal: &Principal, more: usize, now_ms: i64) -> Result<(), Problem> {
+        self.rate.take_more(principal.as_str(), more, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
+    }
+
+    /// Counts one request of somebody who was let in before.
+    pub fn take_one(&mut self, principal: &Principal, now_ms: i64) -> Result<(), Problem> {
+        self.rate.take(principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
+    }
+
+    /// Lets somebody open a socket before it is known who it is: so often from one address.
+    pub fn admit_stranger(&mut self, headers: &Headers, now_ms: i64) -> Result<(), Problem> {
+        // No token has such a name.
+        let who = format!("semel:{}", address(headers).unwrap_or_default());
+        self.rate.take(&who, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "sockets"))
     }
 
     /// From where the JWK set is to be fetched now, if it is. It is told once.
@@ -171,7 +211,7 @@ impl Gate {
 
     fn user(&mut self, token: Option<&str>, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
         if self.is_open {
-            return Ok(Asker { principal: named(token.unwrap_or_default())?, grant: Grant::default() });
+            return Ok(Asker { principal: named(token.unwrap_or_default())?, grant: Grant::default(), ends_ms: None });
         }
         if !self.has_keys {
             let detail = "no authentication is configured; SEMEL_OPEN=\"true\" serves everybody, for development";
@@ -180,7 +220,8 @@ impl Gate {
         let Some(token) = token else { return Err(unauthorized("there is no bearer token").into()) };
         let verified = self.verify(token, headers, now_ms)?;
         verified.check_time(now_ms).map_err(unauthorized)?;
-        Ok(Asker { principal: verified.principal.clone(), grant: verified.grant.clone() })
+        let Verified { principal, grant, .. } = (*verified).clone();
+        Ok(Asker { principal, grant, ends_ms: Some(verified.ends_ms()) })
     }
 
     fn verify(&mut self, token: &str, headers: &Headers, now_ms: i64) -> Result<Rc<Verified>, Refusal> {

@@ -146,6 +146,11 @@ pub(super) fn hash(token: &str, key: &VerifyingKey) -> [u8; 32] {
 pub(super) const BAD_SIGNATURE: &str = "the token's signature is wrong";
 
 impl Verified {
+    /// From when on the token doesn't hold, in Unix ms.
+    pub fn ends_ms(&self) -> i64 {
+        ((self.expires_s + LEEWAY_S as f64) * 1000.0) as i64
+    }
+
     /// Whether the token holds now.
     pub fn check_time(&self, now_ms: i64) -> Result<(), &'static str> {
         let now_s = now_ms as f64 / 1000.0;

@@ -63,6 +63,11 @@ impl Members {
         self.optional(name)?.ok_or_else(|| format!("missing field `{name}`"))
     }
 
+    /// Takes all, whatever their names.
+    pub fn all(self) -> Vec<(String, Json)> {
+        self.0
+    }
+
     /// Makes sure that all were taken.
     pub fn end(self) -> Result<(), String> {
         self.0.first().map_or(Ok(()), |(name, _)| Err(format!("unknown field `{name}`")))

@@ -1,0 +1,207 @@
+//! Batches, and the frames of a socket: what they hold, and what comes back. They run in [`super::together`].
+//!
+//! Invariants:
+//! - A batch is read whole before anything of it runs: of one that can't be read, nothing does.
+//! - An element is a request like any other. What only the platform, the router or the layer may say is in none of its headers.
+//! - What goes back has at most [`ANSWERS_BYTES_MAX`] bytes. An answer for which there is no room is `unavailable`: it is kept.
+
+use super::answer::{Answer, is_token_byte, is_value_char};
+use super::config::REQUEST_BODY_BYTES_MAX;
+use super::control::{self, body_invalid, wire_outcome};
+use super::json::read::{Json, Members};
+use super::json::write::{Object, array};
+use super::record::Outcome;
+use crate::header::{self, Ack, quoted};
+use crate::id::Key;
+use crate::message::{Headers, Method, Request};
+use crate::path::Path;
+use crate::problem::{Code, Problem};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+/// A batch, or a frame, has at most so many elements.
+pub const ELEMENTS_MAX: usize = 256;
+/// The answers to it have at most so many bytes.
+pub const ANSWERS_BYTES_MAX: usize = 4 << 20;
+/// Kept of these for each element, which may have to be told that its answer has no room.
+const UNAVAILABLE_BYTES: usize = 640;
+/// What a frame's number may be: JavaScript's largest integer.
+const NUMBER_MAX: i64 = (1 << 53) - 1;
+
+/// A request of a batch.
+#[derive(Debug, Clone)]
+pub struct Element {
+    /// The method.
+    pub method: Method,
+    /// Path and query.
+    pub url: (String, String),
+    /// Its headers, and those that its members stand for.
+    pub headers: Headers,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// What is asked in one commit.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// Acknowledges what the client holds by now; `None`: nothing.
+    pub acknowledgement: Option<Request>,
+    /// In order.
+    pub elements: Vec<Element>,
+    /// The number of the frame, where it is one.
+    pub frame: Option<i64>,
+}
+
+impl Batch {
+    /// Reads the body of `POST batch`. `headers`: those of the request, which may acknowledge.
+    pub fn parse(key: &Key, headers: &Headers, body: Option<&[u8]>) -> Result<Self, Problem> {
+        let Json::Array(requests) = json(body)? else { return Err(body_invalid("not an array of requests")) };
+        // Else the whole of it would be done, and then refused.
+        let acks = header::acks(headers)?;
+        let acknowledgement = headers.get("semel-ack").map(|_| acknowledgement(key, &acks)).transpose()?;
+        Ok(Self { acknowledgement, elements: elements(requests)?, frame: None })
+    }
+
+    /// Reads a frame of a socket.
+    pub fn parse_frame(key: &Key, text: Option<&[u8]>) -> Result<Self, Problem> {
+        let Json::Object(mut members) = json(text)? else { return Err(body_invalid("not a JSON object")) };
+        let mut read = || {
+            let acks: Option<Vec<Json>> = members.optional("acks")?;
+            Ok::<_, String>((
+                members.required("frame")?,
+                members.required("requests")?,
+                acks.map(control::acked).transpose()?,
+            ))
+        };
+        let (frame, requests, acks): (i64, Vec<Json>, _) = read().map_err(body_invalid)?;
+        members.end().map_err(body_invalid)?;
+        if !(0..=NUMBER_MAX).contains(&frame) {
+            return Err(body_invalid("frame must be a number from 0 to 2^53 - 1"));
+        }
+        let acknowledgement = acks.map(|acks| acknowledgement(key, &acks)).transpose()?;
+        Ok(Self { acknowledgement, elements: elements(requests)?, frame: Some(frame) })
+    }
+}
+
+/// Reads the first frame of a socket: the headers of who asks.
+pub fn first_frame(text: &str) -> Result<Headers, Problem> {
+    let Json::Object(mut members) = json(Some(text.as_bytes()))? else { return Err(body_invalid("not a JSON object")) };
+    let mut read = || Ok::<_, String>((members.optional("authorization")?, members.optional("principal")?));
+    let (credentials, principal): (Option<String>, Option<String>) = read().map_err(body_invalid)?;
+    members.end().map_err(body_invalid)?;
+    let credentials = credentials.map(|credentials| ("authorization", credentials));
+    let principal = principal.map(|principal| ("semel-principal", quoted(&principal)));
+    Ok(credentials.into_iter().chain(principal).collect())
+}
+
+fn json(text: Option<&[u8]>) -> Result<Json, Problem> {
+    let Some(text) = text.filter(|text| text.len() <= REQUEST_BODY_BYTES_MAX) else {
+        let detail = format!("a batch or a frame has at most {REQUEST_BODY_BYTES_MAX} bytes");
+        return Err(Problem::new(Code::TooLarge, detail));
+    };
+    Json::parse(text).map_err(body_invalid)
+}
+
+/// The request that acknowledges what comes with a batch.
+fn acknowledgement(key: &Key, acks: &[Ack]) -> Result<Request, Problem> {
+    let pathname = format!("/semel/v1/keys/{}/acks", key.encoded().replace('/', "%2F"));
+    let ids = acks
+        .iter()
+        .map(|Ack { id, until_ms }| Object::default().with("id", id.as_str()).with_some("until", *until_ms).end());
+    let body = Object::default().with("ids", array(ids)).end().into();
+    Ok(Request { method: Method::Post, path: Path::new(&pathname, "")?, headers: Headers::new(), body })
+}
+
+fn elements(requests: Vec<Json>) -> Result<Vec<Element>, Problem> {
+    if requests.len() > ELEMENTS_MAX {
+        return Err(Problem::new(Code::TooLarge, format!("more than {ELEMENTS_MAX} requests")));
+    }
+    let numbered = requests.into_iter().enumerate();
+    numbered
+        .map(|(n, request)| element(request).map_err(|reason| body_invalid(format!("request {n}: {reason}"))))
+        .collect()
+}
+
+fn element(request: Json) -> Result<Element, String> {
+    let Json::Object(mut members) = request else { return Err("not a JSON object".to_owned()) };
+    let (method, path): (String, String) = (members.required("method")?, members.required("path")?);
+    let mut headers = Headers::new();
+    for (name, value) in members.optional("headers")?.map(Members::all).unwrap_or_default() {
+        let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
+        check_header(&name, &value)?;
+        headers.append(&name, value);
+    }
+    let mut say = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            headers.append(name, value);
+        }
+    };
+    // What these may be is for their headers to say.
+    say("idempotency-key", members.optional("id")?.map(|id: String| quoted(&id)));
+    say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| format!("@{seconds}")));
+    say("semel-deadline", members.optional("deadline")?.map(|ms: i64| ms.to_string()));
+    say("semel-session", members.optional("session")?.map(session).transpose()?);
+    let body = match members.any("body")? {
+        None => Vec::new(),
+        Some(Json::Text(text)) => text.into_bytes(),
+        Some(Json::Object(mut bytes)) => {
+            let base64: String = bytes.required("base64")?;
+            bytes.end()?;
+            BASE64.decode(base64).map_err(|_| "its body is not base64")?
+        }
+        Some(_) => return Err("body must be a string, or an object with base64".to_owned()),
+    };
+    members.end()?;
+    let (pathname, search) = path.split_at(path.find('?').unwrap_or(path.len()));
+    // As a URL has it: a `?` alone is no query.
+    let url = (pathname.to_owned(), if search == "?" { "" } else { search }.to_owned());
+    Ok(Element { method: Method::new(&method), url, headers, body })
+}
+
+/// `Semel-Session` of an element.
+fn session(mut place: Members) -> Result<String, String> {
+    let (name, epoch, seq): (String, i64, i64) =
+        (place.required("name")?, place.required("epoch")?, place.required("seq")?);
+    let ack = place.optional("ack")?.map(|ack: i64| format!(";ack={ack}")).unwrap_or_default();
+    place.end()?;
+    Ok(format!("{};epoch={epoch};seq={seq}{ack}", quoted(&name)))
+}
+
+fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
+    let is_name = !name.is_empty() && name.bytes().all(|byte| is_token_byte(byte) && !byte.is_ascii_uppercase());
+    let is_reserved = ["semel-", "cf-"].iter().any(|prefix| name.starts_with(prefix))
+        || ["idempotency-key", "authorization"].contains(&name);
+    if !is_name || is_reserved {
+        return Err("a header's name is not lower-case, or not for a request of a batch");
+    }
+    if value.trim_matches([' ', '\t']) != value || !value.chars().all(is_value_char) {
+        return Err("a header's value is malformed");
+    }
+    Ok(())
+}
+
+/// The answer to all of a batch, or the frame that answers one. `answers`: of [`answer_text`].
+pub fn text(frame: Option<i64>, now_ms: i64, answers: &[String]) -> String {
+    let answers = answers.join(",");
+    match frame {
+        Some(frame) => format!("{{\"frame\":{frame},\"now\":{now_ms},\"answers\":[{answers}]}}"),
+        None => format!("[{answers}]"),
+    }
+}
+
+/// An answer of a batch, in JSON. `room`: what is left for it, and for those that follow.
+pub fn answer_text(answer: Answer, now_ms: i64, room: &mut usize) -> String {
+    let text = text_of(answer);
+    if let Some(left) = room.checked_sub(text.len() + 1) {
+        *room = left;
+        return text;
+    }
+    text_of(Answer::unavailable("the answers of this batch have no room for it").stamped(now_ms, None))
+}
+
+/// The room for all answers of a batch.
+pub const ROOM: usize = ANSWERS_BYTES_MAX - ELEMENTS_MAX * UNAVAILABLE_BYTES;
+
+fn text_of(Answer { status, headers, body, .. }: Answer) -> String {
+    wire_outcome(&Outcome { status, headers, body }).into_text()
+}

@@ -1,0 +1,138 @@
+//! A batch on its key: its elements in order, in one commit, each as if it had come alone.
+//!
+//! Invariants:
+//! - An element takes the way of a single request: the key rule, what its token allows, and all that comes after.
+//! - All that is committed is committed at once, or nothing is: what is in memory goes with it.
+//! - What one element does is undone with it alone. Where the storage fails, which undoes all, each runs in a commit of its own.
+
+use super::answer::Answer;
+use super::auth::Asker;
+use super::batch::{Batch, Element};
+use super::control::Control;
+use super::engine::{Arrival, Engine};
+use super::handler::Handler;
+use super::head;
+use super::router::{is_administrative, judge};
+use super::sql::{Sql, SqlError, atomically};
+use super::turn::Purpose;
+use crate::header::quoted;
+use crate::id::{Invalid, Key};
+use crate::message::{Headers, Request};
+use crate::path::Path;
+use crate::problem::{Code, Problem};
+
+/// Who asks what key.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The key.
+    pub key: &'a Key,
+    /// Who is authenticated, and what they may.
+    pub asker: &'a Asker,
+    /// The wall clock, in Unix ms.
+    pub wall_ms: i64,
+}
+
+impl<H: Handler> Engine<H> {
+    /// Answers the elements of a batch, in order; or what refuses all of it, of which nothing has run. With the key's clock.
+    pub fn batch(&mut self, sql: &dyn Sql, asked: Asked<'_>, batch: Batch) -> (i64, Result<Vec<Answer>, Problem>) {
+        self.know_key(asked.key);
+        let now_ms = match self.load(sql, asked.wall_ms) {
+            Ok(loaded) => self.loaded.insert(loaded).clock_ms,
+            Err(_) => asked.wall_ms,
+        };
+        let Batch { acknowledgement, elements, .. } = batch;
+        let acknowledgement = acknowledgement.map(|request| self.allowed(asked, request, now_ms)).transpose();
+        let acknowledgement = match acknowledgement {
+            Ok(acknowledgement) => acknowledgement,
+            Err(problem) => return (now_ms, Err(problem)),
+        };
+        let requests: Vec<_> = elements.into_iter().map(|element| self.judged(asked, element, now_ms)).collect();
+        let in_one = atomically(sql, || self.each(sql, asked, acknowledgement.as_ref(), &requests, true));
+        let answers = in_one.or_else(|_| {
+            self.failed(now_ms);
+            self.each(sql, asked, acknowledgement.as_ref(), &requests, false)
+        });
+        let answers = answers.map_err(|_| Problem::new(Code::Unavailable, "the key's storage failed"));
+        for answer in answers.iter().flatten() {
+            self.told(answer);
+        }
+        (now_ms, answers)
+    }
+
+    /// An element as the request of its key that it is, or its refusal.
+    pub fn judged(&self, asked: Asked<'_>, element: Element, now_ms: i64) -> Result<Request, Answer> {
+        self.request(asked, element, now_ms).map_err(|problem| Answer::problem(&problem).stamped(now_ms, None))
+    }
+
+    fn request(&self, asked: Asked<'_>, element: Element, now_ms: i64) -> Result<Request, Problem> {
+        let Element { method, url: (pathname, search), mut headers, body } = element;
+        head::check((&pathname, &search), &headers)?;
+        // Whatever a URL has escaped would be another path, and so another fingerprint.
+        if !pathname.bytes().chain(search.bytes()).all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            return Err(Invalid::new("the path is not as a URL has it").into());
+        }
+        if is_administrative(&pathname) {
+            return Err(Problem::new(Code::Forbidden, "this path is the administrator's"));
+        }
+        let path = Path::new(&pathname, &search)?;
+        headers.append("semel-key", quoted(&asked.key.encoded()));
+        headers.append("semel-principal", quoted(asked.asker.principal.as_str()));
+        self.allowed(asked, Request { method, path, headers, body }, now_ms)
+    }
+
+    fn allowed(&self, asked: Asked<'_>, request: Request, now_ms: i64) -> Result<Request, Problem> {
+        let Request { method, path, headers, .. } = &request;
+        match judge(&self.handler, asked.asker, method, path, headers, now_ms)? {
+            (key, _) if key != *asked.key => {
+                let detail = format!("the key of this path is {}", quoted(&key.encoded()));
+                Err(Problem::new(Code::KeyMismatch, detail))
+            }
+            (_, Some(Control::Batch | Control::Socket)) => {
+                Err(Problem::new(Code::NotFound, "a batch has no batch or socket in it"))
+            }
+            _ => Ok(request),
+        }
+    }
+
+    /// Answers one after the other. `in_one`: in a transaction that is open, which a failure of the storage ends.
+    fn each(
+        &mut self,
+        sql: &dyn Sql,
+        Asked { key, asker, wall_ms }: Asked<'_>,
+        acknowledgement: Option<&Request>,
+        requests: &[Result<Request, Answer>],
+        in_one: bool,
+    ) -> Result<Vec<Answer>, SqlError> {
+        let mut run = |request: &Request| {
+            let arrival = Arrival { key, principal: &asker.principal, request, body_too_large: false, wall_ms };
+            let answer = self.attempt(sql, arrival, Purpose::Execute);
+            let has_failed = in_one && self.loaded.is_none();
+            if has_failed { Err(SqlError("an element's storage failed".to_owned())) } else { Ok(answer) }
+        };
+        // The client takes an answer for the word that its acknowledgements are applied.
+        if let Some(request) = acknowledgement
+            && run(request)?.headers.get("semel-status") != Some("executed")
+        {
+            return Err(SqlError("nothing was acknowledged".to_owned()));
+        }
+        requests
+            .iter()
+            .map(|request| match request {
+                Ok(request) => run(request),
+                Err(refusal) => Ok(refusal.clone()),
+            })
+            .collect()
+    }
+}
+
+/// The answer to a whole batch.
+pub fn answer(text: String, now_ms: i64, key: &Key) -> Answer {
+    let headers = [
+        ("content-type", "application/json"),
+        ("cache-control", "no-store"),
+        ("semel-status", "executed"),
+        ("idempotent-replayed", "false"),
+    ];
+    let headers = Headers::from_iter(headers);
+    Answer { status: 200, headers, body: text.into_bytes(), log: None }.stamped(now_ms, Some(key))
+}

@@ -1,0 +1,200 @@
+// Batches by HTTP and by socket on workerd, with a handler that goes wrong where it is asked to: crashes, rates, rights, kills.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, test } from "node:test";
+import { serve } from "./server.mjs";
+import { AUDIENCE, jwks, signer } from "./tokens.mjs";
+import { open } from "./websocket.mjs";
+
+const SIGNER = signer("HS256");
+const BURST = 300;
+const vars = { SEMEL_OPEN: "false", SEMEL_JWT_KEYS: jwks(SIGNER), SEMEL_JWT_AUDIENCE: AUDIENCE, SEMEL_RATE_BURST: String(BURST), SEMEL_RATE_PER_SECOND: "1", SEMEL_LOG_SAMPLE: "1" };
+const server = await serve(after, "probe", vars);
+const token = (sub, claims) => SIGNER.token({ sub, ...claims });
+
+const pathOf = (key, what) => `/semel/v1/keys/${key}/${what}`;
+const batch = (key, elements, { as = token(key), ...more } = {}) => server.send("POST", pathOf(key, "batch"), { as, body: JSON.stringify(elements), ...more });
+const change = (path, more) => ({ id: randomUUID(), method: "POST", path, ...more });
+const statusesOf = (answers) => answers.map(({ headers }) => headers["semel-status"]);
+const statuses = (answer) => statusesOf(answer.json);
+/** How many changes of a key are kept. A read counts itself, which is undone. */
+const runs = async (key) => Number((await server.send("GET", "/runs", { key: `"${key}"`, as: token(key) })).text) - 1;
+
+/** Opens a socket and says who it is. */
+async function connect(key, as = token(key)) {
+  const { socket } = await open(server.url, pathOf(key, "socket"));
+  socket.send(JSON.stringify({ authorization: `Bearer ${as}` }));
+  let frame = 0;
+  socket.ask = async (requests) => {
+    socket.send(JSON.stringify({ frame: ++frame, requests }));
+    return JSON.parse(await socket.next()).answers;
+  };
+  return socket;
+}
+
+test("a batch has the answers of its requests in their order, and headers of its own", async () => {
+  const id = randomUUID();
+  const answer = await batch("order", [change("/echo", { id, body: "h\u{e9}llo", headers: { "x-a": "1" } }), { method: "GET", path: "/runs" }, change("/echo", { id, body: "h\u{e9}llo" }), change("/gzip"), { method: "HEAD", path: "/runs" }]);
+  assert.deepEqual([answer.status, answer.semel, answer.headers.get("semel-key"), answer.headers.get("cache-control")], [200, "executed", '"order"', "no-store"]);
+  assert.ok(Math.abs(Number(answer.headers.get("semel-now")) - Date.now()) < 60_000);
+  assert.deepEqual(statuses(answer), ["executed", "read", "replayed", "executed", "read"]);
+  const [echo, read, replay, gzip, head] = answer.json;
+  assert.deepEqual([echo.body, echo.headers["x-a"], echo.headers["semel-key"]], ["h\u{e9}llo", "1", '"order"']);
+  assert.deepEqual([replay.status, replay.body], [echo.status, echo.body]);
+  assert.deepEqual([read.body, head.body], ["2", ""]);
+  assert.equal(Buffer.from(gzip.body.base64, "base64").subarray(0, 2).toString("hex"), "1f8b");
+  const single = await server.send("POST", "/echo", { id, key: '"order"', as: token("order"), body: Buffer.from("h\u{e9}llo") });
+  assert.deepEqual([single.semel, single.text], ["replayed", "h\u{e9}llo"]);
+});
+
+test("a request that crashes the module: each runs by itself, its crash is counted, and nobody is blamed for a neighbour", async () => {
+  const [before, panics, after] = [change("/echo"), change("/panic"), change("/echo")];
+  const elements = [before, panics, { method: "GET", path: "/runs" }, after];
+  assert.deepEqual(statuses(await batch("crash", elements)), ["executed", "rolled-back", "read", "executed"]);
+  assert.equal(await runs("crash"), 2);
+  assert.deepEqual(statuses(await batch("crash", elements)), ["replayed", "rolled-back", "read", "replayed"]);
+  const socket = await connect("crash");
+  assert.deepEqual(statusesOf(await socket.ask(elements)), ["replayed", "poisoned", "read", "replayed"]);
+  assert.deepEqual(statusesOf(await socket.ask(elements)), ["replayed", "poisoned", "read", "replayed"]);
+  assert.equal(await runs("crash"), 2);
+  socket.destroy();
+});
+
+test("what a frame acknowledges is acknowledged once it runs one by one as well, and its answers fit their places", async () => {
+  const [held, panics] = [change("/echo"), change("/panic")];
+  const socket = await connect("alone");
+  assert.deepEqual(statusesOf(await socket.ask([held])), ["executed"]);
+  socket.send(JSON.stringify({ frame: 77, requests: [panics, change("/echo", { body: "]}$&" })], acks: [held.id] }));
+  const { frame, answers } = JSON.parse(await socket.next());
+  assert.deepEqual([frame, statusesOf(answers), answers[1].body], [77, ["rolled-back", "executed"], "]}$&"]);
+  assert.deepEqual(statusesOf(await socket.ask([held])), ["acknowledged"]);
+  const acknowledged = await batch("alone", [panics, held], { ack: `"${held.id}"` });
+  assert.deepEqual([acknowledged.status, ...statuses(acknowledged)], [200, "rolled-back", "acknowledged"]);
+  socket.destroy();
+});
+
+test("a stack that overflows in a frame is undone like any crash, and its socket goes on", async () => {
+  const socket = await connect("overflow");
+  assert.deepEqual(statusesOf(await socket.ask([change("/echo"), change("/overflow/1"), change("/fail"), change("/echo")])), ["executed", "rolled-back", "rolled-back", "executed"]);
+  assert.deepEqual(statusesOf(await socket.ask([change("/echo")])), ["executed"]);
+  assert.equal(await runs("overflow"), 3);
+  socket.destroy();
+});
+
+test("what may have ended the object before runs by itself, and is counted: the third end poisons it and none of its neighbours", async () => {
+  const firstSent = Math.floor(Date.now() / 1000) - 60;
+  const deadly = change("/spin", { firstSent });
+  const neighbour = change("/echo", { firstSent });
+  const elements = [neighbour, deadly, change("/echo", { firstSent })];
+  for (let time = 0; time < 3; time += 1) {
+    await server.restart();
+    const answer = batch("deadly", elements).catch(() => undefined);
+    // It never returns: what was counted is durable as soon as the process is busy with it.
+    const startedS = await server.cpu();
+    while ((await server.cpu()) < startedS + 0.5) await new Promise((resolve) => setTimeout(resolve, 20));
+    await server.kill();
+    assert.equal(await answer, undefined);
+  }
+  await server.restart();
+  assert.deepEqual(statuses(await batch("deadly", elements)), ["replayed", "poisoned", "executed"]);
+  assert.equal(await runs("deadly"), 2);
+});
+
+test("who has no token, another's, or one that doesn't allow it, has no effect", async () => {
+  const [id, key] = [randomUUID(), "mine"];
+  const elements = [change("/echo", { id })];
+  assert.deepEqual(statuses(await batch(key, elements)), ["executed"]);
+  for (const [as, status] of [[undefined, 401], ["x.y.z", 401], [token(key, { exp: 1 }), 401], [token(key, { semel: { keys: ["another"] } }), 403]]) {
+    const headers = as === undefined ? {} : { authorization: `Bearer ${as}` };
+    const answer = await server.send("POST", pathOf(key, "batch"), { headers, body: JSON.stringify(elements) });
+    assert.equal(answer.status, status, answer.text);
+    assert.equal(answer.headers.get("semel-key"), null);
+  }
+  const control = (what, body) => ({ id: randomUUID(), method: "POST", path: pathOf(key, what), body: JSON.stringify(body) });
+  const look = { method: "GET", path: pathOf(key, `outcomes/${id}`) };
+  const probing = [...elements, control("cancel", { id }), control("acks", { ids: [id] }), look];
+  assert.deepEqual(statuses(await batch(key, probing, { as: token("mallory") })), ["fingerprint-mismatch", "fingerprint-mismatch", "executed", "not-seen"]);
+  const readOnly = token(key, { semel: { methods: ["GET"] } });
+  assert.deepEqual(statuses(await batch(key, probing, { as: readOnly })), ["forbidden", "forbidden", "forbidden", "replayed"]);
+  assert.equal(await runs(key), 1);
+});
+
+test("what only the router may say is not taken from a client", async () => {
+  const asker = encodeURIComponent(JSON.stringify({ principal: "mine", grant: {}, ends_ms: null }));
+  for (const forged of [asker, "", "%7B"]) {
+    const single = await server.send("POST", "/who", { id: randomUUID(), key: '"told"', as: token("mallory"), headers: { "semel-asker": forged } });
+    assert.deepEqual([single.semel, single.text], ["executed", '("told", "mallory")']);
+    const many = await batch("told", [change("/who")], { as: token("mallory"), headers: { "semel-asker": forged } });
+    assert.equal(many.json[0].body, '("told", "mallory")');
+  }
+  const smuggled = [{ "semel-principal": '"mine"' }, { "x-a": '1\nsemel-principal:"mine"' }, { authorization: "Bearer x" }];
+  for (const headers of smuggled) assert.equal((await batch("told", [change("/who", { headers })], { as: token("mallory") })).semel, "body-invalid");
+});
+
+test("a batch that can't be read or is too large runs nothing, and says so", async () => {
+  const good = change("/echo");
+  const send = (body) => server.send("POST", pathOf("bad", "batch"), { as: token("bad"), body });
+  for (const body of ["", "{}", "[1]", "[[]]", "x", "[".repeat(5_000), JSON.stringify([good, { id: "x" }])]) {
+    const answer = await send(body);
+    assert.deepEqual([answer.status, answer.semel, answer.json.executed], [400, "body-invalid", "no"], body.slice(0, 20));
+  }
+  for (const body of [JSON.stringify(Array(257).fill(good)), JSON.stringify([good, " ".repeat(1 << 20)])]) assert.equal((await send(body)).semel, "too-large");
+  assert.deepEqual((await send("[]")).json, []);
+  assert.equal(await runs("bad"), 0);
+});
+
+test("a batch and a frame cost as many requests as they hold, of their principal alone", async () => {
+  const elements = Array.from({ length: (BURST * 2) / 3 }, () => change("/echo"));
+  assert.equal((await batch("costly", elements)).semel, "executed");
+  const socket = await connect("costly");
+  const [more, some] = [await socket.ask(elements), await socket.ask(elements.slice(0, 10))];
+  assert.deepEqual([...new Set(statusesOf(more))], ["rate-limited"]);
+  assert.deepEqual([more.length, more[0].status, more[0].headers["retry-after"]], [elements.length, 429, "1"]);
+  assert.deepEqual([...new Set(statusesOf(some))], ["replayed"]);
+  const refused = await batch("costly", elements);
+  assert.deepEqual([refused.status, refused.semel, refused.json.executed], [429, "rate-limited", "no"]);
+  // One that is refused has nobody's word that its acknowledgements are applied.
+  assert.equal(refused.headers.get("semel-key"), null);
+  assert.deepEqual(statuses(await batch("costly", elements.slice(0, 5), { as: token("another") })), Array(5).fill("fingerprint-mismatch"));
+  assert.equal(await server.send("GET", "/runs", { key: '"costly"', as: token("another") }).then(({ text }) => text), String(elements.length + 1));
+  socket.destroy();
+});
+
+test("256 requests in one batch are one commit: after a kill all are there or none, and each once", { timeout: 60_000 }, async () => {
+  const firstSent = Math.floor(Date.now() / 1000);
+  for (let round = 0; round < 4; round += 1) {
+    const key = `killed-${round}`;
+    const elements = Array.from({ length: 250 }, () => change("/echo", { firstSent }));
+    const answer = batch(key, elements).catch(() => undefined);
+    await new Promise((resolve) => setTimeout(resolve, 10 * round));
+    await server.restart();
+    const answered = await answer;
+    const kept = await runs(key);
+    assert.ok(kept === 250 || (kept === 0 && answered === undefined), `${kept} are kept`);
+    assert.equal(new Set(statuses(await batch(key, elements))).size, 1);
+    assert.equal(await runs(key), 250);
+  }
+});
+
+test("an answer on a socket comes after its commit is durable: a kill right after it loses nothing", { timeout: 60_000 }, async () => {
+  for (let round = 1; round <= 6; round += 1) {
+    const socket = await connect("durable");
+    // More are under way: they may have run or not.
+    const elements = Array.from({ length: 5 }, () => change("/echo"));
+    const answered = new Set();
+    elements.forEach((element, frame) => socket.send(JSON.stringify({ frame, requests: [element] })));
+    for (let count = 0; count < 1 + (round % 4); count += 1) {
+      const { frame, answers } = JSON.parse(await socket.next());
+      assert.deepEqual(statusesOf(answers), ["executed"]);
+      answered.add(elements[frame].id);
+    }
+    await server.restart();
+    assert.equal((await socket.closed)[0], 1006);
+    for (const { id } of elements) {
+      const again = await server.send("POST", "/echo", { id, key: '"durable"', as: token("durable") });
+      assert.ok(again.semel === "replayed" || (again.semel === "executed" && !answered.has(id)), `${again.semel}, answered: ${answered.has(id)}`);
+    }
+    assert.equal(await runs("durable"), 5 * round);
+  }
+});

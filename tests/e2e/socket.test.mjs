@@ -1,0 +1,283 @@
+// Sockets by raw WebSocket on workerd: who is let in, order, what ends one, sleep, and what clients do that are no friends. Kills and crashes are
+// in `batch.test.mjs`.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { createServer } from "node:http";
+import { after, test } from "node:test";
+import { ADMIN_TOKEN, serve } from "./server.mjs";
+import { AUDIENCE, jwks, signer } from "./tokens.mjs";
+import { open } from "./websocket.mjs";
+
+const SIGNER = signer("ES256");
+/** The key of this one comes from an issuer, when a test lets it. */
+const LATE = signer("ES256", "late");
+const issuer = createServer();
+await new Promise((resolve) => issuer.listen(0, "127.0.0.1", resolve));
+after(() => {
+  issuer.closeAllConnections();
+  issuer.close();
+});
+const APP = "https://app.example";
+const vars = { SEMEL_OPEN: "false", SEMEL_JWT_KEYS: jwks(SIGNER), SEMEL_JWKS_URL: `http://127.0.0.1:${issuer.address().port}/`, SEMEL_JWT_AUDIENCE: AUDIENCE, SEMEL_ORIGINS: APP, SEMEL_RATE_BURST: "1000000", SEMEL_RATE_PER_SECOND: "1000000" };
+const server = await serve(after, "ledger", vars, { reachesLocal: true });
+const token = (sub, claims) => SIGNER.token({ sub, ...claims });
+const alice = token("alice");
+const LEEWAY_S = 30;
+const seconds = () => Math.floor(Date.now() / 1000);
+
+/** What `fetch` says of a body that is a string: it is a part of the fingerprint. */
+const TEXT = { "content-type": "text/plain;charset=UTF-8" };
+const path = (account) => `/semel/v1/keys/accounts%2F${account}/socket`;
+const deposit = (account, amount = 1, id = randomUUID()) => ({ id, firstSent: seconds(), method: "POST", path: `/accounts/${account}/deposit`, headers: TEXT, body: JSON.stringify({ amount }) });
+const frame = (number, requests, more) => JSON.stringify({ frame: number, requests, ...more });
+const hello = (as = alice, more) => JSON.stringify({ authorization: `Bearer ${as}`, ...more });
+const account = async (name) => (await server.send("GET", `/accounts/${name}`, { as: alice })).json;
+const statuses = ({ answers }) => answers.map(({ headers }) => headers["semel-status"]);
+
+/** A socket that has said who it is, unless it is to say something else. */
+async function connect(name, first = hello(), headers) {
+  const { status, socket } = await open(server.url, path(name), headers);
+  assert.equal(status, 101);
+  socket.send(first);
+  socket.ask = async (...asked) => {
+    socket.send(frame(...asked));
+    return JSON.parse(await socket.next());
+  };
+  return socket;
+}
+
+// What takes ten seconds begins first, and is looked at last.
+const STRANGERS = 100;
+const strangers = await Promise.all(Array.from({ length: STRANGERS }, () => open(server.url, path("silent"))));
+const crowded = await open(server.url, path("silent")).then(({ status, headers }) => [status, headers["semel-status"]]);
+const sleeper = await connect("sleeper");
+const sleeperId = randomUUID();
+const sleeperFirst = await sleeper.ask(1, [deposit("sleeper", 5, sleeperId)]);
+const sleeperSinceMs = Date.now();
+
+test("frames are answered in order, each with its number, and their requests are those of any other way", async () => {
+  const socket = await connect("order");
+  const id = randomUUID();
+  const first = await socket.ask(7, [deposit("order", 5, id), { method: "GET", path: "/accounts/order" }, deposit("order", 5, id)]);
+  assert.deepEqual([first.frame, Object.keys(first), statuses(first)], [7, ["frame", "now", "answers"], ["executed", "read", "replayed"]]);
+  assert.ok(Math.abs(first.now - Date.now()) < 60_000);
+  assert.deepEqual(JSON.parse(first.answers[1].body), { id: "order", balance: 5, entries: 1 });
+  // Numbers are the client's own.
+  assert.deepEqual([(await socket.ask(3, [])).frame, (await socket.ask(3, [])).answers], [3, []]);
+  const again = await server.deposit("order", 5, { id, as: alice });
+  assert.deepEqual([again.semel, again.text], ["replayed", first.answers[0].body]);
+  assert.deepEqual(statuses(await socket.ask(8, [], { acks: [id] })), []);
+  assert.equal((await server.deposit("order", 5, { id, as: alice })).semel, "acknowledged");
+  socket.destroy();
+});
+
+test("a thousand frames under way, sent before anything is answered, are executed once each, in their order", async () => {
+  const { socket } = await open(server.url, path("many"));
+  socket.send(hello());
+  for (let number = 0; number < 1_000; number += 1) socket.send(frame(number, [deposit("many")]));
+  for (let number = 0; number < 1_000; number += 1) {
+    const answer = JSON.parse(await socket.next());
+    assert.deepEqual([answer.frame, statuses(answer)], [number, ["executed"]]);
+    assert.equal(JSON.parse(answer.answers[0].body).balance, number + 1);
+  }
+  assert.equal((await account("many")).balance, 1_000);
+  socket.destroy();
+});
+
+test("only the pages that are listed, the worker's own, and programs may open one", async () => {
+  const { host, origin } = new URL(server.url);
+  for (const allowed of [APP, origin, undefined]) {
+    const { status, socket } = await open(server.url, path("origin"), allowed && { origin: allowed });
+    assert.equal(status, 101, allowed);
+    socket.destroy();
+  }
+  for (const other of ["https://evil.example", `${APP}.evil.example`, "null", `http://${host}.evil.example`]) {
+    const { status, headers } = await open(server.url, path("origin"), { origin: other });
+    assert.deepEqual([status, headers["semel-status"], headers["access-control-allow-origin"]], [403, "forbidden", undefined], other);
+  }
+  const plain = await server.send("GET", path("origin"), { as: alice });
+  assert.deepEqual([plain.status, plain.semel], [404, "not-found"]);
+  assert.equal((await server.send("GET", path("origin"))).status, 401);
+  const { status } = await open(server.url, "/accounts/origin/socket", { authorization: `Bearer ${alice}` });
+  assert.equal(status, 404, "no other path opens one");
+});
+
+test("who does not say who it is, or may not, runs nothing, whatever is sent behind it", async () => {
+  const cases = [
+    ["{}", 4401, "unauthorized"],
+    [hello("x.y.z"), 4401, "unauthorized"],
+    [hello(token("alice", { exp: seconds() - 60 })), 4401, "unauthorized"],
+    [hello(signer("ES256").token({ sub: "alice" })), 4401, "unauthorized"],
+    [hello(alice, { principal: "bob" }), 4403, "forbidden"],
+    [hello(token("alice", { semel: { keys: ["accounts/another"] } })), 4403, "forbidden"],
+    [hello(ADMIN_TOKEN), 4403, "forbidden"],
+    [JSON.stringify({ authorization: "Basic YTpi" }), 4401, "unauthorized"],
+    [JSON.stringify({ authorization: `Bearer ${alice}`, more: 1 }), 4400, "body-invalid"],
+    ["hello", 4400, "body-invalid"],
+    [frame(1, []), 4400, "body-invalid"],
+    [Buffer.from(hello()), 4400, "body-invalid"],
+    [" ".repeat((1 << 20) + 1), 4413, "too-large"],
+  ];
+  for (const [first, code, reason] of cases) {
+    const socket = await connect("shut", first);
+    for (let number = 0; number < 3; number += 1) socket.send(frame(number, [deposit("shut")]));
+    socket.send(hello());
+    socket.send(frame(9, [deposit("shut")]));
+    assert.deepEqual(await socket.closed, [code, reason], String(first).slice(0, 80));
+    socket.destroy();
+  }
+  assert.equal((await account("shut")).balance, 0);
+  const bob = await connect("shut", hello(alice, { principal: "alice" }));
+  assert.deepEqual(statuses(await bob.ask(1, [deposit("shut")])), ["executed"]);
+  bob.destroy();
+});
+
+test("another principal learns and changes nothing by a socket of its own, and a token that only reads changes nothing", async () => {
+  const id = randomUUID();
+  await server.deposit("private", 1, { id, as: alice });
+  const control = (what) => `/semel/v1/keys/accounts%2Fprivate/${what}`;
+  const probing = [deposit("private", 1, id), { method: "GET", path: control(`outcomes/${id}`) }, { id: randomUUID(), method: "POST", path: control("cancel"), body: JSON.stringify({ id }) }];
+  const mallory = await connect("private", hello(token("mallory")));
+  assert.deepEqual(statuses(await mallory.ask(1, probing, { acks: [id] })), ["fingerprint-mismatch", "not-seen", "fingerprint-mismatch"]);
+  const reader = await connect("private", hello(token("alice", { semel: { methods: ["GET"] } })));
+  assert.deepEqual(statuses(await reader.ask(1, [deposit("private"), { method: "GET", path: "/accounts/private" }])), ["forbidden", "read"]);
+  assert.deepEqual(statuses(await reader.ask(2, [{ method: "GET", path: "/accounts/private" }], { acks: [id] })), ["forbidden"]);
+  assert.deepEqual(statuses(await reader.ask(3, [], { acks: [id] })), ["forbidden"], "somebody has to be told");
+  assert.deepEqual(statuses(await reader.ask(4, [deposit("another")])), ["key-mismatch"]);
+  assert.equal((await server.deposit("private", 1, { id, as: alice })).semel, "replayed");
+  assert.equal((await account("private")).balance, 1);
+  for (const socket of [mallory, reader]) socket.destroy();
+});
+
+test("a frame that can't be read closes its socket with a code, and nothing of it has run", async () => {
+  const good = deposit("garbage");
+  const bad = [
+    ["", 4400],
+    ["x", 4400],
+    ["[]", 4400],
+    ["null", 4400],
+    ['{"frame":1}', 4400],
+    [frame("1", [good]), 4400],
+    [frame(-1, [good]), 4400],
+    [frame(1, [good, {}]), 4400],
+    [frame(1, [good], { acks: [1] }), 4400],
+    [frame(1, [good], { more: 1 }), 4400],
+    [frame(1, [good]).slice(0, -1), 4400],
+    [hello(), 4400],
+    [Buffer.from(frame(1, [good])), 4400],
+    ["[".repeat(100_000), 4400],
+    [frame(1, Array(257).fill(good)), 4413],
+    [frame(1, [good, "x".repeat(1 << 20)]), 4413],
+  ];
+  for (const [message, code] of bad) {
+    const socket = await connect("garbage");
+    assert.deepEqual(statuses(await socket.ask(0, [{ method: "GET", path: "/accounts/garbage" }])), ["read"]);
+    socket.send(message);
+    socket.send(frame(2, [good]));
+    assert.deepEqual(await socket.closed, [code, code === 4413 ? "too-large" : "body-invalid"], String(message).slice(0, 60));
+    socket.destroy();
+  }
+  // Bytes that are no WebSocket, and a connection that ends in the middle of a frame.
+  for (const bytes of [Buffer.alloc(1000, 0xff), Buffer.from([0x81, 0xff, 0, 0, 0, 0, 0, 1, 0, 0, 1, 2, 3, 4, 5]), "GET / HTTP/1.1\r\n\r\n"]) {
+    const socket = await connect("garbage");
+    socket.raw(bytes);
+    socket.destroy();
+  }
+  assert.deepEqual(await account("garbage"), { id: "garbage", balance: 0, entries: 0 });
+});
+
+test("a socket ends with its token, whether anything is sent on it or not", { timeout: 30_000 }, async () => {
+  const exp = seconds() - LEEWAY_S + 3;
+  const [idle, busy, lasting] = [await connect("ends", hello(token("alice", { exp }))), await connect("ends", hello(token("alice", { exp }))), await connect("ends")];
+  for (const socket of [idle, busy, lasting]) assert.deepEqual(statuses(await socket.ask(1, [deposit("ends")])), ["executed"]);
+  const ended = busy.closed.then((closed) => [closed, Date.now()]);
+  for (let number = 2; Date.now() < (exp + LEEWAY_S) * 1000 - 200; number += 1) await busy.ask(number, [{ method: "GET", path: "/accounts/ends" }]);
+  const [closed, atMs] = await ended;
+  assert.deepEqual(closed, [4401, "unauthorized"]);
+  assert.deepEqual(await idle.closed, [4401, "unauthorized"]);
+  const lateMs = atMs - (exp + LEEWAY_S) * 1000;
+  assert.ok(lateMs > -100 && lateMs < 5_000, `${lateMs} ms late`);
+  assert.deepEqual(statuses(await lasting.ask(2, [deposit("ends")])), ["executed"]);
+  assert.equal((await account("ends")).balance, 4);
+  lasting.destroy();
+});
+
+test("a client that reads nothing holds nobody up, and nothing of it is lost or done twice", { timeout: 60_000 }, async () => {
+  const before = await server.memory();
+  const greedy = await connect("greedy");
+  greedy.pause();
+  const reads = Array(200).fill({ method: "GET", path: "/accounts/greedy" });
+  const [frames, ids] = [100, []];
+  for (let number = 0; number < frames; number += 1) {
+    ids.push(randomUUID());
+    greedy.send(frame(number, [...reads, deposit("greedy", 1, ids.at(-1))]));
+  }
+  const polite = await connect("greedy");
+  for (let number = 0; number < 20; number += 1) assert.deepEqual(statuses(await polite.ask(number, [deposit("greedy")])), ["executed"]);
+  const grownBytes = (await server.memory()) - before;
+  assert.ok(grownBytes < 300 << 20, `${grownBytes} bytes`);
+  greedy.resume();
+  for (let number = 0; number < frames; number += 1) {
+    const answer = JSON.parse(await greedy.next());
+    assert.deepEqual([answer.frame, statuses(answer).at(-1)], [number, "executed"]);
+  }
+  assert.equal((await account("greedy")).balance, frames + 20);
+  for (const socket of [greedy, polite]) socket.destroy();
+});
+
+test("frames that come before it is known who sends them wait, and who sends more of them than may wait is closed", { timeout: 60_000 }, async () => {
+  const padding = " ".repeat(1_000_000);
+  const asked = new Promise((resolve) => issuer.once("request", (_, response) => resolve(response)));
+  const [patient, flood] = [await connect("patient", hello(LATE.token({ sub: "alice" }))), await connect("flood", hello(LATE.token({ sub: "alice" })))];
+  for (let number = 0; number < 7; number += 1) patient.send(`${frame(number, [deposit("patient")])}${padding}`);
+  for (let number = 0; number < 9; number += 1) flood.send(`${frame(number, [deposit("flood")])}${padding}`);
+  assert.deepEqual(await flood.closed, [4429, "rate-limited"]);
+  (await asked).end(jwks(LATE));
+  for (let number = 0; number < 7; number += 1) {
+    const answer = JSON.parse(await patient.next());
+    assert.deepEqual([answer.frame, statuses(answer)], [number, ["executed"]]);
+  }
+  assert.deepEqual([(await account("patient")).balance, (await account("flood")).balance], [7, 0]);
+  for (const socket of [patient, flood]) socket.destroy();
+});
+
+test("many sockets of one key, opened and dropped at any moment, leave each deposit once", { timeout: 60_000 }, async () => {
+  const ids = Array.from({ length: 60 }, () => randomUUID());
+  const waiting = new Map(ids.map((id) => [id, deposit("dropped", 1, id)]));
+  for (let round = 0; waiting.size > 0; round += 1) {
+    assert.ok(round < 100);
+    const socket = await connect("dropped");
+    const sent = [...waiting.values()].slice(0, 10);
+    socket.send(frame(1, sent));
+    if (round % 2 === 0) {
+      const answer = JSON.parse(await socket.next());
+      for (const [index, { headers }] of answer.answers.entries()) {
+        assert.ok(["executed", "replayed"].includes(headers["semel-status"]));
+        waiting.delete(sent[index].id);
+      }
+    }
+    socket.destroy();
+  }
+  assert.equal((await account("dropped")).balance, ids.length);
+});
+
+test("who says nothing for ten seconds is let go, and so many may wait so", { timeout: 30_000 }, async () => {
+  assert.ok(strangers.every(({ status }) => status === 101));
+  assert.deepEqual(crowded, [503, "unavailable"], "one more");
+  for (const { socket } of strangers) assert.deepEqual(await socket.closed, [4401, "unauthorized"]);
+  assert.equal((await open(server.url, path("silent"))).status, 101);
+});
+
+test("an object that was put to sleep knows who is on its sockets", { timeout: 60_000 }, async () => {
+  // How often it has answered, since it started.
+  const counted = async () => Object.values((await server.admin("GET", "keys/accounts%2Fsleeper")).json.counters).reduce((sum, count) => sum + count, 0);
+  // workerd puts an object to sleep that was asked nothing for ten seconds; nothing tells it but that it starts anew.
+  const asleepMs = sleeperSinceMs + 13_000;
+  await new Promise((resolve) => setTimeout(resolve, Math.max(0, asleepMs - Date.now())));
+  const woken = await sleeper.ask(2, [deposit("sleeper", 5, sleeperId), deposit("sleeper", 5)]);
+  assert.deepEqual(statuses(woken), ["replayed", "executed"]);
+  assert.deepEqual(woken.answers[0].body, sleeperFirst.answers[0].body);
+  assert.equal(await counted(), 2, "the one that answered before is gone");
+  sleeper.destroy();
+});

@@ -1,0 +1,105 @@
+// Many requests of a key in one commit; and one by one, where that crashes or may have ended the object before.
+//
+// Invariants:
+// - What runs one by one runs as if it had come so: a suspect's start is durable before it runs, a crash is counted, and nobody
+//   else is in that commit. Nothing else of the object runs meanwhile.
+// - Each batch is begun in one commit: nothing of it is kept where it then goes one by one.
+
+import { guarded } from "./module.js";
+
+/** So many bytes of answers there are, without what each may take to say that it has no room. The engine has the same number. */
+const ROOM = (4 << 20) - 256 * 640;
+/** What is told of a request that crashes the module even where its crash is counted. */
+const CRASHED = JSON.stringify({ status: 503, headers: { "semel-status": "unavailable" }, body: "" });
+
+/** Who has an object to itself. */
+export class Turns {
+  /** Settles when who has it is through; undefined where nobody has. */
+  taken;
+
+  /** Works while nothing else of the object runs. */
+  async alone(work) {
+    while (this.taken) await this.taken;
+    let end;
+    this.taken = new Promise((resolve) => {
+      end = resolve;
+    });
+    try {
+      return await work();
+    } finally {
+      this.taken = undefined;
+      end();
+    }
+  }
+}
+
+/** The batches and frames of one key. */
+export class Batches {
+  #host;
+  #turns;
+
+  /** `host`: `engine()` and `router()`, `wake()` after each call, `sync()` for the storage, and `startedMs`. */
+  constructor(host, turns) {
+    this.#host = host;
+    this.#turns = turns;
+  }
+
+  /** Resolves to the engine's answer to the body of a batch. */
+  batch(key, asker, lines, body) {
+    const elements = () => JSON.parse(new TextDecoder().decode(body));
+    return this.#inOneCommit([key, asker], lines, body, elements, ([status, headers, , log], texts) => [status, headers, `[${texts}]`, log]);
+  }
+
+  /** Resolves to `[text]`, or `[close code, reason]`. */
+  frame(key, asker, text) {
+    const elements = () => JSON.parse(text).requests;
+    const body = new TextEncoder().encode(text);
+    return this.#inOneCommit([key, asker], undefined, body, elements, ([shell], texts) => [shell.replace(/]}$/, () => `${texts}]}`)]);
+  }
+
+  /** `filled` puts the answers of all requests into the answer to none of them. */
+  async #inOneCommit(to, lines, body, elements, filled) {
+    while (this.#turns.taken) await this.#turns.taken;
+    const { engine, router, wake, startedMs } = this.#host;
+    const ask = (isAlone) => engine().batch(router(), ...to, isAlone, lines, body, startedMs, Date.now());
+    const answer = guarded(
+      () => ask(false),
+      () => undefined,
+    );
+    wake();
+    if (answer !== undefined) return answer;
+    return this.#turns.alone(async () => {
+      const shell = ask(true);
+      // What is refused whole says more than its status, or than a text.
+      if (shell[0] !== 200 && shell.length > 1) return shell;
+      return filled(shell, await this.#oneByOne(to, elements()));
+    });
+  }
+
+  async #oneByOne(to, elements) {
+    const { engine, wake, sync, startedMs } = this.#host;
+    const texts = [];
+    let room = ROOM;
+    for (const element of elements) {
+      // One instant for all: a crash is counted as of the start.
+      const now = Date.now();
+      const one = (sinceMs, hasCrashed) => engine().one(...to, JSON.stringify([element]), sinceMs, hasCrashed, room, now);
+      const crashed = () =>
+        guarded(
+          () => one(undefined, true),
+          () => [CRASHED, room],
+        );
+      const isSuspect = guarded(
+        () => one(startedMs, false) !== undefined,
+        () => false,
+      );
+      if (isSuspect) await sync();
+      const [text, left] = guarded(() => one(undefined, false), crashed);
+      wake();
+      if (isSuspect) await sync();
+      texts.push(text);
+      room = left;
+    }
+    return texts.join(",");
+  }
+}

@@ -1,0 +1,120 @@
+// The sockets of a key's object: who is on each, and its frames in order. They hibernate: what is kept of one is with the platform.
+//
+// Invariants:
+// - Nothing of a frame runs before it is known who sends it, nor after the socket was closed from here.
+// - A frame is answered before the next of its socket is begun. The platform holds every answer back until its commit is durable.
+// - What waits has a bound, in time for who does not say who it is, in bytes for who sends faster than is answered.
+
+import { note } from "./module.js";
+
+/** A socket says so soon who is on it; so many that have not yet may be open. */
+const FIRST_FRAME_MS = 10_000;
+const STRANGERS_MAX = 100;
+/** Of one socket, so many bytes wait to be answered, each frame counted as that much at least. */
+const WAITING_BYTES_MAX = 8 << 20;
+const FRAME_BYTES_MIN = 1 << 10;
+
+const isOpen = (socket) => socket.readyState === 1;
+const UNAUTHORIZED = [4401, "unauthorized"];
+export const UNAVAILABLE = [4503, "unavailable"];
+
+export class Sockets {
+  #ctx;
+  #admit;
+  #answer;
+  #wake;
+  /** When the first token ends, in Unix ms: the object has to be awake. */
+  endsMs = Infinity;
+  /** Those who have yet to say who they are, with their timers. */
+  #strangers = new Map();
+  /** Of a socket: the frame that comes last, and the bytes of all that wait. */
+  #waiting = new WeakMap();
+
+  /**
+   * `admit(text, key, address)` resolves to `[asker, end in ms or undefined]`, `answer(key, asker, text)` to `[text]`, both to
+   * `[close code, reason]` of a socket that is to be closed; `wake()` sees to the alarm.
+   */
+  constructor(ctx, admit, answer, wake) {
+    this.#ctx = ctx;
+    this.#admit = admit;
+    this.#answer = answer;
+    this.#wake = wake;
+    for (const socket of ctx.getWebSockets()) {
+      const { asker, endsMs = Infinity } = socket.deserializeAttachment() ?? {};
+      if (asker === undefined) socket.close(...UNAUTHORIZED);
+      else this.endsMs = Math.min(this.endsMs, endsMs);
+    }
+  }
+
+  /** Opens one; undefined where there are too many that nobody has said anything on. */
+  open(request) {
+    if (this.#strangers.size >= STRANGERS_MAX) return undefined;
+    const { 0: client, 1: socket } = new WebSocketPair();
+    this.#ctx.acceptWebSocket(socket);
+    socket.serializeAttachment({ key: request.headers.get("semel-key"), address: request.headers.get("cf-connecting-ip") ?? "" });
+    const late = () => {
+      this.#strangers.delete(socket);
+      socket.close(...UNAUTHORIZED);
+    };
+    this.#strangers.set(socket, setTimeout(late, FIRST_FRAME_MS));
+    return new Response(null, { status: 101, webSocket: client });
+  }
+
+  /** Takes a frame; resolves when it is answered. */
+  message(socket, message) {
+    if (!isOpen(socket)) return undefined;
+    const waiting = this.#waiting.get(socket) ?? { last: Promise.resolve(), bytes: 0 };
+    this.#waiting.set(socket, waiting);
+    const bytes = Math.max(message.length ?? message.byteLength, FRAME_BYTES_MIN);
+    waiting.bytes += bytes;
+    if (waiting.bytes > WAITING_BYTES_MAX) return socket.close(4429, "rate-limited");
+    waiting.last = waiting.last.then(async () => {
+      const [answer, reason] = await this.#answerTo(socket, message);
+      waiting.bytes -= bytes;
+      if (!isOpen(socket)) return;
+      if (reason !== undefined) socket.close(answer, reason);
+      else if (answer !== undefined) socket.send(answer);
+    });
+    return waiting.last;
+  }
+
+  /** `[text]`, `[close code, reason]`, or nothing. Whatever fails, the next frame has its turn. */
+  async #answerTo(socket, message) {
+    if (!isOpen(socket)) return [];
+    if (typeof message !== "string") return [4400, "body-invalid"];
+    try {
+      const { key, asker, address } = socket.deserializeAttachment();
+      return await (asker === undefined ? this.#meet(socket, message, key, address) : this.#answer(key, asker, message));
+    } catch (error) {
+      note("error", `a frame failed: ${error}`);
+      return UNAVAILABLE;
+    }
+  }
+
+  /** The first frame. */
+  async #meet(socket, message, key, address) {
+    this.closed(socket);
+    const [asker, endsMs] = await this.#admit(message, key, address);
+    if (typeof asker === "number") return [asker, endsMs];
+    socket.serializeAttachment({ key, asker, endsMs });
+    this.endsMs = Math.min(this.endsMs, endsMs ?? Infinity);
+    this.#wake();
+    return [];
+  }
+
+  /** A socket is no longer waited for. */
+  closed(socket) {
+    clearTimeout(this.#strangers.get(socket));
+    this.#strangers.delete(socket);
+  }
+
+  /** Closes those whose token has ended. */
+  end(nowMs) {
+    this.endsMs = Infinity;
+    for (const socket of this.#ctx.getWebSockets()) {
+      const { endsMs = Infinity } = socket.deserializeAttachment();
+      if (endsMs <= nowMs) socket.close(...UNAUTHORIZED);
+      else this.endsMs = Math.min(this.endsMs, endsMs);
+    }
+  }
+}

@@ -1,0 +1,200 @@
+//! The object's side of batches and sockets.
+//!
+//! Invariants:
+//! - Who asks is what the router has said, in the same words: it is never taken from what the client sends.
+//! - What may have ended the object before, or ends the module now, runs by itself: `host.js` asks for one after the other.
+
+use crate::object::{Object, Purpose};
+use crate::router::Router;
+use crate::storage::console_log;
+use crate::wire;
+use js_sys::Array;
+use semel_core::header;
+use semel_core::id::Key;
+use semel_core::message::Headers;
+use semel_core::problem::{Code, Problem};
+use semel_core::server::auth::Asker;
+use semel_core::server::batch::{self, Batch, Element, answer_text};
+use semel_core::server::engine::Arrival;
+use semel_core::server::log::{self, Answered};
+use semel_core::server::suspicion;
+use semel_core::server::together::{self, Asked};
+use semel_core::server::{Answer, Handler};
+use wasm_bindgen::JsValue;
+
+/// What is to be run by itself.
+struct Alone;
+
+/// Key and asker, as the router has said them.
+type To<'a> = (&'a str, &'a str);
+
+fn to((key, asker): To<'_>) -> Result<(Key, Asker), Problem> {
+    let key = header::key(&Headers::from_iter([("semel-key", key)]))?;
+    let unasked = || Problem::new(Code::Unavailable, "the object was not asked by its router");
+    Ok((key.ok_or_else(unasked)?, Asker::from_text(asker).ok_or_else(unasked)?))
+}
+
+impl<H: Handler> Object<H> {
+    /// Answers a batch, as a request is answered; or a frame, where there are no headers: `[text]`; `[text, undefined]` where all of it is
+    /// refused; `[close code, reason]` where it can't be read. `None`: each is to run by itself.
+    pub fn batch(
+        &mut self,
+        router: &mut Router<H>,
+        (to, is_alone): (To<'_>, bool),
+        lines: Option<String>,
+        body: Option<Vec<u8>>,
+        (started_ms, now_ms): (f64, f64),
+    ) -> Option<Array> {
+        let wall_ms = wire::instant_ms(now_ms);
+        let headers = lines.as_deref().map(Headers::from_lines);
+        let answered = self::to(to).and_then(|(key, asker)| {
+            let batch = match &headers {
+                Some(headers) => Batch::parse(&key, headers, body.as_deref())?,
+                None if asker.has_ended(wall_ms) => {
+                    return Err(Problem::new(Code::Unauthorized, "the token has expired"));
+                }
+                None => Batch::parse_frame(&key, body.as_deref())?,
+            };
+            let (count, frame) = (batch.elements.len(), batch.frame);
+            // Of a batch, the router has counted one.
+            let taken = match frame {
+                Some(_) if !is_alone => router.gate.take_one(&asker.principal, wall_ms),
+                _ => Ok(()),
+            };
+            let more = if is_alone { 0 } else { count.saturating_sub(1) };
+            let taken = taken.and_then(|()| router.gate.take_more(&asker.principal, more, wall_ms));
+            let asked = Asked { key: &key, asker: &asker, wall_ms };
+            let answered = match taken {
+                Ok(()) => self.together(asked, batch, is_alone, wire::instant_ms(started_ms)),
+                Err(problem) => Ok((wall_ms, Err(problem))),
+            };
+            Ok(answered.map(|(now_ms, answered)| {
+                let refused = |problem: Problem| Answer::problem(&problem).stamped(now_ms, None);
+                match (answered, &headers) {
+                    (Ok(text), None) => Array::of1(&JsValue::from_str(&text)),
+                    (Err(problem), None) => {
+                        // What refuses a frame is the answer to all there is in it; one there must be.
+                        let refusal = answer_text(refused(problem), now_ms, &mut batch::ROOM.clone());
+                        let text = batch::text(frame, now_ms, &vec![refusal; count.max(1)]);
+                        Array::of2(&JsValue::from_str(&text), &JsValue::UNDEFINED)
+                    }
+                    (Ok(text), Some(headers)) => self.whole(together::answer(text, now_ms, &key), headers, wall_ms),
+                    (Err(problem), Some(headers)) => self.whole(refused(problem), headers, wall_ms),
+                }
+            }))
+        });
+        match (answered, &headers) {
+            (Ok(Err(Alone)), _) => None,
+            (Ok(Ok(answer)), _) => Some(answer),
+            (Err(problem), None) => Some(wire::closing(&problem)),
+            (Err(problem), Some(headers)) => {
+                Some(self.whole(Answer::problem(&problem).stamped(wall_ms, None), headers, wall_ms))
+            }
+        }
+    }
+
+    /// What answers all of a batch.
+    fn whole(&self, answer: Answer, headers: &Headers, wall_ms: i64) -> Array {
+        let log = self.line(headers, "POST", None, wall_ms, &answer);
+        wire::stamped(answer, &self.cors, headers, log)
+    }
+
+    /// Runs a batch in one commit, unless one of its requests may have ended the object that ran before; of what runs by itself, only
+    /// what goes along with it.
+    fn together(
+        &mut self,
+        asked: Asked<'_>,
+        mut batch: Batch,
+        is_alone: bool,
+        started_ms: i64,
+    ) -> Result<(i64, Result<String, Problem>), Alone> {
+        if is_alone {
+            batch.elements.clear();
+        }
+        if batch.elements.iter().any(|element| is_suspect(element, started_ms, asked.wall_ms)) {
+            return Err(Alone);
+        }
+        let frame = batch.frame;
+        let asked_by: Vec<_> =
+            batch.elements.iter().map(|element| (element.method.clone(), element.headers.clone())).collect();
+        let (now_ms, answers) = self.engine.batch(&self.sql, asked, batch);
+        let texts = answers.map(|answers| {
+            let mut room = batch::ROOM;
+            let each = answers.into_iter().zip(&asked_by).map(|(answer, (method, headers))| {
+                self.tell(headers, method.as_str(), asked.key, asked.wall_ms, &answer);
+                answer_text(answer, now_ms, &mut room)
+            });
+            batch::text(frame, now_ms, &each.collect::<Vec<_>>())
+        });
+        Ok((now_ms, texts))
+    }
+
+    /// The only request of a batch: answers it, or counts its crash, `[text, room that is left]`; or, where it is told when the object
+    /// started, counts its start if it may have ended the object before. `None`: it may not.
+    pub fn one(
+        &mut self,
+        to: To<'_>,
+        text: &str,
+        (started_ms, has_crashed): (Option<f64>, bool),
+        room: f64,
+        now_ms: f64,
+    ) -> Option<Array> {
+        let wall_ms = wire::instant_ms(now_ms);
+        let purpose = match started_ms {
+            Some(_) => Purpose::Start,
+            None if has_crashed => Purpose::Crashed,
+            None => Purpose::Handle,
+        };
+        let answer = match only(to, text) {
+            Ok((_, _, element))
+                if started_ms.is_some_and(|ms| !is_suspect(&element, wire::instant_ms(ms), wall_ms)) =>
+            {
+                return None;
+            }
+            Ok((key, asker, element)) => {
+                let (method, headers) = (element.method.clone(), element.headers.clone());
+                let answer = self.ask_one(purpose, Asked { key: &key, asker: &asker, wall_ms }, element);
+                if purpose != Purpose::Start {
+                    self.tell(&headers, method.as_str(), &key, wall_ms, &answer);
+                }
+                answer
+            }
+            Err(problem) => Answer::problem(&problem).stamped(wall_ms, None),
+        };
+        let mut room = room as usize;
+        let text = answer_text(answer, wall_ms, &mut room);
+        Some(Array::of2(&JsValue::from_str(&text), &JsValue::from(room as f64)))
+    }
+
+    fn ask_one(&mut self, purpose: Purpose, asked: Asked<'_>, element: Element) -> Answer {
+        let Asked { key, asker, wall_ms } = asked;
+        match self.engine.judged(asked, element, wall_ms) {
+            Ok(request) => {
+                let principal = &asker.principal;
+                self.ask(purpose, Arrival { key, principal, request: &request, body_too_large: false, wall_ms })
+            }
+            Err(refusal) => refusal,
+        }
+    }
+
+    fn line(&self, headers: &Headers, method: &str, key: Option<&Key>, now_ms: i64, answer: &Answer) -> Option<String> {
+        log::line(self.log_sample_ppm, &Answered { now_ms, took_ms: 0, by: "object", method, headers, key }, answer)
+    }
+
+    fn tell(&self, headers: &Headers, method: &str, key: &Key, now_ms: i64, answer: &Answer) {
+        if let Some(line) = self.line(headers, method, Some(key), now_ms, answer) {
+            console_log(&line);
+        }
+    }
+}
+
+fn only(to: To<'_>, text: &str) -> Result<(Key, Asker, Element), Problem> {
+    let (key, asker) = self::to(to)?;
+    let element = Batch::parse(&key, &Headers::new(), Some(text.as_bytes()))?.elements.pop();
+    let element = element.ok_or_else(|| Problem::new(Code::BodyInvalid, "no request"))?;
+    Ok((key, asker, element))
+}
+
+fn is_suspect(element: &Element, started_ms: i64, now_ms: i64) -> bool {
+    suspicion::is_suspect(&element.method, &element.url.0, &element.headers, started_ms, now_ms)
+}
