@@ -469,6 +469,17 @@ fn a_place_in_a_session_is_the_header_of_a_single_request() {
 }
 
 #[test]
+fn places_of_a_session_are_taken_in_one_batch_and_its_take_over_may_be_in_it() {
+    let mut world = World::new();
+    let place =
+        |seq: i64| json!({ "session": { "name": "s", "epoch": 1, "seq": seq }, "method": "POST", "path": "/count" });
+    let take_over = json!({ "id": "own", "method": "POST", "path": control("sessions"), "body": "{\"name\":\"s\"}" });
+    let replies = run(&mut world, &json!([take_over, place(1), place(2), place(4), place(1)]));
+    assert_eq!(statuses(&replies), ["executed", "executed", "executed", "sequence-gap", "replayed"]);
+    assert_eq!(world.effects(), 2);
+}
+
+#[test]
 fn a_frame_has_a_number_and_requests() {
     let mut world = World::new();
     for bad in [
