@@ -69,7 +69,12 @@ export class Batches {
     wake();
     if (answer !== undefined) return answer;
     return this.#turns.alone(async () => {
-      const shell = ask(true);
+      const shell = guarded(
+        () => ask(true),
+        () => undefined,
+      );
+      // What acknowledges has no id that it could be counted of. The router, or the socket, tells the caller.
+      if (shell === undefined) throw new Error("what goes along with a batch crashes the module");
       // What is refused whole says more than its status, or than a text.
       if (shell[0] !== 200 && shell.length > 1) return shell;
       return filled(shell, await this.#oneByOne(to, elements()));
@@ -80,10 +85,12 @@ export class Batches {
     const { engine, wake, sync, startedMs } = this.#host;
     const texts = [];
     let room = ROOM;
+    // Whether one may have ended the object before goes by when all of them came: those before it take their time.
+    const cameMs = Date.now();
     for (const element of elements) {
-      // One instant for all: a crash is counted as of the start.
+      // One instant for both: a crash is counted as of the start.
       const now = Date.now();
-      const one = (sinceMs, hasCrashed) => engine().one(...to, JSON.stringify([element]), sinceMs, hasCrashed, room, now);
+      const one = (sinceMs, hasCrashed) => engine().one(...to, JSON.stringify([element]), sinceMs, hasCrashed, room, sinceMs === undefined ? now : cameMs);
       const crashed = () =>
         guarded(
           () => one(undefined, true),

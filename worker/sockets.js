@@ -12,6 +12,8 @@ const FIRST_FRAME_MS = 10_000;
 const STRANGERS_MAX = 100;
 /** Of one socket, so many bytes wait to be answered, each frame counted as that much at least. */
 const WAITING_BYTES_MAX = 8 << 20;
+/** And of all sockets of the key. */
+const ALL_WAITING_BYTES_MAX = 32 << 20;
 const FRAME_BYTES_MIN = 1 << 10;
 
 const isOpen = (socket) => socket.readyState === 1;
@@ -29,6 +31,7 @@ export class Sockets {
   #strangers = new Map();
   /** Of a socket: the frame that comes last, and the bytes of all that wait. */
   #waiting = new WeakMap();
+  #waitingBytes = 0;
 
   /**
    * `admit(text, key, address)` resolves to `[asker, end in ms or undefined]`, `answer(key, asker, text)` to `[text]`, both to
@@ -66,14 +69,21 @@ export class Sockets {
     const waiting = this.#waiting.get(socket) ?? { last: Promise.resolve(), bytes: 0 };
     this.#waiting.set(socket, waiting);
     const bytes = Math.max(message.length ?? message.byteLength, FRAME_BYTES_MIN);
+    if (waiting.bytes + bytes > WAITING_BYTES_MAX || this.#waitingBytes + bytes > ALL_WAITING_BYTES_MAX) return socket.close(4429, "rate-limited");
     waiting.bytes += bytes;
-    if (waiting.bytes > WAITING_BYTES_MAX) return socket.close(4429, "rate-limited");
+    this.#waitingBytes += bytes;
     waiting.last = waiting.last.then(async () => {
       const [answer, reason] = await this.#answerTo(socket, message);
       waiting.bytes -= bytes;
+      this.#waitingBytes -= bytes;
       if (!isOpen(socket)) return;
-      if (reason !== undefined) socket.close(answer, reason);
-      else if (answer !== undefined) socket.send(answer);
+      try {
+        if (reason !== undefined) socket.close(answer, reason);
+        else if (answer !== undefined) socket.send(answer);
+      } catch (error) {
+        // Its peer has gone, and asks again for what it needs. The next frame has its turn, and what waits is counted on.
+        note("error", `a frame's answer was not sent: ${error}`);
+      }
     });
     return waiting.last;
   }
@@ -93,8 +103,10 @@ export class Sockets {
 
   /** The first frame. */
   async #meet(socket, message, key, address) {
-    this.closed(socket);
+    // It is in time, and still a stranger.
+    clearTimeout(this.#strangers.get(socket));
     const [asker, endsMs] = await this.#admit(message, key, address);
+    this.closed(socket);
     if (typeof asker === "number") return [asker, endsMs];
     socket.serializeAttachment({ key, asker, endsMs });
     this.endsMs = Math.min(this.endsMs, endsMs ?? Infinity);
@@ -112,7 +124,7 @@ export class Sockets {
   end(nowMs) {
     this.endsMs = Infinity;
     for (const socket of this.#ctx.getWebSockets()) {
-      const { endsMs = Infinity } = socket.deserializeAttachment();
+      const { endsMs = Infinity } = socket.deserializeAttachment() ?? {};
       if (endsMs <= nowMs) socket.close(...UNAUTHORIZED);
       else this.endsMs = Math.min(this.endsMs, endsMs);
     }

@@ -13,7 +13,7 @@ import { rustForWasm } from "./rust-wasm.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
 /** 300,000 is what it may have in the end. Less, so that whoever adds to it has to look at what it costs, and to raise this. */
-const BUNDLE_GZIP_BYTES_MAX = 260_000;
+const BUNDLE_GZIP_BYTES_MAX = 285_000;
 const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/host.js", "worker/module.js", "worker/batches.js", "worker/sockets.js", "worker/chores.js", "worker/registry.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers that can be built: the deployed one, and the tests' own. */

@@ -346,7 +346,7 @@ export class Outbox extends View {
       const response = outcome && responseOf(request.url, outcome);
       await this.#onrecovered({ ...request, response, error });
     } catch (thrown) {
-      console.error("semel: onrecovered failed, so the answer is kept:", thrown);
+      console.error("semel: onrecovered failed:", thrown);
       return keep();
     }
     this.#machine.tell(DELIVERED, ticket);

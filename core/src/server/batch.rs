@@ -129,6 +129,10 @@ fn element(request: Json) -> Result<Element, String> {
     for (name, value) in members.optional("headers")?.map(Members::all).unwrap_or_default() {
         let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
         check_header(&name, &value)?;
+        // Who reads them elsewhere may take the other one.
+        if headers.get(&name).is_some() {
+            return Err(format!("header {name} is there twice"));
+        }
         headers.append(&name, value);
     }
     let mut say = |name: &str, value: Option<String>| {
@@ -196,7 +200,12 @@ pub fn answer_text(answer: Answer, now_ms: i64, room: &mut usize) -> String {
         *room = left;
         return text;
     }
-    text_of(Answer::unavailable("the answers of this batch have no room for it").stamped(now_ms, None))
+    text_of(without_room(now_ms))
+}
+
+/// What stands for an answer for which there is no room.
+pub(super) fn without_room(now_ms: i64) -> Answer {
+    Answer::unavailable("the answers of this batch have no room for it").stamped(now_ms, None)
 }
 
 /// The room for all answers of a batch.

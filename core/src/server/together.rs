@@ -7,7 +7,7 @@
 
 use super::answer::Answer;
 use super::auth::Asker;
-use super::batch::{Batch, Element};
+use super::batch::{self, Batch, Element};
 use super::control::Control;
 use super::engine::{Arrival, Engine};
 use super::handler::Handler;
@@ -47,10 +47,10 @@ impl<H: Handler> Engine<H> {
             Err(problem) => return (now_ms, Err(problem)),
         };
         let requests: Vec<_> = elements.into_iter().map(|element| self.judged(asked, element, now_ms)).collect();
-        let in_one = atomically(sql, || self.each(sql, asked, acknowledgement.as_ref(), &requests, true));
+        let in_one = atomically(sql, || self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests, true));
         let answers = in_one.or_else(|_| {
             self.failed(now_ms);
-            self.each(sql, asked, acknowledgement.as_ref(), &requests, false)
+            self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests, false)
         });
         let answers = answers.map_err(|_| Problem::new(Code::Unavailable, "the key's storage failed"));
         for answer in answers.iter().flatten() {
@@ -99,7 +99,7 @@ impl<H: Handler> Engine<H> {
         &mut self,
         sql: &dyn Sql,
         Asked { key, asker, wall_ms }: Asked<'_>,
-        acknowledgement: Option<&Request>,
+        (acknowledgement, now_ms): (Option<&Request>, i64),
         requests: &[Result<Request, Answer>],
         in_one: bool,
     ) -> Result<Vec<Answer>, SqlError> {
@@ -115,13 +115,23 @@ impl<H: Handler> Engine<H> {
         {
             return Err(SqlError("nothing was acknowledged".to_owned()));
         }
-        requests
-            .iter()
-            .map(|request| match request {
-                Ok(request) => run(request),
-                Err(refusal) => Ok(refusal.clone()),
-            })
-            .collect()
+        // Those that would have no room are not kept until all have run: together they may be more than an object has memory.
+        let mut room = batch::ROOM;
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            let answer = match request {
+                Ok(request) => run(request)?,
+                Err(refusal) => refusal.clone(),
+            };
+            answers.push(match room.checked_sub(answer.body.len()) {
+                Some(left) => {
+                    room = left;
+                    answer
+                }
+                None => batch::without_room(now_ms),
+            });
+        }
+        Ok(answers)
     }
 }
 

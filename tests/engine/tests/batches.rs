@@ -1,6 +1,7 @@
 //! Batches: in order, in one commit, each element as if it had come alone.
 
 use semel_core::header::quoted;
+use semel_core::id::Key;
 use semel_core::message::Headers;
 use semel_core::problem::Code;
 use semel_core::server::auth::Asker;
@@ -403,11 +404,11 @@ fn answers_without_room_are_unavailable_and_their_commit_stands() {
     assert_eq!(world.effects(), 9);
     // As the object writes them.
     let mut room = batch::ROOM;
-    let answers: Vec<String> = world
-        .answers(&alice, batch)
-        .into_iter()
-        .map(|answer: Answer| answer_text(answer, START_MS, &mut room))
-        .collect();
+    let answers = world.answers(&alice, batch);
+    let kept: usize = answers.iter().map(|answer| answer.body.len()).sum();
+    assert!(kept <= ANSWERS_BYTES_MAX, "{kept} bytes were in memory at once");
+    let answers: Vec<String> =
+        answers.into_iter().map(|answer: Answer| answer_text(answer, START_MS, &mut room)).collect();
     let text = batch::text(None, START_MS, &answers);
     assert!(text.len() <= ANSWERS_BYTES_MAX, "{}", text.len());
     let answers: Vec<Value> = serde_json::from_str(&text).expect("an array");
@@ -513,4 +514,11 @@ fn an_untouched_key_stays_untouched_by_what_only_reads_or_is_refused() {
 
 fn look_up_element(id: &str) -> Value {
     json!({ "method": "GET", "path": control(&format!("outcomes/{id}")) })
+}
+
+#[test]
+fn a_header_that_is_there_twice_is_refused_for_others_may_read_the_other() {
+    let text = r#"[{"method":"GET","path":"/count","headers":{"accept":"a","accept":"b"}}]"#;
+    let problem = Batch::parse(&Key::new(KEY).expect("a key"), &Headers::new(), Some(text.as_bytes()));
+    assert_eq!(problem.expect_err("no batch").code, Code::BodyInvalid);
 }
