@@ -9,6 +9,7 @@ import { Semel } from "semel";
 import { askToSendInBackground } from "semel/service-worker";
 
 let semel;
+let session;
 /** What this page got: also there when it can't tell, offline. */
 const answers = [];
 const recovered = [];
@@ -66,6 +67,22 @@ window.bank = {
   },
 
   deposit,
+
+  /** Takes over a session at an account, and resolves to its epoch and last place. What holders before it left comes to `recovered`. */
+  async takeSession(account, name) {
+    session = await semel.session(`accounts/${account}`, name, {
+      onrecovered: async ({ url, response, error }) => void recovered.push({ n: numberOf(url), ...(error ? refusal(error) : await outcome(response)) }),
+    });
+    return [session.epoch, session.lastSeq];
+  },
+  /** Makes deposits in the session, all at once. What each caller got comes to `answers`. */
+  inSession: (deposits) =>
+    Promise.all(
+      deposits.map(async ({ n, account, amount }) => {
+        const body = JSON.stringify({ amount });
+        answers.push({ n, ...(await session.fetch(`/accounts/${account}/deposit?n=${n}`, { method: "POST", body }).then(outcome, refusal)) });
+      }),
+    ),
 };
 
 async function deposit({ n, account, amount }) {
