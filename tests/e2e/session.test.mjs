@@ -3,6 +3,7 @@
 // Deposits are 1, 2, 4 and so on, in the order of the calls. So an answer tells which deposits were made before it, and in which order.
 
 import assert from "node:assert/strict";
+import { connect, createServer } from "node:net";
 import { after, test } from "node:test";
 import { FencedError, Semel } from "../../sdk/npm/node.js";
 import { startBank } from "./bank.mjs";
@@ -17,7 +18,7 @@ const isChange = ({ method, url }) => method === "POST" && !url.endsWith("/sessi
 /** The deposits of an account, and the answer to each if they are made in this order. */
 const inOrder = (account, count) => Array.from({ length: count }, (_, n) => ({ n, account, amount: 2 ** n }));
 const answerTo = ({ n, account }) => JSON.stringify({ id: account, balance: 2 ** (n + 1) - 1, entries: n + 1 });
-const take = (page, account) => page.evaluate((account) => bank.takeSession(account, "till"), account);
+const take = (page, account, transport) => page.evaluate(([account, transport]) => bank.takeSession(account, "till", transport), [account, transport]);
 const begin = (page, deposits) => page.evaluate((deposits) => void bank.inSession(deposits), deposits);
 const [answers, recovered] = ["answers", "recovered"].map((name) => (page) => page.evaluate((name) => bank[name], name));
 /** What was told, by number. */
@@ -144,5 +145,58 @@ test("after the store is lost, the take-over tells the last place that was taken
   assert.deepEqual(told(await answers(page)), expected(deposits.slice(3)));
   assert.deepEqual(await recovered(page), []);
 });
+
+test("by a socket: over a kill of the server and a reload, in order, each once, each caller answered", LIMIT, async (t) => {
+  const deposits = inOrder("session-socket", 40);
+  const { open, blank } = await through(t);
+  const relay = await relayTo(t, () => server.url);
+  const page = await blank();
+  await open(page, { url: relay.url });
+  await take(page, "session-socket", "socket");
+  await begin(page, deposits.slice(0, 10));
+  await until(async () => (await answers(page)).length === 10, "the first are answered");
+  await server.restart();
+  await begin(page, deposits.slice(10, 20));
+  await until(async () => (await answers(page)).length === 20, "so are those after the kill");
+  assert.deepEqual(told(await answers(page)), expected(deposits.slice(0, 20)));
+  assert.ok(relay.sockets > 1, "a socket was opened anew");
+  await begin(page, deposits.slice(20, 30));
+  await page.reload();
+  await open(page, { url: relay.url });
+  const { sockets } = relay;
+  await take(page, "session-socket", "auto");
+  await begin(page, deposits.slice(30));
+  await until(async () => (await answers(page)).length === 10, "it goes on");
+  assert.equal(relay.sockets, sockets + 1, "by a socket");
+  // What the page before had not stored yet was never made, and nothing after it.
+  const { entries, balance } = await server.account("session-socket");
+  const made = deposits.filter(({ amount }) => Math.floor(balance / amount) % 2 === 1);
+  assert.deepEqual(made.map(({ n }) => n), deposits.filter(({ n }) => n < entries - 10 || n >= 30).map(({ n }) => n));
+  const after = ({ n }) => made.filter((other) => other.n <= n);
+  const answer = (deposit) => JSON.stringify({ id: "session-socket", balance: after(deposit).reduce((sum, { amount }) => sum + amount, 0), entries: after(deposit).length });
+  for (const [n, text] of Object.entries(told([...(await answers(page)), ...(await recovered(page))]))) assert.equal(text, answer(deposits[n]));
+});
+
+/** Passes bytes on to the server, wherever it is by now, and counts the sockets among them. */
+async function relayTo(t, target) {
+  const relay = { sockets: 0 };
+  const open = new Set();
+  const listening = createServer((near) => {
+    const { hostname, port } = new URL(target());
+    const far = connect(Number(port), hostname);
+    near.once("data", (bytes) => (relay.sockets += bytes.includes("/socket HTTP") ? 1 : 0));
+    for (const [one, other] of [[near, far], [far, near]]) {
+      open.add(one);
+      one.on("error", () => {}).on("close", () => other.destroy()).pipe(other);
+    }
+  });
+  await new Promise((resolve) => listening.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    for (const socket of open) socket.destroy();
+    return new Promise((resolve) => listening.close(resolve));
+  });
+  relay.url = `http://127.0.0.1:${listening.address().port}`;
+  return relay;
+}
 
 test("no page has had an error that nobody caught", () => assert.deepEqual(browser.errors, []));

@@ -69,8 +69,9 @@ window.bank = {
   deposit,
 
   /** Takes over a session at an account, and resolves to its epoch and last place. What holders before it left comes to `recovered`. */
-  async takeSession(account, name) {
+  async takeSession(account, name, transport) {
     session = await semel.session(`accounts/${account}`, name, {
+      transport,
       onrecovered: async ({ url, response, error }) => void recovered.push({ n: numberOf(url), ...(error ? refusal(error) : await outcome(response)) }),
     });
     return [session.epoch, session.lastSeq];
