@@ -121,6 +121,31 @@ test("a tab that takes over fences the other, whose calls never run, and both go
   assert.deepEqual(await server.account("session-tabs"), { id: "session-tabs", balance: 15, entries: 4 });
 });
 
+test("five tabs contend for one session: exact effects in one order, each answer to its caller", LIMIT, async (t) => {
+  const [TABS, EACH] = [5, 9];
+  const { proxy, tab } = await through(t, { loseRequests: 1 / 20, loseAnswers: 1 / 10, duplicate: 1 / 10, delayMsMax: 10 });
+  const deposits = inOrder("session-five", TABS * EACH);
+  const tabs = [];
+  while (tabs.length < TABS) tabs.push(await tab());
+  const contending = tabs.map((page, place) => page.evaluate(([own, pauseMs]) => bank.contend(own, "till", pauseMs), [deposits.filter(({ n }) => n % TABS === place), 20 * place]));
+  const takeOvers = (await Promise.all(contending)).reduce((sum, count) => sum + count);
+  assert.ok(takeOvers > TABS, `${takeOvers} take-overs`);
+  const all = [];
+  for (const [place, page] of tabs.entries()) {
+    const own = await answers(page);
+    assert.deepEqual(own.map(({ n }) => n).sort((one, other) => one - other), deposits.filter(({ n }) => n % TABS === place).map(({ n }) => n));
+    assert.deepEqual(await recovered(page), []);
+    all.push(...own.map(({ n, text }) => ({ n, ...JSON.parse(text) })));
+  }
+  let balance = 0;
+  for (const [at, answer] of all.sort((one, other) => one.entries - other.entries).entries()) {
+    balance += 2 ** answer.n;
+    assert.deepEqual([answer.entries, answer.balance], [at + 1, balance], `the answer to ${answer.n}`);
+  }
+  assert.deepEqual(await server.account("session-five"), { id: "session-five", balance: 2 ** (TABS * EACH) - 1, entries: TABS * EACH });
+  t.diagnostic(JSON.stringify({ ...proxy.counts, takeOvers }));
+});
+
 test("after the store is lost, the take-over tells the last place that was taken, and nothing is run again", LIMIT, async (t) => {
   const deposits = inOrder("session-lost", 4);
   const { proxy, open, tab } = await through(t, { loseAnswers: 1, spare: (request) => !isChange(request) });
