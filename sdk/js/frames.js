@@ -1,4 +1,4 @@
-// A frame of a session on its way: one request as itself, more of them as a batch in JSON.
+// A frame of a session on its way: one request as itself, more of them as a batch in JSON, by a request or a socket.
 //
 // Invariant: a request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
 
@@ -9,15 +9,35 @@ import { given, membersOf, send } from "./transport.js";
 /** Headers of the option that are of the frame, and not of what is in it. */
 const isOfFrame = /^(authorization|cookie|content-(type|encoding)|idempotency-key|(semel|cf)-.*)$/;
 
-/** Sends what the module asks for; resolves as `send` does, but that the body of a batch is the answers in it, as the module reads them. */
-export async function sendFrame(setup, request, signal) {
+/**
+ * Sends what the module asks for; resolves as `send` does, but that the body of a batch is the answers in it, as the module reads them.
+ * `way`: `{ socket, isAuto }`, with the socket that batches go by, if they do, and whether they go without where it does not open.
+ */
+export async function sendFrame(setup, request, signal, way) {
   const [method, target, lines, body] = request;
   const sent = (own, headers) => send({ ...setup, headers }, own, signal, () => {});
   if (!/^\/semel\/v1\/keys\/[^/]+\/batch$/.test(target)) return sent(request, setup.headers);
   const headers = new Headers(await given(setup.headers));
   const elements = elementsOf(reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
+  const bySocket = await sentBySocket(setup, headers, elements, signal, way);
+  if (bySocket) return bySocket;
   const [status, answerLines, answer, members] = await sent([method, target, lines, JSON.stringify(elements)], headers);
-  return [status, answerLines, status === 200 ? answersOf(elements, answer) : answer, members];
+  return [status, answerLines, status === 200 ? answersOf(elements, () => JSON.parse(new TextDecoder().decode(answer))) : answer, members];
+}
+
+async function sentBySocket({ identity }, headers, elements, signal, way) {
+  if (!way.socket) return undefined;
+  signal.throwIfAborted();
+  try {
+    const answers = await way.socket.send({ authorization: headers.get("authorization") ?? undefined, principal: identity }, elements, signal);
+    return [200, "semel-status:executed\n", answersOf(elements, () => answers), ""];
+  } catch (error) {
+    if (error.status) return [error.status, `semel-status:${error.code}\n`, new Uint8Array(), ""];
+    if (!way.isAuto || way.socket.wasOpen || signal.aborted) throw error;
+    // Nothing has left: it never opened, and never will, for want of a proxy that lets it through, say.
+    way.socket = undefined;
+    return undefined;
+  }
 }
 
 function elementsOf({ integer, text, bytes }, headers) {
@@ -42,9 +62,9 @@ function inJson(bytes) {
 }
 
 /** The answers to elements. What is none of them the module finds out. */
-function answersOf(elements, body) {
+function answersOf(elements, given) {
   try {
-    const answers = JSON.parse(new TextDecoder().decode(body)).map(({ status, headers, body: text }, index) => {
+    const answers = given().map(({ status, headers, body: text }, index) => {
       const bytes = typeof text === "string" ? new TextEncoder().encode(text) : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
       return [status, toLines(Object.entries(headers)), bytes, membersOf(elements[index].path, headers["content-type"], bytes)];
     });

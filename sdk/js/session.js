@@ -13,6 +13,7 @@ import { DELIVERED, GIVE_UP, LOST, Machine, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
 import { encodedKey } from "./options.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
+import { Socket } from "./socket.js";
 import { memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 
@@ -20,14 +21,16 @@ import { lightBeacon } from "./tabs.js";
 const LOOK_MS = 5_000;
 /** The ticket of the take-over. */
 const TAKE_OVER = 0;
-const OPTIONS = ["after", "store", "onrecovered", "onpaused"];
+const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused"];
+const TRANSPORTS = ["http", "socket", "auto"];
 
 /** What opens sessions. `source` gives the module: see `loadedOnce`. */
 export const sessions = (source) => {
   const load = loadedOnce(source);
   return async (setup, closing, key, name, options = {}) => {
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
-    const { after, store, onrecovered = null, onpaused = null } = options;
+    const { after, store, transport = "http", onrecovered = null, onpaused = null } = options;
+    if (!TRANSPORTS.includes(transport)) throw new TypeError(`semel: transport is one of ${TRANSPORTS.join(", ")}`);
     if (typeof name !== "string" || !/^[ -~]{1,255}$/.test(name)) throw new TypeError("semel: the name of a session has 1 to 255 characters of printable ASCII");
     if (after !== undefined && !(Number.isSafeInteger(after) && after >= 0)) throw new RangeError("semel: after is the number of an epoch");
     if (setup.store && !store) throw new TypeError("semel: where the outbox has a store of one's own, so has a session: its option store");
@@ -35,7 +38,9 @@ export const sessions = (source) => {
     if (encoded === undefined) throw new TypeError("semel: a session is at a key");
     const module = await load();
     closing.throwIfAborted();
-    return Session.take(setup, module, closing, { key, name, onrecovered, onpaused }, encoded, after, store);
+    const hasSocket = transport === "socket" || (transport === "auto" && globalThis.WebSocket !== undefined);
+    const way = { isAuto: transport === "auto", socket: hasSocket ? new Socket(setup.origin, encoded) : undefined };
+    return Session.take(setup, module, closing, way, { key, name, onrecovered, onpaused }, encoded, after, store);
   };
 };
 
@@ -45,6 +50,8 @@ class Session {
   #beacon;
   #looking;
   #closing;
+  /** How frames go: see `sendFrame`. */
+  #way;
   #isClosed = false;
   /** What settles the take-over. */
   #taking;
@@ -59,8 +66,8 @@ class Session {
   #onrecovered;
 
   /** Takes it over, and goes on with what was left unfinished. */
-  static async take(setup, module, closing, named, key, after, store) {
-    const session = new this(setup, module, closing, named);
+  static async take(setup, module, closing, way, named, key, after, store) {
+    const session = new this(setup, module, closing, way, named);
     try {
       await session.#start(key, after, store);
     } catch (error) {
@@ -70,10 +77,11 @@ class Session {
     return session;
   }
 
-  constructor(setup, module, closing, { key, name, onrecovered, onpaused }) {
+  constructor(setup, module, closing, way, { key, name, onrecovered, onpaused }) {
     this.#setup = setup;
     this.#machine = new Machine(module, this.#host());
     this.#closing = closing;
+    this.#way = way;
     closing.addEventListener("abort", this.close);
     Object.assign(this, { key, name, onrecovered, onpaused });
   }
@@ -89,17 +97,19 @@ class Session {
       throw closed();
     }
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, key, this.name, takeOverId, ...optional(after));
-    const [{ epoch, lastSeq }, beacon] = await Promise.all([taken, own ? own.presence?.(owner) : lightBeacon(database, owner)]);
-    this.#beacon = beacon;
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after));
+    const [{ epoch, lastSeq }] = await Promise.all([taken, this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner))]);
     Object.assign(this, { epoch, lastSeq });
     await this.#look();
-    if (this.#isClosed) {
-      beacon?.leave();
-      throw closed();
-    }
+    if (this.#isClosed) throw closed();
     // In Node, no process goes on for that alone.
     if (this.#beacon) (this.#looking = setInterval(() => this.#look().catch(() => {}), LOOK_MS)).unref?.();
+  }
+
+  /** It lives, unless it was closed before that could be told. */
+  async #light(lighting) {
+    this.#beacon = await lighting;
+    if (this.#isClosed) this.#beacon?.leave();
   }
 
   /** Goes on with what holders left that are gone. */
@@ -176,6 +186,7 @@ class Session {
     for (const { settled } of this.#callers.values()) settled();
     for (const controller of this.#attempts.values()) controller.abort();
     this.#attempts.clear();
+    this.#way.socket?.close();
     this.#machine.close();
     this.#beacon?.leave();
   };
@@ -219,7 +230,7 @@ class Session {
     this.#attempts.set(attempt, controller);
     let answer;
     try {
-      answer = await sendFrame(this.#setup, request, controller.signal);
+      answer = await sendFrame(this.#setup, request, controller.signal, this.#way);
     } catch {
       // No answer, for whatever reason: the network, or the headers function.
     }

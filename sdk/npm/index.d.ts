@@ -282,6 +282,11 @@ export interface SessionOptions {
   after?: number;
   /** Where its requests are kept, of this session alone: closed with it. Default: as the outbox, in a database of its own; needed where the outbox has a store of one's own. */
   store?: Store;
+  /**
+   * `http` (default): requests alone by themselves, more of them in a batch. `socket`: all by one WebSocket, which is opened anew when it
+   * was closed. `auto`: by a WebSocket where the runtime has one and it opens, else as `http`.
+   */
+  transport?: "http" | "socket" | "auto";
   onrecovered?: Session["onrecovered"];
   onpaused?: Session["onpaused"];
 }

@@ -50,6 +50,7 @@ impl Host {
                     retry_interval_ms: input.integer(),
                     attempt_timeout_ms: input.integer(),
                     requests_max: input.integer() as usize,
+                    is_framed: input.flag(),
                     key: input.text(),
                     name: input.text(),
                     take_over_id: input.text(),

@@ -38,8 +38,8 @@ async function pageOf(name, script) {
 /** The wasm files that a page has asked for. */
 const modulesOf = (tab) => tab.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.includes(".wasm")).map(({ name }) => name));
 
-/** Makes a round trip in the page: nothing is loaded before it, one module by it, and none by the next. */
-async function checkPage(tab, account, { modules = 1 } = {}) {
+/** Makes a round trip in the page: nothing is loaded before it, by it one module for the outbox and one for its session, and none by the next. */
+async function checkPage(tab, account, { modules = 2 } = {}) {
   assert.deepEqual(await modulesOf(tab), [], "nothing is loaded before the first call");
   for (const name of [account, `${account}-again`]) {
     const result = await tab.evaluate((settings) => globalThis.roundTrip(settings), { url: server.url, account: name });
@@ -80,9 +80,9 @@ async function bundle(entry, folderName, format) {
   assert.deepEqual(warnings, []);
 }
 
-test(`esbuild ${esbuildVersion}, with the module copied beside the bundle`, LIMIT, async (t) => {
+test(`esbuild ${esbuildVersion}, with the modules copied beside the bundle`, LIMIT, async (t) => {
   await bundle("page.js", "esbuild", "esm");
-  await copyFile(join(folder, "node_modules/semel/semel.wasm"), join(folder, "esbuild/semel.wasm"));
+  for (const name of ["semel.wasm", "session.wasm"]) await copyFile(join(folder, "node_modules/semel", name), join(folder, "esbuild", name));
   await pageOf("esbuild", 'type="module" src="page.js"');
   await checkPage(await open(t, "esbuild/index.html"), "esbuild");
 });

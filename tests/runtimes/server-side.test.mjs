@@ -41,5 +41,7 @@ test(`Vite ${version} renders on the server, as built`, LIMIT, async () => check
 test(`Vite ${version} renders on the server, as built with the package in the bundle and its module copied beside it`, LIMIT, async () => {
   const imported = await importBuilt("ssr-bundled", { noExternal: ["semel"] });
   await copyFile(module, join(folder, "ssr-bundled/semel.wasm"));
+  // Sessions are a chunk of their own, in a folder of its own.
+  await copyFile(join(module, "../session.wasm"), join(folder, "ssr-bundled/assets/session.wasm"));
   await check(imported, "ssr-bundled");
 });

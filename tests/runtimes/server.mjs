@@ -23,6 +23,7 @@ export function expected(account) {
     replayed: "true",
     body: { id: account, balance: 5, entries: 1 },
     read: { id: account, balance: 5, entries: 1 },
+    session: [1, 2, 3].map((entries) => ({ id: `${account}-session`, balance: 5 * entries, entries })),
     pending: 0,
     isOfClasses: [true, true, true],
   };

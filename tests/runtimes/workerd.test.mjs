@@ -25,7 +25,7 @@ test("a Worker makes a change, and gets the answer that was lost", { timeout: 60
     external: ["*.wasm"],
     logLevel: "silent",
   });
-  await copyFile(join(folder, "node_modules/semel/semel.wasm"), join(folder, "worker/semel.wasm"));
+  for (const name of ["semel.wasm", "session.wasm"]) await copyFile(join(folder, "node_modules/semel", name), join(folder, "worker", name));
   await writeFile(join(folder, "worker/config.capnp"), config());
   const { default: workerd } = createRequire(import.meta.url)("workerd");
   const printed = await run(workerd, ["test", "--verbose", join(folder, "worker/config.capnp")], { timeoutMs: 30_000 });
@@ -51,6 +51,7 @@ const main :Workerd.Worker = (
   modules = [
     (name = "index.js", esModule = embed "index.js"),
     (name = "semel.wasm", wasm = embed "semel.wasm"),
+    (name = "session.wasm", wasm = embed "session.wasm"),
   ],
   compatibilityDate = "2026-05-01",
   globalOutbound = "ledger",

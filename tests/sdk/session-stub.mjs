@@ -14,11 +14,11 @@ export async function outbox(t, { server = new SessionStub(), ...options } = {})
 
 /** A store that several sessions share, and that knows which of them live. */
 export class SharedRows extends Rows {
-  #alive = new Set();
+  living = new Set();
 
   presence(owner) {
-    this.#alive.add(owner);
-    return { alive: async () => [...this.#alive], leave: () => this.#alive.delete(owner) };
+    this.living.add(owner);
+    return { alive: async () => [...this.living], leave: () => this.living.delete(owner) };
   }
 }
 
@@ -58,7 +58,12 @@ export class SessionStub {
   serve({ path, headers, elements }) {
     if (path.endsWith("/sessions")) return this.#takeOver(headers.get("idempotency-key"), elements);
     if (!path.endsWith("/batch")) return response(this.#element(elements[0]));
-    return response({ status: 200, headers: { "semel-status": "executed" }, body: JSON.stringify(elements.map((element) => this.#element(element))) });
+    return response({ status: 200, headers: { "semel-status": "executed" }, body: this.batch(elements) });
+  }
+
+  /** The answers to the elements of a batch, or of a frame of a socket. */
+  batch(elements) {
+    return JSON.stringify(elements.map((element) => this.#element(element)));
   }
 
   #elements(path, headers, text) {

@@ -26,6 +26,7 @@ fn open() -> Vec<u8> {
         for number in [50, 10_000, 1_000] {
             input.integer(number);
         }
+        input.flag(false);
         for text in ["k", "s", "take-over"] {
             input.text(text);
         }

@@ -9,6 +9,7 @@ import { Semel } from "semel";
 import { askToSendInBackground } from "semel/service-worker";
 
 let semel;
+let session;
 /** What this page got: also there when it can't tell, offline. */
 const answers = [];
 const recovered = [];
@@ -66,6 +67,40 @@ window.bank = {
   },
 
   deposit,
+
+  /** Takes over a session at an account, and resolves to its epoch and last place. What holders before it left comes to `recovered`. */
+  async takeSession(account, name, transport) {
+    session = await semel.session(`accounts/${account}`, name, {
+      transport,
+      onrecovered: async ({ url, response, error }) => void recovered.push({ n: numberOf(url), ...(error ? refusal(error) : await outcome(response)) }),
+    });
+    return [session.epoch, session.lastSeq];
+  },
+  /** Makes deposits in a session that others want too, three at a time: what never ran, since it was fenced, is made again as its next holder. */
+  async contend(deposits, name, pauseMs) {
+    let takeOvers = 0;
+    for (let open = deposits; open.length > 0; ) {
+      await bank.takeSession(deposits[0].account, name);
+      takeOvers += 1;
+      for (let fenced = []; open.length > 0 && fenced.length === 0; ) {
+        await bank.inSession(open.slice(0, 3));
+        fenced = answers.filter(({ error }) => error?.code === "fenced" && error.executed === "no");
+        answers.splice(0, answers.length, ...answers.filter((answer) => !fenced.includes(answer)));
+        open = open.filter(({ n }) => !answers.some((answer) => answer.n === n));
+      }
+      await session.close();
+      await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    }
+    return takeOvers;
+  },
+  /** Makes deposits in the session, all at once. What each caller got comes to `answers`. */
+  inSession: (deposits) =>
+    Promise.all(
+      deposits.map(async ({ n, account, amount }) => {
+        const body = JSON.stringify({ amount });
+        answers.push({ n, ...(await session.fetch(`/accounts/${account}/deposit?n=${n}`, { method: "POST", body }).then(outcome, refusal)) });
+      }),
+    ),
 };
 
 async function deposit({ n, account, amount }) {

@@ -1,16 +1,28 @@
 // One round trip of the SDK, the same in every runtime: whoever calls it has imported the package in its own way.
 
-/** Makes a deposit through a network that loses the first answer, then a read with a signal, and resolves to what the caller got, as JSON takes it. */
-export async function roundTrip({ Semel, SemelError, OutcomeUnknownError }, { url, account, ...options }) {
+/**
+ * Makes a deposit through a network that loses the first answer, then a read with a signal, then deposits in a session, and resolves to what the
+ * caller got, as JSON takes it. `sessionStore`: where there is a store of one's own.
+ */
+export async function roundTrip({ Semel, SemelError, OutcomeUnknownError }, { url, account, sessionStore, ...options }) {
   const semel = await Semel.open({ url, retryIntervalMs: 20, ...options });
   try {
     const response = await deposit(semel, account);
     const read = await semel.fetch(`/accounts/${account}`, { signal: new AbortController().signal });
     const result = { status: response.status, replayed: response.headers.get("idempotent-replayed"), body: await response.json(), read: await read.json() };
+    result.session = await inSession(semel, `${account}-session`, sessionStore);
     return { ...result, pending: (await semel.pending()).length, isOfClasses: await errorsOf(Semel, [Error, SemelError, OutcomeUnknownError], url) };
   } finally {
     await semel.close();
   }
+}
+
+/** The answers to three deposits that are made at once: one by itself, two in a batch. */
+async function inSession(semel, account, store) {
+  const session = await semel.session(`accounts/${account}`, "till", { store });
+  const answers = await Promise.all([1, 2, 3].map(() => deposit(session, account)));
+  await session.close();
+  return Promise.all(answers.map((response) => response.json()));
 }
 
 /** Of which of the classes the error is that a caller gets whose outbox is closed while its request is on its way. */

@@ -16,7 +16,7 @@ export async function runStore(importEntry) {
   const checks = conformance((name) => fileStore(join(folder, name)));
   for (const { name, run } of checks) await run().catch((error) => failures.push(`${name}: ${error.message}`));
   const store = fileStore(join(folder, "outbox"));
-  const result = await roundTrip(semel, { url, account, store });
+  const result = await roundTrip(semel, { url, account, store, sessionStore: fileStore(join(folder, "sessions")) });
   const refused = await store.load().catch((error) => error);
   const isStoreError = refused instanceof semel.StoreError && refused.code === "store-failed";
   console.log(JSON.stringify({ checks: checks.length, failures, isStoreError, touched: imported.touched, ...result }));

@@ -128,7 +128,7 @@ const executed: Record<Executed, Retry> = { no: "never", yes: "same-id", unknown
 console.log(codes, executed);
 
 // Sessions.
-const session: Session = await semel.session("accounts/a", "till-3", { after: 0, onrecovered: ({ response }) => console.log(response?.status) });
+const session: Session = await semel.session("accounts/a", "till-3", { after: 0, transport: "auto", onrecovered: ({ response }) => console.log(response?.status) });
 console.log(session.key, session.name, session.epoch + session.lastSeq);
 session.onpaused = ({ error, giveUp }: Paused) => (error instanceof FencedError ? giveUp() : session.resume());
 session.onrecovered = null;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a request is the same in each of its attempts but for `ack`: one place, one fingerprint.
 //!
-//! A frame of one is the request itself. One of more is a batch; the host puts it in JSON, and the answers out of it: both halves of that are
+//! A frame of one is the request itself, but on a socket. One of more is a batch; the host puts it in JSON, and the answers out of it: both halves of that are
 //! its own in JavaScript.
 
 use super::super::action::{Answer, Transmission};
@@ -74,7 +74,7 @@ pub(super) fn take_over(attempt: u64, settings: &Settings) -> Transmission {
 
 /// Sends elements, in order. A batch's body is how many there are, then each: its name, method, target, header lines and body.
 pub(super) fn frame(attempt: u64, settings: &Settings, elements: Vec<Element>) -> Transmission {
-    if elements.len() > 1 {
+    if settings.is_framed || elements.len() > 1 {
         let mut body = Writer::default();
         body.integer(elements.len() as i64);
         for Element { request, named, .. } in &elements {

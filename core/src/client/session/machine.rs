@@ -40,6 +40,8 @@ pub struct Settings {
     pub attempt_timeout_ms: i64,
     /// Requests in hand at once. Beyond, no more are taken.
     pub requests_max: usize,
+    /// Whether one request alone is a batch too: on a socket, all are.
+    pub is_framed: bool,
 }
 
 /// A session, as its client has it.

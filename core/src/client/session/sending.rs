@@ -156,7 +156,8 @@ impl Session {
     pub(super) fn judge(&mut self, now_ms: i64, frame: InFlight, answer: Answer) {
         let Some((first, _)) = frame.requests.first().copied() else { return self.judge_take_over(now_ms, answer) };
         self.is_alone = false;
-        if frame.requests.len() == 1 {
+        let is_one = frame.requests.len() == 1;
+        if is_one && !self.settings.is_framed {
             self.judge_element(now_ms, frame.requests, vec![answer]);
         } else {
             match verdict::judge(&answer, UNTIMED) {
@@ -165,7 +166,9 @@ impl Session {
                     None => self.wait(now_ms, 0),
                 },
                 Verdict::Again { after_ms, .. } => self.wait(now_ms, after_ms),
-                Verdict::Pause(failure) if matches!(answer.status, 401 | 403) => self.pause(now_ms, first, failure),
+                Verdict::Pause(failure) if is_one || matches!(answer.status, 401 | 403) => {
+                    self.pause(now_ms, first, failure);
+                }
                 // Which of them it is will be seen.
                 Verdict::Pause(_) | Verdict::Never(_) => self.wait(now_ms, 0),
             }

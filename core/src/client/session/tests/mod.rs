@@ -60,6 +60,7 @@ impl Tab {
             retry_interval_ms: INTERVAL_MS,
             attempt_timeout_ms: TIMEOUT_MS,
             requests_max: 1_000,
+            is_framed: false,
         };
         set(&mut settings);
         Self {

@@ -277,3 +277,21 @@ fn a_request_beyond_the_limit_is_neither_stored_nor_sent() {
     tab.call(&mut rows, "y");
     assert_eq!((tab.failure("y"), rows.len()), (("outbox-full", Executed::No), 1));
 }
+
+#[test]
+fn on_a_socket_one_alone_goes_as_a_batch_and_pauses_where_that_is_refused() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::with("a", |settings| settings.is_framed = true);
+    tab.session.wake(0);
+    tab.drive(&mut rows);
+    tab.arrives(&mut server, &mut rows);
+    tab.call(&mut rows, "x");
+    let batch = tab.sent.remove(0);
+    assert!(batch.request.target.ends_with("/batch"));
+    tab.answer(&mut rows, &batch, problem(400, "body-invalid", "no", "after-fix"));
+    assert_eq!(tab.paused.len(), 1);
+    tab.session.resume(tab.now_ms);
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.body("x"), "ran x");
+}
