@@ -72,6 +72,35 @@ test("frames are answered in order, each with its number, and their requests are
   socket.destroy();
 });
 
+test("a session is taken over and used on a socket: in order, replayed on the next one, fenced by the next holder", async () => {
+  const holder = () => ({ id: randomUUID(), method: "POST", path: "/semel/v1/keys/accounts%2Fsession/sessions", body: JSON.stringify({ name: "tab" }) });
+  const numbered = (epoch, seq, ack) => ({ session: { name: "tab", epoch, seq, ack }, method: "POST", path: "/accounts/session/deposit", headers: TEXT, body: JSON.stringify({ amount: 1 }) });
+  const bodyOf = ({ body }) => JSON.parse(body);
+  const first = await connect("session");
+  const taken = await first.ask(1, [holder()]);
+  assert.deepEqual(taken.answers.map(bodyOf), [{ name: "tab", epoch: 1, lastSeq: 0 }]);
+  // What is under way is answered in order, and a gap takes no place.
+  for (const [number, seq] of [[2, 1], [3, 2], [4, 4], [5, 3]]) first.send(frame(number, [numbered(1, seq)]));
+  const answers = [];
+  for (let number = 2; number <= 5; number += 1) answers.push(JSON.parse(await first.next()));
+  assert.deepEqual(answers.flatMap(statuses), ["executed", "executed", "sequence-gap", "executed"]);
+  assert.equal(bodyOf(answers[2].answers[0]).expectedSeq, 3);
+  // The connection breaks; what had no answer for all its client knows is sent again.
+  first.destroy();
+  const second = await connect("session");
+  const again = await second.ask(1, [numbered(1, 3), numbered(1, 4, 3), numbered(1, 3)]);
+  assert.deepEqual(statuses(again), ["replayed", "executed", "acknowledged"]);
+  assert.equal(again.answers[0].body, answers[3].answers[0].body);
+  const other = await connect("session");
+  assert.deepEqual((await other.ask(1, [holder()])).answers.map(bodyOf), [{ name: "tab", epoch: 2, lastSeq: 4 }]);
+  const fenced = await second.ask(2, [numbered(1, 5), numbered(1, 4)]);
+  assert.deepEqual([statuses(fenced), bodyOf(fenced.answers[0]).currentEpoch], [["fenced", "replayed"], 2]);
+  assert.deepEqual(statuses(await other.ask(2, [numbered(2, 5)])), ["executed"]);
+  assert.equal((await account("session")).balance, 5);
+  second.destroy();
+  other.destroy();
+});
+
 test("a thousand frames under way, sent before anything is answered, are executed once each, in their order", async () => {
   const { socket } = await open(server.url, path("many"));
   socket.send(hello());

@@ -1,0 +1,112 @@
+//! A session's requests in a batch: in order, in one commit, each judged as if it had come alone.
+
+use semel_support::call::control;
+use semel_support::session::SESSION;
+use semel_support::{Reply, World, numbered};
+use serde_json::{Value, json};
+
+fn place(epoch: i64, seq: i64, ack: Option<i64>) -> Value {
+    let session = json!({ "name": SESSION, "epoch": epoch, "seq": seq, "ack": ack });
+    json!({ "session": session, "method": "POST", "path": "/count" })
+}
+
+#[track_caller]
+fn run(world: &mut World, elements: &Value) -> Vec<Reply> {
+    world.batch(elements).expect("a batch that can be read")
+}
+
+fn statuses(replies: &[Reply]) -> Vec<&str> {
+    replies.iter().map(|reply| reply.only("semel-status")).collect()
+}
+
+#[test]
+fn the_numbers_of_a_session_run_in_order_and_a_gap_a_replay_and_an_ack_are_as_of_single_requests() {
+    let mut world = World::new().in_session();
+    let elements = json!([
+        place(1, 2, None),
+        place(1, 1, None),
+        place(1, 2, None),
+        place(1, 1, None),
+        place(1, 3, Some(1)),
+        place(1, 1, None),
+        place(2, 4, None),
+        place(1, 4, None),
+    ]);
+    let replies = run(&mut world, &elements);
+    let expected =
+        ["sequence-gap", "executed", "executed", "replayed", "executed", "acknowledged", "session-unknown", "executed"];
+    assert_eq!(statuses(&replies), expected);
+    replies[0].is_gap(1);
+    replies[3].replays(&replies[1]);
+    assert_eq!(
+        [1, 2, 4, 7].map(|n: usize| replies[n].text().to_owned()),
+        [1, 2, 3, 4].map(|n| format!("{{\"count\":{n}}}"))
+    );
+    assert_eq!(world.places(), [(2, 1, 1, true), (3, 1, 1, true), (4, 1, 1, true)]);
+    world.restart();
+    world.send(&numbered(1, 4)).replays(&replies[7]);
+    assert_eq!(world.effects(), 4);
+}
+
+#[test]
+fn a_session_is_taken_over_and_used_in_one_commit_and_who_held_it_is_fenced_from_the_next_element_on() {
+    let mut world = World::new().in_session();
+    let body = json!({ "name": SESSION }).to_string();
+    let take_over = json!({ "id": "over", "method": "POST", "path": control("sessions"), "body": body });
+    let elements = json!([place(1, 1, None), take_over, place(1, 2, None), place(2, 2, None)]);
+    world.database.crash_at("COMMIT");
+    assert_eq!(statuses(&run(&mut world, &elements)), ["unavailable"; 4]);
+    world.restart();
+    assert_eq!((world.effects(), world.places()), (0, Vec::new()), "nothing of it");
+    let replies = run(&mut world, &elements);
+    assert_eq!(statuses(&replies), ["executed", "executed", "fenced", "executed"]);
+    replies[1].is_taken_over(2, 1);
+    replies[2].is_fenced("no", 2);
+    // What is kept in memory of the session is what is stored.
+    world.send(&numbered(2, 3)).is_executed(200);
+    world.restart();
+    world.send(&numbered(2, 4)).is_executed(200);
+    assert_eq!(world.effects(), 4);
+}
+
+#[test]
+fn what_fails_takes_no_place_and_the_elements_after_it_find_a_gap() {
+    let mut world = World::new().in_session();
+    let mut failing = place(1, 2, None);
+    failing["path"] = json!("/status/500");
+    let replies = run(&mut world, &json!([place(1, 1, None), failing, place(1, 3, None), place(1, 2, None)]));
+    assert_eq!(statuses(&replies), ["executed", "rolled-back", "sequence-gap", "executed"]);
+    replies[2].is_gap(2);
+    assert_eq!(world.effects(), 2);
+}
+
+#[test]
+fn a_place_that_is_malformed_is_no_request_or_its_own_problem() {
+    let mut world = World::new().in_session();
+    let shapes = [
+        json!({ "epoch": 1, "seq": 1 }),
+        json!({ "name": 1, "epoch": 1, "seq": 1 }),
+        json!("x"),
+        json!({ "name": SESSION, "epoch": "1", "seq": 1 }),
+        json!({ "name": SESSION, "epoch": 1, "seq": 1.5 }),
+        json!({ "name": SESSION, "epoch": 1 }),
+        json!({ "name": SESSION, "epoch": 1, "seq": 1, "more": 1 }),
+    ];
+    for session in shapes {
+        let refused = world.batch(&json!([{ "session": session, "method": "POST", "path": "/count" }]));
+        assert!(refused.is_err(), "{session}");
+    }
+    let own = [
+        json!({ "name": SESSION, "epoch": 1, "seq": 0 }),
+        json!({ "name": SESSION, "epoch": 1, "seq": 1, "ack": 1 }),
+        json!({ "name": "caf\u{e9}\";seq=2", "epoch": 1, "seq": 1 }),
+    ];
+    for session in own {
+        let replies = run(&mut world, &json!([{ "session": session, "method": "POST", "path": "/count" }]));
+        assert_eq!(statuses(&replies), ["key-invalid"], "{session}");
+    }
+    let both =
+        json!({ "id": "a", "session": { "name": SESSION, "epoch": 1, "seq": 1 }, "method": "POST", "path": "/count" });
+    assert_eq!(statuses(&run(&mut world, &json!([both]))), ["key-invalid"]);
+    assert_eq!(world.calls(), 0);
+}
