@@ -73,8 +73,8 @@ pub(super) fn take_over(attempt: u64, settings: &Settings) -> Transmission {
 }
 
 /// Sends elements, in order. A batch's body is how many there are, then each: its name, method, target, header lines and body.
-pub(super) fn frame(attempt: u64, settings: &Settings, elements: Vec<Element>) -> Transmission {
-    if settings.is_framed || elements.len() > 1 {
+pub(super) fn frame(attempt: u64, settings: &Settings, elements: Vec<Element>, is_batch: bool) -> Transmission {
+    if is_batch {
         let mut body = Writer::default();
         body.integer(elements.len() as i64);
         for Element { request, named, .. } in &elements {

@@ -30,6 +30,7 @@ pub(super) struct InFlight {
     pub(super) ends_ms: i64,
     /// The requests in it, and whether each left as a cancellation; none: the take-over.
     requests: Vec<(Ticket, bool)>,
+    is_batch: bool,
 }
 
 impl Session {
@@ -122,7 +123,7 @@ impl Session {
         let ends_ms = now_ms + self.settings.attempt_timeout_ms;
         if self.epoch.is_none() {
             self.actions.push(Action::Transmit(frame::take_over(attempt, &self.settings)));
-            self.in_flight = Some(InFlight { attempt, ends_ms, requests: Vec::new() });
+            self.in_flight = Some(InFlight { attempt, ends_ms, requests: Vec::new(), is_batch: false });
             return;
         }
         let ack = self.ack();
@@ -134,18 +135,21 @@ impl Session {
             let ack = (Some(place.epoch) == self.epoch && ack > 0).then_some(ack);
             let is_cancelled = request.leaves_as_cancellation();
             let element = Element::new(&self.settings, &request.id, &request.entry, place, ack, is_cancelled);
-            bytes += element.bytes();
-            if elements.len() >= elements_max || (bytes > FRAME_BYTES_MAX && !elements.is_empty()) {
+            let is_full = elements.len() >= elements_max || bytes + element.bytes() > FRAME_BYTES_MAX;
+            if is_full && !elements.is_empty() {
                 break;
             }
+            bytes += element.bytes();
             elements.push(element);
             requests.push((ticket, is_cancelled));
         }
         for (ticket, _) in &requests {
             self.with(*ticket, |request, _| request.was_sent = true);
         }
-        self.actions.push(Action::Transmit(frame::frame(attempt, &self.settings, elements)));
-        self.in_flight = Some(InFlight { attempt, ends_ms, requests });
+        // What is too large for a frame of a socket goes by itself.
+        let is_batch = elements.len() > 1 || (self.settings.is_framed && bytes <= FRAME_BYTES_MAX);
+        self.actions.push(Action::Transmit(frame::frame(attempt, &self.settings, elements, is_batch)));
+        self.in_flight = Some(InFlight { attempt, ends_ms, requests, is_batch });
     }
 
     /// Nothing is sent for so long, or for the interval.
@@ -157,7 +161,7 @@ impl Session {
         let Some((first, _)) = frame.requests.first().copied() else { return self.judge_take_over(now_ms, answer) };
         self.is_alone = false;
         let is_one = frame.requests.len() == 1;
-        if is_one && !self.settings.is_framed {
+        if !frame.is_batch {
             self.judge_element(now_ms, frame.requests, vec![answer]);
         } else {
             match verdict::judge(&answer, UNTIMED) {

@@ -295,3 +295,27 @@ fn on_a_socket_one_alone_goes_as_a_batch_and_pauses_where_that_is_refused() {
     tab.arrives_all(&mut server, &mut rows);
     assert_eq!(tab.body("x"), "ran x");
 }
+
+#[test]
+fn what_is_too_large_for_a_frame_goes_by_itself_on_a_socket_too() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::with("a", |settings| settings.is_framed = true);
+    tab.session.wake(0);
+    tab.drive(&mut rows);
+    tab.arrives(&mut server, &mut rows);
+    let large = "x".repeat(super::super::FRAME_BYTES_MAX);
+    for id in ["first", "small", &large, "last"] {
+        tab.call(&mut rows, id);
+    }
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!(
+        (bodies(&tab.sent[0]), tab.sent[0].request.target.ends_with("/batch")),
+        (vec!["small".to_owned()], true)
+    );
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!((tab.sent[0].request.target.as_str(), bodies(&tab.sent[0]).len()), ("/a/b", 1));
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!((bodies(&tab.sent[0]), tab.sent[0].request.target.ends_with("/batch")), (vec!["last".to_owned()], true));
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!(server.effects, ["first", "small", &large, "last"]);
+}
