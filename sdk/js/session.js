@@ -19,6 +19,8 @@ import { lightBeacon } from "./tabs.js";
 
 /** So often a holder looks for what others have left, and whether they still wait for something. */
 const LOOK_MS = 5_000;
+/** As many as a key takes: what it refuses would hold up all that comes after it, over reloads too. */
+const BODY_BYTES_MAX = 1 << 20;
 /** The ticket of the take-over. */
 const TAKE_OVER = 0;
 const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused"];
@@ -90,13 +92,16 @@ class Session {
     const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, maxPending } = this.#setup;
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
+    // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
     const own = store ?? (durability === "memory" ? memoryStore() : undefined);
-    const stored = own ?? (await indexedDbStore(database, durability));
+    const stored = own ?? (await indexedDbStore(database, "strict"));
     if (this.#isClosed) {
       stored.close?.();
       throw closed();
     }
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
+    // Where the beacon fails, nobody waits for it any more.
+    taken.catch(() => {});
     this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after));
     const [{ epoch, lastSeq }] = await Promise.all([taken, this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner))]);
     Object.assign(this, { epoch, lastSeq });
@@ -144,6 +149,7 @@ class Session {
     const before = this.#turn;
     const own = (async () => {
       const body = await bodyOf(request, signal, stream);
+      if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
       await before;
       signal?.throwIfAborted();
       if (this.#isClosed) throw closed();

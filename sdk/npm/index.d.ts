@@ -219,7 +219,7 @@ export interface Options {
   fetch?: typeof globalThis.fetch;
   /** Instead of IndexedDB. */
   store?: Store;
-  /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system. `memory`: lost with the page. */
+  /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system; not in sessions. `memory`: lost with the page. */
   durability?: "strict" | "relaxed" | "memory";
   onrecovered?: Semel["onrecovered"];
   onpaused?: Semel["onpaused"];

@@ -240,6 +240,7 @@ test("wrong calls are refused before anything is sent", async (t) => {
   }
   await assert.rejects(session.fetch("https://other.test/", { method: "POST" }), TypeError);
   await assert.rejects(session.fetch("/a", { method: "POST", headers: { authorization: "x" } }), TypeError);
+  await assert.rejects(session.fetch("/a", { method: "POST", body: new Uint8Array((1 << 20) + 1) }), RangeError);
   assert.equal(server.calls.length, length);
 });
 

@@ -109,19 +109,22 @@ fn a_session_that_its_key_has_lost_is_over_and_what_may_have_run_is_unknown() {
 }
 
 #[test]
-fn a_holder_that_is_fenced_and_takes_over_what_may_have_run_asks_for_it() {
+fn a_holder_that_is_fenced_takes_nothing_over_and_the_next_one_does() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
     gone.call(&mut rows, "ran");
     server.serve(&gone.sent[0]);
     let mut zombie = Tab::open("b", &mut server, &mut rows, &["a"]);
-    Tab::open("c", &mut server, &mut rows, &["a", "b"]);
+    let mut next = Tab::open("c", &mut server, &mut rows, &["a", "b"]);
     zombie.call(&mut rows, "x");
     zombie.arrives(&mut server, &mut rows);
     assert_eq!(zombie.failure("x"), ("fenced", Executed::No));
+    gone.call(&mut rows, "new");
     zombie.look(&mut rows, &["c"]);
-    zombie.arrives(&mut server, &mut rows);
-    assert_eq!((zombie.body("ran"), rows.len()), ("ran ran".to_owned(), 0));
+    assert_eq!((zombie.session.wakes_at(), rows.len()), (None, 2));
+    next.look(&mut rows, &["b"]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((next.body("ran"), next.body("new"), rows.len()), ("ran ran".to_owned(), "ran new".to_owned(), 0));
 }
 
 #[test]
