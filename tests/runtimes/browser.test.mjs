@@ -14,7 +14,7 @@ import { expected, serveLossily } from "./server.mjs";
 const LIMIT = { timeout: 90_000 };
 const OPEN_MS_MAX = 30;
 /** How many pages are opened to measure it. */
-const PAGES = 9;
+const PAGES = 15;
 
 const server = await serveLossily(after);
 const { folder } = await installApp(after);

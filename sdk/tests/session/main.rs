@@ -10,6 +10,9 @@ use semel_sdk::session::Host;
 const EXECUTED: &str = "semel-status:executed\n";
 const TAKE_OVER: &str = "epoch:4\nlastseq:17\n";
 
+/// The call that ends it.
+const CLOSE: u8 = 15;
+
 fn told(what: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut input = Writer::default();
     input.byte(what);
@@ -159,9 +162,22 @@ proptest! {
     #[test]
     fn whatever_is_said_it_goes_on(calls in vec(vec(any::<u8>(), 0..80), 0..20)) {
         let mut host = ready();
+        let mut is_closed = false;
         for call in calls {
-            host.call(&call);
+            // What is said may be the end, and nothing is told after that; or another beginning.
+            match (host.call(&call), call.first()) {
+                (Some(_), Some(&CLOSE)) => is_closed = true,
+                (Some(_), Some(0)) => is_closed = false,
+                _ => {}
+            }
         }
-        host.call(&number(15, 0)).expect("it can be closed");
+        assert_eq!(host.call(&number(CLOSE, 0)).is_some(), !is_closed, "it can be closed, once");
     }
+}
+
+#[test]
+fn what_was_closed_is_told_nothing_more() {
+    let mut host = ready();
+    assert!(host.call(&number(CLOSE, 0)).is_some());
+    assert_eq!(host.call(&number(CLOSE, 0)), None);
 }
