@@ -2,11 +2,13 @@
 
 import { installPackages } from "./setup/packages.mjs";
 import { main, step } from "./setup/step.mjs";
+import { buildPackedWorker } from "./setup/packed-worker.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
 
 await main(async () => {
   await step("npm packages", installPackages);
   await buildWorker("ledger");
+  await buildPackedWorker();
   await buildWww();
 });

@@ -53,8 +53,8 @@ async function chaos({ durationMs, seed }) {
   await step("helper for files", buildHelper);
   const ending = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => ending.abort(new StepError(`It was ended by ${signal}.`)));
-  const { violations, files, figures } = await runChaos({ durationMs, seed, say: console.log, signal: ending.signal });
-  console.log(`figures ${JSON.stringify({ ...figures, files })}`);
+  const { violations, figures, ...counted } = await runChaos({ durationMs, seed, say: console.log, signal: ending.signal });
+  console.log(`figures ${JSON.stringify({ ...figures, ...counted })}`);
   for (const violation of violations.slice(0, SHOWN_MAX)) console.log(`VIOLATED ${violation}`);
   process.exitCode = violations.length === 0 ? 0 : 1;
   console.log(violations.length === 0 ? `chaos: all holds, seed ${seed}` : `chaos: ${violations.length} violations, seed ${seed}`);

@@ -15,6 +15,7 @@ import { findFirefox } from "./setup/firefox.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
+import { buildPackedWorker } from "./setup/packed-worker.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
 
@@ -40,7 +41,8 @@ await main(async () => {
     const browser = await browserStep();
     const firefox = await firefoxStep();
     await nativeTests();
-    for (const worker of ["ledger", "probe"]) await buildWorker(worker);
+    for (const worker of ["ledger", "probe", "orders-rust", "upstream"]) await buildWorker(worker);
+    await buildPackedWorker();
     await buildWww();
     await nodeTests(browser, firefox);
   } catch (error) {

@@ -90,7 +90,7 @@ export class Batches {
     for (const element of elements) {
       // One instant for both: a crash is counted as of the start.
       const now = Date.now();
-      const one = (sinceMs, hasCrashed) => engine().one(...to, JSON.stringify([element]), sinceMs, hasCrashed, room, sinceMs === undefined ? now : cameMs);
+      const one = (sinceMs, isAgain) => engine().one(...to, JSON.stringify([element]), sinceMs, isAgain, room, sinceMs === undefined ? now : cameMs);
       const crashed = () =>
         guarded(
           () => one(undefined, true),
@@ -100,7 +100,13 @@ export class Batches {
         () => one(startedMs, false) !== undefined,
         () => false,
       );
-      if (isSuspect) await sync();
+      if (isSuspect) {
+        await sync();
+        guarded(
+          () => one(startedMs, true),
+          () => undefined,
+        );
+      }
       const [text, left] = guarded(() => one(undefined, false), crashed);
       wake();
       if (isSuspect) await sync();

@@ -3,7 +3,9 @@
 // Invariants:
 // - An alarm is set in the turn that makes it needed, and so in its commit; and only where it is needed sooner than the one that
 //   is set, for each costs a row.
-// - Between two pages requests come in. No request waits for any of this, and none fails because of it.
+// - Between two pages requests come in, and a page waits for those that are in hand. So at most one lies before a request, and none fails
+//   because of it.
+// - What an object looks at when it starts it looks at page by page: nobody but who asks that key waits for it.
 // - The platform gives an alarm up after six failures. So nothing here fails an alarm, and one that is long overdue is made up for by
 //   the next request.
 
@@ -17,9 +19,11 @@ const REPORT_MS = 10_000;
 /** An alarm that didn't come for so long won't. After a failure, the next comes so much later. */
 const OVERDUE_MS = 60_000;
 
-/** Lets whoever waits for the object in: a request comes in several steps, and is not to find a page before each. */
+/** Lets whoever waits for the object in. */
 const PAUSE_MS = 5;
-const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+/** A page waits for the requests that are in hand, but no longer than this: a body may come slowly. */
+const YIELD_MS = 1_000;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Rejects where a promise takes too long. */
 export async function within(ms, promise) {
@@ -55,6 +59,10 @@ export class Chores {
   /** When the alarm is set for; null: it isn't. */
   #alarmMs = null;
   #isRunning = false;
+  /** The requests that are in hand: one comes in several steps, and is not to find a page before each. */
+  #inHand = new Set();
+  /** Settles when what is stored was looked at; undefined: nobody is looking. */
+  #opening;
 
   /** `engine()` gives the engine of the key; `sockets` may have to be ended. */
   constructor(ctx, env, engine, sockets) {
@@ -69,6 +77,33 @@ export class Chores {
   async start() {
     // Where that fails, the next one is set without asking.
     this.#alarmMs = await this.#storage.getAlarm().catch(() => null);
+  }
+
+  /** Keeps pages of the sweep waiting while `work` is under way. */
+  async during(work) {
+    const done = work();
+    this.#inHand.add(done);
+    try {
+      return await done;
+    } finally {
+      this.#inHand.delete(done);
+    }
+  }
+
+  /** Before anything is asked of the engine: what is stored is looked at, which may take many pages. */
+  ready() {
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  async #open() {
+    try {
+      while (attempted(() => this.#engine().open(Date.now()))) await pause(0);
+    } catch {
+      // Whoever asks now finds the same, and has it answered and logged.
+    }
   }
 
   /** After a call into the engine, in the same turn: sets the alarm that is needed by now. */
@@ -101,6 +136,7 @@ export class Chores {
     let isSwept = false;
     let hasFailed = false;
     try {
+      await this.ready();
       attempted(() => this.#engine().woken(Date.now()));
       await this.#sweep();
       // Where that fails, it is due again: the engine says when.
@@ -120,6 +156,7 @@ export class Chores {
 
   /** Has the key forget what was first sent before an instant; whether all of that is swept. */
   async forget(beforeS) {
+    await this.ready();
     attempted(() => this.#engine().forget(beforeS, Date.now()));
     const isSwept = await this.#sweep();
     if (isSwept) this.wake();
@@ -145,9 +182,15 @@ export class Chores {
     const endMs = Date.now() + SWEEP_MS;
     for (let page = 0; page < SWEEP_PAGES && Date.now() < endMs; page += 1) {
       if (!attempted(() => this.#engine().sweep_page(Date.now()))) return true;
-      await pause();
+      await this.#letIn();
     }
     return false;
+  }
+
+  /** Those that come meanwhile find the next page, so that something leaves, however many come. */
+  async #letIn() {
+    await pause(PAUSE_MS);
+    await within(YIELD_MS, Promise.allSettled([...this.#inHand])).catch(() => {});
   }
 
   async #report() {

@@ -23,7 +23,7 @@ const KEYS_FETCH_MS = 4_000;
 const KEYS_POLL_MS = 20;
 const KEYS_WAIT_MS = 8_000;
 
-/** After so long, an object has no suspects: nothing of a crash before it is still being resent. */
+/** After so long, an object has no suspects but places of sessions: nothing else of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
 
 /** What the router tells an object: who asks, where it is for the object to judge what they may; empty on the way to a socket. */
@@ -61,7 +61,10 @@ export function responseOf([status, lines, body, log]) {
 /** Reads a body; undefined where it has more bytes than allowed. */
 export async function bodyOf(request) {
   if (request.body === null) return new Uint8Array();
-  if (Number(request.headers.get("content-length")) > DRAINED_BYTES_MAX) return undefined;
+  const length = request.headers.get("content-length");
+  if (Number(length) > DRAINED_BYTES_MAX) return undefined;
+  // A stream costs several times as much.
+  if (length !== null && Number(length) <= BODY_BYTES_MAX) return new Uint8Array(await request.arrayBuffer());
   const chunks = [];
   let bytes = 0;
   for await (const chunk of request.body) {
@@ -87,7 +90,7 @@ export class SemelObject extends DurableObject {
   #sockets = new Sockets(
     this.ctx,
     (...first) => this.#admitted(...first),
-    (...frame) => this.#batches.frame(...frame),
+    (...frame) => this.#chores.during(() => this.#frame(frame)),
     () => this.#chores.wake(),
   );
   #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets);
@@ -119,7 +122,7 @@ export class SemelObject extends DurableObject {
     const arrivedMs = Date.now();
     const asker = request.headers.get(ASKER);
     if (asker === "") return this.#open(request, arrivedMs);
-    const answer = await (asker === null ? this.#answer(request, arrivedMs) : this.#batch(request, decodeURIComponent(asker)));
+    const answer = await this.#chores.during(() => (asker === null ? this.#answer(request, arrivedMs) : this.#batch(request, decodeURIComponent(asker))));
     answer.headers.append("server-timing", `object;dur=${Date.now() - arrivedMs}`);
     return answer;
   }
@@ -127,9 +130,10 @@ export class SemelObject extends DurableObject {
   async #answer(request, arrivedMs) {
     const { pathname, search } = new URL(request.url);
     const body = await bodyOf(request);
+    await this.#chores.ready();
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
-    if (this.#isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
+    if (this.isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
     while (this.#turns.taken) await this.#turns.taken;
     return this.run(attempt, request);
   }
@@ -159,7 +163,13 @@ export class SemelObject extends DurableObject {
 
   async #batch(request, asker) {
     const body = await bodyOf(request);
+    await this.#chores.ready();
     return responseOf(await this.#batches.batch(request.headers.get("semel-key"), asker, linesOf(request.headers), body));
+  }
+
+  async #frame(frame) {
+    await this.#chores.ready();
+    return this.#batches.frame(...frame);
   }
 
   alarm() {
@@ -180,12 +190,12 @@ export class SemelObject extends DurableObject {
     );
   }
 
-  /** Whether it may have ended the object that ran before. Only a young object asks. */
-  #isSuspect(method, pathname, lines) {
+  /** Whether it may have ended the object that ran before. Only a young object asks, but for places of sessions. */
+  isSuspect(method, pathname, lines) {
     const now = Date.now();
-    if (now >= this.#startedMs + YOUNG_MS) return false;
+    if (now >= this.#startedMs + YOUNG_MS && !lines.includes("semel-session:")) return false;
     return guarded(
-      () => glue.is_suspect(method, pathname, lines, this.#startedMs, now),
+      () => this.#engine().is_suspect(method, pathname, lines, this.#startedMs, now),
       () => false,
     );
   }
@@ -196,17 +206,51 @@ export class SemelObject extends DurableObject {
    * body is gone.
    */
   run(attempt, _request) {
-    // One instant for both: a crash is counted as of the start.
-    const args = attempt();
+    return responseOf(this.answered(attempt()));
+  }
+
+  /** What the engine answers to the arguments of an attempt. */
+  answered(args) {
     const crashed = () => this.#engine().crashed(...args);
-    const [method, , , lines, , arrivedMs] = args;
-    const unavailable = () => routerOf(this.env).unavailable("the object crashed", undefined, method, lines, arrivedMs, Date.now());
-    const answer = guarded(
+    return this.#told(
       () => this.#engine().handle(...args),
-      () => guarded(crashed, unavailable),
+      () => guarded(crashed, () => this.#crashed(args)),
     );
+  }
+
+  /** What is to be sent before the attempt that was answered last has an answer. */
+  taken() {
+    return guarded(
+      () => this.#engine().take_call(),
+      () => undefined,
+    );
+  }
+
+  /** What the engine answers once that has ended. */
+  settled(call, ended, args) {
+    return this.#told(
+      () => this.#engine().settle(call, ended, ...args),
+      () => this.#crashed(args),
+    );
+  }
+
+  /** What the engine answers while another request of the key is under way. */
+  waiting(args) {
+    return this.#told(
+      () => this.#engine().wait(...args),
+      () => this.#crashed(args),
+    );
+  }
+
+  #told(ask, otherwise) {
+    // One instant for both: a crash is counted as of the start.
+    const answer = guarded(ask, otherwise);
     this.#chores.wake();
-    return responseOf(answer);
+    return answer;
+  }
+
+  #crashed([method, , , lines, , arrivedMs]) {
+    return routerOf(this.env).unavailable("the object crashed", undefined, method, lines, arrivedMs, Date.now());
   }
 
   /**
@@ -215,12 +259,16 @@ export class SemelObject extends DurableObject {
    */
   #runAlone(attempt, request) {
     return this.#turns.alone(async () => {
-      guarded(
-        () => this.#engine().start(...attempt()),
-        () => undefined,
-      );
+      const start = (isCounted) =>
+        guarded(
+          () => this.#engine().start(isCounted, ...attempt()),
+          () => undefined,
+        );
+      start(false);
       await this.ctx.storage.sync();
-      const answer = this.run(attempt, request);
+      // Another object of the isolate may have crashed the module meanwhile, and with it what was known of this start.
+      start(true);
+      const answer = await this.run(attempt, request);
       await this.ctx.storage.sync();
       return answer;
     });

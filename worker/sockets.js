@@ -7,7 +7,7 @@
 
 import { note } from "./module.js";
 
-/** A socket says so soon who is on it; so many that have not yet may be open. */
+/** A socket says so soon who is on it; of more that have not yet than so many, the oldest silent one makes room. */
 const FIRST_FRAME_MS = 10_000;
 const STRANGERS_MAX = 100;
 /** Of one socket, so many bytes wait to be answered, each frame counted as that much at least. */
@@ -27,7 +27,7 @@ export class Sockets {
   #wake;
   /** When the first token ends, in Unix ms: the object has to be awake. */
   endsMs = Infinity;
-  /** Those who have yet to say who they are, with their timers. */
+  /** Those who have yet to say who they are, with the timers of those who are silent, the oldest first. */
   #strangers = new Map();
   /** Of a socket: the frame that comes last, and the bytes of all that wait. */
   #waiting = new WeakMap();
@@ -49,9 +49,9 @@ export class Sockets {
     }
   }
 
-  /** Opens one; undefined where there are too many that nobody has said anything on. */
+  /** Opens one; undefined where too many are open on which somebody is being asked for, and none is silent. */
   open(request) {
-    if (this.#strangers.size >= STRANGERS_MAX) return undefined;
+    if (this.#strangers.size >= STRANGERS_MAX && !this.#closeSilent()) return undefined;
     const { 0: client, 1: socket } = new WebSocketPair();
     this.#ctx.acceptWebSocket(socket);
     socket.serializeAttachment({ key: request.headers.get("semel-key"), address: request.headers.get("cf-connecting-ip") ?? "" });
@@ -105,6 +105,7 @@ export class Sockets {
   async #meet(socket, message, key, address) {
     // It is in time, and still a stranger.
     clearTimeout(this.#strangers.get(socket));
+    if (this.#strangers.has(socket)) this.#strangers.set(socket, undefined);
     const [asker, endsMs] = await this.#admit(message, key, address);
     this.closed(socket);
     if (typeof asker === "number") return [asker, endsMs];
@@ -112,6 +113,17 @@ export class Sockets {
     this.endsMs = Math.min(this.endsMs, endsMs ?? Infinity);
     this.#wake();
     return [];
+  }
+
+  /** Closes the oldest that nobody has said anything on; whether there was one. Its peer may try again: it was not refused. */
+  #closeSilent() {
+    for (const [socket, timer] of this.#strangers) {
+      if (timer === undefined) continue;
+      this.closed(socket);
+      socket.close(...UNAVAILABLE);
+      return true;
+    }
+    return false;
   }
 
   /** A socket is no longer waited for. */

@@ -97,6 +97,8 @@ rules! {
     ForgottenDurable = "forgotten-durable",
     /// The server: a record that an administrator deleted leaves its id refused.
     DeletedRecordStaysRefused = "deleted-record-stays-refused",
+    /// The server: a packed tombstone outlives the deletion of its key.
+    PackedOutliveKey = "packed-outlive-key",
     /// The server: nobody but an administrator administers.
     AdministratorOnly = "administrator-only",
     /// The server: a session answers and obeys its principal alone.
@@ -139,6 +141,30 @@ rules! {
     CountOfPlace = "count-of-place",
     /// The server: a key has a bounded number of sessions.
     SessionsBounded = "sessions-bounded",
+    /// The server: a start is recorded before its request is sent to where it is executed.
+    DispatchRecorded = "dispatch-recorded",
+    /// The server: what was sent, and is in doubt, is not sent as if it were new.
+    DoubtHolds = "doubt-holds",
+    /// The server: what is in doubt does not leave by itself.
+    DoubtStays = "doubt-stays",
+    /// The server: what is in doubt is sent again only as long as the other side knows its id.
+    ResendEnds = "resend-ends",
+    /// The server: that the other side has nothing proves something only when what was sent has arrived or never will.
+    ProbeSettles = "probe-settles",
+    /// The server: an outcome is recorded only over the start that it belongs to.
+    OwnDispatch = "own-dispatch",
+    /// The server: the requests of a batch run in the order in which they stand in it.
+    BatchInOrder = "batch-in-order",
+    /// The server: a batch is one commit.
+    BatchInOneCommit = "batch-in-one-commit",
+    /// The server: what is in memory goes with the commit of a batch that fails.
+    BatchMemory = "batch-memory",
+    /// The server: a batch is answered only once what it acknowledges is applied.
+    BatchAcknowledges = "batch-acknowledges",
+    /// The server: a request of a batch runs at no key but that of the batch.
+    BatchKey = "batch-key",
+    /// The server: a request of a batch has no header that is for others to say.
+    BatchHeaders = "batch-headers",
     /// The client: no attempt leaves once its row is settled or gone.
     RaiseChecked = "raise-checked",
     /// The client: a row's `until` is raised before each attempt.

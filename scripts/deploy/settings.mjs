@@ -47,6 +47,7 @@ export function judge({ vars, given = {}, there = [], isOpenMeant = false }) {
   wrong.push(...keysOf(vars, given));
 
   const isOpen = valueOf("SEMEL_OPEN") === "true";
+  if (!["true", "false", undefined].includes(valueOf("SEMEL_OPEN"))) wrong.push("SEMEL_OPEN is neither true nor false: the Worker would serve nobody, for it does not guess.");
   if (isOpen && !isOpenMeant) wrong.push("SEMEL_OPEN is true: everybody would be served, under whatever name they give. Say --open if that is meant.");
   if (isOpen && (names.has("SEMEL_JWT_KEYS") || names.has("SEMEL_JWKS_URL"))) wrong.push("SEMEL_OPEN is true and there are keys: the Worker would serve nobody, for it can't be told which is meant.");
   if (there.includes("SEMEL_OPEN") && !("SEMEL_OPEN" in given)) wrong.push("SEMEL_OPEN is a secret at the deployment, and nobody sees whether it is true: delete it there.");

@@ -12,12 +12,15 @@ import { wasmBindgen } from "./tools.mjs";
 /** What rustc lets the module use. wasm-opt would refuse it unnamed. */
 const FEATURES = ["bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals", "reference-types", "multivalue"];
 
-/** Compiles `crate`, and resolves to the module as rustc made it. `profile`: cargo's; `rust`: of `rustForWasm()`. */
-export async function compileCrate({ crate, profile, features = [], rust: { env, target } }) {
+/**
+ * Compiles `crate`, and resolves to the module as rustc made it. `profile`: cargo's; `rust`: of `rustForWasm()`; `cwd`: where cargo finds
+ * the crate; `isLocked`: whether it must have its lock file, as what is here has.
+ */
+export async function compileCrate({ crate, profile, features = [], rust: { env, target }, cwd = ROOT, isLocked = true }) {
   const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
   const flags = `--remap-path-prefix=${cargoHome}=/cargo --remap-path-prefix=${ROOT}=/semel`;
-  const args = ["build", "--profile", profile, "--locked", "--target", "wasm32-unknown-unknown", "-p", crate, "--features", features.join()];
-  await run("cargo", args, { cwd: ROOT, env: { ...env, CARGO_TARGET_DIR: target, RUSTFLAGS: flags } });
+  const args = ["build", "--profile", profile, ...(isLocked ? ["--locked"] : []), "--target", "wasm32-unknown-unknown", "-p", crate, "--features", features.join()];
+  await run("cargo", args, { cwd, env: { ...env, CARGO_TARGET_DIR: target, RUSTFLAGS: flags } });
   return join(target, "wasm32-unknown-unknown", profile, `${crate.replaceAll("-", "_")}.wasm`);
 }
 

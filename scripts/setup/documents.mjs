@@ -16,6 +16,7 @@ export const DOCUMENTS = [
   { name: "index", file: "README.md", title: "Start" },
   { name: "examples", file: "examples/README.md", title: "Examples" },
   { name: "sdk", file: "sdk/npm/README.md", title: "SDK" },
+  { name: "handlers", file: "docs/handlers.md", title: "Handlers" },
   { name: "protocol", file: "PROTOCOL.md", title: "Protocol" },
   { name: "guarantees", file: "docs/guarantees.md", title: "Guarantees" },
   { name: "operations", file: "docs/operations.md", title: "Operations" },

@@ -18,13 +18,13 @@ const LISTEN_TIMEOUT_MS = 20_000;
 /**
  * Starts `folder` (a built worker) on `address`, with its state in `state`.
  * `objects`: binding to class of each namespace; `vars`: the worker's settings; `assets`: a folder of static files, bound as
- * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB; `reachesLocal`: whether the worker may fetch
- * from this machine.
+ * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB; `services`: binding to the file of another Worker, one
+ * module; `reachesLocal`: whether the worker may fetch from this machine.
  */
-export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, reachesLocal, onLog }) {
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, onLog }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
-  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, reachesLocal, state }));
+  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, state }));
   const { default: binary } = createRequire(import.meta.url)("workerd");
   const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", config], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
@@ -76,7 +76,7 @@ function listening(child, exited, log) {
   });
 }
 
-async function configOf({ folder, address, objects, vars, assets, lab, reachesLocal, state }) {
+async function configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, state }) {
   const text = JSON.stringify;
   const modules = [];
   // The entry comes first. A path that begins with / would be looked for in the schema's search path.
@@ -100,6 +100,11 @@ async function configOf({ folder, address, objects, vars, assets, lab, reachesLo
   if (lab !== undefined) {
     services.push(`(name = "lab", external = (address = ${text(lab)}, http = ()))`);
     bindings.push(`(name = "LAB", service = "lab")`);
+  }
+  for (const [binding, file] of Object.entries(others)) {
+    const module = `(name = "index.js", esModule = embed ${text(relative(state, file))})`;
+    services.push(`(name = ${text(binding)}, worker = (modules = [ ${module} ], compatibilityDate = ${text(COMPATIBILITY_DATE)}))`);
+    bindings.push(`(name = ${text(binding)}, service = ${text(binding)})`);
   }
   if (reachesLocal) services.push(`(name = "internet", network = (allow = ["public", "private"]))`);
   return `using Workerd = import "/workerd/workerd.capnp";

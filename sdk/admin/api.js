@@ -5,9 +5,13 @@
 // - A change goes out under one id and one first-sent, however often it is sent; so it happens once, however many answers are lost.
 // - An answer without `Semel-Status` is some proxy's, and says nothing. Only `executed` and `replayed` say that a change was made.
 // - What is not known is not called failed: once an attempt may have arrived, an error says so.
+// - Each attempt at a change of a key has a deadline. Once it is answered, the change is acknowledged: no attempt of it can come any more, so
+//   its own record, which would fill the key, goes.
 
 const BASE = "/semel/v1";
 const ATTEMPT_TIMEOUT_MS = 10_000;
+/** So much later an attempt may still begin to be executed: on the server's clock, which is known by an answer's way. */
+const DEADLINE_MS = 20_000;
 const RETRY_INTERVAL_MS = 1_000;
 /** A longer wait is not obeyed: who asked is there and waits. */
 const RETRY_AFTER_MS_MAX = 30_000;
@@ -24,8 +28,11 @@ export class AdminError extends Error {
   }
 }
 
-/** A change that is about to be asked for: its id, made once. The clock of the server dates it at the first attempt. */
-export const newChange = (id = crypto.randomUUID()) => ({ id, firstSent: undefined });
+/**
+ * A change that is about to be asked for: its id, made once. The clock of the server dates it at the first attempt; `until` is the latest
+ * deadline of any.
+ */
+export const newChange = (id = crypto.randomUUID()) => ({ id, firstSent: undefined, until: undefined });
 
 export class Admin {
   #url;
@@ -81,17 +88,17 @@ export class Admin {
 
   /** Has an id never run from now on. */
   async cancel(key, id, change, signal) {
-    return this.#change("POST", `${pathOf(key)}/cancel`, { id }, change, signal);
+    return this.#changeOf(key, "POST", `${pathOf(key)}/cancel`, { id }, change, signal);
   }
 
   /** Reduces a record to a tombstone. */
   async deleteRecord(key, id, change, signal) {
-    return this.#change("DELETE", recordPathOf(key, id), undefined, change, signal);
+    return this.#changeOf(key, "DELETE", recordPathOf(key, id), undefined, change, signal);
   }
 
   /** Deletes all of a key. */
   async deleteKey(key, change, signal) {
-    return this.#change("DELETE", pathOf(key), undefined, change, signal);
+    return this.#changeOf(key, "DELETE", pathOf(key), undefined, change, signal);
   }
 
   /** Begins to forget, at every key, what was first sent before an instant in Unix seconds. */
@@ -101,6 +108,15 @@ export class Admin {
 
   #read(path, signal) {
     return this.#again(this.#options.readsForMs, signal, async () => (await this.#send("GET", path, { signal })).body);
+  }
+
+  /** Changes a key, and acknowledges that. */
+  async #changeOf(key, method, path, body, change, signal) {
+    const result = await this.#change(method, path, body, change, signal);
+    const headers = { "semel-ack": `${JSON.stringify(change.id)};until=${change.until}` };
+    // Where that is lost, the record goes with the retention.
+    await this.#send("GET", pathOf(key), { headers, signal }).catch(() => {});
+    return result;
   }
 
   #change(method, path, body, change, signal) {
@@ -120,14 +136,13 @@ export class Admin {
 
   /** One attempt at a change. */
   async #ask(method, path, body, change, signal) {
-    if (change.firstSent === undefined) {
-      const nowMs = await this.#clock(signal).catch((error) => {
-        // Only the time was asked for.
-        throw Object.assign(error, { executed: "no" });
-      });
-      change.firstSent = Math.floor(nowMs / 1000);
-    }
-    const headers = { "idempotency-key": JSON.stringify(change.id), "semel-first-sent": `@${change.firstSent}` };
+    const nowMs = await this.#clock(signal).catch((error) => {
+      // Only the time was asked for.
+      throw Object.assign(error, { executed: "no" });
+    });
+    change.firstSent ??= Math.floor(nowMs / 1000);
+    change.until = Math.max(change.until ?? 0, Math.floor(nowMs) + DEADLINE_MS);
+    const headers = { "idempotency-key": JSON.stringify(change.id), "semel-first-sent": `@${change.firstSent}`, "semel-deadline": String(change.until) };
     if (body !== undefined) headers["content-type"] = "application/json";
     const answer = await this.#send(method, path, { headers, body: body && JSON.stringify(body), signal });
     if (answer.semel === "executed" || answer.semel === "replayed") return answer.body;

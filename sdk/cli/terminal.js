@@ -101,10 +101,14 @@ export class Terminal {
   }
 }
 
-/** JSON leaves some control characters as they are; as escapes they mean the same. */
-const jsonOf = (value) => JSON.stringify(value).replace(/[\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+/** What moves a cursor, ends a line, turns text round or shows nothing at all. */
+const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
+const unitOf = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-/** Text with its control characters as escapes, but for ends of lines and tabs. */
-export const safe = (text) => String(text).replace(/[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+/** JSON leaves some of that as it is; as escapes it means the same. */
+const jsonOf = (value) => JSON.stringify(value).replace(UNSAFE, (character) => character.split("").map(unitOf).join(""));
+
+/** Text with all of that as escapes, but for ends of lines and tabs. */
+export const safe = (text) => String(text).replace(UNSAFE, (character) => (/[\n\t]/.test(character) ? character : `\\u{${character.codePointAt(0).toString(16)}}`));
 /** The same within a line. */
 export const safeLine = (text) => safe(text).replace(/[\n\t]/g, (character) => (character === "\n" ? "\\n" : "\\t"));

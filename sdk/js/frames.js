@@ -9,13 +9,17 @@ import { given, membersOf, send } from "./transport.js";
 /** Headers of the option that are of the frame, and not of what is in it. */
 const isOfFrame = /^(authorization|cookie|content-(type|encoding)|idempotency-key|(semel|cf)-.*)$/;
 
+/** Where a socket does not open, or does not answer, the next is tried after so long. */
+const AGAIN_MS = 60_000;
+
 /**
  * Sends what the module asks for; resolves as `send` does, but that the body of a batch is the answers in it, as the module reads them.
- * `way`: `{ socket, isAuto }`, with the socket that batches go by, if they do, and whether they go without where it does not open.
+ * `way`: `{ socket, isAuto }`, with the socket that batches go by, if they do, and whether they go without where it does not open. `leaves` is
+ * told what is given to `fetch`.
  */
-export async function sendFrame(setup, request, signal, way) {
+export async function sendFrame(setup, request, signal, way, leaves) {
   const [method, target, lines, body] = request;
-  const sent = (own, headers) => send({ ...setup, headers }, own, signal, () => {});
+  const sent = (own, headers) => send({ ...setup, headers }, own, signal, leaves);
   if (!/^\/semel\/v1\/keys\/[^/]+\/batch$/.test(target)) return sent(request, setup.headers);
   const headers = new Headers(await given(setup.headers));
   const elements = elementsOf(reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
@@ -26,17 +30,18 @@ export async function sendFrame(setup, request, signal, way) {
 }
 
 async function sentBySocket({ identity }, headers, elements, signal, way) {
-  if (!way.socket) return undefined;
+  if (!way.socket || performance.now() < way.againMs) return undefined;
   signal.throwIfAborted();
   try {
     const answers = await way.socket.send({ authorization: headers.get("authorization") ?? undefined, principal: identity }, elements, signal);
     return [200, "semel-status:executed\n", answersOf(elements, () => answers), ""];
   } catch (error) {
     if (error.status) return [error.status, `semel-status:${error.code}\n`, new Uint8Array(), ""];
-    if (!way.isAuto || way.socket.wasOpen || signal.aborted) throw error;
-    // Nothing has left: it never opened, and never will, for want of a proxy that lets it through, say.
-    way.socket = undefined;
-    return undefined;
+    // For want of a proxy that lets it through, say. One that has answered before was only closed.
+    if (way.isAuto && !error.hasAnswered) way.againMs = performance.now() + AGAIN_MS;
+    if (error.wasOpen || signal.aborted) throw error;
+    // Nothing has left.
+    return way.isAuto ? undefined : [502, "semel-status:upstream-unreachable\n", new Uint8Array(), "detail:the socket does not open\n"];
   }
 }
 

@@ -66,9 +66,9 @@ export async function indexedDbStore(name, durability, onstorelost) {
   }
 
   return {
-    load: () =>
+    load: (range) =>
       within("readonly", (rows) => {
-        const [ids, values] = [rows.getAllKeys(), rows.getAll()];
+        const [ids, values] = [rows.getAllKeys(range), rows.getAll(range)];
         return () => ids.result.map((id, index) => [id, values.result[index]]);
       }),
     change: (id, to) =>
@@ -119,7 +119,7 @@ async function connect(name, lost, missed) {
       let isLate = false;
       const overdue = setTimeout(() => {
         isLate = true;
-        reject(new StoreError("store-blocked", "the database does not open; another tab may stand in the way"));
+        reject(new StoreError("store-blocked", "it does not open; another tab may stand in the way"));
       }, OPEN_MS_MAX);
       request.onupgradeneeded = () => {
         request.result.createObjectStore(ROWS);

@@ -52,7 +52,7 @@ export function checked(name, value) {
 
 function originOf(url) {
   const { protocol, origin, href } = new URL(url, globalThis.location?.href);
-  if (protocol !== "http:" && protocol !== "https:") throw new TypeError("semel: url is not an http or https URL");
+  if (protocol !== "http:" && protocol !== "https:") throw new TypeError("semel: url is not of http or https");
   if (href !== `${origin}/`) throw new TypeError("semel: url is an origin, and nothing else");
   return origin;
 }
@@ -62,6 +62,6 @@ export function encodedKey(key) {
   if (key === undefined) return undefined;
   const bytes = typeof key === "string" ? new TextEncoder().encode(key).length : 0;
   // As a segment of a path, . and .. would lead elsewhere: such a key could be neither acknowledged nor cancelled.
-  if (bytes < 1 || bytes > 512 || /\p{Cc}|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes, no control characters, and is not . or ..");
+  if (bytes < 1 || bytes > 512 || /\p{Cc}|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes, no controls, and is not . or ..");
   return key.replace(/[ "%\\<>`#?]|[^\0-\x7f]+/gu, encodeURIComponent);
 }

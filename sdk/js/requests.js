@@ -23,7 +23,7 @@ export function normalised(ownOrigin, input, init) {
 /** What is stored must hold no credentials, and nothing that the module sets itself. */
 export function storable(headers) {
   for (const [name] of headers) {
-    if (name === "authorization" || name === "cookie") throw new TypeError(`semel: ${name} would be stored; give it in the headers option of open`);
+    if (name === "authorization" || name === "cookie") throw new TypeError(`semel: ${name} would be stored; give it in the option headers`);
     if (name === "idempotency-key" || name.startsWith("semel-")) throw new TypeError(`semel: ${name} is set by the SDK`);
   }
   return toLines(headers);

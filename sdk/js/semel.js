@@ -19,8 +19,6 @@ import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
 import { View } from "./view.js";
 
-/** So many bytes may be under way when the page is gone. */
-const KEEPALIVE_BYTES_MAX = 65_536;
 /** So often a tab looks for what tabs that were opened later have left. */
 const LOOK_MS = 5_000;
 
@@ -56,7 +54,8 @@ export class Outbox extends View {
   constructor(setup, module) {
     super();
     this.#setup = setup;
-    this.#machine = new Machine(module, this.#host());
+    // With sessions there is more to count: see `together.js`.
+    this.#machine = new Machine(module, (setup.host = this.#host()));
   }
 
   async #start({ onrecovered = null, onpaused = null, onstorelost }) {
@@ -79,7 +78,7 @@ export class Outbox extends View {
       View.show(this, { online: onLine });
       if (online !== onLine) this.dispatchEvent(new Event(onLine ? "online" : "offline"));
     };
-    listen(this.#closing.signal, look, () => this.#flush());
+    listen(this.#closing.signal, look, this.#attempts, this.#setup.fetch);
     try {
       this.#beacon = own ? own.presence?.(owner) : await lightBeacon(database, owner);
       await this.#takeOver();
@@ -163,7 +162,7 @@ export class Outbox extends View {
 
   /** A session at a key: see `session.js`, which is loaded at the first. */
   async session(...named) {
-    return (await this.#setup.sessions()).default(this.#setup, this.#closing.signal, ...named);
+    return (await this.#setup.sessions()).default(this, this.#setup, this.#closing.signal, ...named);
   }
 
   async pending() {
@@ -309,16 +308,6 @@ export class Outbox extends View {
     if (!this.#attempts.delete(attempt)) return;
     if (answer) this.#machine.answered(attempt, ...answer);
     else this.#machine.tell(LOST, attempt);
-  }
-
-  /** The page is about to go, and its requests with it: those under way are sent once more, so that they outlive it. */
-  #flush() {
-    let room = KEEPALIVE_BYTES_MAX;
-    for (const { left: [url, init] = [] } of this.#attempts.values()) {
-      if (!(init?.body?.length <= room)) continue;
-      room -= init.body.length;
-      this.#setup.fetch(url, { ...init, signal: null, keepalive: true }).catch(() => {});
-    }
   }
 
   #pause(ticket, request, failure) {

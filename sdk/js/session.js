@@ -9,13 +9,15 @@ import { optional } from "./bytes.js";
 import { SemelError } from "./errors.js";
 import { sendFrame } from "./frames.js";
 import { indexedDbStore } from "./indexeddb.js";
-import { DELIVERED, GIVE_UP, LOST, Machine, RESUME_ALL } from "./machine.js";
+import { DELIVERED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
 import { encodedKey } from "./options.js";
+import { listen } from "./page.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { Socket } from "./socket.js";
-import { memoryStore } from "./stores.js";
+import { memoryStore, rowsOf } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
+import { sessionsOf } from "./together.js";
 
 /** So often a holder looks for what others have left, and whether they still wait for something. */
 const LOOK_MS = 5_000;
@@ -29,7 +31,7 @@ const TRANSPORTS = ["http", "socket", "auto"];
 /** What opens sessions. `source` gives the module: see `loadedOnce`. */
 export const sessions = (source) => {
   const load = loadedOnce(source);
-  return async (setup, closing, key, name, options = {}) => {
+  return async (outbox, setup, closing, key, name, options = {}) => {
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
     const { after, store, transport = "http", onrecovered = null, onpaused = null } = options;
     if (!TRANSPORTS.includes(transport)) throw new TypeError(`semel: transport is one of ${TRANSPORTS.join(", ")}`);
@@ -41,8 +43,8 @@ export const sessions = (source) => {
     const module = await load();
     closing.throwIfAborted();
     const hasSocket = transport === "socket" || (transport === "auto" && globalThis.WebSocket !== undefined);
-    const way = { isAuto: transport === "auto", socket: hasSocket ? new Socket(setup.origin, encoded) : undefined };
-    return Session.take(setup, module, closing, way, { key, name, onrecovered, onpaused }, encoded, after, store);
+    const way = { isAuto: transport === "auto", socket: hasSocket ? new Socket(setup.origin, encoded, setup.attemptTimeoutMs) : undefined };
+    return Session.take(sessionsOf(outbox, setup), setup, module, closing, way, { key, name, onrecovered, onpaused }, encoded, after, store);
   };
 };
 
@@ -52,9 +54,11 @@ class Session {
   #beacon;
   #looking;
   #closing;
+  #ending = new AbortController();
+  /** All that its outbox has. */
+  #together;
   /** How frames go: see `sendFrame`. */
   #way;
-  #isClosed = false;
   /** What settles the take-over. */
   #taking;
   /** Who calls, from the call to the answer, and by request id once there is one. */
@@ -62,14 +66,15 @@ class Session {
   #callers = new Map();
   /** When the last call has its place. */
   #turn;
+  /** The attempts under way, by number: what aborts each, and what left. */
   #attempts = new Map();
   /** Answers that nobody has taken yet. */
   #recovered = [];
   #onrecovered;
 
   /** Takes it over, and goes on with what was left unfinished. */
-  static async take(setup, module, closing, way, named, key, after, store) {
-    const session = new this(setup, module, closing, way, named);
+  static async take(together, setup, module, closing, way, named, key, after, store) {
+    const session = new this(together, setup, module, closing, way, named);
     try {
       await session.#start(key, after, store);
     } catch (error) {
@@ -79,7 +84,8 @@ class Session {
     return session;
   }
 
-  constructor(setup, module, closing, way, { key, name, onrecovered, onpaused }) {
+  constructor(together, setup, module, closing, way, { key, name, onrecovered, onpaused }) {
+    this.#together = together;
     this.#setup = setup;
     this.#machine = new Machine(module, this.#host());
     this.#closing = closing;
@@ -89,20 +95,30 @@ class Session {
   }
 
   async #start(key, after, store) {
-    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, maxPending } = this.#setup;
+    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending } = this.#setup;
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
     // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
     const own = store ?? (durability === "memory" ? memoryStore() : undefined);
-    const stored = own ?? (await indexedDbStore(database, "strict"));
-    if (this.#isClosed) {
+    const stored = own ?? rowsOf(await indexedDbStore(database, "strict"), `${key}\n${this.name}\n`);
+    let rows;
+    try {
+      // Nobody is fenced by who can't read what is stored.
+      rows = await stored.load();
+      if (this.#isClosed) throw closed();
+    } catch (error) {
       stored.close?.();
-      throw closed();
+      throw error;
     }
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after));
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), rows.length, ...rows.flat());
+    const look = ({ type }) => {
+      // As with the outbox: a page that is hidden may be frozen in the next moment.
+      if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
+    };
+    listen(this.#ending.signal, look, this.#attempts, this.#setup.fetch);
     const [{ epoch, lastSeq }] = await Promise.all([taken, this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner))]);
     Object.assign(this, { epoch, lastSeq });
     await this.#look();
@@ -120,6 +136,10 @@ class Session {
   /** Goes on with what holders left that are gone. */
   async #look() {
     if (!this.#isClosed) await this.#machine.takeOver(async () => this.#beacon?.alive());
+  }
+
+  get #isClosed() {
+    return this.#ending.signal.aborted;
   }
 
   get onrecovered() {
@@ -178,22 +198,29 @@ class Session {
     return fetch(new Request(request, { headers }), { signal });
   }
 
+  async pending() {
+    if (this.#isClosed) throw closed();
+    const all = await this.#machine.overview();
+    return all.map(([requestId, method, target, state, attempts]) => ({ ...this.#described(requestId, method, target), attempts: Number(attempts), state }));
+  }
+
   resume() {
     this.#machine.tell(RESUME_ALL);
   }
 
   close = async () => {
     if (this.#isClosed) return;
-    this.#isClosed = true;
+    this.#ending.abort();
     this.#closing.removeEventListener("abort", this.close);
     clearInterval(this.#looking);
     this.#taking?.reject(closed());
     for (const call of this.#calls) this.#stop(call);
     for (const { settled } of this.#callers.values()) settled();
-    for (const controller of this.#attempts.values()) controller.abort();
+    for (const { abort } of this.#attempts.values()) abort();
     this.#attempts.clear();
     this.#way.socket?.close();
     this.#machine.close();
+    this.#together.leave(this);
     this.#beacon?.leave();
   };
 
@@ -205,7 +232,7 @@ class Session {
   #host() {
     return {
       transmit: (attempt, ...request) => this.#transmit(attempt, request),
-      count: () => {},
+      count: (...counts) => this.#isClosed || this.#together.count(this, counts),
       abort: (attempt) => {
         this.#attempts.get(attempt)?.abort();
         this.#attempts.delete(attempt);
@@ -213,7 +240,7 @@ class Session {
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
         const error = failure && new SemelError(requestId, failure, cause);
         if (ticket === TAKE_OVER) return this.#taken(outcome, error);
-        const request = { requestId, method, url: this.#setup.origin + target };
+        const request = this.#described(requestId, method, target);
         if (!isAwaited) return this.#recover(ticket, request, outcome, error);
         const { resolve, reject, settled } = this.#callers.get(requestId);
         this.#callers.delete(requestId);
@@ -222,8 +249,12 @@ class Session {
         else reject(error);
         this.#machine.tell(DELIVERED, ticket);
       },
-      pause: ([ticket, requestId, method, target], failure) => this.#pause(ticket, { requestId, method, url: this.#setup.origin + target }, failure),
+      pause: ([ticket, requestId, method, target], failure) => this.#pause(ticket, this.#described(requestId, method, target), failure),
     };
+  }
+
+  #described(requestId, method, target) {
+    return { requestId, method, url: this.#setup.origin + target };
   }
 
   #taken(outcome, error) {
@@ -233,10 +264,11 @@ class Session {
 
   async #transmit(attempt, request) {
     const controller = new AbortController();
-    this.#attempts.set(attempt, controller);
+    const underWay = { abort: () => controller.abort() };
+    this.#attempts.set(attempt, underWay);
     let answer;
     try {
-      answer = await sendFrame(this.#setup, request, controller.signal, this.#way);
+      answer = await sendFrame(this.#setup, request, controller.signal, this.#way, (left) => (underWay.left = left));
     } catch {
       // No answer, for whatever reason: the network, or the headers function.
     }

@@ -2,24 +2,26 @@
 //
 // Invariants:
 // - A frame gets its own answers, or none: what was under way on a socket that is closed is lost.
+// - One that does not open in time is closed.
 // - Where the server refuses whoever opens it, that is the answer. One that has answered before is only opened anew: its token has ended, say.
 
 /** The server closes with this and the status of a problem. */
 const REFUSED = 4_000;
 
 export class Socket {
-  /** Whether one was ever there. */
-  wasOpen = false;
   #url;
+  #openMs;
   #current;
 
-  constructor(origin, key) {
+  /** `timeoutMs`: so long may an attempt take; one that takes half of it to open leaves no time for what it is opened for. */
+  constructor(origin, key, timeoutMs) {
+    this.#openMs = timeoutMs / 2;
     this.#url = `${origin.replace(/^http/, "ws")}/semel/v1/keys/${key.replaceAll("/", "%2F")}/socket`;
   }
 
   /**
-   * Resolves to the answers to `requests`; rejects with what has a `status` and a `code` where they are refused. `first`: what a connection
-   * begins with. One that does not answer until `signal` aborts may be dead, and is closed.
+   * Resolves to the answers to `requests`; rejects with what has a `status` and a `code` where they are refused, and else says whether it
+   * `wasOpen`, so that they may have left, and `hasAnswered` any before. `first`: what a connection begins with. One that does not answer until `signal` aborts may be dead, and is closed.
    */
   async send(first, requests, signal) {
     const own = (this.#current ??= this.#connect());
@@ -27,7 +29,6 @@ export class Socket {
     try {
       await own.opened;
       if (own.frame === 0) own.socket.send(JSON.stringify(first));
-      this.wasOpen = true;
       own.frame += 1;
       return await new Promise((resolve, reject) => {
         own.waiting = { resolve, reject };
@@ -44,12 +45,17 @@ export class Socket {
 
   #connect() {
     const own = { socket: new WebSocket(this.#url), frame: 0, waiting: undefined };
-    let hasAnswered = false;
+    let [wasOpen, hasAnswered] = [false, false];
     own.opened = new Promise((resolve, reject) => {
-      own.socket.onopen = resolve;
+      own.socket.onopen = () => {
+        clearTimeout(overdue);
+        wasOpen = true;
+        resolve();
+      };
       own.fail = (error) => {
+        clearTimeout(overdue);
         if (this.#current === own) this.#current = undefined;
-        reject(error);
+        reject(Object.assign(error, { wasOpen, hasAnswered }));
         own.waiting?.reject(error);
       };
     });
@@ -58,6 +64,7 @@ export class Socket {
       own.socket.close();
       own.fail(new Error("the socket was closed"));
     };
+    const overdue = setTimeout(own.close, this.#openMs);
     own.socket.onclose = ({ code, reason }) => {
       const refusal = !hasAnswered && code > REFUSED ? { status: code - REFUSED, code: reason } : {};
       own.fail(Object.assign(new Error(`the socket was closed: ${code} ${reason}`), refusal));

@@ -1,4 +1,4 @@
-// The store that needs nothing.
+// The store that needs nothing, and a part of one that has more.
 
 /** Rows in memory: lost with the page. Nobody else has their bytes. */
 export function memoryStore() {
@@ -13,3 +13,10 @@ export function memoryStore() {
     remove: async (ids, isDone) => ids.forEach((id) => rows.has(id) && isDone(rows.get(id)) && rows.delete(id)),
   };
 }
+
+/** The rows of which the ids begin with `prefix`, in a store of IndexedDB: it reads no others. */
+export const rowsOf = (store, prefix) => ({
+  ...store,
+  load: async () => (await store.load(IDBKeyRange.bound(prefix, `${prefix}\uffff`))).map(([id, row]) => [id.slice(prefix.length), row]),
+  change: (id, to) => store.change(prefix + id, to),
+});

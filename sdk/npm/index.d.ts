@@ -284,7 +284,7 @@ export interface SessionOptions {
   store?: Store;
   /**
    * `http` (default): requests alone by themselves, more of them in a batch. `socket`: all by one WebSocket, which is opened anew when it
-   * was closed. `auto`: by a WebSocket where the runtime has one and it opens, else as `http`.
+   * was closed. `auto`: by a WebSocket where the runtime has one and it opens in time, else as `http` for a minute.
    */
   transport?: "http" | "socket" | "auto";
   onrecovered?: Session["onrecovered"];
@@ -311,6 +311,9 @@ export interface Session {
    */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
 
+  /** What is stored of it and has no definitive answer yet, of every holder. */
+  pending(): Promise<Pending[]>;
+
   /** Goes on after a pause. */
   resume(): void;
 
@@ -320,7 +323,10 @@ export interface Session {
    */
   onrecovered: ((recovered: Recovered) => void | Promise<void>) | null;
 
-  /** Is told when the session pauses at a request: all that comes after it waits too. `giveUp` closes its place. */
+  /**
+   * Is told when the session pauses at a request: all that comes after it waits too. `giveUp` closes its place. Is also told where one was
+   * refused again and again; it is sent on.
+   */
   onpaused: ((paused: Paused) => void) | null;
 
   /** Stops sending. Callers that still wait get an error with the code `closed`; what is stored goes on when the session is opened again. */
@@ -352,7 +358,7 @@ export class Semel extends EventTarget {
    */
   session(key: string, name: string, options?: SessionOptions): Promise<Session>;
 
-  /** What is stored and has no definitive answer yet, of every tab. */
+  /** What is stored and has no definitive answer yet, of every tab; and of the sessions that are open here. */
   pending(): Promise<Pending[]>;
 
   /** Sends all that is paused again: after a login, say. */

@@ -75,13 +75,7 @@ impl Host {
             // A request, and whether it waits for those before it. Back: its ticket, or 0 where its id is another request's.
             2 => {
                 let id = input.text();
-                let draft = Draft {
-                    method: input.text(),
-                    target: input.text(),
-                    key: input.optional(Reader::text),
-                    headers: Headers::from_lines(&input.text()),
-                    body: input.bytes().to_vec(),
-                };
+                let draft = read_draft(&mut input);
                 let is_ordered = input.flag();
                 input.end()?;
                 let ticket = self.client.as_mut()?.request(now_ms, id, draft, is_ordered);
@@ -98,12 +92,7 @@ impl Host {
             // The answer to an attempt. Its members: of a body that is a JSON object, those that are strings.
             3 => {
                 let attempt = input.integer() as u64;
-                let answer = Answer {
-                    status: input.status(),
-                    headers: Headers::from_lines(&input.text()),
-                    body: input.bytes().to_vec(),
-                    members: Headers::from_lines(&input.text()),
-                };
+                let answer = read_answer(&mut input);
                 input.end()?;
                 self.client.as_mut()?.answered(now_ms, attempt, answer);
             }
@@ -114,14 +103,7 @@ impl Host {
                 let changing = self.changes.get_mut(&number)?;
                 let (write, changed) = changing.change.apply(row).ok()?;
                 changing.changed = Some(changed);
-                match write {
-                    Write::Nothing => result.byte(0),
-                    Write::Put(row) => {
-                        result.byte(1);
-                        result.bytes(&row);
-                    }
-                    Write::Delete => result.byte(2),
-                }
+                write_row(&mut result, write);
             }
             // Whether that transaction was committed.
             5 => {
@@ -135,18 +117,13 @@ impl Host {
             6 => {
                 let rows = rows(&mut input);
                 input.end()?;
-                let mut lines = String::new();
-                for Overview { id, method, target, attempts, state } in self.client.as_ref()?.overview(&rows).ok()? {
-                    push_line(&mut lines, &[&id, &method, &target, state, &decimal(attempts.into())]);
-                }
-                result.text(&lines);
+                result.text(&lines_of(self.client.as_ref()?.overview(&rows).ok()?));
             }
             // 16 random bytes. Back: a UUID.
             7 => {
                 let bytes = input.bytes().try_into().ok()?;
                 input.end()?;
-                let mut text = uuid::Uuid::encode_buffer();
-                result.text(uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text));
+                write_uuid(&mut result, bytes);
             }
             // In the store's transaction, a row as it is. Back: whether it may be deleted.
             22 => {
@@ -256,6 +233,55 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
             write_failure(out, &failure);
         }
     }
+}
+
+#[inline(always)]
+pub(crate) fn read_draft(input: &mut Reader<'_>) -> Draft {
+    Draft {
+        method: input.text(),
+        target: input.text(),
+        key: input.optional(Reader::text),
+        headers: Headers::from_lines(&input.text()),
+        body: input.bytes().to_vec(),
+    }
+}
+
+#[inline(always)]
+pub(crate) fn read_answer(input: &mut Reader<'_>) -> Answer {
+    Answer {
+        status: input.status(),
+        headers: Headers::from_lines(&input.text()),
+        body: input.bytes().to_vec(),
+        members: Headers::from_lines(&input.text()),
+    }
+}
+
+#[inline(always)]
+pub(crate) fn write_row(out: &mut Writer, write: Write) {
+    match write {
+        Write::Nothing => out.byte(0),
+        Write::Put(row) => {
+            out.byte(1);
+            out.bytes(&row);
+        }
+        Write::Delete => out.byte(2),
+    }
+}
+
+#[inline(always)]
+pub(crate) fn write_uuid(out: &mut Writer, bytes: [u8; 16]) {
+    let mut text = uuid::Uuid::encode_buffer();
+    out.text(uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text));
+}
+
+/// Each request without an answer, one a line, with tabs between.
+#[inline(always)]
+pub(crate) fn lines_of(all: Vec<Overview>) -> String {
+    let mut lines = String::new();
+    for Overview { id, method, target, attempts, state } in all {
+        push_line(&mut lines, &[&id, &method, &target, state, &decimal(attempts.into())]);
+    }
+    lines
 }
 
 pub(crate) fn write_transmission(out: &mut Writer, made: &Transmission) {

@@ -3,13 +3,14 @@
 //! The same calls and the same bytes as in [`super::host`], as far as there is such a thing in a session: one driver in JavaScript
 //! drives either.
 
-use super::host::{push_line, rows, write_answered, write_failure, write_request, write_transmission};
+use super::host::{
+    lines_of, push_line, read_answer, read_draft, rows, write_answered, write_failure, write_request, write_row,
+    write_transmission, write_uuid,
+};
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::numbered::Numbered;
-use semel_core::client::row::Write;
+use semel_core::client::session::left::are_readable;
 use semel_core::client::session::{Action, Change, Changed, Session, Settings};
-use semel_core::client::{Answer, Draft};
-use semel_core::message::Headers;
 use semel_core::text::split;
 
 /// A change that is on its way to the store.
@@ -41,7 +42,7 @@ impl Host {
         let (what, now_ms) = (input.byte(), input.integer());
         let mut result = Writer::default();
         match what {
-            // Which session it is: once and for all.
+            // Which session it is, and what is stored: once and for all. What can't be read is never taken over.
             0 => {
                 let settings = Settings {
                     outbox: input.text(),
@@ -56,8 +57,11 @@ impl Host {
                     take_over_id: input.text(),
                     after: input.optional(Reader::integer),
                 };
+                let gives_up_after_ms = input.optional(Reader::integer);
+                let rows = rows(&mut input);
                 input.end()?;
-                self.session.get_or_insert_with(|| Session::new(settings));
+                are_readable(&rows).ok()?;
+                self.session.get_or_insert_with(|| Session::new(settings)).give_up_after(gives_up_after_ms);
             }
             // What is stored, and who lives, one a line. Back: who owns rows of this session, one a line.
             1 => {
@@ -78,13 +82,7 @@ impl Host {
             // A request. Its key is the session's, and it comes after those before it. Back: its ticket.
             2 => {
                 let id = input.text();
-                let draft = Draft {
-                    method: input.text(),
-                    target: input.text(),
-                    key: input.optional(Reader::text),
-                    headers: Headers::from_lines(&input.text()),
-                    body: input.bytes().to_vec(),
-                };
+                let draft = read_draft(&mut input);
                 input.flag();
                 input.end()?;
                 result.integer(self.session.as_mut()?.request(now_ms, id, draft) as i64);
@@ -92,12 +90,7 @@ impl Host {
             // The answer to an attempt. Of a batch, the body holds the answers, each as here.
             3 => {
                 let attempt = input.integer() as u64;
-                let answer = Answer {
-                    status: input.status(),
-                    headers: Headers::from_lines(&input.text()),
-                    body: input.bytes().to_vec(),
-                    members: Headers::from_lines(&input.text()),
-                };
+                let answer = read_answer(&mut input);
                 input.end()?;
                 self.session.as_mut()?.answered(now_ms, attempt, answer);
             }
@@ -108,14 +101,7 @@ impl Host {
                 let changing = self.changes.get_mut(&number)?;
                 let (write, changed) = changing.change.apply(row).ok()?;
                 changing.changed = Some(changed);
-                match write {
-                    Write::Nothing => result.byte(0),
-                    Write::Put(row) => {
-                        result.byte(1);
-                        result.bytes(&row);
-                    }
-                    Write::Delete => result.byte(2),
-                }
+                write_row(&mut result, write);
             }
             // Whether that transaction was committed.
             5 => {
@@ -124,12 +110,23 @@ impl Host {
                 let Changing { ticket, changed, .. } = *self.changes.remove(&number)?;
                 self.session.as_mut()?.changed(now_ms, ticket, changed.filter(|_| is_committed));
             }
+            // What is stored. Back: each request of this session without an answer, one a line, with tabs between.
+            6 => {
+                let rows = rows(&mut input);
+                input.end()?;
+                result.text(&lines_of(self.session.as_ref()?.overview(&rows).ok()?));
+            }
             // 16 random bytes. Back: a UUID.
             7 => {
                 let bytes = input.bytes().try_into().ok()?;
                 input.end()?;
-                let mut text = uuid::Uuid::encode_buffer();
-                result.text(uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text));
+                write_uuid(&mut result, bytes);
+            }
+            // The end, also of one that never began.
+            15 => {
+                input.integer();
+                input.end()?;
+                self.session = None;
             }
             _ => {
                 let number = input.integer() as u64;
@@ -148,8 +145,9 @@ impl Host {
                     13 => session.wake(now_ms),
                     // A clock has jumped. Nothing goes by it.
                     14 => {}
-                    // The end.
-                    15 => self.session = None,
+                    // The network is gone; it is there again.
+                    16 => session.set_offline(now_ms, true),
+                    17 => session.set_offline(now_ms, false),
                     _ => return None,
                 }
             }

@@ -32,6 +32,25 @@ test("a change whose request and answer are lost is sent again under the same id
   assert.deepEqual(told, ["no-network", "no-network"]);
 });
 
+test("once it is answered a change of a key is acknowledged, until the latest deadline of its attempts", LIMIT, async () => {
+  for (const change of [(admin) => admin.cancel(SMALL, "never-seen-either", newChange()), (admin) => admin.deleteRecord(SMALL, idIn("executed", 40), newChange())]) {
+    const calls = fake.calls.length;
+    fake.faults.push({ on: "change", kind: "lose-answer" });
+    await change(of());
+    const attempts = fake.calls.slice(calls).filter(({ method }) => method !== "GET");
+    const deadlines = attempts.map(({ deadline }) => Number(deadline));
+    assert.ok(deadlines.length === 2 && deadlines[0] > NOW_MS && deadlines[1] >= deadlines[0], `${deadlines}`);
+    assert.equal(fake.calls.at(-1).ack, `${attempts[0].id};until=${deadlines[1]}`);
+  }
+  // Whatever becomes of that, the change is made; and what is not answered is not acknowledged.
+  const calls = fake.calls.length;
+  fake.faults.push({ on: "read", kind: "lose-request" });
+  assert.deepEqual(await of().cancel(SMALL, "never-seen-at-all", newChange()), { state: "cancelled" });
+  fake.faults.push({ on: "change", kind: 401, code: "unauthorized" });
+  await errorOf(of().cancel(SMALL, "nor-this", newChange()));
+  assert.equal(fake.calls.slice(calls).filter(({ ack }) => ack !== undefined).length, 1);
+});
+
 test("what is unavailable or running is asked again; a refusal is not", LIMIT, async () => {
   fake.faults.push({ on: "read", kind: 503, code: "unavailable" });
   assert.equal((await of().key(SMALL)).key, SMALL);

@@ -62,7 +62,7 @@ class Fake {
     for await (const chunk of request) body += chunk;
     const isChange = request.method !== "GET";
     const id = request.headers["idempotency-key"];
-    this.calls.push({ method: request.method, path: url.pathname + url.search, id, firstSent: request.headers["semel-first-sent"] });
+    this.calls.push({ method: request.method, path: url.pathname + url.search, id, firstSent: request.headers["semel-first-sent"], deadline: request.headers["semel-deadline"], ack: request.headers["semel-ack"] });
     const at = url.pathname === "/semel/v1/health" ? -1 : this.faults.findIndex(({ on }) => on === (isChange ? "change" : "read"));
     const [fault] = at < 0 ? [] : this.faults.splice(at, 1);
     if (fault?.kind === "lose-request") return request.socket.destroy();

@@ -3,7 +3,9 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { after, test } from "node:test";
+import { forget } from "../../sdk/cli/commands.js";
 import { main } from "../../sdk/cli/main.js";
+import { Terminal, safe, safeLine } from "../../sdk/cli/terminal.js";
 import { until } from "../e2e/lossy.mjs";
 import { TOKEN, startFake } from "./fake.mjs";
 import { SMALL, idOf, keys, numberOf, stateOf } from "./world.mjs";
@@ -66,6 +68,34 @@ test("a bar shows how far a forget is, on stderr alone", LIMIT, async () => {
   const bars = [...ran.stderr.matchAll(/\r\[(#*)(-*)\] ([\d,]+) of 9,999 keys/g)].map(([, full, empty, count]) => [full.length, full.length + empty.length, count]);
   assert.deepEqual(bars, [[0, 30, "0"], [7, 30, "2,500"], [15, 30, "5,000"], [22, 30, "7,500"], [30, 30, "9,999"]]);
   assert.equal(ran.stdout, "9,999 keys have forgotten what was first sent before 2026-10-22T12:00:00Z.\n");
+});
+
+test("nothing that comes from a deployment moves the cursor, hides or turns round, as text or as JSON", LIMIT, async () => {
+  const hostile = "a\x00\x1b[2J\x7f\x9b\u061c\u200b\u200e\u2028\u202e\u2066\ufeff\ud800\u{e0041}z";
+  assert.equal(safe(`${hostile}\n\t`), "a\\u{0}\\u{1b}[2J\\u{7f}\\u{9b}\\u{61c}\\u{200b}\\u{200e}\\u{2028}\\u{202e}\\u{2066}\\u{feff}\\u{d800}\\u{e0041}z\n\t");
+  assert.equal(safeLine("a\r\nb\tc"), "a\\u{d}\\nb\\tc");
+  const stdout = new PassThrough();
+  new Terminal({ env: {}, stdout, stderr: stdout, isJson: true }).json({ [hostile]: hostile });
+  const line = stdout.read().toString();
+  assert.match(line, /^[\x20-\x7e]+\n$/);
+  assert.deepEqual(JSON.parse(line), { [hostile]: hostile });
+});
+
+test("a forget that does not move ends as an error, in its time", LIMIT, async (t) => {
+  t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
+  const session = {
+    options: { before: "1d", wait: true, timeout: 0 },
+    signal: new AbortController().signal,
+    terminal: { isJson: true, progress: () => t.mock.timers.tick(31_000) },
+    admin: {
+      now: async () => Date.now(),
+      forget: async (_, change) => Object.assign(change, { firstSent: 1 }) && { id: "1", state: "running", keys: 3, done: 1 },
+      forgetting: async () => ({ id: "1", state: "running", keys: 3, done: 1, failed: ["accounts/\x1bstuck"] }),
+    },
+  };
+  const error = await forget(session).then(() => assert.fail("it ended well"), (failure) => failure);
+  assert.equal(error.json.code, "standstill");
+  assert.match(error.lines.join("\n"), /^Nothing moves any more\./);
 });
 
 test("no bar and no colour in JSON, and no colour where NO_COLOR is set", LIMIT, async () => {

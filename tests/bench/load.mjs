@@ -8,8 +8,10 @@ import { connect } from "node:net";
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
 
 /** A request to deposit 1, under a new id each time, with the headers that an SDK sends. */
-export function deposit(path) {
-  const body = '{"amount":1}';
+export const deposit = (path) => change(path, '{"amount":1}');
+
+/** The same of any change. */
+export function change(path, body) {
   return (ack) => {
     const id = randomUUID();
     const now = Date.now();
@@ -50,7 +52,7 @@ function connection(host, port, more) {
       if (end < 0) return;
       const head = received.toString("latin1", 0, end);
       const length = Number(/\r\ncontent-length: (\d+)/i.exec(head)?.[1]);
-      if (!head.startsWith("HTTP/1.1 200") || Number.isNaN(length)) return socket.destroy(new Error(`unexpected answer: ${head}`));
+      if (!/^HTTP\/1\.1 20[01] /.test(head) || Number.isNaN(length)) return socket.destroy(new Error(`unexpected answer: ${head}`));
       if (received.length < end + END_OF_HEAD.length + length) return;
       received = Buffer.alloc(0);
       send();

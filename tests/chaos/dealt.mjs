@@ -8,10 +8,15 @@ const WHOLE_MS = 60_000;
 function dealt(figures, { parts, isSmallDisk }) {
   const { requestsCut, answersCut, requestsTruncated, answersTruncated, requestsStalled, answersStalled, duplicates, unreachable } = figures;
   const { serverKills, browserKills, nodeKills, fills, refusedByFullDisk, answered } = figures;
+  const { batches, madeInSessions, fenced, tabKills, sockets, socketsCut, socketsTruncated, socketsStalled } = figures;
   return {
     ...{ requestsCut, answersCut, requestsTruncated, answersTruncated, requestsStalled, answersStalled, duplicates, unreachable, serverKills },
     ...(parts.page && { browserKills }),
     ...(parts.nodes > 0 && { nodeKills }),
+    ...(parts.batches && { batches }),
+    ...((parts.tills || parts.tabs) && { madeInSessions, fenced }),
+    // Of sockets there are few.
+    ...(parts.tabs && { tabKills, sockets, "faults of sockets": socketsCut + socketsTruncated + socketsStalled }),
     ...(isSmallDisk && { fills, refusedByFullDisk }),
     ...Object.fromEntries(Object.entries(answered).map(([name, count]) => [`answers to ${name}`, count])),
   };

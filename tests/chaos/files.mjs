@@ -11,7 +11,7 @@ export async function buildHelper() {
   await run("cargo", ["build", "--quiet", "--locked", "-p", "semel-support", "--bin", "inspect"], { cwd: ROOT, env: { CARGO_TARGET_DIR: join(ROOT, "target") } });
 }
 
-/** Resolves to `{ file, integrity, unacknowledged, account }` of each file. */
+/** Resolves to `{ file, integrity, unacknowledged, account, kept }` of each file. */
 export async function inspect(folder) {
   const lines = (await run(HELPER, [folder])).split("\n");
   const of = ({ file, found }) => ({ file, ...found });

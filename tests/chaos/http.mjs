@@ -17,14 +17,32 @@ export function fieldOf(head, name) {
   return new RegExp(`\r\n${name}: *([^\r\n]*)`, "i").exec(head)?.[1];
 }
 
+/** Whether a request asks for a WebSocket. */
+export const isUpgrade = (head) => /^websocket$/i.test(fieldOf(head, "upgrade") ?? "");
+
 /** The same request with `Connection: close`: whoever resends on a connection that it has used before would hide faults. */
 export function closing(bytes, { head }) {
   const kept = head.split("\r\n").filter((line) => !/^connection:/i.test(line));
   return Buffer.concat([Buffer.from(`${[...kept, "Connection: close"].join("\r\n")}`, "latin1"), bytes.subarray(head.length)]);
 }
 
-/** The number of the deposit that a request is about; undefined where it is about none, or about several. */
-export function numberOf(head) {
-  const n = /^\S+ \S*[?&]n=(\d+)\b/.exec(head)?.[1];
+/** What a request would change: `{ n, id }` of each, in their order, with the number of its deposit and its request id, if it has any. */
+export function changesIn({ head, body }) {
+  if (!head.startsWith("POST ")) return [];
+  const target = head.split(" ", 2)[1];
+  if (!target.endsWith("/batch")) return [{ n: numberOf(target), id: fieldOf(head, "idempotency-key") }];
+  return JSON.parse(body).map(({ path, id }) => ({ n: numberOf(path), id }));
+}
+
+/** The `Semel-Status` of each change that a whole answer speaks of, in their order. */
+export function statusesIn({ head, body }, isBatch) {
+  const semel = fieldOf(head, "semel-status") ?? "none";
+  if (!isBatch || semel !== "executed") return [semel];
+  return JSON.parse(body).map(({ headers }) => headers["semel-status"]);
+}
+
+/** The number of the deposit that a target is about; undefined where it is about none. */
+function numberOf(target) {
+  const n = /[?&]n=(\d+)\b/.exec(target)?.[1];
   return n === undefined ? undefined : Number(n);
 }

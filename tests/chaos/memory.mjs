@@ -15,6 +15,8 @@ import { deposit, throughput } from "../bench/load.mjs";
 const CALLERS = 12;
 /** The accounts of the load, the server's first: no client makes deposits there. */
 export const WEIGHED = ["weighed", ...Array.from({ length: CALLERS }, (_, caller) => `weighed-${caller}`)];
+/** The same of a client that makes sessions: it has one. */
+export const WEIGHED_IN_SESSION = "weighed-till";
 const [WEIGHED_BY_SERVER, ...WEIGHED_BY_CLIENTS] = WEIGHED;
 
 /** The first rounds count for nothing: what was loaded and is dropped then would hide what comes. */

@@ -1,4 +1,4 @@
-// The client of a run that is a Node process, with a journal that outlives it.
+// The clients of a run that are Node processes, each with a journal that outlives it: one with an outbox, or one that makes sessions.
 
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -6,10 +6,16 @@ import { Caller } from "./caller.mjs";
 
 const PROCESS = fileURLToPath(new URL("node-client.mjs", import.meta.url));
 
-/** Starts it. `journal`: the path of its file; `forgets`: whether a new process has none of it; `after`: is given what ends it. */
-export async function startNode({ name, book, atATime, options, journal, forgets, after }) {
+/** A WebSocket is in Node by default since 22. */
+const SOCKETS = ["--experimental-websocket"].filter((flag) => process.allowedNodeEnvironmentFlags.has(flag));
+
+/**
+ * Starts it. `journal`: the path of its file; `tills`: how it makes sessions, if it does: see `Tills`; `forgets`: whether a new process has none
+ * of its journal; `after`: is given what ends it.
+ */
+export async function startNode({ name, book, atATime, options, journal, tills, forgets, after }) {
   const caller = new NodeCaller(name, book, atATime);
-  caller.settings = { options, args: forgets ? [journal, "forgets"] : [journal] };
+  caller.settings = { options, tills, book, args: [journal, ...(tills ? ["tills"] : []), ...(forgets ? ["forgets"] : [])] };
   after(() => caller.end());
   await caller.start();
   return caller;
@@ -20,18 +26,24 @@ class NodeCaller extends Caller {
   #exited;
   #calls = new Map();
 
+  /** Whether the proxy sees what it sends. */
+  get isSeen() {
+    return this.settings.tills?.transport !== "socket";
+  }
+
   launch() {
-    const child = fork(PROCESS, this.settings.args, { execArgv: ["--expose-gc"], stdio: ["ignore", "inherit", "inherit", "ipc"] });
+    const { options, tills, args } = this.settings;
+    const child = fork(PROCESS, args, { execArgv: ["--expose-gc", "--no-warnings", ...SOCKETS], stdio: ["ignore", "inherit", "inherit", "ipc"] });
     this.#child = child;
     this.#exited = new Promise((resolve) => child.on("close", resolve));
     child.on("error", (error) => this.#fail(error));
     child.on("close", () => this.#fail(new Error("the process ended")));
     child.on("message", (message) => (message.told ? this.told(message.told) : this.#settle(message)));
-    return this.call("open", this.settings.options);
+    return this.call("open", options, tills);
   }
 
   takeRecovered() {
-    return this.call("takeRecovered");
+    return this.call("takeRecovered", this.settings.book.accounts);
   }
 
   begin(deposit) {

@@ -1,24 +1,35 @@
 // The client of the run that is a Node process: it is told what to do over the channel of `fork`, and ends with it.
 //
-// Arguments: the file of its journal; `forgets` where the store is to lose at each start all that it had: no client could
-// be right then, and the oracle must see it.
+// Arguments: the file of its journal; then `tills` where it makes sessions; `forgets` where the store is to lose at each start all that it
+// had: no client could be right then, and the oracle must see it.
 
 import { rmSync } from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Semel } from "../../sdk/npm/node.js";
 import { Client } from "./page/client.js";
+import { Tills } from "./page/tills.js";
 import { Journal } from "./journal.mjs";
 
 const COLLECTIONS = 3;
 
-const [path, forgets] = process.argv.slice(2);
-if (forgets) rmSync(path, { force: true });
+const [path, ...words] = process.argv.slice(2);
+if (words.includes("forgets")) rmSync(path, { force: true });
 
 const send = (message) => new Promise((resolve, reject) => process.send(message, (error) => (error ? reject(error) : resolve())));
-const client = new Client((n, answer) => send({ told: { n, ...answer } }));
+const tell = (n, answer) => send({ told: { n, ...answer } });
+const journal = new Journal(path);
+/** Sessions come and go, and the journal stays open. */
+const store = () => ({ load: () => journal.load(), change: (...change) => journal.change(...change), remove: (ids) => journal.remove(ids) });
+const rows = async () => (await journal.load()).map(([, row]) => row);
+const client = words.includes("tills") ? new Tills(tell, rows) : new Client(tell);
 
 const calls = {
-  open: (options) => client.open(Semel, { ...options, store: new Journal(path) }),
+  open(options, settings) {
+    if (client instanceof Client) return client.open(Semel, { ...options, store: journal });
+    // A Node that has no WebSocket does without.
+    const transport = globalThis.WebSocket ? settings.transport : "http";
+    return client.open(Semel, { ...options, durability: "memory" }, { ...settings, transport, store });
+  },
   /** What is in use once all garbage is gone. */
   async usedBytes() {
     // What is freed by a callback of one collection is gone after the next.

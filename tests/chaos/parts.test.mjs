@@ -29,7 +29,7 @@ test("a seed has one schedule, in which everything happens in every minute; anot
     assert.deepEqual(scheduleOf(seed, MINUTE_MS), schedule);
     assert.notDeepEqual(scheduleOf(seed + 1, MINUTE_MS), schedule);
     assert.deepEqual(scheduleOf(seed, 2 * MINUTE_MS).server.slice(0, schedule.server.length), schedule.server);
-    for (const kind of ["server", "browser", "node", "disk"]) assert.ok(schedule[kind].length >= 2, `${kind} of seed ${seed}`);
+    for (const kind of ["server", "browser", "node", "tab", "disk"]) assert.ok(schedule[kind].length >= 2, `${kind} of seed ${seed}`);
   }
 });
 
@@ -54,8 +54,9 @@ test("memory that warms up and stays is level, with noise too; memory that leaks
 
 test("a whole run fails where something never happened, and says what; a short one need not have all", () => {
   const faults = ["requestsCut", "answersCut", "requestsTruncated", "answersTruncated", "requestsStalled", "answersStalled", "duplicates", "unreachable"];
-  const others = ["serverKills", "browserKills", "nodeKills", "fills", "refusedByFullDisk"];
-  const figures = { ...Object.fromEntries([...faults, ...others].map((name) => [name, 1])), answered: { page: 1, "node-0": 1 } };
+  const others = ["serverKills", "browserKills", "nodeKills", "fills", "refusedByFullDisk", "batches", "madeInSessions", "fenced", "tabKills", "sockets"];
+  const ofSockets = { socketsCut: 0, socketsTruncated: 0, socketsStalled: 1 };
+  const figures = { ...Object.fromEntries([...faults, ...others].map((name) => [name, 1])), ...ofSockets, answered: { page: 1, "node-0": 1 } };
   const whole = { durationMs: MINUTE_MS, parts: EVERYTHING, isSmallDisk: true };
   assert.deepEqual(missing(figures, whole), []);
   for (const name of [...faults, ...others]) {
@@ -66,6 +67,7 @@ test("a whole run fails where something never happened, and says what; a short o
     // A count that nobody keeps any more is none.
     assert.equal(missing({ ...figures, [name]: undefined }, whole).length, 1);
   }
+  assert.match(missing({ ...figures, socketsStalled: 0 }, whole)[0], /faults of sockets$/);
   assert.match(missing({ ...figures, answered: { page: 0, "node-0": 1 } }, whole)[0], /answers to page$/);
   assert.deepEqual(missing({ ...figures, fills: 0, refusedByFullDisk: 0 }, { ...whole, isSmallDisk: false }), []);
 });
@@ -127,10 +129,15 @@ test("the look at files finds what is not acknowledged, and what is damaged", as
   await post("one");
   await post("two");
   await server.acknowledge("accounts/a", ["one"]);
+  const lasts = [await server.endSession("b", "till"), await server.endSession("b", "till"), await server.endSession("b", "other")];
+  assert.deepEqual(lasts, [0, 1, 0]);
   await server.kill();
   const of = async () => (await inspect(state.objects)).find(({ account }) => account !== null);
   const { file, ...found } = await of();
-  assert.deepEqual(found, { integrity: "ok", unacknowledged: 1, account: [10, 2] });
+  assert.deepEqual(found, { integrity: "ok", unacknowledged: 1, account: [10, 2], kept: { epoch: 0, sessions: [] } });
+  const { kept, unacknowledged } = (await inspect(state.objects)).find(({ kept }) => kept.epoch > 0);
+  // A place of each, with its outcome; of the take-overs, their records.
+  assert.deepEqual([kept, unacknowledged], [{ epoch: 3, sessions: [[1, 1], [1, 1]] }, 3]);
   const damaged = await open(file, "r+");
   await damaged.write(Buffer.alloc(600, 0xff), 0, 600, 4096 + 8);
   await damaged.close();

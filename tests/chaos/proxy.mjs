@@ -1,4 +1,5 @@
-// A TCP proxy between the clients and a workerd that comes and goes: it cuts, truncates, stalls and duplicates.
+// A TCP proxy between the clients and a workerd that comes and goes: it cuts, truncates, stalls and duplicates. WebSockets it passes on
+// by a relay of its own, with the same faults.
 //
 // Invariants:
 // - What a connection suffers comes from one seed and the order in which requests arrive, and every connection takes the
@@ -9,8 +10,9 @@
 import { setMaxListeners } from "node:events";
 import { connect, createServer } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { closing, fieldOf, messageIn, numberOf } from "./http.mjs";
+import { changesIn, closing, isUpgrade, messageIn, statusesIn } from "./http.mjs";
 import { stream } from "./random.mjs";
+import { relay } from "./relay.mjs";
 
 /** So near to the end of its head every other faulty answer breaks: a client that reads less than all of it errs there. */
 const NEAR_BYTES = 40;
@@ -38,8 +40,11 @@ export async function startProxy({ target, seed, shares = ROUGH }) {
 }
 
 class Proxy {
-  counts = { requests: 0, ...NO_FAULTS, duplicates: 0, unreachable: 0, whole: 0 };
-  /** By the number of a deposit: `{ ids, heard }`, its request ids and the `Semel-Status` of the answers that passed whole. */
+  counts = { requests: 0, ...NO_FAULTS, duplicates: 0, unreachable: 0, whole: 0, batches: 0, sockets: 0, socketsCut: 0, socketsTruncated: 0, socketsStalled: 0 };
+  /**
+   * By the number of a deposit: `{ ids, heard }`, its request ids and the `Semel-Status` of the answers that passed whole, those
+   * in a batch too. What goes by a socket is not seen.
+   */
   deposits = new Map();
   /** How many answers there were of each `Semel-Status`, duplicates left out. */
   statuses = new Map();
@@ -98,26 +103,41 @@ class Proxy {
     const { bytes, head } = read;
     this.counts.requests += 1;
     const fate = this.#fate();
-    const deposit = this.#deposit(head);
+    if (isUpgrade(head)) return this.#socket(client, bytes, fate);
+    const asked = this.#asked(read);
     if (fate.duplicateMs !== undefined) this.#duplicate(bytes, fate.duplicateMs).catch(ignore);
     const server = this.#kept(await this.#connected());
     try {
       const goesOn = fate.fault === undefined || fate.side === "answer" || (await this.#faultyRequest(bytes, fate, client, server));
       if (!goesOn) return;
       if (fate.side === "answer" || fate.fault === undefined) server.write(bytes);
-      await this.#answer(server, client, fate, deposit);
+      await this.#answer(server, client, fate, asked);
     } finally {
       server.destroy();
     }
   }
 
-  #deposit(head) {
-    const n = numberOf(head);
-    if (n === undefined || !head.startsWith("POST ")) return undefined;
-    const deposit = this.deposits.get(n) ?? { ids: new Set(), heard: new Set() };
-    deposit.ids.add(fieldOf(head, "idempotency-key"));
-    this.deposits.set(n, deposit);
-    return deposit;
+  /** Notes what a request would change. */
+  #asked(request) {
+    const changes = changesIn(request);
+    const isBatch = /^POST \S+\/batch /.test(request.head);
+    if (isBatch) this.counts.batches += 1;
+    const deposits = changes.map(({ n, id }) => {
+      const deposit = this.deposits.get(n) ?? { ids: new Set(), heard: new Set() };
+      if (id !== undefined) deposit.ids.add(id);
+      if (n !== undefined) this.deposits.set(n, deposit);
+      return deposit;
+    });
+    return { deposits, isBatch };
+  }
+
+  /** Passes a socket on. What it sent may be sent once more on another, when it is gone. */
+  async #socket(client, bytes, { fault, duplicateMs, ...fate }) {
+    this.counts.sockets += 1;
+    const server = this.#kept(await this.#connected());
+    const dealt = () => (this.counts[{ cut: "socketsCut", truncate: "socketsTruncated", stall: "socketsStalled" }[fault]] += 1);
+    const sent = await relay({ client, server, first: bytes, fault, ...fate, dealt, pause: (ms) => this.#pause(ms) });
+    if (duplicateMs !== undefined) await this.#duplicate(sent, duplicateMs);
   }
 
   async #connected() {
@@ -150,7 +170,7 @@ class Proxy {
     return true;
   }
 
-  async #answer(server, client, { fault, side, place, stallMs }, deposit) {
+  async #answer(server, client, { fault, side, place, stallMs }, asked) {
     const faulty = side === "answer" && fault !== undefined;
     let left = faulty ? undefined : Infinity;
     const passed = [];
@@ -170,21 +190,23 @@ class Proxy {
         await written(client, chunk.subarray(before.length));
         continue;
       }
-      this.#heard(Buffer.concat(passed), deposit);
+      this.#heard(Buffer.concat(passed), asked);
       return fault === "cut" ? client.resetAndDestroy() : ended(client);
     }
-    this.#heard(Buffer.concat(passed), deposit);
+    this.#heard(Buffer.concat(passed), asked);
     await ended(client);
   }
 
   /** Notes an answer that passed to its end. */
-  #heard(bytes, deposit) {
+  #heard(bytes, { deposits, isBatch }) {
     const message = messageIn(bytes);
     if (!message || bytes.length < message.length) return;
-    const semel = fieldOf(message.head, "semel-status") ?? "none";
+    const statuses = statusesIn({ head: message.head, body: bytes.toString("utf8", message.headLength, message.length) }, isBatch);
     this.counts.whole += 1;
-    this.statuses.set(semel, (this.statuses.get(semel) ?? 0) + 1);
-    deposit?.heard.add(semel);
+    for (const [at, semel] of statuses.entries()) {
+      this.statuses.set(semel, (this.statuses.get(semel) ?? 0) + 1);
+      deposits[at]?.heard.add(semel);
+    }
   }
 
   /** Sends all of a request once more. Nobody gets that answer. */
@@ -218,9 +240,12 @@ async function requestOf(client) {
       bytes = Buffer.concat([bytes, chunk]);
       const message = messageIn(bytes);
       if (!message || bytes.length < message.length) return;
+      client.off("data", look);
+      if (isUpgrade(message.head)) return resolve({ head: message.head, bytes: client.pause() && bytes });
       // What the client sends from here on is for nobody: but that it leaves must be noticed.
-      client.off("data", look).resume();
-      resolve({ head: message.head, bytes: closing(bytes.subarray(0, message.length), message) });
+      client.resume();
+      const body = bytes.toString("utf8", message.headLength, message.length);
+      resolve({ head: message.head, body, bytes: closing(bytes.subarray(0, message.length), message) });
     };
     client.on("data", look).on("end", () => resolve(undefined)).on("close", () => resolve(undefined));
   });

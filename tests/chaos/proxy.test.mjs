@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
+import { connect, createServer as createTcpServer } from "node:net";
 import { after, test } from "node:test";
 import { browse } from "../e2e/browser.mjs";
 import { until } from "../e2e/lossy.mjs";
@@ -82,6 +83,49 @@ test("duplicate: every request arrives twice and is answered once", async (t) =>
   assert.equal(proxy.counts.duplicates, REQUESTS);
   assert.deepEqual([...new Set(seen)].length, REQUESTS);
 });
+
+for (const [kind, count] of [["cut", "socketsCut"], ["truncate", "socketsTruncated"], ["stall", "socketsStalled"], [undefined, "sockets"]]) {
+  test(`a socket with ${kind ?? "no"} fault: what it counts is what is seen, and what is sent once more comes to the server alone`, async (t) => {
+    const SOCKETS = 12;
+    const [frame, frames] = ["frame of a socket. ".repeat(20), 20];
+    const arrived = [];
+    // It gives back what it is sent, and leaves when the other side does.
+    const target = createTcpServer((socket) => {
+      const at = arrived.push("") - 1;
+      socket.on("error", () => {}).on("data", (chunk) => (arrived[at] += chunk) && socket.write(chunk));
+    });
+    await new Promise((resolve) => target.listen(0, "127.0.0.1", resolve));
+    const address = { hostname: "127.0.0.1", port: target.address().port };
+    const proxy = await startProxy({ target: () => address, seed: 3, shares: { ...(kind ? ONLY(kind) : CALM), duplicate: kind ? 0 : 1 } });
+    t.after(async () => {
+      await proxy.close();
+      await new Promise((resolve) => target.close(resolve));
+    });
+    const all = `GET /socket HTTP/1.1\r\nUpgrade: websocket\r\n\r\n${frame.repeat(frames)}`;
+    const exchanged = await Promise.all(
+      Array.from({ length: SOCKETS }, async () => {
+        const socket = connect(Number(new URL(proxy.url).port), "127.0.0.1");
+        let back = "";
+        const gone = new Promise((resolve) => socket.on("error", () => {}).on("close", resolve));
+        socket.on("data", (chunk) => (back += chunk).length >= all.length && socket.end());
+        const head = all.slice(0, -frame.length * frames);
+        socket.write(head);
+        // As clients do, it waits to be let in. A fault may come first.
+        await Promise.race([until(() => back.length >= head.length, "the head comes back"), gone]);
+        for (let sent = 0; sent < frames; sent += 1) socket.write(frame);
+        await gone;
+        return back;
+      }),
+    );
+    assert.deepEqual([proxy.counts.sockets, proxy.counts[count]], [SOCKETS, SOCKETS]);
+    const whole = exchanged.filter((back) => back === all).length;
+    assert.equal(whole, kind === "cut" || kind === "truncate" ? 0 : SOCKETS);
+    assert.ok(exchanged.every((back) => all.startsWith(back)));
+    const again = kind ? 0 : SOCKETS;
+    await until(() => arrived.filter((text) => text === all).length >= whole + again, "what is sent once more arrives");
+    assert.equal(arrived.length, SOCKETS + again);
+  });
+}
 
 test("while there is no target connections break", async (t) => {
   const proxy = await startProxy({ target: () => undefined, seed: 3 });

@@ -9,17 +9,20 @@
 import { setMaxListeners } from "node:events";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { startBatches } from "./batch-caller.mjs";
 import { Book } from "./book.mjs";
 import { missing } from "./dealt.mjs";
 import { inspect } from "./files.mjs";
 import { startHand } from "./hand-caller.mjs";
-import { WEIGHED, clientLoad, serverLoad, weigh } from "./memory.mjs";
+import { WEIGHED, WEIGHED_IN_SESSION, clientLoad, serverLoad, weigh } from "./memory.mjs";
 import { startNode } from "./node-caller.mjs";
 import { startPage } from "./page-caller.mjs";
 import { BRISK, CALM, startProxy } from "./proxy.mjs";
 import { scheduleOf } from "./schedule.mjs";
 import { startServer } from "./server.mjs";
+import { SessionBook } from "./session-book.mjs";
 import { makeState } from "./state.mjs";
+import { startTabs } from "./tab-caller.mjs";
 
 const AT_A_TIME = 6;
 /** Some stalls are longer than an attempt, some callers than their patience. */
@@ -31,10 +34,18 @@ const LOOK_MS = 200;
 /** Whoever ends a run early waits so long for what is being started. */
 const LAST_WORK_MS = 30_000;
 const TICK_MS = 15_000;
-export const EVERYTHING = { page: true, nodes: 2, hand: true, smallDisk: true, memory: true };
+/** Who makes sessions: of `solo` each has one of its own, those of `duo` contend for one, as all tabs do. */
+const TILLS = { solo: ["http"], duo: ["socket", "http"], tabs: ["http", "socket", "http", "auto", "http"] };
+/** As `page/tills.js` calls them. */
+const SESSION = "till";
+const AT_A_TIME_IN_A_TAB = 3;
+const DUO_PAUSE_MS = 300;
+/** Each book of sessions has so many numbers, from its first on. */
+const NUMBERS_OF_A_BOOK = 1e9;
+export const EVERYTHING = { page: true, nodes: 2, hand: true, batches: true, tills: true, tabs: true, smallDisk: true, memory: true };
 
 /**
- * `parts`: what of `EVERYTHING` takes part; `naive`, `forgets` and `leaks`: what is broken on purpose; `settleMs`: how long the
+ * `parts`: what of `EVERYTHING` takes part; `naive`, `forgets`, `leaks`, `renames` and `loses`: what is broken on purpose; `settleMs`: how long the
  * end may take; `say`: is given a line now and then.
  */
 export class Run {
@@ -42,16 +53,20 @@ export class Run {
   #ends = [];
   #ending = new AbortController();
   #callers = [];
+  #tabs;
+  /** Of sessions. */
+  #tillBooks = [];
+  #lastSeqs = new Map();
 
-  constructor({ seed, durationMs, parts = EVERYTHING, naive = false, forgets = false, leaks = false, settleMs = SETTLE_MS, say = () => {} }) {
-    this.#settings = { seed, durationMs, parts, naive, forgets, leaks, settleMs, say };
+  constructor({ seed, durationMs, parts = EVERYTHING, naive = false, forgets = false, leaks = false, renames = false, loses = false, settleMs = SETTLE_MS, say = () => {} }) {
+    this.#settings = { seed, durationMs, parts, naive, forgets, leaks, renames, loses, settleMs, say };
     this.book = new Book(seed);
     setMaxListeners(0, this.#ending.signal);
   }
 
   async start() {
     const after = (end) => this.#ends.unshift(end);
-    const { seed, durationMs, parts, naive, forgets, say } = this.#settings;
+    const { seed, durationMs, parts, naive, forgets, renames, say } = this.#settings;
     this.state = await makeState(after);
     if (parts.smallDisk) {
       await this.state.mount(durationMs);
@@ -70,24 +85,50 @@ export class Run {
       this.#callers.push(await startNode({ ...common, name: `node-${index}`, options: { ...options, ...more }, journal, forgets }));
     }
     if (parts.hand) this.#callers.push(await startHand({ ...common, url: this.proxy.url, naive }));
+    if (parts.batches) this.#callers.push(await startBatches({ ...common, url: this.proxy.url, renames }));
     if (parts.page) this.#callers.push(await startPage({ ...common, options }));
+    const node = async (name, book, tills) => {
+      const journal = join(this.state.folder, `journal-${name}`);
+      this.#callers.push(await startNode({ ...common, book, name, options, journal, tills, forgets }));
+    };
+    if (parts.tills) {
+      for (const [at, transport] of TILLS.solo.entries()) await node(`node-solo-${at}`, this.#tillBook(`solo-${at}`, false), { transport, pauseMs: 0 });
+      const duo = this.#tillBook("duo", true);
+      for (const [at, transport] of TILLS.duo.entries()) await node(`node-duo-${at}`, duo, { transport, pauseMs: DUO_PAUSE_MS * at });
+    }
+    if (parts.tabs) {
+      this.#tabs = await startTabs({ ...common, book: this.#tillBook("tabs", true), atATime: AT_A_TIME_IN_A_TAB, options, transports: TILLS.tabs });
+      this.#callers.push(...this.#tabs.callers);
+    }
+  }
+
+  #tillBook(name, isContended) {
+    const book = new SessionBook({ seed: this.#settings.seed, name, first: NUMBERS_OF_A_BOOK * (this.#tillBooks.length + 1), isContended });
+    this.#tillBooks.push(book);
+    return book;
   }
 
   /** Has everything happen that is drawn, be the machine as slow as it may, and goes on to the end of the time. */
   async rage() {
-    const { seed, durationMs, parts, say } = this.#settings;
+    const { seed, durationMs, parts, loses, say } = this.#settings;
     const startedMs = Date.now();
     const named = (name) => this.#callers.filter((caller) => caller.name.startsWith(name));
-    const [page, nodes] = [named("page"), named("node")];
+    const [page, nodes, tabs] = [named("page"), named("node"), named("tab")];
+    // No tab is started while its browser is down.
+    let turn;
+    const inTurn = (caller, lastsMs) => (turn = Promise.all([turn]).then(() => this.#restart(caller, lastsMs)));
+    const browsers = [...page, ...(this.#tabs ? [this.#tabs] : [])];
     const acts = {
       server: async (lastsMs) => {
         await this.server.kill();
         this.server.counts.kills += 1;
+        if (loses) await this.state.loseLogs();
         await this.#pause(lastsMs);
         await this.server.start();
       },
-      ...(parts.page && { browser: (lastsMs) => this.#restart(page[0], lastsMs) }),
-      ...(parts.nodes > 0 && { node: (lastsMs, index) => this.#restart(nodes[index % nodes.length], lastsMs) }),
+      ...(browsers.length > 0 && { browser: (lastsMs, index) => inTurn(browsers[index % browsers.length], lastsMs) }),
+      ...(tabs.length > 0 && { tab: (lastsMs, index) => inTurn(tabs[index % tabs.length], lastsMs) }),
+      ...(nodes.length > 0 && { node: (lastsMs, index) => this.#restart(nodes[index % nodes.length], lastsMs) }),
       ...(this.state.isSmall && {
         disk: async (lastsMs) => {
           await this.state.fill();
@@ -122,7 +163,7 @@ export class Run {
     this.proxy.shares = BRISK;
     await this.#until("nothing is under way", () => this.#callers.every(({ waiting }) => waiting === 0));
     // The garbage of clients is collected, so they don't disturb one another; that of the server isn't.
-    const clients = this.#callers.filter((caller) => caller.usedBytes);
+    const clients = this.#callers.filter(({ name }) => isWeighed(name));
     await Promise.all(clients.map((caller) => this.#weigh(clientLoad(caller, leaks))));
     if (!leaks) await this.#weigh(serverLoad(this.server));
   }
@@ -142,6 +183,7 @@ export class Run {
       const pending = await Promise.all(this.#callers.map((caller) => caller.pending()));
       return pending.every(({ length }) => length === 0);
     });
+    await this.#endSessions();
     if (this.#settings.naive) return;
     const open = [...this.book.accounts, ...WEIGHED];
     await this.#until("every outcome is acknowledged", async () => {
@@ -150,24 +192,36 @@ export class Run {
     });
   }
 
+  /** Each session is taken over once more, and all that is in it acknowledged: what is left of it then must not depend on what it was. */
+  async #endSessions() {
+    const { tills, memory } = this.#settings.parts;
+    const weighed = tills && memory ? [WEIGHED_IN_SESSION] : [];
+    for (const account of [...this.#tillAccounts, ...weighed]) this.#lastSeqs.set(account, await this.server.endSession(account, SESSION));
+  }
+
+  get #tillAccounts() {
+    return this.#tillBooks.flatMap(({ accounts }) => accounts);
+  }
+
   /** Stops the server and resolves to all that does not hold, a line each. */
   async check() {
     const { naive, durationMs, parts } = this.#settings;
     const balances = new Map();
+    for (const id of this.#tillAccounts) balances.set(id, await this.server.get(`/accounts/${id}`));
     for (const id of this.book.accounts) balances.set(id, await this.server.get(`${naive ? "/naive" : ""}/accounts/${id}`));
     await this.server.kill();
     const files = await inspect(this.state.objects);
     const violations = this.book.violations({ balances, sent: this.proxy.deposits });
+    const isSeen = (client) => this.#callers.find(({ name }) => name === client).isSeen;
+    for (const book of this.#tillBooks) violations.push(...book.violations({ balances, lastSeqs: this.#lastSeqs, sent: this.proxy.deposits, isSeen }));
     violations.push(...missing(this.figures(), { durationMs, parts, isSmallDisk: this.state.isSmall }));
-    violations.push(...this.server.deaths, ...this.#callers.flatMap(({ errors = [] }) => errors));
-    for (const { file, integrity, unacknowledged } of files) {
-      if (integrity !== "ok") violations.push(`${file}: ${integrity}`);
-      if (unacknowledged > 0) violations.push(`${file}: ${unacknowledged} records that nobody has acknowledged`);
-    }
+    violations.push(...this.server.deaths, ...[...this.#callers, this.#tabs].flatMap((caller) => caller?.errors ?? []));
+    const closed = this.#tillBooks.flatMap((book) => [...book.deposits.values()]).filter(({ abortMs }) => abortMs !== undefined).length;
+    for (const file of files) violations.push(...wrongWithFile(file, closed));
     const told = [...balances.values()].map(({ balance, entries }) => `${balance} ${entries}`);
     const stored = new Set(files.filter(({ account }) => account).map(({ account }) => account.join(" ")));
     for (const account of told.filter((account) => !account.endsWith(" 0") && !stored.has(account))) violations.push(`no file has the account that was told as ${account}`);
-    return { violations, files: files.length };
+    return { violations, files: files.length, takeOvers: files.reduce((all, { kept }) => all + kept.epoch, 0) };
   }
 
   /** What has happened so far. */
@@ -176,8 +230,10 @@ export class Run {
     const answered = Object.fromEntries(this.#callers.map(({ name, counts }) => [name, counts.answered]));
     return {
       ...this.proxy.counts,
+      ...this.#tillBooks.reduce((all, { counts }) => ({ madeInSessions: all.madeInSessions + counts.made, fenced: all.fenced + counts.fenced }), { madeInSessions: 0, fenced: 0 }),
       serverKills: this.server.counts.kills,
-      browserKills: kills("page"),
+      browserKills: kills("page") + (this.#tabs?.kills ?? 0),
+      tabKills: kills("tab"),
       nodeKills: kills("node"),
       fills: this.state.fills,
       refusedByFullDisk: this.server.counts.fullDisk,
@@ -221,7 +277,18 @@ export class Run {
   }
 }
 
-/** A run from its start to its end: `{ violations, figures, files }`. `signal` ends it early. */
+/** Those whose session others contend for wait most of the time. */
+const isWeighed = (name) => name === "page" || /^node-(solo-)?\d+$/.test(name);
+
+function* wrongWithFile({ file, integrity, unacknowledged, kept: { epoch, sessions } }, closed) {
+  if (integrity !== "ok") yield `${file}: ${integrity}`;
+  // Nobody acknowledges that it took a session over, or closed a place.
+  if (unacknowledged > (epoch > 0 ? epoch + closed : 0)) yield `${file}: ${unacknowledged} records that nobody has acknowledged, with ${epoch} take-overs`;
+  // The last place, with its outcome.
+  for (const [places] of sessions.filter(([places]) => places > 1)) yield `${file}: a session keeps ${places} places of which all but one are acknowledged`;
+}
+
+/** A run from its start to its end: `{ violations, figures, files, takeOvers }`. `signal` ends it early. */
 export async function runChaos({ signal, ...settings }) {
   const run = new Run(settings);
   const { parts = EVERYTHING } = settings;

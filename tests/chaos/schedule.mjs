@@ -10,7 +10,8 @@ import { stream } from "./random.mjs";
 const KINDS = {
   server: { gapMs: [3_000, 9_000], lastsMs: [0, 500] },
   browser: { gapMs: [8_000, 18_000], lastsMs: [0, 1_500] },
-  node: { gapMs: [5_000, 12_000], lastsMs: [0, 1_500] },
+  node: { gapMs: [3_000, 8_000], lastsMs: [0, 1_500] },
+  tab: { gapMs: [5_000, 12_000], lastsMs: [0, 1_500] },
   disk: { gapMs: [6_000, 14_000], lastsMs: [800, 3_000] },
 };
 

@@ -2,9 +2,13 @@
 //
 // Invariant: a workerd that ends without having been killed here is a fault of the run, not one of its events.
 
+import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { startWorkerd } from "../../scripts/setup/workerd.mjs";
 import { optionsFor } from "../e2e/server.mjs";
+
+/** More than any account ever has. */
+const TOO_MUCH = 2 ** 53 - 1;
 
 export async function startServer(state) {
   const server = new Server(state);
@@ -54,6 +58,27 @@ class Server {
   async acknowledge(key, ids) {
     const response = await fetch(`${this.#workerd.url}/semel/v1/keys/${encodeURIComponent(key)}/acks`, { method: "POST", body: JSON.stringify({ ids }) });
     if (response.status !== 204) throw new Error(`acks: ${response.status} ${await response.text()}`);
+  }
+
+  /**
+   * Takes a session over, past the proxy, and acknowledges all that is in it with one more request. Resolves to its last number before that.
+   * A client that was fenced before may just be about to take it over again.
+   */
+  async endSession(account, name) {
+    for (;;) {
+      const take = await this.#post(`/semel/v1/keys/accounts%2F${account}/sessions`, { "idempotency-key": randomUUID() }, { name });
+      if (take.status !== 200) throw new Error(`taking the session of ${account} over: ${take.status} ${await take.text()}`);
+      const { epoch, lastSeq } = await take.json();
+      const place = `"${name}";epoch=${epoch};seq=${lastSeq + 1};ack=${lastSeq}`;
+      const last = await this.#post(`/accounts/${account}/withdraw`, { "semel-session": place }, { amount: TOO_MUCH });
+      const semel = last.headers.get("semel-status");
+      if (semel === "executed") return lastSeq;
+      if (semel !== "fenced") throw new Error(`ending the session of ${account}: ${last.status} ${await last.text()}`);
+    }
+  }
+
+  #post(path, headers, json) {
+    return fetch(this.#workerd.url + path, { method: "POST", headers, body: JSON.stringify(json), signal: AbortSignal.timeout(30_000) });
   }
 
   /** Asks past the proxy. */

@@ -4,7 +4,7 @@
 // - Only the objects' files are on the small disk. What starts a workerd is beside it: a full disk must not stop that.
 // - `release` leaves nothing behind: no mount, no file.
 
-import { mkdir, mkdtemp, open, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run, StepError } from "../../scripts/setup/step.mjs";
@@ -72,6 +72,12 @@ class State {
 
   async free() {
     await rm(this.#filler, { force: true });
+  }
+
+  /** Takes what SQLite has committed since it last tidied up: what a server leaves that answers before it has stored. It must not run. */
+  async loseLogs() {
+    const logs = (await readdir(this.objects, { recursive: true })).filter((name) => /-(wal|shm)$/.test(name));
+    for (const name of logs) await rm(join(this.objects, name));
   }
 
   async release() {

@@ -39,7 +39,7 @@ const rules = async () => [...(await read("core/src/rules.rs")).matchAll(/^ {4}[
 
 test("each row names a property of the model, tests, and rules, and all are there", async () => {
   const table = await rows();
-  assert.equal(table.length, 33);
+  assert.equal(table.length, 37);
   const properties = (await read("tests/model/src/properties.rs")).replaceAll('\\"', '"');
   const tests = await rust(["core/src", "tests/engine/tests"]);
   const known = new Set(await rules());
@@ -51,24 +51,29 @@ test("each row names a property of the model, tests, and rules, and all are ther
   }
 });
 
-test("every rule is in a row, and is found out by the model, and by the simulator but for those that the document names", async () => {
+test("every rule is in a row or among those of batches, and is found out by the model and by the simulator but for those that the document names", async () => {
   const [names, table, seeds] = [await rules(), await rows(), await read("tests/sim/tests/mutants.rs")];
-  const named = new Set(table.flatMap((row) => row.rules));
+  const document = await read("docs/guarantees.md");
+  const ofBatches = namesIn(document.split("## Of batches and sockets")[1].split("\n## ")[0]).filter((name) => names.includes(name));
+  const named = new Set([...table.flatMap((row) => row.rules), ...ofBatches]);
   assert.ok(names.length >= 30, String(names.length));
   assert.deepEqual(names.filter((name) => !named.has(name)), []);
-  const alone = namesIn((await read("docs/guarantees.md")).split("The model alone")[1].split("\n")[0]);
-  assert.equal(alone.length, 23);
-  assert.deepEqual(names.filter((name) => !seeds.includes(`("${name}", `)), names.filter((name) => alone.includes(name)));
+  const alone = (who) => namesIn(document.split(`The ${who} alone`)[1].split("\n")[0]);
+  assert.equal(alone("model").length, 10);
+  assert.deepEqual(names.filter((name) => !seeds.includes(`("${name}", `)), names.filter((name) => alone("model").includes(name)));
   const variants = [...(await read("core/src/rules.rs")).matchAll(/^ {4}([A-Z]\w+) = "[a-z-]+",$/gm)].map(([, variant]) => variant);
   const model = await read("tests/model/src/mutants.rs");
   assert.deepEqual(variants.filter((variant) => !new RegExp(`\\b(Rule::)?${variant}\\b`).test(model)), []);
+  const [, without] = /((?:\s*\|?\s*Rule::\w+)+) => return None/.exec(model);
+  const simulators = [...without.matchAll(/Rule::(\w+)/g)].map(([, variant]) => names[variants.indexOf(variant)]);
+  assert.deepEqual(simulators, alone("simulator"));
 });
 
 test("the ways to be wrong that are no rules are the simulator's", async () => {
   const text = (await read("docs/guarantees.md")).split("The simulator holds")[1].split("\n## ")[0];
   const seeds = await read("tests/sim/tests/mutants.rs");
   const twins = namesIn(text);
-  assert.equal(twins.length, 12);
+  assert.equal(twins.length, 15);
   for (const name of twins) assert.ok(seeds.includes(`("${name}", `), name);
 });
 

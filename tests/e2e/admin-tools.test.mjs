@@ -15,7 +15,8 @@ import { ADMIN_TOKEN, serve } from "./server.mjs";
 const LIMIT = { timeout: 60_000 };
 const KEY = "accounts/alice";
 
-const server = await serve(after, "ledger", { SEMEL_REPORT_SECONDS: "1" }, { assets: WWW_FOLDER });
+const FULL = { keys: "accounts/full", recordsMax: 2 };
+const server = await serve(after, "ledger", { SEMEL_REPORT_SECONDS: "1", SEMEL_KEY_RULES: JSON.stringify([FULL]) }, { assets: WWW_FOLDER });
 const ids = Array.from({ length: 5 }, () => randomUUID()).sort();
 
 /** Runs the command line. Resolves to `{ code, stdout, stderr }`. */
@@ -72,6 +73,17 @@ test("through a network that loses answers, each change is made once", LIMIT, as
   assert.deepEqual([ran.code, ran.stderr], [1, "It had run already. Its effect and its outcome stay.\n"]);
 });
 
+test("to delete records of a full key makes room in it", LIMIT, async () => {
+  const [first, second, third] = Array.from({ length: 3 }, () => randomUUID());
+  const send = async (id) => (await server.deposit("full", 1, { id, firstSent: Math.floor(Date.now() / 1000) })).semel;
+  assert.deepEqual([await send(first), await send(second), await send(third)], ["executed", "executed", "capacity"]);
+  assert.equal((await semel(["delete", "accounts/full", first, "--yes"])).code, 0);
+  assert.equal(await send(third), "executed");
+  assert.equal((await semel(["delete", "accounts/full", second, "--yes"])).code, 0);
+  const [{ records }] = await asJson(["show", "accounts/full"]);
+  assert.equal(records, 1);
+});
+
 test("the inspector: from the list to a record and its deletion", LIMIT, async (t) => {
   const { visitor } = await labs((end) => t.after(end), server.url);
   const mine = await visitor(t);
@@ -93,7 +105,7 @@ test("the inspector: from the list to a record and its deletion", LIMIT, async (
 
 test("what is old is forgotten, and a key is deleted with all its data, once, though answers are lost", LIMIT, async (t) => {
   const [job] = await asJson(["forget", "--before", "1h"]);
-  assert.deepEqual([job.state, job.keys, job.done], ["done", 2, 2]);
+  assert.deepEqual([job.state, job.keys, job.done], ["done", 3, 3]);
   assert.equal((await semel(["show", KEY, ids[4]])).code, 0, "it is not as old");
   const proxy = await startLossy({ target: () => server.url, seed: 11, loseAnswers: 0.6 });
   t.after(() => proxy.close());

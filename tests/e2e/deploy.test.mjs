@@ -144,6 +144,10 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   assert.match(judge({ vars: { ...vars, SEMEL_JWT_AUDIANCE: "x" }, given }).wrong.join(), /^SEMEL_JWT_AUDIANCE is no setting/);
   assert.match(judge({ vars: { ...vars, SEMEL_ADMIN_TOKEN: TOKEN } }).wrong.join(), /SEMEL_ADMIN_TOKEN is among the vars/);
   assert.match(judge({ vars, given: { ...given, SEMEL_OPEN: "true" } }).wrong.join(), /^SEMEL_OPEN is true/);
+  // TOML has booleans and numbers of its own.
+  assert.match(judge({ vars: { ...vars, SEMEL_OPEN: true }, given }).wrong.join(), /^SEMEL_OPEN is true/);
+  assert.deepEqual(judge({ vars: { ...vars, SEMEL_OPEN: false }, given }), nothing);
+  for (const unreadable of ["yes", "TRUE", "", 1]) assert.match(judge({ vars: { ...vars, SEMEL_OPEN: unreadable }, given }).wrong.join(), /^SEMEL_OPEN is neither true nor false/, String(unreadable));
   const keys = (text, where = "given") => judge(where === "given" ? { vars, given: { ...given, SEMEL_JWT_KEYS: text } } : { vars: { ...vars, SEMEL_JWT_KEYS: text } }).wrong.join();
   const set = (key) => JSON.stringify({ keys: [key] });
   for (const text of ["", "{", "null", "[]", '{"keys":[]}', '{"keys":{}}']) assert.match(keys(text), /is no JWK set/, text);

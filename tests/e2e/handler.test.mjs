@@ -84,7 +84,7 @@ test("a read that panics is answered, and counts for nothing", () =>
 
 test("rolled-back: what fails leaves nothing, is not recorded, and runs again", () =>
   keeps(1, async () => {
-    for (const path of ["/fail", "/bad-sql", "/status/500", "/status/302", "/status/199", "/body-and-status/204", "/large/1048577", "/many-headers/70000", "/bad-header"]) {
+    for (const path of ["/fail", "/bad-sql", "/late-sql", "/status/500", "/status/302", "/status/199", "/body-and-status/204", "/large/1048577", "/many-headers/70000", "/bad-header"]) {
       const id = randomUUID();
       const answer = await change(path, { id });
       assert.equal(answer.semel, "rolled-back", path);
@@ -92,6 +92,7 @@ test("rolled-back: what fails leaves nothing, is not recorded, and runs again", 
       assert.equal(answer.headers.get("x-injected"), null);
       assert.equal((await change(path, { id })).semel, "rolled-back", path);
     }
+    assert.match(server.log, /a statement of the handler failed: malformed JSON/);
     assert.match(server.log, /rolled back: the handler's body has 1048577 bytes, more than 1048576/);
     // Not recorded: under the same id, another request is no mismatch.
     const id = randomUUID();

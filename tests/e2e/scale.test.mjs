@@ -4,6 +4,7 @@
 // router, the object, and what pages of the sweep come in between.
 //
 // A million: SEMEL_SCALE=1000000 node --test tests/e2e/scale.test.mjs
+// And ten thousand keys in the inspector: SEMEL_KEYS=10000
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -15,9 +16,10 @@ import { until as untilBy } from "./lossy.mjs";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 
 const COUNT = Number(process.env.SEMEL_SCALE ?? 40_000);
+const KEYS = Number(process.env.SEMEL_KEYS ?? 250);
 /** A folder for screenshots; none unless it is set. */
 const SHOTS = process.env.SEMEL_SHOTS;
-const LIMIT = { timeout: 120_000 + COUNT / 2 };
+const LIMIT = { timeout: 120_000 + COUNT / 2 + KEYS * 30 };
 const TURN_MS_MAX = 20;
 const KEY = "accounts/alice";
 const VARS = { SEMEL_REPORT_SECONDS: "1", SEMEL_RECORDS_MAX: "10000000", SEMEL_TOMBSTONES_MAX: "10000000" };
@@ -29,7 +31,10 @@ const nowS = () => Math.floor(Date.now() / 1000);
 const key = (path = "") => server.admin("GET", `keys/${encodeURIComponent(KEY)}${path}`);
 const read = (account) => server.send("GET", `/accounts/${account}`);
 
-/** Sends requests one by one. The CPU and the time of each, in ms, as quantiles. */
+/** What all but one of a thousand take at most; of fewer than that, all but one. */
+const all999 = (sorted) => sorted[sorted.length - 1 - Math.max(1, Math.floor(sorted.length / 1_000))];
+
+/** Sends requests one by one. The CPU and the time of each, in ms, as quantiles; and the CPU of all. */
 async function timed(t, what, times, send) {
   const [cpu, took] = [[], []];
   for (let time = 0; time < times; time += 1) {
@@ -40,9 +45,9 @@ async function timed(t, what, times, send) {
     assert.equal(answer.status, 200, answer.text);
   }
   const at = (all, share) => all.sort((one, other) => one - other)[Math.min(all.length - 1, Math.floor(share * all.length))];
-  const found = { half: at(cpu, 0.5), most: at(cpu, 0.99), longest: at(cpu, 1) };
+  const found = { half: at(cpu, 0.5), most: at(cpu, 0.99), longest: at(cpu, 1), cpu };
   const shown = (numbers) => numbers.map((ms) => ms.toFixed(1)).join(", ");
-  t.diagnostic(`${what}: CPU ${shown(Object.values(found))} ms; time ${shown([0.5, 0.99, 1].map((share) => at(took, share)))} ms (half, 99 %, all of ${times})`);
+  t.diagnostic(`${what}: CPU ${shown([found.half, found.most, found.longest])} ms; time ${shown([0.5, 0.99, 1].map((share) => at(took, share)))} ms (half, 99 %, all of ${times})`);
   return found;
 }
 
@@ -94,10 +99,48 @@ test("records that are not due: a start counts them once, and neither a request 
   assert.ok(records >= COUNT + 2 && oldest <= Date.now(), `${records} ${oldest}`);
 });
 
-test("the inspector shows them", LIMIT, async (t) => {
+/** A browser that is signed in to the inspector. */
+async function signedIn(t) {
   const { visitor } = await labs((end) => t.after(end), server.url);
   const mine = await visitor(t);
   await mine.before(`location.protocol === "http:" && sessionStorage.setItem("semel administration token", ${JSON.stringify(ADMIN_TOKEN)})`);
+  return mine;
+}
+
+test("the inspector lists very many keys, newest and heaviest first, and finds one by its name", LIMIT, async (t) => {
+  let next = 0;
+  const visitor = async () => {
+    while (next < KEYS) {
+      next += 1;
+      const name = String(next).padStart(6, "0");
+      assert.equal((await server.deposit(name, 1, { firstSent: nowS() })).semel, "executed");
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, visitor));
+  const total = async () => (await server.admin("GET", "keys?limit=1")).json.total;
+  // alice, bob, and these.
+  await until(async () => (await total()) === KEYS + 2, "all are listed");
+  const mine = await signedIn(t);
+  for (const [order, isFirst] of [["newest", (name) => name !== KEY], ["heaviest", (name) => name === KEY]]) {
+    const startedMs = Date.now();
+    const tab = await mine.open(`/inspector#${new URLSearchParams({ order })}`);
+    const names = () => tab.locator(".page [role=row] a").allTextContents();
+    await until(async () => (await names()).length >= 200, "a page of keys");
+    const tookMs = Date.now() - startedMs;
+    t.diagnostic(`the ${order} of ${KEYS + 2} keys are drawn in ${tookMs} ms`);
+    assert.ok(tookMs < 10_000 && isFirst((await names())[0]), `${tookMs} ms`);
+    await tab.getByText(`of ${(KEYS + 2).toLocaleString("en-US")} keys`).first().waitFor();
+    if (SHOTS) await tab.screenshot({ path: `${SHOTS}/${order}.png`, fullPage: false });
+    const last = `accounts/${String(KEYS).padStart(6, "0")}`;
+    await tab.getByLabel("Begins with").fill(last);
+    await until(async () => (await names()).join() === last, "the last is found");
+    await tab.close();
+  }
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("the inspector shows a key with very many records", LIMIT, async (t) => {
+  const mine = await signedIn(t);
   const startedMs = Date.now();
   const tab = await mine.open(`/inspector#${new URLSearchParams({ key: KEY })}`);
   await tab.getByRole("meter").first().waitFor();
@@ -115,18 +158,23 @@ test("all of them due at once: they leave, and no request waits for more than it
   const took = await start(t, `over ${COUNT} that are due`);
   assert.ok(took < TURN_MS_MAX, `${took} ms`);
   const startedMs = Date.now();
+  const all = [];
   for (let left = COUNT; left > 1_000; left = (await key()).json.records) {
     for (const [what, send] of Object.entries({
       "a read": () => read("alice"),
       "a deposit": () => server.deposit("alice", 1, { firstSent: nowS() }),
       "another key's": () => server.deposit("bob", 1, { firstSent: nowS() }),
     })) {
-      const { half, most } = await timed(t, `${what}, with ${left} due`, 100, send);
-      assert.ok(half < TURN_MS_MAX / 2 && most < TURN_MS_MAX * 3, `${what}: ${half} ms, ${most} ms`);
+      const { half, cpu } = await timed(t, `${what}, with ${left} due`, 100, send);
+      assert.ok(half < TURN_MS_MAX / 2, `${what}: ${half} ms`);
+      all.push(...cpu);
     }
   }
   await until(isEmpty, "all are gone");
   t.diagnostic(`gone in ${Date.now() - startedMs} ms`);
+  const most = all999(all.sort((one, other) => one - other));
+  t.diagnostic(`99.9 % of ${all.length} requests: CPU ${most.toFixed(1)} ms`);
+  assert.ok(most < TURN_MS_MAX, `${most} ms`);
 });
 
 for (const what of ["packed", "tombstones"]) {

@@ -18,6 +18,7 @@ const CLOCK_TICKS_PER_SECOND = 100;
 const OBJECTS = {
   ledger: { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" },
   probe: { SEMEL: "SemelObject", REGISTRY: "SemelRegistry" },
+  upstream: { SEMEL: "SemelObject", REGISTRY: "SemelRegistry" },
 };
 
 /** What `startWorkerd` takes for a worker, on an open server. */

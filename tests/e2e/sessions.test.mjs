@@ -1,11 +1,14 @@
-// Sessions by HTTP on workerd: numbers, fencing, take-overs while requests are under way, and kill -9 between them.
+// Sessions by HTTP on workerd: numbers, fencing, take-overs while requests and batches are under way, kill -9 between them and while they are, and what
+// a session comes to that is used for long.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { serve } from "./server.mjs";
 
-const server = await serve(after, "ledger");
+const server = await serve(after, "ledger", { SEMEL_RATE_BURST: "1000000", SEMEL_RATE_PER_SECOND: "1000000" });
+/** In one batch. */
+const ELEMENTS_MAX = 256;
 
 /** A session at an account. */
 class Session {
@@ -14,16 +17,30 @@ class Session {
     this.name = name;
   }
 
-  #control(path, body) {
-    return server.send("POST", `/semel/v1/keys/accounts%2F${this.account}/${path}`, { id: randomUUID(), body: JSON.stringify(body) });
+  #control(path, body, id = randomUUID()) {
+    return server.send("POST", `/semel/v1/keys/accounts%2F${this.account}/${path}`, { id, body: JSON.stringify(body) });
   }
 
-  takeOver(after) {
-    return this.#control("sessions", { name: this.name, after });
+  takeOver(after, id) {
+    return this.#control("sessions", { name: this.name, after }, id);
   }
 
-  close(epoch, seq) {
-    return this.#control("cancel", { session: { name: this.name, epoch, seq } });
+  /** Deposits of 1 at so many places from `first` on, as one batch, each acknowledging those before it; resolves to the whole answer. */
+  batch(epoch, first, count) {
+    const body = JSON.stringify({ amount: 1 });
+    const element = (seq) => ({ session: { name: this.name, epoch, seq, ack: seq - 1 }, method: "POST", path: `/accounts/${this.account}/deposit`, headers: {}, body });
+    const elements = Array.from({ length: count }, (_, at) => element(first + at));
+    return server.send("POST", `/semel/v1/keys/accounts%2F${this.account}/batch`, { body: JSON.stringify(elements) });
+  }
+
+  /** What its key says that it keeps. */
+  async kept() {
+    const { records, tombstones, sessions, bytes } = (await server.admin("GET", `keys/accounts%2F${this.account}`)).json;
+    return { records, tombstones, sessions, bytes };
+  }
+
+  close(epoch, seq, id) {
+    return this.#control("cancel", { session: { name: this.name, epoch, seq } }, id);
   }
 
   deposit(epoch, seq, { ack = 0, amount = 1 } = {}) {
@@ -32,6 +49,10 @@ class Session {
   }
 }
 
+/** The `Semel-Status` of each answer in a batch. */
+const statuses = (batch) => batch.json.map(({ headers }) => headers["semel-status"]);
+/** The same, each once. */
+const statusesOf = (batch) => [...new Set(statuses(batch))];
 const said = (answer) => [answer.status, answer.semel, answer.json.executed];
 
 test("a session by HTTP: its numbers, its holders, what is freed and what is closed", async () => {
@@ -99,4 +120,71 @@ test("kill -9 between any two: every number once, and the answers are those of b
     [epoch, last] = [took.epoch, took.lastSeq];
   }
   assert.deepEqual(await server.account("s3"), { id: "s3", balance: last, entries: last });
+});
+
+test("batches that are under way while another takes over run whole before it or never", async () => {
+  const [session, count] = [new Session("s4"), 20];
+  let { epoch } = (await session.takeOver()).json;
+  let last = 0;
+  for (let round = 0; round < 6; round += 1) {
+    const batches = [0, 1, 2].map((at) => session.batch(epoch, last + at * count + 1, count));
+    const [took, ...answers] = await Promise.all([session.takeOver(epoch), ...batches]);
+    const whole = answers.filter((answer) => statusesOf(answer).join() === "executed").length;
+    for (const answer of answers) assert.ok(["executed", "fenced", "sequence-gap"].includes(statusesOf(answer).join()), answer.text);
+    assert.deepEqual([took.json.epoch, took.json.lastSeq], [epoch + 1, last + whole * count]);
+    [epoch, last] = [took.json.epoch, took.json.lastSeq];
+    const fenced = await session.batch(epoch - 1, last + 1, count);
+    assert.deepEqual(statusesOf(fenced), ["fenced"]);
+  }
+  assert.deepEqual(await server.account("s4"), { id: "s4", balance: last, entries: last });
+});
+
+test("kill -9 while a batch, a closing or a take-over is under way: sent again, each is what it was, and the next holder knows", { timeout: 120_000 }, async () => {
+  const [session, count] = [new Session("s5"), 30];
+  let { epoch } = (await session.takeOver()).json;
+  let [last, entries] = [0, 0];
+  /** What is sent is under way while the server is killed, a little later each time. */
+  const killed = async (round, send) => {
+    const dying = send().catch(() => undefined);
+    await new Promise((resolve) => setTimeout(resolve, 4 * round));
+    await server.restart();
+    return [await dying, await send()];
+  };
+  for (let round = 0; round < 3; round += 1) {
+    const [before, batch] = await killed(round, () => session.batch(epoch, last + 1, count));
+    assert.deepEqual(statusesOf(batch).length, 1, "all or none was there");
+    if (before) assert.deepEqual(statusesOf(batch), ["replayed"]);
+    assert.deepEqual(batch.json.map(({ body }) => JSON.parse(body).entries), Array.from({ length: count }, (_, at) => entries + at + 1));
+    [last, entries] = [last + count, entries + count];
+
+    const closing = randomUUID();
+    const [, closed] = await killed(round, () => session.close(epoch, last + 1, closing));
+    assert.deepEqual([closed.json.state, (await session.batch(epoch, last + 1, 1)).json[0].status], ["cancelled", 410]);
+    last += 1;
+
+    const takingOver = randomUUID();
+    const [, took] = await killed(round, () => session.takeOver(epoch, takingOver));
+    assert.deepEqual(took.json, { name: "tab", epoch: epoch + 1, lastSeq: last });
+    assert.deepEqual(statuses(await session.batch(epoch, last + 1, 2)), ["fenced", "fenced"]);
+    epoch += 1;
+  }
+  assert.deepEqual(await server.account("s5"), { id: "s5", balance: entries, entries });
+});
+
+test("100,000 requests in one session leave the same bytes as 100", { timeout: 240_000 }, async (t) => {
+  const after = async (account, count) => {
+    const session = new Session(account);
+    const { epoch } = (await session.takeOver()).json;
+    for (let first = 1; first <= count; first += ELEMENTS_MAX) {
+      const elements = Math.min(ELEMENTS_MAX, count + 1 - first);
+      // To read them all as JSON would take longer than to run them.
+      assert.equal((await session.batch(epoch, first, elements)).text.split('"semel-status":"executed"').length - 1, elements);
+    }
+    assert.deepEqual([statuses(await session.batch(epoch, count, 1)), statuses(await session.batch(epoch, 1, 1))], [["replayed"], ["acknowledged"]]);
+    assert.deepEqual(await server.account(account), { id: account, balance: count, entries: count });
+    return session.kept();
+  };
+  const [few, startedMs] = [await after("few", 100), Date.now()];
+  assert.deepEqual(await after("many", 100_000), few);
+  t.diagnostic(`${JSON.stringify(few)}, in ${Date.now() - startedMs} ms, ${await server.cpu()} s of CPU`);
 });

@@ -2,32 +2,10 @@
 
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
+import { leavePage, page } from "./page-stub.mjs";
 import { Stub, deposit, hang, lost, outbox, until } from "./stub.mjs";
 
-afterEach(() => {
-  for (const name of ["navigator", "document", "addEventListener"]) delete globalThis[name];
-});
-
-/** A page of a test, which is what `globalThis` has of one. */
-function page({ onLine = true } = {}) {
-  const [window, document, navigator] = [new EventTarget(), { hidden: false }, { onLine }];
-  const has = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
-  has("navigator", navigator);
-  has("document", document);
-  has("addEventListener", window.addEventListener.bind(window));
-  return {
-    hide: () => (document.hidden = true),
-    window: (type) => window.dispatchEvent(new Event(type)),
-    offline() {
-      navigator.onLine = false;
-      window.dispatchEvent(new Event("offline"));
-    },
-    online() {
-      navigator.onLine = true;
-      window.dispatchEvent(new Event("online"));
-    },
-  };
-}
+afterEach(leavePage);
 
 /** Turns of the event loop in which something would have been sent. */
 async function turns() {

@@ -17,7 +17,6 @@ use semel_core::server::auth::Asker;
 use semel_core::server::batch::{self, Batch, Element, answer_text};
 use semel_core::server::engine::Arrival;
 use semel_core::server::log::{self, Answered};
-use semel_core::server::suspicion;
 use semel_core::server::together::{self, Asked};
 use semel_core::server::{Answer, Handler};
 use wasm_bindgen::JsValue;
@@ -111,7 +110,7 @@ impl<H: Handler> Object<H> {
         if is_alone {
             batch.elements.clear();
         }
-        if batch.elements.iter().any(|element| is_suspect(element, started_ms, asked.wall_ms)) {
+        if batch.elements.iter().any(|element| self.suspects_element(element, started_ms, asked.wall_ms)) {
             return Err(Alone);
         }
         let frame = batch.frame;
@@ -121,6 +120,7 @@ impl<H: Handler> Object<H> {
         let texts = answers.map(|answers| {
             let mut room = batch::ROOM;
             let each = answers.into_iter().zip(&asked_by).map(|(answer, (method, headers))| {
+                self.suspects.answered(headers, &answer);
                 self.tell(headers, method.as_str(), asked.key, asked.wall_ms, &answer);
                 answer_text(answer, now_ms, &mut room)
             });
@@ -129,32 +129,33 @@ impl<H: Handler> Object<H> {
         Ok((now_ms, texts))
     }
 
-    /// The only request of a batch: answers it, or counts its crash, `[text, room that is left]`; or, where it is told when the object
-    /// started, counts its start if it may have ended the object before. `None`: it may not.
+    /// The only request of a batch: answers it, or, again, counts its crash, `[text, room that is left]`; or, where it is told when the object
+    /// started, counts its start if it may have ended the object before, and, again, says that it did. `None`: it may not.
     pub fn one(
         &mut self,
         to: To<'_>,
         text: &str,
-        (started_ms, has_crashed): (Option<f64>, bool),
+        (started_ms, is_again): (Option<f64>, bool),
         room: f64,
         now_ms: f64,
     ) -> Option<Array> {
         let wall_ms = wire::instant_ms(now_ms);
-        let purpose = match started_ms {
-            Some(_) => Purpose::Start,
-            None if has_crashed => Purpose::Crashed,
-            None => Purpose::Handle,
+        let purpose = match (started_ms, is_again) {
+            (Some(_), false) => Purpose::Start,
+            (Some(_), true) => Purpose::Started,
+            (None, false) => Purpose::Handle,
+            (None, true) => Purpose::Crashed,
         };
         let answer = match only(to, text) {
             Ok((_, _, element))
-                if started_ms.is_some_and(|ms| !is_suspect(&element, wire::instant_ms(ms), wall_ms)) =>
+                if started_ms.is_some_and(|ms| !self.suspects_element(&element, wire::instant_ms(ms), wall_ms)) =>
             {
                 return None;
             }
             Ok((key, asker, element)) => {
                 let (method, headers) = (element.method.clone(), element.headers.clone());
                 let answer = self.ask_one(purpose, Asked { key: &key, asker: &asker, wall_ms }, element);
-                if purpose != Purpose::Start {
+                if started_ms.is_none() {
                     self.tell(&headers, method.as_str(), &key, wall_ms, &answer);
                 }
                 answer
@@ -177,6 +178,10 @@ impl<H: Handler> Object<H> {
         }
     }
 
+    fn suspects_element(&self, element: &Element, started_ms: i64, now_ms: i64) -> bool {
+        self.suspects.has(&element.method, &element.url.0, &element.headers, started_ms, now_ms)
+    }
+
     fn line(&self, headers: &Headers, method: &str, key: Option<&Key>, now_ms: i64, answer: &Answer) -> Option<String> {
         log::line(self.log_sample_ppm, &Answered { now_ms, took_ms: 0, by: "object", method, headers, key }, answer)
     }
@@ -193,8 +198,4 @@ fn only(to: To<'_>, text: &str) -> Result<(Key, Asker, Element), Problem> {
     let element = Batch::parse(&key, &Headers::new(), Some(text.as_bytes()))?.elements.pop();
     let element = element.ok_or_else(|| Problem::new(Code::BodyInvalid, "no request"))?;
     Ok((key, asker, element))
-}
-
-fn is_suspect(element: &Element, started_ms: i64, now_ms: i64) -> bool {
-    suspicion::is_suspect(&element.method, &element.url.0, &element.headers, started_ms, now_ms)
 }

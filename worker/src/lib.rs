@@ -13,6 +13,7 @@
 pub mod batch;
 pub mod object;
 pub mod registry;
+pub mod remote;
 pub mod router;
 pub mod settings;
 mod storage;
@@ -29,10 +30,19 @@ pub use semel_core::server::{Context, Failure, Handler, KeyRule};
 #[doc(hidden)]
 pub use {js_sys, wasm_bindgen};
 
-/// Makes the classes that `host.js` works with, for a handler that has a `Default`.
+/// A handler that is the same at every object.
+pub fn by_default<H: Default>(_storage: &wasm_bindgen::JsValue) -> H {
+    H::default()
+}
+
+/// Makes the classes that `host.js` works with, for a handler that has a `Default`, which the router asks for keys. Where it is
+/// another one at each object, `$of` makes it of the object's storage.
 #[macro_export]
 macro_rules! export {
     ($handler:ty) => {
+        $crate::export!($handler, $crate::by_default);
+    };
+    ($handler:ty, $of:expr) => {
         /// What the Worker asks where a request goes.
         #[wasm_bindgen::prelude::wasm_bindgen]
         pub struct SemelRouter($crate::router::Router<$handler>);
@@ -119,7 +129,7 @@ macro_rules! export {
             /// An engine over an object's storage.
             #[wasm_bindgen(constructor)]
             pub fn new(storage: wasm_bindgen::JsValue, settings: &str) -> Result<Self, wasm_bindgen::JsValue> {
-                $crate::object::Object::new(<$handler>::default(), storage, settings).map(Self)
+                $crate::object::Object::new($of(&storage), storage, settings).map(Self)
             }
 
             /// Answers an attempt; `body` is undefined where it was too large to read.
@@ -144,10 +154,12 @@ macro_rules! export {
                 )
             }
 
-            /// Counts the start of a suspect, which `handle` is asked to run next.
+            /// Counts the start of a suspect, which `handle` is asked to run next; or, where that is done and durable, says so again: a crash
+            /// of the module meanwhile has it forgotten.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn start(
                 &mut self,
+                is_counted: bool,
                 method: &str,
                 pathname: &str,
                 search: &str,
@@ -157,7 +169,7 @@ macro_rules! export {
                 now_ms: f64,
             ) -> $crate::js_sys::Array {
                 self.0.answer(
-                    $crate::object::Purpose::Start,
+                    if is_counted { $crate::object::Purpose::Started } else { $crate::object::Purpose::Start },
                     method,
                     (pathname, search),
                     headers,
@@ -188,6 +200,57 @@ macro_rules! export {
                 )
             }
 
+            /// Answers an attempt while another request of the key is under way to where it is executed.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
+            pub fn wait(
+                &mut self,
+                method: &str,
+                pathname: &str,
+                search: &str,
+                headers: &str,
+                body: Option<Vec<u8>>,
+                arrived_ms: f64,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.answer(
+                    $crate::object::Purpose::Wait,
+                    method,
+                    (pathname, search),
+                    headers,
+                    body,
+                    (arrived_ms, now_ms),
+                )
+            }
+
+            /// Answers an attempt of which has ended what was sent for it.
+            #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
+            pub fn settle(
+                &mut self,
+                call: &$crate::js_sys::Array,
+                ended: &$crate::js_sys::Array,
+                method: &str,
+                pathname: &str,
+                search: &str,
+                headers: &str,
+                body: Option<Vec<u8>>,
+                arrived_ms: f64,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.answer(
+                    $crate::remote::settled(call, ended),
+                    method,
+                    (pathname, search),
+                    headers,
+                    body,
+                    (arrived_ms, now_ms),
+                )
+            }
+
+            /// What is to be sent before the last attempt has an answer; undefined: nothing. It is told once.
+            pub fn take_call(&mut self) -> Option<$crate::js_sys::Array> {
+                self.0.take_call()
+            }
+
             /// Answers a batch as `handle` does; or a frame of a socket, where there are no headers: `[text]`, or `[close code, reason]`.
             /// Undefined: each is to run by itself. `is_alone`: that has begun.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
@@ -205,8 +268,8 @@ macro_rules! export {
                 self.0.batch(&mut router.0, ((key, asker), is_alone), headers, body, (started_ms, now_ms))
             }
 
-            /// The only request of a batch: runs it, or counts its crash: `[text, room that is left]`. With `started_ms`, counts its
-            /// start if it is a suspect; undefined: it isn't.
+            /// The only request of a batch: runs it, or if that was done before counts its crash: `[text, room that is left]`. With
+            /// `started_ms`, counts its start if it is a suspect, or says again that it did; undefined: it isn't.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn one(
                 &mut self,
@@ -214,11 +277,28 @@ macro_rules! export {
                 asker: &str,
                 text: &str,
                 started_ms: Option<f64>,
-                has_crashed: bool,
+                is_again: bool,
                 room: f64,
                 now_ms: f64,
             ) -> Option<$crate::js_sys::Array> {
-                self.0.one((key, asker), text, (started_ms, has_crashed), room, now_ms)
+                self.0.one((key, asker), text, (started_ms, is_again), room, now_ms)
+            }
+
+            /// Whether an attempt may have ended the object that ran before.
+            pub fn is_suspect(
+                &self,
+                method: &str,
+                pathname: &str,
+                headers: &str,
+                started_ms: f64,
+                now_ms: f64,
+            ) -> bool {
+                self.0.is_suspect(method, pathname, headers, (started_ms, now_ms))
+            }
+
+            /// Looks at a page of what is stored; whether there is more to look at before anything can be answered.
+            pub fn open(&mut self, now_ms: f64) -> Result<bool, wasm_bindgen::JsValue> {
+                self.0.open(now_ms)
             }
 
             /// When the object has to be awake next; undefined: a request will do.
@@ -266,13 +346,7 @@ macro_rules! export {
             }
         }
 
-        /// Whether an attempt may have ended the object that ran before.
-        #[wasm_bindgen::prelude::wasm_bindgen]
-        pub fn is_suspect(method: &str, pathname: &str, headers: &str, started_ms: f64, now_ms: f64) -> bool {
-            $crate::object::is_suspect(method, pathname, headers, started_ms, now_ms)
-        }
-
-        /// How long an object is young, and has suspects, in ms.
+        /// How long an object is young, and has suspects whatever they are, in ms.
         #[wasm_bindgen::prelude::wasm_bindgen]
         pub fn young_ms() -> f64 {
             $crate::object::YOUNG_MS

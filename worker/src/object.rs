@@ -9,13 +9,14 @@ use semel_core::message::{Headers, Method, Response};
 use semel_core::server::engine::Arrival;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::registry::{self, Report};
+use semel_core::server::remote::{Call, Ended};
 use semel_core::server::sql::{Sql, SqlError, atomically};
-use semel_core::server::suspicion;
+use semel_core::server::suspicion::{self, Suspects};
 use semel_core::server::{Answer, Context, Cors, Engine, Failure, Handler};
 use wasm_bindgen::JsValue;
 
 /// Why the object is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
     /// An attempt arrived.
     Handle,
@@ -23,6 +24,12 @@ pub enum Purpose {
     Crashed,
     /// A suspect is about to run.
     Start,
+    /// The same, and it is counted: this object has said so before.
+    Started,
+    /// Another request of the key is under way to where it is executed.
+    Wait,
+    /// What was sent for an attempt has ended.
+    Settle(Call, Ended),
 }
 
 /// The engine of one key.
@@ -31,6 +38,7 @@ pub struct Object<H> {
     pub(crate) sql: ObjectSql,
     pub(crate) cors: Cors,
     pub(crate) log_sample_ppm: u32,
+    pub(crate) suspects: Suspects,
 }
 
 impl<H: Handler> Object<H> {
@@ -38,7 +46,8 @@ impl<H: Handler> Object<H> {
     pub fn new(handler: H, storage: JsValue, settings: &str) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
         let log_sample_ppm = config.log_sample_ppm;
-        Ok(Self { engine: Engine::new(handler, config), sql: ObjectSql::new(storage), cors, log_sample_ppm })
+        let (engine, sql) = (Engine::new(handler, config), ObjectSql::new(storage));
+        Ok(Self { engine, sql, cors, log_sample_ppm, suspects: Suspects::default() })
     }
 
     /// Answers an attempt that arrived at `arrived_ms`. Key and principal are in the headers that the router has set.
@@ -56,7 +65,8 @@ impl<H: Handler> Object<H> {
         let lines = headers;
         let log;
         let answer = match routed(method, url, headers, body.unwrap_or_default()) {
-            Ok((request, key, principal)) => {
+            Ok((mut request, key, principal)) => {
+                self.engine.name(&principal, &mut request);
                 let arrival = Arrival { key: &key, principal: &principal, request: &request, body_too_large, wall_ms };
                 let answer = self.ask(purpose, arrival);
                 let answered = Answered {
@@ -80,10 +90,28 @@ impl<H: Handler> Object<H> {
 
     pub(crate) fn ask(&mut self, purpose: Purpose, arrival: Arrival<'_>) -> Answer {
         match purpose {
-            Purpose::Handle => self.engine.handle(&self.sql, arrival),
+            Purpose::Handle => {
+                let answer = self.engine.handle(&self.sql, arrival);
+                self.suspects.answered(&arrival.request.headers, &answer);
+                answer
+            }
             Purpose::Crashed => self.engine.crashed(&self.sql, arrival),
             Purpose::Start => self.engine.start(&self.sql, arrival),
+            Purpose::Started => self.engine.started(&self.sql, arrival),
+            Purpose::Wait => self.engine.wait(&self.sql, arrival),
+            Purpose::Settle(call, ended) => self.engine.settle(&self.sql, arrival, &call, ended),
         }
+    }
+
+    /// Whether an attempt may have ended the object that ran before. The times are the wall clock's, in Unix ms.
+    pub fn is_suspect(&self, method: &str, pathname: &str, headers: &str, (started_ms, now_ms): (f64, f64)) -> bool {
+        let (started_ms, now_ms) = (wire::instant_ms(started_ms), wire::instant_ms(now_ms));
+        self.suspects.has(&Method::new(method), pathname, &Headers::from_lines(headers), started_ms, now_ms)
+    }
+
+    /// Looks at a page of what is stored; whether there is more to look at before anything can be answered.
+    pub fn open(&mut self, now_ms: f64) -> Result<bool, JsValue> {
+        self.engine.open(&self.sql, wire::instant_ms(now_ms)).map_err(|error| wire::error(&error))
     }
 
     /// When the object has to be awake next; undefined: a request will do.
@@ -134,14 +162,8 @@ impl<H: Handler> Object<H> {
     }
 }
 
-/// How long an object is young, in ms.
+/// How long an object is young, in ms: after that, no request with an id is a suspect.
 pub const YOUNG_MS: f64 = suspicion::YOUNG_MS as f64;
-
-/// Whether an attempt may have ended the object that ran before. The times are the wall clock's, in Unix ms.
-pub fn is_suspect(method: &str, pathname: &str, headers: &str, started_ms: f64, now_ms: f64) -> bool {
-    let (started_ms, now_ms) = (wire::instant_ms(started_ms), wire::instant_ms(now_ms));
-    suspicion::is_suspect(&Method::new(method), pathname, &Headers::from_lines(headers), started_ms, now_ms)
-}
 
 fn routed(
     method: &str,
@@ -162,8 +184,13 @@ fn routed(
 /// Has panics say where they happened: the exception that JavaScript sees is only `unreachable`.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        console_log(&log::note(wire::instant_ms(js_sys::Date::now()), "error", &panic.to_string()));
+        note(&panic.to_string());
     }));
+}
+
+/// A line of the log that belongs to no request: an error.
+pub fn note(message: &str) {
+    console_log(&log::note(wire::instant_ms(js_sys::Date::now()), "error", message));
 }
 
 /// A handler without the engine: each request runs, as often as it is sent. For comparison only.

@@ -28,9 +28,13 @@ extern "C" {
     #[wasm_bindgen(method, getter, catch, js_name = databaseSize)]
     fn database_size(this: &SqlStorage) -> Result<f64, JsValue>;
 
-    /// All rows, each an array of its values.
+    /// Gives all rows, each an array of its values.
     #[wasm_bindgen(method, catch)]
-    fn raw(this: &Cursor) -> Result<js_sys::Iterator, JsValue>;
+    fn raw(this: &Cursor) -> Result<JsValue, JsValue>;
+
+    /// Goes through all rows on the other side of the boundary. What fails on the way is a failure of the storage.
+    #[wasm_bindgen(catch, js_namespace = Array, js_name = from)]
+    fn array_from(rows: &JsValue) -> Result<Array, JsValue>;
 
     #[wasm_bindgen(js_namespace = console, js_name = log)]
     pub fn console_log(line: &str);
@@ -56,12 +60,8 @@ impl Sql for ObjectSql {
             bound.push(&to_js(argument));
         }
         let cursor = self.sql.exec(statement, &bound).map_err(|error| failure(&error))?;
-        let mut rows = Vec::new();
-        for row in &cursor.raw().map_err(|error| failure(&error))? {
-            let row: Array = row.map_err(|error| failure(&error))?.unchecked_into();
-            rows.push(row.iter().map(|value| from_js(&value)).collect());
-        }
-        Ok(rows)
+        let rows = cursor.raw().and_then(|rows| array_from(&rows)).map_err(|error| failure(&error))?;
+        Ok(rows.iter().map(|row| row.unchecked_into::<Array>().iter().map(|value| from_js(&value)).collect()).collect())
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {

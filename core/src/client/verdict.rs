@@ -75,6 +75,14 @@ pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
     }
 }
 
+/// Why an attempt that may be sent again did not run, where the server says so. Of what only may not have run it says nothing.
+pub fn refusal(answer: &Answer) -> Option<Failure> {
+    let status = answer.headers.get("semel-status")?;
+    let code = Code::ALL.iter().find(|code| code.as_str() == status).copied();
+    let told = executed(answer, code);
+    (told == Executed::No).then(|| failure(answer, status, told, Retry::SameId))
+}
+
 /// `Semel-Now`.
 pub fn clock_ms(answer: &Answer) -> Option<i64> {
     number(answer.headers.get("semel-now")?)

@@ -53,6 +53,8 @@ pub enum Admin {
     Record(RequestId),
     /// `DELETE records/{id}`: the record is reduced to a tombstone.
     DeleteRecord(RequestId),
+    /// `POST records/{id}/resolve`: what is in doubt is settled.
+    Resolve(RequestId),
     /// `POST cancel`
     Cancel,
 }
@@ -60,7 +62,7 @@ pub enum Admin {
 impl Admin {
     /// Whether it changes something.
     pub fn changes(&self) -> bool {
-        matches!(self, Self::DeleteKey | Self::DeleteRecord(_) | Self::Cancel)
+        matches!(self, Self::DeleteKey | Self::DeleteRecord(_) | Self::Resolve(_) | Self::Cancel)
     }
 }
 
@@ -86,6 +88,7 @@ pub fn parse(method: &Method, rest: &[&str], path: &Path) -> Result<Option<Admin
         }
         (Method::Get | Method::Head, ["records", id]) => Admin::Record(RequestId::new(*id)?),
         (Method::Delete, ["records", id]) => Admin::DeleteRecord(RequestId::new(*id)?),
+        (Method::Post, ["records", id, "resolve"]) => Admin::Resolve(RequestId::new(*id)?),
         (Method::Post, ["cancel"]) => Admin::Cancel,
         _ => return Ok(None),
     };
@@ -139,6 +142,7 @@ pub fn state_of(record: &Record) -> &'static str {
         State::Poisoned(_) => "poisoned",
         State::Cancelled { .. } => "cancelled",
         State::Suspect { .. } => "suspect",
+        State::Dispatched { .. } => "in-doubt",
         State::Tombstone { kind: TombstoneKind::Acknowledged, .. } => "acknowledged",
         State::Tombstone { kind: TombstoneKind::Expired, .. } => "expired",
     }
@@ -150,6 +154,7 @@ pub fn executed_of(record: &Record) -> Executed {
         State::Executed(..) => Executed::Yes,
         State::Poisoned(_) => Executed::No,
         State::Tombstone { executed, .. } => executed,
+        State::Dispatched { .. } => Executed::Unknown,
         // Without first-sent, its record may have left before.
         State::Cancelled { .. } | State::Suspect { .. } if record.first_sent_s.is_none() => Executed::Unknown,
         State::Cancelled { .. } | State::Suspect { .. } => Executed::No,
@@ -169,7 +174,7 @@ fn record_json(
     let lapses_ms = match record.state {
         State::Tombstone { lapses_ms, .. } => Some(lapses_ms),
         State::Cancelled { lapses_ms } => lapses_ms,
-        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } => None,
+        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } | State::Dispatched { .. } => None,
     };
     let crashes = match record.state {
         State::Suspect { crashes, .. } => Some(crashes),
@@ -212,7 +217,9 @@ impl Turn<'_> {
             Admin::Records { after, limit } => self.tell_records(after, *limit),
             Admin::Times { from_ms, step_ms, count } => self.tell_times(loaded, *from_ms, *step_ms, *count),
             Admin::Record(id) => self.tell_record(loaded, id),
-            Admin::Show | Admin::DeleteKey | Admin::DeleteRecord(_) | Admin::Cancel => self.tell_key(loaded),
+            Admin::Show | Admin::DeleteKey | Admin::DeleteRecord(_) | Admin::Resolve(_) | Admin::Cancel => {
+                self.tell_key(loaded)
+            }
         }
     }
 
@@ -271,7 +278,7 @@ impl Turn<'_> {
         };
         let (fingerprint, outcome) = match &record.state {
             State::Executed(fingerprint, outcome) => (Some(fingerprint), Some(outcome)),
-            State::Poisoned(fingerprint) => (Some(fingerprint), None),
+            State::Poisoned(fingerprint) | State::Dispatched { fingerprint, .. } => (Some(fingerprint), None),
             _ => (None, None),
         };
         let status = outcome.map(|outcome| i64::from(outcome.status));

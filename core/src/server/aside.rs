@@ -47,7 +47,7 @@ impl Turn<'_> {
         let is_virgin = loaded.versions.engine == 0;
         let is_noted =
             aside.seen.is_some() || aside.ended.is_some() || aside.session.is_some_and(|noted| noted.is_any());
-        let may_apply = !self.acks.is_empty() || is_noted || aside.sweep || self.is_sweep_due(loaded);
+        let may_apply = !self.acks.is_empty() || is_noted || self.is_to_sweep(loaded, &aside);
         if !aside.fence && (is_virgin || !may_apply) {
             return Ok(());
         }
@@ -141,12 +141,15 @@ impl Turn<'_> {
         }
         let Instant { now_ms, fence_s, .. } = self.instant;
         let retention_s = self.config.retention_s;
-        if !work.after.has_key {
+        // A deleted key's name was taken away once the registry had heard of it: only what comes anew brings it back.
+        let is_gone = work.after.versions.handler == schema::DELETED && !work.after.is_registered;
+        if !work.after.has_key && !is_gone {
             schema::put_key(self.sql, self.arrival.key)?;
             work.after.has_key = true;
         }
         let mut is_fence_used = aside.fence;
-        if aside.sweep || self.is_sweep_due(&work.after) {
+        if self.is_to_sweep(&work.after, aside) {
+            work.after.may_sweep.0 = false;
             is_fence_used |= chores::sweep(self.sql, self.instant, retention_s, &mut work.after)?;
         }
         if is_fence_used && holds(Rule::FenceDurable) {
@@ -196,10 +199,13 @@ impl Turn<'_> {
         is_reached && holds(Rule::Capacity)
     }
 
-    /// A full key sweeps with every request, so that it opens as soon as something may leave.
-    fn is_sweep_due(&self, loaded: &Loaded) -> bool {
+    /// A full key sweeps with every request, so that it opens as soon as something may leave. Of another no request sweeps what its
+    /// object is about to: alarms may have been given up, so none can be relied on.
+    fn is_to_sweep(&self, loaded: &Loaded, aside: &Aside<'_>) -> bool {
         let now_ms = self.instant.now_ms;
-        loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms) || self.is_crowded(loaded)
+        let is_seen_to = loaded.swept_ms.0.is_some_and(|swept_ms| now_ms < swept_ms + chores::SEEN_TO_MS);
+        let is_due = || loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms);
+        loaded.may_sweep.0 && (aside.sweep || !is_seen_to && is_due() || self.is_crowded(loaded))
     }
 }
 

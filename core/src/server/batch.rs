@@ -8,16 +8,16 @@
 use super::answer::{Answer, is_token_byte, is_value_char};
 use super::config::REQUEST_BODY_BYTES_MAX;
 use super::control::{self, body_invalid, wire_outcome};
+use super::decision::check_deadline;
 use super::json::read::{Json, Members};
 use super::json::write::{Object, array};
 use super::record::Outcome;
-use crate::header::{self, Ack, quoted};
+use crate::header::{self, Ack, Attempt, quoted};
 use crate::id::Key;
 use crate::message::{Headers, Method, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use crate::rules::{Rule, holds};
 
 /// A batch, or a frame, has at most so many elements.
 pub const ELEMENTS_MAX: usize = 256;
@@ -50,16 +50,28 @@ pub struct Batch {
     pub elements: Vec<Element>,
     /// The number of the frame, where it is one.
     pub frame: Option<i64>,
+    /// Those of the request that it is; a frame has none.
+    headers: Headers,
 }
 
 impl Batch {
+    /// Whether all of it may begin, by what its own headers say.
+    pub fn check(&self, now_ms: i64) -> Result<(), Problem> {
+        let attempt = Attempt::parse(&self.headers, now_ms)?;
+        if attempt.session.is_some() {
+            let detail = "Semel-Session: a request of a batch has a place in a session, a batch has none";
+            return Err(Problem::new(Code::KeyInvalid, detail));
+        }
+        check_deadline(attempt.deadline_ms, now_ms)
+    }
+
     /// Reads the body of `POST batch`. `headers`: those of the request, which may acknowledge.
     pub fn parse(key: &Key, headers: &Headers, body: Option<&[u8]>) -> Result<Self, Problem> {
         let Json::Array(requests) = json(body)? else { return Err(body_invalid("not an array of requests")) };
         // Else the whole of it would be done, and then refused.
         let acks = header::acks(headers)?;
         let acknowledgement = headers.get("semel-ack").map(|_| acknowledgement(key, &acks)).transpose()?;
-        Ok(Self { acknowledgement, elements: elements(requests)?, frame: None })
+        Ok(Self { acknowledgement, elements: elements(requests)?, frame: None, headers: headers.clone() })
     }
 
     /// Reads a frame of a socket.
@@ -79,7 +91,7 @@ impl Batch {
             return Err(body_invalid("frame must be a number from 0 to 2^53 - 1"));
         }
         let acknowledgement = acks.map(|acks| acknowledgement(key, &acks)).transpose()?;
-        Ok(Self { acknowledgement, elements: elements(requests)?, frame: Some(frame) })
+        Ok(Self { acknowledgement, elements: elements(requests)?, frame: Some(frame), headers: Headers::new() })
     }
 }
 
@@ -145,16 +157,7 @@ fn element(request: Json) -> Result<Element, String> {
     say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| format!("@{seconds}")));
     say("semel-deadline", members.optional("deadline")?.map(|ms: i64| ms.to_string()));
     say("semel-session", members.optional("session")?.map(session).transpose()?);
-    let body = match members.any("body")? {
-        None => Vec::new(),
-        Some(Json::Text(text)) => text.into_bytes(),
-        Some(Json::Object(mut bytes)) => {
-            let base64: String = bytes.required("base64")?;
-            bytes.end()?;
-            BASE64.decode(base64).map_err(|_| "its body is not base64")?
-        }
-        Some(_) => return Err("body must be a string, or an object with base64".to_owned()),
-    };
+    let body = members.any("body")?.map(control::wire_body_bytes).transpose()?.unwrap_or_default();
     members.end()?;
     let (pathname, search) = path.split_at(path.find('?').unwrap_or(path.len()));
     // As a URL has it: a `?` alone is no query.
@@ -175,7 +178,7 @@ fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
     let is_name = !name.is_empty() && name.bytes().all(|byte| is_token_byte(byte) && !byte.is_ascii_uppercase());
     let is_reserved = ["semel-", "cf-"].iter().any(|prefix| name.starts_with(prefix))
         || ["idempotency-key", "authorization"].contains(&name);
-    if !is_name || is_reserved {
+    if !is_name || (is_reserved && holds(Rule::BatchHeaders)) {
         return Err("a header's name is not lower-case, or not for a request of a batch");
     }
     if value.trim_matches([' ', '\t']) != value || !value.chars().all(is_value_char) {

@@ -15,16 +15,18 @@ use super::engine::Engine;
 use super::handler::Handler;
 use super::record::Change;
 use super::registry::Report;
-use super::rows::{self, Totals};
 use super::schema::{self, DELETED, Versions};
 use super::sql::{Sql, SqlError, atomically};
 use super::survey;
+use super::totals::{self, Totals};
 use super::turn::Loaded;
 use super::uncompared::Uncompared;
 use crate::rules::{Rule, holds};
 use crate::server::Answer;
 
-/// Of so many rows an object keeps what they come to, when it is woken. Fewer are sooner counted than that is written and taken away.
+/// After a page that an object has swept without a request, none sweeps one of its own for so long: the object goes on by itself.
+pub(super) const SEEN_TO_MS: i64 = 1_000;
+/// Of so many rows, each session counted as one, an object keeps what they come to, when it is woken. Fewer are sooner counted than that is written and taken away.
 pub const TOTALS_ROWS_MIN: i64 = 10_000;
 /// Nothing is due later than the longest retention, which is a hundred years, and some minutes for clocks that differ.
 const AHEAD_MS_MAX: i64 = 101 * 366 * 86_400_000;
@@ -76,12 +78,12 @@ pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &m
 }
 
 /// Keeps what the rows come to, or takes away what was kept: of few there is no need.
-fn keep_totals(sql: &dyn Sql, after: &mut Loaded) -> Result<(), SqlError> {
+fn keep_totals(sql: &dyn Sql, retention_s: i64, after: &mut Loaded) -> Result<(), SqlError> {
     let had_totals = after.has_totals;
-    after.has_totals = after.rows() >= TOTALS_ROWS_MIN;
+    after.has_totals = is_many(after);
     if after.has_totals {
         let oldest_ms = after.sweep.oldest_ms();
-        rows::keep_totals(
+        totals::keep(
             sql,
             &Totals {
                 count: Change { tombstones: after.rows() - after.count.records, ..after.count },
@@ -90,10 +92,11 @@ fn keep_totals(sql: &dyn Sql, after: &mut Loaded) -> Result<(), SqlError> {
                 oldest_fenced_ms: oldest_ms,
                 lapses_ms: after.sweep.records_due_ms(),
                 carried_until_ms: Some(after.packed.until_ms()),
+                sessions: Some(after.sessions.totals(retention_s)),
             },
         )
     } else if had_totals {
-        rows::drop_totals(sql)
+        totals::take_away(sql)
     } else {
         Ok(())
     }
@@ -134,15 +137,16 @@ impl<H: Handler> Engine<H> {
         let loaded = self.load(sql, wall_ms)?;
         let now_ms = loaded.clock_ms;
         let is_due = loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms);
-        if loaded.versions.engine == 0 || !is_due && (loaded.has_totals || loaded.rows() < TOTALS_ROWS_MIN) {
+        if loaded.versions.engine == 0 || !is_due && (loaded.has_totals || !is_many(&loaded)) {
             self.loaded = Some(loaded);
             return Ok(false);
         }
         let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
         let mut after = loaded.clone();
+        after.swept_ms.0 = Some(now_ms);
         let ended = atomically(sql, || {
             let is_fence_used = is_due && sweep(sql, instant, self.config.retention_s, &mut after)?;
-            keep_totals(sql, &mut after)?;
+            keep_totals(sql, self.config.retention_s, &mut after)?;
             if is_fence_used && holds(Rule::FenceDurable) {
                 schema::put_fence(sql, instant.fence_s, now_ms)
             } else {
@@ -157,6 +161,7 @@ impl<H: Handler> Engine<H> {
                 Ok(goes_on)
             }
             Err(error) => {
+                self.loaded = Some(loaded);
                 self.failed(now_ms);
                 Err(error)
             }
@@ -202,7 +207,9 @@ impl<H: Handler> Engine<H> {
             let is_listed = report.is_listed;
             let written = if is_listed { schema::put_registered(sql, true) } else { schema::drop_key(sql) };
             if let Err(error) = written {
-                self.failed(loaded.clock_ms);
+                let clock_ms = loaded.clock_ms;
+                self.loaded = Some(loaded);
+                self.failed(clock_ms);
                 return Err(error);
             }
             loaded.is_registered = is_listed;
@@ -211,6 +218,11 @@ impl<H: Handler> Engine<H> {
         }
         Ok(())
     }
+}
+
+/// Whether what there is takes long to count.
+fn is_many(loaded: &Loaded) -> bool {
+    loaded.rows() + loaded.sessions.count >= TOTALS_ROWS_MIN
 }
 
 /// Whether the registry should list the key: it has something that can be forgotten or deleted. Once it has, it stays there until it is

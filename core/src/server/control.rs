@@ -11,6 +11,7 @@ use super::decision::{Asked, Decision, decide};
 use super::json::read::{Json, Members};
 use super::json::write::{Object, Value, Written};
 use super::record::{LatestDeadline, Outcome, Record, State};
+use super::remote;
 use super::turn::{Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, Principal, RequestId};
@@ -211,6 +212,7 @@ pub(super) fn cancel(
         (Decision::Replay, Some(Record { state: State::Executed(_, outcome), .. })) => Ok(executed(outcome)),
         (Decision::Refuse(problem), _) if problem.code == Code::Cancelled => Ok(cancelled()),
         (Decision::Refuse(problem), _) => Err(Undone::Problem(problem)),
+        (Decision::Doubt, _) => Err(Undone::Problem(remote::in_flight())),
         _ => {
             let record = Record {
                 principal: principal.clone(),
@@ -247,6 +249,19 @@ pub(super) fn wire_outcome(outcome: &Outcome) -> Written {
     let headers = names.into_iter().fold(Object::default(), with_header);
     let body = wire_body(&outcome.body);
     Object::default().with("status", outcome.status).with("headers", headers.end()).with("body", body).end()
+}
+
+/// The bytes of a body in JSON: a string, or an object with base64.
+pub(super) fn wire_body_bytes(body: Json) -> Result<Vec<u8>, String> {
+    match body {
+        Json::Text(text) => Ok(text.into_bytes()),
+        Json::Object(mut bytes) => {
+            let base64: String = bytes.required("base64")?;
+            bytes.end()?;
+            Ok(BASE64.decode(base64).map_err(|_| "its body is not base64")?)
+        }
+        _ => Err("body must be a string, or an object with base64".to_owned()),
+    }
 }
 
 /// A body in JSON: text as it is, unless escaping would make it longer than base64 of the bytes.

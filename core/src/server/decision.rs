@@ -62,6 +62,8 @@ pub enum Decision {
     Replay,
     /// Run the handler.
     Execute,
+    /// It was sent to where it is executed, and its outcome is not known.
+    Doubt,
     /// Answer with a problem.
     Refuse(Problem),
 }
@@ -84,13 +86,16 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
     if asked.is_before(instant.fence_s) {
         return Decision::Refuse(outside_window(asked, instant));
     }
-    if holds(Rule::Deadline) && asked.deadline_ms.is_some_and(|deadline_ms| deadline_ms < instant.now_ms) {
-        return Decision::Refuse(Problem::new(
-            Code::AttemptExpired,
-            "the deadline is before Semel-Now; this attempt did not run",
-        ));
+    check_deadline(asked.deadline_ms, instant.now_ms).map_or_else(Decision::Refuse, |()| Decision::Execute)
+}
+
+/// Whether what has this deadline may begin now.
+pub fn check_deadline(deadline_ms: Option<i64>, now_ms: i64) -> Result<(), Problem> {
+    if holds(Rule::Deadline) && deadline_ms.is_some_and(|deadline_ms| deadline_ms < now_ms) {
+        let detail = "the deadline is before Semel-Now; this attempt did not run";
+        return Err(Problem::new(Code::AttemptExpired, detail));
     }
-    Decision::Execute
+    Ok(())
 }
 
 /// Whether the rule holds by which a record of this state keeps its id from running.
@@ -100,6 +105,7 @@ fn holds_for(state: &State) -> bool {
         State::Poisoned(_) => Rule::Poisoned,
         State::Cancelled { .. } => Rule::Cancelled,
         State::Tombstone { .. } => Rule::Tombstone,
+        State::Dispatched { .. } => Rule::DoubtHolds,
         State::Suspect { .. } => return true,
     })
 }
@@ -109,7 +115,9 @@ fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
         !holds(Rule::Fingerprint) || asked.fingerprint.is_none_or(|fingerprint| fingerprint == recorded)
     };
     match &record.state {
-        State::Executed(fingerprint, _) | State::Poisoned(fingerprint) if !same(fingerprint) => {
+        State::Executed(fingerprint, _) | State::Poisoned(fingerprint) | State::Dispatched { fingerprint, .. }
+            if !same(fingerprint) =>
+        {
             Decision::Refuse(mismatch())
         }
         State::Executed(..) => Decision::Replay,
@@ -118,6 +126,7 @@ fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
             Decision::Refuse(Problem::new(Code::Cancelled, "cancelled before it ran; it never will"))
         }
         State::Tombstone { kind, executed, .. } => Decision::Refuse(gone(*kind, *executed)),
+        State::Dispatched { .. } => Decision::Doubt,
         State::Suspect { .. } => Decision::Execute,
     }
 }

@@ -33,6 +33,7 @@ pub fn deleted(record: &Record, now_ms: i64, retention_s: i64) -> Option<Record>
     let (deadline, state) = match record.state {
         State::Executed(..) => expired(Executed::Yes),
         State::Poisoned(_) => expired(Executed::No),
+        State::Dispatched { .. } => expired(Executed::Unknown),
         State::Suspect { .. } => (record.deadline, State::Cancelled { lapses_ms: None }),
         State::Cancelled { .. } | State::Tombstone { .. } => return None,
     };

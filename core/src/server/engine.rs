@@ -11,18 +11,18 @@ use super::config::Config;
 use super::counters::Counters;
 use super::decision::Instant;
 use super::handler::Handler;
+use super::opening::Opening;
 use super::record::Change;
 use super::retention::{self, Sweep};
-use super::rows;
 use super::schema;
-use super::sessions::sweep::Sessions;
 use super::sql::{Sql, SqlError, atomically};
-use super::tombstones::Index;
+use super::suspicion::Started;
+use super::totals;
 use super::turn::{Loaded, Purpose, Turn};
 use super::uncompared::Uncompared;
 use crate::header;
-use crate::id::Key;
-use crate::message::Method;
+use crate::id::{Key, Principal};
+use crate::message::{Method, Request};
 use crate::problem::Problem;
 use crate::rules::{Rule, holds};
 
@@ -36,15 +36,28 @@ pub struct Engine<H> {
     pub(super) config: Config,
     counters: Counters,
     pub(super) loaded: Option<Loaded>,
+    /// How far an object has come that looks at its storage.
+    opening: Option<Opening>,
     /// The clock at the last error of the storage.
     told_ms: i64,
+    /// What was started by then: the object has lived on.
+    started: Option<Started>,
     pub(super) chores: Chores,
 }
 
 impl<H: Handler> Engine<H> {
     /// An engine that has not looked at its storage yet.
     pub fn new(handler: H, config: Config) -> Self {
-        Self { handler, config, counters: Counters::default(), loaded: None, told_ms: 0, chores: Chores::default() }
+        Self {
+            handler,
+            config,
+            counters: Counters::default(),
+            loaded: None,
+            opening: None,
+            told_ms: 0,
+            started: None,
+            chores: Chores::default(),
+        }
     }
 
     /// Takes the settings of its key. Until it does, the fence stays where it is stored.
@@ -64,6 +77,18 @@ impl<H: Handler> Engine<H> {
         &self.counters
     }
 
+    /// Gives a change the id that the handler makes of it, where its client sent none.
+    pub fn name(&self, principal: &Principal, request: &mut Request) {
+        let is_unnamed = |name| request.headers.get(name).is_none();
+        let may_be_named = request.method.changes() && !request.path.is_control();
+        if may_be_named
+            && ["idempotency-key", "semel-session"].into_iter().all(is_unnamed)
+            && let Some(id) = self.handler.id(principal, request)
+        {
+            request.headers.append("idempotency-key", header::quoted(&id));
+        }
+    }
+
     /// Answers an attempt.
     pub fn handle(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         self.answer(sql, arrival, Purpose::Execute)
@@ -79,6 +104,12 @@ impl<H: Handler> Engine<H> {
     /// Where it fails, so will `handle`: the answer is of no interest to the caller.
     pub fn start(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         self.answer(sql, arrival, Purpose::CountStart)
+    }
+
+    /// Says again that [`Engine::start`] was asked of this request, and is durable: an engine that was made since does not know it, and
+    /// would take it for the start of an object that died.
+    pub fn started(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        self.answer(sql, arrival, Purpose::KnowStart)
     }
 
     /// How many records and tombstones the key keeps, as of the last commit. Writes nothing.
@@ -100,7 +131,7 @@ impl<H: Handler> Engine<H> {
             Ok(())
         } else {
             atomically(sql, || {
-                rows::drop_totals(sql)?;
+                totals::take_away(sql)?;
                 schema::put_forgotten(sql, before_s, before_s, loaded.clock_ms)
             })
         };
@@ -112,38 +143,59 @@ impl<H: Handler> Engine<H> {
                 loaded.has_totals = false;
                 loaded.sessions.look_again();
             }
-            Ok(()) => {}
-            Err(_) => self.failed(loaded.clock_ms),
+            _ => {}
         }
-        self.loaded = ended.is_ok().then_some(loaded);
+        let clock_ms = loaded.clock_ms;
+        self.loaded = Some(loaded);
+        if ended.is_err() {
+            self.failed(clock_ms);
+        }
         ended
     }
 
     /// After an error of the storage: what is in memory may no longer be what is stored, so the next call looks again.
     pub(super) fn failed(&mut self, clock_ms: i64) {
-        self.loaded = None;
+        if let Some(loaded) = self.loaded.take() {
+            self.started = loaded.started;
+        }
+        self.opening = None;
         self.told_ms = clock_ms;
     }
 
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
-        let answered = self.attempt(sql, arrival, purpose);
-        // What counts a start is no answer to anybody.
-        if purpose != Purpose::CountStart {
+        let answered = self.attempt(sql, arrival, purpose, true);
+        if !purpose.is_ahead() {
             self.told(&answered);
         }
         answered
     }
 
-    /// An answer goes out.
+    /// An answer goes out, unless something is to be sent first.
     pub(super) fn told(&mut self, answer: &Answer) {
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.call.is_some()) {
+            return;
+        }
         self.counters.count(answer.headers.get("semel-status").unwrap_or_default());
     }
 
-    /// Answers an attempt; after a failure of the storage, nothing is loaded.
-    pub(super) fn attempt(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
+    /// Answers an attempt; after a failure of the storage, nothing is loaded. `may_sweep`: nothing was swept in this turn of the object.
+    pub(super) fn attempt(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose, may_sweep: bool) -> Answer {
+        self.attempt_with(sql, (arrival, purpose, may_sweep), |turn, loaded| turn.run(loaded))
+    }
+
+    /// The same, whatever its turn does.
+    pub(super) fn attempt_with(
+        &mut self,
+        sql: &dyn Sql,
+        (arrival, purpose, may_sweep): (Arrival<'_>, Purpose, bool),
+        run: impl FnOnce(Turn<'_>, &mut Loaded) -> Result<Answer, SqlError>,
+    ) -> Answer {
         self.know_key(arrival.key);
         let mut answered = match self.load(sql, arrival.wall_ms) {
-            Ok(loaded) => self.answer_loaded(sql, arrival, purpose, loaded),
+            Ok(loaded) => {
+                let loaded = Loaded { may_sweep: Uncompared(may_sweep), ..loaded };
+                self.answer_loaded(sql, (arrival, purpose), loaded, run)
+            }
             Err(error) => unavailable(&error).stamped(arrival.wall_ms, None),
         };
         if arrival.request.method == Method::Head {
@@ -153,7 +205,14 @@ impl<H: Handler> Engine<H> {
         answered
     }
 
-    fn answer_loaded(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose, mut loaded: Loaded) -> Answer {
+    fn answer_loaded(
+        &mut self,
+        sql: &dyn Sql,
+        (arrival, purpose): (Arrival<'_>, Purpose),
+        mut loaded: Loaded,
+        run: impl FnOnce(Turn<'_>, &mut Loaded) -> Result<Answer, SqlError>,
+    ) -> Answer {
+        loaded.call = None;
         let now_ms = loaded.clock_ms;
         let acks = match header::acks(&arrival.request.headers) {
             Ok(acks) => acks,
@@ -166,7 +225,7 @@ impl<H: Handler> Engine<H> {
         let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
         let turn = Turn { handler, config, counters, sql, arrival, acks, instant, purpose };
         let count = loaded.count;
-        match turn.run(&mut loaded) {
+        match run(turn, &mut loaded) {
             Ok(answer) => {
                 loaded.settle(now_ms);
                 self.chores.counted(count, loaded.count);
@@ -174,10 +233,44 @@ impl<H: Handler> Engine<H> {
                 answer.stamped(now_ms, Some(arrival.key))
             }
             Err(error) => {
+                self.loaded = Some(loaded);
                 self.failed(now_ms);
                 unavailable(&error).stamped(now_ms, None)
             }
         }
+    }
+
+    /// Looks at a page of what is stored; whether there is more to look at before anything can be answered. Who asks something
+    /// else first has all the rest looked at in one turn.
+    pub fn open(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<bool, SqlError> {
+        if self.loaded.is_some() {
+            return Ok(false);
+        }
+        let mut opening = self.opening(sql, wall_ms)?;
+        let goes_on = opening.page(sql)?;
+        if goes_on {
+            self.opening = Some(opening);
+        } else {
+            self.loaded = Some(Loaded { started: self.started.clone(), ..opening.end(sql, self.config.retention_s)? });
+        }
+        Ok(goes_on)
+    }
+
+    /// Takes how far the object has come, or begins.
+    fn opening(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Opening, SqlError> {
+        if let Some(opening) = self.opening.take() {
+            return Ok(opening);
+        }
+        let meta = schema::meta(sql)?;
+        schema::check(&self.handler, meta.versions)?;
+        let versions = schema::upgrade(sql, meta.versions)?;
+        if !self.config.is_of_key()
+            && meta.has_key
+            && let Some(key) = schema::key(sql)?
+        {
+            self.know_key(&key);
+        }
+        Opening::new(sql, schema::Meta { versions, ..meta }, self.told_ms, wall_ms)
     }
 
     /// Takes what is known of the storage, with clock and fence moved on to now.
@@ -185,48 +278,9 @@ impl<H: Handler> Engine<H> {
         let mut loaded = match self.loaded.take() {
             Some(loaded) => loaded,
             None => {
-                let meta = schema::meta(sql)?;
-                schema::check(&self.handler, meta.versions)?;
-                let versions = schema::upgrade(sql, meta.versions)?;
-                if !self.config.is_of_key()
-                    && meta.has_key
-                    && let Some(key) = schema::key(sql)?
-                {
-                    self.know_key(&key);
-                }
-                let mut loaded = Loaded {
-                    versions,
-                    clock_ms: meta.clock_ms.max(self.told_ms),
-                    fence_s: meta.fence_s,
-                    forgotten_s: meta.forgotten_s,
-                    count: Change::default(),
-                    sweep: Sweep::default(),
-                    has_key: meta.has_key,
-                    is_registered: meta.is_registered,
-                    packed: Index::default(),
-                    has_totals: false,
-                    unasked: Uncompared::default(),
-                    started: None,
-                    sessions: Sessions::default(),
-                };
-                if versions.engine > 0 {
-                    let totals = rows::totals(sql)?;
-                    loaded.clock_ms = loaded.clock_ms.max(totals.clock_ms);
-                    loaded.has_totals = totals.carried_until_ms.is_some();
-                    let now_ms = loaded.clock_ms.max(wall_ms);
-                    let has_carried = totals.carried_until_ms.is_none_or(|until_ms| until_ms > now_ms);
-                    let packed = Index::load(sql, now_ms, has_carried)?;
-                    loaded.clock_ms = loaded.clock_ms.max(packed.clock_ms);
-                    loaded.count = totals.count;
-                    let retention_s = self.config.retention_s;
-                    loaded.sweep = Sweep::starting(&totals, packed.chunks_due_ms, meta.forgotten_s, retention_s);
-                    loaded.packed = packed.index;
-                    let found = Sessions::load(sql, meta.epoch, meta.forgotten_s, retention_s)?;
-                    loaded.clock_ms = loaded.clock_ms.max(found.clock_ms);
-                    loaded.sessions = found.sessions;
-                    loaded.settle(loaded.clock_ms);
-                }
-                loaded
+                let mut opening = self.opening(sql, wall_ms)?;
+                while opening.page(sql)? {}
+                Loaded { started: self.started.clone(), ..opening.end(sql, self.config.retention_s)? }
             }
         };
         let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
@@ -235,6 +289,7 @@ impl<H: Handler> Engine<H> {
             let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
             loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
         }
+        loaded.sessions.max.0 = self.config.sessions_max;
         self.chores.started(loaded.clock_ms);
         let count = loaded.count;
         loaded.settle(loaded.clock_ms);

@@ -13,9 +13,12 @@ use super::decision::{Asked, Decision, decide};
 use super::deletion;
 use super::handler::Failure;
 use super::record::{Outcome, Record, State};
+use super::remote;
+use super::resolve;
 use super::schema::{self, Versions};
 use super::sessions::{self, takeover};
 use super::sql::{SqlError, atomically};
+use super::suspicion::Started;
 use super::turn::{Command, Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
 use crate::fingerprint::Fingerprint;
 use crate::header::{self, Attempt};
@@ -41,13 +44,21 @@ impl Turn<'_> {
             Ok(attempt) => attempt,
             Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
         };
+        let may_be_numbered = control.is_none() && !request.method.reads();
         if self.arrival.body_too_large {
             let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
-            return self.refuse_unread(loaded, &Problem::new(Code::TooLarge, detail));
+            let problem = Problem::new(Code::TooLarge, detail);
+            return match attempt.session.as_ref().filter(|_| may_be_numbered) {
+                Some(numbered) => self.refuse_in_session(loaded, &problem, numbered),
+                None => self.refuse_unread(loaded, &problem),
+            };
         }
-        let may_be_numbered = control.is_none() && !request.method.reads();
         if attempt.session.is_some() && !may_be_numbered {
             let detail = "Semel-Session: only a change of the application has a place in a session";
+            return self.refuse_unread(loaded, &Problem::new(Code::KeyInvalid, detail));
+        }
+        if attempt.session.is_some() && self.sends() {
+            let detail = "Semel-Session: what is executed elsewhere has no place in a session yet";
             return self.refuse_unread(loaded, &Problem::new(Code::KeyInvalid, detail));
         }
         match control {
@@ -93,6 +104,7 @@ impl Turn<'_> {
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
                 self.replayed(outcome, at_ms)
             }
+            (Decision::Doubt, _) => Answer::problem(&remote::in_flight()),
             _ => Answer::problem(&Problem::new(Code::NotSeen, "this key has no outcome under this id")),
         };
         self.set_aside(loaded, Some(id), Aside::default())?;
@@ -113,6 +125,10 @@ impl Turn<'_> {
         let answer = match (answer, ended) {
             (Some(response), _) if response.status < 500 => Answer::read(response),
             (Some(response), _) => rolled_back(&format!("the handler answered {}", response.status)),
+            (None, Err(Undone::Failed(Failure::Remote(_)))) if self.sends() => {
+                loaded.call = Some(remote::Call::Read);
+                Answer::problem(&remote::in_flight())
+            }
             (None, Err(undone)) => self.undone(undone)?,
             (None, Ok(())) => rolled_back("the read did not end"),
         };
@@ -125,6 +141,10 @@ impl Turn<'_> {
             Admin::Cancel => return self.cancel(loaded, attempt, true),
             Admin::DeleteKey => Command::DeleteKey,
             Admin::DeleteRecord(id) => Command::DeleteRecord(id.clone()),
+            Admin::Resolve(id) => match resolve::parse(&self.arrival.request.body) {
+                Ok(resolution) => Command::Resolve(id.clone(), resolution),
+                Err(problem) => return self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),
+            },
             Admin::Show | Admin::Records { .. } | Admin::Times { .. } | Admin::Record(_) => {
                 let answer = self.tell(loaded, admin)?;
                 if !self.acks.is_empty() {
@@ -183,11 +203,15 @@ impl Turn<'_> {
             return match self.purpose {
                 Purpose::Execute => self.execute(loaded, &identified, command.as_ref()),
                 Purpose::CountStart => self.count_start(loaded, &identified),
+                Purpose::KnowStart => Ok(self.know_start(loaded, Started::Request(id.clone()))),
                 Purpose::CountCrash => self.count_crash(loaded, &identified),
             };
         }
-        if self.purpose == Purpose::CountStart {
+        if self.purpose.is_ahead() {
             return Ok(Answer::changed());
+        }
+        if decision == Decision::Doubt {
+            return self.doubt(loaded, &Identified { id, attempt, fingerprint, found });
         }
         let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
         let aside = match found.as_ref().filter(|_| !is_mismatch) {
@@ -257,6 +281,7 @@ impl Turn<'_> {
                 *loaded = work.after;
                 Ok(Answer::executed(outcome, self.expires_s(self.instant.now_ms)))
             }
+            Err(Undone::Failed(Failure::Remote(_))) if self.sends() => self.dispatch(loaded, identified),
             Err(undone) => {
                 let fence = matches!(&undone, Undone::Problem(problem) if problem.code == Code::OutsideWindow);
                 let answer = self.undone(undone)?;
@@ -271,11 +296,12 @@ impl Turn<'_> {
         match command {
             Command::Cancel(cancellation) => control::cancel(work, cancellation, attempt.deadline_ms),
             Command::DeleteRecord(id) => deletion::delete_record(work, id, self.config.retention_s),
+            Command::Resolve(id, resolution) => resolve::resolve(work, id, resolution),
             Command::DeleteKey => deletion::delete_key(work),
             Command::Close(place, by_administrator) => {
                 sessions::close(work, place, *by_administrator, attempt.deadline_ms)
             }
-            Command::TakeOver(take_over) => takeover::take_over(work, take_over, self.config.sessions_max),
+            Command::TakeOver(take_over) => takeover::take_over(work, take_over),
         }
     }
 
@@ -313,6 +339,9 @@ impl Turn<'_> {
                 Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
             }
             Undone::Failed(Failure::Sql(error)) => rolled_back(&format!("a statement of the handler failed: {error}")),
+            Undone::Failed(Failure::Remote(_)) => {
+                rolled_back("the handler has a request sent that it had not said it would")
+            }
             Undone::Failed(Failure::Other(reason)) => rolled_back(&format!("the handler failed: {reason}")),
             Undone::Rejected(reason) => rolled_back(&reason),
             Undone::Storage(error) => return Err(error),

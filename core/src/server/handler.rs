@@ -3,6 +3,7 @@
 //! Invariant: a handler is synchronous by type. It can't await between its first write and its last, so its effect and
 //! the record of the request are one commit.
 
+use super::remote::Policy;
 use super::sql::{Sql, SqlError};
 use crate::id::{Key, Principal};
 use crate::message::{Method, Request, Response};
@@ -30,6 +31,8 @@ pub enum Failure {
     Sql(SqlError),
     /// Anything else, in words for the log.
     Other(String),
+    /// It is executed elsewhere, so the host is to send it; what it wrote is undone. What becomes of one that is in doubt.
+    Remote(Policy),
     /// The layer refuses. For handlers of its own: to an application's clients its codes mean what the layer did.
     Refused(Problem),
 }
@@ -49,21 +52,25 @@ pub enum KeyRule {
     Key(String),
     /// It belongs to the key that `Semel-Key` names, else to one named as the path.
     Any,
+    /// The rule itself failed, and has told the log why. Nothing was done.
+    Failed,
 }
 
 /// A handler as the engine works with it: the engine is compiled once, whoever it serves.
 pub(super) trait Served {
-    /// [`Handler::SCHEMA_VERSION`].
+    /// [`Handler::schema_version`].
     fn tables_version(&self) -> i64;
     /// [`Handler::migrate`].
     fn bring_up(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError>;
     /// [`Handler::handle`].
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
+    /// [`Handler::is_remote`].
+    fn sends(&self, method: &Method, path: &Path) -> bool;
 }
 
 impl<H: Handler> Served for H {
     fn tables_version(&self) -> i64 {
-        H::SCHEMA_VERSION
+        self.schema_version()
     }
 
     fn bring_up(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError> {
@@ -73,6 +80,10 @@ impl<H: Handler> Served for H {
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         self.handle(context, request)
     }
+
+    fn sends(&self, method: &Method, path: &Path) -> bool {
+        self.is_remote(method, path)
+    }
 }
 
 /// An application: what a key does with a request.
@@ -80,11 +91,26 @@ pub trait Handler {
     /// The version of the handler's own tables.
     const SCHEMA_VERSION: i64;
 
+    /// The same, for a handler that learns it only where it runs.
+    fn schema_version(&self) -> i64 {
+        Self::SCHEMA_VERSION
+    }
+
     /// Maps a path to its key.
     fn key(&self, method: &Method, path: &Path) -> KeyRule;
 
-    /// Brings the handler's tables from version `from` (0: none yet) to [`Handler::SCHEMA_VERSION`].
+    /// Brings the handler's tables from version `from` (0: none yet) to [`Handler::schema_version`].
     fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError>;
+
+    /// Whether it is executed elsewhere: [`Handler::handle`] says [`Failure::Remote`] then, and nothing else, and never otherwise.
+    fn is_remote(&self, _method: &Method, _path: &Path) -> bool {
+        false
+    }
+
+    /// The id of a change whose client sent none; `None`: it needs one.
+    fn id(&self, _principal: &Principal, _request: &Request) -> Option<String> {
+        None
+    }
 
     /// Executes a request. For `GET` and `HEAD`, whatever it writes is undone.
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;

@@ -3,16 +3,17 @@
 //! - [`sql`]: the one trait through which all storage goes
 //! - [`decision`]: what becomes of an attempt, from its record, the fence and the clock; pure
 //! - [`record`]: records and their life; pure. [`rows`]: their rows; [`survey`]: what is asked of all at once
+//! - [`opening`]: what an object that starts looks at; [`totals`]: what all rows come to
 //! - [`tombstones`]: those of acknowledged requests, many to a row
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
-//! - [`handler`]: what an application implements
+//! - [`handler`]: what an application implements; [`remote`]: requests that are executed elsewhere
 //! - [`engine`]: the engine of one key, and what it knows without asking. [`chores`]: what its object does without a request
 //! - [`sessions`]: named senders, whose requests have numbers instead of ids
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
-//! - [`admin`]: an administrator's requests to a key; [`deletion`]: those that delete; [`counters`]: what they tell of answers
+//! - [`admin`]: an administrator's requests to a key; [`deletion`]: those that delete, `resolve`: that which settles; [`counters`]: what they tell of answers
 //! - [`batch`]: many requests in one, as text; [`together`]: in one commit
 //! - [`config`]: what an operator sets; [`key_rules`]: for which keys, by their [`pattern`]
 //! - [`auth`]: who is asking. [`rate`]: how often. [`cors`]: which pages may read the answer. [`head`]: how large a head may be
@@ -40,10 +41,13 @@ pub mod head;
 pub mod json;
 pub mod key_rules;
 pub mod log;
+pub mod opening;
 pub mod pattern;
 pub mod rate;
 pub mod record;
 pub mod registry;
+pub mod remote;
+mod resolve;
 pub mod retention;
 pub mod router;
 pub mod rows;
@@ -54,6 +58,7 @@ pub mod survey;
 pub mod suspicion;
 pub mod together;
 pub mod tombstones;
+pub mod totals;
 mod turn;
 mod uncompared;
 

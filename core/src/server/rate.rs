@@ -5,13 +5,17 @@
 //!   It is in a table of the host's, so that no crash of the module gives anybody anything back.
 //! - The table is bounded. Who finds no room shares one place with all who found none, so a full table lets nobody past, and who is
 //!   over the limit stays in it.
+//! - Whatever is let in is paid for in full: many at once begin where there is room for a burst, and who made them owes the rest.
 //! - A refusal takes nothing. The wait that it tells is true: whoever waits so long, and asks alone, is let in.
 
+use super::batch::ELEMENTS_MAX;
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// So many are told apart. All that is kept of one lapses once its burst is given back.
 pub const TABLE_MAX: usize = 10_000;
+/// So many may be taken beside one.
+pub const MORE_MAX: i64 = ELEMENTS_MAX as i64 - 1;
 const SWEEP_MS: i64 = 1_000;
 const NS_PER_MS: i64 = 1_000_000;
 const NS_PER_S: i64 = 1_000_000_000;
@@ -79,12 +83,13 @@ impl Rate {
         looked
     }
 
-    /// Takes more of somebody whose one was taken just now: as many as there are, or what a burst has beside that one. The wait that
-    /// it tells is until all of them may be taken, with another one.
+    /// Takes more of somebody whose one was taken just now, [`MORE_MAX`] at most. They are let in where as many are free, or all that a
+    /// burst has beside that one; what is more is owed. The wait that it tells is until they would be, with another one.
     pub fn take_more(&mut self, who: &str, more: usize, now_ms: i64) -> Result<(), i64> {
-        let more_ns = self.interval_ns.saturating_mul(i64::try_from(more).unwrap_or(i64::MAX)).min(self.tolerance_ns);
-        let over_ns = self.ahead_ns(who, now_ms) + more_ns - self.interval_ns - self.tolerance_ns;
-        if more_ns > 0 && over_ns > 0 {
+        let more_ns = self.interval_ns.saturating_mul(i64::try_from(more).unwrap_or(MORE_MAX).min(MORE_MAX));
+        let free_ns = more_ns.min(self.tolerance_ns);
+        let over_ns = self.ahead_ns(who, now_ms) + free_ns - self.interval_ns - self.tolerance_ns;
+        if free_ns > 0 && over_ns > 0 {
             return Err(wait_ms(over_ns + self.interval_ns));
         }
         self.put(who, more_ns, now_ms);
@@ -106,9 +111,10 @@ impl Rate {
     /// How far ahead of the clock somebody's instant is.
     fn ahead_ns(&self, who: &str, now_ms: i64) -> i64 {
         let free_ns = self.table.get(self.place(who));
-        // Further than this is nobody, unless the clock went back: nobody waits until it is there again.
-        let furthest_ns = self.tolerance_ns.saturating_add(self.interval_ns);
-        free_ns.saturating_sub(now_ns(now_ms)).clamp(0, furthest_ns)
+        let ahead_ns = free_ns.saturating_sub(now_ns(now_ms)).max(0);
+        let over_ns = self.tolerance_ns.saturating_add(self.interval_ns);
+        // Further than what may be owed is nobody, unless the clock went back: nobody waits until it is there again.
+        if ahead_ns > over_ns.saturating_add(self.interval_ns.saturating_mul(MORE_MAX)) { over_ns } else { ahead_ns }
     }
 
     fn place<'a>(&self, who: &'a str) -> &'a str {
@@ -174,13 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_cost_as_many_and_never_more_than_a_burst() {
-        for (count, costs) in [(1, 1), (3, 3), (10, 10), (11, 10), (usize::MAX, 10)] {
+    fn many_at_once_cost_as_many_and_those_beyond_a_burst_are_owed() {
+        for (count, costs) in [(1, 1), (3, 3), (10, 10), (11, 11), (256, 256), (usize::MAX, 256)] {
             let mut rate = rate(10, 10);
             assert_eq!((rate.take("a", 0), rate.take_more("a", count - 1, 0)), (Ok(()), Ok(())), "{count}");
             let left = (0..100).filter(|_| rate.take("a", 0).is_ok()).count();
-            assert_eq!(left, 10 - costs, "{count}");
+            assert_eq!(left, 10_usize.saturating_sub(costs), "{count}");
+            // However they come, in the long run there are no more than the rate has.
+            let paid_ms = 100 * i64::try_from(costs).expect("few");
+            assert_eq!((0..100).filter(|_| rate.take("a", paid_ms).is_ok()).count(), 10 - left, "{count}");
         }
+        let mut owing = rate(10, 10);
+        assert_eq!((owing.take("a", 0), owing.take_more("a", 19, 0)), (Ok(()), Ok(())));
+        let wait_ms = owing.take("a", 0).expect_err("ten are owed, and one more");
+        assert_eq!((wait_ms, owing.take("a", wait_ms - 1), owing.take("a", wait_ms)), (1_100, Err(1), Ok(())));
         let over = || {
             let mut rate = rate(10, 10);
             assert_eq!((rate.take("a", 0), rate.take_more("a", 4, 0), rate.take("a", 0)), (Ok(()), Ok(()), Ok(())));

@@ -86,6 +86,15 @@ pub enum State {
         /// Whether it was started since, and has not ended.
         is_started: bool,
     },
+    /// It was sent to where it is executed ([`super::remote`]): it is under way, or in doubt.
+    Dispatched {
+        /// Of the request.
+        fingerprint: Fingerprint,
+        /// How often it was sent.
+        times: i64,
+        /// The key's clock when it was sent first, in Unix ms.
+        first_ms: i64,
+    },
     /// Its outcome is gone, and it must not run again.
     Tombstone {
         /// Why.
@@ -137,7 +146,9 @@ impl Change {
     /// Which limit a record counts against.
     fn limit_of(&mut self, record: &Record) -> &mut i64 {
         match record.state {
-            State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } => &mut self.records,
+            State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } | State::Dispatched { .. } => {
+                &mut self.records
+            }
             State::Cancelled { .. } | State::Tombstone { .. } => &mut self.tombstones,
         }
     }
@@ -192,7 +203,9 @@ impl Record {
         let executed = match self.state {
             State::Executed(..) => Executed::Yes,
             State::Poisoned(_) => Executed::No,
-            State::Cancelled { .. } | State::Suspect { .. } | State::Tombstone { .. } => return None,
+            State::Cancelled { .. } | State::Suspect { .. } | State::Dispatched { .. } | State::Tombstone { .. } => {
+                return None;
+            }
         };
         if *by != self.principal && holds(Rule::AcknowledgedByOwner) {
             return None;

@@ -7,9 +7,10 @@
 //!   it has walked by, or that came since, may leave.
 
 use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
-use super::rows::{self, Totals};
+use super::rows;
 use super::sql::{Sql, SqlError};
 use super::tombstones;
+use super::totals::Totals;
 use super::uncompared::Uncompared;
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
@@ -50,9 +51,10 @@ pub fn fate(record: &Record, fence_s: i64, now_ms: i64, retention_s: i64) -> Fat
             let lapses = *lapses_ms <= now_ms || !holds(Rule::TombstoneStays);
             return if lapses && (is_bounded || is_refused) { Fate::Leaves } else { Fate::Stays };
         }
+        State::Dispatched { .. } if holds(Rule::DoubtStays) => return Fate::Stays,
         _ if !passed && holds(Rule::UnacknowledgedStay) => return Fate::Stays,
         _ if fenced || !holds(Rule::ExpiredTombstone) => return Fate::Leaves,
-        State::Suspect { .. } => return Fate::Leaves,
+        State::Suspect { .. } | State::Dispatched { .. } => return Fate::Leaves,
         State::Executed(..) => expired(Executed::Yes),
         State::Poisoned(_) => expired(Executed::No),
         State::Cancelled { lapses_ms: None } => State::Cancelled { lapses_ms: Some(lapses_ms) },
@@ -238,6 +240,7 @@ fn due_ms(record: &Record, retention_s: i64) -> i64 {
             }
         }
         _ if !holds(Rule::UnacknowledgedStay) => 0,
+        State::Dispatched { .. } if holds(Rule::DoubtStays) => i64::MAX,
         _ => passes_ms(record.first_sent_s.unwrap_or(0).max(record.at_ms.div_euclid(1000)), retention_s),
     }
 }

@@ -222,6 +222,7 @@ fn ruled_key<H: Handler>(handler: &H, method: &Method, path: &Path, named: Optio
     }
     let rule = match handler.key(method, path) {
         KeyRule::Unhandled => return Err(not_found()),
+        KeyRule::Failed => return Err(Problem::new(Code::RolledBack, "the application could not tell the key")),
         KeyRule::Key(key) => Key::new(key)?,
         KeyRule::Any => match named {
             Some(key) => return Ok(key),

@@ -5,7 +5,7 @@
 //! - A row that can't be read is an error, never a record that is not there.
 //! - Principals and header lines that come again are a number in the row, and are never told apart from those that are not.
 
-use super::record::{Change, LatestDeadline, Outcome, Record, State, TombstoneKind};
+use super::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
 use super::sql::{Row, Sql, SqlError, Value};
 use super::tombstones;
 use crate::fingerprint::Fingerprint;
@@ -21,6 +21,7 @@ pub(super) mod number {
     pub const SUSPECT: i64 = 4;
     pub const ACKNOWLEDGED: i64 = 5;
     pub const EXPIRED: i64 = 6;
+    pub const DISPATCHED: i64 = 7;
 }
 
 /// At most so many texts have a number: what a key is asked with differs little. The others stay in their rows.
@@ -38,39 +39,36 @@ const HEADERS: &str = "CASE typeof(headers) WHEN 'integer' \
      THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END";
 /// What comes between, with as much as is enough to judge what becomes of a record.
 const BARE: &str = "first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried";
-/// In place of fingerprint and outcome, which may be large.
-const NO_OUTCOME: &str = "zeroblob(32), 200, '', x''";
 
 /// Reads the record of an id.
 pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
-    find_with(sql, id, &format!("fingerprint, status, {HEADERS}, body"))
-}
-
-/// The columns of a record without fingerprint and outcome, as [`from_row`] takes them.
-pub(super) fn bare_columns() -> String {
-    format!("{PRINCIPAL}, {BARE}, {NO_OUTCOME}")
-}
-
-/// Reads the record of an id without fingerprint and outcome.
-pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
-    find_with(sql, id, NO_OUTCOME)
-}
-
-fn find_with(sql: &dyn Sql, id: &RequestId, outcome: &str) -> Result<Option<Record>, SqlError> {
-    let statement = format!("SELECT {PRINCIPAL}, {BARE}, {outcome} FROM semel_records WHERE id = ?1 LIMIT 1");
+    let statement = format!(
+        "SELECT {PRINCIPAL}, {BARE}, fingerprint, status, {HEADERS}, body FROM semel_records WHERE id = ?1 LIMIT 1"
+    );
     let rows = sql.exec(&statement, &[id.as_str().into()])?;
     rows.into_iter().next().map(|row| from_row(row).ok_or_else(|| unreadable(id))).transpose()
 }
 
+/// The columns of a record without fingerprint and outcome, as [`from_bare_row`] takes them.
+pub(super) fn bare_columns() -> String {
+    format!("{PRINCIPAL}, {BARE}")
+}
+
+/// Reads the record of an id without fingerprint and outcome.
+pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
+    let statement = format!("SELECT {} FROM semel_records WHERE id = ?1 LIMIT 1", bare_columns());
+    let rows = sql.exec(&statement, &[id.as_str().into()])?;
+    rows.into_iter().next().map(|row| from_bare_row(row).ok_or_else(|| unreadable(id))).transpose()
+}
+
 /// Up to `limit` records with ids after `after`, in the order of ids, without fingerprints and outcomes.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
-    let statement =
-        format!("SELECT {PRINCIPAL}, {BARE}, {NO_OUTCOME}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2");
+    let statement = format!("SELECT {}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2", bare_columns());
     let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
     rows.into_iter()
         .map(|mut row| {
             let id = row.pop().and_then(Value::into_text).and_then(|id| RequestId::new(id).ok());
-            id.zip(from_row(row)).ok_or_else(|| SqlError("a row of semel_records is unreadable".to_owned()))
+            id.zip(from_bare_row(row)).ok_or_else(|| SqlError("a row of semel_records is unreadable".to_owned()))
         })
         .collect()
 }
@@ -105,6 +103,12 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
             crashes = (*count).into();
             is_started = i64::from(*started).into();
             number::SUSPECT
+        }
+        State::Dispatched { fingerprint: print, times, first_ms } => {
+            fingerprint = print.as_bytes().into();
+            crashes = (*times).into();
+            is_started = (*first_ms).into();
+            number::DISPATCHED
         }
         State::Tombstone { kind, executed: ran, lapses_ms: lapses } => {
             lapses_ms = (*lapses).into();
@@ -167,7 +171,7 @@ pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, 
     let lapses_ms = match record.state {
         State::Tombstone { lapses_ms, .. } => Some(lapses_ms),
         State::Cancelled { lapses_ms } => lapses_ms,
-        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } => None,
+        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } | State::Dispatched { .. } => None,
     };
     let arguments = [id.as_str().into(), record.first_sent_s.into(), deadline_value(record.deadline), lapses_ms.into()];
     let statement =
@@ -183,66 +187,6 @@ pub fn delete(sql: &dyn Sql, id: &RequestId) -> Result<(), SqlError> {
 /// Deletes the records with ids after `after`, up to `last`.
 pub fn delete_page(sql: &dyn Sql, after: &str, last: &RequestId) -> Result<(), SqlError> {
     sql.exec("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2", &[after.into(), last.as_str().into()]).map(|_| ())
-}
-
-/// What all records come to: asked once, when an object starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
-    /// How many there are.
-    pub count: Change,
-    /// The latest clock in any row, in Unix ms.
-    pub clock_ms: i64,
-    /// The earliest clock in any row.
-    pub oldest_ms: Option<i64>,
-    /// The earliest, of those that leave by the fence; or of all.
-    pub oldest_fenced_ms: Option<i64>,
-    /// When the first of the others lapses; or when the first of all may leave.
-    pub lapses_ms: Option<i64>,
-    /// Of what records carry, none lasts longer; `None`: it has to be looked at.
-    pub carried_until_ms: Option<i64>,
-}
-
-/// What the rows come to: as it was kept, else all of them are counted.
-pub fn totals(sql: &dyn Sql) -> Result<Totals, SqlError> {
-    let mut rows = sql.exec(
-        "SELECT rows, records, clock_ms, oldest_ms, oldest_ms, due_ms, carried_until_ms FROM semel_totals LIMIT 1",
-        &[],
-    )?;
-    if rows.is_empty() {
-        rows = sql.exec(
-            "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3)), 0), coalesce(max(at_ms), 0), \
-             min(at_ms), min(iif(lapses_ms IS NULL, at_ms, NULL)), min(lapses_ms), NULL FROM semel_records",
-            &[number::EXECUTED.into(), number::POISONED.into(), number::SUSPECT.into()],
-        )?;
-    }
-    let value = |column: usize| rows.first().and_then(|row| row.get(column));
-    let integer = |column: usize| value(column).and_then(Value::as_integer);
-    let instant = |column: usize| value(column).and_then(optional);
-    let unreadable = || SqlError("semel_records could not be counted".to_owned());
-    let (all, records) = integer(0).zip(integer(1)).ok_or_else(unreadable)?;
-    Ok(Totals {
-        count: Change { records, tombstones: all - records },
-        clock_ms: integer(2).ok_or_else(unreadable)?,
-        oldest_ms: instant(3).ok_or_else(unreadable)?,
-        oldest_fenced_ms: instant(4).ok_or_else(unreadable)?,
-        lapses_ms: instant(5).ok_or_else(unreadable)?,
-        carried_until_ms: instant(6).ok_or_else(unreadable)?,
-    })
-}
-
-/// Keeps what the rows come to, for the next start. Whatever changes a row must take it away, in the same transaction.
-pub fn keep_totals(sql: &dyn Sql, totals: &Totals) -> Result<(), SqlError> {
-    let Totals { count: Change { records, tombstones }, clock_ms, oldest_ms, lapses_ms, carried_until_ms, .. } =
-        *totals;
-    let numbers = [records + tombstones, records, clock_ms].map(Value::from);
-    let instants = [oldest_ms, lapses_ms, carried_until_ms].map(Value::from);
-    let statement = "INSERT OR REPLACE INTO semel_totals VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)";
-    sql.exec(statement, &[numbers, instants].concat()).map(|_| ())
-}
-
-/// Takes away what was kept: the next start counts the rows.
-pub fn drop_totals(sql: &dyn Sql) -> Result<(), SqlError> {
-    sql.exec("DELETE FROM semel_totals", &[]).map(|_| ())
 }
 
 fn deadline_value(deadline: LatestDeadline) -> Value {
@@ -268,7 +212,13 @@ fn optional(value: &Value) -> Option<Option<i64>> {
     }
 }
 
-pub(super) fn from_row(row: Row) -> Option<Record> {
+/// A record without fingerprint and outcome, which may be large: both are empty.
+pub(super) fn from_bare_row(mut row: Row) -> Option<Record> {
+    row.extend([vec![0; 32].as_slice().into(), 200.into(), "".into(), [].as_slice().into()]);
+    from_row(row)
+}
+
+fn from_row(row: Row) -> Option<Record> {
     let [
         principal,
         first_sent_s,
@@ -311,6 +261,11 @@ pub(super) fn from_row(row: Row) -> Option<Record> {
             };
             State::Suspect { crashes: crashes.as_integer().filter(|crashes| *crashes >= 0)?, is_started }
         }
+        number::DISPATCHED => State::Dispatched {
+            fingerprint: Fingerprint::from_bytes(&fingerprint.into_blob()?)?,
+            times: crashes.as_integer().filter(|times| *times > 0)?,
+            first_ms: is_started.as_integer()?,
+        },
         number::ACKNOWLEDGED => tombstone(TombstoneKind::Acknowledged)?,
         number::EXPIRED => tombstone(TombstoneKind::Expired)?,
         _ => return None,

@@ -1,10 +1,10 @@
--- The engine's tables, version 3. Statements are parted by a semicolon and an empty line.
+-- The engine's tables, version 4. Statements are parted by a semicolon and an empty line.
 --
 -- One row a request, in one b-tree: an insert and a delete are two rows written in the life of a request, and there is no index
 -- that would double them. What a walk over all rows asks for comes before what may be long.
 CREATE TABLE semel_records (
   id TEXT PRIMARY KEY,
-  -- rows::number: 1 executed, 2 poisoned, 3 cancelled, 4 suspect, 5 acknowledged, 6 expired
+  -- rows::number: 1 executed, 2 poisoned, 3 cancelled, 4 suspect, 5 acknowledged, 6 expired, 7 dispatched
   state INTEGER NOT NULL,
   -- the key's clock at the last change of the row but a deadline's
   at_ms INTEGER NOT NULL,
@@ -15,6 +15,7 @@ CREATE TABLE semel_records (
   -- when a tombstone may leave
   lapses_ms INTEGER,
   -- of a suspect: how often the handler crashed on it, and whether it was started since without an end
+  -- of one that was dispatched: how often, and the key's clock at the first time
   crashes INTEGER,
   is_started INTEGER,
   -- of a tombstone: whether it ran; 0 no, 1 yes, 2 unknown
@@ -47,8 +48,8 @@ CREATE TABLE semel_tombstones (
   entries BLOB NOT NULL
 ) STRICT;
 
--- What all records come to, so that an object that starts need not count them. Kept of many, where nobody asks for a while; the next
--- change takes it away. No row: they have to be counted.
+-- What all records and sessions come to, so that an object that starts need not count them. Kept of many, where nobody asks for a while;
+-- the next change takes it away. No row: they have to be counted.
 CREATE TABLE semel_totals (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
   rows INTEGER NOT NULL,
@@ -61,7 +62,11 @@ CREATE TABLE semel_totals (
   -- none may leave sooner, by the retention as it was set then
   due_ms INTEGER,
   -- none carries a packed tombstone that lasts longer
-  carried_until_ms INTEGER
+  carried_until_ms INTEGER,
+  -- how many sessions there are; NULL: they have to be looked at
+  sessions INTEGER,
+  -- of those that are no stubs, none was last used before
+  used_ms INTEGER
 ) STRICT;
 
 -- Named senders. A row is written where a holder changes, a start or crash is counted, or the session becomes idle.

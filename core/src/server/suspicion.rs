@@ -11,6 +11,8 @@
 //! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written. So a
 //!   client that comes back only after [`YOUNG_MS`], or without first-sent after five seconds, can end several objects
 //!   without being counted.
+//! - A session is not left out so: what ended the object before is the first of its session that this object executes, whenever that comes
+//!   and whether or not it has a first-sent. A new holder begins with what was counted of the number.
 
 use super::answer::Answer;
 use super::aside::Aside;
@@ -25,6 +27,7 @@ use crate::id::RequestId;
 use crate::message::{Headers, Method};
 use crate::path::Path;
 use crate::rules::{Rule, holds};
+use crate::session::{Numbered, SessionName};
 
 /// An id on which the handler crashed so often never runs again.
 pub const CRASHES_MAX: i64 = 3;
@@ -34,19 +37,54 @@ pub const YOUNG_MS: i64 = 60_000;
 /// say, this is assumed for as long after the start: a client that got no answer is back by then.
 const EARLIER_MS: i64 = 5_000;
 
-/// Whether an attempt that arrives at `now_ms` may have ended the object that ran before this one, started at `started_ms`.
+/// Whether an attempt that arrives at `now_ms` may have ended the object that ran before this one, started at `started_ms`. Of a place,
+/// [`Suspects`] knows more.
 pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
     // A control request runs no handler.
-    if !method.changes() || Path::begins_control(pathname) || now_ms >= started_ms.saturating_add(YOUNG_MS) {
+    if !method.changes() || Path::begins_control(pathname) {
         return false;
     }
-    let earlier_ms = started_ms.saturating_sub(EARLIER_MS);
-    match Attempt::parse(headers, now_ms) {
-        Ok(attempt) if !attempt.is_named() => false,
-        Ok(Attempt { first_sent_s: Some(first_sent_s), .. }) => first_sent_s.saturating_mul(1000) < earlier_ms,
-        Ok(Attempt { first_sent_s: None, .. }) => now_ms < started_ms.saturating_add(EARLIER_MS),
-        Err(_) => false,
+    let Ok(attempt) = Attempt::parse(headers, now_ms) else { return false };
+    let is_young = |young_ms: i64| now_ms < started_ms.saturating_add(young_ms);
+    let was_sent_before = attempt
+        .first_sent_s
+        .map(|first_sent_s| first_sent_s.saturating_mul(1000) < started_ms.saturating_sub(EARLIER_MS));
+    match attempt {
+        Attempt { session: Some(_), .. } => was_sent_before.unwrap_or(true),
+        Attempt { id: Some(_), .. } => was_sent_before.unwrap_or_else(|| is_young(EARLIER_MS)) && is_young(YOUNG_MS),
+        Attempt { .. } => false,
     }
+}
+
+/// Who may have ended the object that ran before this one. It is lost with a crash of the module, and then more is counted than need be.
+#[derive(Debug, Default)]
+pub struct Suspects {
+    /// Of these this object has executed a place. What ended the one before was the next of its session, and would have come first.
+    /// In order.
+    gone_on: Vec<SessionName>,
+}
+
+impl Suspects {
+    /// Whether an attempt may have; as [`is_suspect`].
+    pub fn has(&self, method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
+        is_suspect(method, pathname, headers, started_ms, now_ms)
+            && session_of(headers).is_none_or(|session| self.gone_on.binary_search(&session).is_err())
+    }
+
+    /// An attempt was answered.
+    pub fn answered(&mut self, headers: &Headers, answer: &Answer) {
+        if answer.headers.get("semel-status") == Some("executed")
+            && let Some(session) = session_of(headers)
+            && let Err(place) = self.gone_on.binary_search(&session)
+        {
+            self.gone_on.insert(place, session);
+        }
+    }
+}
+
+fn session_of(headers: &Headers) -> Option<SessionName> {
+    let numbered = Numbered::parse(&headers.combined("semel-session")?).ok()?;
+    Some(numbered.place.session)
 }
 
 /// What an engine has counted the start of.
@@ -85,14 +123,20 @@ impl Count {
         }
     }
 
-    /// At a start: one before that never ended was a crash.
-    pub fn started(self) -> Self {
-        Self { crashes: self.crashes + i64::from(self.is_started), is_started: true }
+    /// At a start: one before that never ended was a crash; unless it is this very object's, which lives.
+    pub fn started(self, is_own: bool) -> Self {
+        Self { crashes: self.crashes + i64::from(self.is_started && !is_own), is_started: true }
     }
 
     /// After a crash.
     pub fn crashed(self) -> Self {
         Self { crashes: self.crashes + 1, is_started: false }
+    }
+
+    /// For the next holder of a session, whose next place has the same number. It may be the same request, so a client can't take over
+    /// after each crash and begin anew; or another, so it is refused for no crash but its own.
+    pub fn handed_on(self) -> Self {
+        Self { crashes: self.started(false).crashes.min(CRASHES_MAX - 1), is_started: false }
     }
 
     /// Whether the id must not run again.
@@ -107,11 +151,17 @@ impl Turn<'_> {
         // A suspect has its place already.
         let has_place = identified.found.is_some() || self.want_of_room(loaded)?.is_none();
         if has_place && holds(Rule::StartCounted) {
-            let count = Count::of(identified.found.as_ref()).started();
+            let count = Count::of(identified.found.as_ref()).started(loaded.has_started(identified.id));
             self.put_count(loaded, identified, count)?;
             loaded.started = Some(Started::Request(identified.id.clone()));
         }
         Ok(Answer::changed())
+    }
+
+    /// Takes it that this object has counted the start of a request.
+    pub(super) fn know_start(&self, loaded: &mut Loaded, started: Started) -> Answer {
+        loaded.started = Some(started);
+        Answer::changed()
     }
 
     /// Counts the start of an object that died, where nothing was counted ahead of this attempt: its client came back late.

@@ -20,6 +20,7 @@ use crate::id::{Invalid, Key};
 use crate::message::{Headers, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
+use crate::rules::{Rule, holds};
 
 /// Who asks what key.
 #[derive(Debug, Clone, Copy)]
@@ -40,16 +41,28 @@ impl<H: Handler> Engine<H> {
             Ok(loaded) => self.loaded.insert(loaded).clock_ms,
             Err(_) => asked.wall_ms,
         };
+        if let Err(problem) = batch.check(now_ms) {
+            return (now_ms, Err(problem));
+        }
         let Batch { acknowledgement, elements, .. } = batch;
         let acknowledgement = acknowledgement.map(|request| self.allowed(asked, request, now_ms)).transpose();
         let acknowledgement = match acknowledgement {
             Ok(acknowledgement) => acknowledgement,
             Err(problem) => return (now_ms, Err(problem)),
         };
-        let requests: Vec<_> = elements.into_iter().map(|element| self.judged(asked, element, now_ms)).collect();
-        let in_one = atomically(sql, || self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests, true));
+        let mut requests: Vec<_> = elements.into_iter().map(|element| self.judged(asked, element, now_ms)).collect();
+        if !holds(Rule::BatchInOrder) {
+            requests.reverse();
+        }
+        let in_one = if holds(Rule::BatchInOneCommit) {
+            atomically(sql, || self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests, true))
+        } else {
+            Err(SqlError(String::new()))
+        };
         let answers = in_one.or_else(|_| {
-            self.failed(now_ms);
+            if holds(Rule::BatchMemory) {
+                self.failed(now_ms);
+            }
             self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests, false)
         });
         let answers = answers.map_err(|_| Problem::new(Code::Unavailable, "the key's storage failed"));
@@ -75,15 +88,22 @@ impl<H: Handler> Engine<H> {
             return Err(Problem::new(Code::Forbidden, "this path is the administrator's"));
         }
         let path = Path::new(&pathname, &search)?;
-        headers.append("semel-key", quoted(&asked.key.encoded()));
+        if holds(Rule::BatchKey) {
+            headers.append("semel-key", quoted(&asked.key.encoded()));
+        }
         headers.append("semel-principal", quoted(asked.asker.principal.as_str()));
-        self.allowed(asked, Request { method, path, headers, body }, now_ms)
+        let request = self.allowed(asked, Request { method, path, headers, body }, now_ms)?;
+        if !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
+            // Alone or not: the host has nowhere to wait for its outcome.
+            return Err(Problem::new(Code::KeyInvalid, "what is executed elsewhere has no place in a batch yet"));
+        }
+        Ok(request)
     }
 
     fn allowed(&self, asked: Asked<'_>, request: Request, now_ms: i64) -> Result<Request, Problem> {
         let Request { method, path, headers, .. } = &request;
         match judge(&self.handler, asked.asker, method, path, headers, now_ms)? {
-            (key, _) if key != *asked.key => {
+            (key, _) if key != *asked.key && holds(Rule::BatchKey) => {
                 let detail = format!("the key of this path is {}", quoted(&key.encoded()));
                 Err(Problem::new(Code::KeyMismatch, detail))
             }
@@ -103,15 +123,18 @@ impl<H: Handler> Engine<H> {
         requests: &[Result<Request, Answer>],
         in_one: bool,
     ) -> Result<Vec<Answer>, SqlError> {
+        // What is due may be much: a batch has one page of it before it is answered, as a single request has.
+        let mut may_sweep = true;
         let mut run = |request: &Request| {
             let arrival = Arrival { key, principal: &asker.principal, request, body_too_large: false, wall_ms };
-            let answer = self.attempt(sql, arrival, Purpose::Execute);
+            let answer = self.attempt(sql, arrival, Purpose::Execute, std::mem::take(&mut may_sweep));
             let has_failed = in_one && self.loaded.is_none();
             if has_failed { Err(SqlError("an element's storage failed".to_owned())) } else { Ok(answer) }
         };
         // The client takes an answer for the word that its acknowledgements are applied.
         if let Some(request) = acknowledgement
             && run(request)?.headers.get("semel-status") != Some("executed")
+            && holds(Rule::BatchAcknowledges)
         {
             return Err(SqlError("nothing was acknowledged".to_owned()));
         }

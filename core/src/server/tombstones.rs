@@ -10,7 +10,7 @@
 //! - A packed tombstone lapses when it should have, rounded up to ten seconds, and never before.
 
 use super::record::{LatestDeadline, Record, State, TOMBSTONE_GRACE_MS, TombstoneKind};
-use super::sql::{Sql, SqlError, Value};
+use super::sql::{Row, Sql, SqlError, Value};
 use crate::id::{Principal, RequestId};
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
@@ -22,14 +22,12 @@ use std::sync::Arc;
 pub const CARRIED_MAX: usize = 24;
 /// Without a record to carry them, fewer than these are rows of their own: to write a chunk and to delete it would cost more.
 pub const CHUNK_MIN: usize = 3;
-/// So many chunks are looked at in one page of the sweep.
+/// So many chunks are looked at in one page, of the sweep or when an object starts.
 pub const CHUNKS_MAX: i64 = 128;
 /// What lapses later than this is a row of its own: no deadline is so far ahead, unless a client is mistaken.
 const AHEAD_MS_MAX: i64 = 600_000;
 /// When a tombstone lapses is kept in units of this, rounded up.
 const GRAIN_MS: i64 = 10_000;
-/// So many rows are read at a time when the object starts.
-const ROWS_MAX: i64 = 256;
 
 /// One packed tombstone. Whose it is says the row that has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -227,64 +225,62 @@ impl Index {
         self.kept.last_key_value().map_or(0, |(lapses_10s, _)| lapses_10s.saturating_mul(GRAIN_MS))
     }
 
-    /// Reads which ids are packed, but for what has lapsed by now. `has_carried`: whether records may carry any that has not.
-    pub fn load(sql: &dyn Sql, now_ms: i64, has_carried: bool) -> Result<Found, SqlError> {
-        let ends = "SELECT lapses_ms, (SELECT at_ms FROM semel_tombstones ORDER BY chunk DESC LIMIT 1) \
-             FROM semel_tombstones ORDER BY chunk LIMIT 1";
-        // They are in the order in which they came, and leave in it.
-        let (chunks_due_ms, clock_ms) = match sql.exec(ends, &[])?.first().map(Vec::as_slice) {
-            Some([due_ms, came_ms]) => due_ms.as_integer().zip(came_ms.as_integer()).ok_or_else(unreadable)?,
-            _ => (i64::MAX, 0),
-        };
-        let mut index = Self::default();
-        let carrying = format!(
-            "SELECT id, {}, carried FROM semel_records WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT ?2",
+    /// Reads what is carried by records with ids after `after`, up to `last`.
+    pub fn read_carried(&mut self, sql: &dyn Sql, after: &str, last: &str) -> Result<(), SqlError> {
+        let statement = format!(
+            "SELECT id, {}, carried FROM semel_records WHERE id > ?1 AND id <= ?2 AND carried IS NOT NULL",
             super::rows::PRINCIPAL
         );
-        let chunks = "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 \
-             ORDER BY chunk LIMIT ?2";
-        if has_carried {
-            index.read(sql, &carrying, "".into(), None)?;
-        }
-        index.read(sql, chunks, 0.into(), Some(now_ms))?;
-        let index = if holds(Rule::PackedKnown) { index } else { Self::default() };
-        Ok(Found { index, clock_ms, chunks_due_ms })
+        self.read(sql.exec(&statement, &[after.into(), last.into()])?).map(|_| ())
     }
 
-    /// Reads all rows of a statement, a page at a time: each has its place, a principal, and what is packed.
-    fn read(&mut self, sql: &dyn Sql, statement: &str, mut after: Value, more: Option<i64>) -> Result<(), SqlError> {
-        loop {
-            let arguments: Vec<Value> =
-                [after.clone(), ROWS_MAX.into()].into_iter().chain(more.map(Value::from)).collect();
-            let rows = sql.exec(statement, &arguments)?;
-            let is_last = (rows.len() as i64) < ROWS_MAX;
-            for row in rows {
-                let [place, principal, entries] = <[Value; 3]>::try_from(row).map_err(|_| unreadable())?;
-                let (principal, entries) = principal.into_text().zip(entries.into_blob()).ok_or_else(unreadable)?;
-                let (principal, mut bytes) = (hash(&principal), entries.as_slice());
-                while !bytes.is_empty() {
-                    let Entry { lapses_10s, is_uuid, id } = split_first(&mut bytes).ok_or_else(unreadable)?;
-                    let id = id.try_into().ok().filter(|_| is_uuid).unwrap_or_else(|| hash(id));
+    /// Reads a page of chunks after `after`, but for what has lapsed by now. The last of them, where there may be more.
+    pub fn read_chunks(&mut self, sql: &dyn Sql, after: i64, now_ms: i64) -> Result<Option<i64>, SqlError> {
+        let statement = "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 \
+             ORDER BY chunk LIMIT ?2";
+        let rows = sql.exec(statement, &[after.into(), CHUNKS_MAX.into(), now_ms.into()])?;
+        let is_last = (rows.len() as i64) < CHUNKS_MAX;
+        let last = self.read(rows)?.and_then(|last| last.as_integer());
+        Ok(last.filter(|_| !is_last))
+    }
+
+    /// Reads rows: each has its place, a principal, and what is packed. Answers the last place.
+    fn read(&mut self, rows: Vec<Row>) -> Result<Option<Value>, SqlError> {
+        let mut last = None;
+        for row in rows {
+            let [place, principal, entries] = <[Value; 3]>::try_from(row).map_err(|_| unreadable())?;
+            let (principal, entries) = principal.into_text().zip(entries.into_blob()).ok_or_else(unreadable)?;
+            let (principal, mut bytes) = (hash(&principal), entries.as_slice());
+            while !bytes.is_empty() {
+                let Entry { lapses_10s, is_uuid, id } = split_first(&mut bytes).ok_or_else(unreadable)?;
+                let id = id.try_into().ok().filter(|_| is_uuid).unwrap_or_else(|| hash(id));
+                if holds(Rule::PackedKnown) {
                     self.added.push((lapses_10s, id, principal));
                 }
-                after = place;
             }
-            if is_last {
-                return Ok(());
-            }
+            last = Some(place);
         }
+        Ok(last)
     }
 }
 
-/// What is known of packed tombstones when an object starts.
-#[derive(Debug)]
-pub struct Found {
-    /// Which ids there are.
-    pub index: Index,
-    /// The latest clock of a chunk, in Unix ms.
+/// What chunks come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// When the first may leave; [`i64::MAX`]: there is none.
+    pub due_ms: i64,
+    /// The clock of the latest, in Unix ms.
     pub clock_ms: i64,
-    /// When the first chunk may leave; [`i64::MAX`]: there is none.
-    pub chunks_due_ms: i64,
+}
+
+/// Looks at the first chunk and the last: they are in the order in which they came, and leave in it.
+pub fn ends(sql: &dyn Sql) -> Result<Ends, SqlError> {
+    let statement = "SELECT lapses_ms, (SELECT at_ms FROM semel_tombstones ORDER BY chunk DESC LIMIT 1) \
+         FROM semel_tombstones ORDER BY chunk LIMIT 1";
+    let rows = sql.exec(statement, &[])?;
+    let Some(row) = rows.first() else { return Ok(Ends { due_ms: i64::MAX, clock_ms: 0 }) };
+    let integer = |column: usize| row.get(column).and_then(Value::as_integer).ok_or_else(unreadable);
+    Ok(Ends { due_ms: integer(0)?, clock_ms: integer(1)? })
 }
 
 /// Writes tombstones of one principal as a chunk, if there are any. Answers when it lapses.

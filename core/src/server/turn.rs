@@ -9,6 +9,8 @@ use super::counters::Counters;
 use super::decision::Instant;
 use super::handler::{Context, Failure, Served};
 use super::record::{Change, LatestDeadline, Record, State};
+use super::remote::Call;
+use super::resolve::Resolution;
 use super::retention::Sweep;
 use super::rows;
 use super::schema::{self, Versions};
@@ -17,6 +19,7 @@ use super::sessions::takeover::TakeOver;
 use super::sql::{Sql, SqlError};
 use super::suspicion::Started;
 use super::tombstones::{self, Index, Packed};
+use super::totals;
 use super::uncompared::Uncompared;
 use crate::fingerprint::Fingerprint;
 use crate::header::{Ack, Attempt};
@@ -59,9 +62,15 @@ pub(super) struct Loaded {
     pub has_totals: bool,
     /// So many new requests may come before the size of the database is asked for.
     pub unasked: Uncompared<u8>,
+    /// When the object has last swept a page without a request.
+    pub swept_ms: Uncompared<Option<i64>>,
     /// What this engine has counted the start of, last. A start that is not here was a dead object's.
     pub started: Option<Started>,
     pub sessions: Sessions,
+    /// What the host is to send before the attempt has an answer.
+    pub call: Option<Call>,
+    /// Whether a page may be swept yet: one at most in a turn of the object, however many requests are in it.
+    pub may_sweep: Uncompared<bool>,
 }
 
 impl Loaded {
@@ -94,8 +103,17 @@ pub(super) enum Purpose {
     Execute,
     /// It will be executed next; that is to be counted.
     CountStart,
+    /// It will be executed next; this object has counted that, and may have forgotten it since.
+    KnowStart,
     /// Its execution crashed; that is to be counted.
     CountCrash,
+}
+
+impl Purpose {
+    /// Whether it is said ahead of the execution, and so is no answer to anybody.
+    pub fn is_ahead(self) -> bool {
+        matches!(self, Self::CountStart | Self::KnowStart)
+    }
 }
 
 /// A change that the layer makes itself. No handler runs.
@@ -105,6 +123,8 @@ pub(super) enum Command {
     Cancel(Cancellation),
     /// A record is reduced to a tombstone.
     DeleteRecord(RequestId),
+    /// What is in doubt is settled.
+    Resolve(RequestId, Resolution),
     /// All of the key goes.
     DeleteKey,
     /// A place in a session is cancelled, by an administrator or not.
@@ -114,9 +134,9 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Whether it makes room rather than taking some.
+    /// Whether it makes room, or may in the end, rather than taking some.
     pub fn deletes(&self) -> bool {
-        matches!(self, Self::DeleteRecord(_) | Self::DeleteKey)
+        matches!(self, Self::DeleteRecord(_) | Self::DeleteKey | Self::Resolve(..))
     }
 }
 
@@ -166,7 +186,8 @@ impl Work<'_> {
     /// Writes a record over the one that was found.
     pub fn put(&mut self, id: &RequestId, found: Option<&Record>, record: &Record) -> Result<(), SqlError> {
         rows::put(self.sql, id, record)?;
-        if self.after.versions.handler == schema::DELETED {
+        // A row that changes is none that came since.
+        if found.is_none() && self.after.versions.handler == schema::DELETED {
             self.after.versions.handler = 0;
             schema::put_handler_version(self.sql, 0)?;
         }
@@ -180,7 +201,7 @@ impl Work<'_> {
 
     /// Says that rows change.
     pub fn count_anew(&mut self) -> Result<(), SqlError> {
-        if std::mem::take(&mut self.after.has_totals) { rows::drop_totals(self.sql) } else { Ok(()) }
+        if std::mem::take(&mut self.after.has_totals) { totals::take_away(self.sql) } else { Ok(()) }
     }
 
     /// Takes the row of a record whose tombstone is packed. Answers all that is to be written in another row instead.

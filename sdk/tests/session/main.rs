@@ -21,7 +21,8 @@ fn told(what: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     input.done()
 }
 
-fn open() -> Vec<u8> {
+/// The beginning, with a row that is stored.
+fn open_with(row: Option<&[u8]>) -> Vec<u8> {
     told(0, |input| {
         for text in ["semel sessions https://test alice", "tab", "alice"] {
             input.text(text);
@@ -34,7 +35,20 @@ fn open() -> Vec<u8> {
             input.text(text);
         }
         input.optional(Some(3), Writer::integer);
+        input.optional(Some(60_000), Writer::integer);
+        match row {
+            None => input.integer(0),
+            Some(row) => {
+                input.integer(1);
+                input.text("id-0");
+                input.bytes(row);
+            }
+        }
     })
+}
+
+fn open() -> Vec<u8> {
+    open_with(None)
 }
 
 fn number(what: u8, number: i64) -> Vec<u8> {
@@ -123,9 +137,7 @@ fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome() {
     let (_, actions) = output(&mut host, &committed(change_number));
     let (attempt, target, lines) = sent(&actions);
     assert_eq!(target, "/deposit");
-    for line in
-        ["x-note:a", "semel-session:\"s\";epoch=4;seq=18;ack=17", "semel-key:\"k\"", "semel-principal:\"alice\""]
-    {
+    for line in ["x-note:a", "semel-session:\"s\";epoch=4;seq=18", "semel-key:\"k\"", "semel-principal:\"alice\""] {
         assert!(lines.lines().any(|each| each == line), "{line} in {lines}");
     }
     let (_, actions) = output(&mut host, &answered(attempt, ""));
@@ -162,22 +174,55 @@ proptest! {
     #[test]
     fn whatever_is_said_it_goes_on(calls in vec(vec(any::<u8>(), 0..80), 0..20)) {
         let mut host = ready();
-        let mut is_closed = false;
         for call in calls {
-            // What is said may be the end, and nothing is told after that; or another beginning.
-            match (host.call(&call), call.first()) {
-                (Some(_), Some(&CLOSE)) => is_closed = true,
-                (Some(_), Some(0)) => is_closed = false,
-                _ => {}
-            }
+            let _ = host.call(&call);
         }
-        assert_eq!(host.call(&number(CLOSE, 0)).is_some(), !is_closed, "it can be closed, once");
+        assert!(host.call(&number(CLOSE, 0)).is_some(), "it can be closed");
     }
 }
 
 #[test]
-fn what_was_closed_is_told_nothing_more() {
+fn what_was_closed_or_never_began_is_told_nothing() {
+    for mut host in [ready(), Host::new()] {
+        assert!(host.call(&number(CLOSE, 0)).is_some());
+        assert_eq!(host.call(&request("id-1")), None);
+    }
+}
+
+#[test]
+fn a_session_does_not_begin_where_what_is_stored_cannot_be_read() {
+    let mut host = Host::new();
+    assert_eq!(host.call(&open_with(Some(&[9]))), None);
+    assert_eq!(host.call(&number(13, 0)), None, "nothing is sent");
+    let readable = row::encode(&row::Entry::default());
+    assert!(host.call(&open_with(Some(&readable))).is_some());
+}
+
+#[test]
+fn what_is_stored_without_an_answer_is_listed() {
     let mut host = ready();
-    assert!(host.call(&number(CLOSE, 0)).is_some());
-    assert_eq!(host.call(&number(CLOSE, 0)), None);
+    let (_, actions) = output(&mut host, &request("id-1"));
+    let mut asked = Reader::new(&actions);
+    let (_, change_number) = (asked.byte(), asked.integer());
+    let (made, _) = output(&mut host, &change(change_number, None));
+    let mut made = Reader::new(&made);
+    made.byte();
+    let (lines, _) = output(
+        &mut host,
+        &told(6, |input| {
+            input.integer(1);
+            input.text("id-1");
+            input.bytes(made.bytes());
+        }),
+    );
+    assert_eq!(Reader::new(&lines).text(), "id-1\tPOST\t/deposit\tsending\t0");
+}
+
+#[test]
+fn offline_nothing_leaves() {
+    let mut host = Host::new();
+    output(&mut host, &open());
+    output(&mut host, &number(16, 0));
+    assert!(output(&mut host, &number(13, 0)).1.is_empty());
+    sent(&output(&mut host, &number(17, 0)).1);
 }

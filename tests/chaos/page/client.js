@@ -68,16 +68,16 @@ export class Client {
   }
 }
 
-async function outcome(response) {
+export async function outcome(response) {
   return { status: response.status, semel: response.headers.get("semel-status"), text: await response.text() };
 }
 
 /** A reason that is no error of the SDK has no code: nothing was stored. */
-function refusal({ name, code, executed, message, requestId }) {
+export function refusal({ name, code, executed, message, requestId }) {
   return { error: requestId === undefined ? { name, message } : { name, code, executed, message } };
 }
 
-function numberOf(url) {
+export function numberOf(url) {
   const n = new URL(url).searchParams.get("n");
   return n === null ? undefined : Number(n);
 }

@@ -1,37 +1,14 @@
 //! Batches: in order, in one commit, each element as if it had come alone.
 
-use semel_core::header::quoted;
-use semel_core::id::Key;
-use semel_core::message::Headers;
-use semel_core::problem::Code;
-use semel_core::server::auth::Asker;
-use semel_core::server::batch::{self, ANSWERS_BYTES_MAX, Batch, ELEMENTS_MAX, answer_text};
-use semel_core::server::{Answer, Sql};
-use semel_support::batches::{asker, limited};
+use semel_core::server::Sql;
+use semel_core::server::retention::SWEEP_ROWS;
+use semel_support::batches::{asker, at, count, limited, run, statuses};
 use semel_support::call::control;
 use semel_support::{Call, KEY, Reply, START_MS, START_S, World, look_up, post};
 use serde_json::{Value, json};
 
-fn count(id: &str) -> Value {
-    json!({ "id": id, "method": "POST", "path": "/count" })
-}
-
-fn at(id: &str, path: &str) -> Value {
-    json!({ "id": id, "method": "POST", "path": path })
-}
-
-fn statuses(replies: &[Reply]) -> Vec<&str> {
-    replies.iter().map(|reply| reply.only("semel-status")).collect()
-}
-
 fn texts(replies: &[Reply]) -> Vec<&str> {
     replies.iter().map(Reply::text).collect()
-}
-
-/// Runs a batch of which every element has an answer.
-#[track_caller]
-fn run(world: &mut World, elements: &Value) -> Vec<Reply> {
-    world.batch(elements).expect("a batch that can be read")
 }
 
 #[test]
@@ -327,101 +304,6 @@ fn a_batch_is_under_its_principal_alone() {
 }
 
 #[test]
-fn of_a_batch_that_cannot_be_read_nothing_runs() {
-    let mut world = World::new();
-    let good = count("good");
-    let bad = [
-        json!({ "id": "a" }),
-        json!({ "id": "a", "method": "POST" }),
-        json!({ "id": 1, "method": "POST", "path": "/count" }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "X-A": "1" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "": "1" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": "1\nsemel-principal:\"bob\"" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": " 1" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": "\u{2028}" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "semel-principal": "\"bob\"" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "semel-key": "\"b\"" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "idempotency-key": "b" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "authorization": "Bearer b" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "cf-connecting-ip": "1.1.1.1" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "body": 5 }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "body": { "base64": "?" } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "body": { "base64": "AA==", "more": 1 } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "session": ["name", 1, 1, 0] }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "session": { "epoch": 1 } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "session": { "name": "s", "more": 1 } }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "more": 1 }),
-        json!(["a", null, null, null, "POST", "/count", {}, null]),
-        json!("a"),
-        json!(null),
-    ];
-    for bad in bad {
-        let refused = world.batch(&json!([good, bad])).expect_err("it can't be read");
-        assert_eq!(refused.code, Code::BodyInvalid, "{bad}");
-    }
-    for bad in [json!({}), json!(5), json!([[good]])] {
-        assert_eq!(world.batch(&bad).expect_err("no batch").code, Code::BodyInvalid, "{bad}");
-    }
-    for bad in ["", "[", "[]]", "[\"\\ud800\"]", "\u{feff}[]"] {
-        let refused = Batch::parse(&key(), &Headers::new(), Some(bad.as_bytes())).expect_err(bad);
-        assert_eq!(refused.code, Code::BodyInvalid, "{bad}");
-    }
-    assert_eq!((world.calls(), world.database.tables()), (0, Vec::new()));
-}
-
-fn key() -> semel_core::id::Key {
-    semel_core::id::Key::new(KEY).expect("a key")
-}
-
-#[test]
-fn a_batch_has_its_limits() {
-    let mut world = World::new();
-    let many = |count: usize| Value::Array((0..count).map(|n| at(&format!("{n}"), "/echo")).collect());
-    assert_eq!(run(&mut world, &many(ELEMENTS_MAX)).len(), ELEMENTS_MAX);
-    assert_eq!(world.batch(&many(ELEMENTS_MAX + 1)).expect_err("too many").code, Code::TooLarge);
-    assert_eq!(Batch::parse(&key(), &Headers::new(), None).expect_err("too large").code, Code::TooLarge);
-    let bytes = |length: usize| format!("[{}]", " ".repeat(length - 2)).into_bytes();
-    assert!(Batch::parse(&key(), &Headers::new(), Some(&bytes(1 << 20))).is_ok());
-    let refused = Batch::parse(&key(), &Headers::new(), Some(&bytes((1 << 20) + 1))).expect_err("too large");
-    assert_eq!(refused.code, Code::TooLarge);
-    assert_eq!(run(&mut world, &json!([])), []);
-    // A head is as large as any other may be.
-    let replies = run(&mut world, &json!([at("long", &format!("/{}", "x".repeat(9_000))), count("short")]));
-    assert_eq!(statuses(&replies), ["too-large", "executed"]);
-}
-
-#[test]
-fn answers_without_room_are_unavailable_and_their_commit_stands() {
-    let mut world = World::new();
-    let elements: Vec<Value> = (0..8).map(|n| at(&format!("{n}"), "/large/1000000")).collect();
-    let mut elements = Value::Array(elements);
-    elements.as_array_mut().expect("an array").push(count("small"));
-    let key = key();
-    let alice = asker("alice");
-    let batch = Batch::parse(&key, &Headers::new(), Some(elements.to_string().as_bytes())).expect("a batch");
-    let replies = run(&mut world, &elements);
-    assert_eq!(batch.elements.len(), replies.len());
-    assert_eq!(world.effects(), 9);
-    // As the object writes them.
-    let mut room = batch::ROOM;
-    let answers = world.answers(&alice, batch);
-    let kept: usize = answers.iter().map(|answer| answer.body.len()).sum();
-    assert!(kept <= ANSWERS_BYTES_MAX, "{kept} bytes were in memory at once");
-    let answers: Vec<String> =
-        answers.into_iter().map(|answer: Answer| answer_text(answer, START_MS, &mut room)).collect();
-    let text = batch::text(None, START_MS, &answers);
-    assert!(text.len() <= ANSWERS_BYTES_MAX, "{}", text.len());
-    let answers: Vec<Value> = serde_json::from_str(&text).expect("an array");
-    let told: Vec<&str> =
-        answers.iter().map(|answer| answer["headers"]["semel-status"].as_str().expect("a status")).collect();
-    assert_eq!(told[..4], ["replayed"; 4]);
-    assert_eq!(told[4..8], ["unavailable"; 4]);
-    assert_eq!(told[8], "replayed", "a small one has room");
-    let problem: Value = serde_json::from_str(answers[4]["body"].as_str().expect("text")).expect("a problem");
-    assert_eq!((&problem["executed"], &problem["retry"]), (&json!("unknown"), &json!("same-id")));
-}
-
-#[test]
 fn a_batch_acknowledges_before_it_runs() {
     let mut world = World::with(|config| config.records_max = 2);
     assert_eq!(
@@ -438,38 +320,6 @@ fn a_batch_acknowledges_before_it_runs() {
 }
 
 #[test]
-fn acknowledgements_that_cannot_be_read_or_are_not_allowed_refuse_all_of_a_batch() {
-    let mut world = World::new();
-    let elements = json!([count("a")]);
-    let refused = |world: &mut World, asker: &Asker, acks: &str| {
-        world.batch_by(asker, &[("semel-ack", acks)], &elements).map_err(|problem| problem.code)
-    };
-    assert_eq!(refused(&mut world, &asker("alice"), "a"), Err(Code::KeyInvalid));
-    assert_eq!(refused(&mut world, &limited(json!({ "methods": ["GET"] })), &quoted("a")), Err(Code::Forbidden));
-    for acks in [json!("a"), json!([1]), json!([""]), json!({}), json!(vec!["a"; 257])] {
-        let refused = world.frame(&json!({ "frame": 1, "requests": [count("a")], "acks": acks }));
-        assert_eq!(refused.expect_err("acks").code, Code::BodyInvalid, "{acks}");
-    }
-    assert_eq!(world.calls(), 0);
-    // Nobody is told that what failed was applied.
-    world.send(&post("/count").id("b")).is_executed(200);
-    world.database.crash_before(0);
-    let ended = world.frame(&json!({ "frame": 1, "requests": [], "acks": ["b"] }));
-    assert_eq!(ended.expect_err("storage").code, Code::Unavailable);
-}
-
-#[test]
-fn a_place_in_a_session_is_the_header_of_a_single_request() {
-    let element = |session: Value| json!([{ "session": session, "method": "POST", "path": "/count" }]).to_string();
-    let header = |session: Value| {
-        let batch = Batch::parse(&key(), &Headers::new(), Some(element(session).as_bytes())).expect("a batch");
-        batch.elements[0].headers.get("semel-session").expect("a session").to_owned()
-    };
-    assert_eq!(header(json!({ "name": "a\"b", "epoch": 2, "seq": 3, "ack": 1 })), "\"a\\\"b\";epoch=2;seq=3;ack=1");
-    assert_eq!(header(json!({ "seq": 3, "epoch": 2, "name": "s", "ack": null })), "\"s\";epoch=2;seq=3");
-}
-
-#[test]
 fn places_of_a_session_are_taken_in_one_batch_and_its_take_over_may_be_in_it() {
     let mut world = World::new();
     let place =
@@ -478,29 +328,6 @@ fn places_of_a_session_are_taken_in_one_batch_and_its_take_over_may_be_in_it() {
     let replies = run(&mut world, &json!([take_over, place(1), place(2), place(4), place(1)]));
     assert_eq!(statuses(&replies), ["executed", "executed", "executed", "sequence-gap", "replayed"]);
     assert_eq!(world.effects(), 2);
-}
-
-#[test]
-fn a_frame_has_a_number_and_requests() {
-    let mut world = World::new();
-    for bad in [
-        json!({}),
-        json!({ "frame": 1 }),
-        json!({ "requests": [] }),
-        json!({ "frame": -1, "requests": [] }),
-        json!({ "frame": 1_u64 << 53, "requests": [] }),
-        json!({ "frame": 1.5, "requests": [] }),
-        json!({ "frame": "1", "requests": [] }),
-        json!({ "frame": 1, "requests": {} }),
-        json!({ "frame": 1, "requests": [], "more": 1 }),
-        json!([1, []]),
-        json!([]),
-    ] {
-        assert_eq!(world.frame(&bad).expect_err("no frame").code, Code::BodyInvalid, "{bad}");
-    }
-    let replies = world.frame(&json!({ "frame": (1_u64 << 53) - 1, "requests": [count("a")] }));
-    assert_eq!(statuses(&replies.expect("answers")), ["executed"]);
-    assert_eq!(batch::text(Some(7), 5, &["{}".to_owned()]), "{\"frame\":7,\"now\":5,\"answers\":[{}]}");
 }
 
 #[test]
@@ -516,9 +343,48 @@ fn look_up_element(id: &str) -> Value {
     json!({ "method": "GET", "path": control(&format!("outcomes/{id}")) })
 }
 
+/// A key at which as many records as three pages have are due.
+fn much_due() -> World {
+    const RETENTION_S: i64 = 1_000;
+    let mut world = World::with(|config| config.retention_s = RETENTION_S);
+    world.send(&post("/count").id("first").first_sent_s(START_S)).is_executed(200);
+    world.database.fill(&format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < {}) \
+         INSERT INTO semel_records (id, state, at_ms, first_sent_s, principal, fingerprint, status, headers, body) \
+         SELECT 'n' || n, 1, {START_MS}, {START_S}, 'alice', randomblob(32), 200, '', x'' FROM numbers",
+        3 * SWEEP_ROWS
+    ));
+    world.restart();
+    world.pass_s(RETENTION_S + 2);
+    world
+}
+
 #[test]
-fn a_header_that_is_there_twice_is_refused_for_others_may_read_the_other() {
-    let text = r#"[{"method":"GET","path":"/count","headers":{"accept":"a","accept":"b"}}]"#;
-    let problem = Batch::parse(&Key::new(KEY).expect("a key"), &Headers::new(), Some(text.as_bytes()));
-    assert_eq!(problem.expect_err("no batch").code, Code::BodyInvalid);
+fn a_batch_sweeps_one_page_however_many_requests_are_in_it() {
+    // The walk, which is in the order of ids, comes to these last.
+    let elements: Vec<Value> = (0..5).map(|n| count(&format!("z{n}"))).collect();
+    let mut world = much_due();
+    assert_eq!(statuses(&run(&mut world, &json!(elements))), ["executed"; 5]);
+    assert_eq!(world.rows(), 2 * SWEEP_ROWS + 5);
+    // Nor more where each is a commit of its own, after a commit that failed.
+    let mut world = much_due();
+    world.database.full(12);
+    assert_eq!(statuses(&run(&mut world, &json!(elements))), ["executed"; 5]);
+    assert!(!world.database.awaits_fault());
+    assert_eq!(world.rows(), 2 * SWEEP_ROWS + 5);
+    // The next turn has the next page.
+    assert_eq!(
+        statuses(&run(&mut world, &json!([{ "method": "GET", "path": "/count" }, count("z5")]))),
+        ["read", "executed"]
+    );
+    assert_eq!(world.rows(), SWEEP_ROWS + 6);
+}
+
+#[test]
+fn a_full_key_sweeps_once_in_a_batch_of_refusals() {
+    let mut world = much_due();
+    world.restart_with(|config| config.records_max = 3);
+    let elements: Vec<Value> = (0..5).map(|n| count(&format!("{n}"))).collect();
+    assert_eq!(statuses(&run(&mut world, &json!(elements))), ["capacity"; 5]);
+    assert_eq!(world.rows(), 2 * SWEEP_ROWS);
 }

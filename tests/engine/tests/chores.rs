@@ -342,6 +342,50 @@ fn a_key_that_is_deleted_before_its_registration_was_answered_is_taken_out_and_i
 }
 
 #[test]
+fn a_deletion_that_is_acknowledged_leaves_soon_and_brings_neither_the_name_nor_the_listing_back() {
+    for is_told_first in [false, true] {
+        let mut world = world();
+        world.send(&change("a"));
+        tell(&mut world);
+        let until_ms = world.wall_ms + 20_000;
+        world.send(&semel_support::admin::delete_key("own").deadline_ms(until_ms));
+        if is_told_first {
+            tell(&mut world);
+        }
+        let seen = semel_support::admin::ask("").ack_until("own", until_ms);
+        world.send(&seen).is_read(200);
+        if !is_told_first {
+            tell(&mut world);
+        }
+        for _ in 0..2 {
+            assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
+            assert_eq!(world.report(), Ok(None));
+            world.restart();
+        }
+        world.pass_s(100);
+        world.wake().unwrap();
+        assert_eq!((world.rows(), world.report()), (0, Ok(None)));
+    }
+}
+
+#[test]
+fn no_request_sweeps_what_its_object_is_about_to_and_all_do_where_it_is_not() {
+    let mut world = world();
+    for n in 0..200 {
+        world.send(&change(&format!("a{n}")));
+    }
+    world.pass_s(RETENTION_S + 2);
+    assert!(world.sweep_page().unwrap());
+    let left = world.rows();
+    assert!((1..200).contains(&left), "{left}");
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), left);
+    world.pass_ms(1_000);
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), 0);
+}
+
+#[test]
 fn what_is_kept_for_ever_wakes_nobody() {
     let mut world = World::with(|config| config.retention_s = FOREVER_S);
     world.send(&change("a"));

@@ -1,59 +1,21 @@
 //! A crash between any two statements leaves all or nothing, and the resent request goes on from there.
 
 use semel_support::admin::{cancel_for, delete_key, delete_record};
+use semel_support::crashes::{self, committed};
 use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, post};
 
 fn change(id: &str) -> Call {
     post("/count").id(id).first_sent_s(START_S)
 }
 
-/// What is committed: whatever a client could ever learn of it.
-fn committed(world: &World) -> Vec<Vec<String>> {
-    let queries = [
-        "SELECT id FROM effects ORDER BY id",
-        "SELECT id, state, principal, first_sent_s, at_ms, deadline_ms, lapses_ms, crashes, is_started, executed, hex(carried), hex(fingerprint), status, headers, hex(body) FROM semel_records ORDER BY id",
-        "SELECT chunk, at_ms, lapses_ms, principal, hex(entries) FROM semel_tombstones",
-        "SELECT text FROM semel_texts ORDER BY text",
-        "SELECT engine_version, handler_version, fence_s, clock_ms, forgotten_s FROM semel_meta",
-    ];
-    let rows = queries.iter().flat_map(|query| world.database.query(query));
-    rows.map(|row| row.iter().map(|value| format!("{value:?}")).collect()).collect()
-}
-
-/// Crashes before every statement of `call` in turn. After each, the state is that before or that after, and sending it
-/// again ends as it would have without a crash.
+/// Crashes everywhere in `call` at a key that was prepared.
 fn crash_everywhere(prepare: impl Fn(&mut World), call: &Call, effects: i64) {
     let ready = || {
         let mut world = World::with(|config| config.retention_s = 1000);
         prepare(&mut world);
         world
     };
-    let mut whole = ready();
-    let before = committed(&whole);
-    let expected = whole.send(call);
-    let after = committed(&whole);
-    assert_ne!(before, after, "the request writes");
-    let mut crashes = 0;
-    loop {
-        let mut world = ready();
-        world.database.crash_before(crashes);
-        let got = world.send(call);
-        if !world.database.has_crashed() {
-            assert_eq!(got, expected);
-            break;
-        }
-        got.is_problem(503, "unavailable", "unknown", "same-id");
-        world.restart();
-        let found = committed(&world);
-        assert!(found == before || found == after, "crash {crashes} left a part: {found:?}");
-        world.send(call).only("semel-status");
-        assert_eq!(world.effects(), effects, "crash {crashes}");
-        // However it went, another attempt gets what it would have got.
-        let again = world.send(call);
-        assert_eq!((again.status(), again.body()), (expected.status(), expected.body()), "crash {crashes}");
-        crashes += 1;
-    }
-    assert!(crashes >= 4, "only {crashes} places to crash");
+    crashes::everywhere(ready, call, effects);
 }
 
 #[test]

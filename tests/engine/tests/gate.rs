@@ -84,7 +84,7 @@ fn the_administrators_paths_are_the_administrators() {
         ("GET", "/%73emel/v1/admin/keys"),
         // No handler of an application may be asked for these: its own key rule was not.
         ("PUT", "/semel/v1/admin/keys/a%2Fb"),
-        ("POST", "/semel/v1/admin/keys/a%2Fb/records/1/resolve"),
+        ("POST", "/semel/v1/admin/keys/a%2Fb/records/1/revive"),
         ("GET", "/semel/v1/admin/keys/%zz"),
     ];
     for (method, path) in registry.into_iter().chain(objects).chain(nowhere) {

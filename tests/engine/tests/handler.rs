@@ -47,10 +47,16 @@ fn what_it_committed_in_a_nested_transaction_is_undone_with_the_rest() {
 #[derive(Default)]
 struct Versioned<const VERSION: i64> {
     fails: Cell<bool>,
+    /// By so much its tables are newer than that.
+    ahead: Cell<i64>,
 }
 
 impl<const VERSION: i64> Handler for Versioned<VERSION> {
     const SCHEMA_VERSION: i64 = VERSION;
+
+    fn schema_version(&self) -> i64 {
+        VERSION + self.ahead.get()
+    }
 
     fn key(&self, _: &Method, _: &Path) -> KeyRule {
         KeyRule::Any
@@ -58,7 +64,7 @@ impl<const VERSION: i64> Handler for Versioned<VERSION> {
 
     fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError> {
         sql.exec("CREATE TABLE IF NOT EXISTS migrations (was INTEGER, became INTEGER)", &[])?;
-        sql.exec("INSERT INTO migrations VALUES (?1, ?2)", &[from.into(), VERSION.into()])?;
+        sql.exec("INSERT INTO migrations VALUES (?1, ?2)", &[from.into(), self.schema_version().into()])?;
         if self.fails.get() { Err(SqlError("told to fail".to_owned())) } else { Ok(()) }
     }
 
@@ -120,4 +126,17 @@ fn its_tables_are_brought_up_to_date_once_in_the_commit_that_needs_them() {
     assert_eq!(new.send(&post("/x").id("d")).text(), "[[0, 1], [1, 3]]");
     new.restart();
     assert_eq!(new.send(&post("/x").id("e")).text(), "[[0, 1], [1, 3]]");
+}
+
+#[test]
+fn the_version_of_its_tables_may_be_one_that_is_known_only_where_it_runs() {
+    let mut world = World::of(Versioned::<1>::default(), config());
+    world.handler.ahead.set(1);
+    assert_eq!(world.send(&post("/x").id("a")).text(), "[[0, 2]]");
+    world.restart();
+    world.handler.ahead.set(3);
+    assert_eq!(world.send(&post("/x").id("b")).text(), "[[0, 2], [2, 4]]");
+    world.restart();
+    world.handler.ahead.set(0);
+    assert_eq!(world.send(&post("/x").id("c")).status(), 503, "an older build refuses what a newer one has made");
 }

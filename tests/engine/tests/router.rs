@@ -121,6 +121,15 @@ fn a_malformed_path_or_key_is_key_invalid() {
 }
 
 #[test]
+fn a_key_rule_that_fails_is_said_to_have_failed_and_reaches_no_object() {
+    let world = World::new();
+    for call in [change("/keyless"), get("/keyless/x")] {
+        answered(&world, &call).is_problem(500, "rolled-back", "no", "same-id");
+    }
+    answered(&world, &post("/keyless")).is_problem(400, "key-missing", "no", "after-fix");
+}
+
+#[test]
 fn what_nothing_handles_is_not_found_and_reaches_no_object() {
     let world = World::new();
     for call in [

@@ -142,3 +142,21 @@ fn rifl_a_request_that_comes_after_its_acknowledgement_does_not_run() {
     world.send(&numbered(1, 1)).is_problem(410, "acknowledged", "unknown", "never");
     assert_eq!((world.effects(), world.places().len()), (3, 1));
 }
+
+#[test]
+fn an_acknowledgement_is_applied_though_the_body_is_too_large_to_be_read() {
+    let mut world = World::new();
+    let too_large = |epoch: i64, principal: &str| post("/count").place_acking(epoch, 4, 2).by(principal).too_large();
+    world.send(&too_large(1, "alice")).is_problem(413, "too-large", "no", "after-fix");
+    assert_eq!(world.database.tables(), Vec::<String>::new(), "an untouched key stays untouched");
+    let mut world = World::new().in_session();
+    for seq in 1..=3 {
+        world.send(&numbered(1, seq)).is_executed(200);
+    }
+    for (epoch, principal, kept) in [(1, "mallory", 3), (2, "alice", 3), (1, "alice", 1)] {
+        world.send(&too_large(epoch, principal)).is_problem(413, "too-large", "no", "after-fix");
+        assert_eq!(world.places().len(), kept, "{epoch} {principal}");
+    }
+    world.send(&numbered(1, 2)).is_problem(410, "acknowledged", "unknown", "never");
+    world.send(&numbered(1, 4)).is_executed(200);
+}

@@ -1,22 +1,14 @@
 //! A session's requests in a batch: in order, in one commit, each judged as if it had come alone.
 
+use semel_support::batches::{run, statuses};
 use semel_support::call::control;
 use semel_support::session::SESSION;
-use semel_support::{Reply, World, numbered};
+use semel_support::{World, numbered};
 use serde_json::{Value, json};
 
 fn place(epoch: i64, seq: i64, ack: Option<i64>) -> Value {
     let session = json!({ "name": SESSION, "epoch": epoch, "seq": seq, "ack": ack });
     json!({ "session": session, "method": "POST", "path": "/count" })
-}
-
-#[track_caller]
-fn run(world: &mut World, elements: &Value) -> Vec<Reply> {
-    world.batch(elements).expect("a batch that can be read")
-}
-
-fn statuses(replies: &[Reply]) -> Vec<&str> {
-    replies.iter().map(|reply| reply.only("semel-status")).collect()
 }
 
 #[test]
@@ -109,4 +101,21 @@ fn a_place_that_is_malformed_is_no_request_or_its_own_problem() {
         json!({ "id": "a", "session": { "name": SESSION, "epoch": 1, "seq": 1 }, "method": "POST", "path": "/count" });
     assert_eq!(statuses(&run(&mut world, &json!([both]))), ["key-invalid"]);
     assert_eq!(world.calls(), 0);
+}
+
+#[test]
+fn a_cancellation_past_the_window_follows_an_attempt_that_is_refused_and_acknowledges() {
+    // As the SDK does: the body of a cancellation is the same on every attempt, and has no room for an acknowledgement.
+    let mut world = World::new().in_session();
+    for seq in 1..=64 {
+        world.send(&numbered(1, seq)).is_executed(200);
+    }
+    let closing = json!({ "session": { "name": SESSION, "epoch": 1, "seq": 65 } }).to_string();
+    let cancellation = json!({ "id": "cancel-65", "method": "POST", "path": control("cancel"), "body": closing });
+    assert_eq!(statuses(&run(&mut world, &json!([cancellation]))), ["capacity"]);
+    let elements = json!([place(1, 1_000_065, Some(64)), cancellation]);
+    assert_eq!(statuses(&run(&mut world, &elements)), ["sequence-gap", "executed"]);
+    assert_eq!(statuses(&run(&mut world, &elements)), ["sequence-gap", "replayed"]);
+    world.send(&numbered(1, 66)).is_executed(200);
+    assert_eq!(world.effects(), 65);
 }

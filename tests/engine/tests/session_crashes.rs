@@ -1,25 +1,14 @@
 //! Requests of a session with crashes between any two statements, and those that crash themselves.
 
+use semel_core::message::Method;
+use semel_core::server::suspicion::Suspects;
 use semel_support::admin::delete_key;
+use semel_support::crashes;
 use semel_support::{Call, START_MS, START_S, Trouble, World, cancel_place, numbered, post, take_over};
 
 const RETENTION_S: i64 = 1000;
 
-/// What is committed: whatever a client could ever learn of it.
-fn committed(world: &World) -> Vec<Vec<String>> {
-    let queries = [
-        "SELECT id FROM effects ORDER BY id",
-        "SELECT id, state, status, hex(body) FROM semel_records ORDER BY id",
-        "SELECT name, principal, hex(epochs), closed_seq, closed_ack, crashes, is_started, at_ms FROM semel_sessions",
-        "SELECT session, seq, epoch, at_ms, state, hex(fingerprint), status, headers, hex(body) FROM semel_places ORDER BY seq",
-        "SELECT engine_version, handler_version, fence_s, clock_ms, forgotten_s, epoch FROM semel_meta",
-    ];
-    let rows = queries.iter().flat_map(|query| world.database.query(query));
-    rows.map(|row| row.iter().map(|value| format!("{value:?}")).collect()).collect()
-}
-
-/// Crashes before every statement of `call` in turn. After each, the state is that before or that after, and sending it again ends
-/// as it would have without a crash.
+/// Crashes everywhere in `call` at a key that was used and prepared.
 fn crash_everywhere(prepare: impl Fn(&mut World), call: &Call, effects: i64) {
     let ready = || {
         let mut world = World::with(|config| config.retention_s = RETENTION_S);
@@ -27,31 +16,7 @@ fn crash_everywhere(prepare: impl Fn(&mut World), call: &Call, effects: i64) {
         prepare(&mut world);
         world
     };
-    let mut whole = ready();
-    let before = committed(&whole);
-    let expected = whole.send(call);
-    let after = committed(&whole);
-    assert_ne!(before, after, "the request writes");
-    let mut crashes = 0;
-    loop {
-        let mut world = ready();
-        world.database.crash_before(crashes);
-        let got = world.send(call);
-        if !world.database.has_crashed() {
-            assert_eq!(got, expected);
-            break;
-        }
-        got.is_problem(503, "unavailable", "unknown", "same-id");
-        world.restart();
-        let found = committed(&world);
-        assert!(found == before || found == after, "crash {crashes} left a part: {found:?}");
-        world.send(call).only("semel-status");
-        let again = world.send(call);
-        assert_eq!((again.status(), again.body()), (expected.status(), expected.body()), "crash {crashes}");
-        assert_eq!(world.effects(), effects, "crash {crashes}");
-        crashes += 1;
-    }
-    assert!(crashes >= 4, "only {crashes} places to crash");
+    crashes::everywhere(ready, call, effects);
 }
 
 fn in_session(world: &mut World) {
@@ -142,23 +107,80 @@ fn a_place_on_which_the_handler_crashed_three_times_is_closed_and_the_session_go
 }
 
 #[test]
-fn what_is_counted_of_a_place_is_of_no_other() {
-    for taken_over in [false, true] {
-        let mut world = World::new().in_session();
-        world.crashed(&numbered(1, 1));
-        world.crashed(&numbered(1, 1));
-        let (epoch, seq) = if taken_over {
-            world.send(&take_over("b")).is_taken_over(2, 0);
-            (2, 1)
-        } else {
-            world.send(&numbered(1, 1)).is_executed(200);
-            (1, 2)
-        };
-        for _ in 0..2 {
-            world.crashed(&numbered(epoch, seq)).is_problem(500, "rolled-back", "no", "same-id");
-        }
-        world.send(&numbered(epoch, seq)).is_executed(200);
+fn what_is_counted_of_a_number_is_of_no_other() {
+    let mut world = World::new().in_session();
+    world.crashed(&numbered(1, 1));
+    world.crashed(&numbered(1, 1));
+    world.send(&numbered(1, 1)).is_executed(200);
+    for _ in 0..2 {
+        world.crashed(&numbered(1, 2)).is_problem(500, "rolled-back", "no", "same-id");
     }
+    world.send(&numbered(1, 2)).is_executed(200);
+}
+
+#[test]
+fn who_takes_over_after_each_crash_comes_to_an_end_and_nobody_is_refused_for_no_crash_of_its_own() {
+    let mut world = World::new().in_session();
+    for epoch in 1..=2 {
+        world.crashed(&numbered(epoch, 1)).is_problem(500, "rolled-back", "no", "same-id");
+        world.send(&take_over(&format!("{epoch}"))).is_taken_over(epoch + 1, 0);
+    }
+    world.crashed(&numbered(3, 1)).is_problem(410, "poisoned", "no", "never");
+    world.send(&numbered(3, 2)).is_executed(200);
+    // So with what ends the process; and however often, whoever comes next runs.
+    for epoch in 3..=8 {
+        world.start(&numbered(epoch, 3));
+        world.restart();
+        world.send(&take_over(&format!("{epoch}"))).is_taken_over(epoch + 1, 2);
+    }
+    world.start(&numbered(9, 3));
+    world.send(&numbered(9, 3)).is_executed(200);
+    for _ in 0..2 {
+        world.crashed(&numbered(9, 4)).is_problem(500, "rolled-back", "no", "same-id");
+    }
+    world.send(&numbered(9, 4)).is_executed(200);
+}
+
+#[test]
+fn what_ends_every_object_is_closed_however_late_and_without_a_first_sent_it_comes() {
+    for late_ms in [0, 30_000, 600_000] {
+        let mut world = World::new().in_session();
+        world.send(&numbered(1, 1)).is_executed(200);
+        let deadly = numbered(1, 2);
+        let mut ends = 0;
+        loop {
+            // A fresh object, kept awake by others, which have nothing to do with it.
+            let (suspects, started_ms) = (Suspects::default(), world.wall_ms);
+            world.restart();
+            world.send(&post("/count").id(&format!("{ends}"))).is_executed(200);
+            world.pass_ms(late_ms);
+            if suspects.has(&Method::Post, "/count", &deadly.headers(), started_ms, world.wall_ms) {
+                world.start(&deadly);
+            }
+            if world.places().len() == 2 {
+                break;
+            }
+            ends += 1;
+            assert!(ends <= 3, "it ends one object after the other");
+        }
+        assert_eq!(ends, 3);
+        world.send(&deadly).is_problem(410, "poisoned", "no", "never");
+        world.send(&numbered(1, 3)).is_executed(200);
+    }
+}
+
+#[test]
+fn a_start_that_this_object_counted_is_no_dead_objects_though_another_crashes_the_module_meanwhile() {
+    let mut world = World::new().in_session();
+    for _ in 0..4 {
+        world.start(&numbered(1, 1));
+        world.restart();
+        world.started(&numbered(1, 1));
+        world.handler.trouble.set(Trouble::Fails);
+        world.send(&numbered(1, 1)).is_problem(500, "rolled-back", "no", "same-id");
+    }
+    world.handler.trouble.set(Trouble::None);
+    world.send(&numbered(1, 1)).is_executed(200);
 }
 
 #[test]
@@ -194,6 +216,17 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
         world.handler.trouble.set(Trouble::None);
         world.send(&numbered(1, 1)).is_executed(200);
     }
+}
+
+#[test]
+fn a_start_whose_storage_failed_in_an_object_that_lives_was_no_crash() {
+    let mut world = World::new().in_session();
+    for _ in 0..5 {
+        world.start(&numbered(1, 1));
+        world.database.fail_at("COMMIT", 1);
+        world.send(&numbered(1, 1)).is_problem(503, "unavailable", "unknown", "same-id");
+    }
+    world.send(&numbered(1, 1)).is_executed(200);
 }
 
 #[test]

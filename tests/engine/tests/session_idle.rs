@@ -1,7 +1,9 @@
 //! What a session costs, and what is left of those that nobody uses, or that are forgotten or deleted.
 
 use semel_support::admin::{ask, cancel_for, delete_key};
-use semel_support::{START_S, World, cancel_place, get, numbered, post, take_over, take_over_after, take_over_with};
+use semel_support::{
+    Call, START_S, World, cancel_place, get, numbered, post, take_over, take_over_after, take_over_with,
+};
 
 const RETENTION_S: i64 = 1000;
 
@@ -240,4 +242,51 @@ fn the_clock_does_not_go_back_behind_what_a_session_has_committed() {
         world.restart();
         assert_eq!(world.send(&get("/count")).now_ms(), (START_S + 50) * 1000);
     }
+}
+
+fn named(own: &str, name: &str) -> Call {
+    take_over_with(own, &format!("{{\"name\":\"{name}\"}}"))
+}
+
+#[test]
+fn at_a_full_key_a_session_that_was_never_used_makes_room_once_it_is_idle_and_nothing_of_it_ever_runs() {
+    let mut world = World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.sessions_max = 3;
+    });
+    let of = |name: &str, epoch: i64| post("/count").header("semel-session", format!("\"{name}\";epoch={epoch};seq=1"));
+    for (epoch, name) in (1..).zip(["never", "used", "late"]) {
+        world.send(&named(name, name)).is_taken_over(epoch, 0);
+    }
+    world.send(&of("used", 2)).is_executed(200);
+    world.pass_s(RETENTION_S - 1);
+    world.send(&named("late again", "late")).is_taken_over(4, 0);
+    world.send(&named("a", "new")).is_problem(503, "capacity", "no", "same-id");
+    assert_eq!(sessions(&world), 3, "it may yet be used");
+    world.pass_s(11);
+    for restarts in [true, false] {
+        if restarts {
+            world.restart();
+        }
+        world.send(&get("/count"));
+        assert_eq!(sessions(&world), 2, "one leaves, and neither a stub nor one that was taken over since");
+    }
+    world.send(&named("a", "new")).is_taken_over(5, 0);
+    world.send(&of("never", 1)).is_problem(410, "session-unknown", "unknown", "never");
+    world.send(&of("used", 2)).is_problem(410, "outcome-expired", "unknown", "never");
+    world.send(&of("late", 4)).is_executed(200);
+    world.send(&named("b", "never")).is_problem(503, "capacity", "no", "same-id");
+    // The name begins anew under a higher epoch.
+    world.restart_with(|config| config.sessions_max = 4);
+    world.send(&named("b", "never")).is_taken_over(6, 0);
+    world.send(&of("never", 1)).is_fenced("unknown", 6);
+    assert_eq!(world.effects(), 2);
+}
+
+#[test]
+fn where_there_is_room_a_session_that_was_never_used_stays() {
+    let mut world = world();
+    world.pass_s(3 * RETENTION_S);
+    world.wake().expect("storage");
+    world.send(&numbered(1, 1)).is_executed(200);
 }

@@ -1,8 +1,9 @@
 //! Requests that end the process, or may have.
 
 use semel_core::message::{Headers, Method};
-use semel_core::server::suspicion::is_suspect;
-use semel_support::{Call, START_MS, START_S, Trouble, World, cancel, get, post};
+use semel_core::server::Answer;
+use semel_core::server::suspicion::{Suspects, is_suspect};
+use semel_support::{Call, SESSION, START_MS, START_S, Trouble, World, cancel, get, post};
 
 fn change(id: &str) -> Call {
     post("/count").id(id)
@@ -92,6 +93,18 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
         failing(&world, Trouble::None);
         world.send(&change("a")).is_executed(200);
     }
+}
+
+#[test]
+fn a_start_whose_storage_failed_in_an_object_that_lives_was_no_crash() {
+    let mut world = World::new();
+    world.send(&change("other")).is_executed(200);
+    for _ in 0..5 {
+        world.start(&change("a"));
+        world.database.fail_at("COMMIT", 1);
+        world.send(&change("a")).is_problem(503, "unavailable", "unknown", "same-id");
+    }
+    world.send(&change("a")).is_executed(200);
 }
 
 #[test]
@@ -211,6 +224,62 @@ fn only_changes_with_an_id_that_may_be_older_than_a_young_object_are_suspects() 
     assert!(!is_suspect(&Method::Post, "/semel/v1/keys/k/cancel", &headers, START_MS, START_MS));
     assert!(!is_suspect(&Method::Post, "/count", &Headers::new(), START_MS, START_MS));
     let place = Headers::from_iter([("semel-session", "\"s\";epoch=1;seq=1")]);
-    assert!(is_suspect(&Method::Post, "/count", &place, START_MS, START_MS), "a place stands for an id");
-    assert!(!is_suspect(&Method::Post, "/count", &place, START_MS, START_MS + 5_000));
+    let of_place =
+        |headers: &Headers, age_ms: i64| is_suspect(&Method::Post, "/count", headers, START_MS, START_MS + age_ms);
+    assert!(of_place(&place, 0) && of_place(&place, 3_600_000), "whenever it comes");
+    let sent = |seconds: i64| {
+        Headers::from_iter([
+            ("semel-session", "\"s\";epoch=1;seq=1".to_owned()),
+            ("semel-first-sent", format!("@{seconds}")),
+        ])
+    };
+    assert!(of_place(&sent(START_S - 6), 3_600_000) && !of_place(&sent(START_S - 5), 0));
+}
+
+#[test]
+fn a_session_that_has_gone_on_here_has_ended_no_object_before() {
+    let place = |name: &str, seq: i64| numbered_of(name, seq).headers();
+    let mut suspects = Suspects::default();
+    let has = |suspects: &Suspects, headers: &Headers| {
+        suspects.has(&Method::Post, "/count", headers, START_MS, START_MS + 3_600_000)
+    };
+    let mut world = World::new().in_session();
+    let mut answered = |suspects: &mut Suspects, call: &Call| {
+        let reply = world.send(call);
+        let mut answer = Answer::changed();
+        answer.headers = Headers::from_iter([("semel-status", reply.only("semel-status"))]);
+        suspects.answered(&call.headers(), &answer);
+    };
+    assert!(has(&suspects, &place(SESSION, 1)));
+    // What runs nothing of it says nothing of what would.
+    for call in [numbered_of(SESSION, 9), change("a"), get("/count")] {
+        answered(&mut suspects, &call);
+        assert!(has(&suspects, &place(SESSION, 1)), "{call:?}");
+    }
+    answered(&mut suspects, &numbered_of(SESSION, 1));
+    assert!(!has(&suspects, &place(SESSION, 2)) && has(&suspects, &place("another", 1)));
+}
+
+fn numbered_of(name: &str, seq: i64) -> Call {
+    post("/count").header("semel-session", format!("\"{name}\";epoch=1;seq={seq}"))
+}
+
+#[test]
+fn a_start_that_this_object_counted_is_no_dead_objects_though_it_has_forgotten_it() {
+    let mut world = World::new();
+    for _ in 0..4 {
+        world.start(&change("a"));
+        // Another object of the isolate crashes the module.
+        world.restart();
+        world.started(&change("a"));
+        failing(&world, Trouble::Fails);
+        world.send(&change("a")).is_problem(500, "rolled-back", "no", "same-id");
+    }
+    failing(&world, Trouble::None);
+    world.send(&change("a")).is_executed(200);
+    // Where the object has died, nobody says so.
+    for _ in 0..3 {
+        ends(&mut world, &change("b"));
+    }
+    world.send(&change("b")).is_problem(410, "poisoned", "no", "never");
 }

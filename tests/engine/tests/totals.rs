@@ -1,6 +1,8 @@
 //! What many rows come to is kept, so that an object that starts need not count them; and is never kept past a change.
 
+use semel_core::server::Value;
 use semel_core::server::chores::TOTALS_ROWS_MIN;
+use semel_core::server::opening::PAGE_ROWS;
 use semel_support::*;
 
 /// What is done to a key.
@@ -53,6 +55,46 @@ fn an_object_that_starts_counts_no_rows_that_were_counted() {
     world.restart();
     assert_eq!(world.count().expect("a count"), counted);
     assert_eq!(world.wakes_at_without_registry(), Some((START_S + RETENTION_S + 1) * 1000));
+}
+
+/// A key of which nothing was kept: many records, of which some carry packed tombstones, others, and chunks.
+fn uncounted() -> World {
+    let mut world = crowded();
+    world.send(&change("carries").ack_until("first", UNTIL_MS)).is_executed(200);
+    let ids: Vec<String> = (0..3).map(|n| format!("n{}", n + 1)).collect();
+    world.send(&ids.iter().fold(get("/count"), |call, id| call.ack_until(id, UNTIL_MS)));
+    world.send(&cancel("cancels", "never"));
+    assert!(!is_kept(&world));
+    world.restart();
+    world
+}
+
+#[test]
+fn an_object_looks_at_its_rows_in_bounded_pages_and_knows_what_one_turn_would_have_told() {
+    let mut at_once = uncounted();
+    let counted = at_once.count().expect("a count");
+    let mut paged = uncounted();
+    let mut pages = 1;
+    while paged.open().expect("a page") {
+        pages += 1;
+    }
+    // A page may have no rows: the last of records, and that of chunks.
+    let rows = counted.records + counted.tombstones;
+    assert!((rows / PAGE_ROWS..=rows / PAGE_ROWS + 4).contains(&pages), "{pages} pages of {rows} rows");
+    assert!(!paged.open().expect("nothing more"));
+    assert_eq!(paged.count().expect("a count"), counted);
+    assert_eq!(paged.wakes_at_without_registry(), at_once.wakes_at_without_registry());
+    paged.send(&change("first")).is_problem(410, "acknowledged", "yes", "never");
+    paged.send(&change("n2")).is_problem(410, "acknowledged", "yes", "never");
+}
+
+#[test]
+fn who_asks_an_object_that_is_still_looking_at_its_rows_gets_the_same_answer() {
+    let mut world = uncounted();
+    assert!(world.open().expect("a page"));
+    world.send(&change("n9999")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    assert!(!world.open().expect("nothing more"));
+    assert_eq!(world.count().expect("a count"), uncounted().count().expect("a count"));
 }
 
 #[test]
@@ -162,4 +204,64 @@ fn what_records_carry_is_known_after_a_start_as_long_as_it_lasts() {
     assert!(is_kept(&world));
     world.restart();
     world.send(&change("first")).is_problem(410, "acknowledged", "yes", "never");
+}
+
+/// A key with many sessions, written behind the engine's back, that has been woken. Half of them have a place.
+fn with_sessions() -> World {
+    let mut world = World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.sessions_max = TOTALS_ROWS_MIN.unsigned_abs() + 2;
+    });
+    world.send(&take_over("takes over")).is_taken_over(1, 0);
+    world.send(&numbered(1, 1)).is_executed(200);
+    let numbers = format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n <= {TOTALS_ROWS_MIN})"
+    );
+    world.database.fill(&format!(
+        "{numbers} INSERT INTO semel_sessions SELECT n, 's' || n, principal, epochs, 0, 0, 0, 0, at_ms FROM numbers, semel_sessions; \
+         {numbers} INSERT INTO semel_places (session, seq, epoch, at_ms, state) SELECT n, 1, 1, {}, 3 FROM numbers WHERE n % 2",
+        START_MS + 7_000
+    ));
+    world.pass_s(7);
+    world.restart();
+    world.wake().expect("it wakes");
+    world
+}
+
+#[test]
+fn an_object_that_starts_looks_at_no_session_that_was_counted() {
+    let mut world = with_sessions();
+    let kept = |world: &World| world.database.query("SELECT sessions, used_ms, clock_ms FROM semel_totals");
+    let expected = [TOTALS_ROWS_MIN + 1, START_MS, START_MS + 7_000].map(Value::from);
+    assert_eq!(kept(&world), [expected.to_vec()]);
+    // Whoever looked would find fewer, and none that was ever used.
+    world.database.tamper("DELETE FROM semel_sessions WHERE number > 9");
+    world.database.tamper("DELETE FROM semel_places");
+    world.wall_ms = START_MS;
+    world.restart();
+    let reply = world.send(&get("/count"));
+    assert_eq!(reply.now_ms(), START_MS + 7_000, "the clock of the latest place");
+    assert_eq!(world.wakes_at_without_registry(), Some((START_S + RETENTION_S) * 1000));
+    let named = |name: &str| take_over_with(name, &format!("{{\"name\":\"{name}\"}}"));
+    world.send(&named("another")).is_executed(200);
+    assert_eq!(kept(&world), Vec::<Vec<Value>>::new());
+    world.send(&named("one too many")).is_problem(503, "capacity", "no", "same-id");
+    world.restart();
+    world.send(&named("one too many")).is_executed(200);
+}
+
+#[test]
+fn sessions_become_stubs_when_they_would_by_what_was_kept_of_them_and_by_another_retention() {
+    let mut world = with_sessions();
+    world.restart();
+    world.pass_s(RETENTION_S - 7);
+    world.wake().expect("it wakes");
+    assert_eq!(world.places().len(), usize::try_from(TOTALS_ROWS_MIN / 2).expect("few"), "but the first");
+    world.restart_with(|config| config.retention_s = 100);
+    world.wake().expect("it wakes");
+    assert_eq!(world.places(), []);
+    assert_eq!(
+        world.database.query("SELECT sessions, used_ms FROM semel_totals"),
+        [[Value::from(TOTALS_ROWS_MIN + 1), Value::Null]]
+    );
 }

@@ -207,7 +207,14 @@ impl Letter {
         Self::new(name, Aim::DeleteKey, by, "", to, String::new()).with("idempotency-key", name.replace(' ', "-"))
     }
 
-    fn new(name: &'static str, aim: Aim, by: &str, id: &str, (method, path): (Method, &str), body: String) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        aim: Aim,
+        by: &str,
+        id: &str,
+        (method, path): (Method, &str),
+        body: String,
+    ) -> Self {
         let path = Path::new(path, "").expect("a path of this file");
         let headers = Headers::from_iter([("authorization", format!("Bearer {by}"))]);
         let asked = Asked {
@@ -228,7 +235,7 @@ impl Letter {
         }
     }
 
-    fn with(mut self, header: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, header: &str, value: impl Into<String>) -> Self {
         self.request.headers.append(header, value);
         self
     }

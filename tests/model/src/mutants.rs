@@ -1,9 +1,11 @@
 //! For each rule, what finds out that it does not hold.
 //!
-//! Invariant: every rule is listed, each with the scope and the property that catch it.
+//! Invariant: every rule is listed, each with the scope and the property that catch it, or as one that needs the simulator.
 
 use crate::letters::Letters;
 use crate::properties::{Never, Watched};
+use crate::remote_scopes;
+use crate::remotes::Remotes;
 use crate::scopes;
 use crate::tab_scopes;
 use crate::tabs::Tabs;
@@ -12,9 +14,10 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// The scope in which a rule is missed, and the property that is broken then.
-pub fn caught(rule: Rule) -> (&'static str, Never) {
-    match rule {
+/// The scope in which a rule is missed, and the property that is broken then. `None`: of a batch, which the simulator alone sees to. A
+/// letter of the model is one request, and its storage never fails between two statements, which is what those rules are about.
+pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
+    Some(match rule {
         Rule::Principal => ("principals", Never::Learnt),
         Rule::Fingerprint => ("principals", Never::Foreign),
         Rule::Replay => ("turns", Never::Twice),
@@ -46,6 +49,7 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::Capacity => ("handler", Never::Overfull),
         Rule::ForgottenDurable => ("administrator", Never::Twice),
         Rule::DeletedRecordStaysRefused => ("administrator", Never::Twice),
+        Rule::PackedOutliveKey => ("deleted key", Never::Twice),
         Rule::AdministratorOnly => ("administrator", Never::Learnt),
         Rule::SessionOwned => ("session owner", Never::Learnt),
         Rule::EpochKnown => ("sessions", Never::Unheld),
@@ -67,6 +71,12 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::TakeOverExpected => ("sessions", Never::Usurped),
         Rule::CountOfPlace => ("sessions crash", Never::Blamed),
         Rule::SessionsBounded => ("full session", Never::Overfull),
+        Rule::DispatchRecorded => ("report", Never::Unrecorded),
+        Rule::DoubtHolds => ("report", Never::Twice),
+        Rule::DoubtStays => ("report", Never::Twice),
+        Rule::ResendEnds => ("resend", Never::Twice),
+        Rule::ProbeSettles => ("probe", Never::Twice),
+        Rule::OwnDispatch => ("report", Never::Different),
         Rule::RaiseChecked => ("tabs", Never::Twice),
         Rule::UntilRaised => ("reload", Never::Twice),
         Rule::UntilTold => ("reload", Never::Twice),
@@ -78,13 +88,22 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::UnsentWithdrawn => ("gives up", Never::NoForGood),
         Rule::Ordered => ("in order", Never::OutOfOrder),
         Rule::CertainKey => ("gives up", Never::NoForGood),
-    }
+        Rule::BatchInOrder
+        | Rule::BatchInOneCommit
+        | Rule::BatchMemory
+        | Rule::BatchAcknowledges
+        | Rule::BatchKey
+        | Rule::BatchHeaders => return None,
+    })
 }
 
 /// A counter-example to a property without a rule: a line a step, or `None`.
 pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<String>> {
     if let Some(scope) = tab_scopes::named(scope) {
         return trace(&Tabs { scope, without: Some(rule) }, property);
+    }
+    if let Some(scope) = remote_scopes::named(scope) {
+        return trace(&Remotes { scope, without: Some(rule) }, property);
     }
     let scope = scopes::named(scope)?;
     trace(&Letters { scope, without: Some(rule) }, property)

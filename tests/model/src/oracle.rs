@@ -4,6 +4,7 @@
 
 use crate::ledger::effect_in;
 use crate::properties::{Never, Sometimes};
+use crate::remote_judge::Word;
 use crate::server::{Arrived, Server};
 use crate::session_judge::{Numbers, SessionJudge};
 use crate::tables::Effect;
@@ -33,6 +34,8 @@ pub enum Aim {
     DeleteRecord,
     /// That all of the key is deleted.
     DeleteKey,
+    /// That the named id, which is in doubt, is settled so.
+    Resolve(Word),
     /// That the named session gets a new holder, after this epoch.
     TakeOver(Option<i64>),
 }
@@ -74,13 +77,13 @@ pub struct Oracle {
 }
 
 /// What a problem says.
-struct Claim {
-    executed: Executed,
-    retry: Retry,
+pub(crate) struct Claim {
+    pub executed: Executed,
+    pub retry: Retry,
 }
 
 impl Claim {
-    fn of(answer: &Answer) -> Option<Self> {
+    pub fn of(answer: &Answer) -> Option<Self> {
         if answer.headers.get("content-type") != Some("application/problem+json") {
             return None;
         }

@@ -91,6 +91,8 @@ properties! {
     ReadWrites = "reads are committed: a read leaves an effect",
     /// A key keeps more records than it may.
     Overfull = "bounded: a key keeps more than it may",
+    /// A request is sent, and nothing would tell of it after a crash.
+    Unrecorded = "recorded start: a request is sent elsewhere before its start is committed",
     /// The handler crashes on an id more often than it may.
     CrashesOn = "bounded: the handler crashes on an id again and again",
     /// An id is refused for crashes that were none, or another's.
@@ -112,6 +114,18 @@ properties! {
     Stub = "sometimes: a stub",
     /// A session is not there, or not any more.
     SessionUnknown = "sometimes: an unknown session",
+    /// What is in doubt is sent again.
+    Resent = "sometimes: a request that is sent again",
+    /// A probe brings the outcome.
+    Found = "sometimes: a probe that finds what was made",
+    /// A probe proves that there is nothing, and the request is sent again.
+    ProvenAbsent = "sometimes: a probe that proves that there is nothing",
+    /// What is in doubt stays so.
+    OutcomeUnknown = "sometimes: an unknown outcome",
+    /// An administrator settles what is in doubt.
+    Resolved = "sometimes: a resolved doubt",
+    /// The other side can't be reached.
+    Unreachable = "sometimes: an unreachable other side",
     /// An attempt waits while another of its id is executed.
     Waits = "sometimes: a waiting duplicate",
     /// An attempt is refused by a tombstone.

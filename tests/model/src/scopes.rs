@@ -28,6 +28,7 @@ pub fn all() -> Vec<Scope> {
         principals(),
         turns(),
         packed(),
+        deleted_key(),
         handler(),
         suspects(),
     ];
@@ -232,6 +233,31 @@ fn packed() -> Scope {
         counts_starts: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Mismatch],
+    }
+}
+
+/// A key that is deleted with packed tombstones in it, of a client whose clock is ahead: no row tells when their requests were first
+/// sent, so no fence is behind them.
+fn deleted_key() -> Scope {
+    let (ann, _) = PRINCIPALS;
+    Scope {
+        name: "deleted key",
+        letters: vec![
+            Letter::change("ann's a", ann, "a", "1").first_sent(60).by(100),
+            Letter::change("ann's b, which acknowledges a", ann, "b", "1")
+                .first_sent(0)
+                .by(100)
+                .acknowledging("a", 100),
+            Letter::delete_key("the deletion of the key", ADMINISTRATOR),
+        ],
+        before: Vec::new(),
+        instants_s: &[0, 90, 165],
+        may_fall_back: false,
+        forgets_before_s: None,
+        has_turns: false,
+        counts_starts: false,
+        config: config(),
+        sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Deleted],
     }
 }
 

@@ -92,7 +92,7 @@ pub struct Tables {
 impl Tables {
     /// How many records there are, by whether they are unacknowledged.
     pub fn count(&self, unacknowledged: bool) -> usize {
-        let is_unacknowledged = |row: &&Stored| matches!(row.state(), 1 | 2 | 4);
+        let is_unacknowledged = |row: &&Stored| matches!(row.state(), 1 | 2 | 4 | 7);
         self.records.values().filter(|row| is_unacknowledged(row) == unacknowledged).count()
     }
 
@@ -104,6 +104,11 @@ impl Tables {
     /// Whether the outcome of an id is still kept.
     pub fn keeps_outcome(&self, id: &str) -> bool {
         self.records.get(id).is_some_and(|row| row.state() == 1)
+    }
+
+    /// Whether the start of an id is recorded, and no outcome.
+    pub fn is_dispatched(&self, id: &str) -> bool {
+        self.records.get(id).is_some_and(|row| row.state() == 7)
     }
 }
 
@@ -120,7 +125,6 @@ impl Stored {
         let mut row = self.0.clone();
         if is_bare {
             row.truncate(column::FINGERPRINT);
-            row.extend([Value::Blob(vec![0; 32]), 200.into(), "".into(), Value::Blob(Vec::new())]);
         }
         row
     }
@@ -229,7 +233,7 @@ impl Sql for Database {
 
 impl Tables {
     fn select(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
-        let is_bare = statement.contains("zeroblob(32)");
+        let is_bare = !statement.contains(", fingerprint");
         if statement.starts_with("SELECT type, name FROM sqlite_master") {
             // The handler's table is the judge's: what happened, happened.
             return Ok(Vec::new());
@@ -262,8 +266,12 @@ impl Tables {
                 self.records.values().filter(|row| !lapses(row)).filter_map(|row| row.integer(column::AT_MS));
             let lapses_ms = self.records.values().filter_map(|row| row.integer(column::LAPSES_MS));
             let instants = self.records.values().filter_map(|row| row.integer(column::AT_MS));
-            let minima = [instants.min(), oldest_ms.min(), lapses_ms.min(), None].map(Value::from);
-            return Ok(vec![[all.into(), records.into(), clock_ms.into()].into_iter().chain(minima).collect()]);
+            let minima = [instants.min(), oldest_ms.min(), lapses_ms.min(), None, None, None].map(Value::from);
+            // All of them are in the first page.
+            let last =
+                self.records.keys().next_back().filter(|last| text(arguments, 4).is_ok_and(|after| after < **last));
+            let ends = [all.into(), records.into(), clock_ms.into()].into_iter().chain(minima);
+            return Ok(vec![ends.chain([last.map(String::as_str).into()]).collect()]);
         }
         if statement == "SELECT max(first_sent_s) FROM semel_records" {
             let latest_s = self.records.values().filter_map(|row| row.integer(column::FIRST_SENT_S)).max();
@@ -283,15 +291,14 @@ impl Tables {
             };
             return Ok(rows.take(limit as usize).map(with_id).collect());
         }
-        if statement.contains(", carried FROM semel_records WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT ?2")
-        {
+        if statement.ends_with(", carried FROM semel_records WHERE id > ?1 AND id <= ?2 AND carried IS NOT NULL") {
             let carries = |row: &&Stored| !matches!(row.0.get(column::CARRIED), None | Some(Value::Null));
-            let after = text(arguments, 0)?;
-            let rows = self.records.iter().filter(|(id, row)| **id > after && carries(row));
+            let (after, last) = (text(arguments, 0)?, text(arguments, 1)?);
+            let rows = self.records.iter().filter(|(id, row)| **id > after && **id <= last && carries(row));
             let row = |(id, row): (&String, &Stored)| {
                 vec![id.as_str().into(), row.0[column::PRINCIPAL].clone(), row.0[column::CARRIED].clone()]
             };
-            return Ok(rows.take(integer(arguments, 1)? as usize).map(row).collect());
+            return Ok(rows.map(row).collect());
         }
         self.select_chunks(statement, arguments)
     }

@@ -1,6 +1,8 @@
 //! Every scope: nothing comes about that never must, all does that sometimes must, and the scope is as large as it was.
 
 use semel_model::letters::Letters;
+use semel_model::remote_scopes;
+use semel_model::remotes::Remotes;
 use semel_model::scopes;
 use semel_model::tab_scopes;
 use semel_model::tabs::Tabs;
@@ -19,13 +21,14 @@ const STATES: &[(&str, usize)] = &[
     ("principals", 1_217),
     ("turns", 18_018),
     ("packed", 16_910),
+    ("deleted key", 2_085),
     ("handler", 720),
     ("suspects", 19_592),
     ("sessions", 12_578),
     ("session owner", 1_439),
     ("idle session", 25_378),
     ("deleted session", 1_794),
-    ("sessions crash", 8_024),
+    ("sessions crash", 7_580),
     ("many epochs", 911),
     ("full session", 83),
     ("tabs", 20_057),
@@ -34,6 +37,10 @@ const STATES: &[(&str, usize)] = &[
     ("rides", 23_845),
     ("gives up", 40_580),
     ("in order", 132_162),
+    ("report", 13_932),
+    ("resend", 25_550),
+    ("probe", 13_222),
+    ("resend and deleted", 9_505),
 ];
 
 fn hold_in<M>(name: &str, model: M)
@@ -56,6 +63,10 @@ fn hold_in_letters(name: &str) {
 
 fn hold_in_tabs(name: &str) {
     hold_in(name, Tabs { scope: tab_scopes::named(name).expect("a scope of that name"), without: None });
+}
+
+fn hold_in_remotes(name: &str) {
+    hold_in(name, Remotes { scope: remote_scopes::named(name).expect("a scope of that name"), without: None });
 }
 
 #[test]
@@ -96,6 +107,11 @@ fn an_execution_that_is_not_committed_leaves_nothing_and_who_waits_for_it_is_dec
 #[test]
 fn what_was_acknowledged_never_runs_again_wherever_its_tombstone_is_packed() {
     hold_in_letters("packed");
+}
+
+#[test]
+fn what_was_acknowledged_never_runs_again_though_its_key_is_deleted() {
+    hold_in_letters("deleted key");
 }
 
 #[test]
@@ -174,10 +190,31 @@ fn requests_to_one_key_take_effect_in_the_order_of_their_calls_also_when_their_t
 }
 
 #[test]
+fn what_is_executed_elsewhere_and_has_no_answer_is_sent_once_and_stays_in_doubt_until_it_is_resolved() {
+    hold_in_remotes("report");
+}
+
+#[test]
+fn what_is_sent_again_has_one_effect_where_the_other_side_knows_its_id() {
+    hold_in_remotes("resend");
+}
+
+#[test]
+fn what_is_probed_for_is_sent_again_only_where_it_is_not_and_never_will_be() {
+    hold_in_remotes("probe");
+}
+
+#[test]
+fn what_is_deleted_while_it_is_under_way_is_not_sent_again() {
+    hold_in_remotes("resend and deleted");
+}
+
+#[test]
 fn every_scope_is_explored() {
     let names: Vec<&str> = {
         let letters = scopes::all().into_iter().map(|scope| scope.name);
-        letters.chain(tab_scopes::all().into_iter().map(|scope| scope.name)).collect()
+        let tabs = tab_scopes::all().into_iter().map(|scope| scope.name);
+        letters.chain(tabs).chain(remote_scopes::all().into_iter().map(|scope| scope.name)).collect()
     };
     assert_eq!(STATES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
 }

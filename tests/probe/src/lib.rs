@@ -48,6 +48,11 @@ impl Handler for Probe {
             "bad-sql" => Err(Failure::Sql(
                 context.sql.exec("SELECT nothing FROM nowhere", &[]).err().unwrap_or(SqlError(String::new())),
             )),
+            // The first row is there before it fails.
+            "late-sql" => {
+                let rows = "SELECT json(value) FROM (SELECT '1' AS value UNION ALL SELECT 'x')";
+                Ok(Response::json(200, context.sql.exec(rows, &[])?.len().to_string()))
+            }
             "nowhere" => Err(Failure::NotFound),
             "status" => Ok(Response { status: argument(1) as u16, headers: Headers::new(), body: Vec::new() }),
             "body-and-status" => {

@@ -12,7 +12,7 @@ use semel_core::problem::Executed;
 use semel_core::server::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
 use semel_core::server::sql::Sql;
 use semel_core::server::tombstones::Packed;
-use semel_core::server::{Value, rows, schema};
+use semel_core::server::{Value, rows, schema, totals};
 use semel_support::call::{acknowledge, cancel, get, look_up, post};
 
 /// The id whose row is damaged.
@@ -47,7 +47,7 @@ fn number(source: &mut Source<'_>) -> i64 {
 
 fn record(source: &mut Source<'_>) -> Record {
     let fingerprint = Fingerprint::from_bytes(&[source.byte(); 32]).expect("32 bytes");
-    let state = match source.below(5) {
+    let state = match source.below(6) {
         0 => {
             let count = source.below(3);
             let headers: Headers = (0..count).map(|_| (source.pick(&["x-a", "x"]), source.header_text())).collect();
@@ -57,6 +57,7 @@ fn record(source: &mut Source<'_>) -> Record {
         1 => State::Poisoned(fingerprint),
         2 => State::Cancelled { lapses_ms: source.optional(number) },
         3 => State::Suspect { crashes: i64::from(source.byte()), is_started: source.flag() },
+        4 => State::Dispatched { fingerprint, times: 1 + i64::from(source.byte()), first_ms: number(source) },
         _ => State::Tombstone {
             kind: source.pick(&[TombstoneKind::Acknowledged, TombstoneKind::Expired]),
             executed: source.pick(&[Executed::Yes, Executed::No, Executed::Unknown]),
@@ -106,7 +107,8 @@ fn check_round_trip(source: &mut Source<'_>) {
         written.push((id, record));
     }
     let page = rows::page(&sql, "", 10).expect("a page");
-    let totals = rows::totals(&sql).expect("totals");
+    let (totals, last) = totals::page(&sql, "", 10).expect("totals").expect("rows");
+    assert_eq!(totals::page(&sql, &last, 10), Ok(None));
     assert_eq!((page.len(), totals.count.records + totals.count.tombstones), (written.len(), written.len() as i64));
     assert_eq!(totals.clock_ms, written.iter().map(|(_, record)| record.at_ms).max().expect("one"));
     for ((id, record), (paged_id, paged)) in written.iter().zip(&page) {
@@ -204,6 +206,7 @@ fn check_found(sql: &Memory, found: Result<&Option<Record>, &semel_core::server:
         State::Tombstone { executed: Executed::No, .. } => assert_eq!(column("executed"), Value::Integer(0)),
         State::Tombstone { executed: Executed::Yes, .. } => assert_eq!(column("executed"), Value::Integer(1)),
         State::Suspect { crashes, .. } => assert!(*crashes >= 0),
+        State::Dispatched { times, .. } => assert!(*times > 0),
         State::Tombstone { .. } | State::Cancelled { .. } | State::Poisoned(_) => {}
     }
 }

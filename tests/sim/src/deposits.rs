@@ -8,11 +8,15 @@ use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, Value};
 use semel_support::Database;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The statement that makes an effect begins so.
 pub const EFFECT: &str = "INSERT INTO effects";
+
+/// The statement that a handler which ends the object begins with.
+pub const END: &str = "SELECT 'the end'";
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS effects (number TEXT NOT NULL, id TEXT NOT NULL, principal TEXT NOT NULL, \
      at_ms INTEGER NOT NULL) STRICT";
@@ -57,6 +61,10 @@ pub struct Deposits {
     pub apart: Option<Rc<Apart>>,
     /// What is to go wrong at the next call.
     pub trouble: Cell<Trouble>,
+    /// What is to go wrong besides, by the number of what is wanted, and how often.
+    pub troubles: RefCell<BTreeMap<String, (Trouble, u32)>>,
+    /// The numbers on which it panicked.
+    pub panicked: RefCell<Vec<String>>,
     /// How often it began to make an effect.
     pub calls: Cell<u64>,
     /// How often it panicked.
@@ -92,17 +100,19 @@ impl Handler for Deposits {
             insert(sql, context, "read", "")?;
             return Ok(Response::json(200, format!("{{\"count\":{count}}}")));
         }
-        let id = request.headers.get("idempotency-key").unwrap_or_default().replace('"', "");
+        let id = name_of(request);
         self.calls.set(self.calls.get() + 1);
         insert(sql, context, &number, &id)?;
-        match self.trouble.get() {
-            Trouble::None | Trouble::Kills => {}
+        match self.trouble_at(&number) {
+            Trouble::None => {}
+            Trouble::Kills => drop(sql.exec(END, &[])?),
             Trouble::Fails => return Err(Failure::Other("told to fail".to_owned())),
             Trouble::BadSql => drop(sql.exec("INSERT INTO nowhere VALUES (1)", &[])?),
             Trouble::Answers500 => return Ok(Response::json(500, String::new())),
             // Without the hook that prints it: this panic is meant.
             Trouble::Panics => {
                 self.panics.set(self.panics.get() + 1);
+                self.panicked.borrow_mut().push(number);
                 std::panic::resume_unwind(Box::new("told to panic"))
             }
         }
@@ -110,6 +120,25 @@ impl Handler for Deposits {
         let status = if number.ends_with('7') { 409 } else { 201 };
         Ok(Response::json(status, format!("{{\"number\":\"{number}\",\"count\":{}}}", count(sql)?)))
     }
+}
+
+impl Deposits {
+    /// What goes wrong now.
+    fn trouble_at(&self, number: &str) -> Trouble {
+        match self.troubles.borrow_mut().get_mut(number) {
+            Some((trouble, times)) if *times > 0 => {
+                *times -= 1;
+                *trouble
+            }
+            _ => self.trouble.get(),
+        }
+    }
+}
+
+/// The id of a request, or its place in a session without what it acknowledges.
+pub fn name_of(request: &Request) -> String {
+    let place = request.headers.get("semel-session").and_then(|place| place.split(";ack=").next());
+    request.headers.get("idempotency-key").or(place).unwrap_or_default().replace('"', "")
 }
 
 fn insert(sql: &dyn Sql, context: &Context<'_>, number: &str, id: &str) -> Result<(), SqlError> {

@@ -10,6 +10,7 @@
 //!   the wire
 //! - `sim`: the run, one queue of events in the order of time; `tabs`, `sharing`, `curls`, `administrator`, `faults` and [`wire`]: what happens in it
 //! - [`oracle`]: what must hold
+//! - [`sessions`]: a run of its own for sessions and batches, with a server and an oracle of its own
 //! - [`marks`]: what must come about in some seeds
 //!
 //! Invariants:
@@ -27,6 +28,7 @@ pub mod mutant;
 pub mod oracle;
 pub mod plan;
 pub mod server;
+pub mod sessions;
 mod sharing;
 pub mod shrink;
 mod sim;
@@ -39,6 +41,7 @@ pub mod wire;
 pub use mutant::Mutant;
 pub use plan::Plan;
 
+use oracle::Violation;
 use semel_core::rules;
 use sim::Sim;
 use std::any::Any;
@@ -79,14 +82,21 @@ pub fn trace(plan: &Plan, mutant: Option<Mutant>) -> Vec<String> {
 }
 
 fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<String>, Failure>, Vec<String>) {
-    let mut sim = Sim::new(plan, mutant, is_traced);
-    let ended = catch_unwind(AssertUnwindSafe(|| rules::without(mutant.and_then(Mutant::rule), || sim.run())));
+    let (mut sim, mut sessions) = (Sim::new(plan, mutant, is_traced), sessions::Run::new(plan, mutant, is_traced));
+    let both = || {
+        sim.run()?;
+        let mut seen = std::mem::take(&mut sim.oracle.seen);
+        seen.append(&mut sessions.run()?);
+        Ok::<_, Violation>(seen)
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| rules::without(mutant.and_then(Mutant::rule), both)));
     let result = match ended {
-        Ok(Ok(())) => Ok(std::mem::take(&mut sim.oracle.seen)),
+        Ok(Ok(seen)) => Ok(seen),
         Ok(Err(violation)) => Err(Failure { kind: violation.kind, what: violation.what }),
         Err(panic) => Err(Failure { kind: "panic", what: format!("{}{}", PLACE.take(), text_of(&*panic)) }),
     };
-    (result, sim.trace.take().unwrap_or_default())
+    let traces = [sim.trace.take(), sessions.trace.take()];
+    (result, traces.into_iter().flatten().flatten().collect())
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> String {

@@ -97,6 +97,60 @@ pub struct Plan {
     pub malformed: usize,
     /// How many reads there are.
     pub reads: usize,
+    /// What happens in sessions and batches.
+    pub sessions: Sessions,
+}
+
+/// The options of the run of sessions and batches. Its faults come as often as those of the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sessions {
+    /// Over what time, in ms. Faults last twice as long.
+    pub busy_ms: i64,
+    /// How many names of sessions there are, at each key.
+    pub names: usize,
+    /// How many tabs hold one from the start.
+    pub holders: usize,
+    /// How many more take one over on the way.
+    pub contentions: usize,
+    /// How many requests holders are asked for.
+    pub calls: usize,
+    /// How many send batches of ordinary requests.
+    pub batches: usize,
+    /// How often something is sent to a session by hand.
+    pub probes: usize,
+    /// How often something is done that takes many requests.
+    pub hoards: usize,
+    /// How often an administrator forgets, or deletes a key.
+    pub administrations: usize,
+    /// The share of requests on which the handler fails or crashes, in percent.
+    pub troubles: u32,
+    /// How long a session may be idle, in s.
+    pub retention_s: i64,
+    /// How many sessions a key has at most.
+    pub sessions_max: u64,
+}
+
+impl Sessions {
+    fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(of_sessions(seed));
+        let is_short = rng.u32(0..3) == 0;
+        let busy_ms = if is_short { 60_000 } else { [3_000, 20_000][rng.usize(0..2)] };
+        let seldom = |rng: &mut Rng, most: usize| if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=most) };
+        Self {
+            busy_ms,
+            names: rng.usize(1..=2),
+            holders: rng.usize(1..=3),
+            contentions: rng.usize(0..=3),
+            calls: rng.usize(1..=14),
+            batches: rng.usize(0..=3),
+            probes: rng.usize(0..=12),
+            hoards: seldom(&mut rng, 1),
+            administrations: seldom(&mut rng, 2),
+            troubles: if rng.bool() { 0 } else { rng.u32(5..=60) },
+            retention_s: if is_short { [5, 15][rng.usize(0..2)] } else { 86_400 },
+            sessions_max: if rng.u32(0..3) == 0 { rng.u64(2..=6) } else { 100_000 },
+        }
+    }
 }
 
 impl Plan {
@@ -168,6 +222,7 @@ impl Plan {
             strangers: strangers as usize,
             malformed: malformed as usize,
             reads: reads as usize,
+            sessions: Sessions::of(seed),
         }
     }
 
@@ -245,6 +300,11 @@ pub(crate) fn of_sharing(seed: u64) -> u64 {
 /// The seed of all that an administrator does, likewise.
 pub(crate) fn of_administering(seed: u64) -> u64 {
     seed ^ 0xAD31_2157_E200_0000
+}
+
+/// The seed of the run of sessions and batches, likewise.
+pub(crate) fn of_sessions(seed: u64) -> u64 {
+    seed ^ 0x5E55_1045_BA7C_0000
 }
 
 fn administrations_of(seed: u64) -> usize {

@@ -19,6 +19,11 @@ pub fn delete_record(own: &str, id: &str) -> Call {
     by_administrator(delete(&path(&format!("/records/{id}"))).id(own))
 }
 
+/// Settles what is in doubt; `body` is JSON.
+pub fn resolve(own: &str, id: &str, body: &str) -> Call {
+    by_administrator(post(&path(&format!("/records/{id}/resolve"))).id(own).body(body))
+}
+
 /// Cancels; `body` is JSON.
 pub fn cancel_for(own: &str, body: &str) -> Call {
     by_administrator(post(&path("/cancel")).id(own).body(body))

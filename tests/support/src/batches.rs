@@ -1,15 +1,17 @@
 //! Batches to the key under test.
 
 use crate::reply::Reply;
-use crate::world::World;
+use crate::world::{Shared, World};
 use semel_core::id::Principal;
-use semel_core::message::Headers;
+use semel_core::message::{Headers, Request};
 use semel_core::problem::Problem;
 use semel_core::server::auth::{Asker, Grant};
 use semel_core::server::batch::Batch;
+use semel_core::server::engine::Arrival;
 use semel_core::server::together::Asked;
-use semel_core::server::{Answer, Handler};
-use serde_json::Value;
+use semel_core::server::{Answer, Engine, Handler, Sql};
+use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Somebody whose token allows all.
 pub fn asker(principal: &str) -> Asker {
@@ -19,6 +21,27 @@ pub fn asker(principal: &str) -> Asker {
 /// Somebody whose token has this claim.
 pub fn limited(claim: Value) -> Asker {
     Asker::from_text(&format!("\nalice\n{claim}")).expect("a grant")
+}
+
+/// An element that counts.
+pub fn count(id: &str) -> Value {
+    at(id, "/count")
+}
+
+/// An element that posts to a path.
+pub fn at(id: &str, path: &str) -> Value {
+    json!({ "id": id, "method": "POST", "path": path })
+}
+
+/// What became of each element.
+pub fn statuses(replies: &[Reply]) -> Vec<&str> {
+    replies.iter().map(|reply| reply.only("semel-status")).collect()
+}
+
+/// Runs a batch of which every element has an answer.
+#[track_caller]
+pub fn run<H: Handler>(world: &mut World<H>, elements: &Value) -> Vec<Reply> {
+    world.batch(elements).expect("a batch that can be read")
 }
 
 impl<H: Handler> World<H> {
@@ -46,6 +69,60 @@ impl<H: Handler> World<H> {
     pub fn frame(&mut self, frame: &Value) -> Result<Vec<Reply>, Problem> {
         let batch = Batch::parse_frame(&self.key, Some(frame.to_string().as_bytes()))?;
         self.run_batch(&asker("alice"), batch)
+    }
+
+    /// Why an element of alice's is refused before it runs, in a commit with others or by itself.
+    #[track_caller]
+    pub fn refusal(&self, elements: &Value) -> Option<Reply> {
+        let batch = Batch::parse(&self.key, &Headers::new(), Some(elements.to_string().as_bytes())).expect("a batch");
+        let asked = Asked { key: &self.key, asker: &asker("alice"), wall_ms: self.wall_ms };
+        let judged = batch.elements.into_iter().map(|element| self.engine.judged(asked, element, self.wall_ms));
+        judged.filter_map(Result::err).map(Reply::checked).next()
+    }
+
+    /// Runs the only request of a batch by itself, as `batches.js` does: where it `is_suspect`, once its start is counted; where it
+    /// crashes, that is counted.
+    #[track_caller]
+    pub fn alone_by(&mut self, asker: &Asker, element: &Value, is_suspect: bool) -> Result<Reply, Problem> {
+        let request = match self.judged(asker, element)? {
+            Ok(request) => request,
+            Err(refusal) => return Ok(Reply::checked(refusal)),
+        };
+        if is_suspect {
+            self.ask_engine(asker, &request, Engine::start);
+        }
+        let handled = catch_unwind(AssertUnwindSafe(|| self.ask_engine(asker, &request, Engine::handle)));
+        Ok(Reply::checked(handled.unwrap_or_else(|_| {
+            self.restart();
+            self.ask_engine(asker, &request, Engine::crashed)
+        })))
+    }
+
+    /// Tells the object that the only request of a batch crashed it.
+    #[track_caller]
+    pub fn crashed_by(&mut self, asker: &Asker, element: &Value) -> Reply {
+        Reply::checked(match self.judged(asker, element).expect("a batch that can be read") {
+            Ok(request) => self.ask_engine(asker, &request, Engine::crashed),
+            Err(refusal) => refusal,
+        })
+    }
+
+    fn judged(&self, asker: &Asker, element: &Value) -> Result<Result<Request, Answer>, Problem> {
+        let only = Value::Array(vec![element.clone()]).to_string();
+        let mut batch = Batch::parse(&self.key, &Headers::new(), Some(only.as_bytes()))?;
+        let element = batch.elements.pop().expect("an element");
+        let asked = Asked { key: &self.key, asker, wall_ms: self.wall_ms };
+        Ok(self.engine.judged(asked, element, self.wall_ms))
+    }
+
+    fn ask_engine(
+        &mut self,
+        asker: &Asker,
+        request: &Request,
+        ask: impl Fn(&mut Engine<Shared<H>>, &dyn Sql, Arrival<'_>) -> Answer,
+    ) -> Answer {
+        let (key, principal, wall_ms) = (&self.key, &asker.principal, self.wall_ms);
+        ask(&mut self.engine, &self.database, Arrival { key, principal, request, body_too_large: false, wall_ms })
     }
 
     /// The answers as they are before they are written down.

@@ -42,6 +42,7 @@ impl Handler for Counter {
         match (method, path.segments().as_slice()) {
             (_, ["unhandled", ..]) | (Method::Delete, ["count"]) => KeyRule::Unhandled,
             (_, ["keyed", key, ..]) => KeyRule::Key((*key).to_owned()),
+            (_, ["keyless", ..]) => KeyRule::Failed,
             _ => KeyRule::Any,
         }
     }

@@ -31,6 +31,8 @@ enum Fault {
     Full(u64),
     /// At the first statement that begins so, the object dies.
     CrashAt(&'static str),
+    /// So many statements that begin so fail.
+    FailAt(&'static str, u32),
 }
 
 /// A database in a temporary folder of its own.
@@ -45,6 +47,8 @@ pub struct Database {
     is_undone: Cell<bool>,
     fault: Cell<Fault>,
     statements: Cell<u64>,
+    /// Whether what is nested in a transaction stays where it was to be undone: no database is so, and a checker must find it out.
+    pub keeps_nested: Cell<bool>,
 }
 
 impl Default for Database {
@@ -75,6 +79,7 @@ impl Database {
             is_undone: Cell::new(false),
             fault: Cell::new(Fault::None),
             statements: Cell::new(0),
+            keeps_nested: Cell::new(false),
         };
         database.reopen();
         database
@@ -113,6 +118,11 @@ impl Database {
     /// Lets the object die before the first statement that begins so.
     pub fn crash_at(&self, beginning: &'static str) {
         self.fault.set(Fault::CrashAt(beginning));
+    }
+
+    /// Lets the next `times` statements fail that begin so. The object lives on.
+    pub fn fail_at(&self, beginning: &'static str, times: u32) {
+        self.fault.set(Fault::FailAt(beginning, times));
     }
 
     /// Whether what was to go wrong has not come yet.
@@ -230,7 +240,11 @@ impl Database {
             }
             Fault::Full(n) => self.fault.set(Fault::Full(n - 1)),
             Fault::CrashAt(beginning) if statement.starts_with(beginning) => drop(self.connection.take()),
-            Fault::CrashAt(_) => {}
+            Fault::FailAt(beginning, times) if statement.starts_with(beginning) => {
+                self.fault.set(if times > 1 { Fault::FailAt(beginning, times - 1) } else { Fault::None });
+                return Err(SqlError("this statement was to fail".to_owned()));
+            }
+            Fault::CrashAt(_) | Fault::FailAt(..) => {}
         }
         if self.has_crashed() { Err(SqlError("the object has died".to_owned())) } else { Ok(()) }
     }
@@ -249,6 +263,9 @@ impl Database {
     }
 
     fn undo(&self) -> Result<(), SqlError> {
+        if self.depth.get() > 0 && self.keeps_nested.get() {
+            return self.command("", "RELEASE ?");
+        }
         self.command("ROLLBACK", "ROLLBACK TO ?")?;
         if self.depth.get() > 0 { self.command("", "RELEASE ?") } else { Ok(()) }
     }

@@ -9,6 +9,8 @@
 //! - [`world`]: one key with its clock, its engine and its database
 //! - [`chores`]: what the host does with it without a request
 //! - [`token`]: tokens, true and forged
+//! - [`crashes`]: crashes between any two statements of a request
+//! - [`elsewhere`]: a handler that has everything sent
 //! - [`counter`]: a handler whose effects can be counted, and that fails when told to
 //!
 //! Invariants:
@@ -20,7 +22,9 @@ pub mod batches;
 pub mod call;
 pub mod chores;
 pub mod counter;
+pub mod crashes;
 pub mod database;
+pub mod elsewhere;
 pub mod reply;
 pub mod session;
 pub mod token;

@@ -14,6 +14,7 @@ use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
 use semel_core::server::record::Change;
+use semel_core::server::remote::{self, Ended};
 use semel_core::server::router::{self, Route};
 use semel_core::server::{
     Access, Answer, Config, Context, Engine, Failure, Gate, Handler, KeyRule, Sql, SqlError, Value,
@@ -34,12 +35,20 @@ pub(crate) struct Shared<H>(Rc<H>);
 impl<H: Handler> Handler for Shared<H> {
     const SCHEMA_VERSION: i64 = H::SCHEMA_VERSION;
 
+    fn schema_version(&self) -> i64 {
+        self.0.schema_version()
+    }
+
     fn key(&self, method: &Method, path: &Path) -> KeyRule {
         self.0.key(method, path)
     }
 
     fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError> {
         self.0.migrate(sql, from)
+    }
+
+    fn is_remote(&self, method: &Method, path: &Path) -> bool {
+        self.0.is_remote(method, path)
     }
 
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
@@ -121,9 +130,31 @@ impl<H: Handler> World<H> {
         self.checked(answer)
     }
 
+    /// What the host is to send before the last attempt has an answer.
+    pub fn take_call(&mut self) -> Option<remote::Call> {
+        self.engine.take_call()
+    }
+
+    /// Tells the object what came of what it had sent for an attempt.
+    #[track_caller]
+    pub fn settle(&mut self, call: &Call, sent: &remote::Call, ended: Ended) -> Reply {
+        let answer = self.ask(call, |engine, sql, arrival| engine.settle(sql, arrival, sent, ended.clone()));
+        self.checked(answer)
+    }
+
+    /// How many answers of a `Semel-Status` the engine has counted.
+    pub fn counted(&self, status: &str) -> u64 {
+        self.engine.counters().iter().find(|(each, _)| *each == status).map_or(0, |(_, count)| count)
+    }
+
     /// How many records and tombstones the engine says that there are.
     pub fn count(&mut self) -> Result<Change, SqlError> {
         self.engine.count(&self.database, self.wall_ms)
+    }
+
+    /// Looks at a page of what is stored.
+    pub fn open(&mut self) -> Result<bool, SqlError> {
+        self.engine.open(&self.database, self.wall_ms)
     }
 
     /// Has the key forget what was first sent before an instant.
@@ -141,6 +172,11 @@ impl<H: Handler> World<H> {
     /// Tells the object that a suspect is about to run.
     pub fn start(&mut self, call: &Call) {
         self.ask(call, Engine::start);
+    }
+
+    /// Tells the object again that a suspect is about to run, of which it may not know any more.
+    pub fn started(&mut self, call: &Call) {
+        self.ask(call, Engine::started);
     }
 
     /// Asks the router where a request goes.

@@ -9,8 +9,8 @@ use super::super::action::{Answer, Transmission};
 use super::super::bytes::{Reader, Writer};
 use super::super::request::{cancellation_of, control, tell_principal};
 use super::super::row::Draft;
-use super::Settings;
 use super::row::{Entry, Place};
+use super::{BEYOND, Settings};
 use crate::header::quoted;
 use crate::message::Headers;
 use crate::text::{decimal, joined};
@@ -53,6 +53,14 @@ impl Element {
         headers.append("semel-session", joined(&[&name, ";epoch=", &epoch, ";seq=", &seq, &header_ack]));
         let json = ["\"session\":{\"name\":", &name, ",\"epoch\":", &epoch, ",\"seq\":", &seq, &json_ack, "}"];
         Self { request: entry.draft.clone(), headers, named: joined(&json) }
+    }
+
+    /// An acknowledgement by itself, in front of the cancellation of the next place, which has room for none: its body must be the same in each
+    /// attempt. It goes with an attempt of a place so far beyond that it is refused for sure, and what is refused acknowledges too.
+    pub(super) fn acknowledging(settings: &Settings, id: &str, entry: &Entry, next: Place, ack: i64) -> Self {
+        let draft = Draft { body: Vec::new(), ..(*entry.draft).clone() };
+        let entry = Entry { draft: Rc::new(draft), ..Entry::default() };
+        Self::new(settings, id, &entry, Place { seq: next.seq + BEYOND, ..next }, Some(ack), false)
     }
 
     /// How many bytes it takes in a batch, at most: a body may go as base64.

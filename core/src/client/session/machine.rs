@@ -8,11 +8,11 @@
 use super::super::action::{Answer, Receiver};
 use super::super::failure::{ClientCode, Failure};
 use super::super::numbered::Numbered;
-use super::super::row::{Answered, Draft, Unreadable};
+use super::super::row::{Answered, Draft};
 use super::request::{Request, Stage};
-use super::row::{self, Change, Changed, Entry};
+use super::row::{Change, Entry};
 use super::sending::InFlight;
-use super::{Action, TAKE_OVER, Ticket};
+use super::{Action, ELEMENTS_MAX, TAKE_OVER, Ticket};
 use crate::problem::Executed;
 use crate::text::joined;
 use std::rc::Rc;
@@ -49,26 +49,42 @@ pub struct Settings {
 pub struct Session {
     pub(super) settings: Settings,
     /// The session, for its rows.
-    session: String,
+    pub(super) session: String,
     /// Its own epoch, once it has one.
     pub(super) epoch: Option<i64>,
     /// The number that comes next.
     pub(super) next_seq: i64,
     pub(super) requests: Numbered<Request>,
     pub(super) in_flight: Option<InFlight>,
+    /// The last number that was taken when it took over.
+    pub(super) taken_over_seq: i64,
+    /// Whether it acknowledges what holders before it may still want to hear: there is no room to do without.
+    pub(super) is_pressed: bool,
+    /// Whether an acknowledgement goes in front of a cancellation: the key had no room for one without.
+    pub(super) cancels_with_ack: bool,
     /// Nothing is sent before.
     pub(super) due_ms: i64,
+    /// Nor, whatever becomes of the network, before the server has asked for.
+    pub(super) not_before_ms: i64,
+    pub(super) is_offline: bool,
     /// At which request it pauses.
     pub(super) paused: Option<Ticket>,
-    /// Whether the next frame is of one: what is wrong with it must not be said of others.
-    pub(super) is_alone: bool,
-    /// The first place of another holder that lives and may not have its answer yet, as of the last look.
-    pub(super) awaited_elsewhere: Option<i64>,
+    /// Which was sent in vain, and how often in a row.
+    pub(super) vain: (Ticket, u32),
+    /// Of which the application was told that; it is sent on.
+    pub(super) stalled: Option<Ticket>,
+    /// So many requests may be in the next frame: fewer than there may be after one that did not come through in time, or whose
+    /// first was not answered for good, for what is wrong with that must not be said of others.
+    pub(super) elements_max: usize,
+    /// So long may the next attempt take.
+    pub(super) patience_ms: i64,
+    /// When callers are told that they need not wait.
+    gives_up_after_ms: Option<i64>,
     /// Why there are no more places to be had.
     pub(super) ended: Option<Failure>,
     pub(super) actions: Vec<Action>,
     last_ticket: Ticket,
-    last_turn: i64,
+    pub(super) last_turn: i64,
     pub(super) last_attempt: u64,
 }
 
@@ -77,6 +93,7 @@ impl Session {
     pub fn new(settings: Settings) -> Self {
         // None of the three has a line feed in it.
         let session = joined(&[&settings.outbox, "\n", &settings.key, "\n", &settings.name]);
+        let patience_ms = settings.attempt_timeout_ms;
         Self {
             settings,
             session,
@@ -84,10 +101,18 @@ impl Session {
             next_seq: 0,
             requests: Numbered::new(),
             in_flight: None,
+            taken_over_seq: 0,
+            is_pressed: false,
+            cancels_with_ack: false,
             due_ms: i64::MIN,
+            not_before_ms: i64::MIN,
+            is_offline: false,
             paused: None,
-            is_alone: false,
-            awaited_elsewhere: None,
+            vain: Default::default(),
+            stalled: None,
+            elements_max: ELEMENTS_MAX,
+            patience_ms,
+            gives_up_after_ms: None,
             ended: None,
             actions: Vec::new(),
             last_ticket: TAKE_OVER,
@@ -96,62 +121,22 @@ impl Session {
         }
     }
 
+    /// Has callers told after so long that they need not wait: their requests go on, and what comes of them is for whoever takes what
+    /// is recovered.
+    pub fn give_up_after(&mut self, after_ms: Option<i64>) {
+        self.gives_up_after_ms = after_ms;
+    }
+
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Action> {
         (!self.actions.is_empty()).then(|| self.actions.remove(0))
-    }
-
-    /// Takes what is stored: once the session is taken over, and when an owner has gone. `lives`: whether an owner certainly lives;
-    /// `None` where that can't be told.
-    pub fn stored(
-        &mut self,
-        now_ms: i64,
-        rows: &[(String, Vec<u8>)],
-        lives: Option<&dyn Fn(&str) -> bool>,
-    ) -> Result<(), Unreadable> {
-        // All or nothing: what can't be read must not be sent past.
-        for (_, bytes) in rows {
-            row::decode(bytes)?;
-        }
-        // Who holds the session no more goes on with nobody's requests: what is new to its epoch would never run.
-        if self.ended.is_some() {
-            return Ok(());
-        }
-        let mut left: Vec<(&String, Entry)> = Vec::new();
-        self.awaited_elsewhere = None;
-        for (id, bytes) in rows {
-            let entry = row::decode(bytes)?;
-            if entry.session != self.session || entry.owner == self.settings.owner {
-                continue;
-            }
-            self.last_turn = self.last_turn.max(entry.turn);
-            if lives.is_some_and(|lives| lives(&entry.owner)) {
-                for place in entry.place.iter().filter(|_| entry.answered.is_none()) {
-                    self.awaited_elsewhere = Some(self.awaited_elsewhere.map_or(place.seq, |seq| seq.min(place.seq)));
-                }
-                continue;
-            }
-            // What has a place comes before what has none.
-            let order = |entry: &Entry| (entry.place.is_none(), entry.place, entry.turn);
-            left.insert(left.partition_point(|(_, other)| order(other) <= order(&entry)), (id, entry));
-        }
-        for (id, entry) in left {
-            if self.requests.values().any(|request| request.id == *id) {
-                continue;
-            }
-            let change = Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone() };
-            let ticket = self.insert(id.clone(), entry, false);
-            self.with(ticket, |request, actions| request.change(actions, ticket, change));
-        }
-        self.advance(now_ms);
-        Ok(())
     }
 
     /// Takes a request in hand.
     pub fn request(&mut self, now_ms: i64, id: String, mut draft: Draft) -> Ticket {
         draft.key = Some(self.settings.key.clone());
         let bytes: usize = self.requests.values().map(|request| request.entry.draft.body.len()).sum();
-        let refused = if self.requests.len() >= self.settings.requests_max || bytes > super::super::PENDING_BYTES_MAX {
+        let refused = if self.counts().0 >= self.settings.requests_max || bytes > super::super::PENDING_BYTES_MAX {
             Some(ClientCode::OutboxFull.into())
         } else {
             self.ended.clone().map(never_ran)
@@ -166,90 +151,13 @@ impl Session {
             ..Entry::default()
         };
         let ticket = self.insert(id, entry, true);
+        let gives_up_ms = self.gives_up_after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
+        self.with(ticket, |request, _| request.gives_up_ms = gives_up_ms);
         if let Some(failure) = refused {
             self.conclude(ticket, failure);
         }
         self.advance(now_ms);
         ticket
-    }
-
-    /// Reports what became of [`Action::Change`]; `None`: the store failed, and nothing was changed.
-    pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
-        let Some(mut request) = self.requests.remove(&ticket) else { return };
-        let stage = std::mem::replace(&mut request.stage, Stage::Waiting);
-        let stays = match stage {
-            Stage::Changing { change, again_ms: None } => self.follow(now_ms, ticket, &mut request, change, changed),
-            other => {
-                request.stage = other;
-                true
-            }
-        };
-        if stays {
-            self.requests.insert(ticket, request);
-        }
-        self.advance(now_ms);
-    }
-
-    /// What follows from a change. Whether the request stays in hand.
-    fn follow(
-        &mut self,
-        now_ms: i64,
-        ticket: Ticket,
-        request: &mut Request,
-        change: Change,
-        changed: Option<Changed>,
-    ) -> bool {
-        match (change, changed) {
-            (Change::Add(_), None | Some(Changed::Not)) => {
-                let failure = Answered::Failure(ClientCode::StoreFailed.into());
-                request.conclude(&mut self.actions, ticket, failure, &self.settings.owner);
-            }
-            (change, None) => {
-                let again_ms = Some(now_ms + self.settings.retry_interval_ms);
-                request.stage = Stage::Changing { change, again_ms };
-            }
-            (Change::Remove, _) => return false,
-            (Change::Take { .. }, Some(Changed::Made(_))) => {
-                request.is_stored = false;
-                request.deliver(&mut self.actions, ticket);
-            }
-            (_, Some(Changed::Not)) => {
-                // Somebody else sees to it, or its answer was given there.
-                if !request.has_caller {
-                    return false;
-                }
-                request.answered.get_or_insert_with(|| Rc::new(Answered::Failure(ClientCode::OutcomeLost.into())));
-                request.lose_row();
-                request.deliver(&mut self.actions, ticket);
-            }
-            (change, Some(Changed::Made(entry))) => {
-                if change.gives_place() {
-                    self.next_seq += 1;
-                }
-                request.is_stored = true;
-                request.entry = entry;
-                self.go_on(ticket, request);
-            }
-        }
-        true
-    }
-
-    /// It is stored as its entry says.
-    fn go_on(&mut self, ticket: Ticket, request: &mut Request) {
-        if let Some(answered) = request.entry.answered.clone() {
-            request.answered = Some(answered);
-            return request.deliver(&mut self.actions, ticket);
-        }
-        request.stage = if request.entry.place.is_some() { Stage::Placed } else { Stage::Waiting };
-        // What was taken over with a place may have left under it.
-        request.was_sent |=
-            !request.has_caller && request.entry.place.is_some_and(|place| Some(place.epoch) != self.epoch);
-        if let Some(failure) = self.ended.clone().filter(|_| !request.was_sent) {
-            let failure = Answered::Failure(never_ran(failure));
-            request.conclude(&mut self.actions, ticket, failure, &self.settings.owner);
-        } else if request.is_cancelling && request.entry.place.is_none() {
-            request.take_back(&mut self.actions, ticket, &self.settings.owner);
-        }
     }
 
     /// Reports the answer to [`Action::Transmit`].
@@ -294,15 +202,26 @@ impl Session {
                 request.take_back(actions, ticket, &owner);
             }
         });
-        if self.paused == Some(ticket) {
-            self.paused = None;
+        if self.paused == Some(ticket) || self.stalled == Some(ticket) {
+            self.go_on_after_pause();
         }
         self.advance(now_ms);
     }
 
     /// Goes on after a pause.
     pub fn resume(&mut self, now_ms: i64) {
-        self.paused = None;
+        self.go_on_after_pause();
+        self.advance(now_ms);
+    }
+
+    fn go_on_after_pause(&mut self) {
+        (self.paused, self.stalled, self.vain) = Default::default();
+    }
+
+    /// The network is gone, or there again. Without it nothing is sent.
+    pub fn set_offline(&mut self, now_ms: i64, is_offline: bool) {
+        self.is_offline = is_offline;
+        self.due_ms = self.due_ms.min(self.not_before_ms.max(now_ms));
         self.advance(now_ms);
     }
 
@@ -310,8 +229,10 @@ impl Session {
     pub fn wake(&mut self, now_ms: i64) {
         if let Some(ended) = self.in_flight.take_if(|each| each.ends_ms <= now_ms) {
             self.actions.push(Action::Abort(ended.attempt));
+            self.shorten(&ended);
             self.wait(now_ms, 0);
         }
+        self.release_callers(now_ms);
         self.advance(now_ms);
     }
 
@@ -326,14 +247,18 @@ impl Session {
             if let Stage::Changing { again_ms: Some(again_ms), .. } = request.stage {
                 earliest_ms = earliest_ms.min(again_ms);
             }
+            if let Some(gives_up_ms) = request.gives_up_ms.filter(|_| request.may_give_up()) {
+                earliest_ms = earliest_ms.min(gives_up_ms);
+            }
         }
         (earliest_ms != i64::MAX).then_some(earliest_ms)
     }
 
     /// How many requests are in hand without an answer, and how many of them are paused.
     pub fn counts(&self) -> (usize, usize) {
-        let open = self.requests.values().filter(|request| request.answered.is_none()).count();
-        (open, self.paused.iter().len())
+        let is_open = |request: &&Request| request.answered.is_none();
+        let stalled = self.paused.or(self.stalled).and_then(|ticket| self.requests.get(&ticket)).filter(is_open);
+        (self.requests.values().filter(is_open).count(), stalled.iter().len())
     }
 
     /// Id, method and target of a request in hand.
@@ -342,12 +267,7 @@ impl Session {
         Some((&request.id, &request.entry.draft.method, &request.entry.draft.target))
     }
 
-    /// Who owns a row of this session, for who looks whether they live.
-    pub fn owner_of(&self, row: &[u8]) -> Option<String> {
-        row::decode(row).ok().filter(|entry| entry.session == self.session).map(|entry| entry.owner)
-    }
-
-    fn insert(&mut self, id: String, entry: Entry, has_caller: bool) -> Ticket {
+    pub(super) fn insert(&mut self, id: String, entry: Entry, has_caller: bool) -> Ticket {
         self.last_ticket += 1;
         let request = Request {
             id,
@@ -358,6 +278,8 @@ impl Session {
             was_sent: false,
             is_cancelling: false,
             ran_anyway: false,
+            attempts: 0,
+            gives_up_ms: None,
             answered: None,
         };
         self.requests.insert(self.last_ticket, request);
@@ -372,7 +294,26 @@ impl Session {
 
     pub(super) fn conclude(&mut self, ticket: Ticket, failure: Failure) {
         let owner = self.settings.owner.clone();
-        self.with(ticket, |request, actions| request.conclude(actions, ticket, Answered::Failure(failure), &owner));
+        self.with(ticket, |request, actions| {
+            request.conclude(actions, ticket, Rc::new(Answered::Failure(failure)), &owner);
+        });
+    }
+
+    /// It can have no place of its own here.
+    pub(super) fn fence(&mut self, ticket: Ticket, failure: Failure) {
+        let owner = self.settings.owner.clone();
+        self.with(ticket, |request, actions| request.fence(actions, ticket, failure, &owner));
+    }
+
+    /// Callers that have waited long enough are told so.
+    fn release_callers(&mut self, now_ms: i64) {
+        for (ticket, request) in self.requests.iter_mut() {
+            if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
+                let answered = Rc::new(Answered::Failure(ClientCode::GaveUp.into()));
+                self.actions.push(Action::Deliver { ticket: *ticket, to: Receiver::Caller, answered });
+                request.has_caller = false;
+            }
+        }
     }
 
     /// The take-over has its answer.

@@ -10,17 +10,23 @@
 //! - `ack` passes a place only once its row is gone, or holds the answer.
 //! - No deadlines, and no clock but for pauses: nothing is decided by time.
 //!
-//! - [`machine`]: the machine, as its host sees it, and what follows from the changes of rows
-//! - [`sending`]: who gets which place, what leaves when, and what answers do
+//! - [`machine`]: the machine, as its host sees it
+//! - [`storing`]: what became of the changes of a row, and what follows
+//! - [`left`]: what holders before have left
+//! - [`sending`]: who gets which place, and what leaves when
+//! - [`judging`]: what answers do
 //! - [`request`]: a request in hand, and its stages
 //! - [`frame`]: how frames look on the wire
 //! - [`row`]: what is stored of a request, and its transitions, each in one transaction
 
 pub mod frame;
+mod judging;
+pub mod left;
 pub mod machine;
 mod request;
 pub mod row;
 mod sending;
+mod storing;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +46,12 @@ pub const ELEMENTS_MAX: usize = 256;
 pub const FRAME_BYTES_MAX: usize = 1_000_000;
 /// The ticket of the take-over, which is delivered like a request.
 pub const TAKE_OVER: Ticket = 0;
+/// So far beyond the next place none is ever the next by the time that it arrives, for the window is far smaller.
+pub const BEYOND: i64 = 1_000_000;
+/// A request that was refused so often in a row, though it may be sent again, is told of.
+pub const VAIN_MAX: u32 = 8;
+/// An attempt of one request that does not come through in time gets longer, up to this.
+pub const PATIENCE_MS_MAX: i64 = 100_000;
 
 /// What the host is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +70,8 @@ pub enum Action {
     Transmit(Transmission),
     /// Give an attempt up; it is reported no more.
     Abort(u64),
-    /// Hand an answer over. Once the receiver has it, report by [`Session::delivered`].
+    /// Hand an answer over. Once the receiver has it, report by [`Session::delivered`]. A caller that need not wait any more (`gave-up`) is
+    /// told at once, without a report.
     Deliver {
         /// Whose.
         ticket: Ticket,
@@ -67,7 +80,8 @@ pub enum Action {
         /// The answer.
         answered: Rc<Answered>,
     },
-    /// Tell the application that the session pauses at a request, and why. [`Session::resume`] goes on.
+    /// Tell the application that the session pauses at a request, or has been sending it in vain, and why. [`Session::resume`] goes on,
+    /// [`Session::give_up`] without it.
     Pause {
         /// Whose.
         ticket: Ticket,

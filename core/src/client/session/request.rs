@@ -42,6 +42,10 @@ pub(super) struct Request {
     pub(super) is_cancelling: bool,
     /// It ran before its place could be closed: now for its outcome.
     pub(super) ran_anyway: bool,
+    /// How often it left from here.
+    pub(super) attempts: u32,
+    /// When its caller is told that it need not wait.
+    pub(super) gives_up_ms: Option<i64>,
     pub(super) answered: Option<Rc<Answered>>,
 }
 
@@ -74,13 +78,24 @@ impl Request {
         self.stage = Stage::Changing { change, again_ms: None };
     }
 
+    /// Whether a caller still waits for an answer that isn't there yet.
+    pub(super) fn may_give_up(&self) -> bool {
+        self.has_caller && self.answered.is_none()
+    }
+
     /// It has its definitive answer. Nobody may send it after an answer that lets others give it another place: so it is taken back first.
-    pub(super) fn conclude(&mut self, actions: &mut Vec<Action>, ticket: Ticket, answered: Answered, by: &str) {
-        let by = by.to_owned();
-        let takes_back = matches!(&answered, Answered::Failure(Failure { executed: Executed::No, .. }));
-        let answered = Rc::new(answered);
+    pub(super) fn conclude(&mut self, actions: &mut Vec<Action>, ticket: Ticket, answered: Rc<Answered>, by: &str) {
         self.answered = Some(answered.clone());
-        if !self.is_stored || self.has_caller && !takes_back {
+        if matches!(self.stage, Stage::Changing { change: Change::Cancel { .. }, again_ms: None }) {
+            // Once the store has said what became of that.
+            return;
+        }
+        let by = by.to_owned();
+        let takes_back = matches!(&*answered, Answered::Failure(Failure { executed: Executed::No, .. }));
+        if !self.is_stored && self.entry.place.is_some() {
+            self.lose_row();
+            self.deliver(actions, ticket);
+        } else if !self.is_stored || self.has_caller && !takes_back {
             self.deliver(actions, ticket);
         } else if self.has_caller {
             self.change(actions, ticket, Change::Take { by });
@@ -89,9 +104,19 @@ impl Request {
         }
     }
 
+    /// It never ran, and can't here. Where nobody waits for it, and nobody gave it up, who holds the session goes on with it.
+    pub(super) fn fence(&mut self, actions: &mut Vec<Action>, ticket: Ticket, failure: Failure, by: &str) {
+        if self.has_caller || !self.is_stored || self.is_cancelling {
+            let failure = if self.is_cancelling { cancelled() } else { failure };
+            self.conclude(actions, ticket, Rc::new(Answered::Failure(failure)), by);
+        } else {
+            self.change(actions, ticket, Change::Release { by: by.to_owned() });
+        }
+    }
+
     /// The application gave it up before it left.
     pub(super) fn take_back(&mut self, actions: &mut Vec<Action>, ticket: Ticket, by: &str) {
-        self.conclude(actions, ticket, Answered::Failure(cancelled()), by);
+        self.conclude(actions, ticket, Rc::new(Answered::Failure(cancelled())), by);
     }
 
     /// It is not stored any more, or somebody else sees to it: so nobody can say that it won't run.

@@ -9,7 +9,9 @@ use super::super::bytes::{Reader, Writer};
 use super::super::row::{Answered, Draft, Unreadable, Write};
 use std::rc::Rc;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Who owns what its owner has left to whoever holds the session: nobody has such a name.
+const NOBODY: &str = "nobody";
 
 /// A place in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +35,8 @@ pub struct Entry {
     pub place: Option<Place>,
     /// Its place among those that have none yet.
     pub turn: i64,
+    /// Whether the application gave it up, so that its place is to be closed.
+    pub is_cancelling: bool,
     /// The answer, where nobody waited for it and nobody has taken it yet.
     pub answered: Option<Rc<Answered>>,
 }
@@ -63,6 +67,16 @@ pub enum Change {
         /// The answer.
         answered: Rc<Answered>,
     },
+    /// Says that it is given up.
+    Cancel {
+        /// Its owner.
+        by: String,
+    },
+    /// Leaves it to who holds the session.
+    Release {
+        /// Its owner.
+        by: String,
+    },
     /// Takes it back: from now on nobody sends it.
     Take {
         /// Its owner.
@@ -92,6 +106,8 @@ impl Change {
             (Self::Keep { by, answered }, Some(row)) if row.owner == *by => {
                 Some(Entry { answered: Some(answered.clone()), ..row })
             }
+            (Self::Cancel { by }, Some(row)) if row.owner == *by => Some(Entry { is_cancelling: true, ..row }),
+            (Self::Release { by }, Some(row)) if row.owner == *by => Some(Entry { owner: NOBODY.into(), ..row }),
             (Self::Take { by }, Some(row)) if row.owner != *by => None,
             (Self::Take { .. } | Self::Remove, row) => row,
             _ => None,
@@ -120,6 +136,7 @@ pub fn encode(row: &Entry) -> Vec<u8> {
         out.integer(seq);
     });
     out.integer(row.turn);
+    out.flag(row.is_cancelling);
     out.optional(row.answered.as_deref(), Writer::answered);
     out.done()
 }
@@ -136,6 +153,7 @@ pub fn decode(bytes: &[u8]) -> Result<Entry, Unreadable> {
         owner: input.text(),
         place: input.optional(|input| Place { epoch: input.integer(), seq: input.integer() }),
         turn: input.integer(),
+        is_cancelling: input.flag(),
         answered: input.optional(Reader::answered).map(Rc::new),
     };
     input.end().map(|()| row).ok_or(Unreadable)
@@ -163,7 +181,12 @@ mod tests {
 
     #[test]
     fn a_row_decodes_to_what_was_encoded_and_nothing_else_decodes() {
-        for row in [row(), Entry { place: Some(PLACE), ..row() }, Entry { answered: Some(answered()), ..row() }] {
+        for row in [
+            row(),
+            Entry { is_cancelling: true, ..row() },
+            Entry { place: Some(PLACE), ..row() },
+            Entry { answered: Some(answered()), ..row() },
+        ] {
             let bytes = encode(&row);
             assert_eq!(decode(&bytes), Ok(row));
             for length in 0..bytes.len() {
@@ -189,6 +212,8 @@ mod tests {
             [
                 Change::Number { by: by.clone(), place: PLACE },
                 Change::Keep { by: by.clone(), answered: answered() },
+                Change::Cancel { by: by.clone() },
+                Change::Release { by: by.clone() },
                 Change::Take { by },
             ]
         };

@@ -33,6 +33,6 @@ pub(in crate::server) fn close(
         (Decision::Replay, Some(Taken { state: TakenState::Executed(_, outcome), .. })) => Ok(executed(&outcome)),
         (Decision::Refuse(problem), _) if problem.code == Code::Cancelled => Ok(cancelled()),
         (Decision::Refuse(problem), _) => Err(Undone::Problem(problem)),
-        (Decision::Replay, _) => Err(Undone::Storage(rows::unreadable())),
+        (Decision::Replay | Decision::Doubt, _) => Err(Undone::Storage(rows::unreadable())),
     }
 }

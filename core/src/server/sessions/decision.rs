@@ -11,7 +11,7 @@ use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::problem::{Code, Executed, Position, Problem};
 use crate::rules::{Rule, holds};
-use crate::server::decision::{Decision, poisoned};
+use crate::server::decision::{Decision, check_deadline, poisoned};
 
 /// The attempt, as far as it matters here.
 #[derive(Debug, Clone, Copy)]
@@ -77,11 +77,7 @@ pub fn decide(session: &Session, taken: Option<&Taken>, asked: &Asked<'_>, freed
         let detail = format!("{WINDOW} places are not acknowledged, as many as may be");
         return Decision::Refuse(Problem::new(Code::Capacity, detail));
     }
-    if holds(Rule::Deadline) && asked.deadline_ms.is_some_and(|deadline_ms| deadline_ms < now_ms) {
-        let detail = "the deadline is before Semel-Now; this attempt did not run";
-        return Decision::Refuse(Problem::new(Code::AttemptExpired, detail));
-    }
-    Decision::Execute
+    check_deadline(asked.deadline_ms, now_ms).map_or_else(Decision::Refuse, |()| Decision::Execute)
 }
 
 /// Whether the rule holds by which a place of this state does not run again.

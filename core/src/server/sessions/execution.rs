@@ -106,11 +106,7 @@ impl Turn<'_> {
         attempt: &Attempt,
         Numbered { place, ack }: &Numbered,
     ) -> Result<Answer, SqlError> {
-        let found = match loaded.versions.engine {
-            0 => None,
-            _ => self.work(loaded).find_session(&place.session)?,
-        };
-        let session = match open(found, Some(self.arrival.principal)) {
+        let session = match self.open_session(loaded, &place.session)? {
             Ok(session) => session,
             Err(problem) => return self.refuse(loaded, &problem, None, Aside::default()),
         };
@@ -127,16 +123,38 @@ impl Turn<'_> {
                     None => self.execute_place(loaded, &asking),
                 },
                 Purpose::CountStart => self.count_place_start(loaded, &asking),
+                Purpose::KnowStart => Ok(self.know_start(loaded, asking.started())),
                 Purpose::CountCrash => self.count_place_crash(loaded, &asking),
             },
-            _ if self.purpose == Purpose::CountStart => Ok(Answer::changed()),
+            _ if self.purpose.is_ahead() => Ok(Answer::changed()),
             (Decision::Refuse(problem), _) => self.refuse_place(loaded, &problem, &asking, false),
             (Decision::Replay, Some(Taken { at_ms, state: TakenState::Executed(_, outcome), .. })) => {
                 self.set_aside(loaded, None, Aside { session: asking.noted(None), ..Aside::default() })?;
                 Ok(self.replayed(outcome, at_ms))
             }
-            (Decision::Replay, _) => Err(rows::unreadable()),
+            (Decision::Replay | Decision::Doubt, _) => Err(rows::unreadable()),
         }
+    }
+
+    /// Refuses a request of a session that is not read any further. What it acknowledges stands.
+    pub(in crate::server) fn refuse_in_session(
+        &self,
+        loaded: &mut Loaded,
+        problem: &Problem,
+        Numbered { place, ack }: &Numbered,
+    ) -> Result<Answer, SqlError> {
+        let opened = self.open_session(loaded, &place.session)?;
+        let noted = |session| Noted { session, freed_seq: freed(session, place.epoch, *ack), count: None };
+        self.refuse(loaded, problem, None, Aside { session: opened.as_ref().ok().map(noted), ..Aside::default() })
+    }
+
+    /// The session of who asks, or why there is none.
+    fn open_session(&self, loaded: &Loaded, name: &SessionName) -> Result<Result<Session, Problem>, SqlError> {
+        let found = match loaded.versions.engine {
+            0 => None,
+            _ => self.work(loaded).find_session(name)?,
+        };
+        Ok(open(found, Some(self.arrival.principal)))
     }
 
     fn refuse_place(
@@ -182,7 +200,8 @@ impl Turn<'_> {
 
     fn count_place_start(&self, loaded: &mut Loaded, asking: &Asking<'_>) -> Result<Answer, SqlError> {
         if holds(Rule::StartCounted) {
-            self.put_place_count(loaded, asking, asking.session.count.started())?;
+            let is_own = loaded.started == Some(asking.started());
+            self.put_place_count(loaded, asking, asking.session.count.started(is_own))?;
             loaded.started = Some(asking.started());
         }
         Ok(Answer::changed())

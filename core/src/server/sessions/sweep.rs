@@ -3,6 +3,8 @@
 //! Invariants:
 //! - A session that was not used for the retention becomes a stub: its outcomes go, and it still fences and goes on at the next
 //!   number. A stub leaves only where an administrator forgets what was last used that early, or deletes all of the key.
+//! - At a key that has as many as it may, those leave of which no place was ever taken, once they were not taken over for the retention.
+//!   There is nothing that they could answer: who held one is told `session-unknown`, and `fenced` once the name is there again.
 //! - A page looks at a bounded number of sessions, and deletes a bounded number of places.
 //! - No epoch is given twice at a key: the highest one outlives the sessions.
 
@@ -10,7 +12,9 @@ use super::rows::{self, unreadable};
 use crate::rules::{Rule, holds};
 use crate::server::decision::Instant;
 use crate::server::retention::SWEEP_INTERVAL_MS;
+use crate::server::schema::Meta;
 use crate::server::sql::{Sql, SqlError, Value};
+use crate::server::totals::{SessionTotals, Totals};
 use crate::server::uncompared::Uncompared;
 
 /// So many sessions are looked at in one page.
@@ -33,11 +37,21 @@ pub struct Sessions {
     due_ms: i64,
     /// When the first of those that were walked by may.
     walked_ms: Uncompared<i64>,
+    /// So many there may be, as it is set.
+    pub(in crate::server) max: Uncompared<u64>,
 }
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { epoch: 0, count: 0, after: 0, rests_until_ms: 0, due_ms: i64::MAX, walked_ms: Uncompared(i64::MAX) }
+        Self {
+            epoch: 0,
+            count: 0,
+            after: 0,
+            rests_until_ms: 0,
+            due_ms: i64::MAX,
+            walked_ms: Uncompared(i64::MAX),
+            max: Uncompared(u64::MAX),
+        }
     }
 }
 
@@ -58,8 +72,13 @@ impl Sessions {
         Self { epoch, ..Self::default() }
     }
 
-    /// Counts the sessions of a key whose highest epoch is this.
-    pub fn load(sql: &dyn Sql, epoch: i64, forgotten_s: i64, retention_s: i64) -> Result<Found, SqlError> {
+    /// The sessions of a key: as they were counted when `totals` were kept, else all of them are looked at.
+    pub fn load(sql: &dyn Sql, totals: &Totals, meta: &Meta, retention_s: i64) -> Result<Found, SqlError> {
+        let Meta { epoch, forgotten_s, .. } = *meta;
+        if let Some(SessionTotals { count, used_ms }) = totals.sessions {
+            let due_ms = used_ms.map_or(i64::MAX, |used_ms| idle_ms(used_ms, retention_s));
+            return Ok(Found { sessions: Self { epoch, count, due_ms, ..Self::default() }, clock_ms: totals.clock_ms });
+        }
         let statement = format!(
             "SELECT count(*), max(max(at_ms, coalesce(newest, 0))), min(max(at_ms, coalesce(newest, 0))), min(max(at_ms, newest)) \
              FROM (SELECT at_ms, {NEWEST} AS newest FROM semel_sessions)"
@@ -70,6 +89,12 @@ impl Sessions {
         let is_any_forgotten = instant(2).is_some_and(|used_ms| used_ms < forgotten_s.saturating_mul(1000));
         let due_ms = if is_any_forgotten { 0 } else { instant(3).map_or(i64::MAX, |ms| idle_ms(ms, retention_s)) };
         Ok(Found { sessions: Self { epoch, count, due_ms, ..Self::default() }, clock_ms: instant(1).unwrap_or(0) })
+    }
+
+    /// What is kept of them for the next start.
+    pub fn totals(&self, retention_s: i64) -> SessionTotals {
+        let used_ms = |due_ms: i64| due_ms.saturating_sub(idle_ms(0, retention_s));
+        SessionTotals { count: self.count, used_ms: self.next_due_ms().map(used_ms) }
     }
 
     /// Any of them may have to leave now: what holds of the key has changed.
@@ -88,7 +113,13 @@ impl Sessions {
 
     /// Whether a page is to be swept now.
     pub fn is_due(&self, now_ms: i64) -> bool {
-        self.after > 0 || now_ms >= self.rests_until_ms.max(self.due_ms)
+        let due_ms = if self.is_full() { 0 } else { self.due_ms };
+        self.after > 0 || now_ms >= self.rests_until_ms.max(due_ms)
+    }
+
+    /// Whether there is no room for one more.
+    pub fn is_full(&self) -> bool {
+        u64::try_from(self.count).unwrap_or(0) >= self.max.0
     }
 
     /// When the first may become a stub, or leave, by the clock alone; `None` where none may.
@@ -119,11 +150,13 @@ impl Sessions {
             let newest_ms = integer(4).ok();
             let used_ms = newest_ms.map_or(at_ms, |newest_ms| newest_ms.max(at_ms));
             self.after = session;
-            if used_ms < forgotten_s.saturating_mul(1000) {
+            let is_unused = newest_ms.is_none() && closed_seq == 0;
+            let is_idle = now_ms >= idle_ms(used_ms, retention_s);
+            if used_ms < forgotten_s.saturating_mul(1000) || is_unused && is_idle && self.is_full() {
                 rows::delete(sql, session)?;
                 self.count -= 1;
                 changed += 1;
-            } else if newest_ms.is_some() && now_ms >= idle_ms(used_ms, retention_s) {
+            } else if newest_ms.is_some() && is_idle {
                 close(sql, session, (closed_seq, closed_ack), used_ms)?;
                 changed += 1;
             } else if newest_ms.is_some() {

@@ -16,7 +16,6 @@ use crate::server::control::body_invalid;
 use crate::server::json::read::Members;
 use crate::server::json::write::Object;
 use crate::server::schema;
-use crate::server::suspicion::Count;
 use crate::server::turn::{Undone, Work};
 use crate::session::{NUMBER_MAX, SessionName};
 
@@ -50,7 +49,6 @@ fn members(body: &[u8]) -> Result<(String, Option<i64>), String> {
 pub(in crate::server) fn take_over(
     work: &mut Work<'_>,
     TakeOver { name, after }: &TakeOver,
-    sessions_max: u64,
 ) -> Result<Response, Undone> {
     let (sql, now_ms) = (work.sql, work.instant.now_ms);
     let mut found = rows::find(sql, name)?;
@@ -78,14 +76,12 @@ pub(in crate::server) fn take_over(
     let last_seq = match found {
         Some(session) => {
             let last_seq = session.last_seq();
-            let count = if holds(Rule::CountOfPlace) { Count::default() } else { session.count };
+            let count = session.count.handed_on();
             rows::put_epochs(sql, session.number, &session.epochs.then(epoch, last_seq), count, now_ms)?;
             last_seq
         }
-        None if u64::try_from(work.after.sessions.count).unwrap_or(0) >= sessions_max
-            && holds(Rule::SessionsBounded) =>
-        {
-            let detail = format!("the key has {sessions_max} sessions, as many as it may");
+        None if work.after.sessions.is_full() && holds(Rule::SessionsBounded) => {
+            let detail = format!("the key has {} sessions, as many as it may", work.after.sessions.max.0);
             return Err(Undone::Problem(Problem::new(Code::Capacity, detail)));
         }
         None => {

@@ -4,6 +4,7 @@
 //! - `integrity`: what `PRAGMA integrity_check` says, `ok` where all is well
 //! - `unacknowledged`: how many records there are that nobody has acknowledged
 //! - `account`: `[balance, entries]` of the ledger; `null` in files that have none
+//! - `kept`: `epoch`, the highest that the key ever gave, and `sessions`: of each how many places and how many outcomes there are
 //!
 //! Invariants:
 //! - A file that can't be read is a line as well, with the error as its integrity; none is left out.
@@ -16,6 +17,9 @@ use std::path::{Path, PathBuf};
 /// `semel_records.state` of what has its outcome, was poisoned, or is a suspect. See the engine's schema.
 const UNACKNOWLEDGED: &str = "SELECT count(*) FROM semel_records WHERE state IN (1, 2, 4)";
 const ACCOUNT: &str = "SELECT balance, entries FROM account";
+const EPOCH: &str = "SELECT epoch FROM semel_meta";
+const SESSIONS: &str = "SELECT count(seq), count(fingerprint) FROM semel_sessions \
+     LEFT JOIN semel_places ON session = number GROUP BY number";
 const HAS_TABLE: &str = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1";
 
 fn main() -> std::io::Result<()> {
@@ -42,7 +46,7 @@ fn find(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
 
 fn report(file: &Path) -> Value {
     let found = look(file)
-        .unwrap_or_else(|error| json!({ "integrity": error.to_string(), "unacknowledged": 0, "account": null }));
+        .unwrap_or_else(|error| json!({ "integrity": error.to_string(), "unacknowledged": 0, "account": null, "kept": { "epoch": 0, "sessions": [] } }));
     json!({ "file": file.to_string_lossy(), "found": found })
 }
 
@@ -57,5 +61,13 @@ fn look(file: &Path) -> rusqlite::Result<Value> {
     } else {
         None
     };
-    Ok(json!({ "integrity": integrity, "unacknowledged": unacknowledged, "account": account }))
+    let mut sessions: Vec<[i64; 2]> = Vec::new();
+    let mut epoch = 0;
+    if has("semel_sessions")? {
+        epoch = database.query_row(EPOCH, [], |row| row.get(0)).optional()?.unwrap_or(0);
+        let mut statement = database.prepare(SESSIONS)?;
+        sessions = statement.query_map([], |row| Ok([row.get(0)?, row.get(1)?]))?.collect::<rusqlite::Result<_>>()?;
+    }
+    let sizes = json!({ "epoch": epoch, "sessions": sessions });
+    Ok(json!({ "integrity": integrity, "unacknowledged": unacknowledged, "account": account, "kept": sizes }))
 }

@@ -80,11 +80,21 @@ impl World {
                     tab.drive(rows);
                 }
             }
-            88..90 => self.leave(at),
+            88 => {
+                tab.session.resume(tab.now_ms);
+                tab.drive(rows);
+            }
+            89 => self.leave(at),
             90..92 => {
                 let calls: Vec<_> = self.calls.iter().flatten().cloned().collect();
                 if let Some(id) = calls.last() {
-                    server.says.entry(id.clone()).or_default().push((503, "unavailable", "unknown", "same-id"));
+                    let says = [
+                        (503, "unavailable", "unknown", "same-id"),
+                        (500, "rolled-back", "no", "same-id"),
+                        (503, "capacity", "no", "same-id"),
+                        (404, "not-found", "no", "after-fix"),
+                    ];
+                    server.says.entry(id.clone()).or_default().push(says[self.dice.below(says.len())]);
                 }
             }
             _ => tab.pass(rows, INTERVAL_MS),
@@ -108,6 +118,9 @@ impl World {
             let tab = &mut self.tabs[0];
             tab.arrives_all(&mut self.server, &mut self.rows);
             tab.pass(&mut self.rows, INTERVAL_MS);
+            // Whatever it pauses at is mended by now.
+            tab.session.resume(tab.now_ms);
+            tab.drive(&mut self.rows);
         }
         self.leave(0);
     }

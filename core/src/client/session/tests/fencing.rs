@@ -80,19 +80,23 @@ fn a_place_that_a_row_did_not_get_is_the_next_rows() {
 }
 
 #[test]
-fn what_was_taken_over_by_a_holder_that_is_fenced_is_kept_as_never_run() {
+fn what_was_taken_over_by_a_holder_that_is_fenced_goes_on_with_the_one_that_is_not() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
+    gone.call(&mut rows, "ran");
+    server.serve(&gone.sent[0]);
     gone.call(&mut rows, "x");
-    let mut zombie = Tab::open("b", &mut server, &mut rows, &[]);
-    zombie.takes_recovered = false;
-    Tab::open("c", &mut server, &mut rows, &["b"]);
+    let mut zombie = Tab::open("b", &mut server, &mut rows, &["a"]);
+    let mut holder = Tab::open("c", &mut server, &mut rows, &["a", "b"]);
+    // It does not know yet that it holds the session no more.
+    zombie.look(&mut rows, &["c"]);
     zombie.arrives_all(&mut server, &mut rows);
-    assert_eq!((zombie.failure("x"), rows.len()), (("fenced", Executed::No), 1));
-    let mut next = Tab::open("d", &mut server, &mut rows, &["c"]);
-    assert_eq!((next.failure("x"), rows.len()), (("fenced", Executed::No), 0));
-    next.arrives_all(&mut server, &mut rows);
-    assert!(server.effects.is_empty());
+    assert_eq!((zombie.body("ran"), zombie.recovered.len(), rows.len()), ("ran ran".to_owned(), 1, 1));
+    assert_eq!(zombie.session.wakes_at(), None);
+    holder.look(&mut rows, &["b"]);
+    holder.arrives_all(&mut server, &mut rows);
+    assert_eq!((holder.body("x"), rows.len()), ("ran x".to_owned(), 0));
+    assert_eq!(server.effects, ["ran", "x"]);
 }
 
 #[test]

@@ -5,9 +5,11 @@
 
 mod adversity;
 mod fencing;
+mod giving_up;
 mod pipelining;
 mod reloading;
 mod server;
+mod stuck;
 
 use self::server::Server;
 use super::super::Failure;

@@ -137,7 +137,7 @@ fn an_answer_to_a_batch_that_is_none_counts_as_lost() {
         let alone = tab.sent.remove(0);
         assert_eq!(bodies(&alone), ["x"]);
         tab.answer(&mut rows, &alone, Answer::default());
-        tab.session.is_alone = false;
+        tab.session.elements_max = super::super::ELEMENTS_MAX;
         tab.pass(&mut rows, INTERVAL_MS);
     }
     tab.arrives_all(&mut server, &mut rows);
@@ -235,6 +235,7 @@ fn what_is_given_up_in_a_pause_has_its_place_closed_and_the_others_go_on() {
     tab.call(&mut rows, "y");
     tab.arrives(&mut server, &mut rows);
     tab.session.give_up(tab.now_ms, ticket);
+    tab.drive(&mut rows);
     tab.pass(&mut rows, INTERVAL_MS);
     tab.arrives_all(&mut server, &mut rows);
     assert_eq!((tab.failure("x"), tab.body("y")), (("cancelled", Executed::No), "ran y".to_owned()));
@@ -248,11 +249,45 @@ fn what_is_given_up_and_ran_is_answered_with_its_outcome() {
     let ticket = tab.call(&mut rows, "x");
     server.serve(&tab.sent[0]);
     tab.session.give_up(tab.now_ms, ticket);
+    tab.drive(&mut rows);
     tab.lose(&mut rows);
     tab.pass(&mut rows, INTERVAL_MS);
     assert_eq!(tab.sent[0].headers.get("idempotency-key"), Some("\"cancel-x\""));
     tab.arrives_all(&mut server, &mut rows);
     assert_eq!((tab.body("x"), server.effects.len()), ("ran x".to_owned(), 1));
+}
+
+#[test]
+fn of_a_cancellation_that_ran_and_is_not_kept_nobody_is_told_that_the_request_ran() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let ticket = tab.call(&mut rows, "x");
+    tab.lose(&mut rows);
+    tab.session.give_up(tab.now_ms, ticket);
+    tab.drive(&mut rows);
+    tab.pass(&mut rows, INTERVAL_MS);
+    let made = tab.sent.remove(0);
+    assert_eq!(made.headers.get("idempotency-key"), Some("\"cancel-x\""));
+    tab.answer(&mut rows, &made, server::problem(410, "outcome-expired", "yes", "never"));
+    assert_eq!((tab.failure("x"), server.effects.len()), (("outcome-expired", Executed::Unknown), 0));
+}
+
+#[test]
+fn the_place_of_what_is_given_up_and_has_lost_its_row_is_closed_and_what_is_behind_it_goes_on() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let ticket = tab.call(&mut rows, "x");
+    tab.lose(&mut rows);
+    rows.clear();
+    tab.session.give_up(tab.now_ms, ticket);
+    tab.drive(&mut rows);
+    tab.call(&mut rows, "y");
+    for _ in 0..4 {
+        tab.pass(&mut rows, INTERVAL_MS);
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    assert_eq!(tab.failure("x"), ("cancelled", Executed::Unknown));
+    assert_eq!((tab.body("y"), server.effects.len()), ("ran y".to_owned(), 1));
 }
 
 #[test]

@@ -1,0 +1,214 @@
+//! What answers do.
+//!
+//! Invariants:
+//! - What fails is tried again at a constant interval. A gap changes neither epoch nor place.
+//! - Nothing holds the others up in silence: what is refused again and again is told of, and what can't even be given up is let go.
+
+use super::super::action::{Answer, Ticket};
+use super::super::failure::Failure;
+use super::super::row::Answered;
+use super::super::sending::cancelled;
+use super::super::verdict::{self, Sent, Verdict};
+use super::frame;
+use super::machine::{Session, never_ran};
+use super::request::Stage;
+use super::sending::InFlight;
+use super::{Action, ELEMENTS_MAX, TAKE_OVER, VAIN_MAX};
+use crate::message::Response;
+use crate::problem::{Code, Executed};
+use crate::text::number;
+use std::rc::Rc;
+
+/// Sessions go by epochs and numbers, and carry no instants.
+const UNTIMED: Sent = Sent { first_sent_s: 0, deadline_ms: 0 };
+
+fn is_for_credentials(answer: &Answer) -> bool {
+    matches!(answer.status, 401 | 403)
+}
+
+impl Session {
+    pub(super) fn judge(&mut self, now_ms: i64, frame: InFlight, answer: Answer) {
+        let mut requests = frame.requests.iter().filter(|(ticket, _)| *ticket != TAKE_OVER);
+        let Some((first, _)) = requests.next().copied() else { return self.judge_take_over(now_ms, answer) };
+        let is_one = requests.next().is_none();
+        self.patience_ms = self.settings.attempt_timeout_ms;
+        self.elements_max = (self.elements_max * 2).min(ELEMENTS_MAX);
+        if !frame.is_batch {
+            self.judge_elements(now_ms, frame.requests, vec![answer]);
+        } else {
+            match verdict::judge(&answer, UNTIMED) {
+                Verdict::Outcome => match frame::answers(&answer.body, frame.requests.len()) {
+                    Some(answers) => self.judge_elements(now_ms, frame.requests, answers),
+                    None => self.wait(now_ms, 0),
+                },
+                Verdict::Again { after_ms, .. } => {
+                    self.wait(now_ms, after_ms);
+                    if let Some(failure) = verdict::refusal(&answer) {
+                        self.judge_refusal(first, failure, false);
+                    }
+                }
+                Verdict::Pause(failure) if is_one || is_for_credentials(&answer) => {
+                    self.pause(now_ms, first, failure);
+                }
+                // Which of them it is will be seen.
+                Verdict::Pause(_) | Verdict::Never(_) => self.wait(now_ms, 0),
+            }
+        }
+        if self.requests.get(&first).is_some_and(|request| matches!(request.stage, Stage::Placed)) {
+            // It may be what keeps the others from theirs: an answer that is too large for a batch, say.
+            self.elements_max = 1;
+        }
+    }
+
+    fn judge_take_over(&mut self, now_ms: i64, answer: Answer) {
+        let member = |name: &str| answer.member(name).and_then(number);
+        match (verdict::judge(&answer, UNTIMED), member("epoch"), member("lastseq")) {
+            (Verdict::Outcome, Some(epoch), Some(last_seq)) => {
+                self.epoch = Some(epoch);
+                self.next_seq = last_seq + 1;
+                self.taken_over_seq = last_seq;
+                // Of a session that is new, nobody has anything to hear.
+                self.is_pressed = last_seq == 0;
+                let Answer { status, headers, body, .. } = answer;
+                self.deliver_take_over(Answered::Outcome(Response { status, headers, body }));
+            }
+            (Verdict::Never(failure) | Verdict::Pause(failure), ..) => {
+                self.ended = Some(failure.clone());
+                self.deliver_take_over(Answered::Failure(failure));
+            }
+            (Verdict::Again { after_ms, .. }, ..) => self.wait(now_ms, after_ms),
+            (Verdict::Outcome, ..) => self.wait(now_ms, 0),
+        }
+    }
+
+    fn judge_elements(&mut self, now_ms: i64, requests: Vec<(Ticket, bool)>, answers: Vec<Answer>) {
+        let (mut is_first, mut is_pressing) = (true, false);
+        let answered = requests.into_iter().zip(answers).filter(|((ticket, _), _)| *ticket != TAKE_OVER);
+        for ((ticket, was_cancellation), answer) in answered {
+            match verdict::judge(&answer, UNTIMED) {
+                Verdict::Outcome if was_cancellation => match answer.member("state") {
+                    Some("cancelled") => self.conclude(ticket, cancelled()),
+                    Some("executed") => self.with(ticket, |request, _| request.ran_anyway = true),
+                    _ => self.wait(now_ms, 0),
+                },
+                Verdict::Outcome => {
+                    let Answer { status, headers, body, .. } = answer;
+                    let outcome = Rc::new(Answered::Outcome(Response { status, headers, body }));
+                    let owner = self.settings.owner.clone();
+                    self.with(ticket, |request, actions| request.conclude(actions, ticket, outcome, &owner));
+                }
+                // What ran, and is not kept, is the cancellation: of the request that says nothing.
+                Verdict::Never(failure) if was_cancellation && failure.executed == Executed::Yes => {
+                    self.judge_failure(ticket, Failure { executed: Executed::Unknown, ..failure });
+                }
+                Verdict::Never(failure) => self.judge_failure(ticket, failure),
+                Verdict::Again { after_ms, .. } => {
+                    let refusal = verdict::refusal(&answer);
+                    is_pressing |= refusal.as_ref().is_some_and(|failure| self.presses(failure, was_cancellation));
+                    if !is_pressing {
+                        self.wait(now_ms, after_ms);
+                        // What comes after it is refused for its sake.
+                        if let Some(failure) = refusal.filter(|_| is_first) {
+                            self.judge_refusal(ticket, failure, was_cancellation);
+                        }
+                    }
+                }
+                // It was given up meanwhile.
+                Verdict::Pause(_) if !was_cancellation && !is_for_credentials(&answer) && self.is_given_up(ticket) => {
+                    self.wait(now_ms, 0);
+                }
+                // There is nothing to wait for but credentials.
+                Verdict::Pause(failure) if was_cancellation && !is_for_credentials(&answer) => {
+                    self.let_go(ticket, failure);
+                }
+                Verdict::Pause(failure) => self.pause(now_ms, ticket, failure),
+            }
+            is_first = false;
+        }
+    }
+
+    fn is_given_up(&self, ticket: Ticket) -> bool {
+        self.requests.get(&ticket).is_some_and(|request| request.leaves_as_cancellation())
+    }
+
+    /// Whether the key has no room for want of an acknowledgement that goes with the next attempt.
+    fn presses(&mut self, failure: &Failure, was_cancellation: bool) -> bool {
+        if failure.code != Code::Capacity.as_str() || self.is_pressed && (self.cancels_with_ack || !was_cancellation) {
+            return false;
+        }
+        self.is_pressed = true;
+        self.cancels_with_ack |= was_cancellation;
+        true
+    }
+
+    /// The first of a frame did not run, and may be sent again.
+    fn judge_refusal(&mut self, ticket: Ticket, failure: Failure, was_cancellation: bool) {
+        let (before, count) = self.vain;
+        let count = if before == ticket { count + 1 } else { 1 };
+        self.vain = (ticket, count);
+        if count < VAIN_MAX {
+            return;
+        }
+        let is = |code: Code| failure.code == code.as_str();
+        if was_cancellation && (is(Code::SequenceGap) || is(Code::Capacity)) {
+            self.let_go(ticket, failure);
+        } else if self.stalled != Some(ticket) {
+            self.stalled = Some(ticket);
+            let failure = Failure { executed: Executed::Unknown, ..failure };
+            self.actions.push(Action::Pause { ticket, failure });
+        }
+    }
+
+    fn judge_failure(&mut self, ticket: Ticket, failure: Failure) {
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let is_own_epoch = request.entry.place.is_some_and(|place| Some(place.epoch) == self.epoch);
+        let is_fenced = failure.code == Code::Fenced.as_str();
+        if is_fenced && failure.executed == Executed::No {
+            if !is_own_epoch && !request.is_cancelling && self.ended.is_none() {
+                // It never ran under its place, and never will: it may have another.
+                request.entry.place = None;
+                request.was_sent = false;
+                request.stage = Stage::Waiting;
+                return;
+            }
+            self.fence(ticket, failure.clone());
+        } else {
+            self.conclude(ticket, failure.clone());
+        }
+        if is_own_epoch && (is_fenced || failure.code == Code::SessionUnknown.as_str()) {
+            self.end(failure);
+        }
+    }
+
+    /// It was given up, and its place can't be closed: what comes after it can't run in this epoch.
+    fn let_go(&mut self, ticket: Ticket, failure: Failure) {
+        let place = self.requests.get(&ticket).and_then(|request| request.entry.place);
+        let failure = Failure { executed: Executed::Unknown, ..failure };
+        self.conclude(ticket, failure.clone());
+        if place.is_some_and(|place| Some(place.epoch) == self.epoch) {
+            self.end(failure);
+        }
+    }
+
+    /// No more places are to be had. What never left never runs; what may have run is asked for on.
+    fn end(&mut self, failure: Failure) {
+        if self.ended.is_some() {
+            return;
+        }
+        let is_over = |stage: &Stage| matches!(stage, Stage::New | Stage::Waiting | Stage::Placed);
+        let unsent = self.requests.iter().filter(|(_, request)| !request.was_sent && is_over(&request.stage));
+        for ticket in unsent.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            self.fence(ticket, never_ran(failure.clone()));
+        }
+        self.ended = Some(failure);
+    }
+
+    fn pause(&mut self, now_ms: i64, ticket: Ticket, failure: Failure) {
+        // Whoever goes on at once, again and again, does so at the interval.
+        self.wait(now_ms, 0);
+        if self.paused.is_none() {
+            self.paused = Some(ticket);
+            self.actions.push(Action::Pause { ticket, failure });
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What the application gives up, and callers that need not wait.
+
+use super::*;
+
+fn opened() -> (Server, Rows, Tab) {
+    let (mut server, mut rows) = Default::default();
+    let tab = Tab::open("a", &mut server, &mut rows, &[]);
+    (server, rows, tab)
+}
+
+fn gives_up(tab: &mut Tab, rows: &mut Rows, ticket: Ticket) {
+    tab.session.give_up(tab.now_ms, ticket);
+    tab.drive(rows);
+}
+
+#[test]
+fn what_was_given_up_is_cancelled_after_a_reload_too() {
+    let (mut server, mut rows, mut tab) = opened();
+    let ticket = tab.call(&mut rows, "x");
+    gives_up(&mut tab, &mut rows, ticket);
+    let mut next = Tab::open("b", &mut server, &mut rows, &[]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((next.failure("x"), rows.len()), (("cancelled", Executed::No), 0));
+    assert!(server.effects.is_empty());
+}
+
+#[test]
+fn what_was_given_up_and_ran_is_recovered_with_its_outcome() {
+    let (mut server, mut rows, mut tab) = opened();
+    let ticket = tab.call(&mut rows, "x");
+    server.serve(&tab.sent[0]);
+    gives_up(&mut tab, &mut rows, ticket);
+    let mut next = Tab::open("b", &mut server, &mut rows, &[]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((next.body("x"), rows.len(), server.effects.len()), ("ran x".to_owned(), 0, 1));
+}
+
+#[test]
+fn what_was_given_up_meanwhile_is_not_paused_at() {
+    let (mut server, mut rows, mut tab) = opened();
+    server.says.insert("x".into(), vec![(404, "not-found", "no", "after-fix")]);
+    let ticket = tab.call(&mut rows, "x");
+    gives_up(&mut tab, &mut rows, ticket);
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!((tab.paused.len(), tab.session.counts()), (0, (1, 0)));
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.failure("x"), ("cancelled", Executed::No));
+}
+
+#[test]
+fn an_answer_that_comes_while_that_is_stored_counts_once_it_is() {
+    let (mut server, mut rows, mut tab) = opened();
+    let ticket = tab.call(&mut rows, "x");
+    tab.slow = Some(Vec::new());
+    gives_up(&mut tab, &mut rows, ticket);
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!((tab.answers.len(), rows.len()), (0, 1));
+    tab.store_next(&mut rows);
+    assert_eq!(tab.body("x"), "ran x");
+    tab.store_next(&mut rows);
+    assert_eq!((rows.len(), tab.session.wakes_at()), (0, None));
+}
+
+#[test]
+fn where_the_store_fails_at_it_nothing_after_it_overtakes_it() {
+    let (mut server, mut rows, mut tab) = opened();
+    let ticket = tab.call(&mut rows, "x");
+    tab.call(&mut rows, "y");
+    tab.lose(&mut rows);
+    tab.is_broken = true;
+    gives_up(&mut tab, &mut rows, ticket);
+    tab.pass(&mut rows, INTERVAL_MS / 2);
+    assert!(tab.sent.is_empty());
+    tab.is_broken = false;
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((tab.failure("x"), tab.body("y")), (("cancelled", Executed::No), "ran y".to_owned()));
+}
+
+#[test]
+fn a_caller_is_told_in_time_that_it_need_not_wait_and_the_request_goes_on() {
+    let (mut server, mut rows, mut tab) = opened();
+    tab.session.give_up_after(Some(5_000));
+    tab.call(&mut rows, "x");
+    tab.pass(&mut rows, 4_999);
+    assert!(tab.answers.is_empty());
+    tab.pass(&mut rows, 1);
+    assert_eq!((tab.failure("x"), tab.session.counts()), (("gave-up", Executed::Unknown), (1, 0)));
+    tab.pass(&mut rows, 1_000);
+    tab.arrives_all(&mut server, &mut rows);
+    assert!(matches!(&tab.recovered["x"], Answered::Outcome(_)), "{:?}", tab.recovered);
+    assert_eq!((rows.len(), tab.session.wakes_at()), (0, None));
+}
+
+#[test]
+fn what_nobody_has_taken_yet_leaves_room_for_others() {
+    let (mut server, mut rows, mut tab) = opened();
+    tab.session.settings.requests_max = 1;
+    tab.session.give_up_after(Some(1));
+    tab.takes_recovered = false;
+    tab.call(&mut rows, "x");
+    tab.pass(&mut rows, 1);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((tab.session.counts(), rows.len()), ((0, 0), 1));
+    tab.call(&mut rows, "y");
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.body("y"), "ran y");
+}
+
+#[test]
+fn offline_nothing_is_sent_and_online_it_goes_at_once_unless_the_server_asked_for_a_pause() {
+    let (mut server, mut rows, mut tab) = opened();
+    tab.session.set_offline(tab.now_ms, true);
+    tab.call(&mut rows, "x");
+    tab.pass(&mut rows, 100 * INTERVAL_MS);
+    assert_eq!((tab.sent.len(), tab.session.wakes_at()), (0, None));
+    tab.session.set_offline(tab.now_ms, false);
+    tab.drive(&mut rows);
+    tab.lose(&mut rows);
+    tab.session.set_offline(tab.now_ms, false);
+    tab.drive(&mut rows);
+    let made = tab.sent.remove(0);
+    let mut answer = server::problem(503, "unavailable", "unknown", "same-id");
+    answer.headers.append("retry-after", "7".to_owned());
+    tab.answer(&mut rows, &made, answer);
+    tab.session.set_offline(tab.now_ms, false);
+    tab.drive(&mut rows);
+    tab.pass(&mut rows, 6_999);
+    assert!(tab.sent.is_empty());
+    tab.pass(&mut rows, 1);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.body("x"), "ran x");
+}
+
+#[test]
+fn who_asks_what_there_is_hears_of_all_of_the_session_without_an_answer() {
+    let (mut server, mut rows, mut tab) = opened();
+    tab.call(&mut rows, "x");
+    let mut other = Tab::with("b", |settings| settings.name = "other".into());
+    other.session.wake(0);
+    other.drive(&mut rows);
+    other.arrives(&mut server, &mut rows);
+    other.call(&mut rows, "theirs");
+    let holder = Tab::open("c", &mut server, &mut rows, &["a"]);
+    let all: Vec<_> = rows.clone().into_iter().collect();
+    let states = |tab: &Tab| {
+        let overview = tab.session.overview(&all).expect("readable");
+        overview.into_iter().map(|each| (each.id, each.attempts, each.state)).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&tab), [("x".to_owned(), 1, "sending")]);
+    assert_eq!(states(&holder), [("x".to_owned(), 0, "elsewhere")]);
+}

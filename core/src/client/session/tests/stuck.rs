@@ -1,0 +1,253 @@
+//! What would hold up all that comes after it, and how the application hears of it and gets on.
+
+use super::server::{bodies, problem};
+use super::*;
+use crate::client::session::{VAIN_MAX, WINDOW};
+
+/// What the next attempts of a request get.
+fn refused(times: usize, status: u16, code: &'static str) -> Vec<(u16, &'static str, &'static str, &'static str)> {
+    vec![(status, code, "no", "same-id"); times]
+}
+
+/// Lets so many attempts be made, as long as there are any.
+fn tries(tab: &mut Tab, server: &mut Server, rows: &mut Rows, times: u32) {
+    for _ in 0..times {
+        if !tab.sent.is_empty() {
+            tab.arrives(server, rows);
+        }
+        tab.pass(rows, INTERVAL_MS);
+    }
+}
+
+fn told(tab: &Tab) -> Vec<(&str, Executed)> {
+    tab.paused.iter().map(|(_, failure)| (failure.code.as_str(), failure.executed)).collect()
+}
+
+fn gives_up(tab: &mut Tab, rows: &mut Rows, ticket: Ticket) {
+    tab.session.give_up(tab.now_ms, ticket);
+    tab.drive(rows);
+}
+
+#[test]
+fn what_the_handler_fails_each_time_is_told_of_once_and_sent_on() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    server.says.insert("x".into(), refused(VAIN_MAX as usize + 5, 500, "rolled-back"));
+    tab.call(&mut rows, "x");
+    tab.call(&mut rows, "y");
+    tries(&mut tab, &mut server, &mut rows, VAIN_MAX - 1);
+    assert_eq!((told(&tab), tab.session.counts()), (vec![], (2, 0)));
+    tries(&mut tab, &mut server, &mut rows, 1);
+    assert_eq!((told(&tab), tab.session.counts()), (vec![("rolled-back", Executed::Unknown)], (2, 1)));
+    tries(&mut tab, &mut server, &mut rows, 6);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(
+        (told(&tab).len(), tab.session.counts(), &server.effects[..]),
+        (1, (0, 0), &["x".into(), "y".into()][..])
+    );
+}
+
+#[test]
+fn what_may_have_run_or_was_not_heard_at_all_is_told_of_by_nobody() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let unavailable = (503, "unavailable", "unknown", "same-id");
+    server.says.insert("x".into(), vec![unavailable; 20]);
+    tab.call(&mut rows, "x");
+    tries(&mut tab, &mut server, &mut rows, 19);
+    assert_eq!(told(&tab), []);
+}
+
+#[test]
+fn a_frame_that_is_refused_as_a_whole_each_time_is_told_of() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::with("a", |settings| settings.is_framed = true);
+    tab.session.wake(0);
+    tab.drive(&mut rows);
+    tab.arrives(&mut server, &mut rows);
+    tab.call(&mut rows, "x");
+    for _ in 0..VAIN_MAX {
+        assert!(told(&tab).is_empty());
+        let made = tab.sent.remove(0);
+        tab.answer(&mut rows, &made, problem(502, "upstream-unreachable", "no", "same-id"));
+        tab.pass(&mut rows, INTERVAL_MS);
+    }
+    assert_eq!(told(&tab), [("upstream-unreachable", Executed::Unknown)]);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.body("x"), "ran x");
+}
+
+#[test]
+fn what_was_told_of_is_given_up_by_who_finds_it_after_a_reload() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
+    gone.call(&mut rows, "x");
+    server.says.insert("x".into(), refused(50, 500, "rolled-back"));
+    let mut tab = Tab::open("b", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "y");
+    tries(&mut tab, &mut server, &mut rows, VAIN_MAX + 1);
+    assert_eq!(told(&tab), [("rolled-back", Executed::Unknown)]);
+    let ticket = tab.paused[0].0;
+    gives_up(&mut tab, &mut rows, ticket);
+    tries(&mut tab, &mut server, &mut rows, 3);
+    assert_eq!((tab.failure("x"), tab.body("y")), (("cancelled", Executed::No), "ran y".to_owned()));
+    assert_eq!((server.effects, rows.len()), (vec!["y".to_owned()], 0));
+}
+
+#[test]
+fn a_gap_that_a_restored_key_cannot_close_is_told_of_and_can_be_given_up() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "x");
+    tab.arrives_all(&mut server, &mut rows);
+    server.restore_to(0);
+    let ticket = tab.call(&mut rows, "y");
+    tab.call(&mut rows, "unsent");
+    tries(&mut tab, &mut server, &mut rows, VAIN_MAX);
+    assert_eq!(told(&tab), [("sequence-gap", Executed::Unknown)]);
+    // Its place can't be closed either. So nothing more can run in this epoch.
+    gives_up(&mut tab, &mut rows, ticket);
+    tries(&mut tab, &mut server, &mut rows, VAIN_MAX + 1);
+    assert_eq!(tab.failure("y"), ("sequence-gap", Executed::Unknown));
+    assert_eq!(tab.failure("unsent"), ("sequence-gap", Executed::No));
+    assert_eq!((rows.len(), tab.session.wakes_at()), (0, None));
+    let mut next = Tab::open("b", &mut server, &mut rows, &[]);
+    next.call(&mut rows, "z");
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!(next.body("z"), "ran z");
+}
+
+#[test]
+fn a_cancellation_that_is_refused_for_good_is_let_go_and_the_session_is_over() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let ticket = tab.call(&mut rows, "x");
+    tab.lose(&mut rows);
+    gives_up(&mut tab, &mut rows, ticket);
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.call(&mut rows, "unsent");
+    let cancellation = tab.sent.remove(0);
+    assert_eq!(cancellation.headers.get("idempotency-key"), Some("\"cancel-x\""));
+    tab.answer(&mut rows, &cancellation, problem(400, "body-invalid", "no", "after-fix"));
+    assert_eq!(
+        (tab.failure("x"), tab.failure("unsent")),
+        (("body-invalid", Executed::Unknown), ("body-invalid", Executed::No))
+    );
+    assert_eq!((told(&tab).len(), rows.len(), tab.session.wakes_at()), (0, 0, None));
+}
+
+#[test]
+fn who_may_not_cancel_now_pauses() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let ticket = tab.call(&mut rows, "x");
+    tab.lose(&mut rows);
+    gives_up(&mut tab, &mut rows, ticket);
+    tab.pass(&mut rows, INTERVAL_MS);
+    let cancellation = tab.sent.remove(0);
+    tab.answer(&mut rows, &cancellation, problem(401, "unauthorized", "no", "after-fix"));
+    assert_eq!(told(&tab), [("unauthorized", Executed::Unknown)]);
+    tab.session.resume(tab.now_ms);
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.failure("x"), ("cancelled", Executed::No));
+}
+
+#[test]
+fn a_key_that_has_not_heard_what_it_may_forget_is_told_when_there_is_no_room_left() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    for holder in 0..80 {
+        let id = format!("{holder:02}");
+        let mut tab = Tab::open(&id, &mut server, &mut rows, &[]);
+        tab.call(&mut rows, &id);
+        tries(&mut tab, &mut server, &mut rows, 3);
+        assert_eq!(tab.body(&id), format!("ran {id}"));
+        assert!(told(&tab).is_empty());
+    }
+    // What one place takes, and no more, was acknowledged: then the holders after it do without again.
+    assert_eq!((server.effects.len(), server.ack), (80, WINDOW));
+}
+
+#[test]
+fn a_cancellation_past_the_window_takes_the_acknowledgement_along() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let tickets: Vec<_> = (0..70).map(|number| tab.call(&mut rows, &format!("{number:02}"))).collect();
+    tab.lose(&mut rows);
+    for ticket in tickets.iter().take(69) {
+        gives_up(&mut tab, &mut rows, *ticket);
+    }
+    tries(&mut tab, &mut server, &mut rows, 5);
+    assert_eq!((&server.effects[..], rows.len(), told(&tab).len()), (&["69".to_owned()][..], 0, 0));
+    // A frame of one cancellation, and what acknowledges in front of it.
+    for _ in 0..WINDOW {
+        let ticket = tab.call(&mut rows, "x");
+        tab.lose(&mut rows);
+        gives_up(&mut tab, &mut rows, ticket);
+        tries(&mut tab, &mut server, &mut rows, 3);
+        assert_eq!(tab.answers.remove("x").is_some(), rows.is_empty());
+    }
+    assert_eq!((server.effects.len(), server.ack), (1, 2 * WINDOW));
+}
+
+#[test]
+fn a_new_holder_acknowledges_nothing_of_those_before_it_while_there_is_room() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut elsewhere = Tab::open("a", &mut server, &mut Rows::new(), &[]);
+    elsewhere.call(&mut Rows::new(), "x");
+    server.serve(&elsewhere.sent[0]);
+    let mut tab = Tab::open("b", &mut server, &mut rows, &[]);
+    for number in 1..WINDOW {
+        tab.call(&mut rows, &format!("{number:02}"));
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    assert_eq!(server.ack, 0);
+    elsewhere.arrives(&mut server, &mut Rows::new());
+    assert_eq!(elsewhere.body("x"), "ran x");
+    tab.call(&mut rows, "more");
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((tab.body("more"), server.ack), ("ran more".to_owned(), WINDOW));
+}
+
+#[test]
+fn a_frame_that_does_not_come_through_in_time_is_halved_until_it_fits() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    for number in 0..9 {
+        tab.call(&mut rows, &number.to_string());
+    }
+    tab.arrives(&mut server, &mut rows);
+    let mut counts = Vec::new();
+    while let Some(made) = tab.sent.first() {
+        let count = bodies(made).len();
+        counts.push(count);
+        // More than two at once do not come through.
+        if count > 2 {
+            tab.pass(&mut rows, TIMEOUT_MS);
+            tab.pass(&mut rows, INTERVAL_MS);
+        } else {
+            tab.arrives(&mut server, &mut rows);
+        }
+    }
+    assert_eq!(counts, [8, 4, 2, 4, 2, 4, 2, 2]);
+    assert_eq!(server.effects.len(), 9);
+}
+
+#[test]
+fn one_that_takes_long_has_longer_each_time() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "x");
+    for seconds in [10, 20, 40, 80, 100, 100] {
+        assert_eq!(tab.sent.len(), 1);
+        tab.pass(&mut rows, seconds * 1_000 - 1);
+        assert_eq!(tab.sent.len(), 1, "{seconds} s");
+        tab.pass(&mut rows, 1);
+        assert_eq!(tab.sent.len(), 0, "{seconds} s");
+        tab.pass(&mut rows, INTERVAL_MS);
+    }
+    tab.arrives(&mut server, &mut rows);
+    tab.call(&mut rows, "y");
+    tab.pass(&mut rows, TIMEOUT_MS);
+    assert!(tab.sent.is_empty(), "the next one has no longer than any");
+}

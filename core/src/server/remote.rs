@@ -1,0 +1,420 @@
+//! Requests that are executed elsewhere: by another Worker, or by an API that the layer stands in front of.
+//!
+//! The handler has no effect of its own. It says that the request is to be dispatched ([`Failure::Remote`]), and what becomes of one
+//! that is in doubt. The host makes durable what was committed, sends the request, and tells what came of it.
+//!
+//! Invariants:
+//! - A start is recorded before its call leaves the engine, and an outcome only over the start that it belongs to.
+//! - What was dispatched may have had its effect. It is dispatched again only by the policy of its route, never leaves by itself, and
+//!   nobody hears that it did not run, unless the other side says so, or nothing was sent.
+//! - The host lets one request of a key be under way at a time: a start that an attempt finds is in doubt.
+
+use super::answer::{Answer, checked_outcome, checked_response};
+use super::aside::Aside;
+use super::config::OUTCOME_BODY_BYTES_MAX;
+use super::decision::{Asked, Decision, decide};
+use super::engine::{Arrival, Engine};
+use super::handler::{Failure, Handler};
+use super::record::{Outcome, Record, State};
+use super::rows;
+use super::schema;
+use super::sql::{Sql, SqlError, atomically};
+use super::turn::{Identified, Loaded, Purpose, Turn, Undone};
+use crate::fingerprint::Fingerprint;
+use crate::header::Attempt;
+use crate::message::Response;
+use crate::problem::{Code, Problem};
+use crate::rules::{Rule, holds};
+
+/// What becomes of a request that is in doubt.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// It stays so until an administrator resolves it.
+    Report,
+    /// It is sent again: the other side knows its id, for so long from the first time on.
+    Resend {
+        /// How long, in s: shorter than the other side knows an id, by as long as a request may be under way.
+        dedup_s: i64,
+    },
+    /// The other side is asked whether it has what was to be made.
+    Probe {
+        /// Path and query to read. 200 is the outcome.
+        path: String,
+        /// 404 proves that there is nothing, so long after the request was sent, in s: by then it has had its effect, or never will.
+        settle_s: i64,
+    },
+}
+
+/// What the host is to send.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// The request, which reads.
+    Read,
+    /// The request. What was committed before must be durable first.
+    Dispatch {
+        /// How often it was dispatched, with this time.
+        times: i64,
+    },
+    /// A read of this path and query.
+    Probe {
+        /// Path and query.
+        path: String,
+        /// How often the request was dispatched.
+        times: i64,
+        /// Whether it was dispatched so long ago that a 404 proves that there is nothing.
+        is_proof: bool,
+    },
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The other side answered, whatever.
+    Answered(Response),
+    /// It can't be known what became of it. The reason is for the log.
+    Unknown(String),
+    /// Surely no byte was sent. The reason is for the log.
+    Unreachable(String),
+}
+
+impl<H: Handler> Engine<H> {
+    /// What is to be sent before the last attempt has an answer; that which [`Engine::handle`] gave is nobody's then. It is told once.
+    pub fn take_call(&mut self) -> Option<Call> {
+        self.loaded.as_mut().and_then(|loaded| loaded.call.take())
+    }
+
+    /// Answers an attempt that has to wait for another request of the key: with what there is, or that it is not its turn.
+    pub fn wait(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        let answered = self.attempt_with(sql, (arrival, Purpose::Execute, true), |turn, loaded| turn.wait(loaded));
+        self.told(&answered);
+        answered
+    }
+
+    /// Answers an attempt of which the call has ended; there may be one more to make.
+    pub fn settle(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, call: &Call, ended: Ended) -> Answer {
+        let answered =
+            self.attempt_with(sql, (arrival, Purpose::Execute, true), |turn, loaded| turn.settle(loaded, call, ended));
+        self.told(&answered);
+        answered
+    }
+}
+
+impl Turn<'_> {
+    /// Records the start of a request, and has it sent.
+    pub(super) fn dispatch(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+        let now_ms = self.instant.now_ms;
+        let (times, first_ms) = match identified.found.as_ref().map(|found| &found.state) {
+            Some(State::Dispatched { times, first_ms, .. }) => (*times, *first_ms),
+            _ => (0, now_ms),
+        };
+        let times = times.saturating_add(1);
+        let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms };
+        let mut work = self.work(loaded);
+        if holds(Rule::DispatchRecorded) {
+            atomically(self.sql, || {
+                self.create(&mut work)?;
+                // It carries no tombstones, so nothing of others goes with it.
+                work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Vec::new()))?;
+                self.write_aside(&mut work, Some(identified.id), &Aside::default())
+            })?;
+            *loaded = work.after;
+        }
+        loaded.call = Some(Call::Dispatch { times });
+        Ok(Answer::problem(&in_flight()))
+    }
+
+    /// What becomes of an attempt of a request that is in doubt.
+    pub(super) fn doubt(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+        let Some(Record { at_ms, state: State::Dispatched { times, first_ms, .. }, .. }) = identified.found else {
+            return Err(SqlError("a decision to doubt what was not dispatched".to_owned()));
+        };
+        let now_ms = self.instant.now_ms;
+        if self.purpose != Purpose::Execute {
+            // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
+            return self.still_in_doubt(loaded, identified, in_flight());
+        }
+        match self.policy(loaded)? {
+            Policy::Resend { dedup_s } if now_ms < after_s(first_ms, dedup_s) || !holds(Rule::ResendEnds) => {
+                // It does not start any more, but it may have before.
+                if self.is_late(identified.attempt) {
+                    self.still_in_doubt(loaded, identified, in_flight())
+                } else {
+                    self.dispatch(loaded, identified)
+                }
+            }
+            Policy::Probe { path, settle_s } => {
+                let answer = self.still_in_doubt(loaded, identified, in_flight())?;
+                loaded.call = Some(Call::Probe {
+                    path,
+                    times,
+                    is_proof: now_ms >= after_s(at_ms, settle_s) || !holds(Rule::ProbeSettles),
+                });
+                Ok(answer)
+            }
+            Policy::Report | Policy::Resend { .. } => self.still_in_doubt(loaded, identified, outcome_unknown()),
+        }
+    }
+
+    /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds.
+    fn still_in_doubt(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        problem: Problem,
+    ) -> Result<Answer, SqlError> {
+        let found = identified.found.as_ref();
+        let seen =
+            found.and_then(|found| found.seen_again(identified.attempt, self.instant.now_ms, self.config.retention_s));
+        let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
+        self.refuse(loaded, &problem, Some(identified.id), aside)
+    }
+
+    /// Whether the handler says of the request that it is executed elsewhere.
+    pub(super) fn sends(&self) -> bool {
+        self.handler.sends(&self.arrival.request.method, &self.arrival.request.path)
+    }
+
+    fn is_late(&self, attempt: &Attempt) -> bool {
+        holds(Rule::Deadline) && attempt.deadline_ms.is_some_and(|deadline_ms| deadline_ms < self.instant.now_ms)
+    }
+
+    /// The policy of the request's route. Where there is none any more, nothing is sent.
+    fn policy(&self, loaded: &Loaded) -> Result<Policy, SqlError> {
+        let mut policy = Policy::Report;
+        if !self.sends() {
+            return Ok(policy);
+        }
+        let ended: Result<(), Undone> = atomically(self.sql, || {
+            schema::migrate(self.sql, self.handler, loaded.versions)?;
+            if let Err(Failure::Remote(found)) = self.handler.serve(&mut self.context(), self.arrival.request) {
+                policy = found;
+            }
+            // Whatever it wrote.
+            Err(Undone::Rejected(String::new()))
+        });
+        match ended {
+            Err(Undone::Storage(error)) => Err(error),
+            _ => Ok(policy),
+        }
+    }
+
+    /// Whether what was sent again was proven not to be there.
+    fn is_probed_for(&self, loaded: &Loaded) -> Result<bool, SqlError> {
+        Ok(matches!(self.policy(loaded)?, Policy::Probe { .. }))
+    }
+
+    /// What came of a call.
+    fn settle(self, loaded: &mut Loaded, call: &Call, ended: Ended) -> Result<Answer, SqlError> {
+        let attempt = match Attempt::parse(&self.arrival.request.headers, self.instant.now_ms) {
+            Ok(attempt) => attempt,
+            Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
+        };
+        let (sent, called_times) = match call {
+            Call::Read => return self.settle_read(loaded, ended),
+            Call::Dispatch { times } | Call::Probe { times, .. } => (call, *times),
+        };
+        let Some(id) = &attempt.id else {
+            return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
+        };
+        let fingerprint = Fingerprint::of(self.arrival.request);
+        let found = self.find(loaded, id, attempt.first_sent_s)?;
+        let is_this = found.as_ref().is_some_and(|found| {
+            let is_own = found.principal == *self.arrival.principal;
+            is_own && matches!(&found.state, State::Dispatched { fingerprint: of, times, .. } if *of == fingerprint && *times == called_times)
+        });
+        let identified = Identified { id, attempt: &attempt, fingerprint, found };
+        if !is_this && holds(Rule::OwnDispatch) {
+            return self.told(loaded, &identified, |decision| match decision {
+                // A later start, of which somebody else will hear.
+                Decision::Doubt => in_flight(),
+                _ => outcome_unknown(),
+            });
+        }
+        match (sent, ended) {
+            (Call::Probe { .. }, Ended::Answered(response)) if response.status != 200 => {
+                self.settle_probe(loaded, &identified, sent, response.status)
+            }
+            (Call::Probe { .. }, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
+                let answer = self.still_in_doubt(loaded, &identified, in_flight())?;
+                Ok(answer.with_log(format!("a probe failed: {reason}")))
+            }
+            (Call::Dispatch { .. }, Ended::Answered(Response { status, .. }))
+                if called_times > 1 && may_be_from_before_it(status) && !self.is_probed_for(loaded)? =>
+            {
+                self.settle_unknown(loaded, &identified, &format!("sent again, it was answered {status}"))
+            }
+            (_, Ended::Answered(response)) => match checked_outcome(response, OUTCOME_BODY_BYTES_MAX) {
+                Ok(outcome) => self.record_outcome(loaded, &identified, outcome),
+                Err(reason) => self.settle_unknown(loaded, &identified, &reason),
+            },
+            (_, Ended::Unreachable(reason)) if called_times == 1 => {
+                self.settle_unreachable(loaded, &identified, &reason)
+            }
+            (_, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
+                self.settle_unknown(loaded, &identified, &reason)
+            }
+        }
+    }
+
+    fn settle_read(&self, loaded: &mut Loaded, ended: Ended) -> Result<Answer, SqlError> {
+        let answer = match ended {
+            Ended::Answered(response) => match checked_response(response) {
+                Ok(response) if response.status < 500 => Answer::read(response),
+                Ok(response) => unavailable(&format!("the other side answered {}", response.status)),
+                Err(reason) => unavailable(&reason),
+            },
+            Ended::Unknown(reason) => unavailable(&reason),
+            Ended::Unreachable(reason) => unreached(&reason),
+        };
+        self.set_aside(loaded, None, Aside::default())?;
+        Ok(answer)
+    }
+
+    /// What there is of it is told while another request of the key is under way.
+    fn wait(self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
+        let attempt = match Attempt::parse(&self.arrival.request.headers, self.instant.now_ms) {
+            Ok(attempt) => attempt,
+            Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
+        };
+        let Some(id) = &attempt.id else {
+            return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
+        };
+        let found = self.find(loaded, id, attempt.first_sent_s)?;
+        let fingerprint = Fingerprint::of(self.arrival.request);
+        let identified = Identified { id, attempt: &attempt, fingerprint, found };
+        self.told(loaded, &identified, |decision| match decision {
+            Decision::Doubt => in_flight(),
+            _ => Problem::new(Code::Locked, "another request of this key is under way to where it is executed"),
+        })
+    }
+
+    /// Tells what there is of a request, and runs nothing: it is another's turn, or an administrator has settled or deleted it while
+    /// it was under way.
+    fn told(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        open: impl Fn(&Decision) -> Problem,
+    ) -> Result<Answer, SqlError> {
+        let asked = Asked {
+            principal: self.arrival.principal,
+            fingerprint: Some(&identified.fingerprint),
+            first_sent_s: None,
+            deadline_ms: None,
+        };
+        match (decide(identified.found.as_ref(), &asked, self.instant), &identified.found) {
+            (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
+                self.set_aside(loaded, Some(identified.id), Aside::default())?;
+                Ok(self.replayed(outcome.clone(), *at_ms))
+            }
+            (Decision::Refuse(problem), _) => self.refuse(loaded, &problem, Some(identified.id), Aside::default()),
+            (decision, _) => self.refuse(loaded, &open(&decision), Some(identified.id), Aside::default()),
+        }
+    }
+
+    /// The other side has nothing, or does not say.
+    fn settle_probe(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        call: &Call,
+        status: u16,
+    ) -> Result<Answer, SqlError> {
+        if status == 404 && matches!(call, Call::Probe { is_proof: true, .. }) && !self.is_late(identified.attempt) {
+            return self.dispatch(loaded, identified);
+        }
+        let answer = self.still_in_doubt(loaded, identified, in_flight())?;
+        Ok(if status == 404 { answer } else { answer.with_log(format!("a probe was answered {status}")) })
+    }
+
+    fn record_outcome(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        outcome: Outcome,
+    ) -> Result<Answer, SqlError> {
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            self.create(&mut work)?;
+            let carried = self.acknowledge_carried(&mut work, identified.id)?;
+            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()), carried);
+            work.put(identified.id, identified.found.as_ref(), &record)?;
+            self.write_rest(&mut work, &Aside::default())
+        })?;
+        *loaded = work.after;
+        Ok(Answer::executed(outcome, self.expires_s(self.instant.now_ms)))
+    }
+
+    /// It may have had its effect, or may have it yet.
+    fn settle_unknown(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        reason: &str,
+    ) -> Result<Answer, SqlError> {
+        let problem = match self.policy(loaded)? {
+            Policy::Report => outcome_unknown(),
+            Policy::Resend { .. } | Policy::Probe { .. } => Problem::new(
+                Code::Unavailable,
+                "what executes it gave no answer; the same request finds out, or does it",
+            ),
+        };
+        let answer = self.still_in_doubt(loaded, identified, problem)?;
+        Ok(answer.with_log(format!("in doubt: {reason}")))
+    }
+
+    /// Nothing was sent: as if the attempt had never come.
+    fn settle_unreachable(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        reason: &str,
+    ) -> Result<Answer, SqlError> {
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            if let Some(found) = &identified.found {
+                rows::delete(self.sql, identified.id)?;
+                work.after.count.left(found);
+                // The row held the clock.
+                schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)?;
+            }
+            self.write_aside(&mut work, Some(identified.id), &Aside::default())
+        })?;
+        *loaded = work.after;
+        Ok(unreached(reason))
+    }
+}
+
+/// Whether an answer to what was sent before says nothing of that: it may be of who stands in front of the memory of ids, as a login
+/// or a limit does, or say that the first one is still being executed.
+fn may_be_from_before_it(status: u16) -> bool {
+    matches!(status, 401 | 403 | 407 | 408 | 409 | 425 | 429)
+}
+
+/// The instant so many seconds later, in Unix ms.
+fn after_s(from_ms: i64, seconds: i64) -> i64 {
+    from_ms.saturating_add(seconds.saturating_mul(1000))
+}
+
+/// The problem of a request that is under way, or of which the next attempt finds out what became of it.
+pub(super) fn in_flight() -> Problem {
+    Problem::new(Code::InFlight, "it was sent to where it is executed, and its outcome is not known yet")
+}
+
+/// The problem of a request that stays in doubt.
+pub(super) fn outcome_unknown() -> Problem {
+    Problem::new(
+        Code::OutcomeUnknown,
+        "it was sent to where it is executed, and no answer came; an administrator can resolve it",
+    )
+}
+
+/// The reasons go to the log: they may hold what is no client's business.
+fn unavailable(reason: &str) -> Answer {
+    Answer::unavailable("what executes it gave no answer").with_log(format!("no answer: {reason}"))
+}
+
+fn unreached(reason: &str) -> Answer {
+    let problem = Problem::new(Code::UpstreamUnreachable, "what executes it could not be reached; nothing was sent");
+    Answer::problem(&problem).with_log(format!("unreachable: {reason}"))
+}

@@ -1,0 +1,21 @@
+// A Worker that makes orders, behind Semel. It is asked by a call, once for each request id, and only Semel is bound to it.
+
+import { WorkerEntrypoint } from "cloudflare:workers";
+
+/** Where yours has a database. */
+const orders = [];
+
+const json = (status, body) => ({ status, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+
+export default class Orders extends WorkerEntrypoint {
+  /** `id`, `key` and `principal` are as the request has them: text in quotes. */
+  async order({ method, path, principal, body }) {
+    if (path !== "/orders") return json(404, { error: "not-found" });
+    if (method === "GET") return json(200, orders);
+    const { item } = JSON.parse(new TextDecoder().decode(body));
+    if (typeof item !== "string") return json(400, { error: "no-item" });
+    const order = { number: orders.length + 1, item, by: principal };
+    orders.push(order);
+    return json(201, order);
+  }
+}

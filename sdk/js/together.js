@@ -1,0 +1,49 @@
+// What an outbox shows once it has sessions: they count with its own requests, are pending with them, and go on with them after a pause.
+//
+// Invariant: the outbox knows of none of this. Who opens no session loads none of it.
+
+/** The sessions that are open, by the setup of their outbox. */
+const opened = new WeakMap();
+
+/** Those of `outbox`. */
+export function sessionsOf(outbox, setup) {
+  if (!opened.has(setup)) opened.set(setup, new Together(outbox, setup));
+  return opened.get(setup);
+}
+
+class Together {
+  /** How many requests of each have no answer, and at how many of them it pauses; of the outbox too. */
+  #counts = new Map();
+  #show;
+
+  constructor(outbox, { host }) {
+    const { pending, paused } = outbox.getSnapshot();
+    const own = { pending: outbox.pending, resume: outbox.resume };
+    this.#counts.set(outbox, [pending, paused]);
+    this.#show = host.count;
+    host.count = (...counts) => this.count(outbox, counts);
+    const sessions = () => [...this.#counts.keys()].filter((each) => each !== outbox);
+    outbox.pending = async () => (await Promise.all([own.pending.call(outbox), ...sessions().map((each) => each.pending())])).flat();
+    outbox.resume = () => {
+      own.resume.call(outbox);
+      for (const each of sessions()) each.resume();
+    };
+  }
+
+  /** Of `one` there are so many now. */
+  count(one, counts) {
+    this.#counts.set(one, counts);
+    this.#sum();
+  }
+
+  /** `one` is closed. */
+  leave(one) {
+    this.#counts.delete(one);
+    this.#sum();
+  }
+
+  #sum() {
+    const all = [...this.#counts.values()];
+    this.#show(...[0, 1].map((which) => all.reduce((sum, counts) => sum + counts[which], 0)));
+  }
+}

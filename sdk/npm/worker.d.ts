@@ -1,0 +1,73 @@
+import { DurableObject } from "cloudflare:workers";
+
+/** What JSON can hold. An object that has `toJSON` is asked for it. */
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json | undefined } | { toJSON(): unknown };
+
+/** An answer: of status 200 to 299 or 400 to 499 it is recorded, and any other undoes what was written. */
+export interface Answer {
+  status: number;
+  headers?: Headers | Iterable<readonly [string, string | number]> | Record<string, string | number> | undefined;
+  /** Text and bytes go as they are; anything else as JSON. `null`: no body. */
+  body?: Json | Uint8Array | undefined;
+}
+
+/** A request as far as its key is told by it. */
+export interface RequestHead {
+  readonly method: string;
+  /** As it was sent, without its query. */
+  readonly path: string;
+  /** The decoded parts of the path: none is empty, none holds a slash. */
+  readonly segments: readonly string[];
+  readonly query: URLSearchParams;
+}
+
+/** A request, whole: nothing of it has to be awaited. */
+export interface HandlerRequest extends RequestHead {
+  readonly headers: Headers;
+  readonly body: Uint8Array;
+  text(): string;
+  json<T = unknown>(): T;
+}
+
+/** What a handler works on, until it has answered. */
+export interface Context {
+  /** The object's own database. Tables whose names begin with `semel_` are Semel's. */
+  readonly sql: SqlStorage;
+  /** The key's clock, in Unix ms: it never goes back. */
+  readonly now: number;
+  readonly key: string;
+  /** Who is authenticated; empty where nobody is asked. */
+  readonly principal: string;
+}
+
+/** The object of a key. A subclass brings `handle`. */
+export abstract class SemelObject<Env = unknown> extends DurableObject<Env> {
+  /**
+   * Which key a request belongs to: a function that gives it, or null where nothing handles the request; or a pattern such as
+   * `"/shops/:shop/*"`, of which all but `*` is the key. Left out, it is the key that `Semel-Key` names, else the path.
+   */
+  static key?: string | ((request: RequestHead) => string | null);
+
+  /** Statements of SQL: entry `i` brings the tables from version `i` to `i + 1`. An entry that was deployed is never changed. */
+  static schema?: readonly string[];
+
+  /**
+   * Answers a request from inside the transaction that records the answer. It is no promise: `async` is refused. What it throws
+   * undoes all that it wrote, and so does any GET or HEAD. `null`: nothing handles it.
+   */
+  abstract handle(ctx: Context, request: HandlerRequest): Answer | null;
+
+  /** Semel's own, as are the others here: a subclass must not have it. */
+  fetch(request: Request): Promise<Response>;
+  alarm(): Promise<void>;
+  webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void>;
+  webSocketClose(socket: WebSocket): void;
+}
+
+/** Which keys there are: bound as REGISTRY. */
+export class SemelRegistry extends DurableObject {}
+
+/** The Worker of a class of objects, which is bound as SEMEL. */
+export function worker<Env>(application: (new (ctx: DurableObjectState, env: Env) => SemelObject<Env>) & Pick<typeof SemelObject, "key" | "schema">): {
+  fetch(request: Request, env: Env): Promise<Response>;
+};

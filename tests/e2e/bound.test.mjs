@@ -1,0 +1,51 @@
+// A deployment in front of another Worker: the start is recorded, the Worker asked by HTTP or by a call, and its answer is the outcome.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { serve } from "./server.mjs";
+
+const services = { UPSTREAM: fileURLToPath(new URL("bound-side.mjs", import.meta.url)) };
+const ORDERS = fileURLToPath(new URL("../../examples/binding/orders.js", import.meta.url));
+const example = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: "order" }, { services: { UPSTREAM: ORDERS } });
+const byHttp = await serve(after, "upstream", {}, { services });
+const byCall = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: "order" }, { services });
+
+for (const [by, server] of Object.entries({ fetch: byHttp, call: byCall })) {
+  test(`by ${by}: it is asked once, and its answer is the outcome`, async () => {
+    const id = randomUUID();
+    const send = () => server.send("POST", "/orders/1", { id, as: "alice", body: "one" });
+    const [first, again] = [await send(), await send()];
+    assert.deepEqual([first.status, first.semel, first.json], [201, "executed", { made: 1 }]);
+    assert.deepEqual([again.status, again.semel, again.text], [201, "replayed", first.text]);
+    const { asked } = (await server.send("GET", "/orders")).json;
+    assert.equal(asked.length, 1);
+    const { path, body, key, principal } = asked[0];
+    assert.deepEqual({ by: asked[0].by, path, body }, { by, path: "/orders/1", body: "one" });
+    if (by === "call") assert.deepEqual({ id: asked[0].id, key, principal }, { id, key: '"orders/1"', principal: '"alice"' });
+    else assert.equal(asked[0].id, id);
+  });
+}
+
+test("what fails is in doubt, and is not asked again", async () => {
+  for (const [server, path] of [[byHttp, "/orders/fails"], [byCall, "/orders/throws"]]) {
+    const id = randomUUID();
+    const send = () => server.send("POST", path, { id, body: "two" });
+    const answers = [await send(), await send()];
+    for (const answer of answers) assert.deepEqual([answer.status, answer.json.code, answer.json.executed], [409, "outcome-unknown", "unknown"]);
+    const { asked } = (await server.send("GET", "/orders")).json;
+    assert.equal(asked.filter((each) => each.path === path).length, 1);
+  }
+});
+
+test("the example: an order that is sent twice is made once, and what is wrong with one stays its answer", async () => {
+  const id = randomUUID();
+  const send = () => example.send("POST", "/orders", { id, as: "alice", body: JSON.stringify({ item: "tea" }) });
+  const [one, other] = await Promise.all([send(), send()]);
+  assert.deepEqual([one.status, one.json], [201, { number: 1, item: "tea", by: '"alice"' }]);
+  assert.deepEqual([other.status, other.text], [201, one.text]);
+  assert.deepEqual((await example.send("GET", "/orders")).json, [one.json]);
+  const wrong = await example.send("POST", "/orders", { id: randomUUID(), body: "{}" });
+  assert.deepEqual([wrong.status, wrong.semel, wrong.json], [400, "executed", { error: "no-item" }]);
+});

@@ -1,0 +1,102 @@
+// Orders with stock, in Rust and in TypeScript: one list of cases, which both hold.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
+import { scriptWorker } from "./script.mjs";
+import { serve } from "./server.mjs";
+
+const LINES_MAX = 60;
+const EXAMPLES = {
+  Rust: { source: "examples/orders-rust/src/lib.rs", folder: workerFolder("orders-rust"), name: "SemelObject" },
+  TypeScript: { source: "examples/orders-typescript/src/index.ts", folder: await scriptWorker(after, join(ROOT, "examples/orders-typescript/src/index.ts")), name: "Orders" },
+};
+
+for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
+  const server = await serve(after, "script", {}, { folder, objects: { SEMEL: name, REGISTRY: "SemelRegistry" } });
+  const post = (shop, what, item, quantity, id = randomUUID()) => server.send("POST", `/shops/${shop}/${what}`, { id, body: JSON.stringify({ item, quantity }) });
+  const stock = async (shop, item) => (await server.send("GET", `/shops/${shop}/stock/${item}`)).json.quantity;
+  const is = (title, work) => test(`${language}: ${title}`, { timeout: 60_000 }, work);
+
+  is("the example has fewer lines than sixty", async () => {
+    const lines = (await readFile(join(ROOT, source), "utf8")).split("\n").filter((line) => !/^\s*(\/\/.*)?$/.test(line));
+    assert.ok(lines.length < LINES_MAX && lines.length > 20, String(lines.length));
+  });
+
+  is("an order that is sent twice at once takes from the stock once, and both get its answer", async () => {
+    assert.deepEqual((await post("north", "deliveries", "apple", 10)).json, { quantity: 10 });
+    const id = randomUUID();
+    const answers = await Promise.all([post("north", "orders", "apple", 3, id), post("north", "orders", "apple", 3, id)]);
+    assert.deepEqual(answers.map(({ semel }) => semel).sort(), ["executed", "replayed"]);
+    for (const { status, text, headers } of answers) {
+      assert.deepEqual([status, text, headers.get("content-type")], [201, '{"order":1,"left":7}', "application/json"]);
+      assert.equal(headers.get("semel-key"), '"shops/north"');
+    }
+    assert.equal(await stock("north", "apple"), 7);
+    assert.equal((await post("north", "orders", "apple", 2)).json.order, 2);
+  });
+
+  is("each shop has a stock of its own, and its requests are answered as they should be", async () => {
+    await post("one", "deliveries", "pear", 5);
+    await post("other", "deliveries", "pear", 1);
+    assert.deepEqual([await stock("one", "pear"), await stock("other", "pear"), await stock("one", "fig")], [5, 1, 0]);
+    for (const [item, quantity] of [["pear", 0], ["pear", -1], ["pear", 1.5], ["pear", "1"], [7, 1], [undefined, 1]]) {
+      const answer = await post("one", "orders", item, quantity);
+      assert.deepEqual([answer.status, answer.semel, answer.text], [400, "executed", '{"error":"invalid"}']);
+    }
+    assert.equal((await server.send("POST", "/shops/one/orders", { id: randomUUID(), body: "no JSON" })).status, 400);
+    for (const path of ["/shops/one/nothing", "/shops/one", "/elsewhere"]) {
+      const answer = await server.send("POST", path, { id: randomUUID(), body: "{}" });
+      assert.deepEqual([answer.status, answer.semel], [404, "not-found"], path);
+    }
+    const head = await server.send("HEAD", "/shops/one/stock/pear");
+    assert.deepEqual([head.status, head.semel, head.text], [200, "read", ""]);
+  });
+
+  is("what was out of stock stays so under its id, whatever is delivered since", async () => {
+    const id = randomUUID();
+    assert.deepEqual((await post("south", "orders", "plum", 1, id)).semel, "executed");
+    await post("south", "deliveries", "plum", 5);
+    const again = await post("south", "orders", "plum", 1, id);
+    assert.deepEqual([again.status, again.semel, again.text], [409, "replayed", '{"error":"out-of-stock"}']);
+    assert.equal(await stock("south", "plum"), 5);
+  });
+
+  is("a handler that throws half way has done nothing, is not recorded, and only the log has the reason", async () => {
+    await post("west", "deliveries", "nut", 5000);
+    const id = randomUUID();
+    for (let time = 0; time < 2; time += 1) {
+      const answer = await post("west", "orders", "nut", 1001, id);
+      assert.deepEqual([answer.status, answer.semel, answer.json.executed, answer.json.retry], [500, "rolled-back", "no", "same-id"]);
+      assert.doesNotMatch(answer.text, /CHECK|constraint/i);
+    }
+    assert.match(server.log, /CHECK constraint failed: quantity <= 1000/);
+    assert.equal(await stock("west", "nut"), 5000);
+    assert.equal((await post("west", "orders", "nut", 1000, id)).semel, "executed", "the id is free for what can run");
+    assert.equal(await stock("west", "nut"), 4000);
+  });
+
+  is("kill -9: an order that is sent again afterwards has taken from the stock once", async () => {
+    await post("east", "deliveries", "fig", 100);
+    for (let round = 1; round <= 3; round += 1) {
+      const [answered, unanswered] = [randomUUID(), randomUUID()];
+      const before = await post("east", "orders", "fig", 1, answered);
+      // Nobody knows how far it has got.
+      const lost = post("east", "orders", "fig", 1, unanswered).catch(() => undefined);
+      await server.restart();
+      await lost;
+      const after = await post("east", "orders", "fig", 1, answered);
+      assert.deepEqual([before.semel, after.semel, after.text], ["executed", "replayed", before.text]);
+      const first = await post("east", "orders", "fig", 1, unanswered);
+      assert.equal((await post("east", "orders", "fig", 1, unanswered)).text, first.text);
+      assert.equal(await stock("east", "fig"), 100 - 2 * round);
+    }
+    assert.equal((await post("east", "orders", "fig", 1)).json.order, 7, "no order is there twice");
+  });
+
+  is("nothing of it has crashed the module", () => assert.doesNotMatch(server.log, /restarted/));
+}

@@ -1,0 +1,98 @@
+// An API that stands behind Semel: it makes orders, remembers what came, and goes wrong when told to.
+//
+// Invariant: what it has done is counted on this side, whatever of it was heard.
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+
+/**
+ * Starts it. `knowsIds`: it makes an order once for each `Idempotency-Key`, and answers a second time as at first.
+ * `after` is node:test's.
+ */
+export async function otherSide(after, { knowsIds = false } = {}) {
+  const side = new OtherSide(knowsIds);
+  await side.listen();
+  after(() => side.close());
+  return side;
+}
+
+class OtherSide {
+  /** Orders by their ref, with how often each was made. */
+  made = new Map();
+  /** Each request that arrived whole: `{ method, url, headers, body }`. */
+  requests = [];
+  /** Of the next changes, what goes wrong: a function of the answer, its status and its body; called after the effect. */
+  trouble = [];
+  /** Called at each connection; where it gives false, nothing is read of it. */
+  onConnection = () => true;
+  #knowsIds;
+  #answers = new Map();
+  #server;
+  #port = 0;
+
+  constructor(knowsIds) {
+    this.#knowsIds = knowsIds;
+  }
+
+  get url() {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  /** How many changes have arrived. */
+  get changes() {
+    return this.requests.filter(({ method }) => method !== "GET").length;
+  }
+
+  async listen() {
+    this.#server = createServer((request, response) => this.#serve(request, response));
+    this.#server.on("connection", (socket) => {
+      if (!this.onConnection(socket)) socket.pause();
+    });
+    this.#server.listen(this.#port, "127.0.0.1");
+    await once(this.#server, "listening");
+    this.#port = this.#server.address().port;
+  }
+
+  /** Nobody listens any more. */
+  async close() {
+    if (!this.#server.listening) return;
+    const closed = once(this.#server, "close");
+    this.#server.close();
+    this.#server.closeAllConnections();
+    await closed;
+  }
+
+  async #serve(request, response) {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const { method, url, headers } = request;
+    const body = Buffer.concat(chunks).toString();
+    this.requests.push({ method, url, headers, body });
+    if (method === "GET") return this.#find(url, response);
+    const id = headers["idempotency-key"];
+    const known = this.#knowsIds ? this.#answers.get(id) : undefined;
+    const made = known ?? this.#make(JSON.parse(body));
+    this.#answers.set(id, made);
+    const trouble = this.trouble.shift();
+    if (trouble) return trouble(response, 201, made);
+    this.#answer(response, 201, made);
+  }
+
+  #make({ ref }) {
+    const times = (this.made.get(ref) ?? 0) + 1;
+    this.made.set(ref, times);
+    return JSON.stringify({ ref, times });
+  }
+
+  #find(url, response) {
+    const ref = decodeURIComponent(url.split("/").at(-1));
+    const times = this.made.get(ref);
+    if (times === undefined) this.#answer(response, 404, "{}");
+    else this.#answer(response, 200, JSON.stringify({ ref, times }));
+  }
+
+  #answer(response, status, body) {
+    response.writeHead(status, { "content-type": "application/json", "x-from": "the other side", "set-cookie": "a=b" });
+    response.end(body);
+  }
+}

@@ -1,0 +1,157 @@
+// What a handler in JavaScript may do, the worst included, and what its callers get. On workerd.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { scriptWorker } from "./script.mjs";
+import { serve } from "./server.mjs";
+
+const LIMIT = { timeout: 60_000 };
+const folder = await scriptWorker(after, join(ROOT, "tests/e2e/script/index.js"));
+const server = await serve(after, "script", {}, { folder, objects: { SEMEL: "Probe", REGISTRY: "SemelRegistry" } });
+const change = (path, options = {}) => server.send("POST", path, { id: randomUUID(), ...options });
+/** How many changes were kept. The read counts itself, and is undone. */
+const runs = async () => (await server.send("GET", "/runs")).json - 1;
+
+async function keeps(count, work) {
+  const before = await runs();
+  await work();
+  assert.equal(await runs(), before + count);
+}
+
+/** A failure's answer; the log alone has `reason`, and nobody else of the isolate notices. */
+async function failsWith(path, reason) {
+  const answer = await change(path);
+  assert.deepEqual([answer.status, answer.semel, answer.json.executed, answer.json.retry], [500, "rolled-back", "no", "same-id"], path);
+  assert.doesNotMatch(answer.text, reason, path);
+  assert.match(server.log.trim().split("\n").at(-1), reason, path);
+  assert.doesNotMatch(server.log, /restarted/, path);
+}
+
+test("whatever it throws undoes what it wrote, is told to the log alone, and is no crash of the module", LIMIT, () =>
+  keeps(0, async () => {
+    await failsWith("/throws/error", /the reason is nobody's business.*index\.js/);
+    await failsWith("/throws/null", /the handler failed: null/);
+    await failsWith("/throws/worst", /what was thrown can't be told as text/);
+    await failsWith("/throws/range", /RangeError: Maximum call stack size exceeded/);
+    await failsWith("/throws/trap", /RuntimeError: unreachable/);
+    await failsWith("/throws/sql", /no such table: nowhere/);
+  }));
+
+test("a failure is no crash that is counted: its id is never poisoned", LIMIT, async () => {
+  const id = randomUUID();
+  for (let time = 0; time < 5; time += 1) assert.equal((await change("/throws/range", { id })).semel, "rolled-back");
+});
+
+test("a promise is refused, with the reason and what to do, and what it would write afterwards is not written", LIMIT, () =>
+  keeps(0, async () => {
+    const why = /handle gave a promise: it has to answer at once, without async and await: .*another commit.*belongs into the Worker's fetch/;
+    for (const path of ["/answers/promise", "/answers/thenable", "/answers/rejected", "/late"]) await failsWith(path, why);
+    assert.match((await server.send("GET", "/told")).text, /ctx\.sql is of a request that has its answer/);
+  }));
+
+test("what can't be an answer is an error that says so", LIMIT, () =>
+  keeps(0, async () => {
+    const wrong = {
+      nothing: /handle gave nothing: an answer is/,
+      text: /handle gave a string/,
+      response: /handle gave a Response/,
+      status: /handle gave the status 200/,
+      "no-status": /handle gave the status undefined/,
+      fraction: /handle gave the status 200\.5/,
+      "header-break": /header x-bad a line break/,
+      "header-name": /header with the name .*x bad/,
+      "header-type": /header x-bad a object/,
+      stream: /a body that is \[object ReadableStream\]/,
+      map: /a body that is \[object Map\]/,
+      "body-promise": /a body that is \[object Promise\]/,
+      bigint: /BigInt/,
+      nan: /a body that is \[object Number\]/,
+      function: /a body that is \[object Function\]/,
+      "headers-text": /headers that are a string/,
+      "no-json": /a body whose toJSON gives nothing/,
+      redirect: /the handler answered 302, which is no outcome/,
+      large: /the handler's body has 1048577 bytes, more than 1048576/,
+      "with-204": /the handler answered 204 with a body/,
+    };
+    for (const [name, reason] of Object.entries(wrong)) await failsWith(`/answers/${name}`, reason);
+  }));
+
+test("text, bytes and JSON go out as what they are, and are replayed so", LIMIT, () =>
+  keeps(9, async () => {
+    const given = {
+      json: [200, "application/json", '{"a":[1,null,"\u00e9"]}'],
+      array: [200, "application/json", "[]"],
+      number: [200, "application/json", "0"],
+      date: [200, "application/json", '"1970-01-01T00:00:00.000Z"'],
+      text: [200, "text/plain; charset=utf-8", "caf\u00e9"],
+      typed: [200, "text/csv", "a,b"],
+      bytes: [200, null, Buffer.from([0, 255]).toString()],
+      headers: [404, null, ""],
+      empty: [204, null, ""],
+    };
+    for (const [name, expected] of Object.entries(given)) {
+      const id = randomUUID();
+      for (const semel of ["executed", "replayed"]) {
+        const { status, headers, text, semel: told } = await change(`/gives/${name}`, { id });
+        assert.deepEqual([told, status, headers.get("content-type"), text], [semel, ...expected], name);
+        assert.equal(headers.get("x-one"), { bytes: "1, 2", headers: "1" }[name] ?? null);
+      }
+    }
+  }));
+
+test("it sees the whole request, the key and its clock, and the object that it is in", LIMIT, async () => {
+  const options = { body: "caf\u00e9", headers: { "content-type": "text/plain" }, as: "alice" };
+  const { now, ...seen } = (await change("/echo/a%20b?key=shelf&x=1", options)).json;
+  assert.deepEqual(seen, {
+    ...{ method: "POST", path: "/echo/a%20b", segments: ["echo", "a b"], query: [["key", "shelf"], ["x", "1"]], type: "text/plain", bytes: 5, text: "caf\u00e9" },
+    ...{ key: "shelf", principal: "alice", id: "shelf", open: "true" },
+  });
+  assert.ok(Math.abs(now - Date.now()) < 60_000);
+});
+
+test("a read sees what is committed and writes nothing; null is a path that it does not know", LIMIT, () =>
+  keeps(0, async () => {
+    assert.equal((await server.send("GET", "/echo")).semel, "read");
+    assert.equal((await server.send("HEAD", "/echo")).text, "");
+    assert.deepEqual([(await change("/null")).semel, (await change("/key/null")).semel], ["not-found", "not-found"]);
+  }));
+
+test("a key rule that fails is a failure of its request, and no crash", LIMIT, () =>
+  keeps(0, async () => {
+    for (const [name, reason] of [["throws", /nobody's business/], ["recurses", /RangeError/], ["promise", /static key gave a promise/], ["nothing", /static key gave nothing/]]) {
+      const answer = await change(`/key/${name}`);
+      assert.deepEqual([answer.status, answer.semel, answer.json.executed, answer.headers.get("semel-key")], [500, "rolled-back", "no", null], name);
+      assert.match(server.log, reason);
+    }
+    assert.doesNotMatch(server.log, /restarted/);
+  }));
+
+test("in a batch, each element's failure is its own", LIMIT, () =>
+  keeps(2, async () => {
+    const paths = ["/gives/text", "/throws/range", "/answers/promise", "/gives/json"];
+    const body = JSON.stringify(paths.map((path) => ({ id: randomUUID(), method: "POST", path })));
+    const answer = await server.send("POST", "/semel/v1/keys/probe/batch", { body });
+    assert.deepEqual(answer.json.map(({ headers }) => headers["semel-status"]), ["executed", "rolled-back", "rolled-back", "executed"]);
+  }));
+
+test("a class that could not be served is refused where it is named, with the reason", LIMIT, async () => {
+  const reasons = (await server.send("GET", "/refused")).json;
+  const expected = {
+    nothing: /takes a class that extends SemelObject/,
+    "no object": /takes a class that extends SemelObject/,
+    "no handle": /Orders has no handle/,
+    async: /Orders\.handle must not be async: .*another commit.*belongs into the Worker's fetch/,
+    generator: /Orders\.handle must not be async/,
+    taken: /count is Semel's own: give it another name/,
+    schema: /Orders\.schema is a list/,
+    "key of numbers": /Orders\.key is a function, or a pattern/,
+    "key of nothing": /Orders\.key is a function, or a pattern/,
+    "key inside": /Orders\.key is a function, or a pattern/,
+    "another one": /worker\(\) has Probe already/,
+  };
+  assert.deepEqual(Object.keys(reasons), Object.keys(expected));
+  for (const [name, reason] of Object.entries(expected)) assert.match(reasons[name], reason, name);
+});

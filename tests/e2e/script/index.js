@@ -1,0 +1,124 @@
+// A handler in JavaScript that does what its path says, the worst included; and classes that can't be served at all.
+
+import { SemelObject, SemelRegistry, worker } from "semel/worker";
+
+/** What is done after an answer, once a test asks for it. */
+let late;
+
+const recurse = (depth) => recurse(depth + 1) + depth;
+const worst = { get [Symbol.toPrimitive]() { throw new Error("looked at"); }, get stack() { throw new Error("looked at"); } };
+
+const THROWN = {
+  error: () => { throw new Error("the reason is nobody's business"); },
+  null: () => { throw null; },
+  worst: () => { throw worst; },
+  range: () => recurse(0),
+  trap: () => { throw new WebAssembly.RuntimeError("unreachable"); },
+  sql: ({ sql }) => sql.exec("SELECT * FROM nowhere"),
+};
+
+const ANSWERS = {
+  nothing: () => undefined,
+  text: () => "hello",
+  promise: async () => ({ status: 200 }),
+  thenable: () => ({ then: () => {} }),
+  rejected: () => Promise.reject(new Error("late")),
+  response: () => new Response("hello"),
+  status: () => ({ status: "200" }),
+  "no-status": () => ({ body: "hello" }),
+  fraction: () => ({ status: 200.5 }),
+  "header-break": () => ({ status: 200, headers: { "x-bad": "a\r\nx-injected: b" } }),
+  "header-name": () => ({ status: 200, headers: { "x bad": "a" } }),
+  "header-type": () => ({ status: 200, headers: { "x-bad": ["a"] } }),
+  stream: () => ({ status: 200, body: new ReadableStream() }),
+  map: () => ({ status: 200, body: new Map() }),
+  "body-promise": () => ({ status: 200, body: Promise.resolve("hello") }),
+  bigint: () => ({ status: 200, body: { big: 1n } }),
+  nan: () => ({ status: 200, body: Number.NaN }),
+  function: () => ({ status: 200, body: () => {} }),
+  "headers-text": () => ({ status: 200, headers: "x-a: b" }),
+  "no-json": () => ({ status: 200, body: { toJSON: () => undefined } }),
+  redirect: () => ({ status: 302 }),
+  large: () => ({ status: 200, body: "x".repeat((1 << 20) + 1) }),
+  "with-204": () => ({ status: 204, body: "x" }),
+};
+
+const GIVEN = {
+  json: () => ({ status: 200, body: { a: [1, null, "\u00e9"] } }),
+  array: () => ({ status: 200, body: [] }),
+  number: () => ({ status: 200, body: 0 }),
+  date: () => ({ status: 200, body: new Date(0) }),
+  text: () => ({ status: 200, body: "caf\u00e9" }),
+  typed: () => ({ status: 200, headers: { "Content-Type": "text/csv" }, body: "a,b" }),
+  bytes: () => ({ status: 200, headers: [["x-one", 1], ["x-one", "2"]], body: new Uint8Array([0, 255]) }),
+  headers: () => ({ status: 404, headers: new Headers({ "x-one": "1" }), body: null }),
+  empty: () => ({ status: 204, headers: null }),
+};
+
+export class Probe extends SemelObject {
+  static key({ segments, query }) {
+    if (segments[0] !== "key") return query.get("key") ?? "probe";
+    return { throws: () => THROWN.error(), recurses: () => recurse(0), promise: async () => "probe", nothing: () => undefined, null: () => null }[segments[1]]();
+  }
+
+  static schema = ["CREATE TABLE probe (runs INTEGER NOT NULL) STRICT; INSERT INTO probe VALUES (0)"];
+
+  handle(ctx, request) {
+    const { sql } = ctx;
+    sql.exec("UPDATE probe SET runs = runs + 1");
+    const [what, name] = request.segments;
+    if (what === "throws") return THROWN[name](ctx);
+    if (what === "answers") return ANSWERS[name]();
+    if (what === "gives") return GIVEN[name]();
+    if (what === "runs") return { status: 200, body: sql.exec("SELECT runs FROM probe").one().runs };
+    if (what === "late") return this.late(ctx);
+    if (what === "told") return { status: 200, body: late ?? null };
+    if (what === "null") return null;
+    const { method, path, segments, headers, body } = request;
+    const seen = { method, path, segments, query: [...request.query], type: headers.get("content-type"), bytes: body.length, text: request.text(), now: ctx.now, key: ctx.key, principal: ctx.principal };
+    return { status: 200, body: { ...seen, id: this.ctx.id.name, open: this.env.SEMEL_OPEN } };
+  }
+
+  async late(ctx) {
+    await Promise.resolve();
+    try {
+      ctx.sql.exec("UPDATE probe SET runs = runs + 100");
+    } catch (error) {
+      late = error.message;
+    }
+    return { status: 200 };
+  }
+}
+
+const REFUSED = {
+  nothing: () => undefined,
+  "no object": () => class {},
+  "no handle": () => class Orders extends SemelObject {},
+  async: () => class Orders extends SemelObject { async handle() {} },
+  generator: () => class Orders extends SemelObject { *handle() {} },
+  taken: () => class Orders extends (class extends SemelObject { count() {} }) { handle() {} },
+  schema: () => class Orders extends SemelObject { static schema = "CREATE TABLE"; handle() {} },
+  "key of numbers": () => class Orders extends SemelObject { static key = 5; handle() {} },
+  "key of nothing": () => class Orders extends SemelObject { static key = "/*"; handle() {} },
+  "key inside": () => class Orders extends SemelObject { static key = "/a/*/b"; handle() {} },
+  "another one": () => class Orders extends SemelObject { handle() {} },
+};
+
+const served = worker(Probe);
+
+export { SemelRegistry };
+export default {
+  fetch(request, env) {
+    const { pathname } = new URL(request.url);
+    if (pathname !== "/refused") return served.fetch(request, env);
+    const reasons = {};
+    for (const [name, make] of Object.entries(REFUSED)) {
+      try {
+        worker(make());
+      } catch (error) {
+        reasons[name] = error.message;
+      }
+    }
+    return Response.json(reasons);
+  },
+};

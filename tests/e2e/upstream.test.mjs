@@ -1,0 +1,213 @@
+// A deployment in front of an HTTP API: each request is sent once, whatever dies in between, and answered with what it was answered.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, test } from "node:test";
+import { otherSide } from "./other-side.mjs";
+import { serve } from "./server.mjs";
+
+const POLICIES = {
+  report: { inDoubt: "report" },
+  resend: { inDoubt: "resend", dedupSeconds: 60 },
+  probe: { inDoubt: "probe", probe: "/orders/{body.ref}", settleSeconds: 1 },
+};
+/** An API under a path for each policy. */
+const ROUTES = Object.entries(POLICIES).map(([name, policy]) => ({ path: `/${name}/orders`, methods: ["POST"], ...policy }));
+const HASHED = { path: "/hashed/orders", idFrom: ["body"] };
+
+/** A deployment in front of a side. */
+function front(side, vars = {}) {
+  const settings = { SEMEL_UPSTREAM: side.url, SEMEL_UPSTREAM_ROUTES: JSON.stringify([...ROUTES, HASHED]), SEMEL_UPSTREAM_AUTHORIZATION: "Bearer of-the-other-side", ...vars };
+  return serve(after, "upstream", settings, { reachesLocal: true });
+}
+
+const other = await otherSide(after);
+const knowing = await otherSide(after, { knowsIds: true });
+const server = await front(other);
+const resender = await front(knowing);
+
+const order = (to, policy, ref, { id = randomUUID(), headers, ...rest } = {}) =>
+  to.send("POST", `/${policy}/orders`, { id, body: JSON.stringify({ ref }), headers: { "content-type": "application/json", ...headers }, ...rest });
+
+test("a request is sent once, and its answer is the outcome", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const first = await order(server, "report", ref, { id });
+  assert.deepEqual([first.status, first.semel, first.json], [201, "executed", { ref, times: 1 }]);
+  assert.equal(first.headers.get("x-from"), "the other side");
+  assert.equal(first.headers.get("set-cookie"), null);
+  const again = await order(server, "report", ref, { id });
+  assert.deepEqual([again.status, again.semel, again.text], [201, "replayed", first.text]);
+  assert.equal(other.made.get(ref), 1);
+});
+
+test("what belongs to the client's connection stays here, and the id goes along", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const headers = { cookie: "session=1", "x-mine": "kept", "cf-connecting-ip": "1.2.3.4", traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", prefer: "wait=5", forwarded: "for=1" };
+  await order(server, "report", ref, { id, as: "alice", headers });
+  const sent = other.requests.find(({ body }) => body.includes(ref)).headers;
+  assert.equal(sent["idempotency-key"], id);
+  assert.equal(sent["x-mine"], "kept");
+  assert.equal(sent["semel-principal"], '"alice"');
+  assert.equal(sent.authorization, "Bearer of-the-other-side");
+  assert.equal(sent.traceparent, headers.traceparent);
+  for (const name of ["cookie", "cf-connecting-ip", "prefer", "forwarded", "semel-first-sent"]) assert.equal(sent[name], undefined, name);
+});
+
+test("a read is passed on and not recorded", async () => {
+  const ref = randomUUID();
+  const before = await server.send("GET", `/report/orders/${ref}`);
+  assert.deepEqual([before.status, before.semel], [404, "read"]);
+  await order(server, "report", ref);
+  const found = await server.send("GET", `/report/orders/${ref}`);
+  assert.deepEqual([found.status, found.json], [200, { ref, times: 1 }]);
+});
+
+test("two attempts at a time are one request, and each gets its outcome", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  other.trouble.push((response, status, body) => setTimeout(() => response.writeHead(status).end(body), 300));
+  const answers = await Promise.all(Array.from({ length: 8 }, () => order(server, "report", ref, { id })));
+  assert.deepEqual(answers.map(({ status }) => status), Array(8).fill(201));
+  assert.equal(answers.filter(({ semel }) => semel === "executed").length, 1);
+  assert.equal(other.made.get(ref), 1);
+});
+
+test("who does not want to wait hears that it is under way, and another that it is not its turn", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  let finish;
+  const arrived = new Promise((resolve) => other.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
+  const first = order(server, "report", ref, { id });
+  first.catch(() => {});
+  await arrived;
+  const impatient = { headers: { prefer: "wait=4" } };
+  const [same, next] = await Promise.all([order(server, "report", ref, { id, ...impatient }), order(server, "report", randomUUID(), impatient)]);
+  assert.deepEqual([same.status, same.json.code, same.json.executed], [409, "in-flight", "unknown"]);
+  assert.deepEqual([next.status, next.json.code, next.json.executed], [409, "locked", "no"]);
+  const cancelled = await server.send("POST", `/semel/v1/keys/${encodeURIComponent("report/orders")}/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) });
+  assert.deepEqual([cancelled.status, cancelled.json.code], [409, "in-flight"]);
+  finish();
+  assert.equal((await first).semel, "executed");
+});
+
+test("where a connection is made first, and can't be, the answer says that surely nothing was sent", async () => {
+  const gone = await otherSide(after);
+  const lonely = await front(gone, { SEMEL_UPSTREAM_CONNECT_FIRST: "true" });
+  await gone.close();
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const refused = await order(lonely, "report", ref, { id });
+  assert.deepEqual([refused.status, refused.json.code, refused.json.executed], [502, "upstream-unreachable", "no"], lonely.log);
+  await gone.listen();
+  const sent = await order(lonely, "report", ref, { id });
+  assert.deepEqual([sent.status, gone.made.get(ref)], [201, 1]);
+});
+
+test("a redirect is not followed, and says nothing", async () => {
+  const ref = randomUUID();
+  other.trouble.push((response) => response.writeHead(307, { location: `${knowing.url}/orders` }).end());
+  const answer = await order(server, "report", ref);
+  assert.deepEqual([answer.status, answer.json.code], [409, "outcome-unknown"]);
+  assert.equal(knowing.made.get(ref), undefined);
+});
+
+test("an answer that is too large leaves the request in doubt", async () => {
+  other.trouble.push((response) => response.writeHead(200).end(Buffer.alloc((1 << 20) + 1)));
+  const answer = await order(server, "report", randomUUID());
+  assert.deepEqual([answer.status, answer.json.code], [409, "outcome-unknown"]);
+});
+
+test("a client without ids is deduplicated by what it sends", async () => {
+  const body = JSON.stringify({ ref: randomUUID() });
+  const send = () => server.send("POST", "/hashed/orders", { body, headers: { "content-type": "application/json" } });
+  const [first, second] = await Promise.all([send(), send()]);
+  assert.deepEqual([first.status, second.status], [201, 201]);
+  assert.equal(other.made.get(JSON.parse(body).ref), 1);
+  const without = await server.send("POST", "/report/orders", { body });
+  assert.deepEqual([without.status, without.json.code], [400, "key-missing"]);
+});
+
+test("what is in doubt is settled by an administrator", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  other.trouble.push((response) => response.destroy());
+  const lost = await order(server, "report", ref, { id });
+  assert.deepEqual([lost.status, lost.json.code, lost.json.retry], [409, "outcome-unknown", "never"]);
+  const record = `keys/${encodeURIComponent("report/orders")}/records/${id}`;
+  assert.equal((await server.admin("GET", record)).json.state, "in-doubt");
+  const body = JSON.stringify({ executed: "yes", outcome: { status: 201, headers: { "content-type": "application/json" }, body: "{}" } });
+  const resolved = await server.admin("POST", `${record}/resolve`, { id: randomUUID(), body });
+  assert.deepEqual([resolved.status, resolved.json.state], [200, "executed"]);
+  const replayed = await order(server, "report", ref, { id });
+  assert.deepEqual([replayed.status, replayed.semel, replayed.text], [201, "replayed", "{}"]);
+  assert.equal(other.made.get(ref), 1);
+});
+
+/** Where `kill -9` comes: each is reached by what the other side sees, never by time. */
+const STEPS = {
+  /** Nothing is recorded: the server is not there. */
+  async start(_side, to) {
+    await to.kill();
+    return () => {};
+  },
+  /** The start is recorded and the connection there, but nobody reads what is sent. */
+  async dispatch(side, to) {
+    const connected = new Promise((resolve) => {
+      side.onConnection = () => resolve() ?? false;
+    });
+    connected.then(() => to.kill());
+    return () => (side.onConnection = () => true);
+  },
+  /** The other side has done it, and its answer is on the way. */
+  async answer(side, to) {
+    side.trouble.push((response, status, body) => {
+      response.writeHead(status, { "content-length": body.length });
+      response.write(body.slice(0, -1), () => to.kill());
+    });
+    return () => {};
+  },
+  /** The outcome is recorded. */
+  async commit() {
+    return (to) => to.kill();
+  },
+};
+
+test("kill -9 at each step, for each policy: what the caller gets, and how often the other side was called", async () => {
+  const rows = [];
+  for (const policy of Object.keys(POLICIES)) {
+    for (const [step, strike] of Object.entries(STEPS)) {
+      const side = await otherSide(after, { knowsIds: policy === "resend" });
+      const to = await front(side);
+      const [id, ref] = [randomUUID(), randomUUID()];
+      const restore = await strike(side, to);
+      await order(to, policy, ref, { id }).catch(() => {});
+      await restore(to);
+      await to.restart();
+      const answer = await settled(() => order(to, policy, ref, { id }));
+      const got = answer.semel;
+      rows.push({ policy, "kill -9 at": step, "the caller gets": `${answer.status} ${got}`, calls: side.changes, effects: side.made.get(ref) ?? 0 });
+      const isReport = policy === "report" && ["dispatch", "answer"].includes(step);
+      assert.equal(got, isReport ? "outcome-unknown" : step === "commit" ? "replayed" : "executed", `${policy}, ${step}`);
+      assert.equal(side.made.get(ref) ?? 0, policy === "report" && step === "dispatch" ? 0 : 1, `${policy}, ${step}`);
+      assert.equal(side.changes, { dispatch: policy === "report" ? 0 : 1, answer: policy === "resend" ? 2 : 1 }[step] ?? 1, `${policy}, ${step}`);
+      await to.kill();
+    }
+  }
+  console.table(rows);
+});
+
+/** Sends as a client does, until the answer is no longer that it is not known yet. */
+async function settled(send) {
+  const untilMs = Date.now() + 20_000;
+  for (;;) {
+    const answer = await send();
+    if (!["in-flight", "unavailable", "locked"].includes(answer.semel)) return answer;
+    assert.ok(Date.now() < untilMs, "it is never settled");
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+}
+
+test("a resent request is resent under its id, and the other side does it once", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  knowing.trouble.push((response) => response.destroy(), (response) => response.writeHead(502).end());
+  const answer = await settled(() => order(resender, "resend", ref, { id }));
+  assert.deepEqual([answer.status, answer.semel], [201, "executed"]);
+  assert.deepEqual(knowing.requests.map(({ headers }) => headers["idempotency-key"]), [id, id, id]);
+  assert.equal(knowing.made.get(ref), 1);
+});

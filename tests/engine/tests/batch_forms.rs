@@ -1,0 +1,186 @@
+//! What a batch or a frame may be, and what comes back: reading and writing them, and their limits.
+
+use semel_core::header::quoted;
+use semel_core::id::Key;
+use semel_core::message::Headers;
+use semel_core::problem::Code;
+use semel_core::server::Answer;
+use semel_core::server::auth::Asker;
+use semel_core::server::batch::{self, ANSWERS_BYTES_MAX, Batch, ELEMENTS_MAX, answer_text};
+use semel_support::batches::{asker, at, count, limited, run, statuses};
+use semel_support::{KEY, START_MS, World, post};
+use serde_json::{Value, json};
+
+#[test]
+fn of_a_batch_that_cannot_be_read_nothing_runs() {
+    let mut world = World::new();
+    let good = count("good");
+    let bad = [
+        json!({ "id": "a" }),
+        json!({ "id": "a", "method": "POST" }),
+        json!({ "id": 1, "method": "POST", "path": "/count" }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "X-A": "1" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "": "1" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": "1\nsemel-principal:\"bob\"" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": " 1" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": "\u{2028}" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "semel-principal": "\"bob\"" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "semel-key": "\"b\"" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "idempotency-key": "b" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "authorization": "Bearer b" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "cf-connecting-ip": "1.1.1.1" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "body": 5 }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "body": { "base64": "?" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "body": { "base64": "AA==", "more": 1 } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "session": ["name", 1, 1, 0] }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "session": { "epoch": 1 } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "session": { "name": "s", "more": 1 } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "more": 1 }),
+        json!(["a", null, null, null, "POST", "/count", {}, null]),
+        json!("a"),
+        json!(null),
+    ];
+    for bad in bad {
+        let refused = world.batch(&json!([good, bad])).expect_err("it can't be read");
+        assert_eq!(refused.code, Code::BodyInvalid, "{bad}");
+    }
+    for bad in [json!({}), json!(5), json!([[good]])] {
+        assert_eq!(world.batch(&bad).expect_err("no batch").code, Code::BodyInvalid, "{bad}");
+    }
+    for bad in ["", "[", "[]]", "[\"\\ud800\"]", "\u{feff}[]"] {
+        let refused = Batch::parse(&key(), &Headers::new(), Some(bad.as_bytes())).expect_err(bad);
+        assert_eq!(refused.code, Code::BodyInvalid, "{bad}");
+    }
+    assert_eq!((world.calls(), world.database.tables()), (0, Vec::new()));
+}
+
+fn key() -> Key {
+    Key::new(KEY).expect("a key")
+}
+
+#[test]
+fn a_batch_has_its_limits() {
+    let mut world = World::new();
+    let many = |count: usize| Value::Array((0..count).map(|n| at(&format!("{n}"), "/echo")).collect());
+    assert_eq!(run(&mut world, &many(ELEMENTS_MAX)).len(), ELEMENTS_MAX);
+    assert_eq!(world.batch(&many(ELEMENTS_MAX + 1)).expect_err("too many").code, Code::TooLarge);
+    assert_eq!(Batch::parse(&key(), &Headers::new(), None).expect_err("too large").code, Code::TooLarge);
+    let bytes = |length: usize| format!("[{}]", " ".repeat(length - 2)).into_bytes();
+    assert!(Batch::parse(&key(), &Headers::new(), Some(&bytes(1 << 20))).is_ok());
+    let refused = Batch::parse(&key(), &Headers::new(), Some(&bytes((1 << 20) + 1))).expect_err("too large");
+    assert_eq!(refused.code, Code::TooLarge);
+    assert_eq!(run(&mut world, &json!([])), []);
+    // A head is as large as any other may be.
+    let replies = run(&mut world, &json!([at("long", &format!("/{}", "x".repeat(9_000))), count("short")]));
+    assert_eq!(statuses(&replies), ["too-large", "executed"]);
+}
+
+#[test]
+fn answers_without_room_are_unavailable_and_their_commit_stands() {
+    let mut world = World::new();
+    let elements: Vec<Value> = (0..8).map(|n| at(&format!("{n}"), "/large/1000000")).collect();
+    let mut elements = Value::Array(elements);
+    elements.as_array_mut().expect("an array").push(count("small"));
+    let key = key();
+    let alice = asker("alice");
+    let batch = Batch::parse(&key, &Headers::new(), Some(elements.to_string().as_bytes())).expect("a batch");
+    let replies = run(&mut world, &elements);
+    assert_eq!(batch.elements.len(), replies.len());
+    assert_eq!(world.effects(), 9);
+    // As the object writes them.
+    let mut room = batch::ROOM;
+    let answers = world.answers(&alice, batch);
+    let kept: usize = answers.iter().map(|answer| answer.body.len()).sum();
+    assert!(kept <= ANSWERS_BYTES_MAX, "{kept} bytes were in memory at once");
+    let answers: Vec<String> =
+        answers.into_iter().map(|answer: Answer| answer_text(answer, START_MS, &mut room)).collect();
+    let text = batch::text(None, START_MS, &answers);
+    assert!(text.len() <= ANSWERS_BYTES_MAX, "{}", text.len());
+    let answers: Vec<Value> = serde_json::from_str(&text).expect("an array");
+    let told: Vec<&str> =
+        answers.iter().map(|answer| answer["headers"]["semel-status"].as_str().expect("a status")).collect();
+    assert_eq!(told[..4], ["replayed"; 4]);
+    assert_eq!(told[4..8], ["unavailable"; 4]);
+    assert_eq!(told[8], "replayed", "a small one has room");
+    let problem: Value = serde_json::from_str(answers[4]["body"].as_str().expect("text")).expect("a problem");
+    assert_eq!((&problem["executed"], &problem["retry"]), (&json!("unknown"), &json!("same-id")));
+}
+
+#[test]
+fn acknowledgements_that_cannot_be_read_or_are_not_allowed_refuse_all_of_a_batch() {
+    let mut world = World::new();
+    let elements = json!([count("a")]);
+    let refused = |world: &mut World, asker: &Asker, acks: &str| {
+        world.batch_by(asker, &[("semel-ack", acks)], &elements).map_err(|problem| problem.code)
+    };
+    assert_eq!(refused(&mut world, &asker("alice"), "a"), Err(Code::KeyInvalid));
+    assert_eq!(refused(&mut world, &limited(json!({ "methods": ["GET"] })), &quoted("a")), Err(Code::Forbidden));
+    for acks in [json!("a"), json!([1]), json!([""]), json!({}), json!(vec!["a"; 257])] {
+        let refused = world.frame(&json!({ "frame": 1, "requests": [count("a")], "acks": acks }));
+        assert_eq!(refused.expect_err("acks").code, Code::BodyInvalid, "{acks}");
+    }
+    assert_eq!(world.calls(), 0);
+    // Nobody is told that what failed was applied.
+    world.send(&post("/count").id("b")).is_executed(200);
+    world.database.crash_before(0);
+    let ended = world.frame(&json!({ "frame": 1, "requests": [], "acks": ["b"] }));
+    assert_eq!(ended.expect_err("storage").code, Code::Unavailable);
+}
+
+#[test]
+fn a_place_in_a_session_is_the_header_of_a_single_request() {
+    let element = |session: Value| json!([{ "session": session, "method": "POST", "path": "/count" }]).to_string();
+    let header = |session: Value| {
+        let batch = Batch::parse(&key(), &Headers::new(), Some(element(session).as_bytes())).expect("a batch");
+        batch.elements[0].headers.get("semel-session").expect("a session").to_owned()
+    };
+    assert_eq!(header(json!({ "name": "a\"b", "epoch": 2, "seq": 3, "ack": 1 })), "\"a\\\"b\";epoch=2;seq=3;ack=1");
+    assert_eq!(header(json!({ "seq": 3, "epoch": 2, "name": "s", "ack": null })), "\"s\";epoch=2;seq=3");
+}
+
+#[test]
+fn a_frame_has_a_number_and_requests() {
+    let mut world = World::new();
+    for bad in [
+        json!({}),
+        json!({ "frame": 1 }),
+        json!({ "requests": [] }),
+        json!({ "frame": -1, "requests": [] }),
+        json!({ "frame": 1_u64 << 53, "requests": [] }),
+        json!({ "frame": 1.5, "requests": [] }),
+        json!({ "frame": "1", "requests": [] }),
+        json!({ "frame": 1, "requests": {} }),
+        json!({ "frame": 1, "requests": [], "more": 1 }),
+        json!([1, []]),
+        json!([]),
+    ] {
+        assert_eq!(world.frame(&bad).expect_err("no frame").code, Code::BodyInvalid, "{bad}");
+    }
+    let replies = world.frame(&json!({ "frame": (1_u64 << 53) - 1, "requests": [count("a")] }));
+    assert_eq!(statuses(&replies.expect("answers")), ["executed"]);
+    assert_eq!(batch::text(Some(7), 5, &["{}".to_owned()]), "{\"frame\":7,\"now\":5,\"answers\":[{}]}");
+}
+
+#[test]
+fn a_header_that_is_there_twice_is_refused_for_others_may_read_the_other() {
+    let text = r#"[{"method":"GET","path":"/count","headers":{"accept":"a","accept":"b"}}]"#;
+    let problem = Batch::parse(&key(), &Headers::new(), Some(text.as_bytes()));
+    assert_eq!(problem.expect_err("no batch").code, Code::BodyInvalid);
+}
+
+#[test]
+fn what_the_headers_of_a_batch_say_holds_of_all_of_it() {
+    let mut world = World::new();
+    let elements = json!([count("a")]);
+    let mut sent = |name: &str, value: &str| {
+        let answered = world.batch_by(&asker("alice"), &[(name, value)], &elements);
+        answered.map(|replies| statuses(&replies).concat()).map_err(|problem| problem.code)
+    };
+    assert_eq!(sent("semel-session", "\"s\";epoch=1;seq=1"), Err(Code::KeyInvalid));
+    assert_eq!(sent("semel-session", "s"), Err(Code::KeyInvalid));
+    assert_eq!(sent("semel-deadline", "soon"), Err(Code::KeyInvalid));
+    assert_eq!(sent("semel-deadline", &format!("{}", START_MS + 120_001)), Err(Code::KeyInvalid));
+    assert_eq!(sent("semel-deadline", &format!("{}", START_MS - 1)), Err(Code::AttemptExpired));
+    assert_eq!(sent("semel-deadline", &format!("{START_MS}")), Ok("executed".to_owned()));
+    assert_eq!(world.calls(), 1);
+}

@@ -1,0 +1,108 @@
+//! The judge of one id whose requests are executed elsewhere: it sees what is done there, and what is answered here.
+//!
+//! Invariant: what an administrator says of it stands, whatever is so; nothing else excuses a wrong answer.
+
+use crate::elsewhere::number_in;
+use crate::oracle::{Aim, Asked, Claim, Oracle};
+use crate::properties::{Never, Sometimes};
+use semel_core::problem::{Executed, Retry};
+use semel_core::server::Answer;
+use std::collections::BTreeSet;
+
+/// What an administrator says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Word {
+    /// It ran, and this was its outcome: [`BY_HAND`].
+    Ran,
+    /// It did not run.
+    DidNotRun,
+}
+
+/// The outcome that an administrator gives.
+pub const BY_HAND: &str = "by hand";
+
+/// What the judge remembers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct RemoteJudge {
+    /// What did not hold, and what came about.
+    pub oracle: Oracle,
+    /// What somebody was told as the outcome.
+    told: Option<(u16, Vec<u8>)>,
+    /// Whether somebody was told that it never ran and never will.
+    is_denied: bool,
+    /// The requests of attempts that were told that they had no effect.
+    denied: BTreeSet<u8>,
+    word: Option<Word>,
+}
+
+impl RemoteJudge {
+    fn breaks(&mut self, property: Never, is_broken: bool) {
+        if is_broken {
+            self.oracle.broken.insert(property);
+        }
+    }
+
+    /// There was an effect, after so many others.
+    pub fn watch_effect(&mut self, number: u8, earlier: usize) {
+        self.breaks(Never::Twice, earlier > 0);
+        let is_excused = self.word == Some(Word::DidNotRun);
+        self.breaks(Never::NoForGood, self.is_denied && !is_excused);
+        self.breaks(Never::NoOfEffect, self.denied.contains(&number) && !is_excused);
+        let is_other = self.told.as_ref().is_some_and(|(_, body)| number_in(body) != Some(number));
+        self.breaks(Never::Different, is_other && self.word.is_none());
+    }
+
+    /// An attempt was answered. `sent`: the last request that left for it. `effects`: the requests that had their effects.
+    pub fn watch(&mut self, asked: &Asked, answer: &Answer, sent: Option<u8>, effects: &[u8]) {
+        let status = answer.headers.get("semel-status").unwrap_or_default();
+        let has_outcome = matches!(status, "executed" | "replayed");
+        match &asked.aim {
+            Aim::Resolve(word) if status == "executed" => {
+                self.oracle.seen.insert(Sometimes::Resolved);
+                self.breaks(Never::Different, self.word.is_some());
+                self.word = Some(*word);
+                return;
+            }
+            Aim::Execute | Aim::LookUp if has_outcome => self.watch_outcome(answer, effects),
+            Aim::Cancel if has_outcome && answer.body == br#"{"state":"cancelled"}"# => self.deny(effects),
+            _ => {}
+        }
+        self.oracle.seen.extend(match status {
+            "replayed" => Some(Sometimes::Replay),
+            "outcome-unknown" => Some(Sometimes::OutcomeUnknown),
+            "upstream-unreachable" => Some(Sometimes::Unreachable),
+            "attempt-expired" => Some(Sometimes::Late),
+            "cancelled" => Some(Sometimes::Cancelled),
+            "outcome-expired" | "acknowledged" => Some(Sometimes::Tombstone),
+            _ => None,
+        });
+        // What is said of a resolution or a cancellation is said of that, not of the id.
+        let claim = Claim::of(answer).filter(|_| matches!(asked.aim, Aim::Execute | Aim::LookUp));
+        let Some(Claim { executed: Executed::No, retry }) = claim else { return };
+        if retry == Retry::Never {
+            self.deny(effects);
+        }
+        if let Some(number) = sent {
+            self.breaks(Never::NoOfEffect, effects.contains(&number) && self.word != Some(Word::DidNotRun));
+            self.denied.insert(number);
+        }
+    }
+
+    fn deny(&mut self, effects: &[u8]) {
+        self.is_denied = true;
+        self.breaks(Never::NoForGood, !effects.is_empty() && self.word != Some(Word::DidNotRun));
+    }
+
+    /// Somebody was told an outcome: it is the other side's first, or what an administrator gave.
+    fn watch_outcome(&mut self, answer: &Answer, effects: &[u8]) {
+        let told = (answer.status, answer.body.clone());
+        let is_so = match self.word {
+            Some(Word::Ran) => told.1 == BY_HAND.as_bytes(),
+            Some(Word::DidNotRun) => false,
+            None => number_in(&told.1) == effects.first().copied(),
+        };
+        self.breaks(Never::Different, !is_so || self.told.as_ref().is_some_and(|before| *before != told));
+        self.breaks(Never::NoOutcome, !matches!(told.0, 200..=299 | 400..=499));
+        self.told = Some(told);
+    }
+}

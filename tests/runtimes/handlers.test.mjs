@@ -1,0 +1,105 @@
+// `semel/worker` as it is packed: the template with wrangler's own types, bundled by wrangler, on workerd; and Drizzle in a handler.
+
+import assert from "node:assert/strict";
+import { copyFile, cp, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { build } from "esbuild";
+import { wrangler } from "../../scripts/deploy/wrangler.mjs";
+import { RUNTIMES } from "../../scripts/setup/packages.mjs";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { run } from "../../scripts/setup/step.mjs";
+import { serve } from "../e2e/server.mjs";
+import { installApp } from "./packed.mjs";
+
+const LIMIT = { timeout: 120_000 };
+const OWN = join(ROOT, "tests/runtimes/handlers");
+const { folder: app } = await installApp(after);
+const template = join(app, "orders");
+
+before(async () => {
+  await cp(join(ROOT, "examples/orders-typescript"), template, { recursive: true, filter: (path) => !/node_modules|worker-configuration/.test(path) });
+  await wrangler(["types", "--cwd", template]);
+}, LIMIT);
+
+/** What `tsc` says of the template with other sources beside its own. */
+async function compile({ checksLibraries = false } = {}) {
+  const tsc = createRequire(join(ROOT, "package.json")).resolve("typescript/bin/tsc");
+  const printed = await run(process.execPath, [tsc, "-p", template, "--skipLibCheck", String(!checksLibraries)]).then(() => "", ({ message }) => message);
+  return printed.replaceAll(template, "");
+}
+
+/** Sends a change under an id. */
+const change = (server, path, id, body) => server.send("POST", path, { id, body: JSON.stringify(body) });
+
+test("the template is clean by wrangler's types and TypeScript, and so are the package's own types", LIMIT, async () => {
+  assert.equal(await compile({ checksLibraries: true }), "");
+});
+
+test("what docs/handlers.md shows compiles", LIMIT, async () => {
+  const blocks = [...(await readFile(join(ROOT, "docs/handlers.md"), "utf8")).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, block]) => block);
+  assert.equal(blocks.length, 2);
+  const [whole, other] = blocks;
+  const end = "export default worker(Counters);\n";
+  assert.ok(whole.endsWith(end));
+  await writeFile(join(template, "src/whole.ts"), whole);
+  await writeFile(join(template, "src/other.ts"), whole.slice(0, -end.length) + other);
+  assert.equal(await compile(), "");
+});
+
+test("what a handler must not be does not compile", LIMIT, async () => {
+  await copyFile(join(OWN, "wrong.ts"), join(template, "src/wrong.ts"));
+  assert.equal(await compile(), "");
+});
+
+test("wrangler bundles the template, and what it would upload runs", LIMIT, async () => {
+  const folder = join(template, "dist");
+  await wrangler(["deploy", "--dry-run", "--outdir", folder, "--cwd", template]);
+  const files = (await readdir(folder)).filter((name) => /\.(js|wasm)$/.test(name));
+  assert.deepEqual(files.map((name) => name.replace(/^[0-9a-f]{40}-/, "")).sort(), ["index.js", "semel_bg.wasm"]);
+  const uploaded = join(template, "uploaded");
+  await mkdir(uploaded);
+  for (const name of files) await copyFile(join(folder, name), join(uploaded, name));
+  const server = await serve(after, "script", {}, { folder: uploaded, objects: { SEMEL: "Orders", REGISTRY: "SemelRegistry" } });
+  await change(server, "/shops/north/deliveries", "delivery", { item: "apple", quantity: 5 });
+  for (const semel of ["executed", "replayed"]) {
+    const answer = await change(server, "/shops/north/orders", "order", { item: "apple", quantity: 2 });
+    assert.deepEqual([answer.semel, answer.text], [semel, '{"order":1,"left":3}']);
+  }
+});
+
+test("Drizzle's driver for Durable Objects: statements and transactions in a handler are part of its commit", LIMIT, async () => {
+  const folder = join(app, "drizzle");
+  await build({
+    absWorkingDir: app,
+    stdin: { contents: await readFile(join(OWN, "drizzle.ts"), "utf8"), loader: "ts", resolveDir: app },
+    outfile: join(folder, "index.js"),
+    bundle: true,
+    format: "esm",
+    target: "es2022",
+    conditions: ["workerd", "worker", "browser"],
+    nodePaths: [join(RUNTIMES, "node_modules")],
+    external: ["cloudflare:workers", "*.wasm"],
+    logLevel: "silent",
+  });
+  await copyFile(join(app, "node_modules/semel/worker/semel_bg.wasm"), join(folder, "semel_bg.wasm"));
+  const server = await serve(after, "script", {}, { folder, objects: { SEMEL: "Shop", REGISTRY: "SemelRegistry" } });
+  const all = async () => (await server.send("GET", "/shop/stock")).json;
+
+  assert.deepEqual(await all(), { stock: [], orders: [] });
+  for (const semel of ["executed", "replayed"]) {
+    const answer = await change(server, "/shop/deliveries", "delivery", { item: "apple", quantity: 5 });
+    assert.deepEqual([answer.semel, answer.json], [semel, { item: "apple", quantity: 5 }]);
+    const order = await change(server, "/shop/orders", "order", { item: "apple", quantity: 2 });
+    assert.deepEqual([order.semel, order.json], [semel, { number: 1, item: "apple", quantity: 2 }]);
+  }
+  assert.equal((await change(server, "/shop/orders", "too-many", { item: "apple", quantity: 4 })).semel, "rolled-back");
+  assert.equal((await change(server, "/shop/tries", "tries", { item: "pear", quantity: 1 })).semel, "executed");
+  assert.equal((await change(server, "/shop/awaited", "awaited", {})).semel, "rolled-back");
+  assert.match(server.log, /handle gave a promise/);
+  assert.deepEqual(await all(), {
+    stock: [{ item: "apple", quantity: 3 }],
+    orders: [{ number: 1, item: "apple", quantity: 2 }, { number: 2, item: "not pear", quantity: 1 }],
+  });
+});

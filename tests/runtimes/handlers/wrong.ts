@@ -1,0 +1,50 @@
+// What the types of `semel/worker` do not let through: each expectation below fails where it compiles.
+
+import { type Answer, type Context, type HandlerRequest, type RequestHead, SemelObject, worker } from "semel/worker";
+
+export class Waits extends SemelObject<Env> {
+  // @ts-expect-error: it is no promise.
+  async handle(): Promise<Answer> {
+    return { status: 200 };
+  }
+}
+
+export class Late extends SemelObject<Env> {
+  // @ts-expect-error: nor is what it gives.
+  handle(ctx: Context) {
+    return fetch(ctx.key);
+  }
+}
+
+export class Counts extends SemelObject<Env> {
+  // @ts-expect-error: that is Semel's own.
+  alarm(): number {
+    return 1;
+  }
+  handle(): null {
+    return null;
+  }
+}
+
+// @ts-expect-error: it has no handle.
+export class Nothing extends SemelObject<Env> {}
+
+export class Keyed extends SemelObject<Env> {
+  static key(request: RequestHead) {
+    return request.query.get("key");
+  }
+  static schema = ["CREATE TABLE a (b)"];
+  handle(ctx: Context, request: HandlerRequest): Answer {
+    // @ts-expect-error: what JSON has is not known.
+    request.json().length;
+    // @ts-expect-error: the clock is the key's.
+    ctx.now = 5;
+    return { status: 200, headers: { "x-a": 1 }, body: { rows: ctx.sql.exec<{ b: string }>("SELECT b FROM a").toArray(), left: undefined } };
+  }
+}
+
+worker(Keyed);
+// @ts-expect-error: a Map is nothing that JSON can hold.
+export const map: Answer = { status: 200, body: new Map() };
+// @ts-expect-error: it takes a class.
+worker({});

@@ -1,0 +1,149 @@
+// What an application hears of its sessions, over pauses, reloads and a network that goes: as of the outbox.
+
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { leavePage, page } from "./page-stub.mjs";
+import { deposit, outbox, SessionStub, SharedRows } from "./session-stub.mjs";
+import { hang, lost, problem, rejection, until } from "./stub.mjs";
+
+afterEach(leavePage);
+
+const failing = ({ body }) => (body === "x" ? [500, "rolled-back", "no", "same-id"] : undefined);
+
+test("what the handler fails each time is told of, and given up by whoever finds it after a reload", async (t) => {
+  const store = new SharedRows();
+  const { semel, server } = await outbox(t);
+  server.refuse = failing;
+  const told = [];
+  const first = await semel.session("accounts/a", "s", { store, onpaused: (each) => told.push(each) });
+  const left = Promise.allSettled([deposit(first, "x"), deposit(first, "y")]);
+  await until(() => told.length === 1, "it is told of");
+  assert.deepEqual([told[0].error.code, told[0].error.executed], ["rolled-back", "unknown"]);
+  assert.deepEqual(semel.getSnapshot(), { pending: 2, paused: 1, online: true });
+  await first.close();
+  await left;
+  const recovered = [];
+  const second = await semel.session("accounts/a", "s", { store, onpaused: ({ giveUp }) => giveUp(), onrecovered: (each) => recovered.push(each) });
+  await deposit(second, "z");
+  await until(() => recovered.length === 2, "both are heard of");
+  assert.deepEqual([server.effects, recovered.map(({ error }) => error?.code)], [["y", "z"], ["cancelled", undefined]]);
+  assert.deepEqual(semel.getSnapshot(), { pending: 0, paused: 0, online: true });
+});
+
+test("an abort holds after a reload: the request is cancelled, not continued", async (t) => {
+  const store = new SharedRows();
+  const { semel, server } = await outbox(t);
+  const first = await semel.session("accounts/a", "s", { store });
+  server.each = hang;
+  const aborting = new AbortController();
+  const left = Promise.allSettled([deposit(first, "x", { signal: aborting.signal })]);
+  await until(() => server.frames.length === 1, "it is on its way");
+  const { length } = store.log;
+  aborting.abort();
+  await until(() => store.log.length > length, "that is stored");
+  await first.close();
+  await left;
+  server.each = (_call, serve) => serve();
+  const recovered = [];
+  await semel.session("accounts/a", "s", { store, onrecovered: (each) => recovered.push(each) });
+  await until(() => recovered.length === 1, "it is heard of");
+  assert.deepEqual([server.effects, recovered[0].error.code, recovered[0].error.executed], [[], "cancelled", "no"]);
+});
+
+test("whose store can't be read fences nobody", async (t) => {
+  const { semel, server } = await outbox(t);
+  const holder = await semel.session("accounts/a", "s");
+  const store = new SharedRows();
+  store.rows.set("damaged", new Uint8Array([9]));
+  assert.equal((await rejection(semel.session("accounts/a", "s", { store }))).code, "store-damaged");
+  store.load = async () => {
+    throw new Error("broken");
+  };
+  assert.equal((await rejection(semel.session("accounts/a", "s", { store }))).message, "broken");
+  await deposit(holder, "x");
+  assert.deepEqual([server.effects, holder.epoch, store.closed], [["x"], 1, 2]);
+});
+
+test("its requests are pending with those of the outbox, and counted with them", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const shown = [];
+  semel.subscribe(({ pending }) => shown.push(pending));
+  server.each = hang;
+  const left = Promise.allSettled([deposit(session, "x"), deposit(session, "y"), semel.fetch("/accounts/a/deposit", { method: "POST", body: "z" })]);
+  await until(() => semel.getSnapshot().pending === 3, "all are counted");
+  const pending = await semel.pending();
+  assert.deepEqual(pending.map(({ method, url, state }) => [method, url, state]), Array(3).fill(["POST", "https://worker.test/accounts/a/deposit", "sending"]));
+  assert.deepEqual((await session.pending()).map(({ attempts }) => attempts), [1, 0]);
+  await session.close();
+  assert.equal(semel.getSnapshot().pending, 1);
+  await assert.rejects(session.pending(), { code: "closed" });
+  assert.equal((await semel.pending()).length, 1);
+  await semel.close();
+  await left;
+});
+
+test("resume of the outbox goes on with its sessions too", async (t) => {
+  const { semel, server } = await outbox(t);
+  const paused = [];
+  const session = await semel.session("accounts/a", "s", { onpaused: (each) => paused.push(each) });
+  server.refuse = () => [401, "unauthorized", "no", "after-fix"];
+  const made = deposit(session, "x");
+  await until(() => paused.length === 1, "it pauses");
+  server.refuse = () => undefined;
+  semel.resume();
+  await made;
+  assert.deepEqual(server.effects, ["x"]);
+});
+
+test("a caller is told after giveUpAfterMs, and the answer comes to onrecovered", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 50 });
+  const recovered = [];
+  const session = await semel.session("accounts/a", "s", { onrecovered: (each) => recovered.push(each) });
+  server.each = lost;
+  const error = await rejection(deposit(session, "x"));
+  assert.deepEqual([error.code, error.executed, recovered.length], ["gave-up", "unknown", 0]);
+  server.each = (_call, serve) => serve();
+  await until(() => recovered.length === 1, "the answer comes");
+  assert.deepEqual([await recovered[0].response.json(), recovered[0].requestId], [{ ran: "x" }, error.requestId]);
+});
+
+test("offline nothing is sent; online it goes on at once, whatever the interval", async (t) => {
+  const { offline, online } = page();
+  const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
+  const session = await semel.session("accounts/a", "s");
+  server.each = lost;
+  const failed = deposit(session, "x");
+  await until(() => server.frames.length === 1, "it was sent");
+  offline();
+  const made = deposit(session, "y");
+  await until(() => semel.getSnapshot().pending === 2, "both are in hand");
+  server.each = (_call, serve) => serve();
+  assert.equal(server.frames.length, 1);
+  online();
+  await Promise.all([failed, made]);
+  assert.deepEqual([server.effects, server.frames.length], [["x", "y"], 2]);
+});
+
+test("what is under way when the page goes is sent once more, to outlive it", async (t) => {
+  const { window } = page();
+  const server = new SessionStub();
+  const inits = [];
+  const fetch = (url, init) => (inits.push(init), server.fetch(url, init));
+  const { semel } = await outbox(t, { server, fetch });
+  const session = await semel.session("accounts/a", "s");
+  server.each = hang;
+  const left = Promise.allSettled([deposit(session, "x")]);
+  await until(() => server.frames.length === 1, "it is on its way");
+  window("pagehide");
+  assert.deepEqual(inits.slice(1).map(({ keepalive, body }) => [keepalive ?? false, new TextDecoder().decode(body)]), [[false, "x"], [true, "x"]]);
+  await semel.close();
+  await left;
+});
+
+test("a session that ended is left out of what is pending", async (t) => {
+  const { semel, server } = await outbox(t);
+  server.each = () => problem(403, "forbidden", { executed: "no", retry: "after-fix" });
+  await rejection(semel.session("accounts/a", "s"));
+  assert.deepEqual([await semel.pending(), semel.getSnapshot().pending], [[], 0]);
+});

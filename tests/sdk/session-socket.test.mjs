@@ -1,0 +1,145 @@
+// Sessions by a socket, or by one or the other: `transport` of `semel.session`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { deposit, outbox } from "./session-stub.mjs";
+import { until } from "./stub.mjs";
+
+const ran = async (response) => (await response).json();
+
+/** Puts a `WebSocket` in place for a test: `connections` are those that were made, each with what came; `serve` is given each frame. */
+function sockets(t, server, { opens = () => true, hangs = () => false, refuses = () => undefined } = {}) {
+  const connections = [];
+  const before = globalThis.WebSocket;
+  t.after(() => (globalThis.WebSocket = before));
+  globalThis.WebSocket = class {
+    frames = [];
+    isClosed = false;
+    constructor(url) {
+      this.url = url;
+      connections.push(this);
+      if (!hangs()) queueMicrotask(() => (opens() ? this.onopen?.() : this.onclose?.({ code: 1006, reason: "" })));
+    }
+    send(text) {
+      const frame = JSON.parse(text);
+      this.frames.push(frame);
+      const [code, reason] = (this.frames.length === 1 && refuses(frame)) || [];
+      if (code) queueMicrotask(() => this.onclose?.({ code, reason }));
+      if (code || this.frames.length === 1) return;
+      const answers = JSON.parse(server.batch(frame.requests));
+      const say = () => this.isClosed || this.onmessage({ data: JSON.stringify({ frame: frame.frame, now: 1, answers }) });
+      const fates = { lost: () => this.onclose?.({ code: 1006, reason: "" }), silent: () => {} };
+      queueMicrotask(fates[server.each(frame, () => {})] ?? say);
+    }
+    close() {
+      this.isClosed = true;
+    }
+  };
+  return connections;
+}
+
+test("by a socket all goes in frames, over one connection, each with its answers", async (t) => {
+  const { semel, server } = await outbox(t, { headers: { authorization: "Bearer t", "x-tenant": "n" } });
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  const answers = await Promise.all(["a", "b", "c"].map((body) => ran(deposit(session, body))));
+  assert.deepEqual(answers, [{ ran: "a" }, { ran: "b" }, { ran: "c" }]);
+  assert.deepEqual(connections.map(({ url }) => url), ["wss://worker.test/semel/v1/keys/accounts%2Fa/socket"]);
+  const [first, alone, two] = connections[0].frames;
+  assert.deepEqual(first, { authorization: "Bearer t", principal: "alice" });
+  assert.deepEqual([alone.frame, alone.requests.length, two.frame, two.requests.length], [1, 1, 2, 2]);
+  assert.deepEqual([alone.requests[0].session, alone.requests[0].headers["x-tenant"]], [{ name: "s", epoch: 1, seq: 1 }, "n"]);
+  assert.equal(server.frames.length, 0, "nothing by HTTP but the take-over");
+  await session.close();
+  assert.ok(connections[0].isClosed);
+});
+
+test("a socket that is closed in the middle is opened anew, and what was lost goes again", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  let n = 0;
+  server.each = (call, serve) => (call.frame === undefined ? serve() : (n += 1) % 2 ? "lost" : "answered");
+  const bodies = Array.from({ length: 20 }, (_, index) => `${index}`);
+  for (const body of bodies) await deposit(session, body);
+  assert.deepEqual(server.effects, bodies);
+  assert.equal(connections.length, 21);
+});
+
+test("a socket that does not answer in time is closed, and another is opened", async (t) => {
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  let n = 0;
+  server.each = (call, serve) => (call.frame === undefined ? serve() : (n += 1) === 1 ? "silent" : "answered");
+  const answering = deposit(session, "x");
+  assert.deepEqual(await ran(answering), { ran: "x" });
+  assert.deepEqual([connections.length, connections[0].isClosed, server.effects], [2, true, ["x"]]);
+});
+
+test("who is refused at a socket pauses; a socket that had answered before is only opened anew", async (t) => {
+  const { semel, server } = await outbox(t);
+  let isRefused = true;
+  const connections = sockets(t, server, { refuses: () => (isRefused ? [4401, "unauthorized"] : undefined) });
+  const paused = [];
+  const session = await semel.session("accounts/a", "s", { transport: "socket", onpaused: (each) => paused.push(each) });
+  const first = deposit(session, "x");
+  await until(() => paused.length === 1, "it pauses");
+  assert.deepEqual([paused[0].error.code, paused[0].error.executed], ["unauthorized", "unknown"]);
+  isRefused = false;
+  session.resume();
+  await first;
+  const again = deposit(session, "y");
+  connections.at(-1).onclose({ code: 4401, reason: "unauthorized" });
+  await again;
+  assert.deepEqual([server.effects, paused.length], [["x", "y"], 1]);
+});
+
+test("auto goes by HTTP where a socket does not open, and asks for none again", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server, { opens: () => false });
+  const session = await semel.session("accounts/a", "s", { transport: "auto" });
+  for (const body of ["x", "y"]) await deposit(session, body);
+  assert.deepEqual([server.effects, connections.length, server.frames.length], [["x", "y"], 1, 2]);
+  await assert.rejects(semel.session("accounts/a", "s", { transport: "carrier pigeon" }), TypeError);
+});
+
+test("auto goes by HTTP where an upgrade hangs, and tries a socket again only later", async (t) => {
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
+  let isHanging = true;
+  const connections = sockets(t, server, { hangs: () => isHanging });
+  const before = performance.now;
+  let laterMs = 0;
+  t.mock.method(performance, "now", () => before.call(performance) + laterMs);
+  const session = await semel.session("accounts/a", "s", { transport: "auto" });
+  for (const body of ["x", "y"]) await deposit(session, body);
+  assert.deepEqual([server.effects, connections.length, connections[0].isClosed], [["x", "y"], 1, true]);
+  assert.equal(server.frames.length, 2);
+  isHanging = false;
+  laterMs = 60_000;
+  await deposit(session, "z");
+  assert.deepEqual([server.effects, connections.length, server.frames.length], [["x", "y", "z"], 2, 2]);
+});
+
+test("auto goes by HTTP after a socket that opened and answers nothing", async (t) => {
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
+  const connections = sockets(t, server);
+  server.each = (call, serve) => (call.frame === undefined ? serve() : "silent");
+  const session = await semel.session("accounts/a", "s", { transport: "auto" });
+  assert.deepEqual(await ran(deposit(session, "x")), { ran: "x" });
+  assert.deepEqual([server.effects, connections.length, server.frames.length], [["x"], 1, 1]);
+});
+
+test("a socket that never opens is told of, and tried on", async (t) => {
+  const { semel, server } = await outbox(t);
+  let opens = false;
+  const connections = sockets(t, server, { opens: () => opens });
+  const paused = [];
+  const session = await semel.session("accounts/a", "s", { transport: "socket", onpaused: (each) => paused.push(each) });
+  const made = deposit(session, "x");
+  await until(() => paused.length === 1, "it is told of");
+  assert.deepEqual([paused[0].error.code, paused[0].error.executed, connections.length >= 8], ["upstream-unreachable", "unknown", true]);
+  assert.deepEqual(semel.getSnapshot(), { pending: 1, paused: 1, online: true });
+  opens = true;
+  assert.deepEqual(await ran(made), { ran: "x" });
+});

@@ -1,0 +1,92 @@
+//! What goes wrong at an instant, what an administrator does, and how it all ends.
+
+use super::run::{Event, Happening, Run};
+use crate::letter::Message;
+use crate::oracle::Violation;
+use semel_core::header::quoted;
+use semel_core::message::Headers;
+
+impl Run {
+    pub(super) fn fault(&mut self, fault: &Event) -> Result<(), Violation> {
+        match fault {
+            Event::Reload => {
+                if let Some(tab) = self.some_tab() {
+                    let which = self.tabs[tab].which.clone();
+                    self.note(|| format!("holder-{tab}: is reloaded"));
+                    self.close(tab);
+                    self.open(which, false);
+                }
+            }
+            Event::Freeze => {
+                if let Some(tab) = self.some_tab() {
+                    self.tabs[tab].frozen_until_ms = self.now_ms + self.rng.i64(0..=self.plan.freeze_ms_max);
+                    self.note(|| format!("holder-{tab}: freezes"));
+                    let which = self.tabs[tab].which.clone();
+                    if self.rng.bool() {
+                        // While it can't look, somebody else takes over.
+                        self.open(which, false);
+                    }
+                }
+            }
+            Event::Contend => {
+                let which = self.any_session();
+                let expects = self.rng.bool();
+                self.open(which, expects);
+            }
+            Event::LoseStorage => {
+                let browser = self.rng.usize(0..self.rows.len());
+                self.note(|| format!("browser {browser} loses its storage"));
+                self.rows[browser].0.clear();
+                self.oracle.lose_storage();
+            }
+            Event::Restart => {
+                let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
+                let jump_ms = if self.rng.bool() { 0 } else { self.rng.i64(0..=self.plan.jump_ms_max) };
+                self.note(|| format!("{key}: restarts, its clock jumps by {jump_ms} ms"));
+                self.server.restart(&key, jump_ms);
+            }
+            Event::Administer(n) => self.administer(*n)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn administer(&mut self, n: usize) -> Result<(), Violation> {
+        let account = self.rng.usize(0..self.plan.keys);
+        let key = format!("keys/{account}");
+        if self.server.seen(&key).is_none() {
+            return Ok(());
+        }
+        let now_ms = self.server.clock_ms(&key, self.now_ms);
+        if self.rng.bool() {
+            let before_s = now_ms.div_euclid(1000) - self.rng.i64(0..=10);
+            self.note(|| format!("{key} forgets what was last used before {before_s}"));
+            if let Some((before, after)) = self.server.forget(&key, before_s, self.now_ms) {
+                self.oracle.forgot(&key, &before, &after);
+            }
+            return Ok(());
+        }
+        let headers = Headers::from_iter([
+            ("authorization", "Bearer semel:admin".to_owned()),
+            ("idempotency-key", quoted(&format!("admin-{n}"))),
+            ("semel-first-sent", format!("@{}", now_ms.div_euclid(1000))),
+        ]);
+        let target = format!("/semel/v1/admin/keys/keys%2F{account}");
+        drop(self.deal(&Message { method: "DELETE".to_owned(), target, headers, ..Message::default() })?);
+        Ok(())
+    }
+
+    pub(super) fn calm(&mut self) {
+        self.note(|| "the faults end".to_owned());
+        (self.is_calm, self.calm_ms) = (true, self.now_ms);
+        self.server.calm();
+        for tab in 0..self.tabs.len() {
+            self.tabs[tab].frozen_until_ms = self.tabs[tab].frozen_until_ms.min(self.now_ms);
+            self.push(self.now_ms, Event::In(tab, Happening::Resume));
+        }
+        for n in 0..self.batchers.len() {
+            self.push(self.now_ms, Event::Batch(n));
+        }
+        self.push(self.now_ms + 60_000, Event::Reopen);
+    }
+}

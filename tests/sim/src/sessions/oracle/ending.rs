@@ -1,0 +1,70 @@
+//! What must hold of a run that has ended, and of what callers are told.
+
+use super::{Got, Oracle, Violation, violation};
+use semel_core::problem::Executed;
+
+impl Oracle {
+    /// Somebody is told what came of what was wanted.
+    pub fn told(&mut self, number: usize, got: Got) -> Result<(), Violation> {
+        if let Got::Outcome(_, body) = &got
+            && !body.starts_with(format!("{{\"number\":\"{number}\"").as_bytes())
+        {
+            return violation("outcome", format!("who wanted {number} is told {}", got.line()));
+        }
+        if let Got::Failure(code, _) = &got {
+            self.see(format!("session: somebody is told {code}"));
+        }
+        let wish = self.wishes.entry(number).or_default();
+        if matches!(&got, Got::Outcome(..))
+            && wish.got.iter().any(|before| matches!(before, Got::Outcome(..)) && *before != got)
+        {
+            return violation("outcome", format!("who wanted {number} is told {}, and {:?}", got.line(), wish.got));
+        }
+        wish.got.push(got);
+        Ok(())
+    }
+
+    /// Checks what each wish came to.
+    pub fn check_end(&self) -> Result<(), Violation> {
+        for (number, wish) in &self.wishes {
+            let has_run = self.happened.get(&number.to_string()).is_some_and(|(key, _)| *key == wish.key);
+            if wish.got.is_empty() && wish.is_stored && has_run && !self.has_lost_storage {
+                return violation("lost", format!("{number} ran, and nobody is told"));
+            }
+            for got in &wish.got {
+                let is_true = match got {
+                    Got::Outcome(..) | Got::Failure(_, Executed::Yes) => has_run,
+                    Got::Failure(_, Executed::No) => !has_run,
+                    Got::Failure(_, Executed::Unknown) => true,
+                };
+                if !is_true {
+                    return violation("lie", format!("{number} ran: {has_run}, and its caller is told {}", got.line()));
+                }
+                if let Got::Failure(code, _) = got {
+                    self.check_due(*number, code)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_due(&self, number: usize, code: &str) -> Result<(), Violation> {
+        let plan = &self.plan;
+        let wish = &self.wishes[&number];
+        let is_due = match code {
+            "fenced" | "session-unknown" => true,
+            "cancelled" => wish.is_given_up,
+            "poisoned" => self.crashes.values().any(|crashes| *crashes > 0),
+            "store-failed" => plan.fail_store > 0,
+            // An administrator may delete the record of a cancellation.
+            "outcome-expired" => {
+                plan.sessions.retention_s < 86_400 || plan.jump_ms_max > 0 || plan.sessions.administrations > 0
+            }
+            // Who holds a session in another browser does not know who waits in this one.
+            "acknowledged" => plan.browsers > 1 || self.has_lost_storage || !plan.has_locks,
+            "outcome-lost" => self.has_lost_storage || !plan.has_locks,
+            _ => false,
+        };
+        if is_due { Ok(()) } else { violation("answer", format!("{number} is answered {code}")) }
+    }
+}

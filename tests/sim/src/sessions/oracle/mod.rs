@@ -1,0 +1,356 @@
+//! What must hold of sessions and batches, judged from outside.
+//!
+//! - [`Oracle`]: what it remembers, and what happens in a message
+//! - `tables`: what must hold of what a key keeps of its sessions
+//! - `answers`: whether what is said is true
+//! - `ending`: what must hold of a run that has ended
+//!
+//! Invariants:
+//! - It rests on committed effects and tables, on what was on the wire and on what callers got; it never asks the code under test.
+//! - The elements of a batch are judged in their order, each as if those before it had happened.
+
+mod answers;
+mod ending;
+mod tables;
+
+use super::asked::{Aim, Asked, Dealt, Place};
+use super::view::View;
+use crate::oracle::{Got, Violation, violation};
+use crate::plan::Plan;
+use crate::snapshot::Effect;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What became of a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    /// It ran: the number of what was wanted.
+    Ran(String),
+    Cancelled,
+    Poisoned,
+}
+
+#[derive(Debug, Clone)]
+struct Taken {
+    epoch: i64,
+    what: What,
+    /// What was answered first.
+    outcome: Option<(u16, Vec<u8>)>,
+}
+
+/// A session at a key.
+#[derive(Debug, Clone, Default)]
+struct Story {
+    principal: String,
+    current: i64,
+    /// The last number that was taken.
+    last: i64,
+    /// Up to which number its holder, while it was that, has acknowledged.
+    acked: i64,
+    /// What was taken and is not freed.
+    places: BTreeMap<i64, Taken>,
+}
+
+/// An id at a key.
+#[derive(Debug, Clone, Default)]
+struct IdStory {
+    number: String,
+    outcome: Option<(u16, Vec<u8>)>,
+}
+
+/// What a holder was asked for.
+#[derive(Debug, Clone, Default)]
+struct Wish {
+    key: String,
+    tab: usize,
+    /// Its place among all calls.
+    turn: usize,
+    is_stored: bool,
+    is_given_up: bool,
+    is_released: bool,
+    got: Vec<Got>,
+}
+
+/// The one who looks on.
+pub struct Oracle {
+    plan: Plan,
+    stories: BTreeMap<(String, String), Story>,
+    ids: BTreeMap<(String, String), IdStory>,
+    /// The highest epoch that each key ever gave.
+    highest: BTreeMap<String, i64>,
+    /// What each take-over gave, by key and id: epoch and last number.
+    given: BTreeMap<(String, String), (i64, i64)>,
+    /// By number: where and as what it happened.
+    happened: BTreeMap<String, (String, String)>,
+    /// What ran, by key and name.
+    ran: BTreeSet<(String, String)>,
+    /// What was said never to have run, by key and name.
+    never: BTreeSet<(String, String)>,
+    /// How often the handler crashed on something, at most, by key and name.
+    crashes: BTreeMap<(String, String), u32>,
+    /// What was acknowledged of ids, by key and id.
+    acked: BTreeSet<(String, String)>,
+    wishes: BTreeMap<usize, Wish>,
+    has_lost_storage: bool,
+    /// What came about at least once.
+    pub seen: BTreeSet<String>,
+}
+
+impl Oracle {
+    /// One for a plan.
+    pub fn new(plan: &Plan) -> Self {
+        Self {
+            plan: plan.clone(),
+            stories: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            highest: BTreeMap::new(),
+            given: BTreeMap::new(),
+            happened: BTreeMap::new(),
+            ran: BTreeSet::new(),
+            never: BTreeSet::new(),
+            crashes: BTreeMap::new(),
+            acked: BTreeSet::new(),
+            wishes: BTreeMap::new(),
+            has_lost_storage: false,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    pub fn see(&mut self, what: impl Into<String>) {
+        self.seen.insert(what.into());
+    }
+
+    /// A browser has lost its storage.
+    pub fn lose_storage(&mut self) {
+        self.has_lost_storage = true;
+        self.see("session: a store is lost");
+    }
+
+    /// A holder was asked for something.
+    pub fn wish(&mut self, number: usize, key: &str, tab: usize) {
+        let turn = self.wishes.len();
+        self.wishes.insert(number, Wish { key: key.to_owned(), tab, turn, ..Wish::default() });
+    }
+
+    pub fn given_up(&mut self, number: usize) {
+        self.wishes.entry(number).or_default().is_given_up = true;
+    }
+
+    /// A row was made.
+    /// What a holder had taken over that was fenced is left to whoever holds the session: it may come behind what was asked for later.
+    pub fn released(&mut self, id: &str) {
+        let number = id.trim_start_matches('n').parse().ok();
+        if let Some(wish) = number.and_then(|number: usize| self.wishes.get_mut(&number)) {
+            wish.is_released = true;
+        }
+    }
+
+    pub fn stored(&mut self, id: &str) {
+        let number = id.trim_start_matches('n').parse().ok();
+        if let Some(wish) = number.and_then(|number: usize| self.wishes.get_mut(&number)) {
+            wish.is_stored = true;
+        }
+    }
+
+    /// What an administrator had forgotten is not there any more.
+    pub fn forgot(&mut self, key: &str, before: &View, after: &View) {
+        for name in before.sessions.keys().filter(|name| !after.sessions.contains_key(*name)) {
+            self.see("session: one is forgotten");
+            self.stories.remove(&(key.to_owned(), name.clone()));
+        }
+    }
+
+    fn story(&mut self, key: &str, name: &str) -> Option<&mut Story> {
+        self.stories.get_mut(&(key.to_owned(), name.to_owned()))
+    }
+
+    /// A message has been dealt with.
+    pub fn dealt(&mut self, dealt: &Dealt) -> Result<(), Violation> {
+        self.mark(dealt);
+        self.check_departures(dealt)?;
+        self.count_crashes(dealt);
+        // Before any of its requests.
+        self.acked.extend(dealt.acks.iter().map(|id| (dealt.key.clone(), id.clone())));
+        let is_unanswered = dealt.replies.is_empty() && dealt.refusal.is_none();
+        let mut effects = dealt.effects.iter().peekable();
+        for (n, asked) in dealt.asked.iter().enumerate() {
+            let code = dealt.replies.get(n).map(|reply| reply.only("semel-status").to_owned());
+            self.acknowledge(dealt, asked);
+            // Where a batch fails and then crashes, what had a commit of its own meanwhile is replayed.
+            let is_replayed = dealt.was_alone && code.as_deref() == Some("replayed");
+            // What is there twice may have run the second time.
+            let mut others = dealt.asked.iter().zip(&dealt.replies).skip(n + 1);
+            let runs_later =
+                others.any(|(other, reply)| other.name() == asked.name() && reply.only("semel-status") == "executed");
+            let is_unknown = code.as_deref() == Some("unavailable") && !runs_later;
+            let may_run = is_unanswered || is_replayed || is_unknown || code.as_deref() == Some("executed");
+            let is_its = |effect: &&Effect| effect.number == asked.number && effect.id == asked.name();
+            let is_deposit = matches!(asked.aim, Aim::AtPlace(_) | Aim::ById(_));
+            let ran = if may_run && is_deposit { effects.next_if(is_its) } else { None };
+            match (ran, code.as_deref()) {
+                (Some(effect), _) => self.took_effect(dealt, asked, effect)?,
+                (None, Some("executed")) if is_deposit => {
+                    let what =
+                        format!("{} was told to have run as {}, and it is not there", asked.number, asked.name());
+                    return violation("effects", what);
+                }
+                _ => self.adopt_place(dealt, asked, code.as_deref())?,
+            }
+            if let Some(reply) = dealt.replies.get(n) {
+                self.said(dealt, asked, reply)?;
+            }
+        }
+        if let Some(effect) = effects.next() {
+            return violation("order", format!("{effect:?} comes of nothing, or not in its turn"));
+        }
+        // The sweep comes after the request.
+        for name in dealt.before.sessions.keys().filter(|name| !dealt.after.sessions.contains_key(*name)) {
+            self.stories.remove(&(dealt.key.clone(), name.clone()));
+        }
+        self.check_batch(dealt)?;
+        self.check_tables(dealt)
+    }
+
+    fn mark(&mut self, dealt: &Dealt) {
+        if dealt.is_batch {
+            let how = if dealt.was_alone { "one by one" } else { "in one commit" };
+            self.see(format!("batch: {how}"));
+            if dealt.has_crashed {
+                self.see(format!("batch: the object dies, {how}"));
+            }
+            if let Some(refusal) = &dealt.refusal {
+                self.see(format!("batch: {}", refusal.only("semel-status")));
+            }
+        }
+        for (asked, reply) in dealt.asked.iter().zip(&dealt.replies) {
+            let code = reply.only("semel-status");
+            let how = if dealt.is_batch { "of a batch" } else { "alone" };
+            match &asked.aim {
+                Aim::AtPlace(_) => {
+                    let code =
+                        if code == "fenced" { format!("fenced, {}", reply.field("executed")) } else { code.into() };
+                    self.see(format!("place, {how}: {code}"));
+                }
+                Aim::Close(_) => {
+                    let state = reply.json()["state"].as_str().unwrap_or_default().to_owned();
+                    self.see(format!("close: {code} {state}"));
+                }
+                Aim::TakeOver(..) => self.see(format!("take-over: {code}")),
+                Aim::ById(_) => self.see(format!("id, {how}: {code}")),
+                Aim::Other => {}
+            }
+        }
+    }
+
+    /// Every crash of a message may be that of any that it asks for; a panic is that of its number.
+    fn count_crashes(&mut self, dealt: &Dealt) {
+        let died = dealt.asked.iter().filter(|_| dealt.has_crashed);
+        let its = |number: &String| dealt.asked.iter().find(|asked| asked.number == *number);
+        let panicked = dealt.panicked.iter().filter_map(its);
+        // Where the storage fails as its start ends, and a neighbour's panic then takes the memory of it, it counts as one that died.
+        let unended = dealt.asked.iter().zip(&dealt.replies);
+        let unended = unended.filter(|(_, reply)| reply.only("semel-status") == "unavailable").map(|(asked, _)| asked);
+        for asked in died.chain(panicked).chain(unended).collect::<Vec<_>>() {
+            *self.crashes.entry((dealt.key.clone(), asked.name())).or_default() += 1;
+        }
+    }
+
+    /// What is acknowledged by the current holder may be freed.
+    fn acknowledge(&mut self, dealt: &Dealt, asked: &Asked) {
+        let Aim::AtPlace(place) = &asked.aim else { return };
+        if let Some(story) = self.story(&dealt.key, &place.name)
+            && story.principal == dealt.principal
+            && story.current == place.epoch
+        {
+            story.acked = story.acked.max(place.ack.min(story.last));
+        }
+    }
+
+    /// Something that was asked has an effect.
+    fn took_effect(&mut self, dealt: &Dealt, asked: &Asked, effect: &Effect) -> Result<(), Violation> {
+        let (number, name) = (&asked.number, asked.name());
+        if effect.principal != dealt.principal {
+            return violation("principal", format!("{number} ran as {}", effect.principal));
+        }
+        if !asked.target.starts_with(&format!("/{}/", dealt.key)) {
+            return violation("key", format!("{} ran at {}", asked.target, dealt.key));
+        }
+        let is_by_id = matches!(asked.aim, Aim::ById(_));
+        let named = (dealt.key.clone(), name.clone());
+        if self.never.contains(&named) {
+            return violation("never", format!("{name} ran, of which it was said that it never will"));
+        }
+        if !self.ran.insert(named.clone()) {
+            return violation("twice", format!("{name} ran again"));
+        }
+        if let Some(before) = self.happened.insert(number.clone(), named.clone()) {
+            return violation("twice", format!("{number} ran as {before:?} and as {named:?}"));
+        }
+        if is_by_id {
+            self.ids.insert(named, IdStory { number: number.clone(), outcome: None });
+        }
+        self.check_order(number)?;
+        match &asked.aim {
+            Aim::AtPlace(place) => self.took_place(dealt, place, What::Ran(number.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// A place of the current holder is taken, and it is the next.
+    fn took_place(&mut self, dealt: &Dealt, place: &Place, what: What) -> Result<(), Violation> {
+        let Place { name, epoch, seq, .. } = place;
+        let Some(story) = self.story(&dealt.key, name) else {
+            return violation("epoch", format!("{name} is taken at {epoch}/{seq}, and is no session"));
+        };
+        if story.principal != dealt.principal {
+            return violation("stranger", format!("{} takes {epoch}/{seq} of {name}", dealt.principal));
+        }
+        if *epoch != story.current {
+            let kind = if *epoch < story.current { "fenced" } else { "epoch" };
+            return violation(kind, format!("{name} is at epoch {}, and {epoch}/{seq} is taken", story.current));
+        }
+        if *seq != story.last + 1 {
+            let kind = if *seq <= story.last { "number" } else { "gap" };
+            return violation(kind, format!("{name} is at {}, and {epoch}/{seq} is taken", story.last));
+        }
+        story.last = *seq;
+        story.places.insert(*seq, Taken { epoch: *epoch, what, outcome: None });
+        Ok(())
+    }
+
+    /// Of what one tab was asked for, nothing runs after what it was asked for later.
+    fn check_order(&mut self, number: &str) -> Result<(), Violation> {
+        if !self.plan.has_locks || self.has_lost_storage {
+            return Ok(());
+        }
+        let wish = number.parse::<usize>().ok().and_then(|number| self.wishes.get(&number));
+        let Some(Wish { tab, turn, is_released: false, .. }) = wish else { return Ok(()) };
+        let later = self.wishes.iter().filter(|(_, wish)| wish.tab == *tab && wish.turn > *turn);
+        let mut ran = later.filter(|(number, _)| self.happened.contains_key(&number.to_string()));
+        match ran.next() {
+            Some((later, _)) => violation("order", format!("{number} ran after {later}, which was asked for later")),
+            None => Ok(()),
+        }
+    }
+
+    /// What must hold of all of a batch.
+    fn check_batch(&mut self, dealt: &Dealt) -> Result<(), Violation> {
+        if !dealt.is_batch {
+            return Ok(());
+        }
+        if dealt.has_crashed && !dealt.was_alone && !dealt.effects.is_empty() {
+            return violation("batch", format!("the object died, and {} effects are there", dealt.effects.len()));
+        }
+        let is_reserved = dealt.asked.iter().any(|asked| asked.is_reserved);
+        if is_reserved && dealt.refusal.is_none() && !dealt.has_crashed {
+            return violation("reserved", "a request of a batch had a header that is not for it");
+        }
+        let is_answered = dealt.refusal.is_none() && !dealt.has_crashed;
+        for id in &dealt.acks {
+            let row = dealt.after.ids.rows.get(id).filter(|row| row.principal == dealt.principal && row.is_record());
+            if let Some(row) = row.filter(|_| is_answered) {
+                return violation("unacknowledged", format!("{id} was acknowledged along with a batch: {row:?}"));
+            }
+        }
+        Ok(())
+    }
+}

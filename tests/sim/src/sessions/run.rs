@@ -1,0 +1,359 @@
+//! The run: one queue of events in the order of time.
+//!
+//! Invariants:
+//! - No wall clock, no sleeping, no randomness but the seed's.
+//! - After the busy time the faults end, and what was begun must come to its end by itself.
+
+use super::asked::Dealt;
+use super::batches::Batcher;
+use super::holder::{Holder, Rows, Which};
+use super::oracle::Oracle;
+use super::server::Server;
+use crate::deposits::Trouble;
+use crate::letter::Message;
+use crate::mutant::Mutant;
+use crate::oracle::{Violation, violation};
+use crate::plan::Plan;
+use fastrand::Rng;
+use semel_core::client::session::{Change, Changed};
+use semel_core::client::{Answer, Ticket};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run that has not come to rest so long after the faults ended never will.
+const SETTLES_MS_MAX: i64 = 3_600_000;
+/// The longest way of a message that is not slow.
+const WAY_MS_MAX: i64 = 50;
+/// The share of messages that are slow, in percent.
+const SLOW_PERCENT: u32 = 20;
+/// Somebody looks so often whether anything is left that nobody sees to.
+pub(super) const REOPENS_MS: i64 = 60_000;
+
+/// What happens in a tab. While it is frozen, nothing does.
+#[derive(Debug)]
+pub(super) enum Happening {
+    Wish(usize),
+    GiveUp(usize),
+    Changed(Ticket, Option<Changed>),
+    Answered(u64, Box<Answer>),
+    Lost(u64),
+    Delivered(Ticket),
+    Look,
+    Resume,
+    Wake,
+}
+
+/// Who waits for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    Tab(usize, u64),
+    Batcher(usize),
+    Nobody,
+}
+
+#[derive(Debug)]
+pub(super) enum Event {
+    In(usize, Happening),
+    /// In a tab that is found when the time comes.
+    Wish(usize),
+    Transaction {
+        tab: usize,
+        ticket: Ticket,
+        id: String,
+        change: Change,
+    },
+    Arrival(Sender, Box<Message>),
+    Batch(usize),
+    BatchAnswered(usize, Vec<(u16, String, String)>),
+    Probe,
+    Hoard(usize),
+    Reload,
+    Freeze,
+    Contend,
+    LoseStorage,
+    Restart,
+    Administer(usize),
+    Calm,
+    Reopen,
+}
+
+/// The run.
+pub struct Run {
+    pub(super) plan: Plan,
+    pub(super) rng: Rng,
+    pub(super) now_ms: i64,
+    queue: BTreeMap<(i64, u64), Event>,
+    made: u64,
+    pub(super) server: Server,
+    pub(super) rows: Vec<Rows>,
+    pub(super) tabs: Vec<Holder>,
+    pub(super) batchers: Vec<Batcher>,
+    /// What went to a session so far: it may come again at any time.
+    pub(super) sent: Vec<Message>,
+    pub(super) is_calm: bool,
+    /// When the faults ended.
+    pub(super) calm_ms: i64,
+    pub(super) oracle: Oracle,
+    pub trace: Option<Vec<String>>,
+}
+
+impl Run {
+    /// The run of a plan.
+    pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
+        Self {
+            plan: plan.clone(),
+            rng: Rng::with_seed(!crate::plan::of_sessions(plan.seed)),
+            now_ms: 0,
+            queue: BTreeMap::new(),
+            made: 0,
+            server: Server::new(plan, mutant),
+            rows: (0..plan.browsers).map(|_| Rows::default()).collect(),
+            tabs: Vec::new(),
+            batchers: Vec::new(),
+            sent: Vec::new(),
+            is_calm: false,
+            calm_ms: 0,
+            oracle: Oracle::new(plan),
+            trace: is_traced.then(Vec::new),
+        }
+    }
+
+    /// Runs it, and tells what came about.
+    pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
+        self.set_up();
+        let ends_ms = self.plan.sessions.busy_ms * 2 + self.plan.delay_ms_max + SETTLES_MS_MAX;
+        while let Some(((at_ms, _), event)) = self.queue.pop_first() {
+            if at_ms > ends_ms {
+                return violation("unsettled", format!("it does not come to rest: {event:?}, {}", self.pending()));
+            }
+            self.now_ms = at_ms;
+            self.happen(event)?;
+        }
+        if let Some(left) = Some(self.pending()).filter(|left| !left.is_empty()) {
+            return violation("unsettled", left);
+        }
+        self.oracle.check_end()?;
+        Ok(std::mem::take(&mut self.oracle.seen))
+    }
+
+    fn set_up(&mut self) {
+        let sessions = self.plan.sessions.clone();
+        for n in 0..sessions.holders {
+            let which = self.any_session();
+            self.open(which, n % 2 == 0);
+        }
+        let mut at_ms = 0;
+        for number in 0..sessions.calls {
+            self.decide_trouble(number);
+            // Some come together, so that they go together.
+            if self.rng.u32(0..3) == 0 {
+                at_ms = self.rng.i64(0..sessions.busy_ms);
+            }
+            self.push(at_ms, Event::Wish(number));
+        }
+        for n in 0..sessions.batches {
+            let at_ms = self.rng.i64(0..sessions.busy_ms);
+            let batcher = self.any_batcher(n);
+            self.batchers.push(batcher);
+            self.push(at_ms, Event::Batch(n));
+        }
+        for n in 0..sessions.hoards {
+            let at_ms = self.rng.i64(0..sessions.busy_ms);
+            self.push(at_ms, Event::Hoard(n));
+        }
+        let faults = [
+            (sessions.probes, (|_| Event::Probe) as fn(usize) -> Event),
+            (self.plan.reloads, |_| Event::Reload),
+            (self.plan.freezes, |_| Event::Freeze),
+            (sessions.contentions, |_| Event::Contend),
+            (self.plan.storage_losses, |_| Event::LoseStorage),
+            (self.plan.restarts, |_| Event::Restart),
+            (sessions.administrations, Event::Administer),
+        ];
+        for (count, event) in faults {
+            for n in 0..count {
+                let at_ms = self.rng.i64(0..sessions.busy_ms * 2);
+                self.push(at_ms, event(n));
+            }
+        }
+        self.push(sessions.busy_ms * 2 + 1, Event::Calm);
+    }
+
+    pub(super) fn any_session(&mut self) -> Which {
+        let names = self.plan.sessions.names;
+        // A name is of one user, else somebody would only ever be refused.
+        let (account, name) = (self.rng.usize(0..self.plan.keys), self.rng.usize(0..names));
+        Which { browser: self.rng.usize(0..self.plan.browsers), user: name % 2, account, name: format!("s{name}") }
+    }
+
+    pub(super) fn decide_trouble(&mut self, number: usize) {
+        if self.rng.u32(0..100) < self.plan.sessions.troubles {
+            let all = [
+                Trouble::Fails,
+                Trouble::BadSql,
+                Trouble::Answers500,
+                Trouble::Panics,
+                Trouble::Panics,
+                Trouble::Kills,
+            ];
+            let times = if self.rng.u32(0..3) == 0 { u32::MAX } else { self.rng.u32(1..=3) };
+            self.server.troubles.insert(number.to_string(), (all[self.rng.usize(0..all.len())], times));
+        }
+    }
+
+    pub(super) fn push(&mut self, at_ms: i64, event: Event) {
+        self.made += 1;
+        self.queue.insert((at_ms.max(self.now_ms), self.made), event);
+    }
+
+    pub(super) fn later(&mut self, ms_max: i64, event: Event) {
+        let delay_ms = self.rng.i64(0..=ms_max);
+        self.push(self.now_ms + delay_ms, event);
+    }
+
+    pub(super) fn happens_often(&mut self, percent: u32) -> bool {
+        !self.is_calm && self.rng.u32(0..100) < percent
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        let now_ms = self.now_ms;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>10.3} s  {}", now_ms as f64 / 1000.0, line()));
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::In(tab, happening) => self.happen_in(tab, happening)?,
+            Event::Wish(number) => self.find_tab(number),
+            Event::Transaction { tab, ticket, id, change } => self.transact(tab, ticket, &id, &change),
+            Event::Arrival(from, message) => self.arrive(from, &message)?,
+            Event::Batch(n) => self.send_batch(n),
+            Event::BatchAnswered(n, answers) => self.batch_answered(n, &answers)?,
+            Event::Probe => self.probe()?,
+            Event::Hoard(n) => self.hoard(n)?,
+            Event::Calm => self.calm(),
+            Event::Reopen => self.reopen(),
+            fault => self.fault(&fault)?,
+        }
+        Ok(())
+    }
+
+    /// A message goes on its way to the server, perhaps twice, or is lost.
+    pub(super) fn post(&mut self, from: Sender, message: Message) {
+        if self.happens_often(self.plan.lose_requests) {
+            self.note(|| format!("{from:?}: the request is lost"));
+            return self.lose(from);
+        }
+        let way_ms = self.way_ms();
+        if self.happens_often(self.plan.repeat) {
+            self.later(way_ms, Event::Arrival(from, Box::new(message.clone())));
+        }
+        self.later(way_ms, Event::Arrival(from, Box::new(message)));
+    }
+
+    fn arrive(&mut self, from: Sender, message: &Message) -> Result<(), Violation> {
+        let dealt = self.deal(message)?;
+        if from == Sender::Nobody {
+            return Ok(());
+        }
+        let has_crashed = dealt.as_ref().is_ok_and(|dealt| dealt.has_crashed);
+        if has_crashed || self.happens_often(self.plan.lose_answers) {
+            self.note(|| format!("{from:?}: no answer"));
+            self.lose(from);
+            return Ok(());
+        }
+        let way_ms = self.way_ms();
+        let is_cut = self.happens_often(self.plan.gateway);
+        match from {
+            Sender::Tab(tab, attempt) => {
+                let answer = self.answer_to(tab, attempt, message, &dealt, is_cut);
+                self.later(way_ms, Event::In(tab, Happening::Answered(attempt, Box::new(answer))));
+            }
+            Sender::Batcher(n) => {
+                let replies = dealt.map(|dealt| dealt.replies).unwrap_or_default();
+                let told = replies.iter().map(|reply| {
+                    let retry = if reply.status() < 300 { String::new() } else { reply.json()["retry"].to_string() };
+                    (reply.status(), reply.only("semel-status").to_owned(), retry.replace('"', ""))
+                });
+                let told = told.collect();
+                self.later(way_ms, Event::BatchAnswered(n, told));
+            }
+            Sender::Nobody => {}
+        }
+        Ok(())
+    }
+
+    /// The key deals with a message, and the oracle hears of it. `Err`: the router has answered.
+    pub(super) fn deal(&mut self, message: &Message) -> Result<Result<Dealt, semel_support::Reply>, Violation> {
+        let dealt = self.server.deal(&mut self.rng, self.now_ms, message);
+        if let Ok(dealt) = &dealt {
+            self.note(|| dealt.line());
+            self.oracle.dealt(dealt)?;
+        }
+        Ok(dealt)
+    }
+
+    /// A broken connection is told, a message that vanishes is not.
+    fn lose(&mut self, from: Sender) {
+        let way_ms = self.way_ms();
+        match from {
+            Sender::Tab(tab, attempt) if self.rng.bool() => {
+                self.later(way_ms, Event::In(tab, Happening::Lost(attempt)));
+            }
+            _ => {}
+        }
+    }
+
+    /// The longest way of the next message: short as a rule.
+    fn way_ms(&mut self) -> i64 {
+        let is_slow = self.happens_often(SLOW_PERCENT);
+        if is_slow { self.plan.delay_ms_max } else { self.plan.delay_ms_max.min(WAY_MS_MAX) }
+    }
+
+    /// What still waits.
+    fn pending(&self) -> String {
+        let mut all = Vec::new();
+        for tab in self.tabs.iter().filter(|tab| tab.is_open) {
+            all.extend(tab.callers.values().map(|number| format!("{number} waits in {}", tab.owner)));
+            if tab.machine.counts().0 > 0 {
+                all.push(format!("{} has {:?} in hand", tab.owner, tab.machine.counts()));
+            }
+        }
+        for rows in &self.rows {
+            let left = rows.entries().filter(|(_, entry)| self.has_room(&entry.session));
+            all.extend(left.map(|(id, entry)| format!("{id} is left at {:?} by {}", entry.place, entry.owner)));
+        }
+        all.extend(self.batchers.iter().filter_map(Batcher::pending));
+        all.join("; ")
+    }
+
+    /// Whether a session may be opened: a key that has as many as it may takes no other.
+    fn has_room(&self, session: &str) -> bool {
+        let mut parts = session.split('\n').skip(1);
+        let (key, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let seen = self.server.seen(key);
+        seen.is_none_or(|seen| {
+            seen.sessions.contains_key(name) || (seen.count as u64) < self.plan.sessions.sessions_max
+        })
+    }
+
+    /// Whether rows are left that nobody sees to: then, one at a time, the application opens their session again.
+    fn reopen(&mut self) {
+        let lives = |owner: &str| self.tabs.iter().any(|tab| tab.is_open && tab.owner == owner);
+        let mut left = None;
+        for (browser, rows) in self.rows.iter().enumerate() {
+            left = left.or_else(|| {
+                let (_, entry) =
+                    rows.entries().find(|(_, entry)| !lives(&entry.owner) && self.has_room(&entry.session))?;
+                Some((browser, entry.session.clone()))
+            });
+        }
+        let Some((browser, session)) = left else { return };
+        let mut parts = session.split('\n');
+        let (outbox, key, name) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let user = crate::tab::USERS.iter().position(|user| Some(*user) == outbox).unwrap_or(0);
+        let account = key.trim_start_matches("keys/").parse().unwrap_or(0);
+        self.open(Which { browser, user, account, name: name.to_owned() }, false);
+        self.push(self.now_ms + REOPENS_MS, Event::Reopen);
+    }
+}

@@ -1,0 +1,338 @@
+//! The keys that have sessions, and take batches.
+//!
+//! Invariants:
+//! - A batch is dealt with as `batches.js` does: in one commit; one by one where that crashes, or may have ended the object before.
+//! - A crash falls between any two statements, and leaves what was committed. The next message starts the object again.
+
+use super::asked::{Asked, Dealt};
+use super::view::View;
+use crate::deposits::{Deposits, END, Trouble};
+use crate::letter::Message;
+use crate::mutant::{Mutant, Twin};
+use crate::plan::Plan;
+use crate::snapshot::effects_after;
+use fastrand::Rng;
+use semel_core::id::Key;
+use semel_core::message::{Headers, Method};
+use semel_core::server::auth::Asker;
+use semel_core::server::batch::Batch;
+use semel_core::server::router::{self, Route};
+use semel_core::server::{Access, Answer, Config, Gate, suspicion};
+use semel_support::{Call, Reply, START_MS, World};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+/// Statements of a request, at most: a fault falls on one of them.
+const STATEMENTS_MAX: u64 = 14;
+
+struct Keyed {
+    world: World<Deposits>,
+    ahead_ms: i64,
+    /// `None`: it has died, and nobody has asked since.
+    started_ms: Option<i64>,
+    forgotten_s: i64,
+    seen: Rc<View>,
+}
+
+/// All keys.
+pub struct Server {
+    mutant: Option<Mutant>,
+    plan: Plan,
+    config: Config,
+    keys: BTreeMap<String, Keyed>,
+    /// What goes wrong in the handler, by the number of what is wanted, and how often.
+    pub troubles: BTreeMap<String, (Trouble, u32)>,
+}
+
+/// What came of the elements of a batch: their answers, or what refuses all of it; and whether each ran by itself.
+type Together = (Option<Result<Vec<Reply>, Reply>>, bool);
+
+impl Server {
+    /// A server for a plan.
+    pub fn new(plan: &Plan, mutant: Option<Mutant>) -> Self {
+        let config = Config {
+            open: true,
+            retention_s: plan.sessions.retention_s,
+            sessions_max: plan.sessions.sessions_max,
+            ..Config::default()
+        };
+        Self { mutant, plan: plan.clone(), config, keys: BTreeMap::new(), troubles: BTreeMap::new() }
+    }
+
+    fn is_twin(&self, twin: Twin) -> bool {
+        self.mutant == Some(Mutant::Twin(twin))
+    }
+
+    /// No more faults. What crashes the handler goes on to do so.
+    pub fn calm(&mut self) {
+        let Plan { crash_server, fail_statements, full_disk, .. } = &mut self.plan;
+        for share in [crash_server, fail_statements, full_disk] {
+            *share = 0;
+        }
+        for keyed in self.keys.values_mut() {
+            let mut troubles = keyed.world.handler.troubles.borrow_mut();
+            troubles.retain(|_, (trouble, _)| matches!(trouble, Trouble::Panics | Trouble::Kills));
+        }
+        self.troubles.retain(|_, (trouble, _)| matches!(trouble, Trouble::Panics | Trouble::Kills));
+    }
+
+    /// The clock of a key at `at_ms` of the run.
+    pub fn clock_ms(&self, key: &str, at_ms: i64) -> i64 {
+        let keyed = self.keys.get(key);
+        let ahead_ms = keyed.map_or(0, |keyed| keyed.ahead_ms);
+        let latest_ms = keyed.map_or(0, |keyed| keyed.seen.ids.latest_ms());
+        let used_ms = keyed.and_then(|keyed| keyed.seen.sessions.values().map(|row| row.used_ms).max());
+        (START_MS + at_ms + ahead_ms).max(latest_ms).max(used_ms.unwrap_or(0))
+    }
+
+    /// What a key stores.
+    pub fn seen(&self, key: &str) -> Option<&View> {
+        self.keys.get(key).map(|keyed| &*keyed.seen)
+    }
+
+    /// A key restarts in peace, and its clock jumps forward: what a key has told of its clock it never takes back.
+    pub fn restart(&mut self, key: &str, jump_ms: i64) {
+        if let Some(keyed) = self.keys.get_mut(key) {
+            keyed.ahead_ms += jump_ms.abs();
+            keyed.world.restart();
+            keyed.started_ms = None;
+        }
+    }
+
+    /// A key forgets what was last used before an instant.
+    pub fn forget(&mut self, key: &str, before_s: i64, at_ms: i64) -> Option<(Rc<View>, Rc<View>)> {
+        let keyed = self.keys.get_mut(key)?;
+        keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
+        keyed.world.forget(before_s).ok()?;
+        let before = keyed.seen.clone();
+        keyed.forgotten_s = keyed.forgotten_s.max(before_s);
+        keyed.look();
+        Some((before, keyed.seen.clone()))
+    }
+
+    /// Deals with a message that arrives at `at_ms` of the run.
+    pub fn deal(&mut self, rng: &mut Rng, at_ms: i64, message: &Message) -> Result<Dealt, Reply> {
+        let mut call = Call::new(&message.method, &message.target).body(message.body.clone());
+        for (name, value) in message.headers.iter() {
+            call = call.header(name, value);
+        }
+        if message.is_administration() {
+            let path = message.target.trim_start_matches("/semel/v1/admin/keys/");
+            let key = path.split('/').next().unwrap_or_default().replace("%2F", "/");
+            return Ok(self.ask(rng, at_ms, &key, message, (call.by("semel:admin"), "semel:admin")));
+        }
+        let gate = &mut Gate::new(Access::open_or_closed(true));
+        let (handler, method) = (Deposits::default(), Method::new(&message.method));
+        match router::route(&handler, &self.config, gate, &method, call.url(), &call.headers(), START_MS + at_ms) {
+            Route::Answer(answer) => Err(Reply::checked(answer)),
+            Route::Object { key, principal, .. } => {
+                let call = call.by(principal.as_str());
+                Ok(self.ask(rng, at_ms, key.as_str(), message, (call, principal.as_str())))
+            }
+            Route::Batch { key, asker, .. } => Ok(self.ask_batch(rng, at_ms, &key, message, &asker)),
+            other => panic!("nobody asks for that here: {other:?}"),
+        }
+    }
+
+    fn begin(&mut self, key: &str, at_ms: i64) -> (Keyed, Rc<View>) {
+        let keyed = self.keys.remove(key);
+        let mut keyed = keyed.unwrap_or_else(|| Keyed::new(key, self.config.clone()));
+        keyed.world.database.keeps_nested.set(self.is_twin(Twin::NestedKept));
+        keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
+        let wall_ms = keyed.world.wall_ms;
+        keyed.started_ms.get_or_insert(wall_ms);
+        keyed.world.handler.troubles.borrow_mut().append(&mut self.troubles);
+        let seen = keyed.seen.clone();
+        (keyed, seen)
+    }
+
+    fn ask(
+        &mut self,
+        rng: &mut Rng,
+        at_ms: i64,
+        key: &str,
+        message: &Message,
+        (call, principal): (Call, &str),
+    ) -> Dealt {
+        let (mut keyed, before) = self.begin(key, at_ms);
+        let asked = vec![Asked::of_message(message)];
+        let is_suspect = keyed.is_suspect(call.method(), call.url().0, &call.headers());
+        if is_suspect {
+            self.plan.break_key(rng, &keyed, &[], 1);
+            keyed.world.start(&call);
+            keyed.world.database.calm();
+        }
+        let mut replies = Vec::new();
+        if !keyed.world.database.has_crashed() {
+            self.plan.break_key(rng, &keyed, &asked, 1);
+            replies.push(keyed.world.send(&call));
+        }
+        let is_administered = principal == "semel:admin" && message.method == "DELETE";
+        let dealt = Dealt { asked, replies, is_administered, ..blank(key, principal, &before) };
+        self.end(keyed, at_ms, dealt)
+    }
+
+    fn ask_batch(&mut self, rng: &mut Rng, at_ms: i64, key: &Key, message: &Message, asker: &Asker) -> Dealt {
+        let (mut keyed, before) = self.begin(key.as_str(), at_ms);
+        let json: Value = serde_json::from_slice(&message.body).unwrap_or_default();
+        let elements: Vec<Value> = json.as_array().cloned().unwrap_or_default();
+        let asked: Vec<Asked> = elements.iter().map(Asked::of_element).collect();
+        let (answered, was_alone) = match Batch::parse(key, &message.headers, Some(&message.body)) {
+            Ok(batch) => self.run_batch(rng, &mut keyed, batch, (asker, message, &elements), &asked),
+            Err(problem) => {
+                let answer = Answer::problem(&problem).stamped(keyed.world.wall_ms, None);
+                (Some(Err(Reply::checked(answer))), false)
+            }
+        };
+        let has_crashed = keyed.world.database.has_crashed();
+        let (replies, refusal) = match answered.filter(|_| !has_crashed) {
+            Some(Ok(replies)) => (replies, None),
+            Some(Err(refusal)) => (Vec::new(), Some(refusal)),
+            None => (Vec::new(), None),
+        };
+        let acks = message.acks().into_iter().map(|(id, _)| id).collect();
+        let dealt = Dealt {
+            asked,
+            replies,
+            refusal,
+            acks,
+            is_batch: true,
+            was_alone,
+            ..blank(key.as_str(), asker.principal.as_str(), &before)
+        };
+        self.end(keyed, at_ms, dealt)
+    }
+
+    fn run_batch(
+        &self,
+        rng: &mut Rng,
+        keyed: &mut Keyed,
+        batch: Batch,
+        (asker, message, elements): (&Asker, &Message, &[Value]),
+        asked: &[Asked],
+    ) -> Together {
+        let headers: Vec<(&str, &str)> = message.headers.iter().filter(|(name, _)| *name == "semel-ack").collect();
+        let suspects: Vec<bool> = batch
+            .elements
+            .iter()
+            .map(|element| keyed.is_suspect(&element.method, &element.url.0, &element.headers))
+            .collect();
+        let refused = |wall_ms: i64| move |problem| Reply::checked(Answer::problem(&problem).stamped(wall_ms, None));
+        let wall_ms = keyed.world.wall_ms;
+        if !suspects.contains(&true) || self.is_twin(Twin::SuspectTogether) {
+            self.plan.break_key(rng, keyed, asked, elements.len() as u64);
+            let world = &mut keyed.world;
+            let all = Value::Array(elements.to_vec());
+            match catch_unwind(AssertUnwindSafe(|| world.batch_by(asker, &headers, &all))) {
+                Ok(answers) => return (Some(answers.map_err(refused(wall_ms))), false),
+                Err(_) => keyed.world.restart(),
+            }
+        }
+        if let (true, Some(first)) = (self.is_twin(Twin::CrashOfFrame), elements.first()) {
+            // Whoever comes first is blamed.
+            let crashed = |n: usize| if n == 0 { keyed.world.crashed_by(asker, first) } else { unavailable(wall_ms) };
+            return (Some(Ok((0..elements.len()).map(crashed).collect())), true);
+        }
+        keyed.world.database.calm();
+        match keyed.world.batch_by(asker, &headers, &Value::Array(Vec::new())) {
+            Ok(_) => {}
+            Err(problem) => return (Some(Err(refused(wall_ms)(problem))), true),
+        }
+        let mut replies = Vec::new();
+        for (n, element) in elements.iter().enumerate() {
+            self.plan.break_key(rng, keyed, &asked[n..=n], 1);
+            let reply = keyed.world.alone_by(asker, element, suspects[n]).expect("an element that was read before");
+            if keyed.world.database.has_crashed() {
+                return (None, true);
+            }
+            replies.push(reply);
+        }
+        (Some(Ok(replies)), true)
+    }
+
+    fn end(&mut self, mut keyed: Keyed, at_ms: i64, dealt: Dealt) -> Dealt {
+        let has_crashed = keyed.world.database.has_crashed();
+        keyed.world.database.calm();
+        if has_crashed {
+            keyed.world.restart();
+            keyed.started_ms = None;
+        }
+        keyed.look();
+        let (before, after) = (dealt.before.ids.effects, keyed.seen.clone());
+        let effects =
+            if after.ids.effects > before { effects_after(&keyed.world.database, None, before) } else { Vec::new() };
+        let panicked = keyed.world.handler.panicked.take();
+        let key = dealt.key.clone();
+        self.keys.insert(key.clone(), keyed);
+        let replies = if has_crashed { Vec::new() } else { dealt.replies };
+        let (now_ms, retention_s) = (self.clock_ms(&key, at_ms), self.config.retention_s);
+        Dealt { replies, has_crashed, panicked, effects, after, now_ms, retention_s, ..dealt }
+    }
+}
+
+fn blank(key: &str, principal: &str, before: &Rc<View>) -> Dealt {
+    Dealt {
+        key: key.to_owned(),
+        principal: principal.to_owned(),
+        asked: Vec::new(),
+        replies: Vec::new(),
+        refusal: None,
+        acks: Vec::new(),
+        is_batch: false,
+        was_alone: false,
+        has_crashed: false,
+        panicked: Vec::new(),
+        effects: Vec::new(),
+        before: before.clone(),
+        after: before.clone(),
+        now_ms: 0,
+        retention_s: 0,
+        is_administered: false,
+    }
+}
+
+fn unavailable(wall_ms: i64) -> Reply {
+    Reply::checked(Answer::unavailable("the object died").stamped(wall_ms, None))
+}
+
+impl Plan {
+    /// Lets go wrong what the plan asks for, or what ends the object where that is among what is asked.
+    fn break_key(&self, rng: &mut Rng, keyed: &Keyed, asked: &[Asked], requests: u64) {
+        let database = &keyed.world.database;
+        let (n, die) = (rng.u64(0..STATEMENTS_MAX * requests.max(1)), rng.u32(0..100));
+        let troubles = keyed.world.handler.troubles.borrow();
+        let kills = |asked: &Asked| matches!(troubles.get(&asked.number), Some((Trouble::Kills, times)) if *times > 0);
+        if asked.iter().any(kills) {
+            database.crash_at(END);
+        } else if die < self.crash_server {
+            database.crash_before(n);
+        } else if rng.u32(0..100) < self.full_disk {
+            database.full(n);
+        } else if rng.u32(0..100) < self.fail_statements * requests.clamp(1, 4) as u32 {
+            // A batch has few commits, and many requests depend on each.
+            match rng.u32(0..3) {
+                0 => database.fail_at("COMMIT", 2),
+                1 => database.fail_at("COMMIT", 1),
+                _ => database.fail(n),
+            }
+        }
+    }
+}
+
+impl Keyed {
+    fn new(key: &str, config: Config) -> Self {
+        let world = World::at(key, Deposits::default(), config);
+        Self { world, ahead_ms: 0, started_ms: None, forgotten_s: 0, seen: Rc::default() }
+    }
+
+    fn is_suspect(&self, method: &Method, pathname: &str, headers: &Headers) -> bool {
+        let started_ms = self.started_ms.unwrap_or(self.world.wall_ms);
+        suspicion::is_suspect(method, pathname, headers, started_ms, self.world.wall_ms)
+    }
+
+    fn look(&mut self) {
+        self.seen = Rc::new(View::of(&self.world.database, self.forgotten_s));
+    }
+}

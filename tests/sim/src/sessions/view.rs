@@ -1,0 +1,98 @@
+//! What a key stores of its sessions, and which ids it has, as one who reads the tables sees it.
+//!
+//! Invariant: nothing here goes through the code under test but the connection.
+
+use crate::snapshot::Snapshot;
+use semel_core::server::Value;
+use semel_support::Database;
+use std::collections::BTreeMap;
+
+const SESSIONS: &str = "SELECT number, name, principal, epochs, closed_seq, closed_ack, at_ms FROM semel_sessions";
+const PLACES: &str = "SELECT session, seq, epoch, state, at_ms FROM semel_places ORDER BY session, seq";
+
+/// What became of a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Executed,
+    Poisoned,
+    Cancelled,
+    Acknowledged,
+}
+
+/// A session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Row {
+    pub principal: String,
+    /// Each epoch that is kept, and the last number before its own.
+    pub epochs: Vec<(i64, i64)>,
+    pub closed_seq: i64,
+    pub closed_ack: i64,
+    /// When it was last used.
+    pub used_ms: i64,
+    /// By number: the epoch that took the place, and what became of it.
+    pub places: BTreeMap<i64, (i64, State)>,
+}
+
+impl Row {
+    pub fn current(&self) -> i64 {
+        self.epochs.last().map_or(0, |(epoch, _)| *epoch)
+    }
+
+    /// The last number that was taken.
+    pub fn last(&self) -> i64 {
+        self.places.last_key_value().map_or(self.closed_seq, |(seq, _)| *seq)
+    }
+}
+
+/// All of it.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// By name, without those that an administrator had forgotten.
+    pub sessions: BTreeMap<String, Row>,
+    /// How many sessions there are, those that are forgotten too.
+    pub count: usize,
+    /// The records, and how many effects there are.
+    pub ids: Snapshot,
+}
+
+impl View {
+    /// Takes one. What was last used before `forgotten_s` is not there.
+    pub fn of(database: &Database, forgotten_s: i64) -> Self {
+        let mut all: BTreeMap<i64, (String, Row)> = BTreeMap::new();
+        let text = |value: &Value| value.clone().into_text().unwrap_or_default();
+        let number = |value: &Value| value.as_integer().unwrap_or(0);
+        for row in database.peek(SESSIONS) {
+            let session = Row {
+                principal: text(&row[2]),
+                epochs: pairs(&row[3].clone().into_blob().unwrap_or_default()),
+                closed_seq: number(&row[4]),
+                closed_ack: number(&row[5]),
+                used_ms: number(&row[6]),
+                places: BTreeMap::new(),
+            };
+            all.insert(number(&row[0]), (text(&row[1]), session));
+        }
+        for row in database.peek(PLACES) {
+            let state = match number(&row[3]) {
+                1 => State::Executed,
+                2 => State::Poisoned,
+                3 => State::Cancelled,
+                _ => State::Acknowledged,
+            };
+            if let Some((_, session)) = all.get_mut(&number(&row[0])) {
+                session.used_ms = session.used_ms.max(number(&row[4]));
+                session.places.insert(number(&row[1]), (number(&row[2]), state));
+            }
+        }
+        let count = all.len();
+        let known = all.into_values().filter(|(_, row)| row.used_ms >= forgotten_s * 1000);
+        Self { sessions: known.collect(), count, ids: Snapshot::of(database, None) }
+    }
+}
+
+/// Pairs of numbers of eight bytes each.
+fn pairs(bytes: &[u8]) -> Vec<(i64, i64)> {
+    let numbers: Vec<i64> =
+        bytes.chunks_exact(8).map(|chunk| i64::from_be_bytes(chunk.try_into().expect("eight bytes"))).collect();
+    numbers.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
+}

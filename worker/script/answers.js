@@ -1,0 +1,48 @@
+// From what a handler gives to what the module takes: `[status, header lines, text or bytes or undefined]`.
+//
+// Invariant: what can't be sent as it is meant is an error that says so, and never something else in its place. Which statuses
+// make an outcome, and how large it may be, is the engine's to say.
+
+const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
+const BREAKS = /[\0\r\n]/;
+
+export function answerOf(answer) {
+  if (typeof answer !== "object") throw new TypeError(`handle gave ${answer === undefined ? "nothing" : `a ${typeof answer}`}: an answer is { status, headers?, body? }, or null where nothing handles the request`);
+  if (answer instanceof Response) throw new TypeError("handle gave a Response, whose body can't be read at once: an answer is { status, headers?, body? }");
+  const { status, headers, body } = answer;
+  if (!Number.isInteger(status) || status < 100 || status > 599) throw new TypeError(`handle gave the status ${String(status)}: it is a number, such as 200`);
+  const lines = linesOf(headers);
+  const [type, content] = contentOf(body);
+  const isTyped = type === undefined || /^content-type:/im.test(lines);
+  return [status, isTyped ? lines : `${lines}content-type:${type}\n`, content];
+}
+
+function linesOf(headers) {
+  if (headers === undefined || headers === null) return "";
+  if (typeof headers !== "object") throw new TypeError(`handle gave headers that are a ${typeof headers}`);
+  let lines = "";
+  for (const [name, value] of typeof headers[Symbol.iterator] === "function" ? headers : Object.entries(headers)) {
+    if (typeof name !== "string" || !NAME.test(name)) throw new TypeError(`handle gave a header with the name ${JSON.stringify(name)}, which is none`);
+    if (typeof value !== "string" && typeof value !== "number") throw new TypeError(`handle gave the header ${name} a ${typeof value}: it is a text`);
+    if (BREAKS.test(value)) throw new TypeError(`handle gave the header ${name} a line break`);
+    lines += `${name}:${value}\n`;
+  }
+  return lines;
+}
+
+/** The type that a body has where no header says it, and the body. */
+function contentOf(body) {
+  if (body === undefined || body === null) return [undefined, undefined];
+  if (typeof body === "string") return ["text/plain; charset=utf-8", body];
+  if (body instanceof Uint8Array) return [undefined, body];
+  if (!isJson(body)) throw new TypeError(`handle gave a body that is ${Object.prototype.toString.call(body)}: it is a text, a Uint8Array, or what JSON can hold`);
+  const text = JSON.stringify(body);
+  if (text === undefined) throw new TypeError("handle gave a body whose toJSON gives nothing");
+  return ["application/json", text];
+}
+
+/** JSON makes {} of whatever it does not know, such as a stream or a Map. */
+function isJson(body) {
+  if (typeof body === "object") return Array.isArray(body) || typeof body.toJSON === "function" || Object.prototype.toString.call(body) === "[object Object]";
+  return typeof body === "boolean" || (typeof body === "number" && Number.isFinite(body));
+}

@@ -1,0 +1,60 @@
+// `semel/worker`: a Worker whose handler is written in JavaScript or TypeScript.
+//
+// Invariant: what would only fail once a request comes fails where the class is named, if that can be told by looking at it.
+
+import { SemelObject as Hosted, serve } from "./host.js";
+import { NO_PROMISE, bind, setKeyRule } from "./script.js";
+
+export { SemelRegistry } from "./registry.js";
+
+/** What the runtime and Semel call of an object: a subclass that had its own would break it. */
+const TAKEN = Object.getOwnPropertyNames(Hosted.prototype).filter((name) => name !== "constructor");
+const WAITS = ["[object AsyncFunction]", "[object AsyncGeneratorFunction]", "[object GeneratorFunction]"];
+
+export class SemelObject extends Hosted {
+  storage() {
+    const storage = super.storage();
+    bind(storage, this);
+    return storage;
+  }
+}
+
+let named;
+
+/** The Worker of a class of objects. */
+export function worker(Application) {
+  if (!(Application?.prototype instanceof SemelObject)) throw new TypeError("worker() takes a class that extends SemelObject");
+  check(Application);
+  const rule = ruleOf(Application);
+  if (named !== undefined && named !== Application) throw new TypeError(`worker() has ${named.name} already: a Worker has one class of objects`);
+  named = Application;
+  setKeyRule(rule);
+  return { fetch: (request, env) => serve(request, env) };
+}
+
+function check({ name, prototype, schema = [] }) {
+  const isText = (entry) => typeof entry === "string";
+  if (!Array.isArray(schema) || !schema.every(isText)) throw new TypeError(`${name}.schema is a list of statements in SQL, an entry for each version`);
+  if (typeof prototype.handle !== "function") throw new TypeError(`${name} has no handle(ctx, request)`);
+  if (WAITS.includes(Object.prototype.toString.call(prototype.handle))) throw new TypeError(`${name}.handle must not be async: ${NO_PROMISE}`);
+  for (let its = prototype; its !== SemelObject.prototype; its = Object.getPrototypeOf(its)) {
+    const taken = TAKEN.find((each) => Object.hasOwn(its, each));
+    if (taken) throw new TypeError(`${name}.${taken} is Semel's own: give it another name`);
+  }
+}
+
+function ruleOf(Application) {
+  const { name, key } = Application;
+  if (key === undefined) return undefined;
+  if (typeof key === "function") return (head) => Application.key(head);
+  const [root, ...parts] = typeof key === "string" ? key.split("/") : [];
+  const isOpen = parts.at(-1) === "*";
+  if (isOpen) parts.pop();
+  const isPart = (part) => part !== "" && !part.includes("*");
+  if (root !== "" || parts.length === 0 || !parts.every(isPart)) throw new TypeError(`${name}.key is a function, or a pattern such as "/shops/:shop/*"`);
+  return ({ segments }) => {
+    const isLong = isOpen ? segments.length >= parts.length : segments.length === parts.length;
+    const fits = isLong && parts.every((part, at) => part.startsWith(":") || part === segments[at]);
+    return fits ? segments.slice(0, parts.length).join("/") : null;
+  };
+}

@@ -1,0 +1,89 @@
+// What the module calls of a handler in JavaScript, and how it finds it.
+//
+// Invariants:
+// - Nothing that an application throws leaves these functions: to the module it would be a trap of its own. What went wrong is
+//   told as text, for the log.
+// - A handler answers at once. What it did after an `await` would be another commit than the record of its request.
+
+import { answerOf } from "./answers.js";
+import { Context, Head, Request } from "./requests.js";
+
+/** The objects by the storage that their engines were made over. */
+const objects = new WeakMap();
+let keyRule;
+
+/** What is told of who gives a promise. */
+export const NO_PROMISE =
+  "it has to answer at once, without async and await: what it did after an await would be another commit than the record of its request, and could happen twice or not at all. " +
+  "ctx.sql answers at once; what has to be awaited belongs into the Worker's fetch, before the request or after its answer";
+
+/** The object whose engine works on `storage`. */
+export function bind(storage, object) {
+  objects.set(storage, object);
+}
+
+/** The rule of all keys: of a `Head`, the key, or null where nothing handles it. */
+export function setKeyRule(rule) {
+  keyRule = rule;
+}
+
+export function keyOf(method, url) {
+  if (keyRule === undefined) return undefined;
+  try {
+    const key = keyRule(new Head(method, url));
+    if (key === null || typeof key === "string") return key;
+    return [`static key gave ${nameOf(key)}: a key is a text, or null where nothing handles the request`];
+  } catch (error) {
+    return [wordsOf(error)];
+  }
+}
+
+export function versionsOf(storage) {
+  return schemaOf(storage).length;
+}
+
+export function migrate(storage, from) {
+  const schema = schemaOf(storage);
+  let version = from;
+  try {
+    for (; version < schema.length; version += 1) storage.sql.exec(schema[version]);
+    return undefined;
+  } catch (error) {
+    return `entry ${version} of the schema: ${wordsOf(error)}`;
+  }
+}
+
+const schemaOf = (storage) => objects.get(storage).constructor.schema ?? [];
+
+export function handle(storage, method, url, lines, body, now, key, principal) {
+  const context = new Context(storage, now, key, principal);
+  try {
+    const answer = objects.get(storage).handle(context, new Request(method, url, lines, body));
+    if (answer === null) return null;
+    if (isPromise(answer)) {
+      // It is nobody's any more: what it rejects with is no news.
+      answer.then(undefined, () => {});
+      throw new TypeError(`handle gave a promise: ${NO_PROMISE}`);
+    }
+    return answerOf(answer);
+  } catch (error) {
+    return wordsOf(error);
+  } finally {
+    context.end();
+  }
+}
+
+const isPromise = (value) => typeof value === "object" && typeof value.then === "function";
+
+/** What is thrown may be anything, and may throw where it is looked at. */
+function wordsOf(error) {
+  try {
+    return String(error instanceof Error ? (error.stack ?? error) : error);
+  } catch {
+    return "what was thrown can't be told as text";
+  }
+}
+
+function nameOf(value) {
+  return value === undefined ? "nothing" : isPromise(value) ? "a promise" : `a ${typeof value}`;
+}

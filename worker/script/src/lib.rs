@@ -1,0 +1,114 @@
+//! A handler that is written in JavaScript: `semel/worker` of the npm package.
+//!
+//! Invariants:
+//! - The handler is called from inside the transaction, by the same engine as any other, and nothing is awaited.
+//! - What it throws is no trap of this module: `script.js` lets nothing through, and says in text what went wrong.
+
+use js_sys::{Array, Uint8Array};
+use semel_worker::{
+    Context, Failure, Handler, Headers, KeyRule, Method, Path, Request, Response, Sql, SqlError, object,
+};
+use wasm_bindgen::prelude::*;
+
+semel_worker::export!(Script, Script::of);
+
+#[wasm_bindgen(raw_module = "./script.js")]
+extern "C" {
+    /// A key; null: nothing handles it; undefined: any; `[what went wrong]`.
+    #[wasm_bindgen(js_name = keyOf)]
+    fn key_of(method: &str, path: &str) -> JsValue;
+
+    /// How many versions the tables of this object's class have had.
+    #[wasm_bindgen(js_name = versionsOf)]
+    fn versions_of(storage: &JsValue) -> f64;
+
+    /// Brings the tables up to date from a version; what went wrong, if anything.
+    fn migrate(storage: &JsValue, from: f64) -> Option<String>;
+
+    /// `[status, header lines, text or bytes or undefined]`; null: it knows no such path; what went wrong, as text.
+    fn handle(
+        storage: &JsValue,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &Uint8Array,
+        now_ms: f64,
+        key: &str,
+        principal: &str,
+    ) -> JsValue;
+}
+
+/// The handler of one object; without one, the router's, which is asked for keys alone.
+#[derive(Default)]
+pub struct Script {
+    storage: JsValue,
+    versions: i64,
+}
+
+impl Script {
+    /// The handler of the object whose storage this is.
+    pub fn of(storage: &JsValue) -> Self {
+        Self { storage: storage.clone(), versions: versions_of(storage) as i64 }
+    }
+}
+
+impl Handler for Script {
+    /// Of the router, which has no tables.
+    const SCHEMA_VERSION: i64 = 0;
+
+    fn schema_version(&self) -> i64 {
+        self.versions
+    }
+
+    fn key(&self, method: &Method, path: &Path) -> KeyRule {
+        let key = key_of(method.as_str(), path.with_query());
+        if let Some(key) = key.as_string() {
+            KeyRule::Key(key)
+        } else if key.is_undefined() {
+            KeyRule::Any
+        } else if key.is_null() {
+            KeyRule::Unhandled
+        } else {
+            let reason = key.unchecked_ref::<Array>().get(0).as_string().unwrap_or_default();
+            object::note(&format!("the key of a request can't be told: {reason}"));
+            KeyRule::Failed
+        }
+    }
+
+    fn migrate(&self, _sql: &dyn Sql, from: i64) -> Result<(), SqlError> {
+        migrate(&self.storage, from as f64).map_or(Ok(()), |reason| Err(SqlError(reason)))
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        let body = Uint8Array::from(request.body.as_slice());
+        let answer = handle(
+            &self.storage,
+            request.method.as_str(),
+            request.path.with_query(),
+            &request.headers.to_lines(),
+            &body,
+            context.now_ms as f64,
+            context.key.as_str(),
+            context.principal.as_str(),
+        );
+        if let Some(reason) = answer.as_string() {
+            return Err(Failure::Other(reason));
+        }
+        if answer.is_null() {
+            return Err(Failure::NotFound);
+        }
+        let answer: &Array = answer.unchecked_ref();
+        Ok(Response {
+            status: answer.get(0).as_f64().unwrap_or_default() as u16,
+            headers: Headers::from_lines(&answer.get(1).as_string().unwrap_or_default()),
+            body: bytes_of(&answer.get(2)),
+        })
+    }
+}
+
+fn bytes_of(body: &JsValue) -> Vec<u8> {
+    if let Some(text) = body.as_string() {
+        return text.into_bytes();
+    }
+    body.dyn_ref::<Uint8Array>().map(Uint8Array::to_vec).unwrap_or_default()
+}

@@ -1,0 +1,45 @@
+//! The object's side of requests that are executed elsewhere: what `remote.js` is to send, and what came of it.
+//!
+//! Invariant: what crosses the boundary is read whole, or the request stays in doubt.
+
+use crate::object::{Object, Purpose};
+use js_sys::{Array, Uint8Array};
+use semel_core::message::{Headers, Response};
+use semel_core::server::Handler;
+use semel_core::server::remote::{Call, Ended};
+use wasm_bindgen::{JsCast, JsValue};
+
+impl<H: Handler> Object<H> {
+    /// What is to be sent before the last attempt has an answer: `[times, path, whether it proves something]`, the path undefined but
+    /// for a probe, and all of it but for a change. Undefined: nothing. It is told once.
+    pub fn take_call(&mut self) -> Option<Array> {
+        let call = self.engine.take_call()?;
+        Some(match call {
+            Call::Read => Array::new(),
+            Call::Dispatch { times } => Array::of1(&JsValue::from(times as f64)),
+            Call::Probe { path, times, is_proof } => {
+                Array::of3(&JsValue::from(times as f64), &JsValue::from_str(&path), &JsValue::from(is_proof))
+            }
+        })
+    }
+}
+
+/// What was sent, and `[status, header lines, body]` or `[whether surely nothing was sent, reason]` of what came of it.
+pub fn settled(call: &Array, ended: &Array) -> Purpose {
+    let times = call.get(0).as_f64().map(|times| times as i64);
+    let call = match (times, call.get(1).as_string()) {
+        (None, _) => Call::Read,
+        (Some(times), None) => Call::Dispatch { times },
+        (Some(times), Some(path)) => Call::Probe { path, times, is_proof: call.get(2).is_truthy() },
+    };
+    Purpose::Settle(call, read(ended).unwrap_or_else(|| Ended::Unknown("what came of it can't be read".to_owned())))
+}
+
+fn read(ended: &Array) -> Option<Ended> {
+    let text = ended.get(1).as_string()?;
+    let Some(status) = ended.get(0).as_f64() else {
+        return Some(if ended.get(0).is_truthy() { Ended::Unreachable(text) } else { Ended::Unknown(text) });
+    };
+    let body = ended.get(2).dyn_into::<Uint8Array>().ok()?.to_vec();
+    Some(Ended::Answered(Response { status: status as u16, headers: Headers::from_lines(&text), body }))
+}

@@ -1,0 +1,25 @@
+// The Worker that stands in front of an HTTP API, or of another Worker: `SEMEL_UPSTREAM` is the address, or `UPSTREAM` a service.
+
+import { SemelObject as Hosted, responseOf, serve } from "./host.js";
+import { senderOf } from "./origin.js";
+import { Remote } from "./remote.js";
+
+export { SemelRegistry } from "./registry.js";
+
+export class SemelObject extends Hosted {
+  #remote = new Remote(this, senderOf(this.env), () => this.ctx.storage.sync());
+
+  /** Nothing of an application's runs here that could end the process; and who runs alone would keep all others waiting. */
+  isSuspect() {
+    return false;
+  }
+
+  run(attempt, _request) {
+    const answer = this.#remote.answer(attempt).then(responseOf);
+    // A caller that leaves takes nothing with it: what was sent is settled.
+    this.ctx.waitUntil(answer.catch(() => {}));
+    return answer;
+  }
+}
+
+export default { fetch: serve };

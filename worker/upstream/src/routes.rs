@@ -1,0 +1,297 @@
+//! Routes: what becomes of which requests. A setting, `SEMEL_UPSTREAM_ROUTES`.
+//!
+//! Invariants:
+//! - The first route that names a request holds, and no other. A request that none names goes to the key of its path, and what is in
+//!   doubt of it is reported.
+//! - Routes are read whole or not at all.
+
+use crate::template::{From, Template, member};
+use semel_core::header;
+use semel_core::server::json::read::{Json, Members};
+use semel_core::server::remote::Policy;
+use semel_worker::{KeyRule, Method, Path, Principal, Request};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// So many routes there may be: each request looks through them.
+pub const ROUTES_MAX: usize = 256;
+/// Seconds that a route may speak of: thirty days.
+const SECONDS_MAX: i64 = 30 * 86_400;
+
+/// A segment of a path, as a route has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Segment {
+    Is(String),
+    Named(String),
+}
+
+/// What makes an id where a client sends none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    Body,
+    Member(String),
+    Header(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum InDoubt {
+    Report,
+    Resend { dedup_s: i64 },
+    Probe { path: Template, settle_s: i64 },
+}
+
+/// What becomes of the requests that it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Empty: all.
+    methods: Vec<String>,
+    segments: Vec<Segment>,
+    /// Whether more segments may follow.
+    is_open: bool,
+    key: Option<Template>,
+    in_doubt: InDoubt,
+    id_from: Vec<Source>,
+}
+
+/// All routes, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Routes(Vec<Route>);
+
+impl Routes {
+    /// Reads a JSON array of routes.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let routes =
+            Vec::<Json>::try_from(Json::parse(text.as_bytes())?).map_err(|expected| format!("not {expected}"))?;
+        if routes.len() > ROUTES_MAX {
+            return Err(format!("{} routes; there may be {ROUTES_MAX}", routes.len()));
+        }
+        let numbered = routes.into_iter().enumerate();
+        let read = numbered.map(|(n, route)| Route::parse(route).map_err(|error| format!("route {}: {error}", n + 1)));
+        read.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The key of a request.
+    pub fn key(&self, method: &Method, path: &Path) -> KeyRule {
+        let found = self.of(method, path);
+        let key = found.and_then(|(route, captured)| {
+            route.key.as_ref()?.fill(From { id: "", captured: &captured, body: &[] }, false)
+        });
+        key.map_or(KeyRule::Any, KeyRule::Key)
+    }
+
+    /// The id of a request whose client sent none; `None`: it needs one.
+    pub fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
+        let (route, _) = self.of(&request.method, &request.path)?;
+        if route.id_from.is_empty() {
+            return None;
+        }
+        let mut hash = Sha256::new();
+        let mut add = |part: &[u8]| {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        };
+        add(principal.as_str().as_bytes());
+        add(request.method.as_str().as_bytes());
+        add(request.path.with_query().as_bytes());
+        for source in &route.id_from {
+            match source {
+                Source::Body => add(&request.body),
+                Source::Member(name) => add(member(&request.body, name)?.as_bytes()),
+                Source::Header(name) => add(request.headers.combined(name)?.as_bytes()),
+            }
+        }
+        let mut id = "hash-".to_owned();
+        for byte in hash.finalize() {
+            // Writing to a string does not fail.
+            let _ = write!(id, "{byte:02x}");
+        }
+        Some(id)
+    }
+
+    /// What becomes of a request that is in doubt.
+    pub fn policy(&self, request: &Request) -> Policy {
+        let Some((route, captured)) = self.of(&request.method, &request.path) else { return Policy::Report };
+        match &route.in_doubt {
+            InDoubt::Report => Policy::Report,
+            InDoubt::Resend { dedup_s } => Policy::Resend { dedup_s: *dedup_s },
+            InDoubt::Probe { path, settle_s } => {
+                let id = header::own_id(&request.headers).ok().flatten();
+                let id = id.as_ref().map_or("", |id| id.as_str());
+                // What can't be asked for is reported.
+                let filled = path.fill(From { id, captured: &captured, body: &request.body }, true);
+                filled.map_or(Policy::Report, |path| Policy::Probe { path, settle_s: *settle_s })
+            }
+        }
+    }
+
+    fn of(&self, method: &Method, path: &Path) -> Option<(&Route, Vec<(String, String)>)> {
+        let segments = path.segments();
+        self.0.iter().find_map(|route| route.names(method, &segments).map(|captured| (route, captured)))
+    }
+}
+
+impl Route {
+    fn parse(route: Json) -> Result<Self, String> {
+        let mut members = Members::try_from(route).map_err(|expected| format!("a route must be {expected}"))?;
+        let methods = members.optional::<Vec<String>>("methods")?.unwrap_or_default();
+        let path: String = members.required("path")?;
+        let (segments, is_open) = segments(&path)?;
+        let names: Vec<&str> = segments
+            .iter()
+            .filter_map(|segment| match segment {
+                Segment::Named(name) => Some(name.as_str()),
+                Segment::Is(_) => None,
+            })
+            .collect();
+        let key = members.optional::<String>("key")?.map(|key| Template::parse(&key, &names)).transpose()?;
+        if key.as_ref().is_some_and(|key| !key.is_of_path()) {
+            return Err("key: only what the path has, for the router reads no body".to_owned());
+        }
+        let in_doubt = in_doubt(&mut members, &names)?;
+        let id_from = members.optional::<Vec<String>>("idFrom")?.unwrap_or_default();
+        let id_from = id_from.iter().map(|source| self::source(source)).collect::<Result<_, _>>()?;
+        members.end()?;
+        Ok(Self { methods, segments, is_open, key, in_doubt, id_from })
+    }
+
+    /// What the path has, by name, if this is its route.
+    fn names(&self, method: &Method, path: &[&str]) -> Option<Vec<(String, String)>> {
+        let is_method = self.methods.is_empty() || self.methods.iter().any(|each| each == method.as_str());
+        let is_long = if self.is_open { path.len() >= self.segments.len() } else { path.len() == self.segments.len() };
+        if !is_method || !is_long {
+            return None;
+        }
+        let mut captured = Vec::new();
+        for (segment, part) in self.segments.iter().zip(path) {
+            match segment {
+                Segment::Is(text) if text == part => {}
+                Segment::Is(_) => return None,
+                Segment::Named(name) => captured.push((name.clone(), (*part).to_owned())),
+            }
+        }
+        Some(captured)
+    }
+}
+
+fn in_doubt(members: &mut Members, names: &[&str]) -> Result<InDoubt, String> {
+    let policy = members.optional::<String>("inDoubt")?;
+    let mut seconds = |name: &str| match members.optional::<i64>(name)? {
+        Some(seconds) if (1..=SECONDS_MAX).contains(&seconds) => Ok(Some(seconds)),
+        Some(_) => Err(format!("{name} must be from 1 to {SECONDS_MAX}")),
+        None => Ok(None),
+    };
+    let (dedup_s, settle_s) = (seconds("dedupSeconds")?, seconds("settleSeconds")?);
+    let probe = members.optional::<String>("probe")?;
+    match (policy.as_deref(), dedup_s, settle_s, probe) {
+        (None | Some("report"), None, None, None) => Ok(InDoubt::Report),
+        (Some("resend"), Some(dedup_s), None, None) => Ok(InDoubt::Resend { dedup_s }),
+        (Some("probe"), None, Some(settle_s), Some(path)) if path.starts_with('/') => {
+            Ok(InDoubt::Probe { path: Template::parse(&path, names)?, settle_s })
+        }
+        _ => Err("inDoubt is \"report\"; or \"resend\" with dedupSeconds; or \"probe\" with probe, a path, and settleSeconds".to_owned()),
+    }
+}
+
+fn segments(path: &str) -> Result<(Vec<Segment>, bool), String> {
+    let wrong = || format!("path {path:?} is not as \"/shops/:shop/*\"");
+    let path_of = path.strip_prefix('/').ok_or_else(wrong)?;
+    let (path_of, is_open) = match path_of {
+        "*" => ("", true),
+        _ => path_of.strip_suffix("/*").map_or((path_of, false), |before| (before, true)),
+    };
+    let parts = path_of.split('/').filter(|_| !path_of.is_empty());
+    let segment = |part: &str| match part.strip_prefix(':') {
+        _ if part.is_empty() || part.contains(['*', '{', '}']) => Err(wrong()),
+        Some("") => Err(wrong()),
+        Some(name) => Ok(Segment::Named(name.to_owned())),
+        None => Ok(Segment::Is(part.to_owned())),
+    };
+    Ok((parts.map(segment).collect::<Result<_, _>>()?, is_open))
+}
+
+fn source(source: &str) -> Result<Source, String> {
+    match (source, source.split_once('.')) {
+        ("body", _) => Ok(Source::Body),
+        (_, Some(("body", name))) if !name.is_empty() => Ok(Source::Member(name.to_owned())),
+        (_, Some(("header", name))) if !name.is_empty() => Ok(Source::Header(name.to_ascii_lowercase())),
+        _ => Err(format!("idFrom {source:?} is not \"body\", \"body.NAME\" or \"header.NAME\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel_core::message::Headers;
+
+    fn request(method: &str, path: &str, body: &str) -> Request {
+        let headers = Headers::from_iter([("idempotency-key", "\"one\""), ("x-ref", "r")]);
+        let path = Path::new(path, "").expect("a path");
+        Request { method: Method::new(method), path, headers, body: body.into() }
+    }
+
+    fn routes(text: &str) -> Routes {
+        Routes::parse(text).expect("routes")
+    }
+
+    #[test]
+    fn the_first_route_that_names_a_request_holds() {
+        let routes = routes(
+            r#"[{"path":"/shops/:shop/orders","methods":["POST"],"key":"shops/{shop}","inDoubt":"resend","dedupSeconds":60},
+                {"path":"/shops/*","inDoubt":"probe","probe":"/orders/{$id}","settleSeconds":5}]"#,
+        );
+        let first = request("POST", "/shops/a%20b/orders", "");
+        assert_eq!(routes.key(&first.method, &first.path), KeyRule::Key("shops/a b".to_owned()));
+        assert_eq!(routes.policy(&first), Policy::Resend { dedup_s: 60 });
+        let second = request("PUT", "/shops/a/orders", "");
+        assert_eq!(routes.key(&second.method, &second.path), KeyRule::Any);
+        assert_eq!(routes.policy(&second), Policy::Probe { path: "/orders/one".to_owned(), settle_s: 5 });
+        assert_eq!(routes.policy(&request("POST", "/elsewhere", "")), Policy::Report);
+    }
+
+    #[test]
+    fn what_can_not_be_probed_for_is_reported() {
+        let routes = routes(r#"[{"path":"/*","inDoubt":"probe","probe":"/orders/{body.ref}","settleSeconds":5}]"#);
+        assert_eq!(routes.policy(&request("POST", "/orders", "{}")), Policy::Report);
+        let policy = routes.policy(&request("POST", "/orders", r#"{"ref":"a/b"}"#));
+        assert_eq!(policy, Policy::Probe { path: "/orders/a%2Fb".to_owned(), settle_s: 5 });
+    }
+
+    #[test]
+    fn an_id_is_made_of_what_makes_two_requests_the_same() {
+        let routes = routes(r#"[{"path":"/orders","idFrom":["body.ref","header.X-Ref"]}]"#);
+        let principal = Principal::default();
+        let id = |path: &str, body: &str| routes.id(&principal, &request("POST", path, body));
+        let one = id("/orders", r#"{"ref":1,"note":"x"}"#);
+        assert_eq!(one.as_ref().map(String::len), Some(69));
+        assert_eq!(one, id("/orders", r#"{"note":"y","ref":1}"#));
+        assert_ne!(one, id("/orders", r#"{"ref":2}"#));
+        assert_eq!(id("/orders", "{}"), None, "without what it is made of there is none");
+        assert_eq!(id("/others", r#"{"ref":1}"#), None);
+        let other = Principal::new("mallory").expect("a principal");
+        assert_ne!(one, routes.id(&other, &request("POST", "/orders", r#"{"ref":1}"#)));
+    }
+
+    #[test]
+    fn routes_that_make_no_sense_are_refused() {
+        for wrong in [
+            "{}",
+            r#"[{}]"#,
+            r#"[{"path":"orders"}]"#,
+            r#"[{"path":"/a//b"}]"#,
+            r#"[{"path":"/a*"}]"#,
+            r#"[{"path":"/:"}]"#,
+            r#"[{"path":"/a","inDoubt":"again"}]"#,
+            r#"[{"path":"/a","inDoubt":"resend"}]"#,
+            r#"[{"path":"/a","inDoubt":"resend","dedupSeconds":0}]"#,
+            r#"[{"path":"/a","inDoubt":"probe","probe":"a","settleSeconds":5}]"#,
+            r#"[{"path":"/a","inDoubt":"probe","probe":"/a"}]"#,
+            r#"[{"path":"/a","dedupSeconds":5}]"#,
+            r#"[{"path":"/a","key":"{$id}"}]"#,
+            r#"[{"path":"/a","key":"{body.x}"}]"#,
+            r#"[{"path":"/a","idFrom":["id"]}]"#,
+            r#"[{"path":"/a","unknown":1}]"#,
+        ] {
+            assert!(Routes::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Templates of paths and keys: `{$id}` is the request's id, `{name}` what the path has in place of `:name`, `{body.name}` a member
+//! of a body in JSON.
+//!
+//! Invariant: what stands for a name is one segment: it is percent-encoded, and never empty, `.` or `..`.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use semel_core::server::json::read::{Json, Members};
+
+/// As `encodeURIComponent` does it.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'!')
+    .remove(b'~')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')');
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Id,
+    Captured(String),
+    Member(String),
+}
+
+/// A template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(Vec<Part>);
+
+/// What a template is filled from.
+#[derive(Clone, Copy)]
+pub struct From<'a> {
+    /// The request's id.
+    pub id: &'a str,
+    /// What the path has, by name.
+    pub captured: &'a [(String, String)],
+    /// The request's body.
+    pub body: &'a [u8],
+}
+
+impl Template {
+    /// Reads a template. `captures`: the names that the route's path has.
+    pub fn parse(text: &str, captures: &[&str]) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((literal, behind)) = rest.split_once('{') {
+            let (name, after) = behind.split_once('}').ok_or_else(|| format!("{text:?} has a {{ without }}"))?;
+            parts.push(Part::Literal(literal.to_owned()));
+            parts.push(match name.strip_prefix("body.") {
+                Some(member) if !member.is_empty() => Part::Member(member.to_owned()),
+                None if name == "$id" => Part::Id,
+                None if captures.contains(&name) => Part::Captured(name.to_owned()),
+                _ => return Err(format!("{text:?}: nothing is called {{{name}}}")),
+            });
+            rest = after;
+        }
+        parts.push(Part::Literal(rest.to_owned()));
+        Ok(Self(parts))
+    }
+
+    /// Whether it asks for nothing but what the path has.
+    pub fn is_of_path(&self) -> bool {
+        self.0.iter().all(|part| matches!(part, Part::Literal(_) | Part::Captured(_)))
+    }
+
+    /// What it says of a request; `None` where the request lacks what it asks for.
+    pub fn fill(&self, from: From<'_>, encode: bool) -> Option<String> {
+        let mut text = String::new();
+        for part in &self.0 {
+            let value = match part {
+                Part::Literal(literal) => {
+                    text.push_str(literal);
+                    continue;
+                }
+                Part::Id => from.id.to_owned(),
+                Part::Captured(name) => from.captured.iter().find(|(each, _)| each == name)?.1.clone(),
+                Part::Member(name) => member(from.body, name)?,
+            };
+            if matches!(value.as_str(), "" | "." | "..") {
+                return None;
+            }
+            if encode {
+                text.extend(utf8_percent_encode(&value, SEGMENT));
+            } else {
+                text.push_str(&value);
+            }
+        }
+        Some(text)
+    }
+}
+
+/// A member of a body that is a JSON object: a string, or an integer as it is written.
+pub fn member(body: &[u8], name: &str) -> Option<String> {
+    match Members::parse(body).ok()?.any(name).ok()?? {
+        Json::Text(text) => Some(text),
+        Json::Integer(integer) => Some(integer.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(template: &str, body: &str) -> Option<String> {
+        let captured = [("shop".to_owned(), "a b".to_owned())];
+        let template = Template::parse(template, &["shop"]).expect("a template");
+        template.fill(From { id: "i/d", captured: &captured, body: body.as_bytes() }, true)
+    }
+
+    #[test]
+    fn each_name_stands_for_one_segment() {
+        assert_eq!(filled("/shops/{shop}/orders/{$id}?x=1", ""), Some("/shops/a%20b/orders/i%2Fd?x=1".to_owned()));
+        assert_eq!(filled("/orders/{body.ref}", r#"{"ref":"../x"}"#), Some("/orders/..%2Fx".to_owned()));
+        assert_eq!(filled("/orders/{body.n}", r#"{"n":7}"#), Some("/orders/7".to_owned()));
+        assert_eq!(filled("/orders", ""), Some("/orders".to_owned()));
+    }
+
+    #[test]
+    fn what_a_request_lacks_fills_nothing() {
+        for body in
+            ["", "[]", "{}", r#"{"ref":null}"#, r#"{"ref":""}"#, r#"{"ref":".."}"#, r#"{"ref":1.5}"#, r#"{"ref":{}}"#]
+        {
+            assert_eq!(filled("/orders/{body.ref}", body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_nothing_has_is_refused() {
+        for text in ["{", "{id}", "{}", "/a/{nobody}", "{body.}", "/{shop"] {
+            assert!(Template::parse(text, &["shop"]).is_err(), "{text}");
+        }
+    }
+}
