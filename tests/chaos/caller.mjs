@@ -20,9 +20,9 @@ export class Caller {
     this.#atATime = atATime;
   }
 
-  /** How many deposits wait for their answer. */
-  get waiting() {
-    return this.#underWay.size;
+  /** The numbers of the deposits that wait for their answer. */
+  get underWay() {
+    return [...this.#underWay];
   }
 
   async start() {

@@ -30,6 +30,8 @@ const OPTIONS = { retryIntervalMs: 50, attemptTimeoutMs: 2_000 };
 const GIVE_UP_AFTER_MS = 1_500;
 /** Everything is there in seconds, on a slow machine in a minute. */
 const SETTLE_MS = 240_000;
+/** Where something did not come, what depends on it hardly does; the run is to end, and to say why. */
+const SETTLE_AFTER_FAULT_MS = 10_000;
 const LOOK_MS = 200;
 /** Whoever ends a run early waits so long for what is being started. */
 const LAST_WORK_MS = 30_000;
@@ -57,6 +59,7 @@ export class Run {
   /** Of sessions. */
   #tillBooks = [];
   #lastSeqs = new Map();
+  #isStuck = false;
 
   constructor({ seed, durationMs, parts = EVERYTHING, naive = false, forgets = false, leaks = false, renames = false, loses = false, settleMs = SETTLE_MS, say = () => {} }) {
     this.#settings = { seed, durationMs, parts, naive, forgets, leaks, renames, loses, settleMs, say };
@@ -161,7 +164,7 @@ export class Run {
     const { leaks } = this.#settings;
     for (const caller of this.#callers) caller.stop();
     this.proxy.shares = BRISK;
-    await this.#until("nothing is under way", () => this.#callers.every(({ waiting }) => waiting === 0));
+    await this.#until("nothing is under way", () => this.#callers.every(({ underWay }) => underWay.length === 0));
     // The garbage of clients is collected, so they don't disturb one another; that of the server isn't.
     const clients = this.#callers.filter(({ name }) => isWeighed(name));
     await Promise.all(clients.map((caller) => this.#weigh(clientLoad(caller, leaks))));
@@ -178,7 +181,7 @@ export class Run {
   async settle() {
     for (const caller of this.#callers) caller.stop();
     this.proxy.shares = CALM;
-    await this.#until("every caller is answered", () => this.#callers.every(({ waiting }) => waiting === 0));
+    await this.#until("every caller is answered", () => this.#callers.every(({ underWay }) => underWay.length === 0));
     await this.#until("no client has anything pending", async () => {
       const pending = await Promise.all(this.#callers.map((caller) => caller.pending()));
       return pending.every(({ length }) => length === 0);
@@ -264,12 +267,17 @@ export class Run {
   }
 
   async #until(what, condition) {
-    const { settleMs } = this.#settings;
-    const deadline = Date.now() + settleMs;
+    const { settleMs, say } = this.#settings;
+    const boundMs = this.#isStuck ? Math.min(settleMs, SETTLE_AFTER_FAULT_MS) : settleMs;
+    const deadline = Date.now() + boundMs;
     while (!(await condition())) {
       if (Date.now() > deadline) {
-        const waiting = this.#callers.map(({ name, waiting }) => `${name} waits for ${waiting}`);
-        this.book.faults.push(`in ${settleMs} ms it did not come to this: ${what} (${waiting.join(", ")})`);
+        this.#isStuck = true;
+        const waiting = this.#callers.filter(({ underWay }) => underWay.length > 0).map(({ name, underWay }) => `${name} waits for ${underWay.join(" ")}`);
+        const fault = `in ${boundMs} ms it did not come to this: ${what} (${waiting.join(", ")})`;
+        // What comes next may hang, and then nobody would read it.
+        say(fault);
+        this.book.faults.push(fault);
         return;
       }
       await this.#pause(LOOK_MS);

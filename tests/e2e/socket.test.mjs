@@ -49,10 +49,10 @@ async function connect(name, first = hello(), headers) {
 
 // What takes ten seconds begins first, and is looked at last.
 const STRANGERS = 100;
-const strangers = await Promise.all(Array.from({ length: STRANGERS }, () => open(server.url, path("silent"))));
-/** One more, and the one that makes room for it. */
+/** The oldest, those that come in any order, and one more, for which the oldest makes room. */
+const evicted = await open(server.url, path("silent"));
+const strangers = await Promise.all(Array.from({ length: STRANGERS - 1 }, () => open(server.url, path("silent"))));
 const crowded = await open(server.url, path("silent"));
-const evicted = strangers.shift();
 const sleeper = await connect("sleeper");
 const sleeperId = randomUUID();
 const sleeperFirst = await sleeper.ask(1, [deposit("sleeper", 5, sleeperId)]);
