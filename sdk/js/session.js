@@ -25,7 +25,7 @@ const LOOK_MS = 5_000;
 const BODY_BYTES_MAX = 1 << 20;
 /** The ticket of the take-over. */
 const TAKE_OVER = 0;
-const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused"];
+const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused", "onended"];
 const TRANSPORTS = ["http", "socket", "auto"];
 
 /** What opens sessions. `source` gives the module: see `loadedOnce`. */
@@ -33,7 +33,7 @@ export const sessions = (source) => {
   const load = loadedOnce(source);
   return async (outbox, setup, closing, key, name, options = {}) => {
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
-    const { after, store, transport = "http", onrecovered = null, onpaused = null } = options;
+    const { after, store, transport = "http", onrecovered = null, onpaused = null, onended = null } = options;
     if (!TRANSPORTS.includes(transport)) throw new TypeError(`semel: transport is one of ${TRANSPORTS.join(", ")}`);
     if (typeof name !== "string" || !/^[ -~]{1,255}$/.test(name)) throw new TypeError("semel: the name of a session has 1 to 255 characters of printable ASCII");
     if (after !== undefined && !(Number.isSafeInteger(after) && after >= 0)) throw new RangeError("semel: after is the number of an epoch");
@@ -44,7 +44,7 @@ export const sessions = (source) => {
     closing.throwIfAborted();
     const hasSocket = transport === "socket" || (transport === "auto" && globalThis.WebSocket !== undefined);
     const way = { isAuto: transport === "auto", socket: hasSocket ? new Socket(setup.origin, encoded, setup.attemptTimeoutMs) : undefined };
-    return Session.take(sessionsOf(outbox, setup), setup, module, closing, way, { key, name, onrecovered, onpaused }, encoded, after, store);
+    return Session.take(sessionsOf(outbox, setup), setup, module, closing, way, { key, name, onrecovered, onpaused, onended }, encoded, after, store);
   };
 };
 
@@ -84,14 +84,14 @@ class Session {
     return session;
   }
 
-  constructor(together, setup, module, closing, way, { key, name, onrecovered, onpaused }) {
+  constructor(together, setup, module, closing, way, named) {
     this.#together = together;
     this.#setup = setup;
     this.#machine = new Machine(module, this.#host());
     this.#closing = closing;
     this.#way = way;
     closing.addEventListener("abort", this.close);
-    Object.assign(this, { key, name, onrecovered, onpaused });
+    Object.assign(this, named);
   }
 
   async #start(key, after, store) {
@@ -280,13 +280,13 @@ class Session {
 
   #pause(ticket, request, failure) {
     const error = new SemelError(request.requestId, failure);
+    if (ticket === TAKE_OVER) return later(() => this.onended?.(error));
     if (typeof this.onpaused !== "function") {
       console.warn(`semel: the session ${this.name} waits at ${request.method} ${request.url}, and there is no onpaused: ${error.message}`);
       return;
     }
     const paused = { ...request, error, resume: () => this.resume(), giveUp: () => this.#machine.tell(GIVE_UP, ticket) };
-    // Not from within the module's call.
-    Promise.resolve().then(() => this.onpaused?.(paused)).catch(console.error);
+    later(() => this.onpaused?.(paused));
   }
 
   /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
@@ -303,4 +303,6 @@ class Session {
   }
 }
 
+/** Not from within the module's call. */
+const later = (work) => void Promise.resolve().then(work).catch(console.error);
 const closed = (id = "") => new SemelError(id, ["closed", "unknown", "same-id", "the session was closed; what is stored goes on when it is opened again"]);

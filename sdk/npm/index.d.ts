@@ -289,6 +289,7 @@ export interface SessionOptions {
   transport?: "http" | "socket" | "auto";
   onrecovered?: Session["onrecovered"];
   onpaused?: Session["onpaused"];
+  onended?: Session["onended"];
 }
 
 /**
@@ -328,6 +329,12 @@ export interface Session {
    * refused again and again; it is sent on.
    */
   onpaused: ((paused: Paused) => void) | null;
+
+  /**
+   * Is told, once, that there are no more places to be had: somebody else holds the session (a `FencedError`), or its key has lost it. Calls
+   * reject with the same error. What was stored and nobody waits for goes on with whoever opens the session next.
+   */
+  onended: ((error: SemelError) => void) | null;
 
   /** Stops sending. Callers that still wait get an error with the code `closed`; what is stored goes on when the session is opened again. */
   close(): Promise<void>;

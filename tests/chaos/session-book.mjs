@@ -174,8 +174,7 @@ function* wrongWithSession(deposits, account, lastSeq, mayBeMade) {
 function* wrongWithOrder(order) {
   const last = new Map();
   for (const { deposit, isUnheard } of order) {
-    // What a holder took over that was fenced goes on with the next one, behind what that has asked for.
-    if (isUnheard || deposit.answers.some(({ by }) => by === "onrecovered")) continue;
+    if (isUnheard) continue;
     const { client, n } = deposit;
     if (last.get(client) > n) yield `deposit ${n} of ${client} comes after ${last.get(client)}, which was called for later`;
     last.set(client, n);

@@ -50,6 +50,29 @@ test("an abort holds after a reload: the request is cancelled, not continued", a
   assert.deepEqual([server.effects, recovered[0].error.code, recovered[0].error.executed], [[], "cancelled", "no"]);
 });
 
+test("who holds a session no more hears of it though nobody waits there, and what was left goes on with who opens it again", async (t) => {
+  const [store, other] = [new SharedRows(), new SharedRows()];
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => (server.frames.includes(call) ? lost() : serve());
+  const first = await semel.session("accounts/a", "s", { store });
+  const left = Promise.allSettled([deposit(first, "x")]);
+  await until(() => server.frames.length > 0, "it is on its way");
+  await first.close();
+  await left;
+  const ended = [];
+  const zombie = await semel.session("accounts/a", "s", { store, onended: (error) => ended.push(error.code) });
+  await semel.session("accounts/a", "s", { store: other });
+  assert.deepEqual(ended, []);
+  server.each = (_call, serve) => serve();
+  await until(() => ended.length > 0, "it hears of it");
+  assert.deepEqual([ended, (await zombie.pending()).map(({ state }) => state), server.effects], [["fenced"], ["elsewhere"], []]);
+  const recovered = [];
+  const next = await semel.session("accounts/a", "s", { store, onrecovered: ({ response }) => recovered.push(response.status) });
+  await deposit(next, "y");
+  await until(() => recovered.length > 0, "it is heard of");
+  assert.deepEqual([recovered, server.effects, zombie.epoch, next.epoch], [[200], ["x", "y"], 2, 4]);
+});
+
 test("whose store can't be read fences nobody", async (t) => {
   const { semel, server } = await outbox(t);
   const holder = await semel.session("accounts/a", "s");

@@ -77,7 +77,8 @@ test("a call whose body takes longer to read keeps its place, and one that fails
 
 test("who takes over fences the one before it, which stops, and says that nothing of it ran", async (t) => {
   const { semel, server } = await outbox(t);
-  const zombie = await semel.session("accounts/a", "s");
+  const ended = [];
+  const zombie = await semel.session("accounts/a", "s", { onended: (error) => ended.push(error) });
   const session = await semel.session("accounts/a", "s");
   const errors = await Promise.all([rejection(deposit(zombie, "x")), rejection(deposit(zombie, "y"))]);
   for (const error of errors) {
@@ -87,6 +88,7 @@ test("who takes over fences the one before it, which stops, and says that nothin
   const { length } = server.calls;
   assert.equal((await rejection(deposit(zombie, "z"))).code, "fenced");
   assert.equal(server.calls.length, length, "nothing more is sent");
+  assert.deepEqual(ended.map((error) => [error instanceof FencedError, error.code]), [[true, "fenced"]], "it is told once");
   await deposit(session, "mine");
   assert.deepEqual([server.effects, session.epoch], [["mine"], 2]);
 });

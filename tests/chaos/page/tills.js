@@ -3,7 +3,7 @@
 // Invariants:
 // - Each answer is told as soon as it is there; one by `onrecovered`, before the SDK may forget it.
 // - Calls at an account are made in the order in which they were asked for. After somebody else has taken the session over, it is taken
-//   back: once all calls in it have their answers, and after a pause.
+//   back: once all calls in it have their answers, after a pause, and when there is something to go on with.
 
 import { numberOf, outcome, refusal } from "./client.js";
 
@@ -72,6 +72,7 @@ export class Tills {
   async #call(account, path, json, signal) {
     const till = this.#till(account);
     till.calls += 1;
+    till.wanted?.();
     let answer;
     try {
       const session = await till.session;
@@ -80,8 +81,7 @@ export class Tills {
       answer = refusal(error);
     }
     till.calls -= 1;
-    const isOver = answer.error?.code === "fenced" || (await till.session.catch(() => undefined)) === undefined;
-    if (isOver && this.#tills.get(account) === till) this.#tills.set(account, this.#taken(account, till));
+    if ((await till.session.catch(() => undefined)) === undefined) this.#over(account, till);
     if (till.calls === 0) till.idle?.();
     return answer;
   }
@@ -89,6 +89,10 @@ export class Tills {
   #till(account) {
     if (!this.#tills.has(account)) this.#tills.set(account, this.#taken(account));
     return this.#tills.get(account);
+  }
+
+  #over(account, till) {
+    if (this.#tills.get(account) === till) this.#tills.set(account, this.#taken(account, till));
   }
 
   /** Takes a session over, once nothing is under way in the one `before`. */
@@ -99,13 +103,14 @@ export class Tills {
         if (before.calls > 0) await new Promise((resolve) => (before.idle = resolve));
         await (await before.session.catch(() => undefined))?.close();
         await new Promise((resolve) => setTimeout(resolve, this.#pauseMs));
+        if (till.calls === 0 && (await this.#rows()).length === 0) await new Promise((resolve) => (till.wanted = resolve));
       }
       const onrecovered = async ({ url, response, error }) => {
         const n = numberOf(url);
         // Of the load, which is about no deposit, nobody keeps a book.
         if (n !== undefined) await this.#tell(n, { by: "onrecovered", ...(error ? refusal(error) : await outcome(response)) });
       };
-      return this.#semel.session(`accounts/${account}`, NAME, { transport: this.#transport, store: this.#store?.(), onrecovered });
+      return this.#semel.session(`accounts/${account}`, NAME, { transport: this.#transport, store: this.#store?.(), onrecovered, onended: () => this.#over(account, till) });
     })();
     till.session.catch(() => {});
     return till;

@@ -130,6 +130,7 @@ console.log(codes, executed);
 // Sessions.
 const session: Session = await semel.session("accounts/a", "till-3", { after: 0, transport: "auto", onrecovered: ({ response }) => console.log(response?.status) });
 console.log(session.key, session.name, session.epoch + session.lastSeq);
+session.onended = ({ code, executed }: SemelError) => console.log(code, executed);
 session.onpaused = ({ error, giveUp }: Paused) => (error instanceof FencedError ? giveUp() : session.resume());
 session.onrecovered = null;
 const answers: Response[] = await Promise.all([session.fetch("/accounts/a/deposit", { method: "POST", signal: AbortSignal.timeout(1_000) }), session.fetch("/accounts/a")]);

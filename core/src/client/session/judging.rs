@@ -200,7 +200,8 @@ impl Session {
         for ticket in unsent.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
             self.fence(ticket, never_ran(failure.clone()));
         }
-        self.ended = Some(failure);
+        self.ended = Some(failure.clone());
+        self.actions.push(Action::Pause { ticket: TAKE_OVER, failure });
     }
 
     fn pause(&mut self, now_ms: i64, ticket: Ticket, failure: Failure) {

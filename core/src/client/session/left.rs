@@ -1,12 +1,16 @@
 //! What holders before have left, as it is stored.
 //!
 //! Invariants:
-//! - Who may live keeps what it has. Who is fenced takes nothing.
+//! - Who may live keeps what its callers wait for. Who is fenced takes nothing.
+//! - What nobody waits for is for who holds the session, from the take-over on: so it comes before what that one is asked for, as it was
+//!   called before.
+//! - Of its own, a holder leaves one after the other, in the order of the calls: whoever finds one has found those before it.
 //! - What can't be read stops all: it must not be sent past.
 
 use super::super::in_hand::Overview;
 use super::super::row::Unreadable;
 use super::machine::Session;
+use super::request::{Request, Stage};
 use super::row::{self, Change, Entry};
 
 /// Whether all of what is stored can be read, before a session is taken over.
@@ -25,9 +29,7 @@ impl Session {
     ) -> Result<(), Unreadable> {
         are_readable(rows)?;
         // Who holds the session no more goes on with nobody's requests: what is new to its epoch would never run.
-        if self.ended.is_some() {
-            return Ok(());
-        }
+        let Some(epoch) = self.epoch.filter(|_| self.ended.is_none()) else { return Ok(()) };
         let mut left: Vec<(&String, Entry)> = Vec::new();
         for (id, bytes) in rows {
             let entry = row::decode(bytes)?;
@@ -35,23 +37,40 @@ impl Session {
                 continue;
             }
             self.last_turn = self.last_turn.max(entry.turn);
-            if lives.is_some_and(|lives| lives(&entry.owner)) {
+            if lives.is_some_and(|lives| lives(&entry.owner)) && !entry.is_left_before(epoch) {
                 continue;
             }
-            // What has a place comes before what has none.
-            let order = |entry: &Entry| (entry.place.is_none(), entry.place, entry.turn);
+            // As they were called. A place tells nothing of that: some may have had another since.
+            let order = |entry: &Entry| entry.turn;
             left.insert(left.partition_point(|(_, other)| order(other) <= order(&entry)), (id, entry));
         }
         for (id, entry) in left {
             if self.requests.values().any(|request| request.id == *id) {
                 continue;
             }
-            let change = Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone() };
+            let change = Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone(), epoch };
             let ticket = self.insert(id.clone(), entry, false);
             self.with(ticket, |request, actions| request.change(actions, ticket, change));
         }
         self.advance(now_ms);
         Ok(())
+    }
+
+    /// Who is fenced leaves what nobody waits for here. What it took over itself, the next holder finds as it is.
+    pub(super) fn leave(&mut self) {
+        let Some(epoch) = self.epoch.filter(|_| self.ended.is_some()) else { return };
+        let is_left = |request: &Request| matches!(request.stage, Stage::Left);
+        let taken = self.requests.iter().filter(|(_, request)| is_left(request) && request.entry.orphaned > 0);
+        for ticket in taken.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            self.requests.remove(&ticket);
+        }
+        let is_own = |request: &Request| request.is_wanted_by_nobody_here() && request.entry.orphaned == 0;
+        let first = self.requests.iter().find(|(_, request)| is_own(request));
+        let first = first.filter(|(_, request)| is_left(request)).map(|(ticket, _)| *ticket);
+        if let Some(ticket) = first {
+            let by = self.settings.owner.clone();
+            self.with(ticket, |request, actions| request.change(actions, ticket, Change::Leave { by, epoch }));
+        }
     }
 
     /// Who owns a row of this session, for who looks whether they live.

@@ -81,7 +81,7 @@ pub enum Action {
         answered: Rc<Answered>,
     },
     /// Tell the application that the session pauses at a request, or has been sending it in vain, and why. [`Session::resume`] goes on,
-    /// [`Session::give_up`] without it.
+    /// [`Session::give_up`] without it. Of [`TAKE_OVER`]: that it has no places any more.
     Pause {
         /// Whose.
         ticket: Ticket,

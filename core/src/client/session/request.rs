@@ -24,6 +24,8 @@ pub(super) enum Stage {
     Placed,
     /// Its receiver has still to say that it has the answer.
     Delivering,
+    /// Nobody waits for it, and it can't run here: it is for who holds the session now.
+    Left,
 }
 
 /// The request.
@@ -104,13 +106,18 @@ impl Request {
         }
     }
 
+    /// Whether it is the application's wish still, though nobody waits for it.
+    pub(super) fn is_wanted_by_nobody_here(&self) -> bool {
+        !self.has_caller && self.is_stored && !self.is_cancelling && self.answered.is_none()
+    }
+
     /// It never ran, and can't here. Where nobody waits for it, and nobody gave it up, who holds the session goes on with it.
     pub(super) fn fence(&mut self, actions: &mut Vec<Action>, ticket: Ticket, failure: Failure, by: &str) {
-        if self.has_caller || !self.is_stored || self.is_cancelling {
+        if self.is_wanted_by_nobody_here() {
+            self.stage = Stage::Left;
+        } else {
             let failure = if self.is_cancelling { cancelled() } else { failure };
             self.conclude(actions, ticket, Rc::new(Answered::Failure(failure)), by);
-        } else {
-            self.change(actions, ticket, Change::Release { by: by.to_owned() });
         }
     }
 

@@ -9,9 +9,7 @@ use super::super::bytes::{Reader, Writer};
 use super::super::row::{Answered, Draft, Unreadable, Write};
 use std::rc::Rc;
 
-const VERSION: u8 = 2;
-/// Who owns what its owner has left to whoever holds the session: nobody has such a name.
-const NOBODY: &str = "nobody";
+const VERSION: u8 = 3;
 
 /// A place in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,14 +29,24 @@ pub struct Entry {
     pub session: String,
     /// The tab or process that sees to it.
     pub owner: String,
+    /// As the holder of which number its owner took it over, or left it: nobody waits for it there, so who holds the session later takes it,
+    /// whether or not its owner lives. 0 where it is still the one who called.
+    pub orphaned: i64,
     /// Its place, from before it is first sent.
     pub place: Option<Place>,
-    /// Its place among those that have none yet.
+    /// Its place among the calls that were stored at the time.
     pub turn: i64,
     /// Whether the application gave it up, so that its place is to be closed.
     pub is_cancelling: bool,
     /// The answer, where nobody waited for it and nobody has taken it yet.
     pub answered: Option<Rc<Answered>>,
+}
+
+impl Entry {
+    /// Whether it was left to whoever holds the session after that one. What has its answer, its owner tells.
+    pub(super) fn is_left_before(&self, epoch: i64) -> bool {
+        (1..epoch).contains(&self.orphaned) && self.answered.is_none()
+    }
 }
 
 /// What is done to a row.
@@ -50,8 +58,10 @@ pub enum Change {
     Adopt {
         /// Who takes it.
         by: String,
-        /// From whom.
+        /// From whom, if that one has gone.
         from: String,
+        /// As the holder of which number.
+        epoch: i64,
     },
     /// Gives it a place.
     Number {
@@ -73,9 +83,11 @@ pub enum Change {
         by: String,
     },
     /// Leaves it to who holds the session.
-    Release {
+    Leave {
         /// Its owner.
         by: String,
+        /// As the holder of which number.
+        epoch: i64,
     },
     /// Takes it back: from now on nobody sends it.
     Take {
@@ -101,13 +113,15 @@ impl Change {
         let row = stored.map(decode).transpose()?;
         let made = match (self, row) {
             (Self::Add(entry), None) => Some(entry.clone()),
-            (Self::Adopt { by, from }, Some(row)) if row.owner == *from => Some(Entry { owner: by.clone(), ..row }),
+            (Self::Adopt { by, from, epoch }, Some(row)) if row.owner == *from || row.is_left_before(*epoch) => {
+                Some(Entry { owner: by.clone(), orphaned: *epoch, ..row })
+            }
             (Self::Number { by, place }, Some(row)) if row.owner == *by => Some(Entry { place: Some(*place), ..row }),
             (Self::Keep { by, answered }, Some(row)) if row.owner == *by => {
                 Some(Entry { answered: Some(answered.clone()), ..row })
             }
             (Self::Cancel { by }, Some(row)) if row.owner == *by => Some(Entry { is_cancelling: true, ..row }),
-            (Self::Release { by }, Some(row)) if row.owner == *by => Some(Entry { owner: NOBODY.into(), ..row }),
+            (Self::Leave { by, epoch }, Some(row)) if row.owner == *by => Some(Entry { orphaned: *epoch, ..row }),
             (Self::Take { by }, Some(row)) if row.owner != *by => None,
             (Self::Take { .. } | Self::Remove, row) => row,
             _ => None,
@@ -131,6 +145,7 @@ pub fn encode(row: &Entry) -> Vec<u8> {
     out.draft(&row.draft);
     out.text(&row.session);
     out.text(&row.owner);
+    out.integer(row.orphaned);
     out.optional(row.place, |out, Place { epoch, seq }| {
         out.integer(epoch);
         out.integer(seq);
@@ -151,6 +166,7 @@ pub fn decode(bytes: &[u8]) -> Result<Entry, Unreadable> {
         draft: Rc::new(input.draft()),
         session: input.text(),
         owner: input.text(),
+        orphaned: input.integer(),
         place: input.optional(|input| Place { epoch: input.integer(), seq: input.integer() }),
         turn: input.integer(),
         is_cancelling: input.flag(),
@@ -184,6 +200,7 @@ mod tests {
         for row in [
             row(),
             Entry { is_cancelling: true, ..row() },
+            Entry { orphaned: 4, ..row() },
             Entry { place: Some(PLACE), ..row() },
             Entry { answered: Some(answered()), ..row() },
         ] {
@@ -199,10 +216,25 @@ mod tests {
 
     #[test]
     fn a_row_is_taken_over_by_one_only() {
-        let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into() };
+        let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), epoch: 5 };
         let (_, Changed::Made(adopted)) = apply(&adopt("b"), Some(&row())) else { panic!("it is not taken over") };
-        assert_eq!(adopted, Entry { owner: "b".into(), ..row() });
+        assert_eq!(adopted, Entry { owner: "b".into(), orphaned: 5, ..row() });
         assert_eq!(apply(&adopt("c"), Some(&adopted)), (Write::Nothing, Changed::Not));
+    }
+
+    #[test]
+    fn what_its_caller_does_not_wait_for_goes_on_with_later_holders_alone_until_it_has_its_answer() {
+        let adopted_by = |epoch, row: &Entry| {
+            let adopt = Change::Adopt { by: "c".into(), from: "another".into(), epoch };
+            matches!(apply(&adopt, Some(row)).1, Changed::Made(_))
+        };
+        let (_, Changed::Made(left)) = apply(&Change::Leave { by: "a".into(), epoch: 5 }, Some(&row())) else {
+            panic!("it is not left")
+        };
+        assert_eq!(left, Entry { orphaned: 5, ..row() });
+        assert_eq!([4, 5, 6].map(|epoch| adopted_by(epoch, &left)), [false, false, true]);
+        assert!(!adopted_by(6, &row()));
+        assert!(!adopted_by(6, &Entry { answered: Some(answered()), ..left }));
     }
 
     #[test]
@@ -213,7 +245,7 @@ mod tests {
                 Change::Number { by: by.clone(), place: PLACE },
                 Change::Keep { by: by.clone(), answered: answered() },
                 Change::Cancel { by: by.clone() },
-                Change::Release { by: by.clone() },
+                Change::Leave { by: by.clone(), epoch: 5 },
                 Change::Take { by },
             ]
         };

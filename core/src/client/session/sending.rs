@@ -47,6 +47,7 @@ impl Session {
             let by = self.settings.owner.clone();
             self.with(ticket, |request, actions| request.change(actions, ticket, Change::Cancel { by }));
         }
+        self.leave();
         self.give_places();
         if self.is_to_send() && self.in_flight.is_none() && self.due_ms <= now_ms {
             self.send(now_ms);

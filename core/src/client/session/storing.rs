@@ -46,7 +46,7 @@ impl Session {
                 let again_ms = Some(now_ms + self.settings.retry_interval_ms);
                 request.stage = Stage::Changing { change, again_ms };
             }
-            (Change::Remove, _) | (Change::Release { .. }, Some(_)) => return false,
+            (Change::Remove, _) | (Change::Leave { .. }, Some(_)) => return false,
             // Its answer came meanwhile.
             (Change::Cancel { .. }, Some(_)) if request.answered.is_some() => {
                 if let Some(answered) = request.answered.take() {

@@ -58,6 +58,8 @@ pub struct Holder {
     pub is_open: bool,
     /// Whether it has, or had, the session.
     pub has_taken: bool,
+    /// Whether it was told that it has no more places.
+    pub is_over: bool,
     /// Whether its take-over was refused for good.
     pub is_refused: bool,
     pub frozen_until_ms: i64,
@@ -98,6 +100,7 @@ impl Holder {
             which,
             is_open: true,
             has_taken: false,
+            is_over: false,
             is_refused: false,
             frozen_until_ms: 0,
             opened_ms: 0,

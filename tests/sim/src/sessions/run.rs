@@ -15,7 +15,7 @@ use crate::mutant::Mutant;
 use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
 use fastrand::Rng;
-use semel_core::client::session::{Change, Changed};
+use semel_core::client::session::{Change, Changed, Entry};
 use semel_core::client::{Answer, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -339,12 +339,14 @@ impl Run {
 
     /// Whether rows are left that nobody sees to: then, one at a time, the application opens their session again.
     fn reopen(&mut self) {
-        let lives = |owner: &str| self.tabs.iter().any(|tab| tab.is_open && tab.owner == owner);
+        let is_left = |entry: &Entry| {
+            let owner = self.tabs.iter().find(|tab| tab.is_open && tab.owner == entry.owner);
+            owner.is_none_or(|owner| owner.is_over && entry.orphaned > 0)
+        };
         let mut left = None;
         for (browser, rows) in self.rows.iter().enumerate() {
             left = left.or_else(|| {
-                let (_, entry) =
-                    rows.entries().find(|(_, entry)| !lives(&entry.owner) && self.has_room(&entry.session))?;
+                let (_, entry) = rows.entries().find(|(_, entry)| is_left(entry) && self.has_room(&entry.session))?;
                 Some((browser, entry.session.clone()))
             });
         }

@@ -177,6 +177,12 @@ impl Run {
                 Action::Abort(_) => {}
                 Action::Deliver { ticket: TAKE_OVER, answered, .. } => self.taken_over(tab, &answered),
                 Action::Deliver { ticket, to, answered } => self.deliver(tab, ticket, to, &answered)?,
+                Action::Pause { ticket: TAKE_OVER, failure } => {
+                    self.note(|| format!("holder-{tab}: is over, {failure:?}"));
+                    self.tabs[tab].is_over = true;
+                    // It may have had what somebody asked for before.
+                    self.push(self.now_ms + REOPENS_MS, Event::Reopen);
+                }
                 Action::Pause { ticket, failure } => {
                     let number = self.number_of(tab, ticket);
                     self.note(|| format!("holder-{tab}: pauses at {number:?}, {failure:?}"));
@@ -252,10 +258,8 @@ impl Run {
             Change::Take { .. } => self.oracle.see("session: a row is taken back"),
             Change::Keep { .. } => self.oracle.see("session: an answer is kept"),
             Change::Cancel { .. } => self.oracle.see("session: that a row is given up is stored"),
-            Change::Release { .. } => {
+            Change::Leave { .. } => {
                 self.oracle.see("session: a row is left to who holds the session");
-                self.oracle.released(id);
-                self.push(self.now_ms + REOPENS_MS, Event::Reopen);
                 // Each holder looks again and again.
                 let browser = self.tabs[tab].which.browser;
                 for other in (0..self.tabs.len()).filter(|other| *other != tab) {

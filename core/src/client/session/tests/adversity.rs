@@ -26,6 +26,7 @@ struct World {
     dice: Dice,
     /// Whether tabs are opened that can't tell who lives.
     may_be_blind: bool,
+    has_been_blind: bool,
 }
 
 impl World {
@@ -36,12 +37,16 @@ impl World {
     fn open(&mut self) {
         let owner = format!("tab{}", self.calls.len());
         // Now and then nobody can tell who lives, and what others have in hand is taken from them.
-        let alive = if self.may_be_blind && self.dice.below(4) == 0 { Vec::new() } else { self.alive() };
-        let is_blind = alive.is_empty();
+        let is_blind = self.may_be_blind && self.dice.below(4) == 0;
+        let alive = if is_blind { Vec::new() } else { self.alive() };
+        // What was taken from somebody who lives, others take from there.
+        self.has_been_blind |= is_blind && !self.tabs.is_empty();
         let alive: Vec<_> = alive.iter().map(String::as_str).collect();
+        // What nobody waits for in those that are fenced by that is taken from them.
+        self.tabs.iter_mut().for_each(|tab| tab.shares = true);
         self.tabs.push(Tab::open(&owner, &mut self.server, &mut self.rows, &alive));
         self.calls.push(Vec::new());
-        self.tabs.iter_mut().for_each(|tab| tab.shares |= is_blind);
+        self.tabs.iter_mut().for_each(|tab| tab.shares |= self.has_been_blind);
     }
 
     fn owner_number(tab: &Tab) -> usize {
@@ -129,8 +134,17 @@ impl World {
 fn play(seed: u64, may_be_blind: bool) -> World {
     let dice = Dice(seed);
     let (server, rows) = Default::default();
-    let mut world =
-        World { server, rows, tabs: vec![], copies: vec![], calls: vec![], heard: vec![], dice, may_be_blind };
+    let mut world = World {
+        server,
+        rows,
+        tabs: vec![],
+        copies: vec![],
+        calls: vec![],
+        heard: vec![],
+        dice,
+        may_be_blind,
+        has_been_blind: false,
+    };
     for _ in 0..400 {
         world.step();
     }

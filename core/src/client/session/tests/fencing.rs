@@ -59,7 +59,7 @@ fn what_is_given_up_while_somebody_else_takes_it_over_may_run() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let tickets: Vec<_> = (0..65).map(|number| tab.call(&mut rows, &format!("{number:02}"))).collect();
-    apply(&mut rows, "64", &Change::Adopt { by: "b".into(), from: "a".into() });
+    apply(&mut rows, "64", &Change::Adopt { by: "b".into(), from: "a".into(), epoch: 2 });
     tab.session.give_up(tab.now_ms, tickets[64]);
     tab.drive(&mut rows);
     assert_eq!(tab.failure("64").1, Executed::Unknown);
@@ -73,7 +73,7 @@ fn a_place_that_a_row_did_not_get_is_the_next_rows() {
     for number in 0..66 {
         tab.call(&mut rows, &format!("{number:02}"));
     }
-    apply(&mut rows, "64", &Change::Adopt { by: "b".into(), from: "a".into() });
+    apply(&mut rows, "64", &Change::Adopt { by: "b".into(), from: "a".into(), epoch: 2 });
     tab.arrives_all(&mut server, &mut rows);
     assert_eq!((tab.failure("64"), tab.body("65")), (("outcome-lost", Executed::Unknown), "ran 65".to_owned()));
     assert_eq!(server.effects.len(), 65);
@@ -97,6 +97,75 @@ fn what_was_taken_over_by_a_holder_that_is_fenced_goes_on_with_the_one_that_is_n
     holder.arrives_all(&mut server, &mut rows);
     assert_eq!((holder.body("x"), rows.len()), ("ran x".to_owned(), 0));
     assert_eq!(server.effects, ["ran", "x"]);
+}
+
+#[test]
+fn what_a_holder_took_over_that_lives_comes_before_what_the_next_one_is_asked_for() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut reloaded = Tab::open("a", &mut server, &mut rows, &[]);
+    reloaded.call(&mut rows, "ran");
+    reloaded.call(&mut rows, "x");
+    server.serve(&reloaded.lose(&mut rows));
+    let mut zombie = Tab::open("b", &mut server, &mut rows, &[]);
+    zombie.shares = true;
+    let mut again = Tab::open("a again", &mut server, &mut rows, &["b"]);
+    again.call(&mut rows, "y");
+    again.arrives_all(&mut server, &mut rows);
+    assert_eq!(
+        (server.effects.clone(), again.body("ran"), again.body("x")),
+        (vec!["ran".into(), "x".into(), "y".into()], "ran ran".into(), "ran x".into())
+    );
+    zombie.arrives_all(&mut server, &mut rows);
+    assert_eq!(
+        (zombie.recovered.len(), zombie.session.counts(), zombie.session.wakes_at(), rows.len()),
+        (0, (0, 0), None, 0)
+    );
+}
+
+#[test]
+fn who_is_fenced_leaves_one_after_the_other_what_nobody_waits_for_there() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.session.give_up_after(Some(INTERVAL_MS));
+    for id in ["1", "2", "3"] {
+        tab.call(&mut rows, id);
+    }
+    let late = tab.sent.remove(0);
+    tab.pass(&mut rows, INTERVAL_MS);
+    assert_eq!(tab.answers.len(), 3);
+    tab.answers.clear();
+    let mut next = Tab::open("b", &mut server, &mut rows, &["a"]);
+    tab.slow = Some(Vec::new());
+    let answer = server.serve(&late);
+    tab.answer(&mut rows, &late, answer);
+    tab.arrives_all(&mut server, &mut rows);
+    for (count, id) in ["1", "2", "3"].into_iter().enumerate() {
+        next.look(&mut rows, &["a"]);
+        next.arrives_all(&mut server, &mut rows);
+        assert_eq!(server.effects.len(), count);
+        assert_eq!(tab.slow.iter().flatten().map(|(_, id, _)| id.as_str()).collect::<Vec<_>>(), [id]);
+        tab.store_next(&mut rows);
+    }
+    next.look(&mut rows, &["a"]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, tab.session.counts().0, rows.len()), (vec!["1".into(), "2".into(), "3".into()], 0, 0));
+}
+
+#[test]
+fn who_is_fenced_is_told_so_once_whether_or_not_anybody_waits() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
+    gone.call(&mut rows, "x");
+    let mut zombie = Tab::open("b", &mut server, &mut rows, &[]);
+    // On another store.
+    Tab::open("c", &mut server, &mut Rows::new(), &[]);
+    assert_eq!(zombie.ended, None);
+    zombie.arrives_all(&mut server, &mut rows);
+    assert_eq!(zombie.ended.map(|failure| failure.code), Some("fenced".to_owned()));
+    assert!(zombie.answers.is_empty() && zombie.recovered.is_empty());
+    let mut next = Tab::open("d", &mut server, &mut rows, &["b"]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((next.body("x"), server.effects, rows.len()), ("ran x".into(), vec!["x".to_owned()], 0));
 }
 
 #[test]

@@ -29,7 +29,7 @@ struct Tab {
     now_ms: i64,
     /// Whether the store fails.
     is_broken: bool,
-    /// Whether another that lives may have in hand what it has: then it may send what that one has moved or removed meanwhile, under
+    /// Whether another that lives may have in hand what it has, or take it: then it may send what that one has moved or removed meanwhile, under
     /// places that take nothing any more.
     shares: bool,
     /// Changes that the store is asked for, where it is slow.
@@ -43,6 +43,8 @@ struct Tab {
     ids: BTreeMap<Ticket, String>,
     paused: Vec<(Ticket, Failure)>,
     refused: Option<Failure>,
+    /// Why it has no places any more, and it was told once.
+    ended: Option<Failure>,
 }
 
 impl Tab {
@@ -78,6 +80,7 @@ impl Tab {
             ids: BTreeMap::new(),
             paused: Vec::new(),
             refused: None,
+            ended: None,
         }
     }
 
@@ -125,6 +128,9 @@ impl Tab {
                     Answered::Outcome(_) => {}
                 },
                 Action::Deliver { ticket, to, answered } => self.take(ticket, to, (*answered).clone()),
+                Action::Pause { ticket: TAKE_OVER, failure } => {
+                    assert_eq!(self.ended.replace(failure), None, "it ends once")
+                }
                 Action::Pause { ticket, failure } => self.paused.push((ticket, failure)),
             }
         }

@@ -66,7 +66,6 @@ struct Wish {
     turn: usize,
     is_stored: bool,
     is_given_up: bool,
-    is_released: bool,
     got: Vec<Got>,
 }
 
@@ -136,14 +135,6 @@ impl Oracle {
     }
 
     /// A row was made.
-    /// What a holder had taken over that was fenced is left to whoever holds the session: it may come behind what was asked for later.
-    pub fn released(&mut self, id: &str) {
-        let number = id.trim_start_matches('n').parse().ok();
-        if let Some(wish) = number.and_then(|number: usize| self.wishes.get_mut(&number)) {
-            wish.is_released = true;
-        }
-    }
-
     pub fn stored(&mut self, id: &str) {
         let number = id.trim_start_matches('n').parse().ok();
         if let Some(wish) = number.and_then(|number: usize| self.wishes.get_mut(&number)) {
@@ -323,7 +314,7 @@ impl Oracle {
             return Ok(());
         }
         let wish = number.parse::<usize>().ok().and_then(|number| self.wishes.get(&number));
-        let Some(Wish { tab, turn, is_released: false, .. }) = wish else { return Ok(()) };
+        let Some(Wish { tab, turn, .. }) = wish else { return Ok(()) };
         let later = self.wishes.iter().filter(|(_, wish)| wish.tab == *tab && wish.turn > *turn);
         let mut ran = later.filter(|(number, _)| self.happened.contains_key(&number.to_string()));
         match ran.next() {
