@@ -165,6 +165,20 @@ rules! {
     BatchKey = "batch-key",
     /// The server: a request of a batch has no header that is for others to say.
     BatchHeaders = "batch-headers",
+    /// The client: what may have left under a place is sent under that place, whoever goes on with it.
+    PlaceKept = "place-kept",
+    /// The client: only what is fenced and never ran gets another place.
+    OnlyFencedRenumbered = "only-fenced-renumbered",
+    /// The client: a place of one's own waits for all that was taken over under older ones.
+    OlderFirst = "older-first",
+    /// The client: what was taken over goes on in the order of its calls.
+    LeftInOrder = "left-in-order",
+    /// The client: what nobody waits for goes on with who holds the session, though its owner lives.
+    LeftTaken = "left-taken",
+    /// The client: an acknowledgement passes no place that still has to be heard of.
+    AckHeld = "ack-held",
+    /// The client: who is told that a place never runs has taken its row back before.
+    RowTakenBack = "row-taken-back",
     /// The client: no attempt leaves once its row is settled or gone.
     RaiseChecked = "raise-checked",
     /// The client: a row's `until` is raised before each attempt.

@@ -51,11 +51,11 @@ test("each row names a property of the model, tests, and rules, and all are ther
   }
 });
 
-test("every rule is in a row or among those of batches, and is found out by the model and by the simulator but for those that the document names", async () => {
+test("every rule is in a row or in a list, and is found out by the model and by the simulator but for those that the document names", async () => {
   const [names, table, seeds] = [await rules(), await rows(), await read("tests/sim/tests/mutants.rs")];
   const document = await read("docs/guarantees.md");
-  const ofBatches = namesIn(document.split("## Of batches and sockets")[1].split("\n## ")[0]).filter((name) => names.includes(name));
-  const named = new Set([...table.flatMap((row) => row.rules), ...ofBatches]);
+  const inLists = ["Of batches and sockets", "Of the client's sessions"].flatMap((title) => namesIn(document.split(`## ${title}`)[1].split("\n## ")[0]));
+  const named = new Set([...table.flatMap((row) => row.rules), ...inLists]);
   assert.ok(names.length >= 30, String(names.length));
   assert.deepEqual(names.filter((name) => !named.has(name)), []);
   const alone = (who) => namesIn(document.split(`The ${who} alone`)[1].split("\n")[0]);

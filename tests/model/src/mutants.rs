@@ -93,7 +93,14 @@ pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
         | Rule::BatchMemory
         | Rule::BatchAcknowledges
         | Rule::BatchKey
-        | Rule::BatchHeaders => return None,
+        | Rule::BatchHeaders
+        | Rule::PlaceKept
+        | Rule::OnlyFencedRenumbered
+        | Rule::OlderFirst
+        | Rule::LeftInOrder
+        | Rule::LeftTaken
+        | Rule::AckHeld
+        | Rule::RowTakenBack => return None,
     })
 }
 

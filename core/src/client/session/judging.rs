@@ -16,6 +16,7 @@ use super::sending::InFlight;
 use super::{Action, ELEMENTS_MAX, TAKE_OVER, VAIN_MAX};
 use crate::message::Response;
 use crate::problem::{Code, Executed};
+use crate::rules::{Rule, holds};
 use crate::text::number;
 use std::rc::Rc;
 
@@ -163,7 +164,7 @@ impl Session {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         let is_own_epoch = request.entry.place.is_some_and(|place| Some(place.epoch) == self.epoch);
         let is_fenced = failure.code == Code::Fenced.as_str();
-        if is_fenced && failure.executed == Executed::No {
+        if is_fenced && failure.executed == Executed::No || !holds(Rule::OnlyFencedRenumbered) {
             if !is_own_epoch && !request.is_cancelling && self.ended.is_none() {
                 // It never ran under its place, and never will: it may have another.
                 request.entry.place = None;

@@ -12,6 +12,7 @@ use super::super::row::Unreadable;
 use super::machine::Session;
 use super::request::{Request, Stage};
 use super::row::{self, Change, Entry};
+use crate::rules::{Rule, holds};
 
 /// Whether all of what is stored can be read, before a session is taken over.
 pub fn are_readable(rows: &[(String, Vec<u8>)]) -> Result<(), Unreadable> {
@@ -41,7 +42,7 @@ impl Session {
                 continue;
             }
             // As they were called. A place tells nothing of that: some may have had another since.
-            let order = |entry: &Entry| entry.turn;
+            let order = |entry: &Entry| if holds(Rule::LeftInOrder) { entry.turn } else { -entry.turn };
             left.insert(left.partition_point(|(_, other)| order(other) <= order(&entry)), (id, entry));
         }
         for (id, entry) in left {

@@ -9,6 +9,7 @@ use super::super::sending::cancelled;
 use super::row::{Change, Entry};
 use super::{Action, Ticket};
 use crate::problem::Executed;
+use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 /// Where a request stands.
@@ -93,7 +94,8 @@ impl Request {
             return;
         }
         let by = by.to_owned();
-        let takes_back = matches!(&*answered, Answered::Failure(Failure { executed: Executed::No, .. }));
+        let never_ran = matches!(&*answered, Answered::Failure(Failure { executed: Executed::No, .. }));
+        let takes_back = never_ran && holds(Rule::RowTakenBack);
         if !self.is_stored && self.entry.place.is_some() {
             self.lose_row();
             self.deliver(actions, ticket);

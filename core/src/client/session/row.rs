@@ -7,6 +7,7 @@
 
 use super::super::bytes::{Reader, Writer};
 use super::super::row::{Answered, Draft, Unreadable, Write};
+use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 const VERSION: u8 = 3;
@@ -45,7 +46,7 @@ pub struct Entry {
 impl Entry {
     /// Whether it was left to whoever holds the session after that one. What has its answer, its owner tells.
     pub(super) fn is_left_before(&self, epoch: i64) -> bool {
-        (1..epoch).contains(&self.orphaned) && self.answered.is_none()
+        (1..epoch).contains(&self.orphaned) && self.answered.is_none() && holds(Rule::LeftTaken)
     }
 }
 
@@ -114,7 +115,8 @@ impl Change {
         let made = match (self, row) {
             (Self::Add(entry), None) => Some(entry.clone()),
             (Self::Adopt { by, from, epoch }, Some(row)) if row.owner == *from || row.is_left_before(*epoch) => {
-                Some(Entry { owner: by.clone(), orphaned: *epoch, ..row })
+                let place = row.place.filter(|_| holds(Rule::PlaceKept));
+                Some(Entry { owner: by.clone(), orphaned: *epoch, place, ..row })
             }
             (Self::Number { by, place }, Some(row)) if row.owner == *by => Some(Entry { place: Some(*place), ..row }),
             (Self::Keep { by, answered }, Some(row)) if row.owner == *by => {

@@ -11,6 +11,7 @@ use super::machine::{Session, never_ran};
 use super::request::Stage;
 use super::row::{Change, Place};
 use super::{Action, FRAME_BYTES_MAX, PATIENCE_MS_MAX, TAKE_OVER, WINDOW};
+use crate::rules::{Rule, holds};
 
 /// What is under way.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl Session {
 
     /// Up to here it needs no answer any more.
     pub(super) fn ack(&self) -> i64 {
-        let held = self.requests.values().filter(|request| request.holds_place());
+        let held = self.requests.values().filter(|request| request.holds_place() && holds(Rule::AckHeld));
         held.filter_map(|request| request.entry.place).map(|place| place.seq).min().unwrap_or(self.next_seq) - 1
     }
 
@@ -105,7 +106,7 @@ impl Session {
             self.requests.values().any(|request| request.answered.is_none() && request.entry.place.is_some_and(is_old));
         self.ended.is_none()
             && self.paused.is_none()
-            && !waits_for_old
+            && !(waits_for_old && holds(Rule::OlderFirst))
             && (self.has_room(self.next_seq) || self.next_seq <= self.ack() + WINDOW)
     }
 
