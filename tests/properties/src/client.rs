@@ -126,7 +126,7 @@ fn settled(source: &mut Source<'_>) -> Settled {
     }
 }
 
-fn answered(source: &mut Source<'_>) -> Answered {
+pub(crate) fn answered(source: &mut Source<'_>) -> Answered {
     if source.flag() {
         let status = u16::from_le_bytes([source.byte(), source.byte()]);
         return Answered::Outcome(Response { status, headers: headers(source), body: source.bytes().to_vec() });

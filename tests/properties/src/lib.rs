@@ -5,6 +5,7 @@
 //! - [`bodies`]: JSON of control requests
 //! - [`client`]: rows of the client, their changes, and answers
 //! - [`machine`]: the client's machine, whatever server, store and other tabs do
+//! - [`sessions`]: the client's sessions: rows, changes, and the machine
 //! - [`table`]: rows of a key, whole and damaged
 //! - [`engine`]: any requests in any order
 //! - [`source`]: choices out of bytes. [`memory`]: SQLite in memory. [`effects`]: a handler whose effects are counted
@@ -23,5 +24,6 @@ pub mod headers;
 pub mod machine;
 pub mod memory;
 pub mod paths;
+pub mod sessions;
 pub mod source;
 pub mod table;

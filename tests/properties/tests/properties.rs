@@ -7,7 +7,7 @@ use semel_core::id::{KEY_BYTES_MAX, Key, PRINCIPAL_BYTES_MAX, Principal, REQUEST
 use semel_core::message::{Headers, Method};
 use semel_core::server::config::CONTROL_IDS_MAX;
 use semel_core::server::control;
-use semel_properties::{bodies, client, engine, headers, machine, paths, table};
+use semel_properties::{bodies, client, engine, headers, machine, paths, sessions, table};
 
 /// Enough to find what is wrong in one of a hundred inputs; what is rarer is the fuzzer's.
 const CASES: u32 = 2_000;
@@ -125,6 +125,11 @@ proptest! {
     #[test]
     fn the_clients_machine_keeps_its_rules_whatever_it_is_told(bytes in vec(any::<u8>(), 0..600)) {
         machine::check(&bytes);
+    }
+
+    #[test]
+    fn sessions_of_the_client_keep_their_rules_whatever_they_are_told(bytes in vec(any::<u8>(), 0..600)) {
+        sessions::check(&bytes);
     }
 
     #[test]
