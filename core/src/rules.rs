@@ -165,6 +165,8 @@ rules! {
     BatchKey = "batch-key",
     /// The server: a request of a batch has no header that is for others to say.
     BatchHeaders = "batch-headers",
+    /// The server: of a frame that comes once the token of its socket has ended, nothing runs.
+    FrameOfToken = "frame-of-token",
     /// The client: no attempt leaves once its row is settled or gone.
     RaiseChecked = "raise-checked",
     /// The client: a row's `until` is raised before each attempt.

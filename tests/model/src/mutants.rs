@@ -1,7 +1,9 @@
 //! For each rule, what finds out that it does not hold.
 //!
-//! Invariant: every rule is listed, each with the scope and the property that catch it, or as one that needs the simulator.
+//! Invariant: every rule is listed, each with the scope and the property that catch it.
 
+use crate::batch_scopes;
+use crate::batches::Batches;
 use crate::letters::Letters;
 use crate::properties::{Never, Watched};
 use crate::remote_scopes;
@@ -14,10 +16,9 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// The scope in which a rule is missed, and the property that is broken then. `None`: of a batch, which the simulator alone sees to. A
-/// letter of the model is one request, and its storage never fails between two statements, which is what those rules are about.
-pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
-    Some(match rule {
+/// The scope in which a rule is missed, and the property that is broken then.
+pub fn caught(rule: Rule) -> (&'static str, Never) {
+    match rule {
         Rule::Principal => ("principals", Never::Learnt),
         Rule::Fingerprint => ("principals", Never::Foreign),
         Rule::Replay => ("turns", Never::Twice),
@@ -88,19 +89,23 @@ pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
         Rule::UnsentWithdrawn => ("gives up", Never::NoForGood),
         Rule::Ordered => ("in order", Never::OutOfOrder),
         Rule::CertainKey => ("gives up", Never::NoForGood),
-        Rule::BatchInOrder
-        | Rule::BatchInOneCommit
-        | Rule::BatchMemory
-        | Rule::BatchAcknowledges
-        | Rule::BatchKey
-        | Rule::BatchHeaders => return None,
-    })
+        Rule::BatchInOrder => ("frames", Never::OutOfOrder),
+        Rule::BatchInOneCommit => ("session batches", Never::Partly),
+        Rule::BatchMemory => ("full batches", Never::Needless),
+        Rule::BatchAcknowledges => ("frames", Never::Unacknowledged),
+        Rule::BatchKey => ("batches", Never::Astray),
+        Rule::BatchHeaders => ("batches", Never::Freed),
+        Rule::FrameOfToken => ("frames", Never::AfterToken),
+    }
 }
 
 /// A counter-example to a property without a rule: a line a step, or `None`.
 pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<String>> {
     if let Some(scope) = tab_scopes::named(scope) {
         return trace(&Tabs { scope, without: Some(rule) }, property);
+    }
+    if let Some(scope) = batch_scopes::named(scope) {
+        return trace(&Batches { scope, without: Some(rule) }, property);
     }
     if let Some(scope) = remote_scopes::named(scope) {
         return trace(&Remotes { scope, without: Some(rule) }, property);
