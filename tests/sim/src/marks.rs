@@ -220,7 +220,6 @@ pub const SOMETIMES: &[&str] = &[
     "session: somebody is told poisoned",
     "session: somebody is told session-unknown",
     "session: something comes again, late",
-    "session: the clock of a key's machine goes back",
     "tab: asked for something offline",
     "tab: frozen",
     "tab: looked at again",

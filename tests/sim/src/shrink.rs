@@ -59,6 +59,14 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.sessions.troubles,
     ];
     let counts: [fn(&mut Plan) -> &mut usize; 24] = [
+        // First: where a run of the outbox fails, they go in a few tries.
+        |plan| &mut plan.sessions.holders,
+        |plan| &mut plan.sessions.contentions,
+        |plan| &mut plan.sessions.calls,
+        |plan| &mut plan.sessions.batches,
+        |plan| &mut plan.sessions.probes,
+        |plan| &mut plan.sessions.hoards,
+        |plan| &mut plan.sessions.administrations,
         |plan| &mut plan.requests,
         |plan| &mut plan.curls,
         |plan| &mut plan.strangers,
@@ -76,13 +84,6 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.logins,
         |plan| &mut plan.offlines,
         |plan| &mut plan.hurries,
-        |plan| &mut plan.sessions.holders,
-        |plan| &mut plan.sessions.contentions,
-        |plan| &mut plan.sessions.calls,
-        |plan| &mut plan.sessions.batches,
-        |plan| &mut plan.sessions.probes,
-        |plan| &mut plan.sessions.hoards,
-        |plan| &mut plan.sessions.administrations,
     ];
     for count in counts {
         offer(&|plan| *count(plan) = 0);

@@ -71,7 +71,6 @@ pub(super) enum Event {
     Contend,
     LoseStorage,
     Restart,
-    Jump,
     Administer(usize),
     Calm,
     Reopen,
@@ -168,7 +167,6 @@ impl Run {
             (sessions.contentions, |_| Event::Contend),
             (self.plan.storage_losses, |_| Event::LoseStorage),
             (self.plan.restarts, |_| Event::Restart),
-            (self.plan.jumps, |_| Event::Jump),
             (sessions.administrations, Event::Administer),
         ];
         for (count, event) in faults {

@@ -26,16 +26,10 @@ use std::rc::Rc;
 
 /// Statements of a request, at most: a fault falls on one of them.
 const STATEMENTS_MAX: u64 = 14;
-/// A clock falls back by less than a first-sent may be ahead: who took one from an answer that nothing was committed with is not
-/// refused for it.
-const BACK_MS_MAX: i64 = 100_000;
 
 struct Keyed {
     world: World<Deposits>,
     ahead_ms: i64,
-    ahead_ms_max: i64,
-    /// The latest clock of the object that lives: it does not go back, whatever that of its machine does.
-    told_ms: i64,
     /// `None`: it has died, and nobody has asked since.
     started_ms: Option<i64>,
     forgotten_s: i64,
@@ -90,8 +84,7 @@ impl Server {
         let ahead_ms = keyed.map_or(0, |keyed| keyed.ahead_ms);
         let latest_ms = keyed.map_or(0, |keyed| keyed.seen.ids.latest_ms());
         let used_ms = keyed.and_then(|keyed| keyed.seen.sessions.values().map(|row| row.used_ms).max());
-        let told_ms = keyed.map_or(0, |keyed| keyed.told_ms);
-        (START_MS + at_ms + ahead_ms).max(told_ms).max(latest_ms).max(used_ms.unwrap_or(0))
+        (START_MS + at_ms + ahead_ms).max(latest_ms).max(used_ms.unwrap_or(0))
     }
 
     /// What a key stores.
@@ -99,21 +92,13 @@ impl Server {
         self.keys.get(key).map(|keyed| &*keyed.seen)
     }
 
-    /// A key restarts in peace.
-    pub fn restart(&mut self, key: &str) {
+    /// A key restarts in peace, and its clock jumps forward: what a key has told of its clock it never takes back.
+    pub fn restart(&mut self, key: &str, jump_ms: i64) {
         if let Some(keyed) = self.keys.get_mut(key) {
+            keyed.ahead_ms += jump_ms.abs();
             keyed.world.restart();
-            keyed.died();
+            keyed.started_ms = None;
         }
-    }
-
-    /// The clock of a key's machine jumps. Whether it goes back.
-    pub fn jump(&mut self, key: &str, jump_ms: i64) -> bool {
-        let Some(keyed) = self.keys.get_mut(key) else { return false };
-        let before_ms = keyed.ahead_ms;
-        keyed.ahead_ms = (before_ms + jump_ms).max(keyed.ahead_ms_max - BACK_MS_MAX);
-        keyed.ahead_ms_max = keyed.ahead_ms_max.max(keyed.ahead_ms);
-        keyed.ahead_ms < before_ms
     }
 
     /// A key forgets what was last used before an instant.
@@ -158,7 +143,6 @@ impl Server {
         keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
         let wall_ms = keyed.world.wall_ms;
         keyed.started_ms.get_or_insert(wall_ms);
-        keyed.told_ms = keyed.told_ms.max(wall_ms);
         keyed.world.handler.troubles.borrow_mut().append(&mut self.troubles);
         let seen = keyed.seen.clone();
         (keyed, seen)
@@ -273,7 +257,7 @@ impl Server {
         keyed.world.database.calm();
         if has_crashed {
             keyed.world.restart();
-            keyed.died();
+            keyed.started_ms = None;
         }
         keyed.look();
         let (before, after) = (dealt.before.ids.effects, keyed.seen.clone());
@@ -340,17 +324,12 @@ impl Plan {
 impl Keyed {
     fn new(key: &str, config: Config) -> Self {
         let world = World::at(key, Deposits::default(), config);
-        Self { world, ahead_ms: 0, ahead_ms_max: 0, told_ms: 0, started_ms: None, forgotten_s: 0, seen: Rc::default() }
+        Self { world, ahead_ms: 0, started_ms: None, forgotten_s: 0, seen: Rc::default() }
     }
 
     fn is_suspect(&self, method: &Method, pathname: &str, headers: &Headers) -> bool {
         let started_ms = self.started_ms.unwrap_or(self.world.wall_ms);
         suspicion::is_suspect(method, pathname, headers, started_ms, self.world.wall_ms)
-    }
-
-    /// Its object has died: the next one has the clock of its machine, and of what was committed.
-    fn died(&mut self) {
-        (self.started_ms, self.told_ms) = (None, 0);
     }
 
     fn look(&mut self) {
