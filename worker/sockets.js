@@ -7,7 +7,7 @@
 
 import { note } from "./module.js";
 
-/** A socket says so soon who is on it; of more that have not yet than so many, the oldest silent one makes room. */
+/** A socket says so soon who is on it; of more that have not yet than so many, the oldest silent one of whoever has most makes room. */
 const FIRST_FRAME_MS = 10_000;
 const STRANGERS_MAX = 100;
 /** Of one socket, so many bytes wait to be answered, each frame counted as that much at least. */
@@ -115,15 +115,22 @@ export class Sockets {
     return [];
   }
 
-  /** Closes the oldest that nobody has said anything on; whether there was one. Its peer may try again: it was not refused. */
+  /**
+   * Closes one that nobody has said anything on; whether there was one. It is the oldest of the address that has most of them, so that who
+   * opens many closes their own. Its peer may try again: it was not refused.
+   */
   #closeSilent() {
+    const silent = new Map();
     for (const [socket, timer] of this.#strangers) {
       if (timer === undefined) continue;
-      this.closed(socket);
-      socket.close(...UNAVAILABLE);
-      return true;
+      const { address } = socket.deserializeAttachment();
+      silent.set(address, [...(silent.get(address) ?? []), socket]);
     }
-    return false;
+    const [most] = [...silent.values()].sort((one, other) => other.length - one.length);
+    if (most === undefined) return false;
+    this.closed(most[0]);
+    most[0].close(...UNAVAILABLE);
+    return true;
   }
 
   /** A socket is no longer waited for. */

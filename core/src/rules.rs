@@ -165,6 +165,8 @@ rules! {
     BatchKey = "batch-key",
     /// The server: a request of a batch has no header that is for others to say.
     BatchHeaders = "batch-headers",
+    /// The server: of a frame that comes once the token of its socket has ended, nothing runs.
+    FrameOfToken = "frame-of-token",
     /// The client: what may have left under a place is sent under that place, whoever goes on with it.
     PlaceKept = "place-kept",
     /// The client: only what is fenced and never ran gets another place.

@@ -305,6 +305,21 @@ test("who says nothing for ten seconds is let go; at a crowded key, the oldest o
   late.destroy();
 });
 
+test("who opens a hundred sockets closes their own, and not that of another who is about to speak", { timeout: 30_000 }, async () => {
+  const from = (address) => open(server.url, path("besieged"), { "cf-connecting-ip": address });
+  const { socket: slow } = await from("192.0.2.1");
+  const besiegers = [];
+  // One more than there is room for beside that one, so that somebody has to go.
+  while (besiegers.length < STRANGERS) besiegers.push(await from("192.0.2.2"));
+  assert.ok(besiegers.every(({ status }) => status === 101));
+  slow.send(hello());
+  slow.send(frame(1, [deposit("besieged")]));
+  assert.deepEqual(statuses(JSON.parse(await slow.next())), ["executed"]);
+  assert.deepEqual(await besiegers[0].socket.closed, [4503, "unavailable"]);
+  for (const { socket } of besiegers) socket.destroy();
+  slow.destroy();
+});
+
 test("an object that was put to sleep knows who is on its sockets", { timeout: 60_000 }, async () => {
   // How often it has answered, since it started.
   const counted = async () => Object.values((await server.admin("GET", "keys/accounts%2Fsleeper")).json.counters).reduce((sum, count) => sum + count, 0);

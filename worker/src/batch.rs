@@ -49,10 +49,7 @@ impl<H: Handler> Object<H> {
         let answered = self::to(to).and_then(|(key, asker)| {
             let batch = match &headers {
                 Some(headers) => Batch::parse(&key, headers, body.as_deref())?,
-                None if asker.has_ended(wall_ms) => {
-                    return Err(Problem::new(Code::Unauthorized, "the token has expired"));
-                }
-                None => Batch::parse_frame(&key, body.as_deref())?,
+                None => Batch::parse_frame(&key, &asker, wall_ms, body.as_deref())?,
             };
             let (count, frame) = (batch.elements.len(), batch.frame);
             // Of a batch, the router has counted one.

@@ -3,9 +3,11 @@
 //! Invariants:
 //! - A batch is read whole before anything of it runs: of one that can't be read, nothing does.
 //! - An element is a request like any other. What only the platform, the router or the layer may say is in none of its headers.
+//! - A socket has a frame read only as long as the token lasts that it began with: nobody else looks at that again.
 //! - What goes back has at most [`ANSWERS_BYTES_MAX`] bytes. An answer for which there is no room is `unavailable`: it is kept.
 
 use super::answer::{Answer, is_token_byte, is_value_char};
+use super::auth::Asker;
 use super::config::REQUEST_BODY_BYTES_MAX;
 use super::control::{self, body_invalid, wire_outcome};
 use super::decision::check_deadline;
@@ -74,8 +76,11 @@ impl Batch {
         Ok(Self { acknowledgement, elements: elements(requests)?, frame: None, headers: headers.clone() })
     }
 
-    /// Reads a frame of a socket.
-    pub fn parse_frame(key: &Key, text: Option<&[u8]>) -> Result<Self, Problem> {
+    /// Reads a frame of the socket of `asker`, that came at `wall_ms`.
+    pub fn parse_frame(key: &Key, asker: &Asker, wall_ms: i64, text: Option<&[u8]>) -> Result<Self, Problem> {
+        if asker.has_ended(wall_ms) && holds(Rule::FrameOfToken) {
+            return Err(Problem::new(Code::Unauthorized, "the token has expired"));
+        }
         let Json::Object(mut members) = json(text)? else { return Err(body_invalid("not a JSON object")) };
         let mut read = || {
             let acks: Option<Vec<Json>> = members.optional("acks")?;

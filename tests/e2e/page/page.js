@@ -76,17 +76,22 @@ window.bank = {
     });
     return [session.epoch, session.lastSeq];
   },
-  /** Makes deposits in a session that others want too, three at a time: what never ran, since it was fenced, is made again as its next holder. */
-  async contend(deposits, name, pauseMs) {
-    let takeOvers = 0;
-    for (let open = deposits; open.length > 0; ) {
-      await bank.takeSession(deposits[0].account, name);
+  /**
+   * For so long makes deposits in a session that others want too, three at a time: what never ran, since it was fenced, is made again as its next
+   * holder. Their numbers are `first` and each `step` after it. Resolves to how often it took over.
+   */
+  async contend({ account, first, step }, name, pauseMs, forMs) {
+    const endsMs = Date.now() + forMs;
+    let [takeOvers, next, open] = [0, first, []];
+    while (Date.now() < endsMs) {
+      await bank.takeSession(account, name);
       takeOvers += 1;
-      for (let fenced = []; open.length > 0 && fenced.length === 0; ) {
-        await bank.inSession(open.slice(0, 3));
+      for (let fenced = []; fenced.length === 0 && Date.now() < endsMs; ) {
+        for (; open.length < 3; next += step) open.push({ n: next, account, amount: next + 1 });
+        await bank.inSession(open);
         fenced = answers.filter(({ error }) => error?.code === "fenced" && error.executed === "no");
         answers.splice(0, answers.length, ...answers.filter((answer) => !fenced.includes(answer)));
-        open = open.filter(({ n }) => !answers.some((answer) => answer.n === n));
+        open = open.filter(({ n }) => fenced.some((answer) => answer.n === n));
       }
       await session.close();
       await new Promise((resolve) => setTimeout(resolve, pauseMs));

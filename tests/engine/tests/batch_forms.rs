@@ -162,6 +162,24 @@ fn a_frame_has_a_number_and_requests() {
 }
 
 #[test]
+fn a_frame_runs_only_as_long_as_the_token_of_its_socket() {
+    let mut world = World::new();
+    let alice = Asker { ends_ms: Some(START_MS + 1_000), ..asker("alice") };
+    let mut ask = |after_ms: i64, id: &str| {
+        world.wall_ms = START_MS + after_ms;
+        let answered = world.frame_by(&alice, &json!({ "frame": 1, "requests": [count(id)] }));
+        (answered.map(|replies| replies.len()).map_err(|problem| problem.code), world.calls())
+    };
+    assert_eq!(ask(999, "a"), (Ok(1), 1));
+    for after_ms in [1_000, 1_001, 60_000] {
+        assert_eq!(ask(after_ms, "b"), (Err(Code::Unauthorized), 1));
+    }
+    // Before it is read: nobody learns whether it could be.
+    let bad = world.frame_by(&alice, &json!([]));
+    assert_eq!(bad.expect_err("the token has ended").code, Code::Unauthorized);
+}
+
+#[test]
 fn a_header_that_is_there_twice_is_refused_for_others_may_read_the_other() {
     let text = r#"[{"method":"GET","path":"/count","headers":{"accept":"a","accept":"b"}}]"#;
     let problem = Batch::parse(&key(), &Headers::new(), Some(text.as_bytes()));

@@ -9,6 +9,7 @@
 //! - [`tab`], [`messages`], [`answers`]: a tab, what it sends, what it hears
 //! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, what is committed
 //! - [`session_scopes`]: what is explored of sessions. [`session_judge`]: what the judge knows of them
+//! - [`batches`]: a key that takes batches and frames. [`batch_scopes`]: what is explored of it
 //! - [`remotes`]: a key whose requests are executed [`elsewhere`]. [`remote_scopes`]: what is explored of it. [`remote_judge`]: its judge
 //! - [`oracle`]: the judge. [`properties`]: what must never be, and what must be sometimes
 //! - [`mutants`]: for each rule, the property that finds out when it does not hold
@@ -18,6 +19,8 @@
 //! - A state is all there is: two states that are equal behave alike from then on.
 
 pub mod answers;
+pub mod batch_scopes;
+pub mod batches;
 pub mod elsewhere;
 pub mod ledger;
 pub mod letters;

@@ -2,6 +2,8 @@
 //!
 //! Invariant: every rule is listed, each with the scope and the property that catch it, or as one that needs the simulator.
 
+use crate::batch_scopes;
+use crate::batches::Batches;
 use crate::letters::Letters;
 use crate::properties::{Never, Watched};
 use crate::remote_scopes;
@@ -14,8 +16,8 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// The scope in which a rule is missed, and the property that is broken then. `None`: of a batch, which the simulator alone sees to. A
-/// letter of the model is one request, and its storage never fails between two statements, which is what those rules are about.
+/// The scope in which a rule is missed, and the property that is broken then. `None`: of the client's sessions, whose machine the model does not
+/// have.
 pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
     Some(match rule {
         Rule::Principal => ("principals", Never::Learnt),
@@ -88,13 +90,14 @@ pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
         Rule::UnsentWithdrawn => ("gives up", Never::NoForGood),
         Rule::Ordered => ("in order", Never::OutOfOrder),
         Rule::CertainKey => ("gives up", Never::NoForGood),
-        Rule::BatchInOrder
-        | Rule::BatchInOneCommit
-        | Rule::BatchMemory
-        | Rule::BatchAcknowledges
-        | Rule::BatchKey
-        | Rule::BatchHeaders
-        | Rule::PlaceKept
+        Rule::BatchInOrder => ("frames", Never::OutOfOrder),
+        Rule::BatchInOneCommit => ("session batches", Never::Partly),
+        Rule::BatchMemory => ("full batches", Never::Needless),
+        Rule::BatchAcknowledges => ("frames", Never::Unacknowledged),
+        Rule::BatchKey => ("batches", Never::Astray),
+        Rule::BatchHeaders => ("batches", Never::Freed),
+        Rule::FrameOfToken => ("frames", Never::AfterToken),
+        Rule::PlaceKept
         | Rule::OnlyFencedRenumbered
         | Rule::OlderFirst
         | Rule::LeftInOrder
@@ -108,6 +111,9 @@ pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
 pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<String>> {
     if let Some(scope) = tab_scopes::named(scope) {
         return trace(&Tabs { scope, without: Some(rule) }, property);
+    }
+    if let Some(scope) = batch_scopes::named(scope) {
+        return trace(&Batches { scope, without: Some(rule) }, property);
     }
     if let Some(scope) = remote_scopes::named(scope) {
         return trace(&Remotes { scope, without: Some(rule) }, property);

@@ -13,6 +13,7 @@ use semel_core::server::Answer;
 use semel_core::server::sessions::state::WINDOW;
 use semel_core::server::suspicion::CRASHES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Who may know and do more than others.
 pub const ADMINISTRATOR: &str = "semel:admin";
@@ -102,6 +103,12 @@ impl Oracle {
 
     /// An attempt was answered, when there had been `known` effects.
     pub fn watch(&mut self, asked: &Asked, known: usize, server: &Server, arrived: &Arrived, wall_ms: i64) {
+        let all = server.tables.effects.len();
+        self.watch_one(asked, known.min(all)..all, server, arrived, wall_ms);
+    }
+
+    /// An attempt of several that were committed together: these effects are its own.
+    pub fn watch_one(&mut self, asked: &Asked, own: Range<usize>, server: &Server, arrived: &Arrived, wall_ms: i64) {
         let effects = &server.tables.effects;
         for acknowledged in &asked.acknowledges {
             // Where nothing ran, there may be the word that nothing will to acknowledge.
@@ -111,8 +118,8 @@ impl Oracle {
             }
         }
         self.acknowledged.extend(self.session.acknowledges(asked, &arrived.answer));
-        self.broken.extend(self.session.watch(asked, &effects[known.min(effects.len())..], &arrived.answer));
-        for number in known..effects.len() {
+        self.broken.extend(self.session.watch(asked, &effects[own.clone()], &arrived.answer));
+        for number in own.clone() {
             self.watch_effect(asked, effects, number, wall_ms);
         }
         if arrived.is_crash {
@@ -124,7 +131,7 @@ impl Oracle {
         }
         self.watch_answer(asked, effects, &arrived.answer);
         let claim = Claim::of(&arrived.answer);
-        if claim.as_ref().is_some_and(|claim| claim.executed == Executed::No) && effects.len() > known {
+        if claim.as_ref().is_some_and(|claim| claim.executed == Executed::No) && !own.is_empty() {
             self.broken.insert(Never::NoOfEffect);
         }
         // A cancellation, deletion or take-over may also be answered from its own record, which says that it ran itself.

@@ -83,6 +83,14 @@ properties! {
     Usurped = "sessions: a take-over that expects an older epoch fences a newer holder",
     /// Who takes over hears of another last number than was taken.
     Misled = "sessions: a take-over tells another last number than was taken",
+    /// Of what arrives together, a part is committed and the rest is not.
+    Partly = "one commit: of a batch a part is committed",
+    /// A request takes effect at another key than its own.
+    Astray = "scoped: a request runs at a key that is not its own",
+    /// A request of a frame takes effect after the token of its socket has ended.
+    AfterToken = "scoped: a frame runs after its token has ended",
+    /// A request is refused for want of room that there is.
+    Needless = "bounded: a key refuses for want of room that it has",
     /// A client forgets an acknowledgement that no key has taken.
     Unacknowledged = "forget after: a client forgets an acknowledgement that no key has taken",
     /// An answer that is no outcome is recorded.
@@ -114,6 +122,8 @@ properties! {
     Stub = "sometimes: a stub",
     /// A session is not there, or not any more.
     SessionUnknown = "sometimes: an unknown session",
+    /// What arrives together is dealt with one by one.
+    OneByOne = "sometimes: a batch that goes one by one",
     /// What is in doubt is sent again.
     Resent = "sometimes: a request that is sent again",
     /// A probe brings the outcome.

@@ -3,15 +3,19 @@
 //! Invariants:
 //! - The tables hold what is committed. A crash takes the engine's memory and nothing else.
 //! - A handler that crashes is counted by a fresh engine, as the host of the object does it.
+//! - A batch is dealt with as the host does it: in one commit; one by one where that crashes, or may have ended the process before.
 //! - Where starts are counted, it is the host's part that is told here: of what may have ended the process before, the start is
 //!   counted and durable before it runs, and it runs alone.
 
 use crate::ledger::Ledger;
-use crate::tables::{Crash, Database, Tables};
+use crate::tables::{Crash, Database, Fate, Tables};
 use semel_core::id::{Key, Principal};
-use semel_core::message::Request;
+use semel_core::message::{Headers, Method, Request};
+use semel_core::problem::Problem;
+use semel_core::server::batch::{Batch, Element};
 use semel_core::server::router::{Route, route};
 use semel_core::server::suspicion;
+use semel_core::server::together::Asked;
 use semel_core::server::{Access, Answer, Config, Engine, Gate, SqlError, engine::Arrival};
 
 /// The key's object and what it has committed.
@@ -33,6 +37,33 @@ pub struct Arrived {
     /// Whether the handler crashed on it in a way that must be counted: it panicked, or it ended the process and was suspected of
     /// it before.
     pub is_crash: bool,
+    /// Whether the process ended on it, so that nobody is answered.
+    pub has_ended: bool,
+}
+
+impl Arrived {
+    fn told(answer: Answer) -> Self {
+        Self { answer, is_crash: false, has_ended: false }
+    }
+
+    /// What a caller makes of it where the object did not answer.
+    pub fn ended(wall_ms: i64, is_crash: bool) -> Self {
+        let answer = Answer::unavailable("the object did not answer").stamped(wall_ms, None);
+        Self { answer, is_crash, has_ended: true }
+    }
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub struct Together {
+    /// Of its elements in order. Fewer than there are: the process ended.
+    pub arrived: Vec<Arrived>,
+    /// What refuses all of it.
+    pub refusal: Option<Problem>,
+    /// Whether it was begun in one commit, and not one by one.
+    pub in_one: bool,
+    /// Whether what had to go wrong did.
+    pub is_fated: bool,
 }
 
 impl Server {
@@ -77,14 +108,16 @@ impl Server {
     /// Answers an attempt.
     pub fn arrive(&mut self, request: &Request, wall_ms: i64) -> Arrived {
         let (key, principal) = match Self::object_of(&self.config, request, wall_ms) {
-            Err(answer) => return Arrived { answer, is_crash: false },
+            Err(answer) => return Arrived::told(answer),
             Ok(asked) => asked,
         };
-        let path = request.path.with_query();
-        let arrival = Arrival { key: &key, principal: &principal, request, body_too_large: false, wall_ms };
-        let is_suspect = self.started_ms.is_some_and(|started_ms| {
-            suspicion::is_suspect(&request.method, path, &request.headers, started_ms, wall_ms)
-        });
+        self.attend(Arrival { key: &key, principal: &principal, request, body_too_large: false, wall_ms })
+    }
+
+    /// Answers the attempt that its object is handed.
+    fn attend(&mut self, arrival: Arrival<'_>) -> Arrived {
+        let Arrival { request, wall_ms, .. } = arrival;
+        let is_suspect = self.is_suspect((&request.method, request.path.with_query()), &request.headers, wall_ms);
         if is_suspect {
             let database = Database::open(std::mem::take(&mut self.tables));
             self.engine.start(&database, arrival);
@@ -96,21 +129,85 @@ impl Server {
         match database.crash() {
             None => {
                 self.tables = database.close();
-                Arrived { answer, is_crash: false }
+                Arrived::told(answer)
             }
             Some(Crash::Panic) => {
                 self.forget_all();
                 let answer = self.engine.crashed(&database, arrival);
                 self.tables = database.close();
-                Arrived { answer, is_crash: true }
+                Arrived { is_crash: true, ..Arrived::told(answer) }
             }
             Some(Crash::End) => {
                 self.tables = durable;
                 self.crash(wall_ms);
-                let answer = Answer::unavailable("the object did not answer").stamped(wall_ms, None);
-                Arrived { answer, is_crash: is_suspect }
+                Arrived::ended(wall_ms, is_suspect)
             }
         }
+    }
+
+    fn is_suspect(&self, (method, path): (&Method, &str), headers: &Headers, wall_ms: i64) -> bool {
+        self.started_ms.is_some_and(|started_ms| suspicion::is_suspect(method, path, headers, started_ms, wall_ms))
+    }
+
+    /// Answers a batch, where this goes wrong with its commit.
+    pub fn together(&mut self, asked: Asked<'_>, batch: Result<Batch, Problem>, fate: Fate) -> Together {
+        let nothing = |refusal| Together { arrived: Vec::new(), refusal, in_one: true, is_fated: true };
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(problem) => return Together { is_fated: fate == Fate::Fine, ..nothing(Some(problem)) },
+        };
+        let wall_ms = asked.wall_ms;
+        let is_suspect =
+            |element: &Element| self.is_suspect((&element.method, &element.url.0), &element.headers, wall_ms);
+        if batch.elements.iter().any(is_suspect) {
+            return Together { is_fated: fate == Fate::Fine, ..self.one_by_one(asked, batch) };
+        }
+        let durable = self.tables.clone();
+        let database = Database::open(std::mem::take(&mut self.tables)).bound_to(fate);
+        let (_, answers) = self.engine.batch(&database, asked, batch.clone());
+        let is_fated = database.has_met_its_fate();
+        match database.crash() {
+            None => {
+                self.tables = database.close();
+                let (answers, refusal) = answers.map_or_else(|problem| (Vec::new(), Some(problem)), |all| (all, None));
+                let arrived = answers.into_iter().map(Arrived::told).collect();
+                Together { arrived, is_fated, ..nothing(refusal) }
+            }
+            Some(Crash::End) => {
+                self.tables = database.close();
+                self.crash(wall_ms);
+                Together { is_fated, ..nothing(None) }
+            }
+            Some(Crash::Panic) => {
+                self.tables = durable;
+                self.forget_all();
+                Together { is_fated, ..self.one_by_one(asked, batch) }
+            }
+        }
+    }
+
+    fn one_by_one(&mut self, asked: Asked<'_>, batch: Batch) -> Together {
+        let Asked { key, asker, wall_ms } = asked;
+        let mut shell = batch.clone();
+        shell.elements.clear();
+        let database = Database::open(std::mem::take(&mut self.tables));
+        let (_, answered) = self.engine.batch(&database, asked, shell);
+        self.tables = database.close();
+        let mut arrived: Vec<Arrived> = Vec::new();
+        for element in batch.elements.into_iter().filter(|_| answered.is_ok()) {
+            let one = match self.engine.judged(asked, element, wall_ms) {
+                Err(refusal) => Arrived::told(refusal),
+                Ok(request) => {
+                    let principal = &asker.principal;
+                    self.attend(Arrival { key, principal, request: &request, body_too_large: false, wall_ms })
+                }
+            };
+            arrived.push(one);
+            if arrived.iter().any(|one| one.has_ended) {
+                break;
+            }
+        }
+        Together { arrived, refusal: answered.err(), in_one: false, is_fated: true }
     }
 
     /// An administrator has the key forget what was first sent before an instant. Whether there is anything that it could forget: a

@@ -149,17 +149,73 @@ impl Crash {
     }
 }
 
+/// What goes wrong with the storage, once. Statements are counted from 0, the beginning and the end of the outermost transaction too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// Nothing.
+    Fine,
+    /// A statement fails.
+    Fails(u16),
+    /// So many commits fail, one after the other.
+    CommitsFail(u16),
+    /// The process ends before a statement.
+    Ends(u16),
+}
+
 /// The tables while the engine works on them.
 #[derive(Debug)]
 pub struct Database {
     tables: RefCell<Tables>,
     crash: Cell<Option<Crash>>,
+    fate: Cell<Fate>,
+    statements: Cell<u16>,
+    depth: Cell<u16>,
 }
 
 impl Database {
     /// Opens tables.
     pub fn open(tables: Tables) -> Self {
-        Self { tables: RefCell::new(tables), crash: Cell::new(None) }
+        Self {
+            tables: RefCell::new(tables),
+            crash: Cell::new(None),
+            fate: Cell::new(Fate::Fine),
+            statements: Cell::new(0),
+            depth: Cell::new(0),
+        }
+    }
+
+    /// The same where this goes wrong.
+    pub fn bound_to(self, fate: Fate) -> Self {
+        self.fate.set(fate);
+        self
+    }
+
+    /// Whether all that had to go wrong did.
+    pub fn has_met_its_fate(&self) -> bool {
+        self.fate.get() == Fate::Fine
+    }
+
+    /// A statement, or the end of the outermost transaction, is about to be.
+    fn step(&self, is_commit: bool) -> Result<(), SqlError> {
+        let number = self.statements.replace(self.statements.get() + 1);
+        let (next, has_ended) = match self.fate.get() {
+            Fate::Fails(n) if n == number => (Some(Fate::Fine), false),
+            Fate::CommitsFail(n) if is_commit => {
+                (Some(if n > 1 { Fate::CommitsFail(n - 1) } else { Fate::Fine }), false)
+            }
+            Fate::Ends(n) if n == number => (Some(Fate::Fine), true),
+            _ => (None, false),
+        };
+        if has_ended {
+            self.crash.set(Some(Crash::End));
+        }
+        // Whoever goes on after that, nothing of it is kept.
+        if let Some(fate) = next {
+            self.fate.set(fate);
+        } else if self.crash.get() != Some(Crash::End) {
+            return Ok(());
+        }
+        Err(SqlError("the storage failed".to_owned()))
     }
 
     /// The tables as they are committed.
@@ -184,6 +240,7 @@ pub(crate) fn integer(arguments: &[Value], at: usize) -> Result<i64, SqlError> {
 
 impl Sql for Database {
     fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        self.step(false)?;
         let mut tables = self.tables.borrow_mut();
         let starts = |start: &str| statement.starts_with(start);
         if starts("SELECT") {
@@ -217,12 +274,23 @@ impl Sql for Database {
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
-        let before = self.tables.borrow().clone();
-        if body().is_ok() {
-            return Ok(Ended::Committed);
+        let is_outermost = self.depth.get() == 0;
+        if is_outermost {
+            self.step(false)?;
         }
-        self.tables.replace(before);
-        Ok(Ended::RolledBack)
+        let before = self.tables.borrow().clone();
+        self.depth.set(self.depth.get() + 1);
+        let ended = body();
+        self.depth.set(self.depth.get() - 1);
+        let committed = match ended {
+            Ok(()) if is_outermost => self.step(true).map(|()| Ended::Committed),
+            Ok(()) => Ok(Ended::Committed),
+            Err(Rollback) => Ok(Ended::RolledBack),
+        };
+        if committed != Ok(Ended::Committed) {
+            self.tables.replace(before);
+        }
+        committed
     }
 
     /// No scope is about bytes.

@@ -1,5 +1,7 @@
 //! Every scope: nothing comes about that never must, all does that sometimes must, and the scope is as large as it was.
 
+use semel_model::batch_scopes;
+use semel_model::batches::Batches;
 use semel_model::letters::Letters;
 use semel_model::remote_scopes;
 use semel_model::remotes::Remotes;
@@ -37,6 +39,11 @@ const STATES: &[(&str, usize)] = &[
     ("rides", 23_845),
     ("gives up", 40_580),
     ("in order", 132_162),
+    ("batches", 450),
+    ("frames", 1_431),
+    ("session batches", 1_588),
+    ("batches crash", 2_203),
+    ("full batches", 368),
     ("report", 13_932),
     ("resend", 25_550),
     ("probe", 13_222),
@@ -63,6 +70,10 @@ fn hold_in_letters(name: &str) {
 
 fn hold_in_tabs(name: &str) {
     hold_in(name, Tabs { scope: tab_scopes::named(name).expect("a scope of that name"), without: None });
+}
+
+fn hold_in_batches(name: &str) {
+    hold_in(name, Batches { scope: batch_scopes::named(name).expect("a scope of that name"), without: None });
 }
 
 fn hold_in_remotes(name: &str) {
@@ -210,11 +221,37 @@ fn what_is_deleted_while_it_is_under_way_is_not_sent_again() {
 }
 
 #[test]
+fn of_a_batch_all_is_committed_or_nothing_and_each_request_is_as_if_it_had_come_alone() {
+    hold_in_batches("batches");
+}
+
+#[test]
+fn a_frame_acknowledges_before_it_is_answered_and_none_runs_after_the_end_of_its_token() {
+    hold_in_batches("frames");
+}
+
+#[test]
+fn places_that_are_sent_together_are_taken_in_their_order_by_who_holds_the_session() {
+    hold_in_batches("session batches");
+}
+
+#[test]
+fn what_crashes_in_a_batch_is_counted_of_nobody_else() {
+    hold_in_batches("batches crash");
+}
+
+#[test]
+fn a_full_key_refuses_of_a_batch_what_has_no_room_and_nothing_else() {
+    hold_in_batches("full batches");
+}
+
+#[test]
 fn every_scope_is_explored() {
     let names: Vec<&str> = {
         let letters = scopes::all().into_iter().map(|scope| scope.name);
         let tabs = tab_scopes::all().into_iter().map(|scope| scope.name);
-        letters.chain(tabs).chain(remote_scopes::all().into_iter().map(|scope| scope.name)).collect()
+        let batches = batch_scopes::all().into_iter().map(|scope| scope.name);
+        letters.chain(tabs).chain(batches).chain(remote_scopes::all().into_iter().map(|scope| scope.name)).collect()
     };
     assert_eq!(STATES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
 }

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::{Failure, go, trace};
 
 /// Tries so many plans at most.
-const TRIES_MAX: usize = 60;
+const TRIES_MAX: usize = 90;
 
 /// The smallest plan found that fails as `failure` did, and how.
 pub fn shrink(plan: &Plan, mutant: Option<Mutant>, failure: Failure) -> (Plan, Failure) {
@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 13] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 14] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -56,8 +56,17 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.give_up,
         |plan| &mut plan.ordered,
         |plan| &mut plan.share,
+        |plan| &mut plan.sessions.troubles,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 17] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 24] = [
+        // First: where a run of the outbox fails, they go in a few tries.
+        |plan| &mut plan.sessions.holders,
+        |plan| &mut plan.sessions.contentions,
+        |plan| &mut plan.sessions.calls,
+        |plan| &mut plan.sessions.batches,
+        |plan| &mut plan.sessions.probes,
+        |plan| &mut plan.sessions.hoards,
+        |plan| &mut plan.sessions.administrations,
         |plan| &mut plan.requests,
         |plan| &mut plan.curls,
         |plan| &mut plan.strangers,
@@ -88,6 +97,9 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     offer(&|plan| plan.keys = 1);
     offer(&|plan| plan.delay_ms_max = 5);
     offer(&|plan| plan.busy_ms = (plan.busy_ms / 2).max(1_000));
+    offer(&|plan| plan.sessions.names = 1);
+    offer(&|plan| plan.sessions.busy_ms = (plan.sessions.busy_ms / 2).max(1_000));
+    offer(&|plan| plan.sessions.sessions_max = plan.sessions.sessions_max.max(100_000));
     offer(&|plan| plan.jump_ms_max = 0);
     offer(&|plan| plan.keys_ahead_ms = 0);
     offer(&|plan| plan.has_locks = true);

@@ -100,9 +100,8 @@ fn every_mutant_is_found_out_by_its_seed_and_for_what_it_does() {
     let found: Vec<_> = FOUND.iter().map(|(name, seed, _)| kind_of(name, *seed)).collect();
     // From here on a panic is this test's, and is printed.
     drop(std::panic::take_hook());
-    for ((name, seed, kind), found) in FOUND.iter().zip(found) {
-        assert_eq!(found, Some(*kind), "{name} by seed {seed}");
-    }
+    let other: Vec<_> = FOUND.iter().zip(found).filter(|((.., kind), found)| *found != Some(*kind)).collect();
+    assert!(other.is_empty(), "not found out, or for something else: {other:?}");
 }
 
 fn kind_of(name: &str, seed: u64) -> Option<&'static str> {

@@ -31,6 +31,17 @@ fn a_smaller_run_fails_for_the_same_reason_and_is_not_longer() {
 }
 
 #[test]
+fn what_happens_in_sessions_is_made_smaller_too() {
+    let (plan, mutant, failure) = failure_of("window", 0);
+    let (smallest, _) = shrink(&plan, mutant, failure);
+    let all = |plan: &Plan| {
+        let sessions = &plan.sessions;
+        sessions.calls + sessions.batches + sessions.probes + sessions.contentions + sessions.holders
+    };
+    assert!(all(&smallest) < all(&plan), "{smallest:?}");
+}
+
+#[test]
 fn shrinking_finds_the_same_run_each_time() {
     for (name, seed) in FOUND {
         let (plan, mutant, failure) = failure_of(name, seed);

@@ -67,8 +67,15 @@ impl<H: Handler> World<H> {
     /// Sends a frame of alice's.
     #[track_caller]
     pub fn frame(&mut self, frame: &Value) -> Result<Vec<Reply>, Problem> {
-        let batch = Batch::parse_frame(&self.key, Some(frame.to_string().as_bytes()))?;
-        self.run_batch(&asker("alice"), batch)
+        self.frame_by(&asker("alice"), frame)
+    }
+
+    /// Sends somebody's frame.
+    #[track_caller]
+    pub fn frame_by(&mut self, asker: &Asker, frame: &Value) -> Result<Vec<Reply>, Problem> {
+        let text = frame.to_string();
+        let batch = Batch::parse_frame(&self.key, asker, self.wall_ms, Some(text.as_bytes()))?;
+        self.run_batch(asker, batch)
     }
 
     /// Why an element of alice's is refused before it runs, in a commit with others or by itself.
