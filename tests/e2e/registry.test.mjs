@@ -74,6 +74,12 @@ test("a registry that fails changes nothing for requests, and once there is one 
   const server = await serve((end) => t.after(end), "probe", OFTEN, objects("DeafRegistry"));
   for (let count = 0; count < 20; count += 1) assert.equal((await change(server, "unheard", randomUUID())).semel, "executed");
   await until(() => /could not tell the registry/.test(server.log), "it was tried");
+  const startedMs = Date.now();
+  const listing = await server.admin("GET", "keys");
+  assert.deepEqual([listing.status, listing.semel], [503, "unavailable"]);
+  const tookMs = Date.now() - startedMs;
+  assert.ok(tookMs < 15_000, `who would wait 30 s is told after ${tookMs} ms`);
+  await until(() => /shard \d+ of the registry: no answer in 5000 ms/.test(server.log), "the log says which");
   await server.restart(objects("SemelRegistry"));
   const entry = await until(() => entryOf(server, "unheard"), "it registers");
   assert.equal(entry.records, 20);

@@ -46,8 +46,13 @@ export class SemelRegistry extends Registry {
   }
 }
 
-/** A registry that fails whatever it is asked. */
+/** A registry that fails whatever it is told, and takes a minute to list. */
 export class DeafRegistry extends DurableObject {
+  async list() {
+    await new Promise((resolve) => setTimeout(resolve, 60_000));
+    return [0, []];
+  }
+
   report() {
     throw new Error("the deaf registry was asked to listen");
   }
