@@ -3,11 +3,12 @@
 // Invariants:
 // - After a panic (see module.js) a fresh instance counts the crash, and the caller gets an answer.
 // - Every wait has a deadline.
-// - An answer has one line in the log at most, and who makes it writes it. An object that answers too late makes one all the same.
+// - A request has one line in the log at most, whoever makes it: it goes along with the answer, and is written where that leaves. So an object
+//   that answers too late writes none beside the router's.
 
 import { DurableObject, waitUntil } from "cloudflare:workers";
 import { Batches, Turns } from "./batches.js";
-import { Chores } from "./chores.js";
+import { Chores, within } from "./chores.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
 
@@ -23,11 +24,16 @@ const KEYS_FETCH_MS = 4_000;
 const KEYS_POLL_MS = 20;
 const KEYS_WAIT_MS = 8_000;
 
+/** So long each shard of the registry has for its part of a listing. */
+const LIST_MS = 5_000;
+
 /** After so long, an object has no suspects but places of sessions: nothing else of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
 
 /** What the router tells an object: who asks, where it is for the object to judge what they may; empty on the way to a socket. */
 const ASKER = "semel-asker";
+/** With what an object tells the router the line of its answer. */
+const LINE = "semel-line";
 
 /** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
 const tables = [new Table(), new Table(), new Table()];
@@ -46,16 +52,27 @@ export function linesOf(headers) {
   return lines;
 }
 
-/** Makes a response of `[status, header lines, body or undefined, log line or undefined]`. */
-export function responseOf([status, lines, body, log]) {
-  if (log !== undefined) console.log(log);
+/** Makes a response of `[status, header lines, body or undefined, log line or undefined]`; see `written`. */
+export function responseOf([status, lines, body, line]) {
   const headers = new Headers();
-  for (const line of lines.split("\n")) {
-    const colon = line.indexOf(":");
-    if (colon > 0) headers.append(line.slice(0, colon), line.slice(colon + 1));
+  for (const header of lines.split("\n")) {
+    const colon = header.indexOf(":");
+    if (colon > 0) headers.append(header.slice(0, colon), header.slice(colon + 1));
   }
+  if (line !== undefined) headers.set(LINE, encodeURIComponent(line));
   // What the handler encoded is encoded: the runtime must not do it again.
   return new Response(body ?? null, { status, headers, encodeBody: "manual" });
+}
+
+/** The same answer without its line, which is in the log now. */
+function written(answer) {
+  const line = answer.headers.get(LINE);
+  if (line === null) return answer;
+  console.log(decodeURIComponent(line));
+  // What another object answered can't be changed.
+  const response = new Response(answer.body, answer);
+  response.headers.delete(LINE);
+  return response;
 }
 
 /** Reads a body; undefined where it has more bytes than allowed. */
@@ -283,14 +300,14 @@ export async function answerOf(env, request, ask, waitMs) {
   const arrivedMs = Date.now();
   const { method, headers } = request;
   const unavailable = (detail, reason) =>
-    responseOf(routerOf(env).unavailable(detail, reason, method, linesOf(headers), arrivedMs, Date.now()));
+    written(responseOf(routerOf(env).unavailable(detail, reason, method, linesOf(headers), arrivedMs, Date.now())));
   let timer;
   const late = new Promise((resolve) => {
     timer = setTimeout(() => resolve("the object did not answer in time"), waitMs);
   });
   try {
     const answer = await Promise.race([ask(), late]);
-    return typeof answer === "string" ? unavailable(answer) : answer;
+    return typeof answer === "string" ? unavailable(answer) : written(answer);
   } catch (error) {
     return unavailable("the object failed", `the object failed: ${error}`);
   } finally {
@@ -307,7 +324,7 @@ export async function serve(request, env) {
   } catch (error) {
     // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
     note("error", String(error));
-    return responseOf(glue.unset(settingsOf(env), linesOf(request.headers), Date.now()));
+    return written(responseOf(glue.unset(settingsOf(env), linesOf(request.headers), Date.now())));
   }
 }
 
@@ -316,7 +333,7 @@ async function routed(request, env) {
   const arrivedMs = Date.now();
   const lines = linesOf(request.headers);
   const route = await routeOf([request.method, pathname, search, lines], env, arrivedMs);
-  if (typeof route[0] === "number") return responseOf(route);
+  if (typeof route[0] === "number") return written(responseOf(route));
   const headers = new Headers(request.headers);
   if (route[0] === null) return registered(request, env, headers, route);
   const [key, semelKey, semelPrincipal, waitMs, asker] = route;
@@ -386,7 +403,7 @@ async function fetched(url, env) {
   else note("warn", wrong);
 }
 
-/** Asks the registry: all shards for a listing, the coordinator for the rest. */
+/** Asks the registry: all shards for a listing, the coordinator for the rest. Without one of them a listing would not be whole. */
 function registered(request, env, headers, [, isListing, semelPrincipal, waitMs]) {
   const nowMs = Date.now();
   const { method } = request;
@@ -395,7 +412,9 @@ function registered(request, env, headers, [, isListing, semelPrincipal, waitMs]
   const object = (name) => env.REGISTRY.get(env.REGISTRY.idFromName(name));
   const list = async () => {
     const shards = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
-    const pages = await Promise.all(shards.map((shard) => object(String(shard)).list(shard, path)));
+    const page = (shard) => within(LIST_MS, object(String(shard)).list(shard, path));
+    const failed = (shard) => (error) => Promise.reject(new Error(`shard ${shard} of the registry: ${error.message}`));
+    const pages = await Promise.all(shards.map((shard) => page(shard).catch(failed(shard))));
     return responseOf(routerOf(env).listed(path, pages, method, linesOf(headers), nowMs, Date.now()));
   };
   headers.set("semel-principal", semelPrincipal);

@@ -15,9 +15,11 @@ import { attempted, glue, note, perInstance, settingsOf } from "./module.js";
 /** So many keys of a shard are visited at once: with 16 shards 32, so that others who ask for an object aren't kept waiting. */
 const VISITS_AT_ONCE = 2;
 const KEY_MS = 10_000;
-const SHARD_MS = 120_000;
+/** After so long, those that were not visited yet are left for later. So a shard answers in time, though none of its keys may. */
+const VISITS_MS = 60_000;
+const SHARD_MS = 2 * VISITS_MS;
 const COUNT_MS = 2_000;
-/** So many jobs are in hand at once, the first ones. */
+/** So many jobs are in hand at once. */
 const JOBS_AT_ONCE = 4;
 /** One alarm works for so long; then the next takes over. */
 const WORK_MS = 20_000;
@@ -53,12 +55,13 @@ export class SemelRegistry extends DurableObject {
     const visit = attempted(() => this.#registry().visit(shard, id, beforeS));
     const [, ...keys] = visit;
     const tried = new Array(keys.length);
+    const endMs = Date.now() + VISITS_MS;
     let next = 0;
     const visitor = async () => {
       while (next < keys.length) {
         const at = next;
         next += 1;
-        tried[at] = await this.#visit(keys[at], beforeS);
+        tried[at] = Date.now() < endMs ? await this.#visit(keys[at], beforeS) : "left";
       }
     };
     await Promise.all(Array.from({ length: VISITS_AT_ONCE }, visitor));
@@ -106,12 +109,16 @@ export class SemelRegistry extends DurableObject {
     else this.ctx.storage.setAlarm(Date.now() + waitMs);
   }
 
-  /** Goes on with the first jobs for a while; how long to wait then, or undefined when all are done. */
+  /** Goes on with some jobs for a while; how long to wait then, or undefined when all are done. */
   async #work() {
     const endMs = Date.now() + WORK_MS;
-    const jobs = this.#jobs().slice(0, JOBS_AT_ONCE);
+    const all = this.#jobs();
+    // Wherever it begins: those that wait for a key that never answers are to hold up no others, and the object may be a fresh one each time.
+    const from = Math.floor(Math.random() * all.length);
+    const jobs = [...all.slice(from), ...all.slice(0, from)].slice(0, JOBS_AT_ONCE);
     // Each shard goes on by itself: one that waits for a key holds up no other.
     const waits = await Promise.all(jobs.flatMap(([id, beforeS, shards]) => shards.map((shard) => this.#goOn(id, beforeS, shard, endMs))));
+    if (all.length > JOBS_AT_ONCE) waits.push(LOOK_MS);
     return this.#jobs().length === 0 ? undefined : Math.min(...waits);
   }
 

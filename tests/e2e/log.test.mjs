@@ -51,6 +51,25 @@ test("who answers writes the line: the router its own refusals", async () => {
   assert.deepEqual(linesOfId(id).map(({ by, code, status }) => [by, code, status]), [["router", "not-found", 404]]);
 });
 
+test("an object that answers too late writes no line beside the router's, whether it went well or not", async () => {
+  for (const [path, code] of [["/echo", "replayed"], ["/fail", "rolled-back"]]) {
+    const id = randomUUID();
+    const late = await server.send("POST", path, { id, key, headers: { "probe-object": "late 2500", prefer: "wait=1" } });
+    assert.equal(late.semel, "unavailable");
+    assert.equal((await server.send("POST", path, { id, key })).semel, code);
+    await printed();
+    assert.deepEqual(linesOfId(id).map(({ by, code }) => [by, code]), [["router", "unavailable"], ["object", code]]);
+  }
+});
+
+test("what the log is told with an answer is for nobody else", async () => {
+  for (const [method, path, body] of [["POST", "/echo"], ["POST", "/fail"], ["GET", "/echo"], ["POST", "/unhandled"], ["GET", "/semel/v1/admin/keys"], ["POST", "/semel/v1/keys/logged%2Falice/batch", "[]"]]) {
+    const { headers } = await server.send(method, path, { id: body ? undefined : randomUUID(), key: path === "/echo" ? key : undefined, body });
+    assert.equal(headers.get("semel-line"), null, path);
+    assert.doesNotMatch(headers.get("access-control-expose-headers") ?? "", /semel-line/i);
+  }
+});
+
 test("a crash has the lines of where it was and of its requests, however little is sampled", async (t) => {
   const quiet = await serve((end) => t.after(end), "probe", { SEMEL_LOG_SAMPLE: "0" });
   const id = randomUUID();

@@ -74,6 +74,12 @@ test("a registry that fails changes nothing for requests, and once there is one 
   const server = await serve((end) => t.after(end), "probe", OFTEN, objects("DeafRegistry"));
   for (let count = 0; count < 20; count += 1) assert.equal((await change(server, "unheard", randomUUID())).semel, "executed");
   await until(() => /could not tell the registry/.test(server.log), "it was tried");
+  const startedMs = Date.now();
+  const listing = await server.admin("GET", "keys");
+  assert.deepEqual([listing.status, listing.semel], [503, "unavailable"]);
+  const tookMs = Date.now() - startedMs;
+  assert.ok(tookMs < 15_000, `who would wait 30 s is told after ${tookMs} ms`);
+  await until(() => /shard \d+ of the registry: no answer in 5000 ms/.test(server.log), "the log says which");
   await server.restart(objects("SemelRegistry"));
   const entry = await until(() => entryOf(server, "unheard"), "it registers");
   assert.equal(entry.records, 20);
@@ -169,4 +175,19 @@ test("a forget goes over all keys and three kills: none is missed, none counts t
   // A key that comes later learns of it by registering.
   await change(server, "forgets-later", "first");
   await until(async () => (await change(server, "forgets-later", randomUUID(), { firstSent: early })).semel === "forgotten", "it hears of it");
+});
+
+test("a forget that can't be done holds up none that can, however many there are", async (t) => {
+  const server = await serve((end) => t.after(end), "probe", OFTEN);
+  assert.equal((await change(server, "stuck", randomUUID())).semel, "executed");
+  await until(() => entryOf(server, "stuck"), "it is listed");
+  const stuckS = Math.floor(nowS() / 10) * 10 - 3;
+  const forget = (id, before) => server.admin("POST", "forget", { id, body: JSON.stringify({ before }) });
+  // More of them than are in hand at once.
+  for (let job = 1; job <= 6; job += 1) assert.equal((await forget(`stuck-${job}`, stuckS)).status, 202);
+  assert.equal((await forget("goes", stuckS - 1)).status, 202);
+  const state = async (id) => (await server.admin("GET", `forget/${id}`)).json;
+  await until(async () => (await state(7)).state === "done", "the last of them is done");
+  const { failed, ...stuck } = await state(1);
+  assert.deepEqual([stuck.state, stuck.done, failed.length <= 1], ["running", 0, true]);
 });

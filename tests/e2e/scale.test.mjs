@@ -1,7 +1,8 @@
 // Very many rows at one key, on workerd: none of them costs a start, a request or an administrator more than a turn may take.
 //
 // What is held to a bound is the CPU that the server takes while a request is under way, whoever else uses the machine. In that are the
-// router, the object, and what pages of the sweep come in between.
+// router, the object, and what pages of the sweep come in between. What the runtime needs now and then for itself (its garbage, checkpoints
+// of its files) is in it too: a second server, which has nothing to sweep, gets the same requests in turn with the first, and tells how much that is.
 //
 // A million: SEMEL_SCALE=1000000 node --test tests/e2e/scale.test.mjs
 // And ten thousand keys in the inspector: SEMEL_KEYS=10000
@@ -31,21 +32,34 @@ const nowS = () => Math.floor(Date.now() / 1000);
 const key = (path = "") => server.admin("GET", `keys/${encodeURIComponent(KEY)}${path}`);
 const read = (account) => server.send("GET", `/accounts/${account}`);
 
+const ascending = (one, other) => one - other;
 /** What all but one of a thousand take at most; of fewer than that, all but one. */
-const all999 = (sorted) => sorted[sorted.length - 1 - Math.max(1, Math.floor(sorted.length / 1_000))];
+const all999 = (all) => all.toSorted(ascending)[all.length - 1 - Math.max(1, Math.floor(all.length / 1_000))];
 
-/** Sends requests one by one. The CPU and the time of each, in ms, as quantiles; and the CPU of all. */
-async function timed(t, what, times, send) {
-  const [cpu, took] = [[], []];
+/** The number that a share of all is at most. */
+const at = (all, share) => all.toSorted(ascending)[Math.min(all.length - 1, Math.floor(share * all.length))];
+
+/** The CPU and the time of one request to a server, in ms. */
+async function measured(to, send) {
+  const [cpuMs, atMs] = [to.cpuMs(), performance.now()];
+  const answer = await send(to);
+  const tookMs = performance.now() - atMs;
+  // Where others kept this process from reading the answer, the server went on with what comes next.
+  const usedMs = Math.min(to.cpuMs() - cpuMs, tookMs);
+  assert.equal(answer.status, 200, answer.text);
+  return [usedMs, tookMs];
+}
+
+/** Sends requests one by one. The CPU and the time of each, in ms, as quantiles; and the CPU of all. `beside`: a server that gets each as well. */
+async function timed(t, what, times, send, beside) {
+  const [cpu, took, idle] = [[], [], []];
   for (let time = 0; time < times; time += 1) {
-    const [cpuMs, atMs] = [await server.cpuMs(), performance.now()];
-    const answer = await send();
-    took.push(performance.now() - atMs);
-    cpu.push((await server.cpuMs()) - cpuMs);
-    assert.equal(answer.status, 200, answer.text);
+    if (beside !== undefined) idle.push((await measured(beside, send))[0]);
+    const [cpuMs, tookMs] = await measured(server, send);
+    cpu.push(cpuMs);
+    took.push(tookMs);
   }
-  const at = (all, share) => all.sort((one, other) => one - other)[Math.min(all.length - 1, Math.floor(share * all.length))];
-  const found = { half: at(cpu, 0.5), most: at(cpu, 0.99), longest: at(cpu, 1), cpu };
+  const found = { half: at(cpu, 0.5), most: at(cpu, 0.99), longest: at(cpu, 1), cpu, idle };
   const shown = (numbers) => numbers.map((ms) => ms.toFixed(1)).join(", ");
   t.diagnostic(`${what}: CPU ${shown([found.half, found.most, found.longest])} ms; time ${shown([0.5, 0.99, 1].map((share) => at(took, share)))} ms (half, 99 %, all of ${times})`);
   return found;
@@ -155,26 +169,30 @@ test("the inspector shows a key with very many records", LIMIT, async (t) => {
 test("all of them due at once: they leave, and no request waits for more than its turn", LIMIT, async (t) => {
   await delay(2_000);
   await server.restart({ vars: { ...server.vars, SEMEL_RETENTION_SECONDS: "1" } });
+  const beside = await serve((end) => t.after(end), "ledger", VARS);
+  for (const account of ["alice", "bob"]) await beside.deposit(account, 1, { firstSent: nowS() });
   const took = await start(t, `over ${COUNT} that are due`);
   assert.ok(took < TURN_MS_MAX, `${took} ms`);
   const startedMs = Date.now();
-  const all = [];
+  const [due, idle] = [[], []];
   for (let left = COUNT; left > 1_000; left = (await key()).json.records) {
     for (const [what, send] of Object.entries({
-      "a read": () => read("alice"),
-      "a deposit": () => server.deposit("alice", 1, { firstSent: nowS() }),
-      "another key's": () => server.deposit("bob", 1, { firstSent: nowS() }),
+      "a read": (to) => to.send("GET", "/accounts/alice"),
+      "a deposit": (to) => to.deposit("alice", 1, { firstSent: nowS() }),
+      "another key's": (to) => to.deposit("bob", 1, { firstSent: nowS() }),
     })) {
-      const { half, cpu } = await timed(t, `${what}, with ${left} due`, 100, send);
-      assert.ok(half < TURN_MS_MAX / 2, `${what}: ${half} ms`);
-      all.push(...cpu);
+      const found = await timed(t, `${what}, with ${left} due`, 100, send, beside);
+      assert.ok(found.half < TURN_MS_MAX / 2, `${what}: ${found.half} ms`);
+      due.push(...found.cpu);
+      idle.push(...found.idle);
     }
   }
   await until(isEmpty, "all are gone");
   t.diagnostic(`gone in ${Date.now() - startedMs} ms`);
-  const most = all999(all.sort((one, other) => one - other));
-  t.diagnostic(`99.9 % of ${all.length} requests: CPU ${most.toFixed(1)} ms`);
-  assert.ok(most < TURN_MS_MAX, `${most} ms`);
+  const [most, idleMost, idleHalf] = [all999(due), all999(idle), at(idle, 0.5)];
+  t.diagnostic(`99.9 % of ${due.length} requests: CPU ${most.toFixed(1)} ms; with nothing due ${idleMost.toFixed(1)}, half of them ${idleHalf.toFixed(1)}`);
+  const ofSweep = most - (idleMost - idleHalf);
+  assert.ok(ofSweep < TURN_MS_MAX, `${ofSweep} ms`);
 });
 
 for (const what of ["packed", "tombstones"]) {

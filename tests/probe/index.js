@@ -4,7 +4,7 @@ import { DurableObject } from "cloudflare:workers";
 import { SemelObject as Hosted, serve } from "./host.js";
 import { SemelRegistry as Registry } from "./registry.js";
 
-/** A header says what goes wrong: `busy MS`, `hangs`, `overloaded`, `reset before`, `reset after`. */
+/** A header says what goes wrong: `busy MS`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. */
 const HEADER = "probe-object";
 
 export class SemelObject extends Hosted {
@@ -16,7 +16,15 @@ export class SemelObject extends Hosted {
     // As the platform says it, of an object with too long a queue.
     if (fault === "overloaded") throw Object.assign(new Error("Durable Object is overloaded."), { overloaded: true });
     if (fault === "reset" && argument === "before") this.ctx.abort("reset");
-    return super.fetch(request);
+    const answer = await super.fetch(request);
+    // It is made, and on its way for so long.
+    if (fault === "late") await new Promise((resolve) => setTimeout(resolve, Number(argument)));
+    return answer;
+  }
+
+  forget(beforeS) {
+    if (beforeS % 10 === STUCK_S) throw new Error("the probe was asked to forget nothing");
+    return super.forget(beforeS);
   }
 
   run(attempt, request) {
@@ -27,6 +35,9 @@ export class SemelObject extends Hosted {
   }
 }
 
+/** Of a job whose instant ends in so many seconds, no key does its part. */
+const STUCK_S = 7;
+
 /** A registry that also takes many reports in one commit. */
 export class SemelRegistry extends Registry {
   reports(shard, keys) {
@@ -35,8 +46,13 @@ export class SemelRegistry extends Registry {
   }
 }
 
-/** A registry that fails whatever it is asked. */
+/** A registry that fails whatever it is told, and takes a minute to list. */
 export class DeafRegistry extends DurableObject {
+  async list() {
+    await new Promise((resolve) => setTimeout(resolve, 60_000));
+    return [0, []];
+  }
+
   report() {
     throw new Error("the deaf registry was asked to listen");
   }

@@ -2,6 +2,7 @@
 
 use semel_core::server::SqlError;
 use semel_core::server::config::FOREVER_S;
+use semel_core::server::retention::SWEEP_ROWS;
 use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
 
 const RETENTION_S: i64 = 1000;
@@ -145,7 +146,7 @@ fn an_idle_key_is_swept_by_its_alarm_and_then_let_alone() {
     assert_eq!(world.wakes_at(), Some(world.wall_ms));
     // Page by page: after each, requests may come in.
     assert_eq!(world.sweep_page(), Ok(true));
-    assert_eq!(world.rows(), 301 - 128);
+    assert_eq!(world.rows(), 301 - SWEEP_ROWS);
     world.wake().unwrap();
     assert_eq!(world.rows(), 0);
     assert_eq!(world.fence_s(), world.wall_s() - RETENTION_S, "what left is refused for good");
@@ -371,13 +372,13 @@ fn a_deletion_that_is_acknowledged_leaves_soon_and_brings_neither_the_name_nor_t
 #[test]
 fn no_request_sweeps_what_its_object_is_about_to_and_all_do_where_it_is_not() {
     let mut world = world();
-    for n in 0..200 {
+    for n in 0..2 * SWEEP_ROWS - 1 {
         world.send(&change(&format!("a{n}")));
     }
     world.pass_s(RETENTION_S + 2);
     assert!(world.sweep_page().unwrap());
     let left = world.rows();
-    assert!((1..200).contains(&left), "{left}");
+    assert_eq!(left, SWEEP_ROWS - 1);
     world.send(&get("/count"));
     assert_eq!(world.rows(), left);
     world.pass_ms(1_000);

@@ -330,6 +330,41 @@ fn a_job_is_taken_once_by_the_rules_of_all_changes() {
 }
 
 #[test]
+fn more_jobs_than_may_be_are_refused_until_one_is_done() {
+    let database = Database::new();
+    let mut coordinator = Coordinator::new(Config::default());
+    let mut post =
+        |id: usize| ask(&mut coordinator, &database, Method::Post, "forget", &format!("job-{id}"), "{\"before\":5}");
+    for id in 1..=100 {
+        assert_eq!(post(id).status(), 202, "{id}");
+    }
+    post(101).is_problem(503, "capacity", "no", "same-id");
+    assert_eq!(post(7).only("semel-status"), "replayed");
+    let done = Progress { keys: 1, done: 1, failed: Vec::new(), is_done: true };
+    for shard in 0..SHARDS {
+        Coordinator::new(Config::default()).told(&database, 50, shard, &done).unwrap();
+    }
+    assert_eq!(post(101).status(), 202, "the same id, once there is room");
+    post(102).is_problem(503, "capacity", "no", "same-id");
+}
+
+#[test]
+fn what_is_set_for_keys_keeps_no_job_out() {
+    let database = Database::new();
+    let rules = "[{\"keys\":\"*\",\"recordsMax\":1,\"bytesMax\":1,\"retentionSeconds\":1}]";
+    let settings = |name: &str| match name {
+        "SEMEL_KEY_RULES" => Some(rules.to_owned()),
+        "SEMEL_RECORDS_MAX" | "SEMEL_BYTES_MAX" => Some("1".to_owned()),
+        _ => None,
+    };
+    let mut coordinator = Coordinator::new(Config::from_settings(settings).unwrap());
+    for id in ["a", "b", "c"] {
+        let made = ask(&mut coordinator, &database, Method::Post, "forget", id, "{\"before\":5}");
+        assert_eq!(made.status(), 202);
+    }
+}
+
+#[test]
 fn progress_is_what_the_shards_told_and_a_job_ends_with_the_last_of_them() {
     let database = Database::new();
     let mut coordinator = Coordinator::new(Config::default());

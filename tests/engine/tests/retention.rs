@@ -1,5 +1,6 @@
 //! *Retention*, a sentence a test.
 
+use semel_core::server::retention::SWEEP_ROWS;
 use semel_support::*;
 
 fn change(id: &str) -> Call {
@@ -213,7 +214,7 @@ fn the_latest_first_sent_counts() {
 #[test]
 fn a_sweep_looks_at_a_bounded_page_with_each_request_and_reaches_all() {
     let mut world = world();
-    let count = 300;
+    let count = 2 * SWEEP_ROWS + 44;
     for n in 0..count {
         world.send(&change(&format!("id-{n:04}")).first_sent_s(world.wall_s()));
     }
@@ -224,7 +225,7 @@ fn a_sweep_looks_at_a_bounded_page_with_each_request_and_reaches_all() {
         world.send(&get("/count"));
         left.push(world.rows());
     }
-    assert_eq!(left, [172, 44, 0, 0]);
+    assert_eq!(left, [SWEEP_ROWS + 44, 44, 0, 0]);
 }
 
 #[test]
@@ -232,15 +233,16 @@ fn a_sweep_goes_on_behind_a_page_of_which_nothing_leaves() {
     let mut world = world();
     world.send(&change("z").first_sent_s(world.wall_s()));
     world.pass_s(500);
-    for n in 0..200 {
+    let stay = SWEEP_ROWS + 1;
+    for n in 0..stay {
         world.send(&change(&format!("a-{n:04}")).first_sent_s(world.wall_s()));
     }
     world.pass_s(RETENTION_S - 499);
     world.restart();
     world.send(&get("/count"));
-    assert_eq!(world.rows(), 201);
+    assert_eq!(world.rows(), stay + 1);
     world.send(&get("/count"));
-    assert_eq!(world.rows(), 200);
+    assert_eq!(world.rows(), stay);
 }
 
 #[test]
@@ -269,6 +271,7 @@ fn statements_of_a_read(world: &mut World) -> u64 {
 #[test]
 fn what_is_not_due_is_walked_by_once_and_costs_no_request_anything() {
     let mut world = world();
+    let pages = 300 / SWEEP_ROWS + 1;
     for n in 0..300 {
         world.send(&change(&format!("id-{n:04}")).first_sent_s(world.wall_s() + n % 100));
     }
@@ -281,12 +284,12 @@ fn what_is_not_due_is_walked_by_once_and_costs_no_request_anything() {
     world.pass_s(RETENTION_S - 60);
     assert_eq!(statements_of_a_read(&mut world), quiet);
     world.pass_s(1);
-    for _ in 0..3 {
+    for _ in 0..pages {
         assert!(statements_of_a_read(&mut world) > quiet, "it walks");
     }
     assert_eq!(world.rows(), 297, "of each hundred one was due");
     world.pass_s(98);
-    for _ in 0..3 {
+    for _ in 0..pages {
         assert!(statements_of_a_read(&mut world) > quiet);
     }
     assert_eq!(world.rows(), 3, "the last is first sent later by a second");

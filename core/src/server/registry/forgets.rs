@@ -5,6 +5,7 @@
 //!
 //! Invariants:
 //! - A job is durable before it is answered, and stays until each shard has told that its part is done.
+//! - Of jobs that are not done there is a bounded number: one more is refused.
 //! - A job moves fences forward to one instant, which is not ahead of the clock. So it may be done twice, in any order with others.
 
 use super::{Progress, SHARDS};
@@ -24,6 +25,8 @@ use std::rc::Rc;
 const KEY: &str = "semel:forgets";
 /// So many jobs are kept that are done.
 const DONE_MAX: i64 = 100;
+/// So many jobs there are at once that are not done; each is as many rows in each shard as keys did not answer.
+const JOBS_MAX: i64 = 100;
 /// Of those that failed, so many are named.
 const FAILED_MAX: usize = 20;
 
@@ -67,7 +70,13 @@ impl Handler for Forgets {
         }
         match (&request.method, request.path.segments().as_slice()) {
             (Method::Post, ["semel", "v1", "admin", "forget"]) => {
-                let id = self.begin(context.sql, before_s(&request.body, context.now_ms)?)?;
+                let before_s = before_s(&request.body, context.now_ms)?;
+                let undone = "SELECT count(DISTINCT id) FROM parts WHERE is_done = 0";
+                if number(context.sql, undone, &[])? >= JOBS_MAX {
+                    let detail = format!("{JOBS_MAX} jobs are not done yet, as many as may be");
+                    return Err(Failure::Refused(Problem::new(Code::Capacity, detail)));
+                }
+                let id = self.begin(context.sql, before_s)?;
                 Ok(Response::json(202, described(context.sql, id, false)?.ok_or(Failure::NotFound)?))
             }
             (Method::Get | Method::Head, ["semel", "v1", "admin", "forget", id]) => {
