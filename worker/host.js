@@ -311,11 +311,16 @@ export async function serve(request, env) {
   }
 }
 
-async function routed(request, env) {
+/** The answer to a message of a queue, which asks for a change under a name of Semel's own. */
+export function asMessage(request, env) {
+  return routed(request, env, (head) => routerOf(env).route_message(...head, Date.now()));
+}
+
+async function routed(request, env, decide = (head) => routerOf(env).route(...head, Date.now())) {
   const { pathname, search } = new URL(request.url);
   const arrivedMs = Date.now();
   const lines = linesOf(request.headers);
-  const route = await routeOf([request.method, pathname, search, lines], env, arrivedMs);
+  const route = await routeOf([request.method, pathname, search, lines], env, arrivedMs, decide);
   if (typeof route[0] === "number") return responseOf(route);
   const headers = new Headers(request.headers);
   if (route[0] === null) return registered(request, env, headers, route);
@@ -331,12 +336,12 @@ async function routed(request, env) {
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Where a request goes. */
-async function routeOf(head, env, arrivedMs) {
+async function routeOf(head, env, arrivedMs, decide) {
   const [method, , , lines] = head;
   const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
   const route = () =>
     guarded(
-      () => routerOf(env).route(...head, Date.now()),
+      () => decide(head),
       () => unavailable("the router crashed"),
     );
   return (await decided(route, env, arrivedMs)) ?? unavailable("the keys that tokens are verified with did not come in time");
