@@ -42,7 +42,9 @@ const routerOf = perInstance((env) => {
 /** One `name:value` a line: headers cross the boundary in one piece. */
 export function linesOf(headers) {
   let lines = "";
-  for (const [name, value] of headers) lines += `${name}:${value}\n`;
+  headers.forEach((value, name) => {
+    lines += `${name}:${value}\n`;
+  });
   return lines;
 }
 
@@ -130,7 +132,8 @@ export class SemelObject extends DurableObject {
   async #answer(request, arrivedMs) {
     const { pathname, search } = new URL(request.url);
     const body = await bodyOf(request);
-    await this.#chores.ready();
+    const opening = this.#chores.ready();
+    if (opening) await opening;
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
     if (this.isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
