@@ -90,19 +90,28 @@ export class Chores {
     }
   }
 
-  /** Before anything is asked of the engine: what is stored is looked at, which may take many pages. */
+  /** Before anything is asked of the engine: what is stored is looked at, which may take many pages. Undefined: nothing has to be waited for. */
   ready() {
-    this.#opening ??= this.#open().finally(() => {
-      this.#opening = undefined;
-    });
+    if (this.#opening === undefined && this.#looks()) {
+      this.#opening = this.#open().finally(() => {
+        this.#opening = undefined;
+      });
+    }
     return this.#opening;
   }
 
   async #open() {
+    do await pause(0);
+    while (this.#looks());
+  }
+
+  /** Looks at a page; whether there are more. */
+  #looks() {
     try {
-      while (attempted(() => this.#engine().open(Date.now()))) await pause(0);
+      return attempted(() => this.#engine().open(Date.now()));
     } catch {
       // Whoever asks now finds the same, and has it answered and logged.
+      return false;
     }
   }
 

@@ -48,7 +48,9 @@ const routerOf = perInstance((env) => {
 /** One `name:value` a line: headers cross the boundary in one piece. */
 export function linesOf(headers) {
   let lines = "";
-  for (const [name, value] of headers) lines += `${name}:${value}\n`;
+  headers.forEach((value, name) => {
+    lines += `${name}:${value}\n`;
+  });
   return lines;
 }
 
@@ -147,7 +149,8 @@ export class SemelObject extends DurableObject {
   async #answer(request, arrivedMs) {
     const { pathname, search } = new URL(request.url);
     const body = await bodyOf(request);
-    await this.#chores.ready();
+    const opening = this.#chores.ready();
+    if (opening) await opening;
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
     if (this.isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
@@ -328,11 +331,16 @@ export async function serve(request, env) {
   }
 }
 
-async function routed(request, env) {
+/** The answer to a message of a queue, which asks for a change under a name of Semel's own. */
+export function asMessage(request, env) {
+  return routed(request, env, (head) => routerOf(env).route_message(...head, Date.now()));
+}
+
+async function routed(request, env, decide = (head) => routerOf(env).route(...head, Date.now())) {
   const { pathname, search } = new URL(request.url);
   const arrivedMs = Date.now();
   const lines = linesOf(request.headers);
-  const route = await routeOf([request.method, pathname, search, lines], env, arrivedMs);
+  const route = await routeOf([request.method, pathname, search, lines], env, arrivedMs, decide);
   if (typeof route[0] === "number") return written(responseOf(route));
   const headers = new Headers(request.headers);
   if (route[0] === null) return registered(request, env, headers, route);
@@ -348,12 +356,12 @@ async function routed(request, env) {
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Where a request goes. */
-async function routeOf(head, env, arrivedMs) {
+async function routeOf(head, env, arrivedMs, decide) {
   const [method, , , lines] = head;
   const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
   const route = () =>
     guarded(
-      () => routerOf(env).route(...head, Date.now()),
+      () => decide(head),
       () => unavailable("the router crashed"),
     );
   return (await decided(route, env, arrivedMs)) ?? unavailable("the keys that tokens are verified with did not come in time");

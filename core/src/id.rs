@@ -109,6 +109,11 @@ impl Principal {
         Self(format!("{RESERVED}admin"))
     }
 
+    /// The queues that a deployment consumes.
+    pub fn queue() -> Self {
+        Self(format!("{RESERVED}queue"))
+    }
+
     /// Somebody other than who asks, where no more is known.
     pub fn another() -> Self {
         Self(format!("{RESERVED}another"))

@@ -19,12 +19,13 @@ const LISTEN_TIMEOUT_MS = 20_000;
  * Starts `folder` (a built worker) on `address`, with its state in `state`.
  * `objects`: binding to class of each namespace; `vars`: the worker's settings; `assets`: a folder of static files, bound as
  * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB; `services`: binding to the file of another Worker, one
- * module; `reachesLocal`: whether the worker may fetch from this machine.
+ * module; `reachesLocal`: whether the worker may fetch from this machine; `deadLetters`: the address of a server that gets what is sent to
+ * the queue DEAD_LETTERS, and then the worker can be given messages by itself, which is bound as SELF.
  */
-export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, onLog }) {
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, onLog }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
-  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, state }));
+  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, state }));
   const { default: binary } = createRequire(import.meta.url)("workerd");
   const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", config], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
@@ -76,7 +77,7 @@ function listening(child, exited, log) {
   });
 }
 
-async function configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, state }) {
+async function configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, state }) {
   const text = JSON.stringify;
   const modules = [];
   // The entry comes first. A path that begins with / would be looked for in the schema's search path.
@@ -106,6 +107,10 @@ async function configOf({ folder, address, objects, vars, assets, lab, others, r
     services.push(`(name = ${text(binding)}, worker = (modules = [ ${module} ], compatibilityDate = ${text(COMPATIBILITY_DATE)}))`);
     bindings.push(`(name = ${text(binding)}, service = ${text(binding)})`);
   }
+  if (deadLetters !== undefined) {
+    services.push(`(name = "dead-letters", external = (address = ${text(deadLetters)}, http = ()))`);
+    bindings.push(`(name = "DEAD_LETTERS", queue = "dead-letters")`, `(name = "SELF", service = "main")`);
+  }
   if (reachesLocal) services.push(`(name = "internet", network = (allow = ["public", "private"]))`);
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
@@ -119,6 +124,7 @@ const main :Workerd.Worker = (
     ${modules.join(",\n    ")}
   ],
   compatibilityDate = ${text(COMPATIBILITY_DATE)},
+  compatibilityFlags = [ ${deadLetters === undefined ? "" : text("service_binding_extra_handlers")} ],
   durableObjectNamespaces = [ ${namespaces.join(", ")} ],
   durableObjectStorage = (localDisk = "state"),
   bindings = [ ${bindings.join(", ")} ],

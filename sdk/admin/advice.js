@@ -9,9 +9,10 @@ const ADVICE = {
   "no-network": ["The server can't be reached.", "Check the address and the network, then try again."],
   "no-answer": ["No Semel deployment answered.", "It may be starting or overloaded, or a proxy answers in its place. Try again in a moment."],
   unavailable: ["The server is not available at the moment.", "Try again. If it stays so, look at its log: a setting may be unreadable."],
+  locked: ["A request of this key is under way to where it is executed.", "Try again when it has ended: then it has an outcome, or nobody is asking any more."],
   "rate-limited": ["Too many requests.", "Wait a moment, then try again."],
   "in-flight": ["This request is running at this moment.", "Try again when it has ended."],
-  "outcome-unknown": ["This request is in doubt: it can't be known whether it ran.", "It is settled by its next attempt."],
+  "outcome-unknown": ["This request is in doubt: it can't be known whether it ran.", "Find out at the other side whether it has had its effect, then resolve it."],
   acknowledged: ["The client has acknowledged this request: it ran, and can't be cancelled.", undefined],
   "outcome-expired": ["This request is over, and its outcome is no longer kept.", undefined],
 };

@@ -91,6 +91,12 @@ export class Admin {
     return this.#changeOf(key, "POST", `${pathOf(key)}/cancel`, { id }, change, signal);
   }
 
+  /** Settles a request that is in doubt: `outcome`, `{ status, headers?, body? }`, is what it has from now on; undefined: it did not run, and never will. */
+  async resolve(key, id, outcome, change, signal) {
+    const word = outcome === undefined ? { executed: "no" } : { executed: "yes", outcome };
+    return this.#changeOf(key, "POST", `${recordPathOf(key, id)}/resolve`, word, change, signal);
+  }
+
   /** Reduces a record to a tombstone. */
   async deleteRecord(key, id, change, signal) {
     return this.#changeOf(key, "DELETE", recordPathOf(key, id), undefined, change, signal);

@@ -137,10 +137,28 @@ export async function cancel(session, key, id) {
   throw new Failure("failed", ["It had run already. Its effect and its outcome stay."], { code: "executed", executed: "no" });
 }
 
+/** `resolve`: says what became of what is in doubt. */
+export async function resolve(session, key, id) {
+  const { admin, terminal, options, signal } = session;
+  const { executed, status, body, type } = options;
+  if (executed === "yes" && status === undefined) throw new Failure("usage", ["What ran has an outcome: give --status, and --body where it has one."]);
+  if (executed === "no" && (status ?? body ?? type) !== undefined) throw new Failure("usage", ["What did not run has no --status, --body or --type."]);
+  const outcome = executed === "no" ? undefined : { status, ...(type !== undefined && { headers: { "content-type": type } }), ...(body !== undefined && { body }) };
+  const meaning = outcome ? `This records status ${status} as the outcome of ${id}: every attempt gets it.` : `This has ${id} never run. If it may have had its effect, its client may do that again.`;
+  if (!options.yes) await agree(session, `${meaning} It can't be undone. Go on? [y/N] `);
+  const given = Object.entries({ executed, status, body, type }).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)]));
+  const result = await changing(session, ["resolve", key, id, ...given, "--yes"], (change) => admin.resolve(key, id, outcome, change, signal));
+  if (terminal.isJson) return terminal.json(result);
+  terminal.line(outcome ? "It is resolved: every attempt gets this outcome." : "It is resolved: from now on it never runs.");
+}
+
 /** `delete`: a key, or one record of it. */
 export async function remove(session, key, id) {
   const { admin, terminal, options, signal } = session;
-  if (!options.yes) await confirm(session, key, id);
+  if (!options.yes && id === undefined) {
+    const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `;
+    await agree(session, question, (answer) => answer === key);
+  } else if (!options.yes) await agree(session, `This throws the outcome of ${id} away. It can't be had back. Go on? [y/N] `);
   const again = ["delete", key, ...(id === undefined ? [] : [id]), "--yes"];
   const result = await changing(session, again, (change) => (id === undefined ? admin.deleteKey(key, change, signal) : admin.deleteRecord(key, id, change, signal)));
   if (terminal.isJson) return terminal.json(result);
@@ -148,13 +166,8 @@ export async function remove(session, key, id) {
   else terminal.line(`The record is reduced to its id. Did it run: ${ran(result)}.`);
 }
 
-/** To delete a key its name must be typed; for a record, a letter will do. */
-async function confirm({ terminal, signal }, key, id) {
-  const question =
-    id === undefined
-      ? `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `
-      : `This throws the outcome of ${id} away. It can't be had back. Go on? [y/N] `;
-  const answer = (await terminal.ask(question, signal)).trim();
-  if (id === undefined ? answer === key : /^y(es)?$/i.test(answer)) return;
+/** Asks before what can't be undone. To delete a key its name must be typed; for a record, a letter will do. */
+async function agree({ terminal, signal }, question, isYes = (answer) => /^y(es)?$/i.test(answer)) {
+  if (isYes((await terminal.ask(question, signal)).trim())) return;
   throw new Failure("failed", ["Nothing was changed."], { code: "declined", executed: "no" });
 }

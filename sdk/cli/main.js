@@ -6,7 +6,7 @@
 // - Nothing is changed without an id, which is told where it can't be known whether the change was made.
 
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
-import { cancel, forget, keys, remove, show } from "./commands.js";
+import { cancel, forget, keys, remove, resolve, show } from "./commands.js";
 import { Failure, sessionOf } from "./session.js";
 import { Terminal } from "./terminal.js";
 
@@ -40,6 +40,13 @@ to their ids where the client did not say when; what the requests did stays. It 
   cancel: `
 Example:
   semel cancel accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4`,
+  resolve: `
+Examples:
+  semel resolve orders/42 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --executed yes --status 201 --type application/json --body '{"order":7}'
+  semel resolve orders/42 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --executed no
+
+For a request that was sent to where it is executed, and of which nobody knows whether it ran. Look there first. What is under way
+at this moment can't be resolved.`,
   delete: `
 Examples:
   semel delete accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4
@@ -96,6 +103,13 @@ function programOf({ version, terminal, env, signal }) {
     .option("--no-wait", "only begin it")
     .addOption(again());
   add("cancel <key> <id>", "Has a request never run from now on.", cancel).addOption(again());
+  add("resolve <key> <id>", "Says what became of a request that is in doubt.", resolve)
+    .addOption(new Option("--executed <word>", "whether it ran").choices(["yes", "no"]).makeOptionMandatory())
+    .addOption(new Option("--status <status>", "of its outcome, if it ran").argParser(numberOf(200, 499)))
+    .option("--type <type>", "the Content-Type of its outcome")
+    .option("--body <text>", "the body of its outcome")
+    .option("-y, --yes", "don't ask")
+    .addOption(again());
   add("delete <key> [id]", "Deletes a key with all its data, or one record.", remove).option("-y, --yes", "don't ask").addOption(again());
   return program;
 }

@@ -81,7 +81,7 @@ export class Terminal {
 
   /** Asks, and resolves to the answer. Where nobody can be asked, it says how to do without. */
   async ask(question, signal) {
-    if (this.#stdin.isTTY !== true) throw new Failure("usage", ["It asks before it deletes, and nobody is there to answer. Add --yes."]);
+    if (this.#stdin.isTTY !== true) throw new Failure("usage", ["It asks before it does this, and nobody is there to answer. Add --yes."]);
     const prompt = createInterface({ input: this.#stdin, output: this.#stderr });
     prompt.on("SIGINT", () => process.emit("SIGINT"));
     try {

@@ -71,3 +71,42 @@ export class SemelRegistry extends DurableObject {}
 export function worker<Env>(application: (new (ctx: DurableObjectState, env: Env) => SemelObject<Env>) & Pick<typeof SemelObject, "key" | "schema">): {
   fetch(request: Request, env: Env): Promise<Response>;
 };
+
+/** What a queue's messages ask for. */
+export interface ConsumerOptions<Body = unknown> {
+  /**
+   * The path: a function, or a template such as `"/shops/{shop}/orders"`, of which each name is a member of the body. The body of the
+   * request is that of the message: text and bytes as they are, anything else as JSON. What throws, or has no such member, is a dead letter.
+   */
+  path: string | ((body: Body, message: Message<Body>) => string);
+  /** What makes two messages the same: a member of the body, or a function. Left out, the id that the queue gave the message. */
+  id?: string | ((body: Body, message: Message<Body>) => string) | undefined;
+  /** `"POST"`, unless another is named. */
+  method?: "POST" | "PUT" | "PATCH" | "DELETE" | undefined;
+  /** The binding of the queue for dead letters: `"DEAD_LETTERS"`, unless another is named. */
+  deadLetters?: string | undefined;
+  /** What the handler fails (it throws, say) at this delivery becomes a dead letter: 3, unless another is named. */
+  deliveries?: number | undefined;
+}
+
+/** What is sent to the queue for dead letters. */
+export interface DeadLetter<Body = unknown> {
+  queue: string;
+  /** The message's id, when it was sent, in Unix ms, and how often it was delivered. */
+  id: string;
+  timestamp: number;
+  attempts: number;
+  reason: {
+    /** `"refused"`: the handler's outcome is not 2xx; `"message-invalid"`: it could not be made a request; else a code of the protocol. */
+    code: string;
+    /** Of the answer, where there was one. */
+    status?: number;
+    /** Whether the handler ran and its effect was kept. */
+    executed: "yes" | "no" | "unknown";
+    detail: string;
+  };
+  body: Body;
+}
+
+/** The `queue` of a Worker: gives each message to the handler of its key, once however often it is delivered. */
+export function consumer<Body = any>(options: ConsumerOptions<Body>): (batch: MessageBatch<Body>, env: object) => Promise<void>;

@@ -41,6 +41,33 @@ test("a double click, a lost request and a lost answer are one change, under one
   assert.equal(await tab.locator(".changes button").count(), 0);
 });
 
+test("what is in doubt is resolved by an outcome, which stays as it was sent, or as not run", LIMIT, async (t) => {
+  for (const id of ["doubt-ran", "doubt-not"]) fake.doubt(SMALL, id);
+  const { tab } = await open(t, at(SMALL, "doubt-ran"));
+  const done = fake.done.length;
+  await shows(tab, "Nobody knows whether it ran, unless it is under way at this moment.");
+  await tab.getByRole("button", { name: "It ran…" }).click();
+  await tab.getByLabel("Status").fill("600");
+  await tab.getByRole("button", { name: "Record this outcome" }).click();
+  assert.equal(fake.done.length, done, "no status of an outcome");
+  await tab.getByLabel("Status").fill("201");
+  await tab.getByLabel("Body").fill('{"order":7}');
+  fake.faults.push({ on: "change", kind: "lose-answer" });
+  await tab.getByRole("button", { name: "Record this outcome" }).click();
+  await shows(tab, "No answer yet. The same is sent again; it happens once.");
+  assert.equal(await tab.getByLabel("Body").isDisabled(), true);
+  await shows(tab, "It is resolved: every attempt gets this outcome.");
+  await tab.getByRole("button", { name: "Close" }).click();
+  await shows(tab, '"order": 7');
+  assert.equal(await tab.getByRole("button", { name: "It ran…" }).count(), 0);
+
+  const other = await open(t, at(SMALL, "doubt-not"));
+  await other.tab.getByRole("button", { name: "It did not run…" }).click();
+  await other.tab.getByRole("button", { name: "It did not run", exact: true }).dblclick();
+  await shows(other.tab, "It is resolved: from now on it never runs.");
+  assert.deepEqual(fake.done.slice(done).map((what) => what.split(" ")[1]), [`keys/${SMALL}/records/doubt-ran/resolve`, `keys/${SMALL}/records/doubt-not/resolve`]);
+});
+
 test("no answer at all: nobody knows, and the same can be sent again, by whoever goes on or not", LIMIT, async (t) => {
   const id = idIn("executed");
   const { tab } = await open(t, at(SMALL, id));

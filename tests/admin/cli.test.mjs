@@ -108,6 +108,12 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["forget"], /required option '--before <when>' not specified/],
     [["forget", "--before", "soon"], /neither an age/],
     [["delete", SMALL], /Add --yes/],
+    [["resolve", SMALL, "x"], /required option '--executed <word>' not specified/],
+    [["resolve", SMALL, "x", "--executed", "maybe"], /Allowed choices are yes, no/],
+    [["resolve", SMALL, "x", "--executed", "yes", "--yes"], /give --status/],
+    [["resolve", SMALL, "x", "--executed", "yes", "--status", "500"], /from 200 to 499/],
+    [["resolve", SMALL, "x", "--executed", "no", "--status", "200"], /What did not run has no/],
+    [["resolve", SMALL, "x", "--executed", "no"], /Add --yes/],
     [["keys", "--timeout", "x"], /from 0 to 86400/],
     [["keys"], /Give --url or SEMEL_URL/, { SEMEL_URL: "" }],
     [["keys"], /it must be an origin/, { SEMEL_URL: "ftp://x" }],
@@ -125,7 +131,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
 });
 
 test("--help of each command says what it does, and --version which it is", LIMIT, async () => {
-  for (const name of ["keys", "show", "forget", "cancel", "delete"]) {
+  for (const name of ["keys", "show", "forget", "cancel", "resolve", "delete"]) {
     const { code, stdout } = await semel([name, "--help"]);
     assert.equal(code, 0);
     assert.match(stdout, new RegExp(`^Usage: semel ${name}[\\s\\S]*--timeout[\\s\\S]*Examples?:\\n {2}semel ${name} `));
@@ -151,6 +157,27 @@ test("cancel: what had run stays, and that is a failure; what is over is refused
   const over = await semel(["cancel", SMALL, idIn("acknowledged")]);
   assert.deepEqual([over.code, over.stdout], [1, ""]);
   assert.match(over.stderr, /^The client has acknowledged this request/);
+});
+
+test("resolve: what is in doubt has the outcome that was given, or never runs, once though answers are lost; anything else keeps what it has", LIMIT, async () => {
+  for (const id of ["doubt-1", "doubt-2", "doubt-3"]) fake.doubt(SMALL, id);
+  const done = fake.done.length;
+  assert.match((await semel(["show", SMALL, "doubt-1"])).stdout, /in-doubt: It was sent to where it is executed, and has no outcome/);
+  fake.faults.push({ on: "change", kind: "lose-answer" });
+  const ran = await semel(["resolve", SMALL, "doubt-1", "--executed", "yes", "--status", "201", "--type", "application/json", "--body", '{"order":7}', "--yes"]);
+  assert.deepEqual([ran.code, ran.stdout], [0, "It is resolved: every attempt gets this outcome.\n"], ran.stderr);
+  assert.match((await semel(["show", SMALL, "doubt-1"])).stdout, /Status 201[\s\S]*content-type: application\/json[\s\S]*"order": 7/);
+  const not = await semel(["resolve", SMALL, "doubt-2", "--executed", "no", "--yes", "--json"]);
+  assert.deepEqual([not.code, JSON.parse(not.stdout)], [0, { state: "cancelled", executed: "no" }]);
+  const over = await semel(["resolve", SMALL, "doubt-2", "--executed", "no", "--yes"]);
+  assert.deepEqual([over.code, over.stderr], [1, "This id is not in doubt, and keeps what it has.\nNothing was changed.\n"]);
+  fake.faults.push({ on: "change", kind: 409, code: "locked" });
+  const under = await semel(["resolve", SMALL, "doubt-3", "--executed", "no", "--yes", "--timeout", "0"]);
+  assert.match(under.stderr, /^A request of this key is under way to where it is executed\.\nNothing was changed\.\nTry again when it has ended/);
+  assert.deepEqual(fake.done.slice(done), [
+    `POST keys/${SMALL}/records/doubt-1/resolve {"executed":"yes","outcome":{"status":201,"headers":{"content-type":"application/json"},"body":"{\\"order\\":7}"}}`,
+    `POST keys/${SMALL}/records/doubt-2/resolve {"executed":"no"}`,
+  ]);
 });
 
 test("no answer in time: nobody knows, and the same can be sent again under its id, once in all", LIMIT, async () => {

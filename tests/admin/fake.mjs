@@ -50,6 +50,11 @@ class Fake {
     this.#keys = keepsKeys ? keys.map((key) => ({ ...key })) : [];
   }
 
+  /** Has an id be in doubt. */
+  doubt(key, id) {
+    this.#records.set(`${key}\0${id}`, { id, state: "in-doubt", principal: "alice", firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 59_000, deadline: null, lapses: null, executed: "unknown", status: null, bytes: null, crashes: null });
+  }
+
   close() {
     this.server.closeAllConnections();
     return new Promise((resolve) => this.server.close(resolve));
@@ -104,6 +109,7 @@ class Fake {
     if (what === "records" && id === undefined) return read(this.#page(key, i, query));
     const record = this.#record(key, id);
     if (!record) return problem(404, "not-seen", "this id was never seen", "unknown");
+    if (record.outcome) return read({ ...record, fingerprint: null });
     const n = record.state === "executed" ? numberOfId(i, id) : undefined;
     return read({ ...record, outcome: n === undefined ? null : outcomeOf(n), fingerprint: n === undefined ? null : fingerprintOf(n) });
   }
@@ -144,6 +150,7 @@ class Fake {
     const at = this.#keys.findIndex((each) => each.key === key);
     if (at < 0) return problem(404, "not-found", "the key has no tables");
     if (method === "POST" && what === "cancel") return this.#cancel(key, JSON.parse(body).id);
+    if (method === "POST" && what === "records" && path[4] === "resolve") return this.#resolve(key, id, JSON.parse(body));
     if (method === "DELETE" && what === "records") return this.#deleteRecord(key, id);
     this.#keys.splice(at, 1);
     return executed({ state: "deleted", fence: NOW_MS / 1000 });
@@ -158,6 +165,15 @@ class Fake {
     const none = { id, principal: "semel:admin", firstSent: null, deadline: null, lapses: NOW_MS + 86_400_000, executed: "unknown", status: null, bytes: null };
     this.#records.set(`${key}\0${id}`, { ...none, ...record, state: "cancelled", at: NOW_MS, crashes: null });
     return executed({ state: "cancelled" });
+  }
+
+  #resolve(key, id, { executed: word, outcome }) {
+    const record = this.#record(key, id);
+    if (!record) return problem(404, "not-seen", "this key has no record of this id", "unknown");
+    if (record.state !== "in-doubt") return problem(400, "body-invalid", "this id is not in doubt, and keeps what it has");
+    const settled = outcome ? { state: "executed", outcome: { headers: {}, body: "", ...outcome }, status: outcome.status } : { state: "cancelled" };
+    this.#records.set(`${key}\0${id}`, { ...record, ...settled, executed: word, at: NOW_MS });
+    return executed({ state: settled.state, executed: word });
   }
 
   #deleteRecord(key, id) {

@@ -71,6 +71,25 @@ test("two attempts at a time are one request, and each gets its outcome", async 
   assert.equal(other.made.get(ref), 1);
 });
 
+test("what is under way can't be resolved: who tries waits for it a while, and settles nothing", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  let finish;
+  const arrived = new Promise((resolve) => other.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
+  const first = order(server, "report", ref, { id });
+  await arrived;
+  const resolve = () => server.admin("POST", `keys/report%2Forders/records/${id}/resolve`, { id: randomUUID(), body: '{"executed":"no"}' });
+  const refused = await resolve();
+  assert.deepEqual([refused.status, refused.semel, refused.json.executed, refused.json.retry], [409, "locked", "no", "same-id"]);
+  assert.match(refused.json.detail, /under way to where it is executed/);
+  // One that is there when it ends finds its outcome.
+  const waits = resolve();
+  setTimeout(finish, 500);
+  assert.equal((await first).semel, "executed");
+  const late = await waits;
+  assert.deepEqual([late.status, late.semel], [400, "body-invalid"]);
+  assert.equal((await order(server, "report", ref, { id })).semel, "replayed");
+});
+
 test("who does not want to wait hears that it is under way, and another that it is not its turn", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   let finish;

@@ -2,6 +2,7 @@
 
 import { DurableObject } from "cloudflare:workers";
 import { SemelObject as Hosted, serve } from "./host.js";
+import { consumer } from "./queue.js";
 import { SemelRegistry as Registry } from "./registry.js";
 
 /** A header says what goes wrong: `busy MS`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. */
@@ -76,10 +77,19 @@ async function putOn(request) {
   return new Response();
 }
 
+/** Delivers messages of a queue, as the platform does. */
+async function deliver(request, env) {
+  const { queue, messages } = await request.json();
+  const made = messages.map((message) => ({ ...message, timestamp: new Date(message.timestamp) }));
+  return Response.json(await env.SELF.queue(queue, made));
+}
+
 export default {
+  queue: consumer({ path: "/{does}" }),
   fetch(request, env) {
     const { pathname } = new URL(request.url);
     if (pathname === "/probe/reports") return report(request, env);
+    if (pathname === "/deliver") return deliver(request, env);
     return pathname === "/probe/clock" ? putOn(request) : serve(request, env);
   },
 };

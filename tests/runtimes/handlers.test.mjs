@@ -39,12 +39,13 @@ test("the template is clean by wrangler's types and TypeScript, and so are the p
 
 test("what docs/handlers.md shows compiles", LIMIT, async () => {
   const blocks = [...(await readFile(join(ROOT, "docs/handlers.md"), "utf8")).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, block]) => block);
-  assert.equal(blocks.length, 2);
-  const [whole, other] = blocks;
+  assert.equal(blocks.length, 3);
+  const [whole, other, queue] = blocks;
   const end = "export default worker(Counters);\n";
   assert.ok(whole.endsWith(end));
   await writeFile(join(template, "src/whole.ts"), whole);
   await writeFile(join(template, "src/other.ts"), whole.slice(0, -end.length) + other);
+  await writeFile(join(template, "src/queue.ts"), whole.slice(0, -end.length) + queue);
   assert.equal(await compile(), "");
 });
 

@@ -5,6 +5,7 @@
 import { SemelObject as Hosted, serve } from "./host.js";
 import { NO_PROMISE, bind, setKeyRule } from "./script.js";
 
+export { consumer } from "./queue.js";
 export { SemelRegistry } from "./registry.js";
 
 /** What the runtime and Semel call of an object: a subclass that had its own would break it. */

@@ -73,6 +73,18 @@ macro_rules! export {
                 self.0.route(method, pathname, search, headers, now_ms)
             }
 
+            /// Routes a message of a queue by the head that it is given.
+            pub fn route_message(
+                &self,
+                method: &str,
+                pathname: &str,
+                search: &str,
+                headers: &str,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.route_message(method, pathname, search, headers, now_ms)
+            }
+
             /// What all shards of the registry have, as one list.
             pub fn listed(
                 &self,

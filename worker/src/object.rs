@@ -62,9 +62,7 @@ impl<H: Handler> Object<H> {
     ) -> Array {
         let wall_ms = wire::instant_ms(now_ms);
         let body_too_large = body.is_none();
-        let lines = headers;
-        let log;
-        let answer = match routed(method, url, headers, body.unwrap_or_default()) {
+        match routed(method, url, headers, body.unwrap_or_default()) {
             Ok((mut request, key, principal)) => {
                 self.engine.name(&principal, &mut request);
                 let arrival = Arrival { key: &key, principal: &principal, request: &request, body_too_large, wall_ms };
@@ -77,15 +75,15 @@ impl<H: Handler> Object<H> {
                     headers: &request.headers,
                     key: Some(&key),
                 };
-                log = log::line(self.log_sample_ppm, &answered, &answer);
-                answer
+                let log = log::line(self.log_sample_ppm, &answered, &answer);
+                wire::stamped(answer, &self.cors, &request.headers, log)
             }
             Err(Invalid(reason)) => {
-                log = Some(log::note(wall_ms, "error", &format!("the object was not asked by its router: {reason}")));
-                Answer::unavailable("the object was not asked by its router").stamped(wall_ms, None)
+                let log = log::note(wall_ms, "error", &format!("the object was not asked by its router: {reason}"));
+                let answer = Answer::unavailable("the object was not asked by its router").stamped(wall_ms, None);
+                wire::stamped(answer, &self.cors, &Headers::from_lines(headers), Some(log))
             }
-        };
-        wire::stamped(answer, &self.cors, &Headers::from_lines(lines), log)
+        }
     }
 
     pub(crate) fn ask(&mut self, purpose: Purpose, arrival: Arrival<'_>) -> Answer {
@@ -106,6 +104,10 @@ impl<H: Handler> Object<H> {
     /// Whether an attempt may have ended the object that ran before. The times are the wall clock's, in Unix ms.
     pub fn is_suspect(&self, method: &str, pathname: &str, headers: &str, (started_ms, now_ms): (f64, f64)) -> bool {
         let (started_ms, now_ms) = (wire::instant_ms(started_ms), wire::instant_ms(now_ms));
+        // Nearly all are new, and to read all headers takes as long as to route the request.
+        if suspicion::is_new(headers, started_ms) {
+            return false;
+        }
         self.suspects.has(&Method::new(method), pathname, &Headers::from_lines(headers), started_ms, now_ms)
     }
 

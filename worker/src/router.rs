@@ -11,7 +11,7 @@ use semel_core::server::auth::Refusal;
 use semel_core::server::batch::first_frame;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
-use semel_core::server::router::{Route, route, wait_ms};
+use semel_core::server::router::{Route, route, route_own, wait_ms};
 use semel_core::server::sql::Row;
 use semel_core::server::{Answer, Config, Cors, Gate, Handler};
 use wasm_bindgen::{JsCast, JsValue};
@@ -43,17 +43,32 @@ impl<H: Handler> Router<H> {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
         let (asked_by, url) = (Method::new(method), (pathname, search));
-        match route(&self.handler, &self.config, &mut self.gate, &asked_by, url, &lines, instant_ms) {
-            Route::Answer(answer) => self.answer(answer, method, &lines, (now_ms, now_ms)),
+        let routed = route(&self.handler, &self.config, &mut self.gate, &asked_by, url, &lines, instant_ms);
+        self.told(routed, method, &lines, now_ms)
+    }
+
+    /// The same of a message of a queue, which nobody has to be authenticated for.
+    pub fn route_message(&self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
+        let lines = Headers::from_lines(headers);
+        let instant_ms = wire::instant_ms(now_ms);
+        let (asked_by, url) = (Method::new(method), (pathname, search));
+        let routed = route_own(&self.handler, Principal::queue(), &asked_by, url, &lines, instant_ms);
+        self.told(routed, method, &lines, now_ms)
+    }
+
+    fn told(&self, routed: Route, method: &str, lines: &Headers, now_ms: f64) -> Array {
+        let instant_ms = wire::instant_ms(now_ms);
+        match routed {
+            Route::Answer(answer) => self.answer(answer, method, lines, (now_ms, now_ms)),
             Route::Object { key, principal, wait_ms } => to_object(&key, &principal, wait_ms, None),
             Route::Batch { key, asker, wait_ms } => to_object(&key, &asker.principal, wait_ms, Some(asker.to_text())),
-            Route::Socket { key, wait_ms } if self.cors.lets_open(&lines) => {
+            Route::Socket { key, wait_ms } if self.cors.lets_open(lines) => {
                 to_object(&key, &Principal::default(), wait_ms, Some(String::new()))
             }
             Route::Socket { .. } => {
                 let problem = Problem::new(Code::Forbidden, "pages of this origin may not open sockets");
                 let answer = Answer::problem(&problem).stamped(instant_ms, None);
-                self.answer(answer, method, &lines, (now_ms, now_ms))
+                self.answer(answer, method, lines, (now_ms, now_ms))
             }
             Route::Registry { asked, wait_ms } => Array::of4(
                 &JsValue::NULL,
@@ -61,7 +76,7 @@ impl<H: Handler> Router<H> {
                 &JsValue::from_str(&quoted(Principal::administrator().as_str())),
                 &JsValue::from(wait_ms as f64),
             ),
-            Route::Wait => keys_awaited(wait_ms(&lines, instant_ms)),
+            Route::Wait => keys_awaited(wait_ms(lines, instant_ms)),
         }
     }
 

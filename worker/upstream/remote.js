@@ -12,6 +12,9 @@ const WAITING_MAX = 256;
 /** The router gives up when the client does; what there is has to be told before: by a quarter of the time, or by so much. */
 const BEFORE_MS_MAX = 2_000;
 const CONTROL = "/semel/";
+/** An administrator settles nothing that is under way: it waits for its turn too, for less long than who asks does. */
+const RESOLVE = "/resolve";
+const RESOLVE_WAIT_MS = 5_000;
 
 export class Remote {
   #object;
@@ -32,12 +35,14 @@ export class Remote {
   async answer(attempt) {
     const [method, pathname, , lines] = attempt();
     const reads = method === "GET" || method === "HEAD";
-    if (reads || pathname.startsWith(CONTROL)) return this.#follow(attempt);
+    const isControl = pathname.startsWith(CONTROL);
+    const resolves = isControl && pathname.endsWith(RESOLVE);
+    if (reads || (isControl && !resolves)) return this.#follow(attempt);
     if (this.#turn) {
       const answer = this.#object.waiting(attempt());
       if (!isOpen(answer) || this.#waiting >= WAITING_MAX) return answer;
       const now = Date.now();
-      const waitMs = glue.wait_ms(lines, now);
+      const waitMs = Math.min(glue.wait_ms(lines, now), resolves ? RESOLVE_WAIT_MS : Infinity);
       const untilMs = now + waitMs - Math.min(BEFORE_MS_MAX, waitMs / 4);
       // Many wait for the same, and one of them is first.
       while (this.#turn) {

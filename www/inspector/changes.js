@@ -15,6 +15,7 @@ export function changesOfRecord(key, id, record, context) {
   const buttons = [];
   if (record === undefined || record.state === "suspect") buttons.push(button(record ? "Cancel it…" : "Cancel this id…", () => cancel(key, id, record, context)));
   if (record !== undefined && ["executed", "poisoned", "suspect"].includes(record.state)) buttons.push(button("Delete this record…", () => deleteRecord(key, id, record, context)));
+  if (record?.state === "in-doubt") buttons.push(button("It ran…", () => resolveAsRun(key, id, context)), button("It did not run…", () => resolveAsNotRun(key, id, context)));
   return make("div", { class: "changes" }, ...buttons);
 }
 
@@ -65,6 +66,39 @@ async function cancel(key, id, record, context) {
     verb: "Cancel the id",
     run: (change) => context.admin.cancel(key, id, change),
     told: ({ state }) => (state === "cancelled" ? "It is cancelled: from now on it never runs." : "It had run already. Its effect and its outcome stay."),
+  });
+  if (done) context.reload();
+}
+
+async function resolveAsRun(key, id, context) {
+  const field = (label, attributes, tag = "input") => {
+    const input = make(tag, { autocomplete: "off", spellcheck: "false", ...attributes });
+    return [input, make("label", { class: "field" }, make("span", {}, label), input)];
+  };
+  const [status, statusField] = field("Status", { type: "number", min: "200", max: "499", required: "", value: "200" });
+  const [type, typeField] = field("Content-Type", { type: "text", value: "application/json" });
+  const [body, bodyField] = field("Body", { rows: "4" }, "textarea");
+  const done = await confirmChange(context, {
+    title: "It ran: with which outcome?",
+    says: ["Find out where it is executed first. What you give is recorded as the answer to this request: every attempt gets it, and it is never sent again.", "It can't be undone."],
+    verb: "Record this outcome",
+    fields: make("fieldset", { class: "given" }, statusField, typeField, bodyField),
+    run: (change) => {
+      const headers = body.value !== "" && type.value !== "" ? { "content-type": type.value } : {};
+      return context.admin.resolve(key, id, { status: Number(status.value), headers, body: body.value }, change);
+    },
+    told: () => "It is resolved: every attempt gets this outcome.",
+  });
+  if (done) context.reload();
+}
+
+async function resolveAsNotRun(key, id, context) {
+  const done = await confirmChange(context, {
+    title: "It did not run?",
+    says: ["Find out where it is executed first. From here on the id is cancelled: it never runs, and its client is told so, and may ask for the same under a new id.", "If it has had its effect after all, that may then happen twice. It can't be undone."],
+    verb: "It did not run",
+    run: (change) => context.admin.resolve(key, id, undefined, change),
+    told: () => "It is resolved: from now on it never runs.",
   });
   if (done) context.reload();
 }

@@ -9,10 +9,10 @@ import { make, say } from "../view/element.js";
 import { troubleOf } from "./trouble.js";
 
 /**
- * Shows the dialog. `says`: paragraphs; `verb`: the button's word; `typed`: a name that must be typed first; `run(change)` makes
- * the change; `told(result)` says what came of it. Resolves to the result, or to undefined if there was none, or its view was left.
+ * Shows the dialog. `says`: paragraphs; `verb`: the button's word; `typed`: a name that must be typed first; `fields`: a fieldset of what else
+ * is given, which stays as it is once it may have been sent; `run(change)` makes the change; `told(result)` says what came of it. Resolves to the result, or to undefined if there was none, or its view was left.
  */
-export function confirmChange(context, { title, says, verb, typed, run, told }) {
+export function confirmChange(context, { title, says, verb, typed, fields, run, told }) {
   const change = newChange();
   const heading = make("h2", { id: "confirm-title" }, title);
   const text = make("div", { class: "says" }, ...says.map((paragraph) => make("p", {}, paragraph)));
@@ -23,6 +23,7 @@ export function confirmChange(context, { title, says, verb, typed, run, told }) 
   const form = make("form", { method: "dialog" }, heading, text);
   const input = typed === undefined ? undefined : make("input", { type: "text", id: "confirm-name", autocomplete: "off", spellcheck: "false", autocapitalize: "off" });
   if (input) form.append(make("label", { class: "field", for: "confirm-name" }, make("span", {}, "Type the name of the key to go on: ", make("code", {}, typed))), input);
+  if (fields) form.append(fields);
   form.append(news, result, make("div", { class: "buttons" }, close, button));
   const dialog = make("dialog", { class: "confirm", "aria-labelledby": "confirm-title" }, form);
 
@@ -44,6 +45,7 @@ export function confirmChange(context, { title, says, verb, typed, run, told }) 
     async function send() {
       if (isBusy || came !== undefined || button.getAttribute("aria-disabled") === "true") return;
       isBusy = true;
+      if (fields) fields.disabled = true;
       allow();
       close.setAttribute("aria-disabled", "true");
       result.replaceChildren();
@@ -63,6 +65,7 @@ export function confirmChange(context, { title, says, verb, typed, run, told }) 
         result.replaceChildren(troubleOf(error, { isChange: true }));
         button.hidden = error.isDefinitive === true;
         say(button, isOver ? verb : "Send the same again");
+        if (fields) fields.disabled = !isOver;
         settle(error.isDefinitive === true);
         if (button.hidden) close.focus();
       } finally {
@@ -86,6 +89,6 @@ export function confirmChange(context, { title, says, verb, typed, run, told }) 
     allow();
     document.body.append(dialog);
     dialog.showModal();
-    (input ?? close).focus();
+    (input ?? fields?.querySelector("input") ?? close).focus();
   });
 }

@@ -8,7 +8,7 @@
 //! - A path that nothing handles reaches no object, so nobody can make objects by asking for paths.
 
 use super::answer::Answer;
-use super::auth::{Asker, Gate, Refusal, TOKEN_BYTES_MAX};
+use super::auth::{Asker, Gate, Grant, Refusal, TOKEN_BYTES_MAX};
 use super::batch::{ANSWERS_BYTES_MAX, ELEMENTS_MAX};
 use super::config::{self, Config};
 use super::control::{self, Control};
@@ -98,6 +98,28 @@ pub fn route<H: Handler>(
         Err(Refusal::Wait) => Route::Wait,
         Err(Refusal::Problem(problem)) => answer(Answer::problem(&problem)),
     }
+}
+
+/// Routes a change of the application that the deployment itself asks for, under a name of the layer's own: nobody has to be authenticated,
+/// and no rate holds. So nothing of the protocol may be asked this way, and nothing read.
+pub fn route_own<H: Handler>(
+    handler: &H,
+    principal: Principal,
+    method: &Method,
+    url: (&str, &str),
+    headers: &Headers,
+    now_ms: i64,
+) -> Route {
+    let routed = head::check(url, headers).and_then(|()| {
+        let path = Path::new(url.0, url.1).map_err(Problem::from)?;
+        if path.is_control() || is_administrative(url.0) || !method.changes() {
+            return Err(Problem::new(Code::NotFound, "it is no change of the application"));
+        }
+        let asker = Asker { principal, grant: Grant::default(), ends_ms: None };
+        let (key, _) = judge(handler, &asker, method, &path, headers, now_ms)?;
+        Ok(Route::Object { key, principal: asker.principal, wait_ms: wait_ms(headers, now_ms) })
+    });
+    routed.unwrap_or_else(|problem| Route::Answer(Answer::problem(&problem).stamped(now_ms, None)))
 }
 
 fn find_object<H: Handler>(

@@ -46,14 +46,27 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
     }
     let Ok(attempt) = Attempt::parse(headers, now_ms) else { return false };
     let is_young = |young_ms: i64| now_ms < started_ms.saturating_add(young_ms);
-    let was_sent_before = attempt
-        .first_sent_s
-        .map(|first_sent_s| first_sent_s.saturating_mul(1000) < started_ms.saturating_sub(EARLIER_MS));
+    let was_sent_before = attempt.first_sent_s.map(|first_sent_s| was_before(first_sent_s, started_ms));
     match attempt {
         Attempt { session: Some(_), .. } => was_sent_before.unwrap_or(true),
         Attempt { id: Some(_), .. } => was_sent_before.unwrap_or_else(|| is_young(EARLIER_MS)) && is_young(YOUNG_MS),
         Attempt { .. } => false,
     }
+}
+
+/// Whether an attempt says, by its header lines, that it was first sent so late that it is no suspect, whatever else it is: what
+/// [`is_suspect`] would find as well, having read all of them.
+pub fn is_new(lines: &str, started_ms: i64) -> bool {
+    let mut sent = lines.lines().filter_map(|line| line.strip_prefix("semel-first-sent:"));
+    let (Some(only), None) = (sent.next(), sent.next()) else { return false };
+    let digits =
+        only.strip_prefix('@').filter(|digits| digits.len() <= 15 && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let first_sent_s = digits.and_then(|digits| digits.parse::<i64>().ok());
+    first_sent_s.is_some_and(|first_sent_s| !was_before(first_sent_s, started_ms))
+}
+
+fn was_before(first_sent_s: i64, started_ms: i64) -> bool {
+    first_sent_s.saturating_mul(1000) < started_ms.saturating_sub(EARLIER_MS)
 }
 
 /// Who may have ended the object that ran before this one. It is lost with a crash of the module, and then more is counted than need be.

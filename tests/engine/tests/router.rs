@@ -244,3 +244,31 @@ fn a_request_that_the_handler_does_not_know_never_asks_the_handler_to_run() {
     }
     assert_eq!(handler.calls.get(), 0);
 }
+
+#[test]
+fn a_message_of_a_queue_is_a_change_of_the_application_and_nothing_else() {
+    let world = World::with(|config| config.open = false);
+    let principal = match world.route_own(&change("/count")) {
+        Route::Object { principal, .. } => principal,
+        other => panic!("{other:?}"),
+    };
+    assert!(principal.is_reserved(), "nobody's token has it");
+    assert_eq!(principal.as_str(), "semel:queue");
+    let acks = Call::new("POST", &control("acks"));
+    let escaped = Call::new("POST", "/%73emel/v1/admin/keys");
+    for call in [
+        get("/count"),
+        head("/count"),
+        look_up("a"),
+        cancel("a", "b"),
+        take_over("a"),
+        acks,
+        escaped,
+        change("/unhandled"),
+    ] {
+        match world.route_own(&call) {
+            Route::Answer(answer) => Reply::checked(answer).is_problem(404, "not-found", "no", "after-fix"),
+            other => panic!("{call:?}: {other:?}"),
+        };
+    }
+}

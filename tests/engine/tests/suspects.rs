@@ -2,7 +2,7 @@
 
 use semel_core::message::{Headers, Method};
 use semel_core::server::Answer;
-use semel_core::server::suspicion::{Suspects, is_suspect};
+use semel_core::server::suspicion::{Suspects, is_new, is_suspect};
 use semel_support::{Call, SESSION, START_MS, START_S, Trouble, World, cancel, get, post};
 
 fn change(id: &str) -> Call {
@@ -282,4 +282,27 @@ fn a_start_that_this_object_counted_is_no_dead_objects_though_it_has_forgotten_i
         ends(&mut world, &change("b"));
     }
     world.send(&change("b")).is_problem(410, "poisoned", "no", "never");
+}
+
+#[test]
+fn what_says_that_it_is_new_would_be_no_suspect_of_anything_and_what_is_malformed_says_nothing() {
+    let place = r#"semel-session:"x";epoch=1;seq=1"#;
+    for more in ["idempotency-key:\"a\"", place] {
+        for (sent, expected) in [
+            (format!("semel-first-sent:@{START_S}\n"), true),
+            (format!("semel-first-sent:@{}\n", START_S - 5), true),
+            (format!("semel-first-sent:@{}\n", START_S - 6), false),
+            (format!("semel-first-sent:{START_S}\n"), false),
+            ("semel-first-sent:@+1\n".to_owned(), false),
+            ("semel-first-sent:@9999999999999999\n".to_owned(), false),
+            (format!("semel-first-sent:@{START_S}\nsemel-first-sent:@{START_S}\n"), false),
+            (format!("x-semel-first-sent:@{START_S}\n"), false),
+            (String::new(), false),
+        ] {
+            let lines = format!("{sent}{more}\n");
+            assert_eq!(is_new(&lines, START_MS), expected, "{lines}");
+            let headers = Headers::from_lines(&lines);
+            assert!(!expected || !is_suspect(&Method::Post, "/count", &headers, START_MS, START_MS), "{lines}");
+        }
+    }
 }

@@ -185,6 +185,12 @@ impl<H: Handler> World<H> {
         router::route(&*self.handler, &self.config, gate, call.method(), call.url(), &call.headers(), self.wall_ms)
     }
 
+    /// Routes a request as a message of a queue.
+    pub fn route_own(&self, call: &Call) -> Route {
+        let principal = Principal::queue();
+        router::route_own(&*self.handler, principal, call.method(), call.url(), &call.headers(), self.wall_ms)
+    }
+
     /// Ends the object and starts it again.
     pub fn restart(&mut self) {
         self.renew();

@@ -1,0 +1,39 @@
+// A queue as Cloudflare's delivers: what is not acknowledged comes again, and now and then what is. And the queue for dead letters.
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { deserialize } from "node:v8";
+
+/** What the runtime wants to hear of what it has sent. */
+const SENT = JSON.stringify({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0, oldestMessageTimestamp: 0 } } });
+
+/** A server that keeps the letters. `after` is node:test's. */
+export async function deadLetters(after) {
+  const side = { letters: [], fails: 0 };
+  const server = createServer(async (request, response) => {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const isBroken = side.fails > 0;
+    side.fails -= isBroken ? 1 : 0;
+    if (!isBroken) {
+      const body = Buffer.concat(chunks);
+      side.letters.push(request.headers["x-msg-fmt"] === "v8" ? deserialize(body) : JSON.parse(body));
+    }
+    response.writeHead(isBroken ? 500 : 200).end(SENT);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  after(() => server.close());
+  side.address = `127.0.0.1:${server.address().port}`;
+  return side;
+}
+
+/** Delivers messages to a consumer once: `acknowledged`, and `again` with the delay of each, by their ids. */
+export async function deliver(server, queue, messages) {
+  const now = Date.now();
+  const body = JSON.stringify({ queue, messages: messages.map((message) => ({ timestamp: now, attempts: 1, ...message })) });
+  const response = await fetch(`${server.url}/deliver`, { method: "POST", body, signal: AbortSignal.timeout(30_000) });
+  const { outcome, explicitAcks, retryMessages } = await response.json();
+  if (outcome !== "ok") throw new Error(`the consumer ended with ${outcome}`);
+  return { acknowledged: explicitAcks, again: Object.fromEntries(retryMessages.map(({ msgId, delaySeconds }) => [msgId, delaySeconds])) };
+}

@@ -1,0 +1,156 @@
+// A queue's messages: each takes effect once at its key, whatever is delivered again; what can't is a dead letter. On workerd.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { randomOf } from "./lossy.mjs";
+import { deadLetters, deliver } from "./queue-side.mjs";
+import { scriptWorker } from "./script.mjs";
+import { serve } from "./server.mjs";
+
+const LIMIT = { timeout: 120_000 };
+const DAY_MS = 86_400_000;
+const side = await deadLetters(after);
+const folder = await scriptWorker(after, join(ROOT, "tests/e2e/queue/index.js"));
+const server = await serve(after, "script", {}, { folder, objects: { SEMEL: "Tills", REGISTRY: "SemelRegistry" }, deadLetters: side.address });
+const sales = async (till) => (await server.send("GET", `/tills/${till}/all`)).json;
+const sale = (till, name, more = {}) => ({ id: randomUUID(), body: { till, sale: name, ...more } });
+
+/** The one letter that has come since the last was taken. */
+function letter() {
+  assert.equal(side.letters.length, 1, JSON.stringify(side.letters));
+  return side.letters.pop();
+}
+
+test("a message takes effect once however often it is delivered, and is acknowledged each time", LIMIT, async () => {
+  const message = sale("north", "one");
+  for (const attempts of [1, 2, 3]) assert.deepEqual(await deliver(server, "sales", [{ ...message, attempts }]), { acknowledged: [message.id], again: {} });
+  const twice = sale("north", "two");
+  await Promise.all([deliver(server, "sales", [twice, twice]), deliver(server, "sales", [twice])]);
+  assert.deepEqual((await sales("north")).map(({ sale, principal }) => [sale, principal]), [["one", "semel:queue"], ["two", "semel:queue"]]);
+});
+
+test("by a member, two messages that mean the same take effect once, and what differs is a dead letter", LIMIT, async () => {
+  const [one, other] = [sale("south", "s1"), sale("south", "s1")];
+  assert.deepEqual((await deliver(server, "named", [one, { ...other, timestamp: Date.now() - 1000 }])).again, {});
+  assert.equal((await sales("south")).length, 1);
+  const differs = sale("south", "s1", { amount: 2 });
+  assert.deepEqual((await deliver(server, "named", [differs])).acknowledged, [differs.id]);
+  const { reason, ...rest } = letter();
+  assert.deepEqual([reason.code, reason.status, reason.executed], ["fingerprint-mismatch", 422, "no"]);
+  assert.deepEqual([rest.queue, rest.id, rest.attempts, rest.body], ["named", differs.id, 1, differs.body]);
+  assert.equal((await sales("south")).length, 1);
+});
+
+test("each message of a batch is acknowledged by itself, and what is refused for good is a letter with its reason", LIMIT, async () => {
+  const [fine, refused, throws, last] = [sale("west", "fine"), sale("west", "refused", { does: "refuses" }), sale("west", "throws", { does: "throws" }), sale("west", "last")];
+  const { acknowledged, again } = await deliver(server, "sales", [fine, refused, throws, last]);
+  assert.deepEqual([acknowledged.toSorted(), again], [[fine.id, refused.id, last.id].toSorted(), { [throws.id]: 5 }]);
+  const { reason } = letter();
+  assert.deepEqual(reason, { code: "refused", status: 409, executed: "yes", detail: '{"error":"sold out"}' });
+  // What its handler fails at each delivery is given up.
+  assert.deepEqual((await deliver(server, "sales", [{ ...throws, attempts: 2 }])).again, { [throws.id]: 5 });
+  assert.equal(side.letters.length, 0);
+  assert.deepEqual((await deliver(server, "sales", [{ ...throws, attempts: 3 }])).acknowledged, [throws.id]);
+  assert.deepEqual([letter().reason.code, (await sales("west")).length], ["rolled-back", 3]);
+  assert.deepEqual((await deliver(server, "patient", [{ ...throws, id: randomUUID(), attempts: 3 }])).acknowledged, []);
+});
+
+test("text and bytes come as they are, and an id may be anything printable", LIMIT, async () => {
+  const messages = [{ id: "text", body: "caf\u00e9" }, { id: "bytes", made: "bytes" }, { id: "json", body: [1, null] }];
+  for (let time = 0; time < 2; time += 1) assert.equal((await deliver(server, "plain", messages)).acknowledged.length, 3);
+  const found = (await sales("plain")).map(({ type, body }) => [type, body]).toSorted();
+  assert.deepEqual(found, [["application/json", "[1,null]"], ["application/octet-stream", "caf\u00e9"], ["text/plain; charset=utf-8", "caf\u00e9"]]);
+});
+
+test("what can't be read is a letter at once, with the body that it had", LIMIT, async () => {
+  const wrong = {
+    "no object": ["sales", { body: "text" }, /no till that is/],
+    "no member": ["sales", { body: { till: "east" } }, /no sale that is/],
+    "inherited": ["inherited", { body: { till: "east" } }, /no constructor that is/],
+    "no json": ["plain", { made: "map" }, /the body is \[object Map\]/],
+    "no id": ["named", { body: { till: "east", sale: "\u00e9" } }, /printable ASCII/],
+    "no path": ["nowhere", { body: { path: "elsewhere" } }, /begins with/],
+  };
+  for (const [name, [queue, message, detail]] of Object.entries(wrong)) {
+    const id = randomUUID();
+    assert.deepEqual((await deliver(server, queue, [{ id, ...message }])).acknowledged, [id], name);
+    const found = letter();
+    assert.deepEqual([found.id, found.reason.code, found.reason.executed], [id, "message-invalid", "no"], name);
+    assert.match(found.reason.detail, detail, name);
+    if (message.body !== undefined) assert.deepEqual(found.body, message.body);
+  }
+});
+
+test("nothing of the protocol or of the administrator can be asked by a message", LIMIT, async () => {
+  for (const path of ["/semel/v1/keys/tills%2Fnorth/acks", "/semel/v1/admin/keys/tills%2Fnorth/forget", "/%73emel/v1/admin/keys", "/unknown", "/tills/north/nothing"]) {
+    const id = randomUUID();
+    assert.deepEqual((await deliver(server, "nowhere", [{ id, body: { path } }])).acknowledged, [id], path);
+    assert.deepEqual([letter().reason.code, path], ["not-found", path]);
+  }
+});
+
+test("a message that is older than the retention may have run, so it does not run", LIMIT, async () => {
+  const old = { ...sale("old", "one"), timestamp: Date.now() - 3 * DAY_MS };
+  assert.deepEqual((await deliver(server, "sales", [old])).acknowledged, [old.id]);
+  assert.deepEqual([letter().reason.code, await sales("old")], ["outside-window", []]);
+});
+
+test("where a letter can't be sent, its message is delivered again", LIMIT, async () => {
+  const refused = sale("letters", "one", { does: "refuses" });
+  side.fails = 1;
+  assert.deepEqual(await deliver(server, "sales", [refused]), { acknowledged: [], again: { [refused.id]: 5 } });
+  assert.deepEqual(await deliver(server, "sales", [refused]), { acknowledged: [refused.id], again: {} });
+  assert.equal(letter().reason.code, "refused");
+  assert.deepEqual((await deliver(server, "unlettered", [sale("letters", "two", { does: "refuses" })])).acknowledged, []);
+});
+
+test("a client can't take a message's id, nor its name", LIMIT, async () => {
+  const message = sale("taken", "one");
+  const mine = await server.send("POST", "/tills/taken/sales/one", { id: message.id, as: "alice", body: JSON.stringify(message.body), headers: { "content-type": "application/json" } });
+  assert.equal(mine.semel, "executed");
+  await deliver(server, "sales", [message]);
+  assert.equal(letter().reason.code, "fingerprint-mismatch");
+  assert.equal((await server.send("POST", "/tills/taken/sales/two", { id: randomUUID(), as: "semel:queue" })).semel, "unauthorized");
+  assert.equal((await server.send("POST", "/tills/taken/sales/two", { id: randomUUID(), headers: { "semel-principal": '"semel:queue"' } })).semel, "forbidden");
+});
+
+test("a message on which a handler in Rust panics three times is poisoned, and a dead letter", LIMIT, async () => {
+  const probe = await serve(after, "probe", {}, { deadLetters: side.address });
+  const panics = { id: randomUUID(), body: { does: "panic" } };
+  for (const attempts of [1, 2]) assert.deepEqual((await deliver(probe, "probe", [{ ...panics, attempts }, { id: randomUUID(), body: { does: "now" } }])).again, { [panics.id]: 5 });
+  assert.deepEqual((await deliver(probe, "probe", [{ ...panics, attempts: 3 }])).acknowledged, [panics.id]);
+  const { reason } = letter();
+  assert.deepEqual([reason.code, reason.status, reason.executed], ["poisoned", 410, "no"]);
+});
+
+test("kill -9 and duplicates: of 300 messages, each takes effect once", LIMIT, async () => {
+  const random = randomOf(7);
+  const pick = (from) => from[Math.floor(random() * from.length)];
+  const messages = Array.from({ length: 300 }, (_, at) => ({ ...sale(`till-${at % 7}`, `sale-${at}`), attempts: 0 }));
+  const left = new Map(messages.map((message) => [message.id, message]));
+  let [deliveries, kills] = [0, 0];
+  const batch = async () => {
+    // Some that were acknowledged come again, and some twice in one batch.
+    const chosen = [...Array.from({ length: 20 }, () => pick([...left.values()])), ...Array.from({ length: 4 }, () => pick(messages))].filter(Boolean);
+    deliveries += chosen.length;
+    const { acknowledged } = await deliver(server, "sales", chosen);
+    return acknowledged;
+  };
+  while (left.size > 0) {
+    const batches = [batch(), batch(), batch()].map((each) => each.catch(() => []));
+    if (kills < 8) {
+      kills += 1;
+      await new Promise((resolve) => setTimeout(resolve, random() * 60));
+      await server.restart();
+    }
+    // Of every third batch, the queue never heard.
+    const [, ...heard] = await Promise.all(batches);
+    for (const id of heard.flat()) left.delete(id);
+  }
+  const made = (await Promise.all(Array.from({ length: 7 }, (_, till) => sales(`till-${till}`)))).flat().map(({ sale }) => sale);
+  assert.deepEqual([made.length, new Set(made).size], [300, 300], `${deliveries} deliveries, ${kills} kills`);
+  assert.equal(side.letters.length, 0);
+});

@@ -1,0 +1,124 @@
+// A consumer of Cloudflare Queues: gives each message to the handler of a key, exactly once however often it is delivered.
+//
+// Invariants:
+// - A message is acknowledged once its outcome is recorded, or once a dead letter holds it: never before, and each by itself.
+// - Its id is the same at each delivery, and so is what it asks for.
+// - What can't come to anything, however often it is delivered, becomes a dead letter that says why. Whatever may pass is delivered again.
+
+import { asMessage } from "./host.js";
+import { note } from "./module.js";
+
+/** So many messages of a batch are under way at a time. A batch has 100 at most. */
+const UNDER_WAY_MAX = 16;
+/** The handler fails at each delivery: at this one it is given up. Queues deliver four times, unless told otherwise. */
+const DELIVERIES = 3;
+/** How long to wait for an answer, and, where it says nothing of it, until the next delivery: an interval that does not grow. */
+const WAIT_SECONDS = 20;
+const RETRY_SECONDS = 5;
+/** So much of what an answer says is in a letter, which may have 128 kB with its message. */
+const DETAIL_CHARS_MAX = 1_000;
+
+/** The `queue` of a Worker. See `Consumer` of the types. */
+export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTERS", deliveries = DELIVERIES }) {
+  if (typeof path !== "string" && typeof path !== "function") throw new TypeError('consumer() takes a path: a template such as "/shops/{shop}/orders", or a function');
+  const pathOf = typeof path === "function" ? path : (body) => path.replace(/\{([^{}]*)\}/g, (_, name) => encodeURIComponent(member(body, name)));
+  const idOf = typeof id === "string" ? (body) => member(body, id) : id;
+  const asked = (message) => requestOf(message, { method, pathOf, idOf });
+  return async function queue(batch, env) {
+    const left = [...batch.messages];
+    const next = async () => {
+      for (let message = left.shift(); message; message = left.shift()) await consume(message, { queue: batch.queue, env, asked, letters: env[deadLetters], deliveries });
+    };
+    await Promise.all(Array.from({ length: UNDER_WAY_MAX }, next));
+  };
+}
+
+async function consume(message, { queue, env, asked, letters, deliveries }) {
+  try {
+    const reason = await reasonOf(message, env, asked, deliveries);
+    if (reason === undefined) return message.ack();
+    if (reason.retrySeconds !== undefined) return message.retry({ delaySeconds: reason.retrySeconds });
+    note("warn", `a message of the queue ${queue} is a dead letter: ${JSON.stringify({ message: message.id, ...reason })}`);
+    // Without a queue for it the platform's own takes it in the end, without the reason.
+    if (letters === undefined) return message.retry({ delaySeconds: RETRY_SECONDS });
+    await send(letters, { queue, id: message.id, timestamp: message.timestamp.getTime(), attempts: message.attempts, reason, body: message.body });
+    message.ack();
+  } catch (error) {
+    note("error", `a message of the queue ${queue} could not be consumed: ${error}`);
+    message.retry({ delaySeconds: RETRY_SECONDS });
+  }
+}
+
+/** Why a message is a dead letter, or in how many seconds it is to be delivered again; undefined: it has had its effect. */
+async function reasonOf(message, env, asked, deliveries) {
+  let request;
+  try {
+    request = asked(message);
+  } catch (error) {
+    return { code: "message-invalid", executed: "no", detail: String(error).slice(0, DETAIL_CHARS_MAX) };
+  }
+  const answer = await asMessage(request, env);
+  const status = answer.headers.get("semel-status");
+  const text = await answer.text();
+  if (status === "executed" || status === "replayed") {
+    if (answer.ok) return undefined;
+    return { code: "refused", status: answer.status, executed: "yes", detail: text.slice(0, DETAIL_CHARS_MAX) };
+  }
+  const { code, executed, retry, detail } = JSON.parse(text);
+  if (code === "acknowledged" && executed === "yes") return undefined;
+  const fails = code === "rolled-back" && message.attempts >= deliveries;
+  if (retry === "same-id" && !fails) return { retrySeconds: Number(answer.headers.get("retry-after")) || RETRY_SECONDS };
+  return { code, status: answer.status, executed, detail };
+}
+
+/** A message as a request. What throws here throws at each delivery. */
+function requestOf(message, { method, pathOf, idOf }) {
+  const { body, timestamp } = message;
+  const [type, content] = contentOf(body);
+  const headers = { "content-type": type, prefer: `wait=${WAIT_SECONDS}` };
+  headers["idempotency-key"] = quoted(idOf === undefined ? message.id : idOf(body, message));
+  // Two messages that mean the same were not sent at the same time.
+  if (idOf === undefined) headers["semel-first-sent"] = `@${Math.floor(timestamp.getTime() / 1000)}`;
+  const path = pathOf(body, message);
+  if (typeof path !== "string" || !path.startsWith("/")) throw new TypeError("the path of a message begins with /");
+  return new Request(`https://queue${path}`, { method, headers, body: content });
+}
+
+function contentOf(body) {
+  if (typeof body === "string") return ["text/plain; charset=utf-8", body];
+  if (body instanceof ArrayBuffer || ArrayBuffer.isView(body)) return ["application/octet-stream", body];
+  return ["application/json", jsonOf(body)];
+}
+
+/** JSON makes {} of much that it does not know. */
+function jsonOf(body) {
+  const isPlain = Array.isArray(body) || ["[object Object]", "[object Number]", "[object Boolean]", "[object Null]"].includes(Object.prototype.toString.call(body));
+  if (!isPlain) throw new TypeError(`the body is ${Object.prototype.toString.call(body)}: it is text, bytes, or what JSON can hold`);
+  return JSON.stringify(body);
+}
+
+/** A member of a body, which is not inherited. */
+function member(body, name) {
+  const value = typeof body === "object" && body !== null && Object.hasOwn(body, name) ? body[name] : undefined;
+  if ((typeof value !== "string" || value === "") && !Number.isSafeInteger(value)) throw new TypeError(`the body has no ${name} that is a text or a whole number`);
+  return String(value);
+}
+
+/** A string of a structured field. What it can't hold is told by who reads it. */
+function quoted(id) {
+  if (typeof id !== "string") throw new TypeError("the id of a message is a text");
+  if (!/^[ -~]{1,255}$/.test(id)) throw new TypeError("the id of a message has 1 to 255 characters of printable ASCII");
+  return `"${id.replace(/["\\]/g, "\\$&")}"`;
+}
+
+/** JSON, which everybody can read, unless it would lose some of the body. */
+function send(letters, letter) {
+  const { body } = letter;
+  let contentType = "json";
+  try {
+    if (typeof body !== "string") jsonOf(body);
+  } catch {
+    contentType = "v8";
+  }
+  return letters.send(letter, { contentType });
+}
