@@ -151,3 +151,21 @@ fn who_asks_what_there_is_hears_of_all_of_the_session_without_an_answer() {
     assert_eq!(states(&tab), [("x".to_owned(), 1, "sending")]);
     assert_eq!(states(&holder), [("x".to_owned(), 0, "elsewhere")]);
 }
+
+#[test]
+fn what_is_given_up_while_it_is_taken_over_by_who_fences_its_holder_waits_for_nothing() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.shares = true;
+    tab.call(&mut rows, "x");
+    let ticket = tab.call(&mut rows, "y");
+    tab.is_broken = true;
+    tab.session.give_up(tab.now_ms, ticket);
+    tab.drive(&mut rows);
+    // Where nobody can tell who lives, this one takes all.
+    Tab::open("b", &mut server, &mut rows, &[]);
+    tab.arrives_all(&mut server, &mut rows);
+    tab.is_broken = false;
+    tab.pass(&mut rows, INTERVAL_MS);
+    assert_eq!((tab.failure("y").1, tab.session.counts().0), (Executed::Unknown, 0));
+}

@@ -162,7 +162,10 @@ impl Oracle {
         // Before any of its requests.
         self.acked.extend(dealt.acks.iter().map(|id| (dealt.key.clone(), id.clone())));
         let is_unanswered = dealt.replies.is_empty() && dealt.refusal.is_none();
-        let mut effects = dealt.effects.iter().peekable();
+        let mut effects: Vec<&Effect> = dealt.effects.iter().collect();
+        // What had a commit of its own, where a batch failed and then crashed, came before what failed the first time.
+        let was_tried_twice =
+            dealt.was_alone && dealt.replies.iter().any(|reply| reply.only("semel-status") == "replayed");
         for (n, asked) in dealt.asked.iter().enumerate() {
             let code = dealt.replies.get(n).map(|reply| reply.only("semel-status").to_owned());
             self.acknowledge(dealt, asked);
@@ -175,8 +178,9 @@ impl Oracle {
             let is_unknown = code.as_deref() == Some("unavailable") && !runs_later;
             let may_run = is_unanswered || is_replayed || is_unknown || code.as_deref() == Some("executed");
             let is_its = |effect: &&Effect| effect.number == asked.number && effect.id == asked.name();
+            let its = effects.iter().position(is_its).filter(|place| *place == 0 || was_tried_twice);
             let is_deposit = matches!(asked.aim, Aim::AtPlace(_) | Aim::ById(_));
-            let ran = if may_run && is_deposit { effects.next_if(is_its) } else { None };
+            let ran = its.filter(|_| may_run && is_deposit).map(|place| effects.remove(place));
             match (ran, code.as_deref()) {
                 (Some(effect), _) => self.took_effect(dealt, asked, effect)?,
                 (None, Some("executed")) if is_deposit => {
@@ -190,7 +194,7 @@ impl Oracle {
                 self.said(dealt, asked, reply)?;
             }
         }
-        if let Some(effect) = effects.next() {
+        if let Some(effect) = effects.first() {
             return violation("order", format!("{effect:?} comes of nothing, or not in its turn"));
         }
         // The sweep comes after the request.
