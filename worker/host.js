@@ -8,6 +8,7 @@
 import { DurableObject, waitUntil } from "cloudflare:workers";
 import { Batches, Turns } from "./batches.js";
 import { Chores } from "./chores.js";
+import { Effects } from "./effects.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
 
@@ -91,9 +92,17 @@ export class SemelObject extends DurableObject {
     this.ctx,
     (...first) => this.#admitted(...first),
     (...frame) => this.#chores.during(() => this.#frame(frame)),
-    () => this.#chores.wake(),
+    () => this.#wake(),
   );
-  #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets);
+  #turns = new Turns();
+  /** Of a handler that has nothing sent, there are none. */
+  #effects = glue.emits()
+    ? new Effects(
+        { ctx: this.ctx, env: this.env, engine: () => this.#engine(), ready: () => this.#chores.ready(), wake: () => this.#chores.wake() },
+        this.#turns,
+      )
+    : undefined;
+  #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets, this.#effects);
 
   /** Where the engine keeps all it knows. A subclass may look over its shoulder. */
   storage() {
@@ -101,12 +110,11 @@ export class SemelObject extends DurableObject {
   }
 
   #startedMs = Date.now();
-  #turns = new Turns();
   #batches = new Batches(
     {
       engine: () => this.#engine(),
       router: () => routerOf(this.env),
-      wake: () => this.#chores.wake(),
+      wake: () => this.#wake(),
       sync: () => this.ctx.storage.sync(),
       startedMs: this.#startedMs,
     },
@@ -245,8 +253,13 @@ export class SemelObject extends DurableObject {
   #told(ask, otherwise) {
     // One instant for both: a crash is counted as of the start.
     const answer = guarded(ask, otherwise);
-    this.#chores.wake();
+    this.#wake();
     return answer;
+  }
+
+  #wake() {
+    this.#chores.wake();
+    this.#effects?.begin();
   }
 
   #crashed([method, , , lines, , arrivedMs]) {
