@@ -8,7 +8,6 @@
 import { DurableObject, waitUntil } from "cloudflare:workers";
 import { Batches, Turns } from "./batches.js";
 import { Chores } from "./chores.js";
-import { Effects } from "./effects.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
 
@@ -85,6 +84,13 @@ export async function bodyOf(request) {
   return body;
 }
 
+let Effects;
+
+/** Has what handlers emit sent. A Worker whose handler emits nothing does without it. */
+export function sendBy(sender) {
+  Effects = sender;
+}
+
 /** The object of a key. */
 export class SemelObject extends DurableObject {
   #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env)));
@@ -95,13 +101,12 @@ export class SemelObject extends DurableObject {
     () => this.#wake(),
   );
   #turns = new Turns();
-  /** Of a handler that has nothing sent, there are none. */
-  #effects = glue.emits()
-    ? new Effects(
-        { ctx: this.ctx, env: this.env, engine: () => this.#engine(), ready: () => this.#chores.ready(), wake: () => this.#chores.wake() },
-        this.#turns,
-      )
-    : undefined;
+  #effects =
+    Effects &&
+    new Effects(
+      { ctx: this.ctx, env: this.env, engine: () => this.#engine(), ready: () => this.#chores.ready(), wake: () => this.#chores.wake() },
+      this.#turns,
+    );
   #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets, this.#effects);
 
   /** Where the engine keeps all it knows. A subclass may look over its shoulder. */

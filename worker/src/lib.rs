@@ -381,12 +381,6 @@ macro_rules! export {
             }
         }
 
-        /// Whether the handler has requests sent.
-        #[wasm_bindgen::prelude::wasm_bindgen]
-        pub fn emits() -> bool {
-            <$handler as $crate::Handler>::EMITS
-        }
-
         /// How long an object is young, and has suspects whatever they are, in ms.
         #[wasm_bindgen::prelude::wasm_bindgen]
         pub fn young_ms() -> f64 {

@@ -61,7 +61,11 @@ fn mended(world: &mut World<Bank>, id: &str, what: &str) -> Reply {
 fn it_is_stored_with_what_makes_it_and_arrives_once_in_order() {
     let (mut alice, mut bob) = two();
     assert!(alice.send_next().is_none());
-    assert_eq!(alice.database.number("SELECT count(*) FROM sqlite_master WHERE name LIKE 'semel_effect%'"), 0, "no table before");
+    assert_eq!(
+        alice.database.number("SELECT count(*) FROM sqlite_master WHERE name LIKE 'semel_effect%'"),
+        0,
+        "no table before"
+    );
     for n in 1..=3 {
         let first = alice.send(&transfer(&format!("t{n}"), &["bob"], n));
         alice.send(&transfer(&format!("t{n}"), &["bob"], n)).replays(&first);
@@ -69,7 +73,10 @@ fn it_is_stored_with_what_makes_it_and_arrives_once_in_order() {
     assert!(alice.wakes_to_send_at().is_some());
     assert_eq!(drained(&mut alice, &mut bob), 4, "a take-over, and each once");
     assert_eq!((alice.balance(), bob.balance()), (94, 6));
-    assert_eq!(bob.database.query("SELECT group_concat(transfer) FROM credits")[0][0].clone().into_text().unwrap(), "1,2,3");
+    assert_eq!(
+        bob.database.query("SELECT group_concat(transfer) FROM credits")[0][0].clone().into_text().unwrap(),
+        "1,2,3"
+    );
     assert_eq!(alice.wakes_to_send_at(), None);
     assert_eq!(alice.database.number("SELECT count(*) FROM semel_effects"), 0);
     // The session is held from then on.
@@ -218,7 +225,10 @@ fn what_fails_each_time_holds_its_lane_up_until_an_administrator_gives_it_up() {
     }
     assert_eq!((bob.balance(), carol.balance()), (7, 1));
     let parked = &told(&mut alice)["parked"][0];
-    assert_eq!((parked["reason"].clone(), parked["executed"].clone()), (json!("an administrator gave it up"), json!("no")));
+    assert_eq!(
+        (parked["reason"].clone(), parked["executed"].clone()),
+        (json!("an administrator gave it up"), json!("no"))
+    );
 }
 
 #[test]
@@ -339,7 +349,10 @@ fn what_could_not_be_sent_is_refused_before_it_is_stored() {
     }
     assert_eq!(alice.send(&odd("call", &[("url", json!("https://Example.com:8443/a?b"))])).status(), 200);
     assert_eq!(alice.database.number("SELECT count(*) FROM semel_effects"), 2);
-    assert_eq!(alice.database.number("SELECT count(*) FROM semel_effect_lanes WHERE target = 'url https://example.com:8443'"), 1);
+    assert_eq!(
+        alice.database.number("SELECT count(*) FROM semel_effect_lanes WHERE target = 'url https://example.com:8443'"),
+        1
+    );
 }
 
 #[test]

@@ -37,7 +37,10 @@ impl Handler for Bank {
     fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
         sql.exec("CREATE TABLE account (balance INTEGER NOT NULL) STRICT", &[])?;
         sql.exec("INSERT INTO account VALUES (0)", &[])?;
-        sql.exec("CREATE TABLE credits (at INTEGER PRIMARY KEY, sender TEXT NOT NULL, transfer INTEGER NOT NULL) STRICT", &[])?;
+        sql.exec(
+            "CREATE TABLE credits (at INTEGER PRIMARY KEY, sender TEXT NOT NULL, transfer INTEGER NOT NULL) STRICT",
+            &[],
+        )?;
         sql.exec("CREATE TABLE transfers (number INTEGER PRIMARY KEY, target TEXT NOT NULL) STRICT", &[]).map(|_| ())
     }
 
@@ -57,7 +60,10 @@ impl Handler for Bank {
                 }
                 let sender = request.headers.get("semel-from").unwrap_or_default();
                 let transfer = body["transfer"].as_i64().unwrap_or_default();
-                context.sql.exec("INSERT INTO credits (sender, transfer) VALUES (?1, ?2)", &[sender.into(), transfer.into()])?;
+                context.sql.exec(
+                    "INSERT INTO credits (sender, transfer) VALUES (?1, ?2)",
+                    &[sender.into(), transfer.into()],
+                )?;
                 add(context.sql, amount)?
             }
             [_, _, "transfer"] => {
@@ -69,13 +75,19 @@ impl Handler for Bank {
                 add(context.sql, -amount)?;
                 for to in body["to"].as_array().map(Vec::as_slice).unwrap_or_default() {
                     let to = to.as_str().unwrap_or_default();
-                    let number = context.sql.exec("INSERT INTO transfers (target) VALUES (?1) RETURNING number", &[to.into()])?;
+                    let number = context
+                        .sql
+                        .exec("INSERT INTO transfers (target) VALUES (?1) RETURNING number", &[to.into()])?;
                     let number = number.first().and_then(|row| row.first()).and_then(Value::as_integer);
                     let credit = json!({ "amount": amount / body["to"].as_array().map_or(1, Vec::len) as i64, "transfer": number });
                     match to.strip_prefix("call:") {
                         Some(url) => context.call(url, Outgoing::json(credit.to_string()))?,
                         None => {
-                            context.emit(&format!("accounts/{to}"), &format!("/accounts/{to}/credit"), Outgoing::json(credit.to_string()))?;
+                            context.emit(
+                                &format!("accounts/{to}"),
+                                &format!("/accounts/{to}/credit"),
+                                Outgoing::json(credit.to_string()),
+                            )?;
                         }
                     }
                 }
@@ -84,8 +96,10 @@ impl Handler for Bank {
             [_, _, "odd"] => {
                 let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
                 let header = text("header");
-                let headers = if header.is_empty() { Headers::new() } else { Headers::from_iter([(header, text("value"))]) };
-                let outgoing = Outgoing { method: Method::new(&text("method")), headers, body: vec![b'x'; amount as usize] };
+                let headers =
+                    if header.is_empty() { Headers::new() } else { Headers::from_iter([(header, text("value"))]) };
+                let outgoing =
+                    Outgoing { method: Method::new(&text("method")), headers, body: vec![b'x'; amount as usize] };
                 add(context.sql, 1)?;
                 match body["url"].as_str() {
                     Some(url) => context.call(url, outgoing)?,

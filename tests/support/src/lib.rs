@@ -32,8 +32,8 @@ pub mod session;
 pub mod token;
 pub mod world;
 
-pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, post, put};
 pub use bank::Bank;
+pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, post, put};
 pub use counter::{Counter, Trouble};
 pub use database::Database;
 pub use reply::Reply;

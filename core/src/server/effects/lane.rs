@@ -153,13 +153,7 @@ pub fn judge(lane: &Lane, seq: i64, step: Step, is_first: bool, heard: Heard) ->
     }
 }
 
-fn refused(
-    code: Code,
-    executed: Executed,
-    was_taken: bool,
-    (step, is_first): (Step, bool),
-    reason: String,
-) -> Verdict {
+fn refused(code: Code, executed: Executed, was_taken: bool, (step, is_first): (Step, bool), reason: String) -> Verdict {
     match (code.retry(), code) {
         (_, Code::SequenceGap | Code::Fenced) if !was_taken => Verdict::TakeOver(reason),
         // What was not sent before this answer has not run, whoever has forgotten the session.
@@ -256,14 +250,8 @@ pub fn kept(lane: &Lane, last: i64) -> i64 {
 /// What a take-over changes. `first`: the lowest number beyond [`kept`] that waits.
 pub fn opened(lane: &Lane, epoch: i64, last: i64, first: Option<i64>) -> Opened {
     let shift = last + 1 - first.unwrap_or(lane.seq + 1);
-    let opened = Lane {
-        seq: lane.seq + shift,
-        sure: None,
-        previous: lane.epoch,
-        epoch,
-        boundary: last,
-        ..lane.clone()
-    };
+    let opened =
+        Lane { seq: lane.seq + shift, sure: None, previous: lane.epoch, epoch, boundary: last, ..lane.clone() };
     Opened { lane: opened, kept: kept(lane, last), shift }
 }
 

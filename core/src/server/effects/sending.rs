@@ -63,7 +63,8 @@ impl Running {
     /// Whether there is nothing to be done on the lane now. A clock that went back is waited for no longer than one that did not.
     fn waits(&self, wall_ms: i64) -> bool {
         let is_ahead = |at_ms: i64, most_ms: i64| (wall_ms + 1..=wall_ms + most_ms).contains(&at_ms);
-        is_ahead(self.not_before_ms, RESEND_MS) || self.under_way.is_some_and(|each| is_ahead(each.until_ms, UNDER_WAY_MS))
+        is_ahead(self.not_before_ms, RESEND_MS)
+            || self.under_way.is_some_and(|each| is_ahead(each.until_ms, UNDER_WAY_MS))
     }
 }
 
@@ -150,7 +151,8 @@ impl<H: Handler> Engine<H> {
             if running.waits(wall_ms) {
                 continue;
             }
-            let (lane, head) = store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(|| missing(number))?;
+            let (lane, head) =
+                store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(|| missing(number))?;
             let step = lane::next(&lane, head.seq, head.closing.is_some(), running.is_open);
             outbox.token = (outbox.token + 1).max(wall_ms);
             let is_first = running.sent.is_some_and(|sent| sent < seq);

@@ -83,7 +83,10 @@ fn unreadable() -> SqlError {
 /// Gives out the next number of a lane; answers the lane as it was. `is_open`: whether this object holds its session.
 pub fn lane_of(sql: &dyn Sql, target: &Target, is_open: impl Fn(i64) -> bool) -> Result<Lane, SqlError> {
     let text = target.text();
-    let rows = sql.exec("SELECT number, seq, sure, previous, epoch, boundary FROM semel_effect_lanes WHERE target = ?1", &[text.as_str().into()])?;
+    let rows = sql.exec(
+        "SELECT number, seq, sure, previous, epoch, boundary FROM semel_effect_lanes WHERE target = ?1",
+        &[text.as_str().into()],
+    )?;
     let Some(row) = rows.first() else {
         let statement = "INSERT INTO semel_effect_lanes (target, seq, sure, previous, epoch, boundary) VALUES (?1, 1, 0, 0, 0, 0) RETURNING number";
         let number = number(&sql.exec(statement, &[text.into()])?).ok_or_else(unreadable)?;
@@ -109,7 +112,8 @@ fn lane_of_row(target: Target, row: &Row) -> Result<Lane, SqlError> {
 }
 
 pub fn lane(sql: &dyn Sql, number: i64) -> Result<Option<Lane>, SqlError> {
-    let statement = "SELECT number, seq, sure, previous, epoch, boundary, target FROM semel_effect_lanes WHERE number = ?1";
+    let statement =
+        "SELECT number, seq, sure, previous, epoch, boundary, target FROM semel_effect_lanes WHERE number = ?1";
     let rows = sql.exec(statement, &[number.into()])?;
     let Some(row) = rows.into_iter().next() else { return Ok(None) };
     let target = row.get(6).cloned().and_then(Value::into_text).and_then(|text| Target::of_text(&text));
@@ -204,7 +208,8 @@ pub fn park(
 
 /// The lowest number of a lane beyond one.
 pub fn first_beyond(sql: &dyn Sql, lane: i64, seq: i64) -> Result<Option<i64>, SqlError> {
-    let rows = sql.exec("SELECT min(seq) FROM semel_effects WHERE lane = ?1 AND seq > ?2", &[lane.into(), seq.into()])?;
+    let rows =
+        sql.exec("SELECT min(seq) FROM semel_effects WHERE lane = ?1 AND seq > ?2", &[lane.into(), seq.into()])?;
     Ok(number(&rows))
 }
 

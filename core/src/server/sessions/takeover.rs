@@ -52,7 +52,10 @@ pub(in crate::server) fn take_over(
 ) -> Result<Response, Undone> {
     let (sql, now_ms) = (work.sql, work.instant.now_ms);
     if name.is_reserved() && !work.principal.is_reserved() {
-        return Err(Undone::Problem(Problem::new(Code::Forbidden, "a name that begins with semel: is the layer's own")));
+        return Err(Undone::Problem(Problem::new(
+            Code::Forbidden,
+            "a name that begins with semel: is the layer's own",
+        )));
     }
     let mut found = rows::find(sql, name)?;
     // What is forgotten is not there, whether or not the sweep has come to it.
