@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
@@ -53,22 +54,39 @@ test("a transfer arrives, once, and nobody but an account credits", { timeout: 6
   assert.equal((await effects("ann")).count, 0);
 });
 
-test("kill -9 with some that wait: they are sent by the object that the alarm starts, without a request", { timeout: 60_000 }, async () => {
-  await post("cid", "deposit", { amount: 100 });
-  let answered = 0;
-  const all = Array.from({ length: 60 }, async () => {
-    const answer = await post("cid", "transfer", { to: "dan", amount: 1 }).catch(() => undefined);
-    if (answer?.status === 200) answered += 1;
+test("a call has one id until it is answered, also over kill -9: an alarm starts the object that goes on", { timeout: 90_000 }, async () => {
+  const seen = [];
+  let status = 503;
+  const other = createServer((request, response) => {
+    seen.push([request.headers["idempotency-key"], request.headers["x-from"]]);
+    request.resume().on("end", () => response.writeHead(status).end("not now"));
   });
-  await eventually("some answers", async () => answered >= 20);
-  await server.restart();
-  await Promise.all(all);
-  const arrived = await show("dan");
-  // Nobody asks the sender.
-  await eventually("the credits", async () => (await show("dan")).credits >= answered);
-  assert.ok(arrived.credits < answered, `${arrived.credits} of ${answered} were there before`);
-  await eventually("nothing waits", async () => (await effects("cid")).count === 0);
-  assert.equal((await show("dan")).credits, 100 - (await show("cid")).balance);
+  await new Promise((resolve) => other.listen(0, "127.0.0.1", resolve));
+  after(() => other.close());
+  const folder = await scriptWorker(after, join(ROOT, "tests/e2e/script/caller.js"));
+  const caller = await serve(after, "script", {}, { folder, objects: { SEMEL: "Caller", REGISTRY: "SemelRegistry" }, reachesLocal: true });
+  const url = `http://127.0.0.1:${other.address().port}/mail`;
+  const call = (urls) => caller.send("POST", "/one", { id: randomUUID(), key: '"one"', body: JSON.stringify({ urls }) });
+  const told = async () => (await caller.admin("GET", "keys/one/effects")).json;
+  assert.equal((await call([url])).semel, "executed");
+  await eventually("some calls", async () => seen.length >= 2);
+  const { lanes } = await told();
+  assert.deepEqual([lanes[0].to, lanes[0].reason], [`url ${new URL(url).origin}`, "answered 503: not now"]);
+  await caller.restart();
+  const before = seen.length;
+  // Nobody asks the object.
+  await eventually("a call after the restart", async () => seen.length > before);
+  status = 404;
+  await eventually("it is parked", async () => (await told()).parked.length === 1);
+  const [parked] = (await told()).parked;
+  assert.deepEqual([parked.reason, parked.executed], ["answered 404: not now", "unknown"]);
+  status = 200;
+  assert.equal((await caller.admin("POST", `keys/one/effects/${parked.number}/retry`, { id: randomUUID() })).json.state, "waiting");
+  await eventually("it is done", async () => (await told()).count === 0);
+  assert.deepEqual(new Set(seen.map(String)), new Set([`"${parked.id}",one`]), "one id, of all calls");
+  assert.equal((await call(["mailto:nobody@example.com"])).semel, "rolled-back");
+  assert.equal((await call(Array.from({ length: 65 }, () => url))).semel, "too-large");
+  assert.equal((await told()).count, 0);
 });
 
 test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and none lost`, { timeout: 400_000 }, async (context) => {
