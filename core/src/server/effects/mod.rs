@@ -3,9 +3,9 @@
 //! They are stored in the commit of the request that makes them, and sent by the object afterwards, at a constant interval, until there is
 //! an answer. A *lane* is all that goes to one target, which is a key or an origin, in the order of the commits.
 //!
-//! - [`emitting`](self): what a handler asks for. `store`: the tables
+//! - `emitting`: what a handler asks for. `store`: the tables
 //! - [`lane`]: what is to be sent next, and what an answer does; pure
-//! - [`sending`](self): the engine's part of it. `tell`: what an administrator sees and mends
+//! - `sending`: the engine's part of it. `tell`: what an administrator sees and mends
 //!
 //! Invariants:
 //! - An effect is stored with what made it, or neither is. It leaves its table only with an answer, or for the parked ones.
