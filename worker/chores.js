@@ -56,6 +56,9 @@ export class Chores {
   #registry;
   #engine;
   #sockets;
+  #effects;
+  /** When there is something to do but to send, as far as this object knows. */
+  #dueMs;
   /** When the alarm is set for; null: it isn't. */
   #alarmMs = null;
   #isRunning = false;
@@ -64,13 +67,14 @@ export class Chores {
   /** Settles when what is stored was looked at; undefined: nobody is looking. */
   #opening;
 
-  /** `engine()` gives the engine of the key; `sockets` may have to be ended. */
-  constructor(ctx, env, engine, sockets) {
+  /** `engine()` gives the engine of the key; `sockets` may have to be ended; `effects`, if there are any, sent. */
+  constructor(ctx, env, engine, sockets, effects) {
     this.#ctx = ctx;
     this.#storage = ctx.storage;
     this.#registry = registryOf(env);
     this.#engine = engine;
     this.#sockets = sockets;
+    this.#effects = effects;
   }
 
   /** Before the object's first request: what the object before it has set. */
@@ -123,7 +127,8 @@ export class Chores {
       () => this.#engine().wakes_at(this.#registry !== undefined),
       () => undefined,
     );
-    const atMs = Math.min(dueMs ?? Infinity, this.#sockets.endsMs);
+    this.#dueMs = Math.min(dueMs ?? Infinity, this.#sockets.endsMs);
+    const atMs = Math.min(this.#dueMs, this.#effects?.wakesMs ?? Infinity);
     if (atMs === Infinity) return;
     const nowMs = Date.now();
     const isOverdue = this.#alarmMs !== null && this.#alarmMs + OVERDUE_MS < nowMs;
@@ -135,7 +140,10 @@ export class Chores {
   /** The alarm came. */
   alarm() {
     this.#alarmMs = null;
-    return this.run();
+    // An object that its alarm has started doesn't know what it is for.
+    if (this.#effects === undefined || this.#dueMs === undefined || this.#dueMs <= Date.now()) return this.run();
+    this.#effects.begin();
+    this.wake();
   }
 
   /** Sweeps, reports, and sets the next alarm. */
@@ -158,6 +166,7 @@ export class Chores {
     } finally {
       this.#isRunning = false;
     }
+    this.#effects?.begin();
     if (hasFailed) this.#set(Date.now() + OVERDUE_MS);
     else if (!isSwept) this.#set(Date.now());
     else this.wake();

@@ -103,6 +103,13 @@ export async function bodyOf(request) {
   return body;
 }
 
+let Effects;
+
+/** Has what handlers emit sent. A Worker whose handler emits nothing does without it. */
+export function sendBy(sender) {
+  Effects = sender;
+}
+
 /** The object of a key. */
 export class SemelObject extends DurableObject {
   #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env)));
@@ -110,9 +117,16 @@ export class SemelObject extends DurableObject {
     this.ctx,
     (...first) => this.#admitted(...first),
     (...frame) => this.#chores.during(() => this.#frame(frame)),
-    () => this.#chores.wake(),
+    () => this.#wake(),
   );
-  #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets);
+  #turns = new Turns();
+  #effects =
+    Effects &&
+    new Effects(
+      { ctx: this.ctx, env: this.env, engine: () => this.#engine(), ready: () => this.#chores.ready(), wake: () => this.#chores.wake() },
+      this.#turns,
+    );
+  #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets, this.#effects);
 
   /** Where the engine keeps all it knows. A subclass may look over its shoulder. */
   storage() {
@@ -120,12 +134,11 @@ export class SemelObject extends DurableObject {
   }
 
   #startedMs = Date.now();
-  #turns = new Turns();
   #batches = new Batches(
     {
       engine: () => this.#engine(),
       router: () => routerOf(this.env),
-      wake: () => this.#chores.wake(),
+      wake: () => this.#wake(),
       sync: () => this.ctx.storage.sync(),
       startedMs: this.#startedMs,
     },
@@ -265,8 +278,13 @@ export class SemelObject extends DurableObject {
   #told(ask, otherwise) {
     // One instant for both: a crash is counted as of the start.
     const answer = guarded(ask, otherwise);
-    this.#chores.wake();
+    this.#wake();
     return answer;
+  }
+
+  #wake() {
+    this.#chores.wake();
+    this.#effects?.begin();
   }
 
   #crashed([method, , , lines, , arrivedMs]) {

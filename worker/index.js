@@ -1,8 +1,12 @@
 // The Worker of a crate that brings a handler and no JavaScript of its own.
 
-import { serve } from "./host.js";
+import { Effects } from "./effects.js";
+import { sendBy, serve } from "./host.js";
 
 export { SemelObject } from "./host.js";
 export { SemelRegistry } from "./registry.js";
+
+// Whether its handler has anything sent is not known here.
+sendBy(Effects);
 
 export default { fetch: serve };

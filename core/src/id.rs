@@ -114,6 +114,11 @@ impl Principal {
         Self(format!("{RESERVED}queue"))
     }
 
+    /// Under whom the requests arrive that a key has sent to another.
+    pub fn emitter() -> Self {
+        Self(format!("{RESERVED}emit"))
+    }
+
     /// Somebody other than who asks, where no more is known.
     pub fn another() -> Self {
         Self(format!("{RESERVED}another"))

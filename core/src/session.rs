@@ -30,6 +30,11 @@ impl SessionName {
         Ok(Self(name))
     }
 
+    /// Whether it is the name of a key that sends, and nobody's else.
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with("semel:")
+    }
+
     /// The name, unquoted.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -14,13 +14,15 @@ import { wasmBindgen } from "./tools.mjs";
 
 /** 300,000 is what it may have in the end. Less, so that whoever adds to it has to look at what it costs, and to raise this. */
 const BUNDLE_GZIP_BYTES_MAX = 298_000;
-const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/module.js", "worker/batches.js", "worker/sockets.js", "worker/chores.js", "worker/registry.js", "worker/queue.js", "scripts/setup", "scripts/tools", "package-lock.json"];
+/** Of one whose handler may have requests sent: that is in no other. */
+const EMITTING_GZIP_BYTES_MAX = 318_000;
+const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/module.js", "worker/batches.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers of the checkout: the deployed one, the tests' own, what is packed for handlers in JavaScript, and an example. */
 export const WORKERS = {
   ledger: { folder: "worker/ledger", crate: "semel-ledger" },
   probe: { folder: "tests/probe", crate: "semel-probe" },
-  script: { folder: "worker/script", crate: "semel-script" },
+  script: { folder: "worker/script", crate: "semel-script", bytesMax: EMITTING_GZIP_BYTES_MAX },
   "orders-rust": { folder: "examples/orders-rust", crate: "semel-orders" },
   upstream: { folder: "worker/upstream", crate: "semel-upstream" },
 };
@@ -29,10 +31,10 @@ export const workerFolder = (name) => join(BUILD, name);
 
 /** Builds a worker unless its sources are unchanged, a line a step. */
 export async function buildWorker(name) {
-  const { folder, crate } = WORKERS[name];
+  const { folder, crate, bytesMax } = WORKERS[name];
   const output = workerFolder(name);
   const hash = await hashOf([...COMMON, folder]);
-  const unchanged = await onceFor(join(BUILD, `${name}.stamp`), hash, () => build(name, { crate, folder: join(ROOT, folder), output }));
+  const unchanged = await onceFor(join(BUILD, `${name}.stamp`), hash, () => build(name, { crate, bytesMax, folder: join(ROOT, folder), output }));
   if (unchanged) await step(`worker ${name}`, async () => "unchanged");
 }
 
@@ -41,10 +43,10 @@ export async function buildWorkerOf(folder, output) {
   const { packages } = JSON.parse(await run("cargo", ["metadata", "--no-deps", "--format-version=1"], { cwd: folder }));
   const own = packages.find(({ manifest_path: path }) => path === join(folder, "Cargo.toml"));
   if (!own) throw new StepError(`${folder} has no Cargo.toml of a crate.`);
-  await build(own.name, { crate: own.name, folder, output, isLocked: false });
+  await build(own.name, { crate: own.name, bytesMax: EMITTING_GZIP_BYTES_MAX, folder, output, isLocked: false });
 }
 
-async function build(name, { folder, output, ...crate }) {
+async function build(name, { folder, output, bytesMax = BUNDLE_GZIP_BYTES_MAX, ...crate }) {
   let rust;
   await step("Rust for wasm", async () => {
     rust = await rustForWasm();
@@ -52,7 +54,7 @@ async function build(name, { folder, output, ...crate }) {
   });
   await step("wasm-bindgen", wasmBindgen.build);
   await step(`worker ${name}`, () => compile({ ...crate, cwd: folder, rust }, output));
-  await step(`size of ${name}`, () => checkSize(output));
+  await step(`size of ${name}`, () => checkSize(output, bytesMax));
 }
 
 async function compile(crate, output) {
@@ -82,11 +84,11 @@ async function withoutSpace(modules, output) {
 }
 
 /** Adds up the bundle, each file in gzip. */
-export async function checkSize(output) {
+export async function checkSize(output, bytesMax = BUNDLE_GZIP_BYTES_MAX) {
   let bytes = 0;
   for (const name of await readdir(output)) bytes += gzipSync(await readFile(join(output, name)), { level: 9 }).length;
-  if (bytes > BUNDLE_GZIP_BYTES_MAX) {
-    throw new StepError(`The bundle has ${bytes} bytes gzip; the limit is ${BUNDLE_GZIP_BYTES_MAX}.`, "Find what grew: a new dependency, as a rule.");
+  if (bytes > bytesMax) {
+    throw new StepError(`The bundle has ${bytes} bytes gzip; the limit is ${bytesMax}.`, "Find what grew: a new dependency, as a rule.");
   }
-  return `${bytes} of ${BUNDLE_GZIP_BYTES_MAX} bytes gzip`;
+  return `${bytes} of ${bytesMax} bytes gzip`;
 }

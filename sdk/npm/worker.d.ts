@@ -38,6 +38,24 @@ export interface Context {
   readonly key: string;
   /** Who is authenticated; empty where nobody is asked. */
   readonly principal: string;
+  /**
+   * Has a request sent to another key, exactly once and in the order of the commits, if what the handler does is committed. There it is one of
+   * the principal `semel:emit`, and its header `semel-from` names this key.
+   */
+  emit(key: string, request: Outgoing & { path: string }): void;
+  /**
+   * Has a request sent to an address outside, at least once, if what the handler does is committed: always with the same `Idempotency-Key`,
+   * by which the other side can tell.
+   */
+  call(url: string | URL, request?: Outgoing): void;
+}
+
+/** A request that leaves. Its body is as that of an answer. */
+export interface Outgoing {
+  /** `POST` unless it is said. */
+  method?: "POST" | "PUT" | "PATCH" | "DELETE";
+  headers?: Answer["headers"];
+  body?: Answer["body"];
 }
 
 /** The object of a key. A subclass brings `handle`. */

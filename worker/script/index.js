@@ -2,11 +2,14 @@
 //
 // Invariant: what would only fail once a request comes fails where the class is named, if that can be told by looking at it.
 
-import { SemelObject as Hosted, serve } from "./host.js";
+import { Effects } from "./effects.js";
+import { SemelObject as Hosted, sendBy, serve } from "./host.js";
 import { NO_PROMISE, bind, setKeyRule } from "./script.js";
 
 export { consumer } from "./queue.js";
 export { SemelRegistry } from "./registry.js";
+
+sendBy(Effects);
 
 /** What the runtime and Semel call of an object: a subclass that had its own would break it. */
 const TAKEN = Object.getOwnPropertyNames(Hosted.prototype).filter((name) => name !== "constructor");

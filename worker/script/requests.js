@@ -2,6 +2,8 @@
 //
 // Invariant: all of it is there at once, and what costs something is made where it is asked for.
 
+import { answerOf } from "./answers.js";
+
 /** A request as far as its key is told by it. */
 export class Head {
   #url;
@@ -64,6 +66,8 @@ function headersOf(lines) {
 /** What a handler works on, until it has answered. */
 export class Context {
   #storage;
+  /** What it has sent: `[key or undefined, URL, method, header lines, body]` of each; undefined: nothing. */
+  sent;
 
   constructor(storage, now, key, principal) {
     this.#storage = storage;
@@ -77,6 +81,26 @@ export class Context {
       throw new Error("ctx.sql is of a request that has its answer: what is written now would be another commit, which nothing protects");
     }
     return this.#storage.sql;
+  }
+
+  /** Has a request sent to another key, exactly once, if what the handler does is committed. */
+  emit(key, request) {
+    if (typeof key !== "string") throw new TypeError(`ctx.emit got a ${typeof key} for a key: it is a text`);
+    if (typeof request?.path !== "string") throw new TypeError("ctx.emit takes a request with a path: { path, method?, headers?, body? }");
+    this.#send("emit", key, request.path, request);
+  }
+
+  /** Has a request sent to an address outside, at least once and always with the same Idempotency-Key, if what the handler does is committed. */
+  call(url, request = {}) {
+    // What the runtime could not send is no effect.
+    this.#send("call", undefined, String(new URL(url)), request);
+  }
+
+  #send(name, key, url, { method = "POST", headers, body }) {
+    if (this.#storage === undefined) throw new Error(`ctx.${name} is of a request that has its answer: nothing is sent any more`);
+    const [, lines, content] = answerOf({ status: 200, headers, body });
+    const bytes = typeof content === "string" ? new TextEncoder().encode(content) : (content ?? new Uint8Array());
+    (this.sent ??= []).push([key, url, method, lines, bytes]);
   }
 
   end() {

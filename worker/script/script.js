@@ -65,7 +65,10 @@ export function handle(storage, method, url, lines, body, now, key, principal) {
       answer.then(undefined, () => {});
       throw new TypeError(`handle gave a promise: ${NO_PROMISE}`);
     }
-    return answerOf(answer);
+    const taken = answerOf(answer);
+    // Stored by the module, in the same transaction.
+    if (context.sent !== undefined) taken.push(context.sent);
+    return taken;
   } catch (error) {
     return wordsOf(error);
   } finally {

@@ -11,6 +11,7 @@
 //! The object's side of the boundary is in [`object`] and [`batch`], the registry's in [`registry`], the Worker's in [`router`].
 
 pub mod batch;
+mod effects;
 pub mod object;
 pub mod registry;
 pub mod remote;
@@ -23,6 +24,7 @@ mod wire;
 pub use semel_core::id::{Key, Principal};
 pub use semel_core::message::{Headers, Method, Request, Response};
 pub use semel_core::path::Path;
+pub use semel_core::server::effects::Outgoing;
 pub use semel_core::server::json;
 pub use semel_core::server::sql::{Row, Sql, SqlError, Value};
 pub use semel_core::server::{Context, Failure, Handler, KeyRule};
@@ -294,6 +296,39 @@ macro_rules! export {
                 now_ms: f64,
             ) -> Option<$crate::js_sys::Array> {
                 self.0.one((key, asker), text, (started_ms, is_again), room, now_ms)
+            }
+
+            /// Whether something may be there to be sent.
+            pub fn has_to_send(&self) -> bool {
+                self.0.has_to_send()
+            }
+
+            /// When the object has to be awake to send, should it die; undefined: nothing is known to wait.
+            pub fn wakes_to_send_at(&self, now_ms: f64) -> Option<f64> {
+                self.0.wakes_to_send_at(now_ms)
+            }
+
+            /// `[lane, token, key or undefined, method, URL, header lines, body]`; undefined: nothing is to be sent now.
+            /// `chance`: a whole number, each time another.
+            pub fn send_next(
+                &mut self,
+                now_ms: f64,
+                chance: f64,
+            ) -> Result<Option<$crate::js_sys::Array>, wasm_bindgen::JsValue> {
+                self.0.send_next(now_ms, chance)
+            }
+
+            /// What came of what was sent.
+            pub fn sent(
+                &mut self,
+                lane: f64,
+                token: f64,
+                status: &wasm_bindgen::JsValue,
+                text: String,
+                body: Vec<u8>,
+                now_ms: f64,
+            ) -> Result<(), wasm_bindgen::JsValue> {
+                self.0.sent((lane, token), (status, text, body), now_ms)
             }
 
             /// Whether an attempt may have ended the object that ran before.

@@ -214,8 +214,7 @@ impl<H: Handler> Plain<H> {
             |request| {
                 let key = Key::new(request.path.joined()).map_err(|Invalid(reason)| reason)?;
                 let principal = Principal::default();
-                let mut context =
-                    Context { sql: &self.sql, now_ms: wire::instant_ms(now_ms), key: &key, principal: &principal };
+                let mut context = Context::new(&self.sql, wire::instant_ms(now_ms), &key, &principal);
                 atomically(&self.sql, || {
                     if !self.is_migrated && !has_tables(&self.sql)? {
                         self.handler.migrate(&self.sql, 0)?;

@@ -8,6 +8,7 @@
 use super::answer::Answer;
 use super::config::FOREVER_S;
 use super::control::wire_outcome;
+use super::effects::Mending;
 use super::json::write::{self, Object};
 use super::record::{LatestDeadline, Record, State, TombstoneKind};
 use super::rows;
@@ -57,12 +58,21 @@ pub enum Admin {
     Resolve(RequestId),
     /// `POST cancel`
     Cancel,
+    /// `GET effects`: what waits to be sent, and what is parked.
+    Effects {
+        /// The number of the parked one before the page.
+        after: i64,
+        /// How many of the parked.
+        limit: i64,
+    },
+    /// `POST effects/{number}/retry`, `POST effects/{number}/drop`, `POST effects/lanes/{lane}/park`
+    Mend(i64, Mending),
 }
 
 impl Admin {
     /// Whether it changes something.
     pub fn changes(&self) -> bool {
-        matches!(self, Self::DeleteKey | Self::DeleteRecord(_) | Self::Resolve(_) | Self::Cancel)
+        matches!(self, Self::DeleteKey | Self::DeleteRecord(_) | Self::Resolve(_) | Self::Cancel | Self::Mend(..))
     }
 }
 
@@ -90,9 +100,24 @@ pub fn parse(method: &Method, rest: &[&str], path: &Path) -> Result<Option<Admin
         (Method::Delete, ["records", id]) => Admin::DeleteRecord(RequestId::new(*id)?),
         (Method::Post, ["records", id, "resolve"]) => Admin::Resolve(RequestId::new(*id)?),
         (Method::Post, ["cancel"]) => Admin::Cancel,
+        (Method::Get | Method::Head, ["effects"]) => {
+            let mut query = Query::of(path)?;
+            let limit = query.integer("limit", 1, PAGE_RECORDS_MAX)?.unwrap_or(PAGE_RECORDS_DEFAULT);
+            let after = query.integer("after", 0, INSTANT_MAX)?.unwrap_or(0);
+            query.end()?;
+            Admin::Effects { after, limit }
+        }
+        (Method::Post, ["effects", number, "retry"]) => Admin::Mend(numbered(number)?, Mending::Retry),
+        (Method::Post, ["effects", number, "drop"]) => Admin::Mend(numbered(number)?, Mending::Drop),
+        (Method::Post, ["effects", "lanes", lane, "park"]) => Admin::Mend(numbered(lane)?, Mending::Park),
         _ => return Ok(None),
     };
     Ok(Some(admin))
+}
+
+fn numbered(text: &str) -> Result<i64, Invalid> {
+    let number = text.parse().ok().filter(|number| (1..=INSTANT_MAX).contains(number));
+    number.ok_or_else(|| Invalid::new("the number of an effect is an integer"))
 }
 
 /// The parameters of a query that have not been read yet.
@@ -217,9 +242,16 @@ impl Turn<'_> {
             Admin::Records { after, limit } => self.tell_records(after, *limit),
             Admin::Times { from_ms, step_ms, count } => self.tell_times(loaded, *from_ms, *step_ms, *count),
             Admin::Record(id) => self.tell_record(loaded, id),
-            Admin::Show | Admin::DeleteKey | Admin::DeleteRecord(_) | Admin::Resolve(_) | Admin::Cancel => {
-                self.tell_key(loaded)
+            Admin::Effects { after, limit } => {
+                let told = self.handler.tell_effects(self.sql, self.outbox, *after, *limit)?;
+                Ok(told.map_or_else(not_found, read))
             }
+            Admin::Show
+            | Admin::DeleteKey
+            | Admin::DeleteRecord(_)
+            | Admin::Resolve(_)
+            | Admin::Cancel
+            | Admin::Mend(..) => self.tell_key(loaded),
         }
     }
 

@@ -10,6 +10,7 @@ use super::chores::Chores;
 use super::config::Config;
 use super::counters::Counters;
 use super::decision::Instant;
+use super::effects::Outbox;
 use super::handler::Handler;
 use super::opening::Opening;
 use super::record::Change;
@@ -43,6 +44,7 @@ pub struct Engine<H> {
     /// What was started by then: the object has lived on.
     started: Option<Started>,
     pub(super) chores: Chores,
+    pub(super) outbox: Uncompared<Outbox>,
 }
 
 impl<H: Handler> Engine<H> {
@@ -57,6 +59,7 @@ impl<H: Handler> Engine<H> {
             told_ms: 0,
             started: None,
             chores: Chores::default(),
+            outbox: Uncompared::default(),
         }
     }
 
@@ -223,7 +226,7 @@ impl<H: Handler> Engine<H> {
         };
         let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
         let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
-        let turn = Turn { handler, config, counters, sql, arrival, acks, instant, purpose };
+        let turn = Turn { handler, config, counters, outbox: &self.outbox.0, sql, arrival, acks, instant, purpose };
         let count = loaded.count;
         match run(turn, &mut loaded) {
             Ok(answer) => {

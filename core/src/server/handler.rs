@@ -3,12 +3,15 @@
 //! Invariant: a handler is synchronous by type. It can't await between its first write and its last, so its effect and
 //! the record of the request are one commit.
 
+use super::effects::{self, Emitted, Mending, Outbox};
+use super::json::write::Object;
 use super::remote::Policy;
 use super::sql::{Sql, SqlError};
+use super::turn::Undone;
 use crate::id::{Key, Principal};
 use crate::message::{Method, Request, Response};
 use crate::path::Path;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 
 /// What a handler has at hand.
 pub struct Context<'a> {
@@ -20,6 +23,16 @@ pub struct Context<'a> {
     pub key: &'a Key,
     /// Who is authenticated.
     pub principal: &'a Principal,
+    /// What it takes to have something sent; `None`: nothing is.
+    pub(super) emitting: Option<(&'a dyn Served, &'a Outbox)>,
+    pub(super) emitted: Emitted,
+}
+
+impl<'a> Context<'a> {
+    /// For who has no engine: what is to be sent is an error.
+    pub fn new(sql: &'a dyn Sql, now_ms: i64, key: &'a Key, principal: &'a Principal) -> Self {
+        Self { sql, now_ms, key, principal, emitting: None, emitted: Emitted::default() }
+    }
 }
 
 /// Why a handler has no answer. All that it wrote is undone, and the client may send again.
@@ -66,6 +79,20 @@ pub(super) trait Served {
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
     /// [`Handler::is_remote`].
     fn sends(&self, method: &Method, path: &Path) -> bool;
+    /// [`Handler::EMITS`].
+    fn emits(&self) -> bool;
+    /// [`Handler::key`].
+    fn rule(&self, method: &Method, path: &Path) -> KeyRule;
+    /// What waits to be sent, and what is parked.
+    fn tell_effects(&self, sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Option<Object>, SqlError>;
+    /// Has an effect sent again, or not.
+    fn mend_effect(
+        &self,
+        sql: &dyn Sql,
+        outbox: &Outbox,
+        now_ms: i64,
+        mended: (i64, Mending),
+    ) -> Result<Response, Undone>;
 }
 
 impl<H: Handler> Served for H {
@@ -84,12 +111,42 @@ impl<H: Handler> Served for H {
     fn sends(&self, method: &Method, path: &Path) -> bool {
         self.is_remote(method, path)
     }
+
+    fn emits(&self) -> bool {
+        H::EMITS
+    }
+
+    fn rule(&self, method: &Method, path: &Path) -> KeyRule {
+        if H::EMITS { self.key(method, path) } else { KeyRule::Unhandled }
+    }
+
+    // Where a handler has none, all of it is left out by the compiler.
+    fn tell_effects(&self, sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Option<Object>, SqlError> {
+        if H::EMITS { effects::tell(sql, outbox, after, limit).map(Some) } else { Ok(None) }
+    }
+
+    fn mend_effect(
+        &self,
+        sql: &dyn Sql,
+        outbox: &Outbox,
+        now_ms: i64,
+        mended: (i64, Mending),
+    ) -> Result<Response, Undone> {
+        if H::EMITS {
+            effects::mend(sql, outbox, now_ms, mended)
+        } else {
+            Err(Undone::Problem(Problem::new(Code::NotFound, "no effects leave this application")))
+        }
+    }
 }
 
 /// An application: what a key does with a request.
 pub trait Handler {
     /// The version of the handler's own tables.
     const SCHEMA_VERSION: i64;
+
+    /// Whether it has requests sent, by [`Context::emit`] and [`Context::call`].
+    const EMITS: bool = false;
 
     /// The same, for a handler that learns it only where it runs.
     fn schema_version(&self) -> i64 {

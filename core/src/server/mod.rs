@@ -10,6 +10,7 @@
 //! - [`suspicion`]: requests that end the process, or may have
 //! - [`handler`]: what an application implements; [`remote`]: requests that are executed elsewhere
 //! - [`engine`]: the engine of one key, and what it knows without asking. [`chores`]: what its object does without a request
+//! - [`effects`]: requests that a handler has sent, to other keys and outside
 //! - [`sessions`]: named senders, whose requests have numbers instead of ids
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
@@ -34,6 +35,7 @@ pub mod cors;
 pub mod counters;
 pub mod decision;
 pub mod deletion;
+pub mod effects;
 pub mod engine;
 mod execution;
 pub mod handler;

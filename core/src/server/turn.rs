@@ -7,6 +7,7 @@ use super::config::Config;
 use super::control::Cancellation;
 use super::counters::Counters;
 use super::decision::Instant;
+use super::effects::{Mending, Outbox};
 use super::handler::{Context, Failure, Served};
 use super::record::{Change, LatestDeadline, Record, State};
 use super::remote::Call;
@@ -131,12 +132,14 @@ pub(super) enum Command {
     Close(Place, bool),
     /// A session gets a new holder.
     TakeOver(TakeOver),
+    /// An effect is sent again, or not.
+    Mend(i64, Mending),
 }
 
 impl Command {
     /// Whether it makes room, or may in the end, rather than taking some.
     pub fn deletes(&self) -> bool {
-        matches!(self, Self::DeleteRecord(_) | Self::DeleteKey | Self::Resolve(..))
+        matches!(self, Self::DeleteRecord(_) | Self::DeleteKey | Self::Resolve(..) | Self::Mend(..))
     }
 }
 
@@ -234,6 +237,7 @@ pub(super) struct Turn<'a> {
     pub handler: &'a dyn Served,
     pub config: &'a Config,
     pub counters: &'a Counters,
+    pub outbox: &'a Outbox,
     pub sql: &'a dyn Sql,
     pub arrival: Arrival<'a>,
     pub acks: Vec<Ack>,
@@ -277,7 +281,8 @@ impl Turn<'_> {
 
     pub fn context(&self) -> Context<'_> {
         let Arrival { key, principal, .. } = self.arrival;
-        Context { sql: self.sql, now_ms: self.instant.now_ms, key, principal }
+        let emitting = self.handler.emits().then_some((self.handler, self.outbox));
+        Context { emitting, ..Context::new(self.sql, self.instant.now_ms, key, principal) }
     }
 }
 

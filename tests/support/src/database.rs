@@ -85,6 +85,19 @@ impl Database {
         database
     }
 
+    /// Another with all that is committed by now.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        drop(copy.connection.take());
+        for entry in std::fs::read_dir(&copy.folder).expect("its folder").flatten() {
+            std::fs::remove_file(entry.path()).expect("an empty database");
+        }
+        let path = copy.folder.join("key.sqlite");
+        self.open().execute("VACUUM INTO ?1", [path.to_string_lossy()]).expect("a copy");
+        copy.reopen();
+        copy
+    }
+
     /// Drops the connection, and all that it has not committed, and opens the file again.
     pub fn reopen(&self) {
         drop(self.connection.take());

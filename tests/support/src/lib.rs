@@ -10,6 +10,7 @@
 //! - [`chores`]: what the host does with it without a request
 //! - [`token`]: tokens, true and forged
 //! - [`crashes`]: crashes between any two statements of a request
+//! - [`bank`]: a handler that has requests sent to other keys
 //! - [`elsewhere`]: a handler that has everything sent
 //! - [`counter`]: a handler whose effects can be counted, and that fails when told to
 //!
@@ -18,6 +19,7 @@
 //! - A test sees what is committed, never what is in memory or in an open transaction.
 
 pub mod admin;
+pub mod bank;
 pub mod batches;
 pub mod call;
 pub mod chores;
@@ -30,6 +32,7 @@ pub mod session;
 pub mod token;
 pub mod world;
 
+pub use bank::Bank;
 pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, post, put};
 pub use counter::{Counter, Trouble};
 pub use database::Database;

@@ -34,6 +34,7 @@ pub(crate) struct Shared<H>(Rc<H>);
 
 impl<H: Handler> Handler for Shared<H> {
     const SCHEMA_VERSION: i64 = H::SCHEMA_VERSION;
+    const EMITS: bool = H::EMITS;
 
     fn schema_version(&self) -> i64 {
         self.0.schema_version()
@@ -117,6 +118,17 @@ impl<H: Handler> World<H> {
         let handler = Rc::new(handler);
         let engine = Engine::new(Shared(handler.clone()), config.clone());
         Self { database: Database::new(), handler, wall_ms: START_MS, key, config, engine, latest_ms: 0 }
+    }
+
+    /// Another object of the same key, on a copy of what is committed: as if it were put back to now, later.
+    pub fn copy(&self) -> Self
+    where
+        H: Default,
+    {
+        let mut copy = Self::at(self.key.as_str(), H::default(), self.config.clone());
+        copy.database = self.database.copy();
+        copy.wall_ms = self.wall_ms;
+        copy
     }
 
     /// Sends one attempt to the key's object.

@@ -6,7 +6,7 @@
 
 use js_sys::{Array, Uint8Array};
 use semel_worker::{
-    Context, Failure, Handler, Headers, KeyRule, Method, Path, Request, Response, Sql, SqlError, object,
+    Context, Failure, Handler, Headers, KeyRule, Method, Outgoing, Path, Request, Response, Sql, SqlError, object,
 };
 use wasm_bindgen::prelude::*;
 
@@ -25,7 +25,7 @@ extern "C" {
     /// Brings the tables up to date from a version; what went wrong, if anything.
     fn migrate(storage: &JsValue, from: f64) -> Option<String>;
 
-    /// `[status, header lines, text or bytes or undefined]`; null: it knows no such path; what went wrong, as text.
+    /// `[status, header lines, text or bytes or undefined, what is sent if there is any]`; null: it knows no such path; what went wrong, as text.
     fn handle(
         storage: &JsValue,
         method: &str,
@@ -55,6 +55,7 @@ impl Script {
 impl Handler for Script {
     /// Of the router, which has no tables.
     const SCHEMA_VERSION: i64 = 0;
+    const EMITS: bool = true;
 
     fn schema_version(&self) -> i64 {
         self.versions
@@ -98,11 +99,27 @@ impl Handler for Script {
             return Err(Failure::NotFound);
         }
         let answer: &Array = answer.unchecked_ref();
+        if answer.length() > 3 {
+            for sent in answer.get(3).unchecked_into::<Array>().iter() {
+                emit(context, sent.unchecked_ref())?;
+            }
+        }
         Ok(Response {
             status: answer.get(0).as_f64().unwrap_or_default() as u16,
             headers: Headers::from_lines(&answer.get(1).as_string().unwrap_or_default()),
             body: bytes_of(&answer.get(2)),
         })
+    }
+}
+
+/// Stores one of `[key or undefined, URL, method, header lines, body]`.
+fn emit(context: &mut Context<'_>, sent: &Array) -> Result<(), Failure> {
+    let text = |at: u32| sent.get(at).as_string().unwrap_or_default();
+    let method = Method::new(&text(2));
+    let outgoing = Outgoing { method, headers: Headers::from_lines(&text(3)), body: bytes_of(&sent.get(4)) };
+    match sent.get(0).as_string() {
+        Some(key) => context.emit(&key, &text(1), outgoing),
+        None => context.call(&text(1), outgoing),
     }
 }
 

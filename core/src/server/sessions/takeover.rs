@@ -51,6 +51,12 @@ pub(in crate::server) fn take_over(
     TakeOver { name, after }: &TakeOver,
 ) -> Result<Response, Undone> {
     let (sql, now_ms) = (work.sql, work.instant.now_ms);
+    if name.is_reserved() && !work.principal.is_reserved() {
+        return Err(Undone::Problem(Problem::new(
+            Code::Forbidden,
+            "a name that begins with semel: is the layer's own",
+        )));
+    }
     let mut found = rows::find(sql, name)?;
     // What is forgotten is not there, whether or not the sweep has come to it.
     if let Some(forgotten) = found.take_if(|session| work.instant.forgets(session.used_ms())) {

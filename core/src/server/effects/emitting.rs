@@ -1,0 +1,156 @@
+//! What a handler asks for: checked here, so that what is stored can be sent.
+//!
+//! Invariant: what is refused is not stored, and the handler is told why by an error that it can pass on.
+
+use super::lane::Target;
+use super::store::{self, Stored};
+use super::{EFFECTS_BYTES_MAX, EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
+use crate::id::Key;
+use crate::message::{Headers, Method};
+use crate::path::Path;
+use crate::problem::{Code, Problem};
+use crate::server::handler::{Context, Failure, KeyRule};
+use crate::server::head;
+use sha2::{Digest, Sha256};
+
+/// A request that leaves, but for where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// One that changes.
+    pub method: Method,
+    /// Its headers. Those of the protocol are the layer's.
+    pub headers: Headers,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Outgoing {
+    /// A `POST` with a body of JSON.
+    pub fn json(body: impl Into<Vec<u8>>) -> Self {
+        let headers = Headers::from_iter([("content-type", "application/json")]);
+        Self { method: Method::Post, headers, body: body.into() }
+    }
+}
+
+/// What a request has emitted so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::server) struct Emitted {
+    count: usize,
+    bytes: usize,
+    /// How many waited at the key before, once that was asked.
+    waiting: Option<i64>,
+}
+
+impl Context<'_> {
+    /// Has a request sent to another key, exactly once, if what the handler does is committed. `path` with its query. There it is a request
+    /// of the principal `semel:emit`; `Semel-From` names this key.
+    pub fn emit(&mut self, key: &str, path: &str, outgoing: Outgoing) -> Result<(), Failure> {
+        let key = Key::new(key).map_err(|invalid| wrong(&invalid.0))?;
+        let (pathname, search) = path.split_at(path.find('?').unwrap_or(path.len()));
+        let checked = Path::new(pathname, search).map_err(|invalid| wrong(&invalid.0))?;
+        if checked.is_control() || !is_plain(path) || path.len() > head::URL_BYTES_MAX {
+            return Err(wrong("a path is one of the application's, as it is in a URL"));
+        }
+        let Some((handler, _)) = self.emitting else { return Err(nowhere()) };
+        match handler.rule(&outgoing.method, &checked) {
+            KeyRule::Any => {}
+            KeyRule::Key(ruled) if ruled == key.as_str() => {}
+            KeyRule::Key(ruled) => return Err(wrong(&format!("the key of {path} is {ruled}, not {}", key.as_str()))),
+            KeyRule::Unhandled | KeyRule::Failed => return Err(wrong(&format!("no key handles {path}"))),
+        }
+        self.store(&Target::Key(key), path, outgoing)
+    }
+
+    /// Has a request sent to an address outside, at least once, if what the handler does is committed: always with the same `Idempotency-Key`.
+    pub fn call(&mut self, url: &str, outgoing: Outgoing) -> Result<(), Failure> {
+        let target = Target::of_url(url).filter(|_| is_plain(url) && url.len() <= head::URL_BYTES_MAX);
+        let target =
+            target.ok_or_else(|| wrong("a URL begins with https:// or http://, has a host, and no credentials"))?;
+        self.store(&target, url, outgoing)
+    }
+
+    fn store(&mut self, target: &Target, url: &str, outgoing: Outgoing) -> Result<(), Failure> {
+        let Some((_, outbox)) = self.emitting else { return Err(nowhere()) };
+        let Outgoing { method, headers, body } = outgoing;
+        if !method.changes() {
+            return Err(wrong("what leaves is a POST, PUT, PATCH or DELETE"));
+        }
+        for (name, value) in headers.iter() {
+            check_header(name, value)?;
+        }
+        let headers = headers.to_lines();
+        let emitted = &mut self.emitted;
+        emitted.count += 1;
+        emitted.bytes += url.len() + headers.len() + body.len();
+        if emitted.count > EFFECTS_PER_REQUEST_MAX || emitted.bytes > EFFECTS_BYTES_MAX {
+            let detail = format!(
+                "the handler has more than {EFFECTS_PER_REQUEST_MAX} requests sent, or more than {EFFECTS_BYTES_MAX} bytes"
+            );
+            return Err(Failure::Refused(Problem::new(Code::TooLarge, detail)));
+        }
+        // It may be undone; then there is one look in vain.
+        outbox.may_wait();
+        let waiting = match emitted.waiting {
+            Some(waiting) => waiting,
+            None => {
+                store::create(self.sql)?;
+                store::count(self.sql, EFFECTS_PER_KEY_MAX)?
+            }
+        };
+        emitted.waiting = Some(waiting + 1);
+        if waiting >= EFFECTS_PER_KEY_MAX {
+            let detail = format!("{EFFECTS_PER_KEY_MAX} requests to others wait at this key, or are parked");
+            return Err(Failure::Refused(Problem::new(Code::Capacity, detail)));
+        }
+        let lane = store::lane_of(self.sql, target, |number| outbox.is_open(number))?;
+        let seq = lane.seq + 1;
+        let id = id_of(self.key, self.now_ms, &[&target.text(), &seq.to_string(), method.as_str(), url], &body);
+        let method = method.as_str().to_owned();
+        let stored = Stored { at_ms: self.now_ms, id, method, url: url.to_owned(), headers, body };
+        store::put(self.sql, lane.number, seq, &stored)?;
+        Ok(())
+    }
+}
+
+/// An id that no other effect has, also of a key that was put back: then the clock is another.
+fn id_of(key: &Key, now_ms: i64, texts: &[&str], body: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    let now = now_ms.to_string();
+    for part in [key.as_str(), now.as_str()].iter().chain(texts).map(|text| text.as_bytes()).chain([body]) {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| (b'!'..=b'~').contains(&byte) && byte != b'#' && byte != b'\\')
+}
+
+/// What a request of the runtime's takes, and is not the layer's to say.
+fn check_header(name: &str, value: &str) -> Result<(), Failure> {
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let is_own = name.starts_with("semel-") || OWN.contains(&name);
+    let is_value = value.chars().all(|each| each == '\t' || (' '..='\u{ff}').contains(&each) && each != '\u{7f}');
+    if is_name && !is_own && is_value { Ok(()) } else { Err(wrong(&format!("the header {name} can't be sent"))) }
+}
+
+const OWN: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "idempotency-key",
+    "keep-alive",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+fn wrong(reason: &str) -> Failure {
+    Failure::Other(format!("nothing can be sent so: {reason}"))
+}
+
+fn nowhere() -> Failure {
+    wrong("this handler has not said that it emits (EMITS)")
+}

@@ -1,0 +1,84 @@
+use super::*;
+
+fn lane(seq: i64, sure: Option<i64>) -> Lane {
+    let target = Target::Key(Key::new("b").expect("a key"));
+    Lane { number: 1, target, seq, sure, previous: 1, epoch: 2, boundary: 4 }
+}
+
+fn answered(status: u16, semel: &str, body: &str) -> Heard {
+    Heard::Answered { status, semel: semel.to_owned(), body: body.as_bytes().to_vec() }
+}
+
+#[test]
+fn what_was_taken_is_asked_for_first_and_under_the_epoch_before() {
+    assert_eq!(next(&lane(9, None), 4, false, false), Step::Send(1));
+    assert_eq!(next(&lane(9, None), 5, false, false), Step::TakeOver);
+    assert_eq!(next(&lane(9, None), 5, false, true), Step::Send(2));
+    assert_eq!(next(&lane(9, None), 5, true, true), Step::Close(2));
+}
+
+#[test]
+fn a_take_over_numbers_anew_what_the_other_key_can_t_have() {
+    // Nothing went wrong: 7 was taken, 8 and 9 wait.
+    let Opened { lane: on, kept, shift } = opened(&lane(9, None), 5, 7, Some(8));
+    assert_eq!((on.seq, on.sure, on.previous, on.epoch, on.boundary, kept, shift), (9, None, 2, 5, 7, 7, 0));
+    // This one was put back: by its start it had given 8, and the other has 20.
+    let back = opened(&lane(9, Some(8)), 5, 20, Some(9));
+    assert_eq!((back.lane.seq, back.kept, back.shift), (21, 8, 12));
+    // The other one was: it has 2, and 5 to 9 wait.
+    let other = opened(&lane(9, None), 5, 2, Some(5));
+    assert_eq!((other.lane.seq, other.kept, other.shift), (7, 2, -2));
+    assert_eq!(opened(&lane(9, None), 5, 20, None).lane.seq, 20);
+}
+
+#[test]
+fn an_answer_ends_it_or_parks_it_or_has_it_sent_again() {
+    let sent = |heard, is_first| judge(&lane(9, None), 5, Step::Send(2), is_first, heard);
+    assert_eq!(sent(answered(200, "replayed", ""), false), Verdict::Done);
+    assert_eq!(
+        sent(answered(409, "executed", "no"), true),
+        Verdict::Park(Executed::Yes, "answered 409: no".to_owned())
+    );
+    let unknown = r#"{"executed":"unknown","detail":"d"}"#;
+    let parked = Verdict::Park(Executed::Unknown, "410 session-unknown: d".to_owned());
+    assert_eq!(sent(answered(410, "session-unknown", unknown), false), parked);
+    assert!(matches!(sent(answered(410, "session-unknown", unknown), true), Verdict::TakeOver(_)));
+    assert!(matches!(sent(answered(409, "fenced", ""), false), Verdict::TakeOver(_)));
+    assert!(matches!(sent(answered(404, "not-found", ""), false), Verdict::Close(_)));
+    assert!(matches!(sent(answered(422, "fingerprint-mismatch", ""), false), Verdict::Park(Executed::No, _)));
+    for again in [
+        answered(500, "rolled-back", ""),
+        answered(200, "", ""),
+        answered(404, "odd", ""),
+        Heard::Nothing(String::new()),
+    ] {
+        assert!(matches!(sent(again, true), Verdict::Again(_)));
+    }
+    // Of a number that was taken, a fence says nothing.
+    let taken = judge(&lane(9, None), 4, Step::Send(1), false, answered(409, "fenced", ""));
+    assert!(matches!(taken, Verdict::Park(Executed::Unknown, _)));
+}
+
+#[test]
+fn a_call_is_done_refused_or_made_again() {
+    let called = |status| judge(&lane(9, None), 5, Step::Call, true, answered(status, "", "x"));
+    assert_eq!(called(204), Verdict::Done);
+    for status in [408, 409, 425, 429, 500, 503, 599] {
+        assert!(matches!(called(status), Verdict::Again(_)), "{status}");
+    }
+    for status in [301, 400, 404] {
+        assert!(matches!(called(status), Verdict::Park(Executed::Unknown, _)), "{status}");
+    }
+}
+
+#[test]
+fn a_target_is_read_as_it_was_written() {
+    for url in ["https://A.example:8443/x?y", "http://127.0.0.1/"] {
+        let target = Target::of_url(url).expect("an origin");
+        assert_eq!(Target::of_text(&target.text()), Some(target));
+    }
+    assert_eq!(Target::of_url("https://A.example:8443?y"), Some(Target::Origin("https://a.example:8443".to_owned())));
+    for bad in ["https://", "ftp://a", "https:///a", "https://a@b/"] {
+        assert_eq!(Target::of_url(bad), None, "{bad}");
+    }
+}

@@ -1,0 +1,371 @@
+//! The engine's part of sending: it tells the host what to send, and takes what came of it.
+//!
+//! Invariants:
+//! - What is in memory can be lost at any time: an object that starts takes its sessions over, and asks again for what it has no answer for.
+//! - An answer counts only for what was sent last on its lane. All others are late, and of them nothing is to be learnt.
+
+use super::lane::{self, Heard, Lane, Step, Target, Verdict};
+use super::store::{self, Head};
+use super::{RESEND_MS, UNDER_WAY_MAX, UNDER_WAY_MS, WAKE_MS};
+use crate::header::quoted;
+use crate::id::{Key, Principal};
+use crate::message::Headers;
+use crate::problem::Executed;
+use crate::server::engine::Engine;
+use crate::server::handler::Handler;
+use crate::server::json::write::Object;
+use crate::server::schema;
+use crate::server::sql::{Sql, SqlError, atomically};
+use crate::session::SESSION_NAME_CHARS_MAX;
+use sha2::{Digest, Sha256};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+/// Of so many lanes an object keeps that it holds their sessions. Those beyond are taken over again.
+const KEPT_LANES_MAX: usize = 1_000;
+
+/// What an object knows of its effects. All of it may be lost.
+#[derive(Debug, Clone, Default)]
+pub struct Outbox {
+    /// Whether something may wait; `None`: nobody has looked.
+    waits: Cell<Option<bool>>,
+    lanes: BTreeMap<i64, Running>,
+    own: Option<Key>,
+    /// What was last given out. It is no lower than the clock, so that no engine gives out what another has.
+    token: i64,
+    /// The lane that was looked at last.
+    cursor: i64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Running {
+    under_way: Option<UnderWay>,
+    is_open: bool,
+    /// The highest number that may have been taken by now; `None`: this object has never held the session.
+    sent: Option<i64>,
+    /// By the wall clock, as all that is waited for: the key's may stand still.
+    not_before_ms: i64,
+    /// Why it is sent again.
+    reason: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
+    token: i64,
+    step: Step,
+    seq: i64,
+    /// Whether it surely was not sent before.
+    is_first: bool,
+    until_ms: i64,
+}
+
+impl Running {
+    /// Whether there is nothing to be done on the lane now. A clock that went back is waited for no longer than one that did not.
+    fn waits(&self, wall_ms: i64) -> bool {
+        let is_ahead = |at_ms: i64, most_ms: i64| (wall_ms + 1..=wall_ms + most_ms).contains(&at_ms);
+        is_ahead(self.not_before_ms, RESEND_MS)
+            || self.under_way.is_some_and(|each| is_ahead(each.until_ms, UNDER_WAY_MS))
+    }
+}
+
+impl Outbox {
+    /// Whether this object holds the session of a lane.
+    pub(in crate::server) fn is_open(&self, lane: i64) -> bool {
+        self.lanes.get(&lane).is_some_and(|running| running.is_open)
+    }
+
+    /// Something was stored, or will have been.
+    pub(in crate::server) fn may_wait(&self) {
+        self.waits.set(Some(true));
+    }
+
+    /// Why the first of a lane is still there.
+    pub(super) fn reason_of(&self, lane: i64) -> &str {
+        self.lanes.get(&lane).map_or("", |running| running.reason.as_str())
+    }
+
+    fn is_full(&self) -> bool {
+        self.lanes.values().filter(|running| running.under_way.is_some()).count() >= UNDER_WAY_MAX
+    }
+}
+
+/// What the host is to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sending {
+    /// What to say with its answer.
+    pub lane: i64,
+    /// The same.
+    pub token: i64,
+    /// To which key, or else by `fetch`.
+    pub key: Option<Key>,
+    /// The method.
+    pub method: String,
+    /// Path and query; of a call, the whole address.
+    pub url: String,
+    /// All headers.
+    pub headers: Headers,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl<H: Handler> Engine<H> {
+    /// What is to be sent now; `None`: nothing. Each is told once, and waits for [`Engine::sent`]. `chance`: a number that nobody has given
+    /// before, not even to an object that was put back since.
+    pub fn send_next(&mut self, sql: &dyn Sql, wall_ms: i64, chance: i64) -> Result<Option<Sending>, SqlError> {
+        if !H::EMITS || self.outbox.0.waits.get() == Some(false) {
+            return Ok(None);
+        }
+        self.look_at_clock(sql, wall_ms)?;
+        if self.outbox.0.own.is_none() && self.loaded.as_ref().is_some_and(|loaded| loaded.versions.engine > 0) {
+            self.outbox.0.own = schema::key(sql)?;
+        }
+        let outbox = &mut self.outbox.0;
+        let Some(own) = outbox.own.clone() else { return Ok(None) };
+        if outbox.waits.get().is_none() {
+            if !store::has_tables(sql)? {
+                outbox.waits.set(Some(false));
+                return Ok(None);
+            }
+            store::sweep(sql)?;
+        }
+        if outbox.is_full() {
+            return Ok(None);
+        }
+        let from = outbox.cursor;
+        let (mut after, mut is_round) = (from, from == 0);
+        let mut is_any = false;
+        loop {
+            let Some((number, seq)) = store::next_lane(sql, after)? else {
+                if is_round {
+                    break;
+                }
+                (after, is_round) = (0, true);
+                continue;
+            };
+            if is_round && from > 0 && number > from {
+                is_any = true;
+                break;
+            }
+            (after, is_any) = (number, true);
+            let running = outbox.lanes.entry(number).or_default();
+            if running.waits(wall_ms) {
+                continue;
+            }
+            let (lane, head) =
+                store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(|| missing(number))?;
+            let step = lane::next(&lane, head.seq, head.closing.is_some(), running.is_open);
+            outbox.token = (outbox.token + 1).max(wall_ms);
+            let is_first = running.sent.is_some_and(|sent| sent < seq);
+            let (token, until_ms) = (outbox.token, wall_ms + UNDER_WAY_MS);
+            running.under_way = Some(UnderWay { token, step, seq, is_first, until_ms });
+            if matches!(step, Step::Send(_)) {
+                running.sent = running.sent.map(|sent| sent.max(seq));
+            }
+            outbox.cursor = number;
+            outbox.waits.set(Some(true));
+            return Ok(Some(sending(&own, &lane, head, step, (token, chance))));
+        }
+        // Of those that wait all are under way, or it is not their time.
+        outbox.waits.set(Some(is_any));
+        outbox.cursor = 0;
+        Ok(None)
+    }
+
+    /// What came of it. Answers are late, and nothing changes, where the lane has gone on since.
+    pub fn sent(
+        &mut self,
+        sql: &dyn Sql,
+        wall_ms: i64,
+        (number, token): (i64, i64),
+        heard: Heard,
+    ) -> Result<(), SqlError> {
+        if !H::EMITS {
+            return Ok(());
+        }
+        let now_ms = self.look_at_clock(sql, wall_ms)?;
+        let outbox = &mut self.outbox.0;
+        let Some(running) = outbox.lanes.get_mut(&number) else { return Ok(()) };
+        let Some(under_way) = running.under_way.take_if(|last| last.token == token) else { return Ok(()) };
+        let settled = settle(sql, (now_ms, wall_ms), (number, under_way), running, heard);
+        match settled {
+            Ok(is_empty) => {
+                if is_empty && outbox.lanes.len() > KEPT_LANES_MAX {
+                    store::delete_lane(sql, number)?;
+                    outbox.lanes.remove(&number);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // Whether it was committed is not known: what is stored is asked for once more.
+                outbox.lanes.remove(&number);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether something may be there to be sent: now, or at its time.
+    pub fn has_to_send(&self) -> bool {
+        H::EMITS && self.outbox.0.waits.get() != Some(false)
+    }
+
+    /// When the object has to be awake to send, should it die; `None`: nothing is known to wait.
+    pub fn wakes_to_send_at(&self, wall_ms: i64) -> Option<i64> {
+        (H::EMITS && self.outbox.0.waits.get() == Some(true)).then_some(wall_ms + WAKE_MS)
+    }
+
+    fn look_at_clock(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<i64, SqlError> {
+        let loaded = self.load(sql, wall_ms)?;
+        Ok(self.loaded.insert(loaded).clock_ms)
+    }
+}
+
+fn missing(lane: i64) -> SqlError {
+    SqlError(format!("the lane {lane} of the effects is not there"))
+}
+
+/// Whether the lane is empty from then on.
+fn settle(
+    sql: &dyn Sql,
+    (now_ms, wall_ms): (i64, i64),
+    (number, UnderWay { step, seq, is_first, .. }): (i64, UnderWay),
+    running: &mut Running,
+    heard: Heard,
+) -> Result<bool, SqlError> {
+    let Some((lane, head)) = store::lane(sql, number)?.zip(store::head(sql, number)?) else { return Ok(true) };
+    if head.seq != seq {
+        // An administrator has parked it meanwhile.
+        return Ok(false);
+    }
+    let verdict = lane::judge(&lane, seq, step, is_first, heard);
+    running.not_before_ms = 0;
+    running.reason.clear();
+    match verdict {
+        Verdict::Done => {
+            store::delete(sql, number, head.seq)?;
+            return store::head(sql, number).map(|head| head.is_none());
+        }
+        Verdict::Park(executed, reason) => {
+            let reason = head.closing.as_deref().filter(|_| reason.is_empty()).unwrap_or(&reason);
+            atomically(sql, || park(sql, &lane, &head, now_ms, executed, reason))?;
+            return store::head(sql, number).map(|head| head.is_none());
+        }
+        Verdict::Close(reason) => store::close(sql, number, head.seq, &reason)?,
+        Verdict::TakeOver(reason) => {
+            // What was refused so has not run.
+            if is_first {
+                running.sent = Some(seq - 1);
+            }
+            running.is_open = false;
+            running.not_before_ms = wall_ms + RESEND_MS;
+            running.reason = reason;
+        }
+        Verdict::Again(reason) => {
+            running.not_before_ms = wall_ms + RESEND_MS;
+            running.reason = reason;
+        }
+        Verdict::Opened(epoch, last) => {
+            let is_surely_new = is_first || lane.sure.is_some_and(|sure| head.seq > sure);
+            atomically(sql, || open(sql, now_ms, (&lane, &head), (epoch, last), is_surely_new))?;
+            running.is_open = true;
+            running.sent = Some(last);
+        }
+    }
+    Ok(false)
+}
+
+fn park(
+    sql: &dyn Sql,
+    lane: &Lane,
+    head: &Head,
+    now_ms: i64,
+    executed: Executed,
+    reason: &str,
+) -> Result<(), SqlError> {
+    store::park(sql, &lane.target, &head.stored, now_ms, executed, reason)?;
+    store::delete(sql, lane.number, head.seq)
+}
+
+/// The session was taken over.
+fn open(
+    sql: &dyn Sql,
+    now_ms: i64,
+    (lane, head): (&Lane, &Head),
+    (epoch, last): (i64, i64),
+    is_surely_new: bool,
+) -> Result<(), SqlError> {
+    // All before the first were taken. If the other key knows of fewer, it may have forgotten this one as well.
+    if last < head.seq - 1 && !is_surely_new {
+        let reason = format!("the other key has forgotten numbers: it knows of {last}, and this is {}", head.seq);
+        park(sql, lane, head, now_ms, Executed::Unknown, &reason)?;
+    }
+    let first = store::first_beyond(sql, lane.number, lane::kept(lane, last))?;
+    store::open(sql, &lane::opened(lane, epoch, last, first))
+}
+
+fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64, i64)) -> Sending {
+    let stored = head.stored;
+    let (key, session) = match &lane.target {
+        Target::Key(key) => (Some(key.clone()), session_of(own)),
+        Target::Origin(_) => (None, String::new()),
+    };
+    let mut sending = Sending {
+        lane: lane.number,
+        token,
+        key,
+        method: "POST".to_owned(),
+        url: String::new(),
+        headers: Headers::new(),
+        body: Vec::new(),
+    };
+    let control = |what: &str| {
+        let key = sending.key.as_ref().map(Key::encoded).unwrap_or_default().replace('/', "%2F");
+        format!("/semel/v1/keys/{key}/{what}")
+    };
+    let id = |parts: String| format!("effects {parts}");
+    match step {
+        Step::Send(_) | Step::Call => {
+            sending.method = stored.method;
+            sending.url = stored.url;
+            sending.headers = Headers::from_lines(&stored.headers);
+            sending.body = stored.body;
+        }
+        Step::TakeOver => {
+            sending.url = control("sessions");
+            sending.body = Object::default().with("name", session.as_str()).end().into_text().into_bytes();
+            // Each time another: a take-over of which the answer is lost does no harm, for the next is beyond it.
+            sending.headers.append("idempotency-key", quoted(&id(format!("{} {token} {chance}", digest(own)))));
+        }
+        Step::Close(epoch) => {
+            sending.url = control("cancel");
+            let place = Object::default().with("name", session.as_str()).with("epoch", epoch).with("seq", head.seq);
+            sending.body = Object::default().with("session", place.end()).end().into_text().into_bytes();
+            sending.headers.append("idempotency-key", quoted(&id(format!("{} {epoch} {}", digest(own), head.seq))));
+        }
+    }
+    match (step, &sending.key) {
+        (_, Some(key)) => {
+            let encoded = quoted(&key.encoded());
+            sending.headers.append("semel-key", encoded);
+            sending.headers.append("semel-principal", quoted(Principal::emitter().as_str()));
+            sending.headers.append("semel-from", quoted(&own.encoded()));
+        }
+        (_, None) => sending.headers.append("idempotency-key", quoted(&stored.id)),
+    }
+    if let Step::Send(epoch) = step {
+        // All before it have their answers.
+        let ack = if head.seq > 1 { format!(";ack={}", head.seq - 1) } else { String::new() };
+        let place = format!("{};epoch={epoch};seq={}{ack}", quoted(&session), head.seq);
+        sending.headers.append("semel-session", place);
+    }
+    sending
+}
+
+/// The name of the session of a key. Nobody else can have one that begins so.
+fn session_of(own: &Key) -> String {
+    let name = format!("semel:{}", own.encoded());
+    if name.len() <= SESSION_NAME_CHARS_MAX { name } else { format!("semel:#{}", digest(own)) }
+}
+
+fn digest(key: &Key) -> String {
+    Sha256::digest(key.as_str()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

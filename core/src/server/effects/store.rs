@@ -1,0 +1,260 @@
+//! The tables of effects. They come with the first one, so that who has none pays nothing; all of their names begin with `semel_effect`.
+//!
+//! Invariant: a row of `semel_effects` waits, and those of a lane have numbers without a gap.
+
+use super::lane::{Lane, Opened, Target};
+use crate::problem::Executed;
+use crate::server::sql::{Row, Sql, SqlError, Value};
+
+/// The table that is made last.
+const HAS: &str = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'semel_effects_parked' LIMIT 1";
+const CREATE: [&str; 3] = [
+    "CREATE TABLE IF NOT EXISTS semel_effect_lanes (number INTEGER PRIMARY KEY, target TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL, \
+     sure INTEGER, previous INTEGER NOT NULL, epoch INTEGER NOT NULL, boundary INTEGER NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS semel_effects (lane INTEGER NOT NULL, seq INTEGER NOT NULL, at_ms INTEGER NOT NULL, closing TEXT, \
+     id TEXT NOT NULL, method TEXT NOT NULL, url TEXT NOT NULL, headers TEXT NOT NULL, body BLOB NOT NULL, \
+     PRIMARY KEY (lane, seq)) STRICT, WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS semel_effects_parked (number INTEGER PRIMARY KEY, target TEXT NOT NULL, at_ms INTEGER NOT NULL, \
+     id TEXT NOT NULL, method TEXT NOT NULL, url TEXT NOT NULL, headers TEXT NOT NULL, body BLOB NOT NULL, \
+     parked_ms INTEGER NOT NULL, executed TEXT NOT NULL, reason TEXT NOT NULL) STRICT",
+];
+
+/// An effect, but for its number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
+    /// The key's clock when it was made.
+    pub at_ms: i64,
+    /// Its id, for ever the same.
+    pub id: String,
+    pub method: String,
+    /// Path and query; of a call, the whole address.
+    pub url: String,
+    /// One `name:value` a line.
+    pub headers: String,
+    pub body: Vec<u8>,
+}
+
+/// The first of a lane.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    pub seq: i64,
+    /// Why its place is to be closed, if it is.
+    pub closing: Option<String>,
+    pub stored: Stored,
+}
+
+/// One that was refused for good.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parked {
+    pub number: i64,
+    pub target: String,
+    pub stored: Stored,
+    pub parked_ms: i64,
+    pub executed: String,
+    pub reason: String,
+}
+
+pub fn has_tables(sql: &dyn Sql) -> Result<bool, SqlError> {
+    sql.exec(HAS, &[]).map(|rows| !rows.is_empty())
+}
+
+pub fn create(sql: &dyn Sql) -> Result<(), SqlError> {
+    if has_tables(sql)? {
+        return Ok(());
+    }
+    CREATE.iter().try_for_each(|statement| sql.exec(statement, &[]).map(|_| ()))
+}
+
+/// How many wait or are parked, counted no further than `max`.
+pub fn count(sql: &dyn Sql, max: i64) -> Result<i64, SqlError> {
+    let statement = "SELECT (SELECT count(*) FROM (SELECT 1 FROM semel_effects LIMIT ?1)) + \
+                     (SELECT count(*) FROM (SELECT 1 FROM semel_effects_parked LIMIT ?1))";
+    number(&sql.exec(statement, &[max.into()])?).ok_or_else(unreadable)
+}
+
+fn number(rows: &[Row]) -> Option<i64> {
+    rows.first()?.first()?.as_integer()
+}
+
+fn unreadable() -> SqlError {
+    SqlError("a row of the effects can't be read".to_owned())
+}
+
+/// Gives out the next number of a lane; answers the lane as it was. `is_open`: whether this object holds its session.
+pub fn lane_of(sql: &dyn Sql, target: &Target, is_open: impl Fn(i64) -> bool) -> Result<Lane, SqlError> {
+    let text = target.text();
+    let rows = sql.exec(
+        "SELECT number, seq, sure, previous, epoch, boundary FROM semel_effect_lanes WHERE target = ?1",
+        &[text.as_str().into()],
+    )?;
+    let Some(row) = rows.first() else {
+        let statement = "INSERT INTO semel_effect_lanes (target, seq, sure, previous, epoch, boundary) VALUES (?1, 1, 0, 0, 0, 0) RETURNING number";
+        let number = number(&sql.exec(statement, &[text.into()])?).ok_or_else(unreadable)?;
+        return Ok(Lane { number, target: target.clone(), seq: 0, sure: Some(0), previous: 0, epoch: 0, boundary: 0 });
+    };
+    let lane = lane_of_row(target.clone(), row)?;
+    let sure = lane.sure.or_else(|| Some(lane.seq).filter(|_| !is_open(lane.number)));
+    sql.exec(
+        "UPDATE semel_effect_lanes SET seq = ?2, sure = ?3 WHERE number = ?1",
+        &[lane.number.into(), (lane.seq + 1).into(), sure.into()],
+    )?;
+    Ok(lane)
+}
+
+fn lane_of_row(target: Target, row: &Row) -> Result<Lane, SqlError> {
+    let at = |column: usize| row.get(column).and_then(Value::as_integer);
+    match (at(0), at(1), at(3), at(4), at(5)) {
+        (Some(number), Some(seq), Some(previous), Some(epoch), Some(boundary)) => {
+            Ok(Lane { number, target, seq, sure: at(2), previous, epoch, boundary })
+        }
+        _ => Err(unreadable()),
+    }
+}
+
+pub fn lane(sql: &dyn Sql, number: i64) -> Result<Option<Lane>, SqlError> {
+    let statement =
+        "SELECT number, seq, sure, previous, epoch, boundary, target FROM semel_effect_lanes WHERE number = ?1";
+    let rows = sql.exec(statement, &[number.into()])?;
+    let Some(row) = rows.into_iter().next() else { return Ok(None) };
+    let target = row.get(6).cloned().and_then(Value::into_text).and_then(|text| Target::of_text(&text));
+    lane_of_row(target.ok_or_else(unreadable)?, &row).map(Some)
+}
+
+pub fn put(sql: &dyn Sql, lane: i64, seq: i64, stored: &Stored) -> Result<(), SqlError> {
+    let Stored { at_ms, id, method, url, headers, body } = stored;
+    sql.exec(
+        "INSERT INTO semel_effects (lane, seq, at_ms, id, method, url, headers, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        &[
+            lane.into(),
+            seq.into(),
+            (*at_ms).into(),
+            id.as_str().into(),
+            method.as_str().into(),
+            url.as_str().into(),
+            headers.as_str().into(),
+            body.as_slice().into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// The next lane after a number that has something to send, with the number of its first.
+pub fn next_lane(sql: &dyn Sql, after: i64) -> Result<Option<(i64, i64)>, SqlError> {
+    let statement = "SELECT lane, seq FROM semel_effects WHERE lane > ?1 ORDER BY lane, seq LIMIT 1";
+    let rows = sql.exec(statement, &[after.into()])?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let at = |column: usize| row.get(column).and_then(Value::as_integer).ok_or_else(unreadable);
+    Ok(Some((at(0)?, at(1)?)))
+}
+
+pub fn head(sql: &dyn Sql, lane: i64) -> Result<Option<Head>, SqlError> {
+    let statement = "SELECT seq, closing, at_ms, id, method, url, headers, body FROM semel_effects WHERE lane = ?1 ORDER BY seq LIMIT 1";
+    let rows = sql.exec(statement, &[lane.into()])?;
+    let Some(row) = rows.into_iter().next() else { return Ok(None) };
+    let seq = row.first().and_then(Value::as_integer).ok_or_else(unreadable)?;
+    let closing = row.get(1).cloned().and_then(Value::into_text);
+    let stored = stored(row.get(2..).unwrap_or_default()).ok_or_else(unreadable)?;
+    Ok(Some(Head { seq, closing, stored }))
+}
+
+fn stored(values: &[Value]) -> Option<Stored> {
+    let text = |column: usize| values.get(column).cloned().and_then(Value::into_text);
+    Some(Stored {
+        at_ms: values.first()?.as_integer()?,
+        id: text(1)?,
+        method: text(2)?,
+        url: text(3)?,
+        headers: text(4)?,
+        body: values.get(5).cloned().and_then(Value::into_blob)?,
+    })
+}
+
+pub fn delete(sql: &dyn Sql, lane: i64, seq: i64) -> Result<(), SqlError> {
+    sql.exec("DELETE FROM semel_effects WHERE lane = ?1 AND seq = ?2", &[lane.into(), seq.into()]).map(|_| ())
+}
+
+pub fn close(sql: &dyn Sql, lane: i64, seq: i64, reason: &str) -> Result<(), SqlError> {
+    let statement = "UPDATE semel_effects SET closing = ?3 WHERE lane = ?1 AND seq = ?2";
+    sql.exec(statement, &[lane.into(), seq.into(), reason.into()]).map(|_| ())
+}
+
+pub fn park(
+    sql: &dyn Sql,
+    target: &Target,
+    stored: &Stored,
+    now_ms: i64,
+    executed: Executed,
+    reason: &str,
+) -> Result<(), SqlError> {
+    let Stored { at_ms, id, method, url, headers, body } = stored;
+    sql.exec(
+        "INSERT INTO semel_effects_parked (target, at_ms, id, method, url, headers, body, parked_ms, executed, reason) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        &[
+            target.text().into(),
+            (*at_ms).into(),
+            id.as_str().into(),
+            method.as_str().into(),
+            url.as_str().into(),
+            headers.as_str().into(),
+            body.as_slice().into(),
+            now_ms.into(),
+            executed.as_str().into(),
+            reason.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// The lowest number of a lane beyond one.
+pub fn first_beyond(sql: &dyn Sql, lane: i64, seq: i64) -> Result<Option<i64>, SqlError> {
+    let rows =
+        sql.exec("SELECT min(seq) FROM semel_effects WHERE lane = ?1 AND seq > ?2", &[lane.into(), seq.into()])?;
+    Ok(number(&rows))
+}
+
+/// Writes what a take-over changes.
+pub fn open(sql: &dyn Sql, Opened { lane, kept, shift }: &Opened) -> Result<(), SqlError> {
+    if *shift != 0 {
+        // By way of negative ones: on the way up, or down, a number may be in use.
+        let statement = "UPDATE semel_effects SET seq = -(seq + ?3) WHERE lane = ?1 AND seq > ?2";
+        sql.exec(statement, &[lane.number.into(), (*kept).into(), (*shift).into()])?;
+        sql.exec("UPDATE semel_effects SET seq = -seq WHERE lane = ?1 AND seq < 0", &[lane.number.into()])?;
+    }
+    let statement = "UPDATE semel_effect_lanes SET seq = ?2, sure = NULL, previous = ?3, epoch = ?4, boundary = ?5 WHERE number = ?1";
+    let values = [lane.number, lane.seq, lane.previous, lane.epoch, lane.boundary];
+    sql.exec(statement, &values.map(Value::from)).map(|_| ())
+}
+
+/// Takes away lanes on which nothing waits: a take-over tells the next one where it stands.
+pub fn sweep(sql: &dyn Sql) -> Result<(), SqlError> {
+    let statement = "DELETE FROM semel_effect_lanes WHERE NOT EXISTS (SELECT 1 FROM semel_effects WHERE lane = number)";
+    sql.exec(statement, &[]).map(|_| ())
+}
+
+pub fn delete_lane(sql: &dyn Sql, number: i64) -> Result<(), SqlError> {
+    sql.exec("DELETE FROM semel_effect_lanes WHERE number = ?1", &[number.into()]).map(|_| ())
+}
+
+pub fn parked(sql: &dyn Sql, after: i64, limit: i64) -> Result<Vec<Parked>, SqlError> {
+    let statement = "SELECT number, target, parked_ms, executed, reason, at_ms, id, method, url, headers, body FROM semel_effects_parked \
+                     WHERE number > ?1 ORDER BY number LIMIT ?2";
+    let parked = |row: Row| {
+        let text = |column: usize| row.get(column).cloned().and_then(Value::into_text);
+        let at = |column: usize| row.get(column).and_then(Value::as_integer);
+        Some(Parked {
+            number: at(0)?,
+            target: text(1)?,
+            parked_ms: at(2)?,
+            executed: text(3)?,
+            reason: text(4)?,
+            stored: stored(row.get(5..)?)?,
+        })
+    };
+    let rows = sql.exec(statement, &[after.into(), limit.into()])?;
+    rows.into_iter().map(parked).collect::<Option<_>>().ok_or_else(unreadable)
+}
+
+pub fn delete_parked(sql: &dyn Sql, number: i64) -> Result<(), SqlError> {
+    sql.exec("DELETE FROM semel_effects_parked WHERE number = ?1", &[number.into()]).map(|_| ())
+}

@@ -1,0 +1,117 @@
+//! What an administrator sees of effects, and mends.
+//!
+//! Invariant: what was parked goes out again only as new, behind all that waits for its target; or it is dropped.
+
+use super::lane::Target;
+use super::sending::Outbox;
+use super::store::{self, Head, Parked, Stored};
+use super::{EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
+use crate::message::Response;
+use crate::problem::{Code, Executed, Problem};
+use crate::server::json::write::{self, Object};
+use crate::server::sql::{Sql, SqlError};
+use crate::server::turn::Undone;
+
+/// So many lanes are shown.
+const LANES_MAX: usize = 50;
+const GIVEN_UP: &str = "an administrator gave it up";
+
+/// What becomes of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mending {
+    /// A parked one is sent as a new one.
+    Retry,
+    /// A parked one goes.
+    Drop,
+    /// The first of a lane is given up: it is closed where it was to go, and parked.
+    Park,
+}
+
+/// `{"waiting","max","lanes":[…],"parked":[…],"next"}`.
+pub fn tell(sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Object, SqlError> {
+    if !store::has_tables(sql)? {
+        return Ok(Object::default().with("count", 0_i64).with("max", EFFECTS_PER_KEY_MAX));
+    }
+    let mut lanes = Vec::new();
+    let mut lane = 0;
+    while let Some((number, _)) = store::next_lane(sql, lane)?.filter(|_| lanes.len() < LANES_MAX) {
+        lane = number;
+        let Some((found, head)) = store::lane(sql, number)?.zip(store::head(sql, number)?) else { continue };
+        let Head { seq, closing, stored } = head;
+        let told = Object::default()
+            .with("lane", number)
+            .with("to", found.target.text().as_str())
+            .with("waiting", found.seq - seq + 1)
+            .with("reason", Some(outbox.reason_of(number)).filter(|reason| !reason.is_empty()))
+            .with("closing", closing.as_deref());
+        lanes.push(told_of(told, &stored).end());
+    }
+    let mut parked = store::parked(sql, after, limit + 1)?;
+    let is_more = parked.len() as i64 > limit;
+    parked.truncate(usize::try_from(limit).unwrap_or_default());
+    let next = parked.last().map(|parked| parked.number).filter(|_| is_more);
+    let each = |Parked { number, target, stored, parked_ms, executed, reason }: &Parked| {
+        let told = Object::default()
+            .with("number", *number)
+            .with("to", target.as_str())
+            .with("parked", *parked_ms)
+            .with("executed", executed.as_str())
+            .with("reason", reason.as_str());
+        told_of(told, stored).end()
+    };
+    Ok(Object::default()
+        .with("count", store::count(sql, EFFECTS_PER_KEY_MAX)?)
+        .with("max", EFFECTS_PER_KEY_MAX)
+        .with("maxPerRequest", EFFECTS_PER_REQUEST_MAX as i64)
+        .with("lanes", write::array(lanes))
+        .with("parked", write::array(parked.iter().map(each)))
+        .with("next", next))
+}
+
+fn told_of(told: Object, Stored { at_ms, id, method, url, body, .. }: &Stored) -> Object {
+    told.with("at", *at_ms)
+        .with("id", id.as_str())
+        .with("method", method.as_str())
+        .with("url", url.as_str())
+        .with("bytes", body.len() as i64)
+}
+
+/// Mends one, in the transaction of the request that asks for it.
+pub fn mend(
+    sql: &dyn Sql,
+    outbox: &Outbox,
+    now_ms: i64,
+    (number, mending): (i64, Mending),
+) -> Result<Response, Undone> {
+    let none = || Undone::Problem(Problem::new(Code::NotSeen, "there is no such effect at this key"));
+    if !store::has_tables(sql)? {
+        return Err(none());
+    }
+    if mending == Mending::Park {
+        let (lane, head) = store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(none)?;
+        if let Target::Origin(_) = lane.target {
+            // What is under way there can't be taken back.
+            store::park(sql, &lane.target, &head.stored, now_ms, Executed::Unknown, GIVEN_UP)?;
+            store::delete(sql, number, head.seq)?;
+            return Ok(done("parked"));
+        }
+        store::close(sql, number, head.seq, GIVEN_UP)?;
+        outbox.may_wait();
+        return Ok(done("closing"));
+    }
+    let parked = store::parked(sql, number - 1, 1)?.into_iter().find(|parked| parked.number == number);
+    let Parked { target, stored, .. } = parked.ok_or_else(none)?;
+    store::delete_parked(sql, number)?;
+    if mending == Mending::Drop {
+        return Ok(done("dropped"));
+    }
+    let target = Target::of_text(&target).ok_or_else(|| SqlError("a target can't be read".to_owned()))?;
+    let lane = store::lane_of(sql, &target, |number| outbox.is_open(number))?;
+    store::put(sql, lane.number, lane.seq + 1, &stored)?;
+    outbox.may_wait();
+    Ok(done("waiting"))
+}
+
+fn done(state: &str) -> Response {
+    Response::json(200, Object::default().with("state", state).end())
+}

@@ -1,0 +1,129 @@
+// What a handler has sent: transfers between accounts, by the example in TypeScript, with `kill -9` in between.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { scriptWorker } from "./script.mjs";
+import { serve } from "./server.mjs";
+
+const ACCOUNTS = 20;
+const FIRST = 1_000_000;
+/** `SEMEL_TRANSFERS=10000` takes some minutes. */
+const TRANSFERS = Number(process.env.SEMEL_TRANSFERS ?? 1_500);
+const AT_ONCE = 100;
+const KILLS = 5;
+
+const server = await serve(after, "script", {}, { folder: await scriptWorker(after, join(ROOT, "examples/transfers/src/index.ts")), objects: { SEMEL: "Accounts", REGISTRY: "SemelRegistry" } });
+const post = (account, what, body, id = randomUUID()) => server.send("POST", `/accounts/${account}/${what}`, { id, body: JSON.stringify(body) });
+const show = async (account) => (await server.send("GET", `/accounts/${account}`)).json;
+const effects = async (account) => (await server.admin("GET", `keys/accounts%2F${account}/effects`)).json;
+
+/** Sends until there is a definitive answer, whoever is down. */
+async function surely(account, what, body) {
+  const id = randomUUID();
+  for (;;) {
+    const answer = await post(account, what, body, id).catch(() => undefined);
+    if (["executed", "replayed"].includes(answer?.semel)) return answer;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+async function eventually(what, holds, ms = 60_000) {
+  const untilMs = Date.now() + ms;
+  let last;
+  while (Date.now() < untilMs) {
+    last = await holds().catch((error) => error);
+    if (last === true) return;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  assert.fail(`${what}: ${JSON.stringify(last)}`);
+}
+
+test("a transfer arrives, once, and nobody but an account credits", { timeout: 60_000 }, async () => {
+  await post("ann", "deposit", { amount: 10 });
+  const id = randomUUID();
+  for (const semel of ["executed", "replayed"]) assert.equal((await post("ann", "transfer", { to: "ben", amount: 4 }, id)).semel, semel);
+  await eventually("the credit", async () => (await show("ben")).balance === 4);
+  assert.deepEqual([await show("ann"), await show("ben")], [{ balance: 6, credits: 0 }, { balance: 4, credits: 1 }]);
+  assert.equal((await post("ben", "credit", { amount: 5 })).status, 403);
+  assert.equal((await post("ann", "transfer", { to: "ben", amount: 7 })).status, 409);
+  assert.equal((await server.send("POST", "/semel/v1/keys/accounts%2Fben/sessions", { id: randomUUID(), body: '{"name":"semel:accounts/ann"}' })).semel, "forbidden");
+  assert.equal((await effects("ann")).count, 0);
+});
+
+test("a call has one id until it is answered, also over kill -9: an alarm starts the object that goes on", { timeout: 90_000 }, async () => {
+  const seen = [];
+  let status = 503;
+  const other = createServer((request, response) => {
+    seen.push([request.headers["idempotency-key"], request.headers["x-from"]]);
+    request.resume().on("end", () => response.writeHead(status).end("not now"));
+  });
+  await new Promise((resolve) => other.listen(0, "127.0.0.1", resolve));
+  after(() => other.close());
+  const folder = await scriptWorker(after, join(ROOT, "tests/e2e/script/caller.js"));
+  const caller = await serve(after, "script", {}, { folder, objects: { SEMEL: "Caller", REGISTRY: "SemelRegistry" }, reachesLocal: true });
+  const url = `http://127.0.0.1:${other.address().port}/mail`;
+  const call = (urls) => caller.send("POST", "/one", { id: randomUUID(), key: '"one"', body: JSON.stringify({ urls }) });
+  const told = async () => (await caller.admin("GET", "keys/one/effects")).json;
+  assert.equal((await call([url])).semel, "executed");
+  await eventually("some calls", async () => seen.length >= 2);
+  const { lanes } = await told();
+  assert.deepEqual([lanes[0].to, lanes[0].reason], [`url ${new URL(url).origin}`, "answered 503: not now"]);
+  await caller.restart();
+  const before = seen.length;
+  // Nobody asks the object.
+  await eventually("a call after the restart", async () => seen.length > before);
+  status = 404;
+  await eventually("it is parked", async () => (await told()).parked.length === 1);
+  const [parked] = (await told()).parked;
+  assert.deepEqual([parked.reason, parked.executed], ["answered 404: not now", "unknown"]);
+  status = 200;
+  assert.equal((await caller.admin("POST", `keys/one/effects/${parked.number}/retry`, { id: randomUUID() })).json.state, "waiting");
+  await eventually("it is done", async () => (await told()).count === 0);
+  assert.deepEqual(new Set(seen.map(String)), new Set([`"${parked.id}",one`]), "one id, of all calls");
+  assert.equal((await call(["mailto:nobody@example.com"])).semel, "rolled-back");
+  assert.equal((await call(Array.from({ length: 65 }, () => url))).semel, "too-large");
+  assert.equal((await told()).count, 0);
+});
+
+test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and none lost`, { timeout: 400_000 }, async (context) => {
+  const names = Array.from({ length: ACCOUNTS }, (_, n) => `account-${n}`);
+  await Promise.all(names.map((name) => surely(name, "deposit", { amount: FIRST })));
+  let begun = 0;
+  let done = 0;
+  const one = async () => {
+    while (begun < TRANSFERS) {
+      const n = begun++;
+      const from = n % ACCOUNTS;
+      // Each pays each of the others in turn.
+      const to = (from + 1 + (Math.floor(n / ACCOUNTS) % (ACCOUNTS - 1))) % ACCOUNTS;
+      assert.equal((await surely(names[from], "transfer", { to: names[to], amount: 1 + (n % 7) })).status, 200);
+      done += 1;
+    }
+  };
+  const startedMs = Date.now();
+  const sending = Promise.all(Array.from({ length: AT_ONCE }, one));
+  for (let kill = 1; kill <= KILLS; kill += 1) {
+    await eventually("transfers", async () => done >= (TRANSFERS * kill) / (KILLS + 1), 200_000);
+    await server.restart();
+  }
+  await sending;
+  const sentMs = Date.now() - startedMs;
+  let shown;
+  await eventually("all credits", async () => {
+    shown = await Promise.all(names.map(show));
+    const credits = shown.reduce((sum, each) => sum + each.credits, 0);
+    return credits >= TRANSFERS || credits;
+  });
+  const sum = (of) => shown.reduce((all, each) => all + of(each), 0);
+  assert.deepEqual([sum(({ credits }) => credits), sum(({ balance }) => balance)], [TRANSFERS, ACCOUNTS * FIRST]);
+  // And none comes late.
+  await eventually("nothing waits", async () => (await Promise.all(names.map(effects))).every(({ count }) => count === 0));
+  shown = await Promise.all(names.map(show));
+  assert.equal(sum(({ credits }) => credits), TRANSFERS);
+  context.diagnostic(`${TRANSFERS} transfers answered in ${sentMs} ms, ${KILLS} times killed; all arrived ${Date.now() - startedMs} ms after the first`);
+  assert.doesNotMatch(server.log, /restarted/);
+});

@@ -1,0 +1,406 @@
+//! Requests that a handler has sent to other keys, and calls outside.
+
+use semel_core::header::unquoted;
+use semel_core::server::Config;
+use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard, Sending};
+use semel_support::{Bank, Call, Reply, World, get, post};
+use serde_json::{Value, json};
+
+fn account(name: &str) -> World<Bank> {
+    World::at(&format!("accounts/{name}"), Bank::default(), Config { open: true, ..Config::default() })
+}
+
+/// An account with money, and one without.
+fn two() -> (World<Bank>, World<Bank>) {
+    let (mut alice, bob) = (account("alice"), account("bob"));
+    alice.send(&post("/accounts/alice/deposit").id("first").body(json!({"amount": 100}).to_string()));
+    (alice, bob)
+}
+
+fn transfer(id: &str, to: &[&str], amount: i64) -> Call {
+    post("/accounts/alice/transfer").id(id).body(json!({"to": to, "amount": amount}).to_string())
+}
+
+fn delivered(to: &mut World<Bank>, sending: &Sending) -> Reply {
+    let mut call = Call::new(&sending.method, &sending.url).body(sending.body.clone());
+    for (name, value) in sending.headers.iter() {
+        call = call.header(name, value);
+    }
+    let principal = sending.headers.get("semel-principal").and_then(unquoted).expect("a principal");
+    to.send(&call.by(&principal))
+}
+
+fn heard(reply: &Reply) -> Heard {
+    let semel = reply.only("semel-status").to_owned();
+    Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() }
+}
+
+/// Sends all there is; how often anything was sent.
+fn drained(from: &mut World<Bank>, to: &mut World<Bank>) -> usize {
+    let mut count = 0;
+    while let Some(sending) = from.send_next() {
+        let reply = delivered(to, &sending);
+        from.sent(&sending, heard(&reply));
+        count += 1;
+        assert!(count < 1_000, "it does not end");
+    }
+    count
+}
+
+fn told(world: &mut World<Bank>) -> Value {
+    let reply = world.send(&get("/semel/v1/admin/keys/accounts%2Falice/effects").by("semel:admin"));
+    assert_eq!(reply.status(), 200);
+    reply.json()
+}
+
+fn mended(world: &mut World<Bank>, id: &str, what: &str) -> Reply {
+    world.send(&post(&format!("/semel/v1/admin/keys/accounts%2Falice/effects/{what}")).id(id).by("semel:admin"))
+}
+
+#[test]
+fn it_is_stored_with_what_makes_it_and_arrives_once_in_order() {
+    let (mut alice, mut bob) = two();
+    assert!(alice.send_next().is_none());
+    assert_eq!(
+        alice.database.number("SELECT count(*) FROM sqlite_master WHERE name LIKE 'semel_effect%'"),
+        0,
+        "no table before"
+    );
+    for n in 1..=3 {
+        let first = alice.send(&transfer(&format!("t{n}"), &["bob"], n));
+        alice.send(&transfer(&format!("t{n}"), &["bob"], n)).replays(&first);
+    }
+    assert!(alice.wakes_to_send_at().is_some());
+    assert_eq!(drained(&mut alice, &mut bob), 4, "a take-over, and each once");
+    assert_eq!((alice.balance(), bob.balance()), (94, 6));
+    assert_eq!(
+        bob.database.query("SELECT group_concat(transfer) FROM credits")[0][0].clone().into_text().unwrap(),
+        "1,2,3"
+    );
+    assert_eq!(alice.wakes_to_send_at(), None);
+    assert_eq!(alice.database.number("SELECT count(*) FROM semel_effects"), 0);
+    // The session is held from then on.
+    alice.send(&transfer("t4", &["bob"], 1));
+    assert_eq!(drained(&mut alice, &mut bob), 1);
+}
+
+#[test]
+fn what_is_undone_sends_nothing() {
+    let (mut alice, mut bob) = two();
+    let call = transfer("t", &["bob", "no name"], 10);
+    alice.send(&call).is_problem(500, "rolled-back", "no", "same-id");
+    assert_eq!((drained(&mut alice, &mut bob), alice.balance()), (0, 100));
+    let read = get("/accounts/alice/transfer").body(json!({"to": ["bob"], "amount": 1}).to_string());
+    assert_eq!(alice.send(&read).status(), 200);
+    assert_eq!((drained(&mut alice, &mut bob), alice.balance()), (0, 100));
+}
+
+#[test]
+fn it_is_known_by_its_number_when_its_answer_is_lost_and_its_sender_starts_again() {
+    let (mut alice, mut bob) = two();
+    for n in 1..=2 {
+        alice.send(&transfer(&format!("t{n}"), &["bob"], 5));
+    }
+    let take_over = alice.send_next().expect("a take-over");
+    let reply = delivered(&mut bob, &take_over);
+    alice.sent(&take_over, heard(&reply));
+    let first = alice.send_next().expect("a credit");
+    assert!(alice.send_next().is_none(), "one at a time");
+    assert_eq!(delivered(&mut bob, &first).only("semel-status"), "executed");
+    alice.restart();
+    assert_eq!(drained(&mut alice, &mut bob), 3, "a take-over, the first once more under its epoch, the second");
+    assert_eq!(bob.balance(), 10);
+    assert_eq!(delivered(&mut bob, &first).only("semel-status"), "acknowledged");
+    assert_eq!(bob.balance(), 10);
+}
+
+#[test]
+fn what_an_object_before_had_under_way_is_fenced() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    let take_over = alice.send_next().expect("a take-over");
+    let reply = delivered(&mut bob, &take_over);
+    alice.sent(&take_over, heard(&reply));
+    let late = alice.send_next().expect("a credit");
+    alice.restart();
+    assert_eq!(drained(&mut alice, &mut bob), 2);
+    assert_eq!(delivered(&mut bob, &late).only("semel-status"), "fenced");
+    assert_eq!(bob.balance(), 5);
+}
+
+#[test]
+fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_before() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    for _ in 0..3 {
+        let sending = alice.send_next().expect("something");
+        alice.sent(&sending, Heard::Nothing("lost".to_owned()));
+        assert!(alice.send_next().is_none());
+        assert_eq!(told(&mut alice)["lanes"][0]["reason"], "lost");
+        alice.pass_ms(1_000);
+    }
+    // What is never told of is given up after a minute.
+    assert!(alice.send_next().is_some());
+    alice.pass_ms(59_999);
+    assert!(alice.send_next().is_none());
+    alice.pass_ms(1);
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 5);
+    // The clock of the machine goes back: nobody waits for it.
+    alice.send(&transfer("t2", &["bob"], 5));
+    let sending = alice.send_next().expect("a credit");
+    alice.sent(&sending, Heard::Nothing("lost".to_owned()));
+    alice.pass_ms(-3_600_000);
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 10);
+}
+
+#[test]
+fn what_is_refused_is_parked_and_those_behind_it_go_on_until_an_administrator_mends_it() {
+    let (mut alice, mut bob) = two();
+    for n in 1..=2 {
+        alice.send(&transfer(&format!("t{n}"), &["bob"], 5));
+    }
+    bob.handler.refuses.set(true);
+    drained(&mut alice, &mut bob);
+    bob.handler.refuses.set(false);
+    alice.send(&transfer("t3", &["bob"], 7));
+    drained(&mut alice, &mut bob);
+    assert_eq!((alice.balance(), bob.balance()), (83, 7));
+    let effects = told(&mut alice);
+    assert_eq!((effects["count"].clone(), effects["lanes"].clone()), (json!(2), json!([])));
+    let parked = &effects["parked"][0];
+    assert_eq!(parked["reason"], "answered 403: {\"error\":\"refused\"}");
+    assert_eq!((parked["executed"].clone(), parked["to"].clone()), (json!("yes"), json!("key accounts/bob")));
+    let number = |at: usize| effects["parked"][at]["number"].as_i64().expect("a number");
+    assert_eq!(mended(&mut alice, "m1", &format!("{}/retry", number(0))).json()["state"], "waiting");
+    assert_eq!(mended(&mut alice, "m1", &format!("{}/retry", number(0))).only("semel-status"), "replayed");
+    assert_eq!(mended(&mut alice, "m2", &format!("{}/drop", number(1))).json()["state"], "dropped");
+    mended(&mut alice, "m3", &format!("{}/drop", number(1))).is_problem(404, "not-seen", "unknown", "same-id");
+    drained(&mut alice, &mut bob);
+    assert_eq!((bob.balance(), told(&mut alice)["count"].clone()), (12, json!(0)));
+}
+
+#[test]
+fn what_nobody_knows_is_closed_there_before_the_next_goes() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    let take_over = alice.send_next().expect("a take-over");
+    let reply = delivered(&mut bob, &take_over);
+    alice.sent(&take_over, heard(&reply));
+    let late = alice.send_next().expect("a credit");
+    bob.handler.knows_no_credits.set(true);
+    let reply = delivered(&mut bob, &late);
+    assert_eq!(reply.only("semel-status"), "not-found");
+    alice.sent(&late, heard(&reply));
+    drained(&mut alice, &mut bob);
+    bob.handler.knows_no_credits.set(false);
+    assert_eq!(told(&mut alice)["parked"][0]["executed"], "no");
+    assert_eq!(delivered(&mut bob, &late).only("semel-status"), "cancelled", "however late it comes");
+    alice.send(&transfer("t2", &["bob"], 7));
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 7);
+}
+
+#[test]
+fn what_fails_each_time_holds_its_lane_up_until_an_administrator_gives_it_up() {
+    let (mut alice, mut bob) = two();
+    let mut carol = account("carol");
+    alice.send(&transfer("t1", &["bob"], 5));
+    alice.send(&transfer("t2", &["bob"], 7));
+    bob.handler.fails.set(true);
+    for _ in 0..5 {
+        drained(&mut alice, &mut bob);
+        alice.pass_ms(1_000);
+    }
+    bob.handler.fails.set(false);
+    alice.send(&transfer("t3", &["carol"], 1));
+    let lane = told(&mut alice)["lanes"][0]["lane"].as_i64().expect("a lane");
+    assert_eq!(told(&mut alice)["lanes"][0]["waiting"], 2);
+    assert_eq!(mended(&mut alice, "m", &format!("lanes/{lane}/park")).json()["state"], "closing");
+    while let Some(sending) = alice.send_next() {
+        let to = if sending.url.contains("carol") { &mut carol } else { &mut bob };
+        let reply = delivered(to, &sending);
+        alice.sent(&sending, heard(&reply));
+    }
+    assert_eq!((bob.balance(), carol.balance()), (7, 1));
+    let parked = &told(&mut alice)["parked"][0];
+    assert_eq!(
+        (parked["reason"].clone(), parked["executed"].clone()),
+        (json!("an administrator gave it up"), json!("no"))
+    );
+}
+
+#[test]
+fn a_sender_that_was_put_back_goes_on_after_what_the_other_key_has() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 1));
+    drained(&mut alice, &mut bob);
+    // As of here there is a copy, with one that waits, and one that is there by then.
+    alice.send(&transfer("t2", &["bob"], 1));
+    let mut copy = alice.copy();
+    drained(&mut alice, &mut bob);
+    for n in 3..=5 {
+        alice.send(&transfer(&format!("t{n}"), &["bob"], 1));
+    }
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 5);
+    // It is the same request as one of those that are no more, and comes before the object has asked.
+    copy.send(&transfer("t6", &["bob"], 1));
+    copy.send(&transfer("t7", &["bob"], 1));
+    drained(&mut copy, &mut bob);
+    assert_eq!(bob.balance(), 7, "t2 is known by its number, t6 and t7 are new");
+    // What became of t2 was acknowledged in the time that is no more: only an administrator can tell.
+    let parked = &told(&mut copy)["parked"];
+    assert_eq!((parked.as_array().map(Vec::len), parked[0]["executed"].clone()), (Some(1), json!("unknown")));
+    assert_eq!(parked[0]["reason"].as_str().map(|reason| reason.starts_with("410 acknowledged")), Some(true));
+}
+
+#[test]
+fn a_receiver_that_was_put_back_or_deleted_gets_what_comes_after() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 1));
+    drained(&mut alice, &mut bob);
+    let mut copy = bob.copy();
+    for n in 2..=4 {
+        alice.send(&transfer(&format!("t{n}"), &["bob"], 1));
+    }
+    drained(&mut alice, &mut bob);
+    alice.send(&transfer("t5", &["bob"], 10));
+    let (mut other, mut other_copy) = (alice.copy(), copy.copy());
+    for _ in 0..4 {
+        drained(&mut alice, &mut copy);
+        alice.pass_ms(1_000);
+    }
+    assert_eq!((copy.balance(), told(&mut alice)["parked"].clone()), (11, json!([])));
+    // An object that starts does not know whether it has sent t5 before the other one was put back.
+    drained(&mut other, &mut other_copy);
+    assert_eq!(told(&mut other)["parked"][0]["executed"], "unknown");
+    other.send(&transfer("t6", &["bob"], 20));
+    drained(&mut other, &mut other_copy);
+    assert_eq!(other_copy.balance(), 21);
+    copy.send(&delete_key("bob"));
+    alice.send(&transfer("t7", &["bob"], 30));
+    for _ in 0..4 {
+        drained(&mut alice, &mut copy);
+        alice.pass_ms(1_000);
+    }
+    assert_eq!(copy.balance(), 30, "surely it was not sent before");
+}
+
+fn delete_key(name: &str) -> Call {
+    Call::new("DELETE", &format!("/semel/v1/admin/keys/accounts%2F{name}")).id("delete").by("semel:admin")
+}
+
+#[test]
+fn it_has_limits_which_refuse_the_request_that_makes_it() {
+    let (mut alice, _) = two();
+    let many = vec!["bob"; 65];
+    alice.send(&transfer("many", &many, 65)).is_problem(413, "too-large", "no", "after-fix");
+    alice.send(&transfer("most", &many[1..], 64));
+    let odd = |id: &str, body: Value| post("/accounts/alice/odd").id(id).body(body.to_string());
+    let large = json!({"method": "POST", "key": "accounts/bob", "path": "/accounts/bob/credit", "amount": 1 << 20});
+    alice.send(&odd("large", large)).is_problem(413, "too-large", "no", "after-fix");
+    let rows = EFFECTS_PER_KEY_MAX - 64;
+    alice.database.tamper(&format!(
+        "INSERT INTO semel_effects (lane, seq, at_ms, id, method, url, headers, body) \
+         WITH RECURSIVE n(n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM n WHERE n < 999 + {rows}) \
+         SELECT 9, n, 0, '', 'POST', '/', '', x'' FROM n"
+    ));
+    alice.send(&transfer("beyond", &["bob"], 1)).is_problem(503, "capacity", "no", "same-id");
+    assert_eq!(alice.balance(), 36);
+}
+
+#[test]
+fn what_could_not_be_sent_is_refused_before_it_is_stored() {
+    let (mut alice, _) = two();
+    let good = json!({"method": "POST", "key": "accounts/bob", "path": "/accounts/bob/credit?a=b", "header": "x-a", "value": "b"});
+    let odd = |id: &str, changed: &[(&str, Value)]| {
+        let mut body = good.clone();
+        for (name, value) in changed {
+            body[*name] = value.clone();
+        }
+        post("/accounts/alice/odd").id(id).body(body.to_string())
+    };
+    assert_eq!(alice.send(&odd("good", &[])).status(), 200);
+    let bad = [
+        ("method", "GET"),
+        ("method", "post"),
+        ("key", ""),
+        ("key", "accounts/carol"),
+        ("path", "/accounts/b b/credit"),
+        ("path", "/nowhere"),
+        ("path", "accounts/bob/credit"),
+        ("path", "/semel/v1/keys/accounts%2Fbob/acks"),
+        ("header", "semel-session"),
+        ("header", "idempotency-key"),
+        ("header", "a b"),
+        ("value", "a\u{7f}"),
+        ("value", "\u{20ac}"),
+        ("url", "ftp://example.com"),
+        ("url", "https://"),
+        ("url", "https://me:secret@example.com"),
+        ("url", "https://example.com/a b"),
+        ("url", "https://example.com/#a"),
+    ];
+    for (n, (name, value)) in bad.into_iter().enumerate() {
+        let reply = alice.send(&odd(&format!("bad {n}"), &[(name, json!(value))]));
+        assert_eq!(reply.only("semel-status"), "rolled-back", "{name} {value}");
+    }
+    assert_eq!(alice.send(&odd("call", &[("url", json!("https://Example.com:8443/a?b"))])).status(), 200);
+    assert_eq!(alice.database.number("SELECT count(*) FROM semel_effects"), 2);
+    assert_eq!(
+        alice.database.number("SELECT count(*) FROM semel_effect_lanes WHERE target = 'url https://example.com:8443'"),
+        1
+    );
+}
+
+#[test]
+fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
+    let (mut alice, _) = two();
+    alice.send(&transfer("t1", &["call:https://example.com/a"], 1));
+    alice.send(&transfer("t2", &["call:https://example.com/a"], 1));
+    let answered = |status| Heard::Answered { status, semel: String::new(), body: b"no".to_vec() };
+    let mut ids = Vec::new();
+    for ended in [Heard::Nothing("lost".to_owned()), answered(503), answered(429), answered(404)] {
+        let sending = alice.send_next().expect("a call");
+        assert_eq!((sending.key.clone(), sending.url.as_str()), (None, "https://example.com/a"));
+        ids.push(sending.headers.get("idempotency-key").map(str::to_owned));
+        alice.sent(&sending, ended);
+        alice.pass_ms(1_000);
+        alice.restart();
+    }
+    assert!(ids.iter().all(|id| id.is_some() && *id == ids[0]), "{ids:?}");
+    let next = alice.send_next().expect("the second");
+    assert_ne!(next.headers.get("idempotency-key").map(str::to_owned), ids[0]);
+    alice.sent(&next, answered(204));
+    let parked = told(&mut alice)["parked"][0].clone();
+    assert_eq!((parked["reason"].clone(), parked["executed"].clone()), (json!("answered 404: no"), json!("unknown")));
+    mended(&mut alice, "m", &format!("{}/retry", parked["number"]));
+    let again = alice.send_next().expect("a call");
+    assert_eq!(again.headers.get("idempotency-key").map(str::to_owned), ids[0]);
+    mended(&mut alice, "n", &format!("lanes/{}/park", again.lane));
+    alice.sent(&again, answered(204));
+    assert_eq!(told(&mut alice)["parked"].as_array().map(Vec::len), Some(1), "it was given up before its answer came");
+}
+
+#[test]
+fn nobody_else_holds_the_session_of_a_key() {
+    let mut bob = account("bob");
+    let take_over = post("/semel/v1/keys/accounts%2Fbob/sessions").id("a").body("{\"name\":\"semel:accounts/alice\"}");
+    bob.send(&take_over).is_problem(403, "forbidden", "no", "after-fix");
+    let credit = post("/accounts/bob/credit").header("semel-session", "\"semel:accounts/alice\";epoch=1;seq=1");
+    assert_eq!(bob.send(&credit.body("{\"amount\":5}")).only("semel-status"), "session-unknown");
+}
+
+#[test]
+fn a_key_that_is_deleted_sends_nothing_any_more() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    alice.send(&delete_key("alice"));
+    assert_eq!(drained(&mut alice, &mut bob), 0);
+    alice.send(&post("/accounts/alice/deposit").id("again").body("{\"amount\":10}"));
+    alice.send(&transfer("t2", &["bob"], 5));
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 5);
+}

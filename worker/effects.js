@@ -1,0 +1,135 @@
+// What a key has sent to others: to objects of other keys, and by fetch to addresses outside.
+//
+// Invariants:
+// - What is to be sent is asked of the engine, and what came of it is told to the engine. Nothing here decides.
+// - What was committed before is durable when it leaves: the platform holds back all that an object sends until then.
+// - Every wait has a deadline. What has no answer by then is sent again at a constant interval, for as long as the object lives; then an
+//   alarm starts another.
+
+import { within } from "./chores.js";
+import { attempted, guarded, note } from "./module.js";
+
+/** So long an answer may take. */
+const ANSWER_MS = 30_000;
+/** The engine's interval, and a little more, so that what is due by then is found. */
+const AGAIN_MS = 1_010;
+/** So much is read of what an address outside answers. */
+const OUTSIDE_BYTES_MAX = 4_096;
+
+/** The effects of one key. */
+export class Effects {
+  #host;
+  #turns;
+  #isAsking = false;
+  #isAskedAgain = false;
+  #timer;
+
+  /** `host`: `ctx`, `env`, `engine()`, `ready()`, which looks at what is stored, and `wake()`, which sets the alarm. */
+  constructor(host, turns) {
+    this.#host = host;
+    this.#turns = turns;
+  }
+
+  /** After a call into the engine, in the same turn: begins to send what there is. */
+  begin() {
+    const has = guarded(
+      () => this.#host.engine().has_to_send(),
+      () => false,
+    );
+    if (has) this.#host.ctx.waitUntil(this.#ask());
+  }
+
+  /** When the object has to be awake, should it die before all is sent; Infinity: nothing is known to wait. */
+  get wakesMs() {
+    const atMs = guarded(
+      () => this.#host.engine().wakes_to_send_at(Date.now()),
+      () => undefined,
+    );
+    return atMs ?? Infinity;
+  }
+
+  async #ask() {
+    if (this.#isAsking) {
+      this.#isAskedAgain = true;
+      return;
+    }
+    this.#isAsking = true;
+    try {
+      do {
+        this.#isAskedAgain = false;
+        await this.#host.ready();
+        await this.#alone();
+        for (;;) {
+          const next = attempted(() => this.#host.engine().send_next(Date.now(), Math.floor(Math.random() * Number.MAX_SAFE_INTEGER)));
+          if (next === undefined) break;
+          this.#host.ctx.waitUntil(this.#send(next));
+        }
+      } while (this.#isAskedAgain);
+    } catch (error) {
+      note("warn", `what a key has sent waits: ${error}`);
+    } finally {
+      this.#isAsking = false;
+      this.#askLater();
+      this.#host.wake();
+    }
+  }
+
+  /** Nothing of this is in the commit of a request that has the object to itself. */
+  async #alone() {
+    while (this.#turns.taken) await this.#turns.taken;
+  }
+
+  #askLater() {
+    if (this.#timer !== undefined || this.wakesMs === Infinity) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#host.ctx.waitUntil(this.#ask());
+    }, AGAIN_MS);
+  }
+
+  async #send([lane, token, ...what]) {
+    const heard = await this.#heard(...what);
+    await this.#alone();
+    try {
+      attempted(() => this.#host.engine().sent(lane, token, ...heard, Date.now()));
+    } catch (error) {
+      note("warn", `what came of a request that a key has sent is asked for once more: ${error}`);
+    }
+    await this.#ask();
+  }
+
+  /** `[status, Semel-Status, body]`; or `[undefined, reason]`, or `[null, reason]` where it can't be sent at all. */
+  async #heard(key, method, url, lines, body) {
+    let request;
+    try {
+      const headers = new Headers();
+      for (const line of lines.split("\n")) {
+        const colon = line.indexOf(":");
+        if (colon > 0) headers.append(line.slice(0, colon), line.slice(colon + 1));
+      }
+      const address = key === undefined ? url : `https://semel.internal${url}`;
+      request = new Request(address, { method, headers, body, redirect: "manual" });
+    } catch (error) {
+      return [null, String(error), new Uint8Array()];
+    }
+    try {
+      return await within(ANSWER_MS, key === undefined ? this.#called(request) : this.#asked(key, request));
+    } catch (error) {
+      return [undefined, String(error), new Uint8Array()];
+    }
+  }
+
+  async #asked(key, request) {
+    const { SEMEL } = this.#host.env;
+    const answer = await SEMEL.get(SEMEL.idFromName(key)).fetch(request);
+    return [answer.status, answer.headers.get("semel-status") ?? "", new Uint8Array(await answer.arrayBuffer())];
+  }
+
+  async #called(request) {
+    const answer = await fetch(request, { signal: AbortSignal.timeout(ANSWER_MS) });
+    const reader = answer.body?.getReader();
+    const { value } = (await reader?.read()) ?? {};
+    await reader?.cancel();
+    return [answer.status, "", (value ?? new Uint8Array()).subarray(0, OUTSIDE_BYTES_MAX)];
+  }
+}

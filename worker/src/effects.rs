@@ -1,0 +1,60 @@
+//! The object's side of what its key has sent: what `effects.js` is to send, and what came of it.
+//!
+//! Invariant: of a handler that has nothing sent, none of this is in the module.
+
+use crate::object::Object;
+use crate::wire;
+use js_sys::{Array, Uint8Array};
+use semel_core::server::Handler;
+use semel_core::server::effects::{Heard, Sending};
+use wasm_bindgen::JsValue;
+
+impl<H: Handler> Object<H> {
+    /// Whether something may be there to be sent.
+    pub fn has_to_send(&self) -> bool {
+        self.engine.has_to_send()
+    }
+
+    /// When the object has to be awake to send, should it die.
+    pub fn wakes_to_send_at(&self, now_ms: f64) -> Option<f64> {
+        self.engine.wakes_to_send_at(wire::instant_ms(now_ms)).map(|at_ms| at_ms as f64)
+    }
+
+    /// `[lane, token, key or undefined, method, URL, header lines, body]`; undefined: nothing is to be sent now.
+    pub fn send_next(&mut self, now_ms: f64, chance: f64) -> Result<Option<Array>, JsValue> {
+        if !H::EMITS {
+            return Ok(None);
+        }
+        let next = self.engine.send_next(&self.sql, wire::instant_ms(now_ms), chance as i64);
+        let next = next.map_err(|error| wire::error(&error))?;
+        Ok(next.map(|Sending { lane, token, key, method, url, headers, body }| {
+            let sending = Array::of2(&JsValue::from(lane as f64), &JsValue::from(token as f64));
+            sending.push(&key.map_or(JsValue::UNDEFINED, |key| JsValue::from_str(key.as_str())));
+            for text in [method, url, headers.to_lines()] {
+                sending.push(&JsValue::from_str(&text));
+            }
+            sending.push(&Uint8Array::from(body.as_slice()));
+            sending
+        }))
+    }
+
+    /// What came of it: a status, what `Semel-Status` says, and the body; or undefined and a reason; or null and a reason, where it can't be
+    /// sent at all.
+    pub fn sent(
+        &mut self,
+        (lane, token): (f64, f64),
+        (status, text, body): (&JsValue, String, Vec<u8>),
+        now_ms: f64,
+    ) -> Result<(), JsValue> {
+        if !H::EMITS {
+            return Ok(());
+        }
+        let heard = match status.as_f64() {
+            Some(status) => Heard::Answered { status: status as u16, semel: text, body },
+            None if status.is_null() => Heard::Unsendable(text),
+            None => Heard::Nothing(text),
+        };
+        let ended = self.engine.sent(&self.sql, wire::instant_ms(now_ms), (lane as i64, token as i64), heard);
+        ended.map_err(|error| wire::error(&error))
+    }
+}
