@@ -18,17 +18,40 @@ use crate::server::schema;
 use crate::server::sql::{Sql, SqlError, atomically};
 use crate::session::SESSION_NAME_CHARS_MAX;
 use sha2::{Digest, Sha256};
-use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Of so many lanes an object keeps that it holds their sessions. Those beyond are taken over again.
 const KEPT_LANES_MAX: usize = 1_000;
+
+/// Whether something may wait. A handler sets it while its engine is at work, and checkers hand engines from thread to thread.
+#[derive(Debug, Default)]
+struct Waits(AtomicU8);
+
+impl Clone for Waits {
+    fn clone(&self) -> Self {
+        Self(AtomicU8::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+impl Waits {
+    fn get(&self) -> Option<bool> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            known => Some(known == 2),
+        }
+    }
+
+    fn set(&self, waits: Option<bool>) {
+        self.0.store(waits.map_or(0, |waits| 1 + u8::from(waits)), Ordering::Relaxed);
+    }
+}
 
 /// What an object knows of its effects. All of it may be lost.
 #[derive(Debug, Clone, Default)]
 pub struct Outbox {
     /// Whether something may wait; `None`: nobody has looked.
-    waits: Cell<Option<bool>>,
+    waits: Waits,
     lanes: BTreeMap<i64, Running>,
     own: Option<Key>,
     /// What was last given out. It is no lower than the clock, so that no engine gives out what another has.
