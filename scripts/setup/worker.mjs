@@ -12,10 +12,10 @@ import { StepError, run, step } from "./step.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
-/** 300,000 is what it may have in the end. Less, so that whoever adds to it has to look at what it costs, and to raise this. */
-const BUNDLE_GZIP_BYTES_MAX = 298_000;
+/** What a Worker may have: whoever adds to it has to find what it can do without. */
+const BUNDLE_GZIP_BYTES_MAX = 300_000;
 /** Of one whose handler may have requests sent: that is in no other. */
-const EMITTING_GZIP_BYTES_MAX = 318_000;
+const EMITTING_GZIP_BYTES_MAX = 320_000;
 const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/module.js", "worker/batches.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers of the checkout: the deployed one, the tests' own, what is packed for handlers in JavaScript, and an example. */
