@@ -21,7 +21,7 @@ const DETAIL_CHARS_MAX = 1_000;
 /** The `queue` of a Worker. See `Consumer` of the types. */
 export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTERS", deliveries = DELIVERIES }) {
   if (typeof path !== "string" && typeof path !== "function") throw new TypeError('consumer() takes a path: a template such as "/shops/{shop}/orders", or a function');
-  const pathOf = typeof path === "function" ? path : (body) => path.replace(/\{([^{}]*)\}/g, (_, name) => encodeURIComponent(member(body, name)));
+  const pathOf = typeof path === "function" ? path : (body) => path.replace(/\{([^{}]*)\}/g, (_, name) => segment(member(body, name)));
   const idOf = typeof id === "string" ? (body) => member(body, id) : id;
   const asked = (message) => requestOf(message, { method, pathOf, idOf });
   return async function queue(batch, env) {
@@ -102,6 +102,12 @@ function member(body, name) {
   const value = typeof body === "object" && body !== null && Object.hasOwn(body, name) ? body[name] : undefined;
   if ((typeof value !== "string" || value === "") && !Number.isSafeInteger(value)) throw new TypeError(`the body has no ${name} that is a text or a whole number`);
   return String(value);
+}
+
+/** A segment of a path, and no way out of it. */
+function segment(text) {
+  if (/^\.{1,2}$/.test(text)) throw new TypeError(`${JSON.stringify(text)} can be no segment of a path`);
+  return encodeURIComponent(text);
 }
 
 /** A string of a structured field. What it can't hold is told by who reads it. */
