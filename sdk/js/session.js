@@ -19,8 +19,8 @@ import { memoryStore, rowsOf } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { sessionsOf } from "./together.js";
 
-/** So often a holder looks for what others have left, and whether they still wait for something. */
-const LOOK_MS = 5_000;
+/** So often a holder looks for what others have left, and what they have still to hear. */
+const LOOK_MS = 1_000;
 /** As many as a key takes: what it refuses would hold up all that comes after it, over reloads too. */
 const BODY_BYTES_MAX = 1 << 20;
 /** The ticket of the take-over. */

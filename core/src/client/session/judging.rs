@@ -151,7 +151,12 @@ impl Session {
             return;
         }
         let is = |code: Code| failure.code == code.as_str();
-        if was_cancellation && (is(Code::SequenceGap) || is(Code::Capacity)) {
+        if is(Code::Capacity)
+            && let Some(seq) = self.unheard_seq.take()
+        {
+            self.unheeded_seq = seq;
+            self.vain = Default::default();
+        } else if was_cancellation && (is(Code::SequenceGap) || is(Code::Capacity)) {
             self.let_go(ticket, failure);
         } else if self.stalled != Some(ticket) {
             self.stalled = Some(ticket);

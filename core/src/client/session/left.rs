@@ -32,6 +32,7 @@ impl Session {
         // Who holds the session no more goes on with nobody's requests: what is new to its epoch would never run.
         let Some(epoch) = self.epoch.filter(|_| self.ended.is_none()) else { return Ok(()) };
         let mut left: Vec<(&String, Entry)> = Vec::new();
+        self.unheard_seq = None;
         for (id, bytes) in rows {
             let entry = row::decode(bytes)?;
             if entry.session != self.session || entry.owner == self.settings.owner {
@@ -39,6 +40,9 @@ impl Session {
             }
             self.last_turn = self.last_turn.max(entry.turn);
             if lives.is_some_and(|lives| lives(&entry.owner)) && !entry.is_left_before(epoch) {
+                let unheard = entry.place.filter(|_| entry.answered.is_none()).map(|place| place.seq);
+                let unheard = unheard.filter(|seq| *seq > self.unheeded_seq);
+                self.unheard_seq = self.unheard_seq.into_iter().chain(unheard).min();
                 continue;
             }
             // As they were called. A place tells nothing of that: some may have had another since.

@@ -56,6 +56,10 @@ pub struct Session {
     pub(super) next_seq: i64,
     pub(super) requests: Numbered<Request>,
     pub(super) in_flight: Option<InFlight>,
+    /// The first place of which somebody else on this store has still to hear, who lives, as of the last look.
+    pub(super) unheard_seq: Option<i64>,
+    /// Up to here others had their time to hear: a tab that is frozen holds nobody up for ever.
+    pub(super) unheeded_seq: i64,
     /// The last number that was taken when it took over.
     pub(super) taken_over_seq: i64,
     /// Whether it acknowledges what holders before it may still want to hear: there is no room to do without.
@@ -101,6 +105,8 @@ impl Session {
             next_seq: 0,
             requests: Numbered::new(),
             in_flight: None,
+            unheard_seq: None,
+            unheeded_seq: 0,
             taken_over_seq: 0,
             is_pressed: false,
             cancels_with_ack: false,

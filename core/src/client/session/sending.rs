@@ -56,9 +56,14 @@ impl Session {
     }
 
     /// Up to here it needs no answer any more.
-    pub(super) fn ack(&self) -> i64 {
+    fn heard(&self) -> i64 {
         let held = self.requests.values().filter(|request| request.holds_place() && holds(Rule::AckHeld));
         held.filter_map(|request| request.entry.place).map(|place| place.seq).min().unwrap_or(self.next_seq) - 1
+    }
+
+    /// Up to here nobody on this store does, as far as that is waited for.
+    fn ack(&self) -> i64 {
+        self.unheard_seq.map_or(i64::MAX, |seq| seq - 1).min(self.heard())
     }
 
     /// Whether a place can do without acknowledging what holders before it, on this store or another, may still have to hear.
@@ -107,7 +112,7 @@ impl Session {
         self.ended.is_none()
             && self.paused.is_none()
             && !(waits_for_old && holds(Rule::OlderFirst))
-            && (self.has_room(self.next_seq) || self.next_seq <= self.ack() + WINDOW)
+            && (self.has_room(self.next_seq) || self.next_seq <= self.heard() + WINDOW)
     }
 
     fn sendable(&self) -> impl Iterator<Item = (Ticket, &super::request::Request)> {
