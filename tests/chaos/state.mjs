@@ -4,10 +4,10 @@
 // - Only the objects' files are on the small disk. What starts a workerd is beside it: a full disk must not stop that.
 // - `release` leaves nothing behind: no mount, no file.
 
-import { mkdir, mkdtemp, open, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { run, StepError } from "../../scripts/setup/step.mjs";
+import { stateFolder } from "../e2e/folders.mjs";
 
 const CHUNK = Buffer.alloc(64 * 1024, 1);
 /** So much a minute is enough for what the clients make in it, several times over. The disk must be full only when told. */
@@ -16,7 +16,7 @@ const BYTES_MAX = 1 << 30;
 
 /** Makes the folder. `after`: is given what removes it. */
 export async function makeState(after) {
-  const state = new State(await mkdtemp(join(tmpdir(), "semel-chaos-")));
+  const state = new State(await stateFolder("semel-chaos-"));
   after(() => state.release());
   await mkdir(state.objects);
   return state;

@@ -4,12 +4,12 @@
 // - The profile is a temporary folder: it outlives a `kill -9` of the browser, and nothing outlives the test file.
 
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { findBrowser } from "../../scripts/setup/browser.mjs";
 import { endWithTests } from "./ending.mjs";
+import { stateFolder } from "./folders.mjs";
 import { servePages } from "./pages.mjs";
 
 /** What is not among Playwright's own. As root, and in a container, Chromium starts with these. */
@@ -23,7 +23,7 @@ const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "
 export async function browse(after, { page, onTold, isBare = false } = {}) {
   const executablePath = process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium;
   const pages = await servePages({ page, onTold });
-  const profile = await mkdtemp(join(tmpdir(), "semel-profile-"));
+  const profile = await stateFolder("semel-profile-");
   const browser = new Browser(pages, profile, executablePath, isBare ? launchBare : launchTame);
   after(async () => {
     await browser.close();

@@ -2,18 +2,18 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { request } from "node:http";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { StepError } from "../../scripts/setup/step.mjs";
 import { DOWN_MS, supervise } from "../../scripts/setup/supervise.mjs";
+import { stateFolder } from "./folders.mjs";
 import { until } from "./lossy.mjs";
 import { optionsFor, serve } from "./server.mjs";
 
-const scratch = await mkdtemp(join(tmpdir(), "semel-lab-"));
+const scratch = await stateFolder("semel-lab-");
 after(() => rm(scratch, { recursive: true, force: true }));
 const site = join(scratch, "site");
 const FILES = {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { stateFolder } from "./folders.mjs";
 import { accounts, assertAgrees, labs, result, text, timeline } from "./lab.mjs";
 import { until } from "./lossy.mjs";
 import { npmStart } from "./npm-start.mjs";
@@ -14,7 +14,7 @@ import { npmStart } from "./npm-start.mjs";
 const LIMIT = { timeout: 120_000 };
 const THIRD = "#lose-requests=33&lose-answers=33";
 
-const state = await mkdtemp(join(tmpdir(), "semel-lab-"));
+const state = await stateFolder("semel-lab-");
 const server = await npmStart({ after }, { SEMEL_PORT: "0", SEMEL_STATE: state });
 after(() => rm(state, { recursive: true, force: true }));
 assert.ok(server.url, server.output());

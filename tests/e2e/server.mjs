@@ -4,12 +4,11 @@
 
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { startWorkerd } from "../../scripts/setup/workerd.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
+import { stateFolder } from "./folders.mjs";
 
 /** The token of `Server.admin`. */
 export const ADMIN_TOKEN = "the-administrator-of-the-tests";
@@ -29,7 +28,7 @@ export function optionsFor(worker, state, { vars, ...more } = {}) {
 
 /** Starts a worker for a test file. `after` is node:test's; `more`: of `startWorkerd`'s options. */
 export async function serve(after, worker, vars = {}, more = {}) {
-  const state = await mkdtemp(join(tmpdir(), "semel-e2e-"));
+  const state = await stateFolder("semel-e2e-");
   const options = optionsFor(worker, state, { ...more, vars });
   const server = new Server(options, await startWorkerd(options));
   after(async () => {

@@ -12,8 +12,8 @@ use crate::server::sql::{Row, Sql, SqlError, Value, atomically};
 
 const SCHEMA_VERSION: i64 = 1;
 const CREATE: &str = include_str!("shard.sql");
-/// So many keys are visited in one call.
-const VISIT_KEYS: i64 = 32;
+/// So many keys are visited in one call. What is told of a job moves on by as many, however long a key takes.
+const VISIT_KEYS: i64 = 8;
 /// Of those that failed, so many are named.
 const FAILED_MAX: i64 = 20;
 /// So many jobs that are done are kept, for who asks again how far one is.
