@@ -17,6 +17,7 @@ import { buildWorker, workerFolder } from "./setup/worker.mjs";
 const ROUNDS = 5;
 const REQUESTS = 1500;
 const WARM_UP_REQUESTS = 500;
+const CONNECTIONS = [1, 16, 64];
 const OBJECTS = { SEMEL: "SemelObject", NAIVE: "NaiveObject" };
 const VARS = { SEMEL_OPEN: "true", SEMEL_TOMBSTONES_MAX: "1000000" };
 const ORDERS = { SEMEL: "Orders", REGISTRY: "SemelRegistry", PLAIN: "PlainOrders" };
@@ -67,7 +68,7 @@ async function ordering(serve, scratch) {
 /** Prints how fast each side is, and its ratio to the plain one. */
 async function report(what, sides) {
   console.log(`\n${what} on one key, requests a second, and of each its ratio to the plain one: medians of ${ROUNDS} rounds of ${REQUESTS} in turn`);
-  for (const connections of [1, 16]) {
+  for (const connections of CONNECTIONS) {
     const rates = await interleaved(sides, connections);
     const columns = Object.entries(rates).map(([name, each]) => {
       const ratio = median(each.map((rate, round) => rate / rates.plain[round]));

@@ -12,27 +12,6 @@ const ROOM = (4 << 20) - 256 * 640;
 /** What is told of a request that crashes the module even where its crash is counted. */
 const CRASHED = JSON.stringify({ status: 503, headers: { "semel-status": "unavailable" }, body: "" });
 
-/** Who has an object to itself. */
-export class Turns {
-  /** Settles when who has it is through; undefined where nobody has. */
-  taken;
-
-  /** Works while nothing else of the object runs. */
-  async alone(work) {
-    while (this.taken) await this.taken;
-    let end;
-    this.taken = new Promise((resolve) => {
-      end = resolve;
-    });
-    try {
-      return await work();
-    } finally {
-      this.taken = undefined;
-      end();
-    }
-  }
-}
-
 /** The batches and frames of one key. */
 export class Batches {
   #host;
@@ -59,14 +38,16 @@ export class Batches {
 
   /** `filled` puts the answers of all requests into the answer to none of them. */
   async #inOneCommit(to, lines, body, elements, filled) {
-    while (this.#turns.taken) await this.#turns.taken;
     const { engine, router, wake, startedMs } = this.#host;
     const ask = (isAlone) => engine().batch(router(), ...to, isAlone, lines, body, startedMs, Date.now());
-    const answer = guarded(
-      () => ask(false),
-      () => undefined,
-    );
-    wake();
+    const answer = await this.#turns.together(() => {
+      const all = guarded(
+        () => ask(false),
+        () => undefined,
+      );
+      wake();
+      return all;
+    });
     if (answer !== undefined) return answer;
     return this.#turns.alone(async () => {
       const shell = guarded(

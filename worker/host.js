@@ -7,10 +7,11 @@
 //   that answers too late writes none beside the router's.
 
 import { DurableObject, waitUntil } from "cloudflare:workers";
-import { Batches, Turns } from "./batches.js";
+import { Batches } from "./batches.js";
 import { Chores, within } from "./chores.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
+import { Turns } from "./turns.js";
 
 export { guarded, perInstance };
 
@@ -119,7 +120,7 @@ export class SemelObject extends DurableObject {
     (...frame) => this.#chores.during(() => this.#frame(frame)),
     () => this.#wake(),
   );
-  #turns = new Turns();
+  #turns = new Turns(() => this.ctx.storage.sync());
   #effects =
     Effects &&
     new Effects(
@@ -167,8 +168,7 @@ export class SemelObject extends DurableObject {
     const lines = linesOf(request.headers);
     const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
     if (this.isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
-    while (this.#turns.taken) await this.#turns.taken;
-    return this.run(attempt, request);
+    return this.#turns.together(() => this.run(attempt, request));
   }
 
   #open(request, arrivedMs) {

@@ -16,7 +16,7 @@ import { wasmBindgen } from "./tools.mjs";
 const BUNDLE_GZIP_BYTES_MAX = 300_000;
 /** Of one whose handler may have requests sent: that is in no other. */
 const EMITTING_GZIP_BYTES_MAX = 320_000;
-const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/module.js", "worker/batches.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "scripts/setup", "scripts/tools", "package-lock.json"];
+const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/module.js", "worker/batches.js", "worker/turns.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers of the checkout: the deployed one, the tests' own, what is packed for handlers in JavaScript, and an example. */
 export const WORKERS = {
@@ -77,10 +77,12 @@ async function imported(modules) {
   return [...reached].map((name) => modules.get(name));
 }
 
-/** Writes modules without comments and spaces. All names stay, so a stack trace still says which function threw. */
+/** Writes modules without comments and spaces. Names stay, so a stack trace still says which function threw; but for the glue, which nobody wrote. */
 async function withoutSpace(modules, output) {
-  const options = ["--minify-whitespace", "--minify-syntax", "--format=esm", "--target=es2022", "--log-level=warning"];
-  await run(bin("esbuild"), [...modules, ...options, "--entry-names=[name]", "--allow-overwrite", `--outdir=${output}`]);
+  const options = ["--minify-whitespace", "--minify-syntax", "--format=esm", "--target=es2022", "--log-level=warning", "--entry-names=[name]", "--allow-overwrite", `--outdir=${output}`];
+  const isGlue = (module) => module.endsWith("/semel.js");
+  await run(bin("esbuild"), [...modules.filter((module) => !isGlue(module)), ...options]);
+  await run(bin("esbuild"), [...modules.filter(isGlue), ...options, "--minify-identifiers"]);
 }
 
 /** Adds up the bundle, each file in gzip. */

@@ -5,6 +5,7 @@
 // - Who waits for a turn waits no longer than its client does, and is answered what there is then.
 // - What is sent ends: by an answer, a failure, or its time.
 
+import { within } from "./chores.js";
 import { glue } from "./module.js";
 
 /** So many wait for a turn. The others are answered at once. */
@@ -65,16 +66,8 @@ export class Remote {
   /** Waits until the request that is under way is through, or until an instant. */
   async #through(untilMs) {
     this.#waiting += 1;
-    let timer;
-    const late = new Promise((resolve) => {
-      timer = setTimeout(resolve, untilMs - Date.now());
-    });
-    try {
-      await Promise.race([this.#turn, late]);
-    } finally {
-      clearTimeout(timer);
-      this.#waiting -= 1;
-    }
+    await within(untilMs - Date.now(), this.#turn).catch(() => {});
+    this.#waiting -= 1;
   }
 
   async #follow(attempt) {

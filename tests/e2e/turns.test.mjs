@@ -1,0 +1,116 @@
+// What is committed together, and who has an object to itself. The commits are the test's.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { Turns } from "../../worker/turns.js";
+import { serve } from "./server.mjs";
+
+const LIMIT = { timeout: 60_000 };
+
+/** An object that writes down what ran and what was committed. `commit()` ends the commit that is under way; with an error, it failed. */
+function object() {
+  const log = [];
+  let end;
+  const turns = new Turns(
+    () =>
+      new Promise((resolve, reject) => {
+        log.push("commit");
+        end = (error) => (error === undefined ? resolve() : reject(error));
+      }),
+  );
+  const commit = async (error) => {
+    end(error);
+    await turn();
+  };
+  const together = (name) => turns.together(() => log.push(name));
+  return { log, turns, commit, together };
+}
+
+test("nothing waits while no commit is under way", LIMIT, async () => {
+  const { log, commit, together } = object();
+  const first = together("a");
+  assert.deepEqual(log, ["a"], "it runs before anything else does");
+  await first;
+  await commit();
+  together("b");
+  assert.deepEqual(log, ["a", "commit", "b"]);
+});
+
+test("what comes during a commit is in the next, all of it in one turn, in the order in which it came", LIMIT, async () => {
+  const { log, commit, together } = object();
+  for (const name of ["a", "b", "c"]) together(name);
+  await turn();
+  assert.deepEqual(log, ["a", "commit"]);
+  together("d");
+  await commit();
+  assert.deepEqual(log, ["a", "commit", "b", "c", "d", "commit"]);
+  together("e");
+  await commit();
+  assert.deepEqual(log.slice(6), ["e", "commit"]);
+  await commit();
+  assert.deepEqual(log.length, 8, "with nobody waiting nothing is committed");
+});
+
+test("a commit has a bounded number in it, and the others are in the next", LIMIT, async () => {
+  const { log, commit, together } = object();
+  for (let number = 0; number <= 300; number += 1) together(number);
+  await turn();
+  await commit();
+  assert.equal(log.lastIndexOf("commit"), 258, "the first, its commit, 256 more and theirs");
+  await commit();
+  assert.deepEqual(log.filter((name) => name !== "commit"), Array.from({ length: 301 }, (_, number) => number));
+});
+
+test("one that fails tells its own caller, and a commit that fails holds up nobody", LIMIT, async () => {
+  const { log, turns, commit, together } = object();
+  together("a");
+  const fails = turns.together(() => Promise.reject(new Error("broken")));
+  const throws = turns.together(() => {
+    throw new Error("thrown");
+  });
+  const other = together("b");
+  await turn();
+  await Promise.all([assert.rejects(fails, /broken/), assert.rejects(throws, /thrown/), commit(new Error("the disk is full")), other]);
+  assert.deepEqual(log, ["a", "commit", "b", "commit"]);
+  await commit();
+  assert.equal(await together("c"), 5);
+});
+
+test("who has the object to itself is in no commit with others", LIMIT, async () => {
+  const { log, turns, commit, together } = object();
+  together("a");
+  together("b");
+  await turn();
+  let through;
+  const alone = turns.alone(async () => {
+    log.push("alone");
+    await new Promise((resolve) => (through = resolve));
+    log.push("through");
+  });
+  await commit();
+  together("c");
+  await turn();
+  assert.deepEqual(log, ["a", "commit", "alone"], "neither who waited for the commit nor who came later runs");
+  through();
+  await alone;
+  await turn();
+  await commit();
+  assert.deepEqual(log.slice(3, 5), ["through", "b"]);
+  assert.ok(log.includes("c"));
+});
+
+test("on workerd: of a hundred at once each has its own outcome, though some fail and some end the module", LIMIT, async (t) => {
+  const server = await serve((end) => t.after(end), "probe");
+  const change = (path, id = randomUUID()) => server.send("POST", path, { id, key: '"k"', body: id });
+  assert.equal((await change("/echo")).semel, "executed");
+  const ids = Array.from({ length: 40 }, () => randomUUID());
+  // Each twice; among them those that are undone by themselves.
+  const all = await Promise.all(ids.flatMap((id, at) => [change("/echo", id), change("/echo", id), ...(at % 4 === 0 ? [change("/fail"), change(at % 8 === 0 ? "/panic" : "/echo")] : [])]));
+  const count = (what) => all.filter(({ status, semel }) => `${status} ${semel}` === what).length;
+  assert.deepEqual([count("200 executed"), count("200 replayed"), count("500 rolled-back")], [45, 40, 15], all.map(({ status, semel }) => `${status} ${semel}`).join());
+  for (const [at, id] of ids.entries()) assert.ok(all.filter(({ text }) => text === id).length === 2, `${at} has another's answer`);
+  // The read counts itself, and is undone.
+  assert.equal(Number((await server.send("GET", "/runs", { key: '"k"' })).text), 1 + 45 + 1);
+});

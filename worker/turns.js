@@ -1,0 +1,60 @@
+// Whose turn it is at an object, and what is committed together.
+//
+// Invariants:
+// - Nothing waits while no commit is under way. What came during one is in the next, in the order in which it came, all in one turn: the
+//   runtime commits a turn as a whole, and lets no answer out before.
+// - Nobody is in one commit with who has the object to itself.
+
+/** So many are in one commit. Whoever comes beyond them waits for one more. */
+const GROUP_MAX = 256;
+
+export class Turns {
+  /** Settles when who has the object to itself is through; undefined where nobody has. */
+  taken;
+  #sync;
+  #isCommitting = false;
+  /** Each lets one go that waits for the commit that is under way. */
+  #waiting = [];
+
+  /** `sync()` resolves once all that was written is durable. */
+  constructor(sync) {
+    this.#sync = sync;
+  }
+
+  /** Works while nothing else of the object runs. */
+  async alone(work) {
+    while (this.taken) await this.taken;
+    let end;
+    this.taken = new Promise((resolve) => {
+      end = resolve;
+    });
+    try {
+      return await work();
+    } finally {
+      this.taken = undefined;
+      end();
+    }
+  }
+
+  /** Works, in one turn with all that waited for the same commit. */
+  async together(work) {
+    while (this.taken) await this.taken;
+    if (this.#isCommitting) await new Promise((go) => this.#waiting.push(go));
+    else this.#commit();
+    return work();
+  }
+
+  async #commit() {
+    this.#isCommitting = true;
+    for (let group = [undefined]; group.length > 0; ) {
+      // Those who were let go work first.
+      await undefined;
+      // Where that fails the object is ended, and all who wait are told.
+      await this.#sync().catch(() => {});
+      while (this.taken) await this.taken;
+      group = this.#waiting.splice(0, GROUP_MAX);
+      for (const go of group) go();
+    }
+    this.#isCommitting = false;
+  }
+}
