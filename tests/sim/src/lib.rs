@@ -11,6 +11,7 @@
 //! - `sim`: the run, one queue of events in the order of time; `tabs`, `sharing`, `curls`, `administrator`, `faults` and [`wire`]: what happens in it
 //! - [`oracle`]: what must hold
 //! - [`sessions`]: a run of its own for sessions and batches, with a server and an oracle of its own
+//! - [`remote`]: a run of its own for requests that are executed elsewhere, likewise
 //! - [`marks`]: what must come about in some seeds
 //!
 //! Invariants:
@@ -27,6 +28,7 @@ pub mod marks;
 pub mod mutant;
 pub mod oracle;
 pub mod plan;
+pub mod remote;
 pub mod server;
 pub mod sessions;
 mod sharing;
@@ -83,19 +85,23 @@ pub fn trace(plan: &Plan, mutant: Option<Mutant>) -> Vec<String> {
 
 fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<String>, Failure>, Vec<String>) {
     let (mut sim, mut sessions) = (Sim::new(plan, mutant, is_traced), sessions::Run::new(plan, mutant, is_traced));
-    let both = || {
+    let mut remote = (plan.remote.wishes > 0).then(|| remote::Run::new(plan, mutant, is_traced));
+    let all = || {
         sim.run()?;
         let mut seen = std::mem::take(&mut sim.oracle.seen);
         seen.append(&mut sessions.run()?);
+        if let Some(remote) = &mut remote {
+            seen.append(&mut remote.run()?);
+        }
         Ok::<_, Violation>(seen)
     };
-    let ended = catch_unwind(AssertUnwindSafe(|| rules::without(mutant.and_then(Mutant::rule), both)));
+    let ended = catch_unwind(AssertUnwindSafe(|| rules::without(mutant.and_then(Mutant::rule), all)));
     let result = match ended {
         Ok(Ok(seen)) => Ok(seen),
         Ok(Err(violation)) => Err(Failure { kind: violation.kind, what: violation.what }),
         Err(panic) => Err(Failure { kind: "panic", what: format!("{}{}", PLACE.take(), text_of(&*panic)) }),
     };
-    let traces = [sim.trace.take(), sessions.trace.take()];
+    let traces = [sim.trace.take(), sessions.trace.take(), remote.and_then(|mut remote| remote.trace.take())];
     (result, traces.into_iter().flatten().flatten().collect())
 }
 

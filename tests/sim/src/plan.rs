@@ -4,6 +4,7 @@
 //! - A plan is a function of its seed and of nothing else.
 //! - Where the limits of a key are small, its retention is short: what nobody acknowledges leaves soon, and all can settle.
 
+use crate::remote::Options;
 use fastrand::Rng;
 
 /// The options of a run.
@@ -99,6 +100,8 @@ pub struct Plan {
     pub reads: usize,
     /// What happens in sessions and batches.
     pub sessions: Sessions,
+    /// What happens to requests that are executed elsewhere.
+    pub remote: Options,
 }
 
 /// The options of the run of sessions and batches. Its faults come as often as those of the other.
@@ -223,6 +226,7 @@ impl Plan {
             malformed: malformed as usize,
             reads: reads as usize,
             sessions: Sessions::of(seed),
+            remote: Options::of(seed),
         }
     }
 
@@ -305,6 +309,11 @@ pub(crate) fn of_administering(seed: u64) -> u64 {
 /// The seed of the run of sessions and batches, likewise.
 pub(crate) fn of_sessions(seed: u64) -> u64 {
     seed ^ 0x5E55_1045_BA7C_0000
+}
+
+/// The seed of the run of requests that are executed elsewhere, likewise.
+pub(crate) fn of_remote(seed: u64) -> u64 {
+    seed ^ 0x0E15_E74E_2E00_0000
 }
 
 fn administrations_of(seed: u64) -> usize {

@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 14] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 21] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -57,9 +57,21 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.ordered,
         |plan| &mut plan.share,
         |plan| &mut plan.sessions.troubles,
+        |plan| &mut plan.remote.lose,
+        |plan| &mut plan.remote.lose_answers,
+        |plan| &mut plan.remote.fail,
+        |plan| &mut plan.remote.refuse,
+        |plan| &mut plan.remote.unreachable,
+        |plan| &mut plan.remote.slow,
+        |plan| &mut plan.remote.dies,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 24] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 29] = [
         // First: where a run of the outbox fails, they go in a few tries.
+        |plan| &mut plan.remote.wishes,
+        |plan| &mut plan.remote.again,
+        |plan| &mut plan.remote.outages,
+        |plan| &mut plan.remote.ends,
+        |plan| &mut plan.remote.administrations,
         |plan| &mut plan.sessions.holders,
         |plan| &mut plan.sessions.contentions,
         |plan| &mut plan.sessions.calls,
@@ -100,6 +112,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     offer(&|plan| plan.sessions.names = 1);
     offer(&|plan| plan.sessions.busy_ms = (plan.sessions.busy_ms / 2).max(1_000));
     offer(&|plan| plan.sessions.sessions_max = plan.sessions.sessions_max.max(100_000));
+    offer(&|plan| plan.remote.busy_ms = (plan.remote.busy_ms / 2).max(1_000));
     offer(&|plan| plan.jump_ms_max = 0);
     offer(&|plan| plan.keys_ahead_ms = 0);
     offer(&|plan| plan.has_locks = true);

@@ -56,6 +56,12 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("take-over-expected", 0, "usurped"),
     ("count-of-place", 0, "blamed"),
     ("sessions-bounded", 4, "bounded"),
+    ("dispatch-recorded", 0, "unrecorded"),
+    ("doubt-holds", 0, "again"),
+    ("doubt-stays", 2, "left"),
+    ("resend-ends", 11, "again"),
+    ("probe-settles", 7, "again"),
+    ("own-dispatch", 122, "recorded"),
     ("batch-in-order", 0, "effects"),
     ("batch-in-one-commit", 33, "batch"),
     ("batch-memory", 388, "unsettled"),
@@ -92,6 +98,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("suspect-together", 145, "unsettled"),
     ("crash-of-frame", 0, "blamed"),
     ("nested-kept", 10, "order"),
+    ("sent-before-durable", 7, "unrecorded"),
 ];
 
 #[test]

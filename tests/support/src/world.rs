@@ -154,6 +154,13 @@ impl<H: Handler> World<H> {
         self.checked(answer)
     }
 
+    /// Sends an attempt that has to wait for another request of the key, which is under way.
+    #[track_caller]
+    pub fn wait(&mut self, call: &Call) -> Reply {
+        let answer = self.ask(call, Engine::wait);
+        self.checked(answer)
+    }
+
     /// How many answers of a `Semel-Status` the engine has counted.
     pub fn counted(&self, status: &str) -> u64 {
         self.engine.counters().iter().find(|(each, _)| *each == status).map_or(0, |(_, count)| count)

@@ -1,0 +1,328 @@
+//! The key, as `remote.js` drives its engine.
+//!
+//! Invariants:
+//! - One request of the key is under way at a time, from its recorded start to its recorded outcome. Who waits for a turn waits no longer than
+//!   its client does, and hears what there is then.
+//! - While commits are held back nothing is sent and no answer leaves; if the object ends meanwhile, none ever does.
+//! - The object may end between any two statements, and between any two steps. It takes all with it that waits.
+
+use super::asked::{Asked, Dealt, Errand, Route, View};
+use super::options::{HOLD_MS_MAX, Options};
+use super::run::{Event, Run};
+use crate::mutant::{Mutant, Twin};
+use crate::oracle::Violation;
+use semel_core::message::{Method, Request, Response};
+use semel_core::path::Path;
+use semel_core::server::remote::{Call as Sent, Ended, Policy};
+use semel_core::server::router;
+use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
+use semel_support::{Reply, START_MS, World};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+/// Statements of a call, at most: a fault falls on one of them.
+const STATEMENTS_MAX: u64 = 10;
+/// So many wait for a turn.
+const WAITING_MAX: usize = 256;
+/// What there is has to be told before the client gives up.
+const BEFORE_MS_MAX: i64 = 2_000;
+/// An administrator waits for less long.
+const RESOLVE_WAIT_MS: i64 = 5_000;
+
+/// The handler: all is executed elsewhere, by the policy that the path names.
+#[derive(Debug)]
+pub struct Routes(Options);
+
+impl Handler for Routes {
+    const SCHEMA_VERSION: i64 = 0;
+
+    fn key(&self, _method: &Method, _path: &Path) -> KeyRule {
+        KeyRule::Any
+    }
+
+    fn migrate(&self, _sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn is_remote(&self, _method: &Method, _path: &Path) -> bool {
+        true
+    }
+
+    fn handle(&self, _context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        let segments = request.path.segments();
+        let policy = match segments.as_slice() {
+            ["resend", ..] => Policy::Resend { dedup_s: self.0.dedup_s },
+            ["probe", number, ..] => Policy::Probe { path: format!("/made/{number}"), settle_s: self.0.settle_s() },
+            _ => Policy::Report,
+        };
+        Err(Failure::Remote(policy))
+    }
+}
+
+/// An attempt that waits for what came of its call.
+#[derive(Debug, Clone)]
+pub struct Flight {
+    pub asked: Rc<Asked>,
+    pub sent: Sent,
+    /// When the engine said so.
+    pub decided_ms: i64,
+    has_turn: bool,
+}
+
+/// What happens once all is durable that was committed before.
+#[derive(Debug)]
+enum Then {
+    See(Dealt),
+    Send(Flight),
+    Tell(Rc<Asked>, Box<Reply>),
+}
+
+/// The object.
+pub struct Object {
+    world: World<Routes>,
+    /// How often it has ended: what belongs to an earlier one is nobody's.
+    pub life: u32,
+    has_turn: bool,
+    waiting: VecDeque<(Rc<Asked>, i64)>,
+    pub flights: BTreeMap<usize, Flight>,
+    held: Vec<Then>,
+    seen: Rc<View>,
+    /// What is committed.
+    pub durable: Rc<View>,
+}
+
+impl Object {
+    pub fn new(options: &Options) -> Self {
+        let config = Config { open: true, retention_s: options.retention_s, ..Config::default() };
+        Self {
+            world: World::of(Routes(options.clone()), config),
+            life: 0,
+            has_turn: false,
+            waiting: VecDeque::new(),
+            flights: BTreeMap::new(),
+            held: Vec::new(),
+            seen: Rc::default(),
+            durable: Rc::default(),
+        }
+    }
+}
+
+impl Run {
+    /// Something arrives at the key.
+    pub(super) fn arrive(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
+        if asked.errand.takes_turns() { self.take_turn(asked, None) } else { self.follow(asked, false) }
+    }
+
+    /// `until_ms`: it has waited before, and waits no longer than this.
+    fn take_turn(&mut self, asked: Rc<Asked>, until_ms: Option<i64>) -> Result<(), Violation> {
+        if !self.object.has_turn {
+            self.object.has_turn = true;
+            return self.follow(asked, true);
+        }
+        let until_ms = match until_ms {
+            Some(until_ms) if self.now_ms < until_ms => until_ms,
+            _ => {
+                let Some(reply) = self.ask(&asked, None)? else { return Ok(()) };
+                let is_open = matches!(reply.only("semel-status"), "in-flight" | "locked");
+                if until_ms.is_some() || !is_open || self.object.waiting.len() >= WAITING_MAX {
+                    return self.once_durable(Then::Tell(asked, Box::new(reply)));
+                }
+                let is_resolution = matches!(asked.errand, Errand::Resolve(_));
+                let wait_ms = router::wait_ms(&asked.call.headers(), START_MS + self.now_ms);
+                let wait_ms = if is_resolution { wait_ms.min(RESOLVE_WAIT_MS) } else { wait_ms };
+                self.oracle.see("elsewhere: waits for its turn");
+                self.now_ms + wait_ms - (wait_ms / 4).min(BEFORE_MS_MAX)
+            }
+        };
+        self.push(until_ms, Event::WaitOver(self.object.life, asked.number));
+        self.object.waiting.push_back((asked, until_ms));
+        Ok(())
+    }
+
+    pub(super) fn wait_over(&mut self, life: u32, number: usize) -> Result<(), Violation> {
+        if life != self.object.life {
+            return Ok(());
+        }
+        let at = self.object.waiting.iter().position(|(asked, until_ms)| {
+            // Who has waited anew, behind another, is told when that is over.
+            asked.number == number && *until_ms <= self.now_ms
+        });
+        match at.and_then(|at| self.object.waiting.remove(at)) {
+            Some((asked, until_ms)) => self.take_turn(asked, Some(until_ms)),
+            None => Ok(()),
+        }
+    }
+
+    fn follow(&mut self, asked: Rc<Asked>, has_turn: bool) -> Result<(), Violation> {
+        let reply = self.ask(&asked, Some(None))?;
+        self.go_on(asked, has_turn, reply)
+    }
+
+    /// What came of a call has arrived.
+    pub(super) fn ended(&mut self, life: u32, number: usize, ended: Ended) -> Result<(), Violation> {
+        if life != self.object.life {
+            return Ok(());
+        }
+        let Some(Flight { asked, sent, decided_ms, has_turn }) = self.object.flights.remove(&number) else {
+            return Ok(());
+        };
+        if self.dies("with what came of it in hand") {
+            return Ok(());
+        }
+        let reply = self.ask(&asked, Some(Some((sent, ended, decided_ms))))?;
+        self.go_on(asked, has_turn, reply)
+    }
+
+    /// The engine has answered; there may be something to send first. `None`: the object has ended.
+    fn go_on(&mut self, asked: Rc<Asked>, has_turn: bool, reply: Option<Reply>) -> Result<(), Violation> {
+        let Some(reply) = reply else { return Ok(()) };
+        if let Some(sent) = self.object.world.take_call() {
+            let flight = Flight { asked, sent, decided_ms: self.now_ms, has_turn };
+            // What reads need not wait for anything.
+            let is_early = flight.sent == Sent::Read || self.mutant == Some(Mutant::Twin(Twin::SentBeforeDurable));
+            return if is_early { self.send(flight) } else { self.once_durable(Then::Send(flight)) };
+        }
+        if has_turn {
+            self.object.has_turn = false;
+        }
+        self.once_durable(Then::Tell(asked, Box::new(reply)))?;
+        while has_turn && !self.object.has_turn {
+            let Some((next, until_ms)) = self.object.waiting.pop_front() else { break };
+            self.take_turn(next, Some(until_ms))?;
+        }
+        Ok(())
+    }
+
+    /// Asks the engine to answer, to settle a call, or (`None`) what there is while another has the turn. Answers `None` where the object ended.
+    fn ask(
+        &mut self,
+        asked: &Rc<Asked>,
+        follows: Option<Option<(Sent, Ended, i64)>>,
+    ) -> Result<Option<Reply>, Violation> {
+        self.object.world.wall_ms = START_MS + self.now_ms;
+        if !self.object.world.database.is_holding() && self.happens_often(self.plan.slow_commits) {
+            self.oracle.see("elsewhere: commits are held back");
+            self.object.world.database.hold();
+            self.later(HOLD_MS_MAX, Event::Release(self.object.life));
+        }
+        self.break_database();
+        let world = &mut self.object.world;
+        let reply = match &follows {
+            None => world.wait(&asked.call),
+            Some(None) => world.send(&asked.call),
+            Some(Some((sent, ended, _))) => world.settle(&asked.call, sent, ended.clone()),
+        };
+        let has_crashed = world.database.has_crashed();
+        world.database.calm();
+        let settles = follows.flatten();
+        self.note(|| {
+            let how = settles.as_ref().map_or(String::new(), |(sent, ended, _)| format!(", {sent:?} has {ended:?}"));
+            let code = if has_crashed { "the object ends" } else { reply.only("semel-status") };
+            format!("{:?} of {}, attempt {}{how} -> {code}", asked.errand, asked.wish, asked.number)
+        });
+        let before = if has_crashed { self.object.durable.clone() } else { self.object.seen.clone() };
+        if has_crashed {
+            self.oracle.see("elsewhere: the object ends between two statements");
+            self.end_object();
+        } else {
+            self.object.seen = Rc::new(View::of(&self.object.world.database));
+        }
+        let after = self.object.seen.clone();
+        self.once_durable(Then::See(Dealt { asked: asked.clone(), settles, before, after, now_ms: self.now_ms }))?;
+        Ok(Some(reply).filter(|_| !has_crashed))
+    }
+
+    fn break_database(&mut self) {
+        let n = self.rng.u64(0..STATEMENTS_MAX);
+        let (crash, full, fail) = (self.plan.crash_server, self.plan.full_disk, self.plan.fail_statements);
+        let (crash, full, fail) = (self.happens_often(crash), self.happens_often(full), self.happens_often(fail));
+        let database = &self.object.world.database;
+        if crash {
+            database.crash_before(n);
+        } else if full {
+            database.full(n);
+        } else if fail {
+            database.fail(n);
+        }
+    }
+
+    fn once_durable(&mut self, then: Then) -> Result<(), Violation> {
+        if self.object.world.database.is_holding() {
+            self.object.held.push(then);
+            return Ok(());
+        }
+        self.durably(then)
+    }
+
+    fn durably(&mut self, then: Then) -> Result<(), Violation> {
+        match then {
+            Then::See(dealt) => {
+                self.object.durable = dealt.after.clone();
+                self.oracle.dealt(&dealt)
+            }
+            Then::Send(_) if self.dies("before it sends") => Ok(()),
+            Then::Send(flight) => self.send(flight),
+            Then::Tell(..) if self.dies("before it answers") => Ok(()),
+            Then::Tell(asked, reply) => self.tell(asked, reply),
+        }
+    }
+
+    /// What was held back becomes durable.
+    pub(super) fn release(&mut self, life: u32) -> Result<(), Violation> {
+        if life != self.object.life || !self.object.world.database.is_holding() {
+            return Ok(());
+        }
+        self.object.world.database.release();
+        for then in std::mem::take(&mut self.object.held) {
+            // What was committed is, though the object may end before all is sent and told.
+            if self.object.life == life || matches!(then, Then::See(_)) {
+                self.durably(then)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn dies(&mut self, when: &'static str) -> bool {
+        let dies = self.happens_often(self.plan.remote.dies);
+        if dies {
+            self.oracle.see(format!("elsewhere: the object ends {when}"));
+            self.note(|| format!("the object ends {when}"));
+            self.end_object();
+        }
+        dies
+    }
+
+    /// The object ends, with all that waits in it and all that was not durable yet; the next that comes starts it again.
+    pub(super) fn end_object(&mut self) {
+        let object = &mut self.object;
+        object.life += 1;
+        object.has_turn = false;
+        object.waiting.clear();
+        object.flights.clear();
+        object.held.clear();
+        object.world.restart();
+        object.seen = Rc::new(View::of(&object.world.database));
+    }
+
+    /// An administrator has the key forget.
+    pub(super) fn forget(&mut self, asked: &Rc<Asked>, before_s: i64) -> Result<(), Violation> {
+        self.object.world.wall_ms = START_MS + self.now_ms;
+        let before = self.object.seen.clone();
+        // Where it fails, it is asked again some time.
+        drop(self.object.world.forget(before_s));
+        self.object.seen = Rc::new(View::of(&self.object.world.database));
+        let after = self.object.seen.clone();
+        let asked = asked.clone();
+        self.once_durable(Then::See(Dealt { asked, settles: None, before, after, now_ms: self.now_ms }))
+    }
+
+    /// What the key stores, as its object sees it.
+    pub(super) fn seen(&self) -> Rc<View> {
+        self.object.seen.clone()
+    }
+}
+
+/// The path of a request, which says what becomes of it in doubt.
+pub fn path_of(route: Route, wish: usize) -> String {
+    format!("/{}/{wish}", route.name())
+}

@@ -1,0 +1,92 @@
+//! What a seed asks for of requests that are executed elsewhere.
+//!
+//! Invariant: the service is what its routes say that it is. A request is under way no longer than a probe waits before it proves something,
+//! and an id is known for as long as it is sent again, and may be under way after that.
+
+use fastrand::Rng;
+
+/// The longest that commits are held back.
+pub const HOLD_MS_MAX: i64 = 3_000;
+
+/// The options. What goes wrong between callers and the key, and in its database, comes as often as in the other runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Over what time, in ms. Faults last twice as long.
+    pub busy_ms: i64,
+    /// How many requests there are. In half of the seeds there are none, and no run.
+    pub wishes: usize,
+    /// How often something is asked besides, or again.
+    pub again: usize,
+    /// How often an administrator acts.
+    pub administrations: usize,
+    /// How often the object ends by itself.
+    pub ends: usize,
+    /// The share of steps before which the object ends, in percent.
+    pub dies: u32,
+    /// How often the service is gone for a while.
+    pub outages: usize,
+    /// The share of requests that never reach the service, in percent.
+    pub lose: u32,
+    /// The share of its answers that never reach the key, in percent.
+    pub lose_answers: u32,
+    /// The share of requests at which it fails, before its effect or after, in percent.
+    pub fail: u32,
+    /// The share of requests that who stands in front of it refuses, in percent.
+    pub refuse: u32,
+    /// The share of requests that surely don't leave, in percent.
+    pub unreachable: u32,
+    /// The share of requests that take long there, in percent.
+    pub slow: u32,
+    /// How long the key waits for an answer, in ms.
+    pub timeout_ms: i64,
+    /// How long a request may be under way until it has its effect, in ms.
+    pub transit_ms: i64,
+    /// For so long a request is sent again, in s.
+    pub dedup_s: i64,
+    /// The pause between two attempts, in ms.
+    pub interval_ms: i64,
+    /// The retention of the key, in s.
+    pub retention_s: i64,
+}
+
+impl Options {
+    /// Those of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(crate::plan::of_remote(seed));
+        let mut some = |most: u32| if rng.u32(0..3) == 0 { 0 } else { rng.u32(0..=most) };
+        let (lose, lose_answers, fail, slow) = (some(50), some(60), some(40), some(50));
+        let (outages, administrations, ends) = (some(2) as usize, some(5) as usize, some(2) as usize);
+        let mut seldom = |most: u32| if rng.u32(0..3) > 0 { 0 } else { rng.u32(1..=most) };
+        let (refuse, unreachable, dies) = (seldom(30), seldom(30), seldom(15));
+        Self {
+            busy_ms: [10_000, 30_000, 60_000][rng.usize(0..3)],
+            wishes: if rng.bool() { 0 } else { rng.usize(1..=6) },
+            again: rng.usize(0..=10),
+            administrations,
+            ends,
+            dies,
+            outages,
+            lose,
+            lose_answers,
+            fail,
+            refuse,
+            unreachable,
+            slow,
+            timeout_ms: [1_000, 5_000][rng.usize(0..2)],
+            transit_ms: [2_000, 8_000][rng.usize(0..2)],
+            dedup_s: [5, 20, 60][rng.usize(0..3)],
+            interval_ms: [1_000, 3_000][rng.usize(0..2)],
+            retention_s: [5, 20, 86_400, 86_400][rng.usize(0..4)],
+        }
+    }
+
+    /// So long after it was sent a request has had its effect, or never will, in s: commits may be slow before it leaves.
+    pub fn settle_s(&self) -> i64 {
+        (self.transit_ms + HOLD_MS_MAX).div_euclid(1000) + 1
+    }
+
+    /// For so long the service knows an id, in ms.
+    pub fn knows_ms(&self) -> i64 {
+        (self.dedup_s + self.settle_s()) * 1000
+    }
+}

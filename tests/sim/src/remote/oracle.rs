@@ -1,0 +1,371 @@
+//! What must hold of requests that are executed elsewhere, judged from outside.
+//!
+//! Invariants:
+//! - It rests on what left for the service, on what was made there and said of it, on rows that are committed, and on what callers were told.
+//! - What an administrator says of it stands, whatever is so. Nothing else excuses a wrong answer.
+//! - Of an id without first-sent nothing is promised once its row has left, or was deleted with its key.
+
+use super::asked::{Asked, BY_HAND, Dealt, Errand, Route, State, View};
+use super::options::Options;
+use super::service::body_of;
+use crate::oracle::{Violation, violation};
+use semel_core::server::remote::Call as Sent;
+use semel_support::Reply;
+use std::collections::BTreeSet;
+
+/// What somebody may be told who asks under an id that is another's, or stands for something else.
+const TO_STRANGERS: [&str; 4] = ["fingerprint-mismatch", "unavailable", "in-flight", "locked"];
+
+/// A request that left for the service.
+#[derive(Debug)]
+struct Left {
+    number: usize,
+    /// The attempt for which it did.
+    attempt: usize,
+    decided_ms: i64,
+}
+
+/// What is remembered of something that somebody wants.
+#[derive(Debug)]
+struct Story {
+    route: Route,
+    is_fenced: bool,
+    /// When its start was first recorded.
+    started_ms: Option<i64>,
+    left: Vec<Left>,
+    /// The requests that made it.
+    made: Vec<usize>,
+    /// What the service said of it.
+    said: BTreeSet<(u16, String)>,
+    /// When the last probe was decided on that found nothing.
+    absent_ms: Option<i64>,
+    outcome: Option<(u16, String)>,
+    /// What an administrator said: that it ran, or that it did not.
+    word: Option<bool>,
+    /// Whether somebody was told that it never ran and never will.
+    is_denied: bool,
+    /// The attempts that were told that they did nothing.
+    denied: BTreeSet<usize>,
+    /// When an administrator deleted it.
+    deleted_ms: Option<i64>,
+    /// Whether nothing protects it any more.
+    is_free: bool,
+}
+
+/// The one who looks on.
+pub struct Oracle {
+    settle_ms: i64,
+    dedup_ms: i64,
+    stories: Vec<Story>,
+    /// What came about at least once.
+    pub seen: BTreeSet<String>,
+}
+
+impl Oracle {
+    pub fn new(options: &Options) -> Self {
+        let (settle_ms, dedup_ms) = (options.settle_s() * 1000, options.dedup_s * 1000);
+        Self { settle_ms, dedup_ms, stories: Vec::new(), seen: BTreeSet::new() }
+    }
+
+    /// Somebody will want something.
+    pub fn wish(&mut self, route: Route, is_fenced: bool) {
+        self.stories.push(Story {
+            route,
+            is_fenced,
+            started_ms: None,
+            left: Vec::new(),
+            made: Vec::new(),
+            said: BTreeSet::new(),
+            absent_ms: None,
+            outcome: None,
+            word: None,
+            is_denied: false,
+            denied: BTreeSet::new(),
+            deleted_ms: None,
+            is_free: false,
+        });
+    }
+
+    /// Something came about.
+    pub fn see(&mut self, what: impl Into<String>) {
+        self.seen.insert(what.into());
+    }
+
+    /// Something leaves for the service. `decided_ms`: when the engine said so.
+    pub fn left(
+        &mut self,
+        number: usize,
+        asked: &Asked,
+        sent: &Sent,
+        (decided_ms, now_ms): (i64, i64),
+        committed: &View,
+    ) -> Result<(), Violation> {
+        let wish = asked.wish;
+        let story = &mut self.stories[wish];
+        let route = story.route.name();
+        let Sent::Dispatch { times } = sent else { return Ok(()) };
+        // What was decided on before it was deleted may leave yet: what is in doubt may always be on its way.
+        if story.is_free || story.deleted_ms.is_some_and(|deleted_ms| deleted_ms >= decided_ms) {
+            return Ok(());
+        }
+        let row = committed.0.get(&wish);
+        if row.is_none_or(|row| row.state != State::InDoubt || row.times != *times) {
+            return violation("unrecorded", format!("{wish} leaves, and what is committed of it is {row:?}"));
+        }
+        if story.is_denied || story.deleted_ms.is_some() || story.outcome.is_some() {
+            return violation(
+                "again",
+                format!("{wish} leaves at {now_ms} ms, of which it was said that it will not: {story:?}"),
+            );
+        }
+        let may_leave = match (story.route, story.left.as_slice()) {
+            (_, []) => true,
+            (Route::Report, _) => false,
+            (Route::Resend, [first, ..]) => decided_ms < first.decided_ms + self.dedup_ms,
+            (Route::Probe, [.., last]) => {
+                story.absent_ms.is_some_and(|absent_ms| absent_ms >= last.decided_ms + self.settle_ms)
+            }
+        };
+        if !may_leave {
+            return violation("again", format!("{wish}, by {route}, leaves once more at {now_ms} ms: {story:?}"));
+        }
+        let nth = if story.left.is_empty() { "leaves" } else { "leaves again" };
+        story.left.push(Left { number, attempt: asked.number, decided_ms });
+        self.see(format!("elsewhere, {route}: {nth}"));
+        Ok(())
+    }
+
+    /// A request has its effect at the service.
+    pub fn made(&mut self, number: usize, wish: usize) -> Result<(), Violation> {
+        let story = &mut self.stories[wish];
+        story.made.push(number);
+        if story.is_free {
+            return Ok(());
+        }
+        let attempt = story.left.iter().find(|left| left.number == number).map(|left| left.attempt);
+        if story.made.len() > 1 {
+            return violation("twice", format!("{wish} was made twice: {story:?}"));
+        }
+        // Whatever an administrator said of it, they said so.
+        if story.word.is_some() {
+            return Ok(());
+        }
+        if story.is_denied || attempt.is_some_and(|attempt| story.denied.contains(&attempt)) {
+            return violation(
+                "lie",
+                format!("{number} makes {wish}, of which it was said that it did not run: {story:?}"),
+            );
+        }
+        if story.outcome.as_ref().is_some_and(|(_, body)| *body != body_of(number)) {
+            return violation("outcome", format!("{number} makes {wish}, which has an outcome: {story:?}"));
+        }
+        Ok(())
+    }
+
+    /// The service answers, whether that arrives or not.
+    pub fn service_says(&mut self, asked: &Asked, sent: &Sent, (status, body): (u16, &str)) {
+        let story = &mut self.stories[asked.wish];
+        match (sent, status) {
+            (Sent::Probe { is_proof, .. }, 404) => {
+                let what = if *is_proof { "and that is proof" } else { "which proves nothing yet" };
+                self.see(format!("elsewhere, probe: nothing is found, {what}"));
+            }
+            (Sent::Probe { .. }, 200) | (Sent::Dispatch { .. }, 200..=299 | 400..=499) => {
+                story.said.insert((status, body.to_owned()));
+            }
+            (Sent::Probe { .. }, _) => self.see("elsewhere, probe: no clear answer"),
+            _ => {}
+        }
+    }
+
+    /// The engine was asked something, and what that has changed is committed.
+    pub fn dealt(&mut self, dealt: &Dealt) -> Result<(), Violation> {
+        let Dealt { asked, before, after, .. } = dealt;
+        if let Some(absent_ms) = dealt.absent_ms() {
+            self.stories[asked.wish].absent_ms = Some(absent_ms);
+        }
+        let wishes: BTreeSet<usize> = before.0.keys().chain(after.0.keys()).copied().collect();
+        for wish in wishes {
+            self.check_row(wish, dealt)?;
+        }
+        Ok(())
+    }
+
+    /// What may become of the row of a request, by what was asked.
+    fn check_row(&mut self, wish: usize, dealt: &Dealt) -> Result<(), Violation> {
+        let Dealt { asked, settles, before, after, now_ms } = dealt;
+        let (was, is) = (before.state_of(wish), after.state_of(wish));
+        let rows = || {
+            format!(
+                "{wish} went from {:?} to {:?} by {:?} of {}",
+                before.0.get(&wish),
+                after.0.get(&wish),
+                asked.errand,
+                asked.wish
+            )
+        };
+        let row = after.0.get(&wish);
+        let story = &mut self.stories[wish];
+        let route = story.route.name();
+        let is_this = asked.wish == wish;
+        match (was, is, asked.errand) {
+            _ if story.is_free => {}
+            (State::None | State::Other, State::InDoubt, Errand::Request) if is_this => {
+                story.started_ms.get_or_insert(*now_ms);
+            }
+            (State::InDoubt, State::InDoubt, _) => {
+                let times = |view: &View| view.0.get(&wish).map(|row| row.times);
+                if times(before) != times(after) && !(is_this && asked.errand == Errand::Request) {
+                    return violation("again", rows());
+                }
+            }
+            (State::InDoubt, State::Executed, Errand::Resolve(true)) if is_this => {
+                story.word = Some(true);
+                story.outcome = row.map(|row| row.outcome.clone());
+                self.see("elsewhere, administrator: says that it ran");
+            }
+            (State::InDoubt, State::Cancelled, Errand::Resolve(false)) if is_this => {
+                (story.word, story.is_denied) = (Some(false), true);
+                self.see("elsewhere, administrator: says that it did not run");
+            }
+            (State::InDoubt, State::Executed, Errand::Request) if is_this && settles.is_some() => {
+                let outcome = row.map(|row| row.outcome.clone()).unwrap_or_default();
+                story.check_outcome(wish, &outcome)?;
+                story.outcome = Some(outcome);
+                let sent = if matches!(settles, Some((Sent::Probe { .. }, ..))) { "a probe" } else { "the service" };
+                self.see(format!("elsewhere, {route}: has its outcome from {sent}"));
+            }
+            (State::InDoubt, State::None, Errand::Request) if is_this && dealt.has_surely_not_left() => {
+                if story.left.is_empty() {
+                    story.started_ms = None;
+                    return Ok(());
+                }
+                return violation("left", rows());
+            }
+            (State::InDoubt | State::Executed, State::Gone, Errand::DeleteRecord) if is_this => {
+                story.deleted_ms.get_or_insert(*now_ms);
+                self.see(format!("elsewhere, administrator: {was:?} is deleted"));
+            }
+            (_, State::None, Errand::DeleteKey) => {
+                story.deleted_ms.get_or_insert(*now_ms);
+                story.is_free = !story.is_fenced;
+                self.see(format!("elsewhere, administrator: {was:?} is deleted with its key"));
+            }
+            (State::InDoubt, _, _) => return violation("left", rows()),
+            (_, State::InDoubt, _) => return violation("again", rows()),
+            (State::Executed, State::Executed, _) => {
+                let outcome = |view: &View| view.0.get(&wish).map(|row| row.outcome.clone());
+                if outcome(before) != outcome(after) {
+                    return violation("outcome", rows());
+                }
+            }
+            // Its outcome, and no start that it belongs to.
+            (_, State::Executed, _) => return violation("recorded", rows()),
+            (_, State::None, _) => story.is_free = !story.is_fenced,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An answer leaves the key.
+    pub fn told(&mut self, asked: &Asked, reply: &Reply, now_ms: i64) -> Result<(), Violation> {
+        let code = reply.only("semel-status");
+        let story = &mut self.stories[asked.wish];
+        let route = story.route.name();
+        match asked.errand {
+            Errand::Request => self.see(format!("elsewhere, {route}: {code}")),
+            Errand::Strange => {
+                self.see(format!("elsewhere, strange: {code}"));
+                if !TO_STRANGERS.contains(&code) {
+                    return violation("stranger", format!("of {} somebody else was told {code}", asked.wish));
+                }
+                return Ok(());
+            }
+            Errand::LookUp => self.see(format!("elsewhere, look-up: {code}")),
+            Errand::Cancel => {
+                self.see(format!("elsewhere, cancel: {code}"));
+                return self.told_of_cancellation(asked.wish, reply);
+            }
+            Errand::Read => {
+                self.see(format!("elsewhere, read: {code}"));
+                let is_right = matches!(code, "read" | "unavailable" | "upstream-unreachable");
+                return if is_right { Ok(()) } else { violation("read", format!("a read was told {code}")) };
+            }
+            Errand::Resolve(_) => {
+                self.see(format!("elsewhere, resolve: {code}"));
+                return Ok(());
+            }
+            _ => return Ok(()),
+        }
+        let dedup_ms = self.dedup_ms;
+        let story = &mut self.stories[asked.wish];
+        if story.is_free {
+            return Ok(());
+        }
+        let what = |story: &Story| {
+            format!("of {} attempt {} was told {code} at {now_ms} ms: {story:?}", asked.wish, asked.number)
+        };
+        if matches!(code, "executed" | "replayed") {
+            let told = (reply.status(), String::from_utf8_lossy(reply.body()).into_owned());
+            if story.deleted_ms.is_some() {
+                return violation("deleted", what(story));
+            }
+            if story.outcome.as_ref() != Some(&told) {
+                return violation("outcome", what(story));
+            }
+            return story.check_outcome(asked.wish, &told);
+        }
+        let has_made = story.left.iter().any(|left| left.attempt == asked.number && story.made.contains(&left.number));
+        match (reply.field("executed").as_str(), reply.field("retry").as_str()) {
+            ("yes", _) if story.outcome.is_none() => return violation("lie", what(story)),
+            ("no", "never") => {
+                if !story.made.is_empty() && story.word.is_none() {
+                    return violation("lie", what(story));
+                }
+                story.is_denied = true;
+            }
+            ("no", _) if has_made && story.word.is_none() => return violation("lie", what(story)),
+            ("no", _) if asked.errand == Errand::Request => drop(story.denied.insert(asked.number)),
+            _ => {}
+        }
+        // As much as could be said: it is given up only where nobody can find out any more.
+        let is_due = match (code, story.route) {
+            ("outcome-unknown", Route::Report) => story.started_ms.is_some(),
+            ("outcome-unknown", Route::Resend) => {
+                story.deleted_ms.is_some() || story.started_ms.is_some_and(|started_ms| now_ms >= started_ms + dedup_ms)
+            }
+            ("outcome-unknown", Route::Probe) => story.deleted_ms.is_some(),
+            _ => true,
+        };
+        if is_due { Ok(()) } else { violation("answer", what(story)) }
+    }
+
+    fn told_of_cancellation(&mut self, wish: usize, reply: &Reply) -> Result<(), Violation> {
+        let is_done = matches!(reply.only("semel-status"), "executed" | "replayed");
+        let story = &mut self.stories[wish];
+        // Without first-sent it says nothing of what was before.
+        if !is_done || story.is_free || !story.is_fenced || reply.field("state") != "cancelled" {
+            return Ok(());
+        }
+        story.is_denied = true;
+        if !story.made.is_empty() && story.word.is_none() && story.deleted_ms.is_none() {
+            return violation("lie", format!("{wish} was cancelled, and ran: {story:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl Story {
+    /// Whether an outcome is the service's first, or what an administrator gave.
+    fn check_outcome(&self, wish: usize, outcome: &(u16, String)) -> Result<(), Violation> {
+        let is_so = match self.word {
+            Some(true) => outcome.1 == BY_HAND,
+            Some(false) => false,
+            None => {
+                let is_first = self.made.first().is_none_or(|first| outcome.1 == body_of(*first));
+                self.said.contains(outcome) && is_first
+            }
+        };
+        if is_so { Ok(()) } else { violation("outcome", format!("{wish} has the outcome {outcome:?}: {self:?}")) }
+    }
+}

@@ -1,0 +1,190 @@
+//! The run: one queue of events in the order of time.
+//!
+//! Invariants:
+//! - No wall clock, no sleeping, no randomness but the seed's.
+//! - After the busy time the faults end, and each caller must come to an answer for good.
+
+use super::asked::Asked;
+use super::callers::Wish;
+use super::host::Object;
+use super::oracle::Oracle;
+use super::service::Service;
+use crate::mutant::Mutant;
+use crate::oracle::{Violation, violation};
+use crate::plan::Plan;
+use fastrand::Rng;
+use semel_core::server::remote::Ended;
+use semel_support::Reply;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// A run that has not come to rest so long after the faults ended never will.
+const SETTLES_MS_MAX: i64 = 3_600_000;
+
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Somebody begins to want something, or wants it still.
+    Ask(usize),
+    /// Somebody asks for something besides.
+    Again,
+    Administer(usize),
+    /// What is asked arrives at the key.
+    Arrival(Rc<Asked>),
+    /// An answer arrives at who asked.
+    Told(Rc<Asked>, Box<Reply>),
+    /// Who waits for a turn waits no longer.
+    WaitOver(u32, usize),
+    /// Commits are no longer held back.
+    Release(u32),
+    /// What came of a call arrives at the key.
+    Ended(u32, usize, Ended),
+    /// A message arrives at the service.
+    Reached(usize),
+    /// The service has done what a message asks for.
+    Made(usize),
+    /// The service is gone for a while.
+    Outage,
+    /// The object ends.
+    End,
+    Calm,
+}
+
+/// The run.
+pub struct Run {
+    pub(super) plan: Plan,
+    pub(super) mutant: Option<Mutant>,
+    pub(super) rng: Rng,
+    pub(super) now_ms: i64,
+    queue: BTreeMap<(i64, u64), Event>,
+    pushed: u64,
+    pub(super) object: Object,
+    pub(super) service: Service,
+    pub(super) wishes: Vec<Wish>,
+    /// How much was asked so far.
+    pub(super) asked: usize,
+    pub(super) is_calm: bool,
+    pub(super) oracle: Oracle,
+    pub trace: Option<Vec<String>>,
+}
+
+impl Run {
+    /// The run of a plan.
+    pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
+        Self {
+            plan: plan.clone(),
+            mutant,
+            rng: Rng::with_seed(!crate::plan::of_remote(plan.seed)),
+            now_ms: 0,
+            queue: BTreeMap::new(),
+            pushed: 0,
+            object: Object::new(&plan.remote),
+            service: Service::default(),
+            wishes: Vec::new(),
+            asked: 0,
+            is_calm: false,
+            oracle: Oracle::new(&plan.remote),
+            trace: is_traced.then(Vec::new),
+        }
+    }
+
+    /// Runs it, and tells what came about.
+    pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
+        self.set_up();
+        let ends_ms = self.plan.remote.busy_ms * 3 + SETTLES_MS_MAX;
+        while let Some(((at_ms, _), event)) = self.queue.pop_first() {
+            if at_ms > ends_ms {
+                return violation("unsettled", format!("it does not come to rest: {event:?}, {}", self.pending()));
+            }
+            self.now_ms = at_ms;
+            self.happen(event)?;
+        }
+        if let Some(left) = Some(self.pending()).filter(|left| !left.is_empty()) {
+            return violation("unsettled", left);
+        }
+        Ok(std::mem::take(&mut self.oracle.seen))
+    }
+
+    fn set_up(&mut self) {
+        let options = self.plan.remote.clone();
+        for n in 0..options.wishes {
+            let at_ms = self.rng.i64(0..options.busy_ms);
+            let wish = self.any_wish(at_ms);
+            self.oracle.wish(wish.route, wish.first_sent_s.is_some());
+            self.wishes.push(wish);
+            self.push(at_ms, Event::Ask(n));
+        }
+        let busy_ms = options.busy_ms;
+        let others = [
+            (options.again, busy_ms * 3, (|_| Event::Again) as fn(usize) -> Event),
+            (options.administrations, busy_ms * 2, Event::Administer),
+            (options.outages, busy_ms * 2, |_| Event::Outage),
+            (options.ends, busy_ms * 2, |_| Event::End),
+        ];
+        for (count, most_ms, event) in others {
+            for n in 0..count {
+                let at_ms = self.rng.i64(0..most_ms);
+                self.push(at_ms, event(n));
+            }
+        }
+        self.push(busy_ms * 2 + 1, Event::Calm);
+    }
+
+    pub(super) fn push(&mut self, at_ms: i64, event: Event) {
+        self.pushed += 1;
+        self.queue.insert((at_ms.max(self.now_ms), self.pushed), event);
+    }
+
+    pub(super) fn later(&mut self, ms_max: i64, event: Event) {
+        let delay_ms = self.rng.i64(0..=ms_max);
+        self.push(self.now_ms + delay_ms, event);
+    }
+
+    pub(super) fn happens_often(&mut self, percent: u32) -> bool {
+        !self.is_calm && self.rng.u32(0..100) < percent
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        let now_ms = self.now_ms;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>10.3} s  {}", now_ms as f64 / 1000.0, line()));
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Ask(wish) => self.ask_for(wish),
+            Event::Again => self.ask_besides()?,
+            Event::Administer(n) => self.administer(n)?,
+            Event::Arrival(asked) => self.arrive(asked)?,
+            Event::Told(asked, reply) => self.told(&asked, &reply),
+            Event::WaitOver(life, number) => self.wait_over(life, number)?,
+            Event::Release(life) => self.release(life)?,
+            Event::Ended(life, number, ended) => self.ended(life, number, ended)?,
+            Event::Reached(number) => self.reached(number)?,
+            Event::Made(number) => self.made(number)?,
+            Event::Outage if self.is_calm => {}
+            Event::Outage => {
+                self.service.gone_until_ms = self.now_ms + self.rng.i64(0..=self.plan.remote.busy_ms);
+                self.note(|| "the service is gone".to_owned());
+            }
+            Event::End => {
+                self.oracle.see("elsewhere: the object ends");
+                self.note(|| "the object ends".to_owned());
+                self.end_object();
+            }
+            Event::Calm => {
+                self.note(|| "the faults end".to_owned());
+                self.is_calm = true;
+                self.service.gone_until_ms = 0;
+                self.release(self.object.life)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What still waits.
+    fn pending(&self) -> String {
+        let open = self.wishes.iter().enumerate().filter(|(_, wish)| !wish.is_done);
+        open.map(|(n, wish)| format!("{n} by {} has no answer", wish.route.name())).collect::<Vec<_>>().join("; ")
+    }
+}

@@ -1,0 +1,175 @@
+//! Where requests are executed, and the network on the way to it.
+//!
+//! Invariants:
+//! - What has left may arrive at any time until it has been under way for as long as the options say, whoever still waits for it, or never.
+//! - Where it is told that nothing has left, nothing has.
+//! - It knows the ids of one route, for as long as the options say: of one that it knows, or works at, nothing is made again.
+
+use super::asked::{Asked, Route};
+use super::host::Flight;
+use super::run::{Event, Run};
+use crate::oracle::Violation;
+use semel_core::message::{Headers, Response};
+use semel_core::server::remote::{Call as Sent, Ended};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// The longest way of a message that is not slow.
+const WAY_MS_MAX: i64 = 50;
+/// What is answered by who stands in front of the service, as a login or a limit does.
+const REFUSALS: [u16; 4] = [401, 403, 408, 429];
+/// What is no outcome of anything.
+const FAILURES: [u16; 4] = [500, 503, 302, 599];
+/// What says nothing to who asks whether something was made.
+const UNCLEAR: [u16; 4] = [500, 204, 403, 302];
+
+/// A message on its way, or one that is being worked at.
+#[derive(Debug, Clone)]
+struct Message {
+    asked: Rc<Asked>,
+    sent: Sent,
+    /// By then it has had its effect, or never will.
+    ends_ms: i64,
+    life: u32,
+}
+
+/// The service.
+#[derive(Debug, Default)]
+pub struct Service {
+    /// Until then it is gone.
+    pub gone_until_ms: i64,
+    messages: BTreeMap<usize, Message>,
+    /// By what is wanted: the messages that made it, and when.
+    made: BTreeMap<usize, Vec<(usize, i64)>>,
+    /// What is being worked at.
+    working: BTreeSet<usize>,
+    sent: usize,
+}
+
+impl Run {
+    /// Sends what the engine said.
+    pub(super) fn send(&mut self, flight: Flight) -> Result<(), Violation> {
+        self.service.sent += 1;
+        let (number, life, soon_ms) = (self.service.sent, self.object.life, self.now_ms + WAY_MS_MAX);
+        let is_gone = self.service.gone_until_ms > self.now_ms;
+        let late = Event::Ended(life, number, Ended::Unknown("no answer in time".to_owned()));
+        self.push(self.now_ms + self.plan.remote.timeout_ms, late);
+        let Flight { asked, sent, decided_ms, .. } = &flight;
+        let (asked, sent, decided_ms) = (asked.clone(), sent.clone(), *decided_ms);
+        self.object.flights.insert(number, flight);
+        if self.happens_often(self.plan.remote.unreachable) || (is_gone && self.rng.bool()) {
+            self.note(|| format!("{number}: {sent:?} for {} does not leave", asked.wish));
+            self.push(soon_ms, Event::Ended(life, number, Ended::Unreachable("refused".to_owned())));
+            return Ok(());
+        }
+        self.note(|| format!("{number}: {sent:?} for {} leaves", asked.wish));
+        self.oracle.left(number, &asked, &sent, (decided_ms, self.now_ms), &self.object.durable)?;
+        if is_gone || self.happens_often(self.plan.remote.lose) {
+            self.note(|| format!("{number}: is lost"));
+            self.cut(number, life);
+            return Ok(());
+        }
+        let ends_ms = self.now_ms + self.plan.remote.transit_ms;
+        let at_ms = self.some_time(ends_ms);
+        self.service.messages.insert(number, Message { asked, sent, ends_ms, life });
+        self.push(at_ms, Event::Reached(number));
+        Ok(())
+    }
+
+    /// An instant until then: soon as a rule.
+    fn some_time(&mut self, ends_ms: i64) -> i64 {
+        let is_slow = self.happens_often(self.plan.remote.slow);
+        let most_ms = if is_slow { ends_ms - self.now_ms } else { (ends_ms - self.now_ms).min(WAY_MS_MAX) };
+        self.now_ms + self.rng.i64(0..=most_ms.max(0))
+    }
+
+    /// A broken connection is told, a message that vanishes is not.
+    fn cut(&mut self, number: usize, life: u32) {
+        if self.rng.bool() {
+            self.later(WAY_MS_MAX, Event::Ended(life, number, Ended::Unknown("the connection was lost".to_owned())));
+        }
+    }
+
+    /// A message arrives at the service.
+    pub(super) fn reached(&mut self, number: usize) -> Result<(), Violation> {
+        let Some(message) = self.service.messages.get(&number).cloned() else { return Ok(()) };
+        let Message { asked, sent, ends_ms, .. } = &message;
+        let made = self.service.made.get(&asked.wish).cloned().unwrap_or_default();
+        let fails = self.happens_often(self.plan.remote.fail);
+        match sent {
+            Sent::Read => self.answer(number, if fails { 500 } else { 200 }, "all".to_owned()),
+            Sent::Probe { .. } if fails => {
+                let status = UNCLEAR[self.rng.usize(0..UNCLEAR.len())];
+                self.answer(number, status, String::new())
+            }
+            Sent::Probe { .. } => match made.first() {
+                Some((by, _)) => self.answer(number, 200, body_of(*by)),
+                None => self.answer(number, 404, String::new()),
+            },
+            Sent::Dispatch { .. } if self.happens_often(self.plan.remote.refuse) => {
+                let status = REFUSALS[self.rng.usize(0..REFUSALS.len())];
+                self.oracle.see("elsewhere: refused in front of the service");
+                self.answer(number, status, format!("refused {number}"))
+            }
+            Sent::Dispatch { .. } if fails && self.rng.bool() => self.fail(number),
+            Sent::Dispatch { .. } => {
+                let route = self.wishes[asked.wish].route;
+                let knows_ms = self.plan.remote.knows_ms();
+                let known = made.iter().rfind(|(_, at_ms)| route == Route::Resend && self.now_ms < at_ms + knows_ms);
+                if let Some((by, _)) = known {
+                    self.oracle.see("elsewhere: the service knows the id");
+                    return self.answer(number, status_of(asked.wish), body_of(*by));
+                }
+                if route == Route::Resend && !self.service.working.insert(asked.wish) {
+                    self.oracle.see("elsewhere: the service works at the id");
+                    return self.answer(number, 409, format!("refused {number}"));
+                }
+                let at_ms = self.some_time(*ends_ms);
+                self.push(at_ms, Event::Made(number));
+                Ok(())
+            }
+        }
+    }
+
+    /// The service has done what a message asks for.
+    pub(super) fn made(&mut self, number: usize) -> Result<(), Violation> {
+        let Some(Message { asked, .. }) = self.service.messages.get(&number).cloned() else { return Ok(()) };
+        self.service.working.remove(&asked.wish);
+        self.service.made.entry(asked.wish).or_default().push((number, self.now_ms));
+        self.note(|| format!("{number}: makes {} at the service", asked.wish));
+        self.oracle.made(number, asked.wish)?;
+        if self.happens_often(self.plan.remote.fail) {
+            self.fail(number)
+        } else {
+            self.answer(number, status_of(asked.wish), body_of(number))
+        }
+    }
+
+    fn fail(&mut self, number: usize) -> Result<(), Violation> {
+        let status = FAILURES[self.rng.usize(0..FAILURES.len())];
+        self.answer(number, status, String::new())
+    }
+
+    fn answer(&mut self, number: usize, status: u16, body: String) -> Result<(), Violation> {
+        let Some(Message { asked, sent, life, .. }) = self.service.messages.remove(&number) else { return Ok(()) };
+        self.note(|| format!("{number}: {} is answered {status} {body}", asked.wish));
+        self.oracle.service_says(&asked, &sent, (status, &body));
+        if self.happens_often(self.plan.remote.lose_answers) {
+            self.cut(number, life);
+            return Ok(());
+        }
+        let response = Response { status, headers: Headers::new(), body: body.into_bytes() };
+        self.later(WAY_MS_MAX, Event::Ended(life, number, Ended::Answered(response)));
+        Ok(())
+    }
+}
+
+/// What the service says of what a message made.
+pub fn body_of(number: usize) -> String {
+    format!("made {number}")
+}
+
+/// An outcome may also be an error of the application.
+fn status_of(wish: usize) -> u16 {
+    if wish % 5 == 4 { 422 } else { 201 }
+}
