@@ -202,6 +202,7 @@ pub const SOMETIMES: &[&str] = &[
     "row: taken from another tab",
     "server: crashed",
     "server: holds commits back",
+    "server: nobody writes that a start ended",
     "session: a holder is frozen",
     "session: a key has no room for it",
     "session: a row gets another place",

@@ -1,7 +1,8 @@
 //! The keys that have sessions, and take batches.
 //!
 //! Invariants:
-//! - A batch is dealt with as `batches.js` does: in one commit; one by one where that crashes, or may have ended the object before.
+//! - A batch is dealt with as `batches.js` does: in one commit; one by one where that crashes, the storage fails with it, or one of it may have
+//!   ended the object before.
 //! - A crash falls between any two statements, and leaves what was committed. The next message starts the object again.
 
 use super::asked::{Asked, Dealt};
@@ -180,7 +181,7 @@ impl Server {
         let elements: Vec<Value> = json.as_array().cloned().unwrap_or_default();
         let asked: Vec<Asked> = elements.iter().map(Asked::of_element).collect();
         let (answered, was_alone) = match Batch::parse(key, &message.headers, Some(&message.body)) {
-            Ok(batch) => self.run_batch(rng, &mut keyed, batch, (asker, message, &elements), &asked),
+            Ok(batch) => self.run_batch(rng, &mut keyed, batch, (asker, &elements), &asked),
             Err(problem) => {
                 let answer = Answer::problem(&problem).stamped(keyed.world.wall_ms, None);
                 (Some(Err(Reply::checked(answer))), false)
@@ -210,10 +211,9 @@ impl Server {
         rng: &mut Rng,
         keyed: &mut Keyed,
         batch: Batch,
-        (asker, message, elements): (&Asker, &Message, &[Value]),
+        (asker, elements): (&Asker, &[Value]),
         asked: &[Asked],
     ) -> Together {
-        let headers: Vec<(&str, &str)> = message.headers.iter().filter(|(name, _)| *name == "semel-ack").collect();
         let suspects: Vec<bool> = batch
             .elements
             .iter()
@@ -223,10 +223,10 @@ impl Server {
         let wall_ms = keyed.world.wall_ms;
         if !suspects.contains(&true) || self.is_twin(Twin::SuspectTogether) {
             self.plan.break_key(rng, keyed, asked, elements.len() as u64);
-            let world = &mut keyed.world;
-            let all = Value::Array(elements.to_vec());
-            match catch_unwind(AssertUnwindSafe(|| world.batch_by(asker, &headers, &all))) {
-                Ok(answers) => return (Some(answers.map_err(refused(wall_ms))), false),
+            let (world, all) = (&mut keyed.world, batch.clone());
+            match catch_unwind(AssertUnwindSafe(|| world.in_one_commit(asker, all))) {
+                Ok(Ok(None)) if !world.database.has_crashed() => {}
+                Ok(answers) => return (answers.map_err(refused(wall_ms)).transpose(), false),
                 Err(_) => keyed.world.restart(),
             }
         }
@@ -236,14 +236,20 @@ impl Server {
             return (Some(Ok((0..elements.len()).map(crashed).collect())), true);
         }
         keyed.world.database.calm();
-        match keyed.world.batch_by(asker, &headers, &Value::Array(Vec::new())) {
+        self.plan.break_key(rng, keyed, &[], 1);
+        let mut shell = batch;
+        shell.elements.clear();
+        match keyed.world.in_one_commit(asker, shell) {
+            _ if keyed.world.database.has_crashed() => return (None, true),
             Ok(_) => {}
             Err(problem) => return (Some(Err(refused(wall_ms)(problem))), true),
         }
         let mut replies = Vec::new();
         for (n, element) in elements.iter().enumerate() {
+            keyed.world.database.calm();
             self.plan.break_key(rng, keyed, &asked[n..=n], 1);
-            let reply = keyed.world.alone_by(asker, element, suspects[n]).expect("an element that was read before");
+            let reply =
+                keyed.world.alone_by(asker, element, (n, suspects[n])).expect("an element that was read before");
             if keyed.world.database.has_crashed() {
                 return (None, true);
             }

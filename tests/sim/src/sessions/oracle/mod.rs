@@ -163,24 +163,19 @@ impl Oracle {
         self.acked.extend(dealt.acks.iter().map(|id| (dealt.key.clone(), id.clone())));
         let is_unanswered = dealt.replies.is_empty() && dealt.refusal.is_none();
         let mut effects: Vec<&Effect> = dealt.effects.iter().collect();
-        // What had a commit of its own, where a batch failed and then crashed, came before what failed the first time.
-        let was_tried_twice =
-            dealt.was_alone && dealt.replies.iter().any(|reply| reply.only("semel-status") == "replayed");
         for (n, asked) in dealt.asked.iter().enumerate() {
             let code = dealt.replies.get(n).map(|reply| reply.only("semel-status").to_owned());
             self.acknowledge(dealt, asked);
-            // Where a batch fails and then crashes, what had a commit of its own meanwhile is replayed.
-            let is_replayed = dealt.was_alone && code.as_deref() == Some("replayed");
             // What is there twice may have run the second time.
             let mut others = dealt.asked.iter().zip(&dealt.replies).skip(n + 1);
             let runs_later =
                 others.any(|(other, reply)| other.name() == asked.name() && reply.only("semel-status") == "executed");
             let is_unknown = code.as_deref() == Some("unavailable") && !runs_later;
-            let may_run = is_unanswered || is_replayed || is_unknown || code.as_deref() == Some("executed");
+            let may_run = is_unanswered || is_unknown || code.as_deref() == Some("executed");
             let is_its = |effect: &&Effect| effect.number == asked.number && effect.id == asked.name();
-            let its = effects.iter().position(is_its).filter(|place| *place == 0 || was_tried_twice);
+            let its = effects.first().is_some_and(is_its);
             let is_deposit = matches!(asked.aim, Aim::AtPlace(_) | Aim::ById(_));
-            let ran = its.filter(|_| may_run && is_deposit).map(|place| effects.remove(place));
+            let ran = (its && may_run && is_deposit).then(|| effects.remove(0));
             match (ran, code.as_deref()) {
                 (Some(effect), _) => self.took_effect(dealt, asked, effect)?,
                 (None, Some("executed")) if is_deposit => {
@@ -236,16 +231,23 @@ impl Oracle {
         }
     }
 
-    /// Every crash of a message may be that of any that it asks for; a panic is that of its number.
+    /// Every crash of a message may be that of any that it asks for; a panic is that of its number. A start that nobody has written the end of is
+    /// taken for a dead object's once what that object knows of it is gone.
     fn count_crashes(&mut self, dealt: &Dealt) {
         let died = dealt.asked.iter().filter(|_| dealt.has_crashed);
         let its = |number: &String| dealt.asked.iter().find(|asked| asked.number == *number);
         let panicked = dealt.panicked.iter().filter_map(its);
-        // Where the storage fails as its start ends, and a neighbour's panic then takes the memory of it, it counts as one that died.
-        let unended = dealt.asked.iter().zip(&dealt.replies);
-        let unended = unended.filter(|(_, reply)| reply.only("semel-status") == "unavailable").map(|(asked, _)| asked);
-        for asked in died.chain(panicked).chain(unended).collect::<Vec<_>>() {
-            *self.crashes.entry((dealt.key.clone(), asked.name())).or_default() += 1;
+        let mut crashed: Vec<String> = died.chain(panicked).map(Asked::name).collect();
+        if !dealt.has_crashed {
+            let left = dealt.after.started.difference(&dealt.before.started).map(|(name, _)| name.clone());
+            let before = crashed.len();
+            crashed.extend(left);
+            if crashed.len() > before {
+                self.see("server: nobody writes that a start ended");
+            }
+        }
+        for name in crashed {
+            *self.crashes.entry((dealt.key.clone(), name)).or_default() += 1;
         }
     }
 
