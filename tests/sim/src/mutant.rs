@@ -57,18 +57,14 @@ twins! {
     NestedKept = "nested-kept",
 }
 
-/// The rules that the model alone sees to: no run blames a request for the end of its process though it did not end it, none has an
-/// attempt that comes to a later object past its deadline between two ends, in none did a key's deletion meet a packed tombstone of a client whose
-/// clock is ahead, none has keys that depend on the method, none has requests that are executed elsewhere, and none has sockets.
-const MODELS: [Rule; 8] = [
-    Rule::CertainKey,
+/// The rules that the model alone sees to: no run has requests that are executed elsewhere.
+const MODELS: [Rule; 6] = [
     Rule::DispatchRecorded,
     Rule::DoubtHolds,
     Rule::DoubtStays,
     Rule::ResendEnds,
     Rule::ProbeSettles,
     Rule::OwnDispatch,
-    Rule::FrameOfToken,
 ];
 
 /// One mistake on purpose.

@@ -139,6 +139,10 @@ pub struct Dealt {
     /// Whether each ran by itself.
     pub was_alone: bool,
     pub has_crashed: bool,
+    /// Whether it came on a socket that is closed for it.
+    pub is_closing: bool,
+    /// Whether it came on a socket whose token has ended.
+    pub is_past_token: bool,
     /// The numbers on which the handler panicked.
     pub panicked: Vec<String>,
     pub effects: Vec<Effect>,

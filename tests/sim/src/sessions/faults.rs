@@ -41,14 +41,31 @@ impl Run {
             }
             Event::Restart => {
                 let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
-                let jump_ms = if self.rng.bool() { 0 } else { self.rng.i64(0..=self.plan.jump_ms_max) };
-                self.note(|| format!("{key}: restarts, its clock jumps by {jump_ms} ms"));
-                self.server.restart(&key, jump_ms);
+                self.note(|| format!("{key}: restarts"));
+                if let Some(seen) = self.server.seen(&key) {
+                    self.oracle.dies(&key, seen);
+                }
+                self.server.restart(&key);
+                if self.rng.bool() {
+                    self.jump(&key);
+                }
+            }
+            Event::Jump => {
+                let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
+                self.jump(&key);
             }
             Event::Administer(n) => self.administer(*n)?,
             _ => {}
         }
         Ok(())
+    }
+
+    fn jump(&mut self, key: &str) {
+        let jump_ms = self.rng.i64(-self.plan.jump_ms_max..=self.plan.jump_ms_max);
+        if self.server.jump(key, jump_ms) {
+            self.oracle.see("session: the clock of a key's machine goes back");
+        }
+        self.note(|| format!("{key}: the clock of its machine jumps by {jump_ms} ms"));
     }
 
     fn administer(&mut self, n: usize) -> Result<(), Violation> {

@@ -6,6 +6,7 @@
 //! - A crash falls between any two statements, and leaves what was committed. The next message starts the object again.
 
 use super::asked::{Asked, Dealt};
+use super::frame;
 use super::view::View;
 use crate::deposits::{Deposits, END, Trouble};
 use crate::letter::Message;
@@ -16,7 +17,7 @@ use fastrand::Rng;
 use semel_core::id::Key;
 use semel_core::message::{Headers, Method};
 use semel_core::server::auth::Asker;
-use semel_core::server::batch::Batch;
+use semel_core::server::batch::{Batch, first_frame};
 use semel_core::server::router::{self, Route};
 use semel_core::server::{Access, Answer, Config, Gate, suspicion};
 use semel_support::{Call, Reply, START_MS, World};
@@ -27,12 +28,19 @@ use std::rc::Rc;
 
 /// Statements of a request, at most: a fault falls on one of them.
 const STATEMENTS_MAX: u64 = 14;
+/// A clock falls back by less than a first-sent may be ahead: who took one from an answer that nothing was committed with is not
+/// refused for it.
+const BACK_MS_MAX: i64 = 100_000;
 
 struct Keyed {
     world: World<Deposits>,
     ahead_ms: i64,
+    ahead_ms_max: i64,
+    /// The latest clock of the engine that lives: it does not go back, whatever that of its machine does.
+    told_ms: i64,
     /// `None`: it has died, and nobody has asked since.
     started_ms: Option<i64>,
+    starts: u32,
     forgotten_s: i64,
     seen: Rc<View>,
 }
@@ -85,7 +93,18 @@ impl Server {
         let ahead_ms = keyed.map_or(0, |keyed| keyed.ahead_ms);
         let latest_ms = keyed.map_or(0, |keyed| keyed.seen.ids.latest_ms());
         let used_ms = keyed.and_then(|keyed| keyed.seen.sessions.values().map(|row| row.used_ms).max());
-        (START_MS + at_ms + ahead_ms).max(latest_ms).max(used_ms.unwrap_or(0))
+        let told_ms = keyed.map_or(0, |keyed| keyed.told_ms);
+        (START_MS + at_ms + ahead_ms).max(told_ms).max(latest_ms).max(used_ms.unwrap_or(0))
+    }
+
+    /// The clock of a key's machine at `at_ms` of the run.
+    pub fn wall_ms(&self, key: &str, at_ms: i64) -> i64 {
+        START_MS + at_ms + self.keys.get(key).map_or(0, |keyed| keyed.ahead_ms)
+    }
+
+    /// How many objects of a key have lived so far.
+    pub fn starts(&self, key: &str) -> u32 {
+        self.keys.get(key).map_or(0, |keyed| keyed.starts)
     }
 
     /// What a key stores.
@@ -93,13 +112,21 @@ impl Server {
         self.keys.get(key).map(|keyed| &*keyed.seen)
     }
 
-    /// A key restarts in peace, and its clock jumps forward: what a key has told of its clock it never takes back.
-    pub fn restart(&mut self, key: &str, jump_ms: i64) {
+    /// A key restarts in peace.
+    pub fn restart(&mut self, key: &str) {
         if let Some(keyed) = self.keys.get_mut(key) {
-            keyed.ahead_ms += jump_ms.abs();
             keyed.world.restart();
-            keyed.started_ms = None;
+            keyed.died();
         }
+    }
+
+    /// The clock of a key's machine jumps. Whether it goes back.
+    pub fn jump(&mut self, key: &str, jump_ms: i64) -> bool {
+        let Some(keyed) = self.keys.get_mut(key) else { return false };
+        let before_ms = keyed.ahead_ms;
+        keyed.ahead_ms = (before_ms + jump_ms).max(keyed.ahead_ms_max - BACK_MS_MAX);
+        keyed.ahead_ms_max = keyed.ahead_ms_max.max(keyed.ahead_ms);
+        keyed.ahead_ms < before_ms
     }
 
     /// A key forgets what was last used before an instant.
@@ -132,7 +159,7 @@ impl Server {
                 let call = call.by(principal.as_str());
                 Ok(self.ask(rng, at_ms, key.as_str(), message, (call, principal.as_str())))
             }
-            Route::Batch { key, asker, .. } => Ok(self.ask_batch(rng, at_ms, &key, message, &asker)),
+            Route::Batch { key, asker, .. } => Ok(self.ask_batch(rng, at_ms, &key, message, (&asker, None))),
             other => panic!("nobody asks for that here: {other:?}"),
         }
     }
@@ -143,7 +170,9 @@ impl Server {
         keyed.world.database.keeps_nested.set(self.is_twin(Twin::NestedKept));
         keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
         let wall_ms = keyed.world.wall_ms;
+        keyed.starts += u32::from(keyed.started_ms.is_none());
         keyed.started_ms.get_or_insert(wall_ms);
+        keyed.told_ms = keyed.told_ms.max(wall_ms);
         keyed.world.handler.troubles.borrow_mut().append(&mut self.troubles);
         let seen = keyed.seen.clone();
         (keyed, seen)
@@ -175,15 +204,46 @@ impl Server {
         self.end(keyed, at_ms, dealt)
     }
 
-    fn ask_batch(&mut self, rng: &mut Rng, at_ms: i64, key: &Key, message: &Message, asker: &Asker) -> Dealt {
+    /// Lets somebody in who opens a socket, by what its first frame says; `None`: they are refused.
+    pub fn admit(&self, key: &str, first: &str, at_ms: i64) -> Option<Asker> {
+        let headers = first_frame(first).ok()?;
+        Gate::new(Access::open_or_closed(true)).admit(&headers, self.wall_ms(key, at_ms)).ok()
+    }
+
+    /// Deals with what arrives as a frame of somebody's socket.
+    pub fn deal_frame(&mut self, rng: &mut Rng, at_ms: i64, message: &Message, on: (&Asker, i64)) -> Dealt {
+        let key = message.target.trim_start_matches("/semel/v1/keys/").trim_end_matches("/batch").replace("%2F", "/");
+        let key = Key::new(&key).expect("a key");
+        self.ask_batch(rng, at_ms, &key, message, (on.0, Some(on.1)))
+    }
+
+    /// `frame`: its number, if it is one.
+    fn ask_batch(
+        &mut self,
+        rng: &mut Rng,
+        at_ms: i64,
+        key: &Key,
+        message: &Message,
+        (asker, frame): (&Asker, Option<i64>),
+    ) -> Dealt {
         let (mut keyed, before) = self.begin(key.as_str(), at_ms);
         let json: Value = serde_json::from_slice(&message.body).unwrap_or_default();
         let elements: Vec<Value> = json.as_array().cloned().unwrap_or_default();
         let asked: Vec<Asked> = elements.iter().map(Asked::of_element).collect();
-        let (answered, was_alone) = match Batch::parse(key, &message.headers, Some(&message.body)) {
+        let wall_ms = keyed.world.wall_ms;
+        let batch = match frame {
+            None => Batch::parse(key, &message.headers, Some(&message.body)),
+            Some(number) => {
+                let text = frame::text(number, &elements, &message.acks());
+                Batch::parse_frame(key, asker, wall_ms, Some(text.as_bytes()))
+            }
+        };
+        let is_closing = frame.is_some() && batch.is_err();
+        let is_past_token = asker.ends_ms.is_some_and(|ends_ms| ends_ms <= wall_ms);
+        let (answered, was_alone) = match batch {
             Ok(batch) => self.run_batch(rng, &mut keyed, batch, (asker, &elements), &asked),
             Err(problem) => {
-                let answer = Answer::problem(&problem).stamped(keyed.world.wall_ms, None);
+                let answer = Answer::problem(&problem).stamped(wall_ms, None);
                 (Some(Err(Reply::checked(answer))), false)
             }
         };
@@ -201,6 +261,8 @@ impl Server {
             acks,
             is_batch: true,
             was_alone,
+            is_closing,
+            is_past_token,
             ..blank(key.as_str(), asker.principal.as_str(), &before)
         };
         self.end(keyed, at_ms, dealt)
@@ -263,13 +325,17 @@ impl Server {
         keyed.world.database.calm();
         if has_crashed {
             keyed.world.restart();
-            keyed.started_ms = None;
+            keyed.died();
         }
         keyed.look();
         let (before, after) = (dealt.before.ids.effects, keyed.seen.clone());
         let effects =
             if after.ids.effects > before { effects_after(&keyed.world.database, None, before) } else { Vec::new() };
         let panicked = keyed.world.handler.panicked.take();
+        if !panicked.is_empty() {
+            // What the engine knew went with the module.
+            keyed.told_ms = 0;
+        }
         let key = dealt.key.clone();
         self.keys.insert(key.clone(), keyed);
         let replies = if has_crashed { Vec::new() } else { dealt.replies };
@@ -289,6 +355,8 @@ fn blank(key: &str, principal: &str, before: &Rc<View>) -> Dealt {
         is_batch: false,
         was_alone: false,
         has_crashed: false,
+        is_closing: false,
+        is_past_token: false,
         panicked: Vec::new(),
         effects: Vec::new(),
         before: before.clone(),
@@ -330,12 +398,26 @@ impl Plan {
 impl Keyed {
     fn new(key: &str, config: Config) -> Self {
         let world = World::at(key, Deposits::default(), config);
-        Self { world, ahead_ms: 0, started_ms: None, forgotten_s: 0, seen: Rc::default() }
+        Self {
+            world,
+            ahead_ms: 0,
+            ahead_ms_max: 0,
+            told_ms: 0,
+            started_ms: None,
+            starts: 0,
+            forgotten_s: 0,
+            seen: Rc::default(),
+        }
     }
 
     fn is_suspect(&self, method: &Method, pathname: &str, headers: &Headers) -> bool {
         let started_ms = self.started_ms.unwrap_or(self.world.wall_ms);
         suspicion::is_suspect(method, pathname, headers, started_ms, self.world.wall_ms)
+    }
+
+    /// Its object has died: the next one has the clock of its machine, and of what was committed.
+    fn died(&mut self) {
+        (self.started_ms, self.told_ms) = (None, 0);
     }
 
     fn look(&mut self) {

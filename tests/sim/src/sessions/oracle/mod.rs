@@ -2,6 +2,7 @@
 //!
 //! - [`Oracle`]: what it remembers, and what happens in a message
 //! - `tables`: what must hold of what a key keeps of its sessions
+//! - `starts`: what must hold of what is counted ahead of a request that may have ended the object before
 //! - `answers`: whether what is said is true
 //! - `ending`: what must hold of a run that has ended
 //!
@@ -11,6 +12,7 @@
 
 mod answers;
 mod ending;
+mod starts;
 mod tables;
 
 use super::asked::{Aim, Asked, Dealt, Place};
@@ -86,6 +88,8 @@ pub struct Oracle {
     never: BTreeSet<(String, String)>,
     /// How often the handler crashed on something, at most, by key and name.
     crashes: BTreeMap<(String, String), u32>,
+    /// What was started in an object that died, by key, with how often it had crashed before.
+    dead: BTreeSet<(String, String, i64)>,
     /// What was acknowledged of ids, by key and id.
     acked: BTreeSet<(String, String)>,
     wishes: BTreeMap<usize, Wish>,
@@ -107,6 +111,7 @@ impl Oracle {
             ran: BTreeSet::new(),
             never: BTreeSet::new(),
             crashes: BTreeMap::new(),
+            dead: BTreeSet::new(),
             acked: BTreeSet::new(),
             wishes: BTreeMap::new(),
             has_lost_storage: false,
@@ -158,6 +163,7 @@ impl Oracle {
     pub fn dealt(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         self.mark(dealt);
         self.check_departures(dealt)?;
+        self.check_starts(dealt)?;
         self.count_crashes(dealt);
         // Before any of its requests.
         self.acked.extend(dealt.acks.iter().map(|id| (dealt.key.clone(), id.clone())));
@@ -228,26 +234,6 @@ impl Oracle {
                 Aim::ById(_) => self.see(format!("id, {how}: {code}")),
                 Aim::Other => {}
             }
-        }
-    }
-
-    /// Every crash of a message may be that of any that it asks for; a panic is that of its number. A start that nobody has written the end of is
-    /// taken for a dead object's once what that object knows of it is gone.
-    fn count_crashes(&mut self, dealt: &Dealt) {
-        let died = dealt.asked.iter().filter(|_| dealt.has_crashed);
-        let its = |number: &String| dealt.asked.iter().find(|asked| asked.number == *number);
-        let panicked = dealt.panicked.iter().filter_map(its);
-        let mut crashed: Vec<String> = died.chain(panicked).map(Asked::name).collect();
-        if !dealt.has_crashed {
-            let left = dealt.after.started.difference(&dealt.before.started).map(|(name, _)| name.clone());
-            let before = crashed.len();
-            crashed.extend(left);
-            if crashed.len() > before {
-                self.see("server: nobody writes that a start ended");
-            }
-        }
-        for name in crashed {
-            *self.crashes.entry((dealt.key.clone(), name)).or_default() += 1;
         }
     }
 
@@ -333,6 +319,9 @@ impl Oracle {
     fn check_batch(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         if !dealt.is_batch {
             return Ok(());
+        }
+        if let (true, Some(effect)) = (dealt.is_past_token, dealt.effects.first()) {
+            return violation("token", format!("{effect:?} came of a frame whose token had ended"));
         }
         if dealt.has_crashed && !dealt.was_alone && !dealt.effects.is_empty() {
             return violation("batch", format!("the object died, and {} effects are there", dealt.effects.len()));
