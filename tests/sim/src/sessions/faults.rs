@@ -41,6 +41,7 @@ impl Run {
             }
             Event::Restart => {
                 let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
+                self.release(&key)?;
                 self.note(|| format!("{key}: restarts"));
                 if let Some(seen) = self.server.seen(&key) {
                     self.oracle.dies(&key, seen);
@@ -77,6 +78,7 @@ impl Run {
         let now_ms = self.server.clock_ms(&key, self.now_ms);
         if self.rng.bool() {
             let before_s = now_ms.div_euclid(1000) - self.rng.i64(0..=10);
+            self.release(&key)?;
             self.note(|| format!("{key} forgets what was last used before {before_s}"));
             if let Some((before, after)) = self.server.forget(&key, before_s, self.now_ms) {
                 self.oracle.forgot(&key, &before, &after);

@@ -8,6 +8,7 @@
 //! - [`tabs`]: what the tabs do; `faults`: what goes wrong
 //! - `sockets`: who sends what goes together as frames of a socket
 //! - [`batches`]: ordinary requests, many in a frame; [`hands`]: what is sent by hand, and [`hoards`]: many requests at once
+//! - `held`: what is not durable yet, and nobody hears of
 //! - [`server`]: the keys; [`asked`]: what is asked; [`view`]: what a key stores
 //! - [`oracle`]: what must hold
 //!
@@ -21,6 +22,7 @@ mod batches;
 mod faults;
 mod frame;
 mod hands;
+mod held;
 mod hoards;
 mod holder;
 mod oracle;

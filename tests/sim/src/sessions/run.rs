@@ -6,6 +6,7 @@
 
 use super::asked::Dealt;
 use super::batches::Batcher;
+use super::held::{Held, Waiting};
 use super::holder::{Holder, Rows, Which};
 use super::oracle::Oracle;
 use super::server::Server;
@@ -78,6 +79,8 @@ pub(super) enum Event {
     LoseStorage,
     Restart,
     Jump,
+    /// What a key holds back becomes durable.
+    Release(String),
     Administer(usize),
     Calm,
     Reopen,
@@ -94,6 +97,7 @@ pub struct Run {
     made: u64,
     pub(super) server: Server,
     pub(super) sockets: Sockets,
+    pub(super) held: BTreeMap<String, Vec<Held>>,
     pub(super) rows: Vec<Rows>,
     pub(super) tabs: Vec<Holder>,
     pub(super) batchers: Vec<Batcher>,
@@ -118,6 +122,7 @@ impl Run {
             made: 0,
             server: Server::new(plan, mutant),
             sockets: Sockets::default(),
+            held: BTreeMap::new(),
             rows: (0..plan.browsers).map(|_| Rows::default()).collect(),
             tabs: Vec::new(),
             batchers: Vec::new(),
@@ -239,8 +244,9 @@ impl Run {
             Event::In(tab, happening) => self.happen_in(tab, happening)?,
             Event::Wish(number) => self.find_tab(number),
             Event::Transaction { tab, ticket, id, change } => self.transact(tab, ticket, &id, &change),
-            Event::Arrival(from, message) => self.arrive(from, &message)?,
-            Event::Frame(from, at, message) => self.frame_arrives(from, at, &message)?,
+            Event::Arrival(from, message) => self.arrive(from, message)?,
+            Event::Release(key) => self.release(&key)?,
+            Event::Frame(from, at, message) => self.frame_arrives(from, at, message)?,
             Event::OnSocket(from, number, event) => self.comes_back(from, number, *event)?,
             Event::TokenEnds(from, number) => self.token_ends(from, number),
             Event::Batch(n) => self.send_batch(n),
@@ -270,23 +276,34 @@ impl Run {
         self.later(way_ms, Event::Arrival(from, Box::new(message)));
     }
 
-    fn arrive(&mut self, from: Sender, message: &Message) -> Result<(), Violation> {
-        let dealt = self.deal(message)?;
+    fn arrive(&mut self, from: Sender, message: Box<Message>) -> Result<(), Violation> {
+        self.server.may_hold = !self.is_calm;
+        let dealt = self.server.deal(&mut self.rng, self.now_ms, &message);
+        self.server.may_hold = false;
+        match dealt {
+            Ok(dealt) => self.dealt(Held { waiting: Waiting::Alone(from), message, dealt }),
+            Err(reply) => {
+                self.answer(from, &message, &Err(reply));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whoever has sent a message by itself gets an answer, or none.
+    pub(super) fn answer(&mut self, from: Sender, message: &Message, dealt: &Result<Dealt, semel_support::Reply>) {
         if from == Sender::Nobody {
-            return Ok(());
+            return;
         }
         let has_crashed = dealt.as_ref().is_ok_and(|dealt| dealt.has_crashed);
         if has_crashed || self.happens_often(self.plan.lose_answers) {
             self.note(|| format!("{from:?}: no answer"));
-            self.lose(from);
-            return Ok(());
+            return self.lose(from);
         }
         let way_ms = self.way_ms();
         let is_cut = self.happens_often(self.plan.gateway);
-        if let Some(told) = self.told(from, message, &dealt, is_cut) {
+        if let Some(told) = self.told(from, message, dealt, is_cut) {
             self.later(way_ms, told);
         }
-        Ok(())
     }
 
     /// What whoever waits is told.
@@ -314,10 +331,13 @@ impl Run {
         }
     }
 
-    /// The key deals with a message, and the oracle hears of it. `Err`: the router has answered.
+    /// The key deals with a message at once, and the oracle hears of it. `Err`: the router has answered.
     pub(super) fn deal(&mut self, message: &Message) -> Result<Result<Dealt, semel_support::Reply>, Violation> {
         let dealt = self.server.deal(&mut self.rng, self.now_ms, message);
         if let Ok(dealt) = &dealt {
+            if dealt.has_released {
+                self.tell_held(&dealt.key)?;
+            }
             self.note(|| dealt.line());
             self.oracle.dealt(dealt)?;
         }

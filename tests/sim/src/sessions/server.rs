@@ -17,7 +17,7 @@ use fastrand::Rng;
 use semel_core::id::Key;
 use semel_core::message::{Headers, Method};
 use semel_core::server::auth::Asker;
-use semel_core::server::batch::{Batch, first_frame};
+use semel_core::server::batch::{Batch, Element, first_frame};
 use semel_core::server::router::{self, Route};
 use semel_core::server::{Access, Answer, Config, Gate, suspicion};
 use semel_support::{Call, Reply, START_MS, World};
@@ -51,6 +51,10 @@ pub struct Server {
     plan: Plan,
     config: Config,
     keys: BTreeMap<String, Keyed>,
+    /// For what is held back: a stream apart, beside which all else is as it was.
+    apart: Rng,
+    /// Whether the commit of what is dealt with next may be slow.
+    pub may_hold: bool,
     /// What goes wrong in the handler, by the number of what is wanted, and how often.
     pub troubles: BTreeMap<String, (Trouble, u32)>,
 }
@@ -67,7 +71,15 @@ impl Server {
             sessions_max: plan.sessions.sessions_max,
             ..Config::default()
         };
-        Self { mutant, plan: plan.clone(), config, keys: BTreeMap::new(), troubles: BTreeMap::new() }
+        Self {
+            mutant,
+            plan: plan.clone(),
+            config,
+            keys: BTreeMap::new(),
+            apart: Rng::with_seed(crate::plan::of_sockets(!plan.seed)),
+            may_hold: false,
+            troubles: BTreeMap::new(),
+        }
     }
 
     fn is_twin(&self, twin: Twin) -> bool {
@@ -76,8 +88,8 @@ impl Server {
 
     /// No more faults. What crashes the handler goes on to do so.
     pub fn calm(&mut self) {
-        let Plan { crash_server, fail_statements, full_disk, .. } = &mut self.plan;
-        for share in [crash_server, fail_statements, full_disk] {
+        let Plan { crash_server, fail_statements, full_disk, slow_commits, .. } = &mut self.plan;
+        for share in [crash_server, fail_statements, full_disk, slow_commits] {
             *share = 0;
         }
         for keyed in self.keys.values_mut() {
@@ -110,6 +122,27 @@ impl Server {
     /// What a key stores.
     pub fn seen(&self, key: &str) -> Option<&View> {
         self.keys.get(key).map(|keyed| &*keyed.seen)
+    }
+
+    /// What was held back of a key becomes durable.
+    pub fn release(&mut self, key: &str) {
+        if let Some(keyed) = self.keys.get(key).filter(|keyed| keyed.world.database.is_holding()) {
+            keyed.world.database.release();
+        }
+    }
+
+    /// Before what may have ended the object all is durable, and before what ends the module: here that ends the connection, which it does not
+    /// there. Else commits may be held back from now on. Whether what was held back is durable now.
+    fn settle(&mut self, keyed: &Keyed, asked: &[Asked], is_suspect: bool) -> bool {
+        let (database, troubles) = (&keyed.world.database, keyed.world.handler.troubles.borrow());
+        let is_in_trouble = |asked: &Asked| troubles.get(&asked.number).is_some_and(|(_, times)| *times > 0);
+        let may_hold = self.may_hold && !is_suspect && !asked.iter().any(is_in_trouble);
+        match database.is_holding() {
+            true if !may_hold => database.release(),
+            false if may_hold && self.apart.u32(0..100) < self.plan.slow_commits => database.hold(),
+            _ => return false,
+        }
+        !database.is_holding()
     }
 
     /// A key restarts in peace.
@@ -189,6 +222,7 @@ impl Server {
         let (mut keyed, before) = self.begin(key, at_ms);
         let asked = vec![Asked::of_message(message)];
         let is_suspect = keyed.is_suspect(call.method(), call.url().0, &call.headers());
+        let has_released = self.settle(&keyed, &asked, is_suspect);
         if is_suspect {
             self.plan.break_key(rng, &keyed, &[], 1);
             keyed.world.start(&call);
@@ -200,7 +234,7 @@ impl Server {
             replies.push(keyed.world.send(&call));
         }
         let is_administered = principal == "semel:admin" && message.method == "DELETE";
-        let dealt = Dealt { asked, replies, is_administered, ..blank(key, principal, &before) };
+        let dealt = Dealt { asked, replies, is_administered, has_released, ..blank(key, principal, &before) };
         self.end(keyed, at_ms, dealt)
     }
 
@@ -240,8 +274,13 @@ impl Server {
         };
         let is_closing = frame.is_some() && batch.is_err();
         let is_past_token = asker.ends_ms.is_some_and(|ends_ms| ends_ms <= wall_ms);
+        let suspects: Vec<bool> = match &batch {
+            Ok(Batch { elements, .. }) => elements.iter().map(|element| keyed.is_suspect_element(element)).collect(),
+            Err(_) => Vec::new(),
+        };
+        let has_released = self.settle(&keyed, &asked, suspects.contains(&true));
         let (answered, was_alone) = match batch {
-            Ok(batch) => self.run_batch(rng, &mut keyed, batch, (asker, &elements), &asked),
+            Ok(batch) => self.run_batch(rng, &mut keyed, (batch, &suspects), (asker, &elements), &asked),
             Err(problem) => {
                 let answer = Answer::problem(&problem).stamped(wall_ms, None);
                 (Some(Err(Reply::checked(answer))), false)
@@ -261,6 +300,7 @@ impl Server {
             acks,
             is_batch: true,
             was_alone,
+            has_released,
             is_closing,
             is_past_token,
             ..blank(key.as_str(), asker.principal.as_str(), &before)
@@ -272,15 +312,10 @@ impl Server {
         &self,
         rng: &mut Rng,
         keyed: &mut Keyed,
-        batch: Batch,
+        (batch, suspects): (Batch, &[bool]),
         (asker, elements): (&Asker, &[Value]),
         asked: &[Asked],
     ) -> Together {
-        let suspects: Vec<bool> = batch
-            .elements
-            .iter()
-            .map(|element| keyed.is_suspect(&element.method, &element.url.0, &element.headers))
-            .collect();
         let refused = |wall_ms: i64| move |problem| Reply::checked(Answer::problem(&problem).stamped(wall_ms, None));
         let wall_ms = keyed.world.wall_ms;
         if !suspects.contains(&true) || self.is_twin(Twin::SuspectTogether) {
@@ -322,12 +357,17 @@ impl Server {
 
     fn end(&mut self, mut keyed: Keyed, at_ms: i64, dealt: Dealt) -> Dealt {
         let has_crashed = keyed.world.database.has_crashed();
+        let was_holding = keyed.world.database.is_holding();
         keyed.world.database.calm();
         if has_crashed {
             keyed.world.restart();
             keyed.died();
         }
         keyed.look();
+        // With the object goes all that was held back.
+        let is_lost = has_crashed && was_holding;
+        let dealt = if is_lost { Dealt { before: keyed.seen.clone(), ..dealt } } else { dealt };
+        let is_held = keyed.world.database.is_holding();
         let (before, after) = (dealt.before.ids.effects, keyed.seen.clone());
         let effects =
             if after.ids.effects > before { effects_after(&keyed.world.database, None, before) } else { Vec::new() };
@@ -340,7 +380,7 @@ impl Server {
         self.keys.insert(key.clone(), keyed);
         let replies = if has_crashed { Vec::new() } else { dealt.replies };
         let (now_ms, retention_s) = (self.clock_ms(&key, at_ms), self.config.retention_s);
-        Dealt { replies, has_crashed, panicked, effects, after, now_ms, retention_s, ..dealt }
+        Dealt { replies, has_crashed, is_held, panicked, effects, after, now_ms, retention_s, ..dealt }
     }
 }
 
@@ -355,6 +395,8 @@ fn blank(key: &str, principal: &str, before: &Rc<View>) -> Dealt {
         is_batch: false,
         was_alone: false,
         has_crashed: false,
+        is_held: false,
+        has_released: false,
         is_closing: false,
         is_past_token: false,
         panicked: Vec::new(),
@@ -408,6 +450,10 @@ impl Keyed {
             forgotten_s: 0,
             seen: Rc::default(),
         }
+    }
+
+    fn is_suspect_element(&self, element: &Element) -> bool {
+        self.is_suspect(&element.method, &element.url.0, &element.headers)
     }
 
     fn is_suspect(&self, method: &Method, pathname: &str, headers: &Headers) -> bool {

@@ -6,6 +6,7 @@
 //!   server has no more frames.
 
 use super::asked::Dealt;
+use super::held::{Held, Waiting};
 use super::run::{Event, Run, Sender};
 use crate::letter::Message;
 use crate::oracle::Violation;
@@ -120,25 +121,24 @@ impl Run {
         &mut self,
         from: Sender,
         (number, frame): (usize, i64),
-        message: &Message,
+        message: Box<Message>,
     ) -> Result<(), Violation> {
         let Some(who) = who(from).filter(|_| !self.sockets.closed.contains(&number)) else {
             self.lose(from);
             return Ok(());
         };
         let Some((asker, starts)) = self.sockets.askers.get(&number).cloned() else { return Ok(()) };
-        let dealt = self.server.deal_frame(&mut self.rng, self.now_ms, message, (&asker, frame));
-        let key = dealt.key.clone();
-        self.note(|| format!("socket {number}: {}", dealt.line()));
-        self.oracle.dealt(&dealt)?;
-        let lived = self.server.starts(&key);
+        self.server.may_hold = !self.is_calm;
+        let dealt = self.server.deal_frame(&mut self.rng, self.now_ms, &message, (&asker, frame));
+        self.server.may_hold = false;
+        let lived = self.server.starts(&dealt.key);
         if starts > 0 && lived > starts {
             self.oracle.see("socket: it stays while its object is reloaded");
         }
         self.sockets.askers.insert(number, (asker, lived));
         if dealt.has_crashed {
             // With the object, all of its connections end.
-            self.sockets.open.retain(|_, socket| socket.key != key);
+            self.sockets.open.retain(|_, socket| socket.key != dealt.key);
         }
         if dealt.is_closing {
             if dealt.is_past_token {
@@ -146,11 +146,16 @@ impl Run {
             }
             self.close_socket(who, number);
         }
-        if !self.sockets.is_open(who, number) || self.happens_often(self.plan.lose_answers) {
+        self.dealt(Held { waiting: Waiting::OnSocket(from, number), message, dealt })
+    }
+
+    /// A frame has been dealt with, and what comes of it goes back on its socket.
+    pub(super) fn answer_on_socket(&mut self, from: Sender, number: usize, message: &Message, dealt: Dealt) {
+        let is_open = who(from).is_some_and(|who| self.sockets.is_open(who, number));
+        if !is_open || self.happens_often(self.plan.lose_answers) {
             self.oracle.see("socket: an answer is lost with it");
             self.sockets.open.retain(|_, socket| socket.number != number);
-            self.lose(from);
-            return Ok(());
+            return self.lose(from);
         }
         // What refuses a frame is the answer to each request in it.
         let replies = match &dealt.refusal {
@@ -162,7 +167,6 @@ impl Run {
         if let Some(told) = self.told(from, message, &dealt, false) {
             self.later(way_ms, Event::OnSocket(from, number, Box::new(told)));
         }
-        Ok(())
     }
 
     pub(super) fn comes_back(&mut self, from: Sender, number: usize, event: Event) -> Result<(), Violation> {
