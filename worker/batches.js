@@ -1,4 +1,4 @@
-// Many requests of a key in one commit; and one by one, where that crashes or may have ended the object before.
+// Many requests of a key in one commit; and one by one, where that crashes, or the storage fails with it, or one of them may have ended the object before.
 //
 // Invariants:
 // - What runs one by one runs as if it had come so: a suspect's start is durable before it runs, a crash is counted, and nobody
@@ -71,7 +71,7 @@ export class Batches {
     for (const element of elements) {
       // One instant for both: a crash is counted as of the start.
       const now = Date.now();
-      const one = (sinceMs, isAgain) => engine().one(...to, JSON.stringify([element]), sinceMs, isAgain, room, sinceMs === undefined ? now : cameMs);
+      const one = (sinceMs, isAgain) => engine().one(...to, JSON.stringify([element]), sinceMs, isAgain, texts.length > 0, room, sinceMs === undefined ? now : cameMs);
       const crashed = () =>
         guarded(
           () => one(undefined, true),

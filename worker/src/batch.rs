@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Who asks is what the router has said, in the same words: it is never taken from what the client sends.
-//! - What may have ended the object before, or ends the module now, runs by itself: `host.js` asks for one after the other.
+//! - What may have ended the object before, or ends the module now, runs by itself: `batches.js` asks for one after the other. So does all of a
+//!   batch with which the storage fails.
 
 use crate::object::{Object, Purpose};
 use crate::router::Router;
@@ -95,7 +96,7 @@ impl<H: Handler> Object<H> {
         wire::stamped(answer, &self.cors, headers, log)
     }
 
-    /// Runs a batch in one commit, unless one of its requests may have ended the object that ran before; of what runs by itself, only
+    /// Runs a batch in one commit, unless one of its requests may have ended the object that ran before, or the storage fails; of what runs by itself, only
     /// what goes along with it.
     fn together(
         &mut self,
@@ -114,6 +115,7 @@ impl<H: Handler> Object<H> {
         let asked_by: Vec<_> =
             batch.elements.iter().map(|element| (element.method.clone(), element.headers.clone())).collect();
         let (now_ms, answers) = self.engine.batch(&self.sql, asked, batch);
+        let answers = answers.transpose().ok_or(Alone)?;
         let texts = answers.map(|answers| {
             let mut room = batch::ROOM;
             let each = answers.into_iter().zip(&asked_by).map(|(answer, (method, headers))| {
@@ -127,12 +129,13 @@ impl<H: Handler> Object<H> {
     }
 
     /// The only request of a batch: answers it, or, again, counts its crash, `[text, room that is left]`; or, where it is told when the object
-    /// started, counts its start if it may have ended the object before, and, again, says that it did. `None`: it may not.
+    /// started, counts its start if it may have ended the object before, and, again, says that it did. `None`: it may not. `is_next`: another of
+    /// the batch was answered before.
     pub fn one(
         &mut self,
         to: To<'_>,
         text: &str,
-        (started_ms, is_again): (Option<f64>, bool),
+        (started_ms, is_again, is_next): (Option<f64>, bool, bool),
         room: f64,
         now_ms: f64,
     ) -> Option<Array> {
@@ -140,6 +143,7 @@ impl<H: Handler> Object<H> {
         let purpose = match (started_ms, is_again) {
             (Some(_), false) => Purpose::Start,
             (Some(_), true) => Purpose::Started,
+            (None, false) if is_next => Purpose::Next,
             (None, false) => Purpose::Handle,
             (None, true) => Purpose::Crashed,
         };

@@ -20,6 +20,8 @@ use wasm_bindgen::JsValue;
 pub enum Purpose {
     /// An attempt arrived.
     Handle,
+    /// The same, and it follows another in one turn.
+    Next,
     /// An attempt crashed.
     Crashed,
     /// A suspect is about to run.
@@ -88,8 +90,11 @@ impl<H: Handler> Object<H> {
 
     pub(crate) fn ask(&mut self, purpose: Purpose, arrival: Arrival<'_>) -> Answer {
         match purpose {
-            Purpose::Handle => {
-                let answer = self.engine.handle(&self.sql, arrival);
+            Purpose::Handle | Purpose::Next => {
+                let answer = match purpose {
+                    Purpose::Next => self.engine.handle_next(&self.sql, arrival),
+                    _ => self.engine.handle(&self.sql, arrival),
+                };
                 self.suspects.answered(&arrival.request.headers, &answer);
                 answer
             }

@@ -97,6 +97,13 @@ impl<H: Handler> Engine<H> {
         self.answer(sql, arrival, Purpose::Execute)
     }
 
+    /// Answers an attempt that follows another in one turn of the object, which has swept what one turn may.
+    pub fn handle_next(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        let answered = self.attempt(sql, arrival, Purpose::Execute, false);
+        self.told(&answered);
+        answered
+    }
+
     /// Answers an attempt whose execution crashed and was rolled back. Never runs the handler.
     pub fn crashed(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         self.answer(sql, arrival, Purpose::CountCrash)

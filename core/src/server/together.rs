@@ -3,7 +3,8 @@
 //! Invariants:
 //! - An element takes the way of a single request: the key rule, what its token allows, and all that comes after.
 //! - All that is committed is committed at once, or nothing is: what is in memory goes with it.
-//! - What one element does is undone with it alone. Where the storage fails, which undoes all, each runs in a commit of its own.
+//! - What one element does is undone with it alone. Where the storage fails, which undoes all, each is to run by itself: the host sees to that,
+//!   for it knows where it was should one of them crash.
 
 use super::answer::Answer;
 use super::auth::Asker;
@@ -34,8 +35,14 @@ pub struct Asked<'a> {
 }
 
 impl<H: Handler> Engine<H> {
-    /// Answers the elements of a batch, in order; or what refuses all of it, of which nothing has run. With the key's clock.
-    pub fn batch(&mut self, sql: &dyn Sql, asked: Asked<'_>, batch: Batch) -> (i64, Result<Vec<Answer>, Problem>) {
+    /// Answers the elements of a batch, in order; or what refuses all of it, of which nothing has run. With the key's clock. `None`: the storage
+    /// has failed, and each is to run by itself, once an empty batch has acknowledged what goes along with them.
+    pub fn batch(
+        &mut self,
+        sql: &dyn Sql,
+        asked: Asked<'_>,
+        batch: Batch,
+    ) -> (i64, Result<Option<Vec<Answer>>, Problem>) {
         self.know_key(asked.key);
         let now_ms = match self.load(sql, asked.wall_ms) {
             Ok(loaded) => self.loaded.insert(loaded).clock_ms,
@@ -54,22 +61,19 @@ impl<H: Handler> Engine<H> {
         if !holds(Rule::BatchInOrder) {
             requests.reverse();
         }
-        let in_one = if holds(Rule::BatchInOneCommit) {
-            atomically(sql, || self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests, true))
-        } else {
-            Err(SqlError(String::new()))
-        };
-        let answers = in_one.or_else(|_| {
+        let mut each = || self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests);
+        let answers = if holds(Rule::BatchInOneCommit) { atomically(sql, each) } else { each() };
+        let Ok(answers) = answers else {
             if holds(Rule::BatchMemory) {
                 self.failed(now_ms);
             }
-            self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests, false)
-        });
-        let answers = answers.map_err(|_| Problem::new(Code::Unavailable, "the key's storage failed"));
-        for answer in answers.iter().flatten() {
+            let failed = || Problem::new(Code::Unavailable, "the key's storage failed");
+            return (now_ms, if requests.is_empty() { Err(failed()) } else { Ok(None) });
+        };
+        for answer in &answers {
             self.told(answer);
         }
-        (now_ms, answers)
+        (now_ms, Ok(Some(answers)))
     }
 
     /// An element as the request of its key that it is, or its refusal.
@@ -114,22 +118,20 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Answers one after the other. `in_one`: in a transaction that is open, which a failure of the storage ends.
+    /// Answers one after the other, in a transaction that is open, which a failure of the storage ends.
     fn each(
         &mut self,
         sql: &dyn Sql,
         Asked { key, asker, wall_ms }: Asked<'_>,
         (acknowledgement, now_ms): (Option<&Request>, i64),
         requests: &[Result<Request, Answer>],
-        in_one: bool,
     ) -> Result<Vec<Answer>, SqlError> {
         // What is due may be much: a batch has one page of it before it is answered, as a single request has.
         let mut may_sweep = true;
         let mut run = |request: &Request| {
             let arrival = Arrival { key, principal: &asker.principal, request, body_too_large: false, wall_ms };
             let answer = self.attempt(sql, arrival, Purpose::Execute, std::mem::take(&mut may_sweep));
-            let has_failed = in_one && self.loaded.is_none();
-            if has_failed { Err(SqlError("an element's storage failed".to_owned())) } else { Ok(answer) }
+            if self.loaded.is_none() { Err(SqlError("an element's storage failed".to_owned())) } else { Ok(answer) }
         };
         // The client takes an answer for the word that its acknowledgements are applied.
         if let Some(request) = acknowledgement

@@ -1,5 +1,6 @@
 //! Batches: in order, in one commit, each element as if it had come alone.
 
+use semel_core::problem::Code;
 use semel_core::server::Sql;
 use semel_core::server::retention::SWEEP_ROWS;
 use semel_support::batches::{asker, at, count, limited, run, statuses};
@@ -58,8 +59,7 @@ fn a_batch_is_one_commit() {
     world.send(&post("/count").id("first")).is_executed(200);
     let elements: Vec<Value> = (0..20).map(|n| count(&format!("{n}"))).collect();
     world.database.crash_at("COMMIT");
-    let replies = run(&mut world, &json!(elements));
-    assert!(statuses(&replies).iter().all(|status| *status == "unavailable"), "{replies:?}");
+    assert_eq!(world.batch(&json!(elements)).expect_err("it has died").code, Code::Unavailable);
     assert_eq!(world.calls(), 21, "all have run before it");
     world.restart();
     assert_eq!(world.effects(), 1, "nothing of it");
@@ -187,13 +187,33 @@ fn on_a_disk_that_is_really_full_the_neighbours_of_what_has_no_room_are_executed
 }
 
 #[test]
+fn what_fails_and_then_crashes_goes_one_by_one_once() {
+    for times in 1..=5 {
+        let mut world = used();
+        // A record that can't be written, so often; and the last one panics each time.
+        world.database.fail_at("INSERT OR REPLACE INTO semel_records", times);
+        let elements = json!([count("a"), count("b"), count("c"), at("crashing", "/panics")]);
+        let got = world.batch(&elements);
+        world.database.calm();
+        let ran = world.database.query("SELECT id FROM effects WHERE id <> 'earlier' ORDER BY rowid");
+        let ran: Vec<String> = ran.into_iter().flatten().filter_map(|id| id.into_text()).collect();
+        let mut in_order = ran.clone();
+        in_order.sort();
+        assert_eq!(ran, in_order, "{times} records fail");
+        let Ok(replies) = got else { continue };
+        let told = statuses(&replies).iter().filter(|status| **status == "executed").count();
+        assert_eq!((told, statuses(&replies).contains(&"replayed")), (ran.len(), false), "{times} records fail");
+    }
+}
+
+#[test]
 fn what_is_in_memory_goes_with_a_commit_that_fails() {
     let mut world = World::with(|config| config.records_max = 3);
     world.send(&post("/count").id("first")).is_executed(200);
     // As many as there is room for: were they counted twice, the second time would be refused.
     let elements = json!([count("a"), count("b")]);
     world.database.crash_at("COMMIT");
-    assert_eq!(statuses(&run(&mut world, &elements)), ["unavailable", "unavailable"]);
+    assert_eq!(world.batch(&elements).expect_err("it has died").code, Code::Unavailable);
     assert_eq!(world.count().ok(), None, "the object has died");
     world.restart();
     assert_eq!(statuses(&run(&mut world, &elements)), ["executed", "executed"]);

@@ -47,7 +47,7 @@ fn a_session_is_taken_over_and_used_in_one_commit_and_who_held_it_is_fenced_from
     let take_over = json!({ "id": "over", "method": "POST", "path": control("sessions"), "body": body });
     let elements = json!([place(1, 1, None), take_over, place(1, 2, None), place(2, 2, None)]);
     world.database.crash_at("COMMIT");
-    assert_eq!(statuses(&run(&mut world, &elements)), ["unavailable"; 4]);
+    assert!(world.batch(&elements).is_err(), "it has died");
     world.restart();
     assert_eq!((world.effects(), world.places()), (0, Vec::new()), "nothing of it");
     let replies = run(&mut world, &elements);

@@ -160,16 +160,21 @@ impl Server {
         let is_suspect =
             |element: &Element| self.is_suspect((&element.method, &element.url.0), &element.headers, wall_ms);
         if batch.elements.iter().any(is_suspect) {
-            return Together { is_fated: fate == Fate::Fine, ..self.one_by_one(asked, batch) };
+            return Together { is_fated: fate == Fate::Fine, ..self.one_by_one(asked, batch, Fate::Fine) };
         }
         let durable = self.tables.clone();
         let database = Database::open(std::mem::take(&mut self.tables)).bound_to(fate);
         let (_, answers) = self.engine.batch(&database, asked, batch.clone());
-        let is_fated = database.has_met_its_fate();
+        let fate = database.fate();
+        let is_fated = fate == Fate::Fine;
         match database.crash() {
             None => {
                 self.tables = database.close();
-                let (answers, refusal) = answers.map_or_else(|problem| (Vec::new(), Some(problem)), |all| (all, None));
+                let (answers, refusal) = match answers {
+                    Ok(Some(answers)) => (answers, None),
+                    Ok(None) => return self.one_by_one(asked, batch, fate),
+                    Err(problem) => (Vec::new(), Some(problem)),
+                };
                 let arrived = answers.into_iter().map(Arrived::told).collect();
                 Together { arrived, is_fated, ..nothing(refusal) }
             }
@@ -181,17 +186,19 @@ impl Server {
             Some(Crash::Panic) => {
                 self.tables = durable;
                 self.forget_all();
-                Together { is_fated, ..self.one_by_one(asked, batch) }
+                self.one_by_one(asked, batch, fate)
             }
         }
     }
 
-    fn one_by_one(&mut self, asked: Asked<'_>, batch: Batch) -> Together {
+    /// What of its fate a batch has not met yet befalls what goes along with it.
+    fn one_by_one(&mut self, asked: Asked<'_>, batch: Batch, fate: Fate) -> Together {
         let Asked { key, asker, wall_ms } = asked;
         let mut shell = batch.clone();
         shell.elements.clear();
-        let database = Database::open(std::mem::take(&mut self.tables));
+        let database = Database::open(std::mem::take(&mut self.tables)).bound_to(fate);
         let (_, answered) = self.engine.batch(&database, asked, shell);
+        let is_fated = database.fate() == Fate::Fine;
         self.tables = database.close();
         let mut arrived: Vec<Arrived> = Vec::new();
         for element in batch.elements.into_iter().filter(|_| answered.is_ok()) {
@@ -207,7 +214,7 @@ impl Server {
                 break;
             }
         }
-        Together { arrived, refusal: answered.err(), in_one: false, is_fated: true }
+        Together { arrived, refusal: answered.err(), in_one: false, is_fated }
     }
 
     /// An administrator has the key forget what was first sent before an instant. Whether there is anything that it could forget: a

@@ -190,9 +190,9 @@ impl Database {
         self
     }
 
-    /// Whether all that had to go wrong did.
-    pub fn has_met_its_fate(&self) -> bool {
-        self.fate.get() == Fate::Fine
+    /// What has yet to go wrong.
+    pub fn fate(&self) -> Fate {
+        self.fate.get()
     }
 
     /// A statement, or the end of the outermost transaction, is about to be.

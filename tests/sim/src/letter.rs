@@ -43,7 +43,7 @@ impl Message {
 
     /// Whether the application is asked to change something.
     pub fn is_deposit(&self) -> bool {
-        self.method == "POST" && !self.target.starts_with("/semel/")
+        matches!(self.method.as_str(), "POST" | "PUT") && !self.target.starts_with("/semel/")
     }
 
     /// The request id that it carries.

@@ -78,6 +78,8 @@ pub struct Plan {
     pub attempt_timeouts_ms: [i64; 2],
     /// The share of requests that wait for those before them at their key, in percent.
     pub ordered: u32,
+    /// The share of requests of tabs whose key their path does not tell without their method, in percent.
+    pub elsewhere: u32,
     /// The share of requests under an id of the application's own, that is used again and asked for, in percent.
     pub share: u32,
     /// How often an administrator acts, or somebody who would be one.
@@ -131,6 +133,10 @@ pub struct Sessions {
     pub retention_s: i64,
     /// How many sessions a key has at most.
     pub sessions_max: u64,
+    /// The share of those who send batches, or hold a session, that send them as frames of a socket, in percent.
+    pub sockets: u32,
+    /// The share of those who send batches whose attempts have deadlines, in percent.
+    pub deadlines: u32,
 }
 
 impl Sessions {
@@ -139,6 +145,7 @@ impl Sessions {
         let is_short = rng.u32(0..3) == 0;
         let busy_ms = if is_short { 60_000 } else { [3_000, 20_000][rng.usize(0..2)] };
         let seldom = |rng: &mut Rng, most: usize| if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=most) };
+        let mut apart = Rng::with_seed(of_sockets(seed));
         Self {
             busy_ms,
             names: rng.usize(1..=2),
@@ -152,6 +159,8 @@ impl Sessions {
             troubles: if rng.bool() { 0 } else { rng.u32(5..=60) },
             retention_s: if is_short { [5, 15][rng.usize(0..2)] } else { 86_400 },
             sessions_max: if rng.u32(0..3) == 0 { rng.u64(2..=6) } else { 100_000 },
+            sockets: if apart.bool() { 0 } else { apart.u32(30..=100) },
+            deadlines: if apart.bool() { 0 } else { apart.u32(30..=100) },
         }
     }
 }
@@ -161,12 +170,15 @@ impl Plan {
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let plan = Self::any(seed, &mut rng);
-        match rng.u32(0..8) {
+        let plan = match rng.u32(0..8) {
             0 | 7 => plan.crowded(),
             1 | 2 => plan.short_lived(&mut rng),
             3 => plan.lossy(&mut rng),
             _ => plan,
-        }
+        };
+        // A stream apart, beside which all else is as it was.
+        let mut rng = Rng::with_seed(of_methods(seed));
+        if rng.u32(0..6) == 0 { plan.elsewhere(&mut rng) } else { plan }
     }
 
     fn any(seed: u64, rng: &mut Rng) -> Self {
@@ -215,6 +227,7 @@ impl Plan {
             retry_interval_ms: [50, 1_000, 5_000][rng.usize(0..3)],
             attempt_timeouts_ms: [rng.i64(100..=100_000), rng.i64(100..=20_000)],
             ordered: [0, 50, 100][rng.usize(0..3)],
+            elsewhere: 0,
             share: share_of(seed),
             administrations: administrations_of(seed),
             offlines: offlines as usize,
@@ -281,6 +294,17 @@ impl Plan {
         }
     }
 
+    /// Requests at one path are of two keys, by their method, and many are given up. What has no order before an answer has named its key has none here.
+    fn elsewhere(self, rng: &mut Rng) -> Self {
+        let keys = 2;
+        Self { keys, elsewhere: rng.u32(20..=80), give_up: rng.u32(30..=80), ordered: 0, ..self }
+    }
+
+    /// Whether what is wanted goes to a key that its path does not tell without its method.
+    pub fn is_elsewhere(&self, number: usize) -> bool {
+        self.elsewhere > 0 && Rng::with_seed(!of_methods(self.seed) ^ number as u64).u32(0..100) < self.elsewhere
+    }
+
     /// The longest that who makes requests by hand may have to wait for one place of a full key, one after the other: an outcome that
     /// nobody acknowledges keeps it for two retentions.
     pub fn places_ms_max(&self) -> i64 {
@@ -311,9 +335,19 @@ pub(crate) fn of_sessions(seed: u64) -> u64 {
     seed ^ 0x5E55_1045_BA7C_0000
 }
 
+/// The seed of what sockets and deadlines do there, likewise.
+pub(crate) fn of_sockets(seed: u64) -> u64 {
+    seed ^ 0x50C7_E750_F1A3_0000
+}
+
 /// The seed of the run of requests that are executed elsewhere, likewise.
 pub(crate) fn of_remote(seed: u64) -> u64 {
     seed ^ 0x0E15_E74E_2E00_0000
+}
+
+/// The seed of which requests are of which method, likewise.
+fn of_methods(seed: u64) -> u64 {
+    seed ^ 0x0E7B_0D50_0000_0000
 }
 
 fn administrations_of(seed: u64) -> usize {

@@ -148,9 +148,10 @@ impl Sim {
         if is_twin && client.ticket_of(&id).is_some() {
             return Some(client.watch(id));
         }
+        let (method, path) = if self.plan.is_elsewhere(payload) { ("PUT", account ^ 1) } else { ("POST", account) };
         let draft = Draft {
-            method: "POST".to_owned(),
-            target: format!("/keys/{account}/deposits"),
+            method: method.to_owned(),
+            target: format!("/keys/{path}/deposits"),
             key: None,
             headers: Headers::from_iter([("content-type", "text/plain")]),
             body: payload.to_string().into_bytes(),

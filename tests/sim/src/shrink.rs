@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 21] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 24] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -56,6 +56,9 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.give_up,
         |plan| &mut plan.ordered,
         |plan| &mut plan.share,
+        |plan| &mut plan.elsewhere,
+        |plan| &mut plan.sessions.sockets,
+        |plan| &mut plan.sessions.deadlines,
         |plan| &mut plan.sessions.troubles,
         |plan| &mut plan.remote.lose,
         |plan| &mut plan.remote.lose_answers,

@@ -316,6 +316,9 @@ impl Sim {
         let message = Message { method, target, headers, body, is_too_large: false };
         if let (true, Some(deadline_ms)) = (message.is_deposit(), message.deadline_ms()) {
             let payload: usize = message.text().parse().expect("a number");
+            if deadline_ms == 0 && self.plan.is_elsewhere(payload) {
+                self.oracle.see("tab: the key of what is given up is asked for, which its path does not tell");
+            }
             self.oracle.sent(payload % OTHER_PAYLOAD, deadline_ms);
         }
         self.post(Letter { from: Sender::Tab { tab, attempt }, message });

@@ -64,6 +64,14 @@ impl<H: Handler> World<H> {
         self.run_batch(asker, batch)
     }
 
+    /// Runs somebody's batch in one commit. `None`: each is to run by itself.
+    #[track_caller]
+    pub fn in_one_commit(&mut self, asker: &Asker, batch: Batch) -> Result<Option<Vec<Reply>>, Problem> {
+        let asked = Asked { key: &self.key, asker, wall_ms: self.wall_ms };
+        let (_, answers) = self.engine.batch(&self.database, asked, batch);
+        Ok(answers?.map(|answers| answers.into_iter().map(|answer: Answer| Reply::checked(answer)).collect()))
+    }
+
     /// Sends a frame of alice's.
     #[track_caller]
     pub fn frame(&mut self, frame: &Value) -> Result<Vec<Reply>, Problem> {
@@ -88,21 +96,33 @@ impl<H: Handler> World<H> {
     }
 
     /// Runs the only request of a batch by itself, as `batches.js` does: where it `is_suspect`, once its start is counted; where it
-    /// crashes, that is counted.
+    /// crashes, that is counted. `n`: so many of its batch have run by themselves before.
     #[track_caller]
-    pub fn alone_by(&mut self, asker: &Asker, element: &Value, is_suspect: bool) -> Result<Reply, Problem> {
-        let request = match self.judged(asker, element)? {
+    pub fn alone_by(
+        &mut self,
+        asker: &Asker,
+        element: &Value,
+        (n, is_suspect): (usize, bool),
+    ) -> Result<Reply, Problem> {
+        let judged = self.judged(asker, element)?;
+        Ok(self.alone(asker, judged, (n, is_suspect)))
+    }
+
+    #[track_caller]
+    fn alone(&mut self, asker: &Asker, judged: Result<Request, Answer>, (n, is_suspect): (usize, bool)) -> Reply {
+        let request = match judged {
             Ok(request) => request,
-            Err(refusal) => return Ok(Reply::checked(refusal)),
+            Err(refusal) => return Reply::checked(refusal),
         };
         if is_suspect {
             self.ask_engine(asker, &request, Engine::start);
         }
-        let handled = catch_unwind(AssertUnwindSafe(|| self.ask_engine(asker, &request, Engine::handle)));
-        Ok(Reply::checked(handled.unwrap_or_else(|_| {
+        let handle = if n == 0 { Engine::handle } else { Engine::handle_next };
+        let handled = catch_unwind(AssertUnwindSafe(|| self.ask_engine(asker, &request, handle)));
+        Reply::checked(handled.unwrap_or_else(|_| {
             self.restart();
             self.ask_engine(asker, &request, Engine::crashed)
-        })))
+        }))
     }
 
     /// Tells the object that the only request of a batch crashed it.
@@ -135,13 +155,27 @@ impl<H: Handler> World<H> {
     /// The answers as they are before they are written down.
     pub fn answers(&mut self, asker: &Asker, batch: Batch) -> Vec<Answer> {
         let asked = Asked { key: &self.key, asker, wall_ms: self.wall_ms };
-        self.engine.batch(&self.database, asked, batch).1.expect("answers")
+        self.engine.batch(&self.database, asked, batch).1.expect("no refusal").expect("answers")
     }
 
+    /// In one commit; where that crashes or the storage fails, one after the other, as `batches.js` does where nothing is suspect.
     #[track_caller]
-    fn run_batch(&mut self, asker: &Asker, batch: Batch) -> Result<Vec<Reply>, Problem> {
-        let asked = Asked { key: &self.key, asker, wall_ms: self.wall_ms };
-        let (_, answers) = self.engine.batch(&self.database, asked, batch);
-        Ok(answers?.into_iter().map(|answer: Answer| Reply::checked(answer)).collect())
+    fn run_batch(&mut self, asker: &Asker, mut batch: Batch) -> Result<Vec<Reply>, Problem> {
+        let all = batch.clone();
+        match catch_unwind(AssertUnwindSafe(|| self.in_one_commit(asker, all))) {
+            Ok(Ok(None)) => {}
+            Ok(answered) => return answered.map(Option::unwrap_or_default),
+            Err(_) => self.restart(),
+        }
+        let elements = std::mem::take(&mut batch.elements);
+        self.in_one_commit(asker, batch)?;
+        let each = elements.into_iter().enumerate();
+        Ok(each
+            .map(|(n, element)| {
+                let asked = Asked { key: &self.key, asker, wall_ms: self.wall_ms };
+                let judged = self.engine.judged(asked, element, self.wall_ms);
+                self.alone(asker, judged, (n, false))
+            })
+            .collect())
     }
 }

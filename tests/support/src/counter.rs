@@ -67,6 +67,7 @@ impl Handler for Counter {
         let number = |index: usize| segments.get(index).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
         match segments.first().copied().unwrap_or_default() {
             "not-found" => Err(Failure::NotFound),
+            "panics" => std::panic::resume_unwind(Box::new("asked to panic")),
             "status" => Ok(plain(number(1) as u16, segments.get(2).copied().unwrap_or_default())),
             "large" => Ok(plain(200, "x".repeat(number(1)))),
             "large-header" => Ok(with_header("x-large", "x".repeat(number(1)))),

@@ -139,6 +139,14 @@ pub struct Dealt {
     /// Whether each ran by itself.
     pub was_alone: bool,
     pub has_crashed: bool,
+    /// Whether its commit is held back: nobody hears of it until that is durable, and if the object dies before, nobody ever does.
+    pub is_held: bool,
+    /// Whether what was held back before is durable now.
+    pub has_released: bool,
+    /// Whether it came on a socket that is closed for it.
+    pub is_closing: bool,
+    /// Whether it came on a socket whose token has ended.
+    pub is_past_token: bool,
     /// The numbers on which the handler panicked.
     pub panicked: Vec<String>,
     pub effects: Vec<Effect>,

@@ -10,8 +10,12 @@ use serde_json::{Value, json};
 
 /// The numbers of what is wanted in batches begin here.
 const NUMBERS: usize = 10_000;
-/// The pause between two attempts.
-const INTERVAL_MS: i64 = 1_000;
+/// The pause between two attempts: of who has patience, it may be longer than an object is in doubt about what ended the one before.
+const INTERVALS_MS: [i64; 3] = [1_000, 3_000, 7_000];
+/// A copy of an attempt comes so long after its deadline, at most.
+const LATE_MS_MAX: i64 = 4_000;
+/// An attempt is too late after so long, at most.
+const LIFE_MS_MAX: i64 = 15_000;
 
 /// A request of one.
 #[derive(Debug, Clone)]
@@ -37,6 +41,10 @@ pub struct Batcher {
     /// Which requests were in the last attempt.
     last: Vec<usize>,
     is_through: bool,
+    /// So long after it was sent, an attempt is too late.
+    life_ms: Option<i64>,
+    /// The pause between two attempts.
+    interval_ms: i64,
 }
 
 impl Batcher {
@@ -64,7 +72,20 @@ impl Run {
             wanted.push(wanted[0].clone());
         }
         let user = self.rng.usize(0..2);
-        Batcher { user, account, wanted, held: Vec::new(), acking: Vec::new(), last: Vec::new(), is_through: false }
+        let has_deadlines = self.apart.u32(0..100) < self.plan.sessions.deadlines;
+        let life_ms = has_deadlines.then(|| self.apart.i64(500..=LIFE_MS_MAX));
+        let interval_ms = INTERVALS_MS[if has_deadlines { self.apart.usize(0..INTERVALS_MS.len()) } else { 0 }];
+        Batcher {
+            user,
+            account,
+            wanted,
+            held: Vec::new(),
+            acking: Vec::new(),
+            last: Vec::new(),
+            is_through: false,
+            life_ms,
+            interval_ms,
+        }
     }
 
     pub(super) fn send_batch(&mut self, n: usize) {
@@ -73,7 +94,8 @@ impl Run {
             return;
         }
         let key = format!("keys/{}", self.batchers[n].account);
-        let clock_s = self.server.clock_ms(&key, now_ms).div_euclid(1000);
+        let clock_ms = self.server.clock_ms(&key, now_ms);
+        let clock_s = clock_ms.div_euclid(1000);
         let batcher = &mut self.batchers[n];
         let (mut elements, mut last) = (Vec::new(), Vec::new());
         for (at, wanted) in batcher.wanted.iter_mut().enumerate().filter(|(_, wanted)| !wanted.is_done) {
@@ -81,6 +103,7 @@ impl Run {
             elements.push(json!({
                 "id": wanted.id,
                 "firstSent": first_sent_s,
+                "deadline": batcher.life_ms.map(|life_ms| clock_ms + life_ms),
                 "method": "POST",
                 "path": format!("/keys/{}/deposits", wanted.account),
                 "body": wanted.number.to_string(),
@@ -111,8 +134,13 @@ impl Run {
         }
         let message =
             Message { method: "POST".to_owned(), target, headers, body: body.into_bytes(), is_too_large: false };
+        let late_ms = self.batchers[n].life_ms.filter(|_| !self.is_calm && self.apart.bool());
+        if let Some(life_ms) = late_ms {
+            let at_ms = now_ms + life_ms + self.apart.i64(1..=LATE_MS_MAX);
+            self.push(at_ms, Event::Arrival(Sender::Nobody, Box::new(message.clone())));
+        }
         self.post(Sender::Batcher(n), message);
-        self.push(now_ms + INTERVAL_MS, Event::Batch(n));
+        self.push(now_ms + self.batchers[n].interval_ms, Event::Batch(n));
     }
 
     /// Each answer in its place: status, code, and how to go on.

@@ -41,14 +41,32 @@ impl Run {
             }
             Event::Restart => {
                 let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
-                let jump_ms = if self.rng.bool() { 0 } else { self.rng.i64(0..=self.plan.jump_ms_max) };
-                self.note(|| format!("{key}: restarts, its clock jumps by {jump_ms} ms"));
-                self.server.restart(&key, jump_ms);
+                self.release(&key)?;
+                self.note(|| format!("{key}: restarts"));
+                if let Some(seen) = self.server.seen(&key) {
+                    self.oracle.dies(&key, seen);
+                }
+                self.server.restart(&key);
+                if self.rng.bool() {
+                    self.jump(&key);
+                }
+            }
+            Event::Jump => {
+                let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
+                self.jump(&key);
             }
             Event::Administer(n) => self.administer(*n)?,
             _ => {}
         }
         Ok(())
+    }
+
+    fn jump(&mut self, key: &str) {
+        let jump_ms = self.rng.i64(-self.plan.jump_ms_max..=self.plan.jump_ms_max);
+        if self.server.jump(key, jump_ms) {
+            self.oracle.see("session: the clock of a key's machine goes back");
+        }
+        self.note(|| format!("{key}: the clock of its machine jumps by {jump_ms} ms"));
     }
 
     fn administer(&mut self, n: usize) -> Result<(), Violation> {
@@ -60,6 +78,7 @@ impl Run {
         let now_ms = self.server.clock_ms(&key, self.now_ms);
         if self.rng.bool() {
             let before_s = now_ms.div_euclid(1000) - self.rng.i64(0..=10);
+            self.release(&key)?;
             self.note(|| format!("{key} forgets what was last used before {before_s}"));
             if let Some((before, after)) = self.server.forget(&key, before_s, self.now_ms) {
                 self.oracle.forgot(&key, &before, &after);

@@ -25,6 +25,15 @@ pub fn message(made: &Transmission, credentials: &str) -> (Message, Option<Vec<S
     (message, paths)
 }
 
+/// What is on a socket for requests that go together; what goes along with them is acknowledged.
+pub fn text(number: i64, elements: &[Value], acks: &[(String, Option<i64>)]) -> String {
+    let mut frame = json!({ "frame": number, "requests": elements });
+    if !acks.is_empty() {
+        frame["acks"] = acks.iter().map(|(id, until_ms)| json!({ "id": id, "until": until_ms })).collect();
+    }
+    frame.to_string()
+}
+
 fn elements(body: &[u8]) -> Vec<Value> {
     let mut input = Reader::new(body);
     let count = input.integer();

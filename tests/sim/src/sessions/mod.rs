@@ -6,7 +6,9 @@
 //! - [`run`]: one queue of events in the order of time
 //! - [`holder`]: a tab that holds a session, or did; [`frame`]: what its machine asks for, as the SDK puts it on the wire
 //! - [`tabs`]: what the tabs do; `faults`: what goes wrong
+//! - `sockets`: who sends what goes together as frames of a socket
 //! - [`batches`]: ordinary requests, many in a frame; [`hands`]: what is sent by hand, and [`hoards`]: many requests at once
+//! - `held`: what is not durable yet, and nobody hears of
 //! - [`server`]: the keys; [`asked`]: what is asked; [`view`]: what a key stores
 //! - [`oracle`]: what must hold
 //!
@@ -20,11 +22,13 @@ mod batches;
 mod faults;
 mod frame;
 mod hands;
+mod held;
 mod hoards;
 mod holder;
 mod oracle;
 mod run;
 mod server;
+mod sockets;
 mod tabs;
 mod view;
 

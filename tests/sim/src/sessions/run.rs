@@ -6,9 +6,11 @@
 
 use super::asked::Dealt;
 use super::batches::Batcher;
+use super::held::{Held, Waiting};
 use super::holder::{Holder, Rows, Which};
 use super::oracle::Oracle;
 use super::server::Server;
+use super::sockets::Sockets;
 use crate::deposits::Trouble;
 use crate::letter::Message;
 use crate::mutant::Mutant;
@@ -62,6 +64,11 @@ pub(super) enum Event {
         change: Change,
     },
     Arrival(Sender, Box<Message>),
+    /// On a socket of that number, in that place.
+    Frame(Sender, (usize, i64), Box<Message>),
+    /// Something comes back on a socket, if it is still there.
+    OnSocket(Sender, usize, Box<Event>),
+    TokenEnds(Sender, usize),
     Batch(usize),
     BatchAnswered(usize, Vec<(u16, String, String)>),
     Probe,
@@ -71,6 +78,9 @@ pub(super) enum Event {
     Contend,
     LoseStorage,
     Restart,
+    Jump,
+    /// What a key holds back becomes durable.
+    Release(String),
     Administer(usize),
     Calm,
     Reopen,
@@ -80,10 +90,14 @@ pub(super) enum Event {
 pub struct Run {
     pub(super) plan: Plan,
     pub(super) rng: Rng,
+    /// For what has to do with sockets and deadlines: a stream apart, beside which all else is as it was.
+    pub(super) apart: Rng,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
     made: u64,
     pub(super) server: Server,
+    pub(super) sockets: Sockets,
+    pub(super) held: BTreeMap<String, Vec<Held>>,
     pub(super) rows: Vec<Rows>,
     pub(super) tabs: Vec<Holder>,
     pub(super) batchers: Vec<Batcher>,
@@ -102,10 +116,13 @@ impl Run {
         Self {
             plan: plan.clone(),
             rng: Rng::with_seed(!crate::plan::of_sessions(plan.seed)),
+            apart: Rng::with_seed(!crate::plan::of_sockets(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             made: 0,
             server: Server::new(plan, mutant),
+            sockets: Sockets::default(),
+            held: BTreeMap::new(),
             rows: (0..plan.browsers).map(|_| Rows::default()).collect(),
             tabs: Vec::new(),
             batchers: Vec::new(),
@@ -167,6 +184,7 @@ impl Run {
             (sessions.contentions, |_| Event::Contend),
             (self.plan.storage_losses, |_| Event::LoseStorage),
             (self.plan.restarts, |_| Event::Restart),
+            (self.plan.jumps, |_| Event::Jump),
             (sessions.administrations, Event::Administer),
         ];
         for (count, event) in faults {
@@ -221,12 +239,16 @@ impl Run {
         }
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+    pub(super) fn happen(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::In(tab, happening) => self.happen_in(tab, happening)?,
             Event::Wish(number) => self.find_tab(number),
             Event::Transaction { tab, ticket, id, change } => self.transact(tab, ticket, &id, &change),
-            Event::Arrival(from, message) => self.arrive(from, &message)?,
+            Event::Arrival(from, message) => self.arrive(from, message)?,
+            Event::Release(key) => self.release(&key)?,
+            Event::Frame(from, at, message) => self.frame_arrives(from, at, message)?,
+            Event::OnSocket(from, number, event) => self.comes_back(from, number, *event)?,
+            Event::TokenEnds(from, number) => self.token_ends(from, number),
             Event::Batch(n) => self.send_batch(n),
             Event::BatchAnswered(n, answers) => self.batch_answered(n, &answers)?,
             Event::Probe => self.probe()?,
@@ -240,6 +262,9 @@ impl Run {
 
     /// A message goes on its way to the server, perhaps twice, or is lost.
     pub(super) fn post(&mut self, from: Sender, message: Message) {
+        if self.is_on_a_socket(from, &message) {
+            return self.post_frame(from, message);
+        }
         if self.happens_often(self.plan.lose_requests) {
             self.note(|| format!("{from:?}: the request is lost"));
             return self.lose(from);
@@ -251,42 +276,68 @@ impl Run {
         self.later(way_ms, Event::Arrival(from, Box::new(message)));
     }
 
-    fn arrive(&mut self, from: Sender, message: &Message) -> Result<(), Violation> {
-        let dealt = self.deal(message)?;
+    fn arrive(&mut self, from: Sender, message: Box<Message>) -> Result<(), Violation> {
+        self.server.may_hold = !self.is_calm;
+        let dealt = self.server.deal(&mut self.rng, self.now_ms, &message);
+        self.server.may_hold = false;
+        match dealt {
+            Ok(dealt) => self.dealt(Held { waiting: Waiting::Alone(from), message, dealt }),
+            Err(reply) => {
+                self.answer(from, &message, &Err(reply));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whoever has sent a message by itself gets an answer, or none.
+    pub(super) fn answer(&mut self, from: Sender, message: &Message, dealt: &Result<Dealt, semel_support::Reply>) {
         if from == Sender::Nobody {
-            return Ok(());
+            return;
         }
         let has_crashed = dealt.as_ref().is_ok_and(|dealt| dealt.has_crashed);
         if has_crashed || self.happens_often(self.plan.lose_answers) {
             self.note(|| format!("{from:?}: no answer"));
-            self.lose(from);
-            return Ok(());
+            return self.lose(from);
         }
         let way_ms = self.way_ms();
         let is_cut = self.happens_often(self.plan.gateway);
+        if let Some(told) = self.told(from, message, dealt, is_cut) {
+            self.later(way_ms, told);
+        }
+    }
+
+    /// What whoever waits is told.
+    pub(super) fn told(
+        &mut self,
+        from: Sender,
+        message: &Message,
+        dealt: &Result<Dealt, semel_support::Reply>,
+        is_cut: bool,
+    ) -> Option<Event> {
         match from {
             Sender::Tab(tab, attempt) => {
-                let answer = self.answer_to(tab, attempt, message, &dealt, is_cut);
-                self.later(way_ms, Event::In(tab, Happening::Answered(attempt, Box::new(answer))));
+                let answer = self.answer_to(tab, attempt, message, dealt, is_cut);
+                Some(Event::In(tab, Happening::Answered(attempt, Box::new(answer))))
             }
             Sender::Batcher(n) => {
-                let replies = dealt.map(|dealt| dealt.replies).unwrap_or_default();
+                let replies = dealt.as_ref().map(|dealt| dealt.replies.as_slice()).unwrap_or_default();
                 let told = replies.iter().map(|reply| {
                     let retry = if reply.status() < 300 { String::new() } else { reply.json()["retry"].to_string() };
                     (reply.status(), reply.only("semel-status").to_owned(), retry.replace('"', ""))
                 });
-                let told = told.collect();
-                self.later(way_ms, Event::BatchAnswered(n, told));
+                Some(Event::BatchAnswered(n, told.collect()))
             }
-            Sender::Nobody => {}
+            Sender::Nobody => None,
         }
-        Ok(())
     }
 
-    /// The key deals with a message, and the oracle hears of it. `Err`: the router has answered.
+    /// The key deals with a message at once, and the oracle hears of it. `Err`: the router has answered.
     pub(super) fn deal(&mut self, message: &Message) -> Result<Result<Dealt, semel_support::Reply>, Violation> {
         let dealt = self.server.deal(&mut self.rng, self.now_ms, message);
         if let Ok(dealt) = &dealt {
+            if dealt.has_released {
+                self.tell_held(&dealt.key)?;
+            }
             self.note(|| dealt.line());
             self.oracle.dealt(dealt)?;
         }
@@ -294,7 +345,7 @@ impl Run {
     }
 
     /// A broken connection is told, a message that vanishes is not.
-    fn lose(&mut self, from: Sender) {
+    pub(super) fn lose(&mut self, from: Sender) {
         let way_ms = self.way_ms();
         match from {
             Sender::Tab(tab, attempt) if self.rng.bool() => {
@@ -305,7 +356,7 @@ impl Run {
     }
 
     /// The longest way of the next message: short as a rule.
-    fn way_ms(&mut self) -> i64 {
+    pub(super) fn way_ms(&mut self) -> i64 {
         let is_slow = self.happens_often(SLOW_PERCENT);
         if is_slow { self.plan.delay_ms_max } else { self.plan.delay_ms_max.min(WAY_MS_MAX) }
     }

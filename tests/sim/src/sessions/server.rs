@@ -1,10 +1,12 @@
 //! The keys that have sessions, and take batches.
 //!
 //! Invariants:
-//! - A batch is dealt with as `batches.js` does: in one commit; one by one where that crashes, or may have ended the object before.
+//! - A batch is dealt with as `batches.js` does: in one commit; one by one where that crashes, the storage fails with it, or one of it may have
+//!   ended the object before.
 //! - A crash falls between any two statements, and leaves what was committed. The next message starts the object again.
 
 use super::asked::{Asked, Dealt};
+use super::frame;
 use super::view::View;
 use crate::deposits::{Deposits, END, Trouble};
 use crate::letter::Message;
@@ -15,7 +17,7 @@ use fastrand::Rng;
 use semel_core::id::Key;
 use semel_core::message::{Headers, Method};
 use semel_core::server::auth::Asker;
-use semel_core::server::batch::Batch;
+use semel_core::server::batch::{Batch, Element, first_frame};
 use semel_core::server::router::{self, Route};
 use semel_core::server::{Access, Answer, Config, Gate, suspicion};
 use semel_support::{Call, Reply, START_MS, World};
@@ -26,12 +28,19 @@ use std::rc::Rc;
 
 /// Statements of a request, at most: a fault falls on one of them.
 const STATEMENTS_MAX: u64 = 14;
+/// A clock falls back by less than a first-sent may be ahead: who took one from an answer that nothing was committed with is not
+/// refused for it.
+const BACK_MS_MAX: i64 = 100_000;
 
 struct Keyed {
     world: World<Deposits>,
     ahead_ms: i64,
+    ahead_ms_max: i64,
+    /// The latest clock of the engine that lives: it does not go back, whatever that of its machine does.
+    told_ms: i64,
     /// `None`: it has died, and nobody has asked since.
     started_ms: Option<i64>,
+    starts: u32,
     forgotten_s: i64,
     seen: Rc<View>,
 }
@@ -42,6 +51,10 @@ pub struct Server {
     plan: Plan,
     config: Config,
     keys: BTreeMap<String, Keyed>,
+    /// For what is held back: a stream apart, beside which all else is as it was.
+    apart: Rng,
+    /// Whether the commit of what is dealt with next may be slow.
+    pub may_hold: bool,
     /// What goes wrong in the handler, by the number of what is wanted, and how often.
     pub troubles: BTreeMap<String, (Trouble, u32)>,
 }
@@ -58,7 +71,15 @@ impl Server {
             sessions_max: plan.sessions.sessions_max,
             ..Config::default()
         };
-        Self { mutant, plan: plan.clone(), config, keys: BTreeMap::new(), troubles: BTreeMap::new() }
+        Self {
+            mutant,
+            plan: plan.clone(),
+            config,
+            keys: BTreeMap::new(),
+            apart: Rng::with_seed(crate::plan::of_sockets(!plan.seed)),
+            may_hold: false,
+            troubles: BTreeMap::new(),
+        }
     }
 
     fn is_twin(&self, twin: Twin) -> bool {
@@ -67,8 +88,8 @@ impl Server {
 
     /// No more faults. What crashes the handler goes on to do so.
     pub fn calm(&mut self) {
-        let Plan { crash_server, fail_statements, full_disk, .. } = &mut self.plan;
-        for share in [crash_server, fail_statements, full_disk] {
+        let Plan { crash_server, fail_statements, full_disk, slow_commits, .. } = &mut self.plan;
+        for share in [crash_server, fail_statements, full_disk, slow_commits] {
             *share = 0;
         }
         for keyed in self.keys.values_mut() {
@@ -84,7 +105,18 @@ impl Server {
         let ahead_ms = keyed.map_or(0, |keyed| keyed.ahead_ms);
         let latest_ms = keyed.map_or(0, |keyed| keyed.seen.ids.latest_ms());
         let used_ms = keyed.and_then(|keyed| keyed.seen.sessions.values().map(|row| row.used_ms).max());
-        (START_MS + at_ms + ahead_ms).max(latest_ms).max(used_ms.unwrap_or(0))
+        let told_ms = keyed.map_or(0, |keyed| keyed.told_ms);
+        (START_MS + at_ms + ahead_ms).max(told_ms).max(latest_ms).max(used_ms.unwrap_or(0))
+    }
+
+    /// The clock of a key's machine at `at_ms` of the run.
+    pub fn wall_ms(&self, key: &str, at_ms: i64) -> i64 {
+        START_MS + at_ms + self.keys.get(key).map_or(0, |keyed| keyed.ahead_ms)
+    }
+
+    /// How many objects of a key have lived so far.
+    pub fn starts(&self, key: &str) -> u32 {
+        self.keys.get(key).map_or(0, |keyed| keyed.starts)
     }
 
     /// What a key stores.
@@ -92,13 +124,42 @@ impl Server {
         self.keys.get(key).map(|keyed| &*keyed.seen)
     }
 
-    /// A key restarts in peace, and its clock jumps forward: what a key has told of its clock it never takes back.
-    pub fn restart(&mut self, key: &str, jump_ms: i64) {
-        if let Some(keyed) = self.keys.get_mut(key) {
-            keyed.ahead_ms += jump_ms.abs();
-            keyed.world.restart();
-            keyed.started_ms = None;
+    /// What was held back of a key becomes durable.
+    pub fn release(&mut self, key: &str) {
+        if let Some(keyed) = self.keys.get(key).filter(|keyed| keyed.world.database.is_holding()) {
+            keyed.world.database.release();
         }
+    }
+
+    /// Before what may have ended the object all is durable, and before what ends the module: here that ends the connection, which it does not
+    /// there. Else commits may be held back from now on. Whether what was held back is durable now.
+    fn settle(&mut self, keyed: &Keyed, asked: &[Asked], is_suspect: bool) -> bool {
+        let (database, troubles) = (&keyed.world.database, keyed.world.handler.troubles.borrow());
+        let is_in_trouble = |asked: &Asked| troubles.get(&asked.number).is_some_and(|(_, times)| *times > 0);
+        let may_hold = self.may_hold && !is_suspect && !asked.iter().any(is_in_trouble);
+        match database.is_holding() {
+            true if !may_hold => database.release(),
+            false if may_hold && self.apart.u32(0..100) < self.plan.slow_commits => database.hold(),
+            _ => return false,
+        }
+        !database.is_holding()
+    }
+
+    /// A key restarts in peace.
+    pub fn restart(&mut self, key: &str) {
+        if let Some(keyed) = self.keys.get_mut(key) {
+            keyed.world.restart();
+            keyed.died();
+        }
+    }
+
+    /// The clock of a key's machine jumps. Whether it goes back.
+    pub fn jump(&mut self, key: &str, jump_ms: i64) -> bool {
+        let Some(keyed) = self.keys.get_mut(key) else { return false };
+        let before_ms = keyed.ahead_ms;
+        keyed.ahead_ms = (before_ms + jump_ms).max(keyed.ahead_ms_max - BACK_MS_MAX);
+        keyed.ahead_ms_max = keyed.ahead_ms_max.max(keyed.ahead_ms);
+        keyed.ahead_ms < before_ms
     }
 
     /// A key forgets what was last used before an instant.
@@ -131,7 +192,7 @@ impl Server {
                 let call = call.by(principal.as_str());
                 Ok(self.ask(rng, at_ms, key.as_str(), message, (call, principal.as_str())))
             }
-            Route::Batch { key, asker, .. } => Ok(self.ask_batch(rng, at_ms, &key, message, &asker)),
+            Route::Batch { key, asker, .. } => Ok(self.ask_batch(rng, at_ms, &key, message, (&asker, None))),
             other => panic!("nobody asks for that here: {other:?}"),
         }
     }
@@ -142,7 +203,9 @@ impl Server {
         keyed.world.database.keeps_nested.set(self.is_twin(Twin::NestedKept));
         keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
         let wall_ms = keyed.world.wall_ms;
+        keyed.starts += u32::from(keyed.started_ms.is_none());
         keyed.started_ms.get_or_insert(wall_ms);
+        keyed.told_ms = keyed.told_ms.max(wall_ms);
         keyed.world.handler.troubles.borrow_mut().append(&mut self.troubles);
         let seen = keyed.seen.clone();
         (keyed, seen)
@@ -159,6 +222,7 @@ impl Server {
         let (mut keyed, before) = self.begin(key, at_ms);
         let asked = vec![Asked::of_message(message)];
         let is_suspect = keyed.is_suspect(call.method(), call.url().0, &call.headers());
+        let has_released = self.settle(&keyed, &asked, is_suspect);
         if is_suspect {
             self.plan.break_key(rng, &keyed, &[], 1);
             keyed.world.start(&call);
@@ -170,19 +234,55 @@ impl Server {
             replies.push(keyed.world.send(&call));
         }
         let is_administered = principal == "semel:admin" && message.method == "DELETE";
-        let dealt = Dealt { asked, replies, is_administered, ..blank(key, principal, &before) };
+        let dealt = Dealt { asked, replies, is_administered, has_released, ..blank(key, principal, &before) };
         self.end(keyed, at_ms, dealt)
     }
 
-    fn ask_batch(&mut self, rng: &mut Rng, at_ms: i64, key: &Key, message: &Message, asker: &Asker) -> Dealt {
+    /// Lets somebody in who opens a socket, by what its first frame says; `None`: they are refused.
+    pub fn admit(&self, key: &str, first: &str, at_ms: i64) -> Option<Asker> {
+        let headers = first_frame(first).ok()?;
+        Gate::new(Access::open_or_closed(true)).admit(&headers, self.wall_ms(key, at_ms)).ok()
+    }
+
+    /// Deals with what arrives as a frame of somebody's socket.
+    pub fn deal_frame(&mut self, rng: &mut Rng, at_ms: i64, message: &Message, on: (&Asker, i64)) -> Dealt {
+        let key = message.target.trim_start_matches("/semel/v1/keys/").trim_end_matches("/batch").replace("%2F", "/");
+        let key = Key::new(&key).expect("a key");
+        self.ask_batch(rng, at_ms, &key, message, (on.0, Some(on.1)))
+    }
+
+    /// `frame`: its number, if it is one.
+    fn ask_batch(
+        &mut self,
+        rng: &mut Rng,
+        at_ms: i64,
+        key: &Key,
+        message: &Message,
+        (asker, frame): (&Asker, Option<i64>),
+    ) -> Dealt {
         let (mut keyed, before) = self.begin(key.as_str(), at_ms);
         let json: Value = serde_json::from_slice(&message.body).unwrap_or_default();
         let elements: Vec<Value> = json.as_array().cloned().unwrap_or_default();
         let asked: Vec<Asked> = elements.iter().map(Asked::of_element).collect();
-        let (answered, was_alone) = match Batch::parse(key, &message.headers, Some(&message.body)) {
-            Ok(batch) => self.run_batch(rng, &mut keyed, batch, (asker, message, &elements), &asked),
+        let wall_ms = keyed.world.wall_ms;
+        let batch = match frame {
+            None => Batch::parse(key, &message.headers, Some(&message.body)),
+            Some(number) => {
+                let text = frame::text(number, &elements, &message.acks());
+                Batch::parse_frame(key, asker, wall_ms, Some(text.as_bytes()))
+            }
+        };
+        let is_closing = frame.is_some() && batch.is_err();
+        let is_past_token = asker.ends_ms.is_some_and(|ends_ms| ends_ms <= wall_ms);
+        let suspects: Vec<bool> = match &batch {
+            Ok(Batch { elements, .. }) => elements.iter().map(|element| keyed.is_suspect_element(element)).collect(),
+            Err(_) => Vec::new(),
+        };
+        let has_released = self.settle(&keyed, &asked, suspects.contains(&true));
+        let (answered, was_alone) = match batch {
+            Ok(batch) => self.run_batch(rng, &mut keyed, (batch, &suspects), (asker, &elements), &asked),
             Err(problem) => {
-                let answer = Answer::problem(&problem).stamped(keyed.world.wall_ms, None);
+                let answer = Answer::problem(&problem).stamped(wall_ms, None);
                 (Some(Err(Reply::checked(answer))), false)
             }
         };
@@ -200,6 +300,9 @@ impl Server {
             acks,
             is_batch: true,
             was_alone,
+            has_released,
+            is_closing,
+            is_past_token,
             ..blank(key.as_str(), asker.principal.as_str(), &before)
         };
         self.end(keyed, at_ms, dealt)
@@ -209,24 +312,18 @@ impl Server {
         &self,
         rng: &mut Rng,
         keyed: &mut Keyed,
-        batch: Batch,
-        (asker, message, elements): (&Asker, &Message, &[Value]),
+        (batch, suspects): (Batch, &[bool]),
+        (asker, elements): (&Asker, &[Value]),
         asked: &[Asked],
     ) -> Together {
-        let headers: Vec<(&str, &str)> = message.headers.iter().filter(|(name, _)| *name == "semel-ack").collect();
-        let suspects: Vec<bool> = batch
-            .elements
-            .iter()
-            .map(|element| keyed.is_suspect(&element.method, &element.url.0, &element.headers))
-            .collect();
         let refused = |wall_ms: i64| move |problem| Reply::checked(Answer::problem(&problem).stamped(wall_ms, None));
         let wall_ms = keyed.world.wall_ms;
         if !suspects.contains(&true) || self.is_twin(Twin::SuspectTogether) {
             self.plan.break_key(rng, keyed, asked, elements.len() as u64);
-            let world = &mut keyed.world;
-            let all = Value::Array(elements.to_vec());
-            match catch_unwind(AssertUnwindSafe(|| world.batch_by(asker, &headers, &all))) {
-                Ok(answers) => return (Some(answers.map_err(refused(wall_ms))), false),
+            let (world, all) = (&mut keyed.world, batch.clone());
+            match catch_unwind(AssertUnwindSafe(|| world.in_one_commit(asker, all))) {
+                Ok(Ok(None)) if !world.database.has_crashed() => {}
+                Ok(answers) => return (answers.map_err(refused(wall_ms)).transpose(), false),
                 Err(_) => keyed.world.restart(),
             }
         }
@@ -236,14 +333,20 @@ impl Server {
             return (Some(Ok((0..elements.len()).map(crashed).collect())), true);
         }
         keyed.world.database.calm();
-        match keyed.world.batch_by(asker, &headers, &Value::Array(Vec::new())) {
+        self.plan.break_key(rng, keyed, &[], 1);
+        let mut shell = batch;
+        shell.elements.clear();
+        match keyed.world.in_one_commit(asker, shell) {
+            _ if keyed.world.database.has_crashed() => return (None, true),
             Ok(_) => {}
             Err(problem) => return (Some(Err(refused(wall_ms)(problem))), true),
         }
         let mut replies = Vec::new();
         for (n, element) in elements.iter().enumerate() {
+            keyed.world.database.calm();
             self.plan.break_key(rng, keyed, &asked[n..=n], 1);
-            let reply = keyed.world.alone_by(asker, element, suspects[n]).expect("an element that was read before");
+            let reply =
+                keyed.world.alone_by(asker, element, (n, suspects[n])).expect("an element that was read before");
             if keyed.world.database.has_crashed() {
                 return (None, true);
             }
@@ -254,21 +357,30 @@ impl Server {
 
     fn end(&mut self, mut keyed: Keyed, at_ms: i64, dealt: Dealt) -> Dealt {
         let has_crashed = keyed.world.database.has_crashed();
+        let was_holding = keyed.world.database.is_holding();
         keyed.world.database.calm();
         if has_crashed {
             keyed.world.restart();
-            keyed.started_ms = None;
+            keyed.died();
         }
         keyed.look();
+        // With the object goes all that was held back.
+        let is_lost = has_crashed && was_holding;
+        let dealt = if is_lost { Dealt { before: keyed.seen.clone(), ..dealt } } else { dealt };
+        let is_held = keyed.world.database.is_holding();
         let (before, after) = (dealt.before.ids.effects, keyed.seen.clone());
         let effects =
             if after.ids.effects > before { effects_after(&keyed.world.database, None, before) } else { Vec::new() };
         let panicked = keyed.world.handler.panicked.take();
+        if !panicked.is_empty() {
+            // What the engine knew went with the module.
+            keyed.told_ms = 0;
+        }
         let key = dealt.key.clone();
         self.keys.insert(key.clone(), keyed);
         let replies = if has_crashed { Vec::new() } else { dealt.replies };
         let (now_ms, retention_s) = (self.clock_ms(&key, at_ms), self.config.retention_s);
-        Dealt { replies, has_crashed, panicked, effects, after, now_ms, retention_s, ..dealt }
+        Dealt { replies, has_crashed, is_held, panicked, effects, after, now_ms, retention_s, ..dealt }
     }
 }
 
@@ -283,6 +395,10 @@ fn blank(key: &str, principal: &str, before: &Rc<View>) -> Dealt {
         is_batch: false,
         was_alone: false,
         has_crashed: false,
+        is_held: false,
+        has_released: false,
+        is_closing: false,
+        is_past_token: false,
         panicked: Vec::new(),
         effects: Vec::new(),
         before: before.clone(),
@@ -324,12 +440,30 @@ impl Plan {
 impl Keyed {
     fn new(key: &str, config: Config) -> Self {
         let world = World::at(key, Deposits::default(), config);
-        Self { world, ahead_ms: 0, started_ms: None, forgotten_s: 0, seen: Rc::default() }
+        Self {
+            world,
+            ahead_ms: 0,
+            ahead_ms_max: 0,
+            told_ms: 0,
+            started_ms: None,
+            starts: 0,
+            forgotten_s: 0,
+            seen: Rc::default(),
+        }
+    }
+
+    fn is_suspect_element(&self, element: &Element) -> bool {
+        self.is_suspect(&element.method, &element.url.0, &element.headers)
     }
 
     fn is_suspect(&self, method: &Method, pathname: &str, headers: &Headers) -> bool {
         let started_ms = self.started_ms.unwrap_or(self.world.wall_ms);
         suspicion::is_suspect(method, pathname, headers, started_ms, self.world.wall_ms)
+    }
+
+    /// Its object has died: the next one has the clock of its machine, and of what was committed.
+    fn died(&mut self) {
+        (self.started_ms, self.told_ms) = (None, 0);
     }
 
     fn look(&mut self) {

@@ -5,9 +5,11 @@
 use crate::snapshot::Snapshot;
 use semel_core::server::Value;
 use semel_support::Database;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-const SESSIONS: &str = "SELECT number, name, principal, epochs, closed_seq, closed_ack, at_ms FROM semel_sessions";
+const SESSIONS: &str =
+    "SELECT number, name, principal, epochs, closed_seq, closed_ack, at_ms, crashes, is_started FROM semel_sessions";
+const STARTED: &str = "SELECT id, crashes FROM semel_records WHERE state = 4 AND is_started = 1";
 const PLACES: &str = "SELECT session, seq, epoch, state, at_ms FROM semel_places ORDER BY session, seq";
 
 /// What became of a place.
@@ -29,6 +31,8 @@ pub struct Row {
     pub closed_ack: i64,
     /// When it was last used.
     pub used_ms: i64,
+    /// How often the handler had crashed on the next place when that was started, where nobody has written that it ended.
+    pub started: Option<i64>,
     /// By number: the epoch that took the place, and what became of it.
     pub places: BTreeMap<i64, (i64, State)>,
 }
@@ -53,6 +57,8 @@ pub struct View {
     pub count: usize,
     /// The records, and how many effects there are.
     pub ids: Snapshot,
+    /// What was started and nobody has written that it ended, as effects name it, and how often the handler had crashed on it before.
+    pub started: BTreeSet<(String, i64)>,
 }
 
 impl View {
@@ -68,6 +74,7 @@ impl View {
                 closed_seq: number(&row[4]),
                 closed_ack: number(&row[5]),
                 used_ms: number(&row[6]),
+                started: (number(&row[8]) == 1).then(|| number(&row[7])),
                 places: BTreeMap::new(),
             };
             all.insert(number(&row[0]), (text(&row[1]), session));
@@ -86,7 +93,15 @@ impl View {
         }
         let count = all.len();
         let known = all.into_values().filter(|(_, row)| row.used_ms >= forgotten_s * 1000);
-        Self { sessions: known.collect(), count, ids: Snapshot::of(database, None) }
+        let (sessions, ids): (BTreeMap<String, Row>, _) = (known.collect(), Snapshot::of(database, None));
+        let next = |(name, row): (&String, &Row)| {
+            Some((format!("{name};epoch={};seq={}", row.current(), row.last() + 1), row.started?))
+        };
+        let mut started: BTreeSet<(String, i64)> = sessions.iter().filter_map(next).collect();
+        if ids.rows.values().any(|row| row.state == "suspect") {
+            started.extend(database.peek(STARTED).iter().map(|row| (text(&row[0]), number(&row[1]))));
+        }
+        Self { sessions, count, ids, started }
     }
 }
 

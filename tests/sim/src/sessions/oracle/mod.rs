@@ -2,6 +2,7 @@
 //!
 //! - [`Oracle`]: what it remembers, and what happens in a message
 //! - `tables`: what must hold of what a key keeps of its sessions
+//! - `starts`: what must hold of what is counted ahead of a request that may have ended the object before
 //! - `answers`: whether what is said is true
 //! - `ending`: what must hold of a run that has ended
 //!
@@ -11,6 +12,7 @@
 
 mod answers;
 mod ending;
+mod starts;
 mod tables;
 
 use super::asked::{Aim, Asked, Dealt, Place};
@@ -86,6 +88,8 @@ pub struct Oracle {
     never: BTreeSet<(String, String)>,
     /// How often the handler crashed on something, at most, by key and name.
     crashes: BTreeMap<(String, String), u32>,
+    /// What was started in an object that died, by key, with how often it had crashed before.
+    dead: BTreeSet<(String, String, i64)>,
     /// What was acknowledged of ids, by key and id.
     acked: BTreeSet<(String, String)>,
     wishes: BTreeMap<usize, Wish>,
@@ -107,6 +111,7 @@ impl Oracle {
             ran: BTreeSet::new(),
             never: BTreeSet::new(),
             crashes: BTreeMap::new(),
+            dead: BTreeSet::new(),
             acked: BTreeSet::new(),
             wishes: BTreeMap::new(),
             has_lost_storage: false,
@@ -158,29 +163,25 @@ impl Oracle {
     pub fn dealt(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         self.mark(dealt);
         self.check_departures(dealt)?;
+        self.check_starts(dealt)?;
         self.count_crashes(dealt);
         // Before any of its requests.
         self.acked.extend(dealt.acks.iter().map(|id| (dealt.key.clone(), id.clone())));
         let is_unanswered = dealt.replies.is_empty() && dealt.refusal.is_none();
         let mut effects: Vec<&Effect> = dealt.effects.iter().collect();
-        // What had a commit of its own, where a batch failed and then crashed, came before what failed the first time.
-        let was_tried_twice =
-            dealt.was_alone && dealt.replies.iter().any(|reply| reply.only("semel-status") == "replayed");
         for (n, asked) in dealt.asked.iter().enumerate() {
             let code = dealt.replies.get(n).map(|reply| reply.only("semel-status").to_owned());
             self.acknowledge(dealt, asked);
-            // Where a batch fails and then crashes, what had a commit of its own meanwhile is replayed.
-            let is_replayed = dealt.was_alone && code.as_deref() == Some("replayed");
             // What is there twice may have run the second time.
             let mut others = dealt.asked.iter().zip(&dealt.replies).skip(n + 1);
             let runs_later =
                 others.any(|(other, reply)| other.name() == asked.name() && reply.only("semel-status") == "executed");
             let is_unknown = code.as_deref() == Some("unavailable") && !runs_later;
-            let may_run = is_unanswered || is_replayed || is_unknown || code.as_deref() == Some("executed");
+            let may_run = is_unanswered || is_unknown || code.as_deref() == Some("executed");
             let is_its = |effect: &&Effect| effect.number == asked.number && effect.id == asked.name();
-            let its = effects.iter().position(is_its).filter(|place| *place == 0 || was_tried_twice);
+            let its = effects.first().is_some_and(is_its);
             let is_deposit = matches!(asked.aim, Aim::AtPlace(_) | Aim::ById(_));
-            let ran = its.filter(|_| may_run && is_deposit).map(|place| effects.remove(place));
+            let ran = (its && may_run && is_deposit).then(|| effects.remove(0));
             match (ran, code.as_deref()) {
                 (Some(effect), _) => self.took_effect(dealt, asked, effect)?,
                 (None, Some("executed")) if is_deposit => {
@@ -233,19 +234,6 @@ impl Oracle {
                 Aim::ById(_) => self.see(format!("id, {how}: {code}")),
                 Aim::Other => {}
             }
-        }
-    }
-
-    /// Every crash of a message may be that of any that it asks for; a panic is that of its number.
-    fn count_crashes(&mut self, dealt: &Dealt) {
-        let died = dealt.asked.iter().filter(|_| dealt.has_crashed);
-        let its = |number: &String| dealt.asked.iter().find(|asked| asked.number == *number);
-        let panicked = dealt.panicked.iter().filter_map(its);
-        // Where the storage fails as its start ends, and a neighbour's panic then takes the memory of it, it counts as one that died.
-        let unended = dealt.asked.iter().zip(&dealt.replies);
-        let unended = unended.filter(|(_, reply)| reply.only("semel-status") == "unavailable").map(|(asked, _)| asked);
-        for asked in died.chain(panicked).chain(unended).collect::<Vec<_>>() {
-            *self.crashes.entry((dealt.key.clone(), asked.name())).or_default() += 1;
         }
     }
 
@@ -331,6 +319,9 @@ impl Oracle {
     fn check_batch(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         if !dealt.is_batch {
             return Ok(());
+        }
+        if let (true, Some(effect)) = (dealt.is_past_token, dealt.effects.first()) {
+            return violation("token", format!("{effect:?} came of a frame whose token had ended"));
         }
         if dealt.has_crashed && !dealt.was_alone && !dealt.effects.is_empty() {
             return violation("batch", format!("the object died, and {} effects are there", dealt.effects.len()));

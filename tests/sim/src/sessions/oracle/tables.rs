@@ -73,9 +73,7 @@ impl Oracle {
 
     /// The same of a place that was closed without an effect: by its cancellation, or for it crashed too often.
     pub(super) fn adopt_place(&mut self, dealt: &Dealt, asked: &Asked, code: Option<&str>) -> Result<(), Violation> {
-        // Where a batch fails and then crashes, what had a commit of its own meanwhile is replayed.
-        let is_replayed = dealt.was_alone && code == Some("replayed");
-        let is_unsaid = dealt.refusal.is_none() && (is_replayed || matches!(code, None | Some("unavailable")));
+        let is_unsaid = dealt.refusal.is_none() && matches!(code, None | Some("unavailable"));
         let (place, what, state) = match &asked.aim {
             Aim::AtPlace(place) => (place, What::Poisoned, State::Poisoned),
             Aim::Close(place) => (place, What::Cancelled, State::Cancelled),

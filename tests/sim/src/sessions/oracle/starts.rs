@@ -1,0 +1,71 @@
+//! What must hold of what is counted ahead of a request that may have ended the object before, and what may be blamed on it.
+
+use super::{Aim, Asked, Dealt, Oracle, Violation, violation};
+use crate::sessions::view::View;
+
+impl Oracle {
+    /// The object of a key dies, or is put to rest: what it has started and not ended was never ended.
+    pub fn dies(&mut self, key: &str, seen: &View) {
+        let started = seen.started.iter().map(|(name, crashes)| (key.to_owned(), name.clone(), *crashes));
+        self.dead.extend(started);
+    }
+
+    /// A start that ended is counted no longer; one of an object that died is, until it is counted as a crash.
+    pub(super) fn check_starts(&mut self, dealt: &Dealt) -> Result<(), Violation> {
+        if dealt.has_crashed {
+            self.dies(&dealt.key, &dealt.after);
+            return Ok(());
+        }
+        for (asked, reply) in dealt.asked.iter().zip(&dealt.replies) {
+            let (name, code) = (asked.name(), reply.only("semel-status"));
+            if code == "attempt-expired" && matches!(asked.aim, Aim::ById(_)) {
+                let is_its = |(started, crashes): &&(String, i64)| {
+                    *started == name && self.dead.contains(&(dealt.key.clone(), name.clone(), *crashes))
+                };
+                let before = dealt.before.started.iter().find(is_its);
+                if before.is_some() {
+                    self.see("server: what a dead object has started comes too late");
+                }
+                if let Some(before) = before.filter(|before| !dealt.after.started.contains(before)) {
+                    return violation(
+                        "uncounted",
+                        format!("{before:?} ended an object, and a late attempt takes it back"),
+                    );
+                }
+            }
+            let is_new = |(started, crashes): &(String, i64)| {
+                *started == name && !dealt.before.started.contains(&(name.clone(), *crashes))
+            };
+            if dealt.after.started.iter().any(is_new) && !is_unavailable(dealt, &name) {
+                return violation("blamed", format!("{name} was started, is {code}, and counts as what never ended"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every crash of a message may be that of any that it asks for; a panic is that of its number. A start that nobody has written the end of is
+    /// taken for a dead object's once what that object knows of it is gone.
+    pub(super) fn count_crashes(&mut self, dealt: &Dealt) {
+        let died = dealt.asked.iter().filter(|_| dealt.has_crashed);
+        let its = |number: &String| dealt.asked.iter().find(|asked| asked.number == *number);
+        let panicked = dealt.panicked.iter().filter_map(its);
+        let mut crashed: Vec<String> = died.chain(panicked).map(Asked::name).collect();
+        if !dealt.has_crashed {
+            let left = dealt.after.started.difference(&dealt.before.started).map(|(name, _)| name.clone());
+            let before = crashed.len();
+            crashed.extend(left);
+            if crashed.len() > before {
+                self.see("server: nobody writes that a start ended");
+            }
+        }
+        for name in crashed {
+            *self.crashes.entry((dealt.key.clone(), name)).or_default() += 1;
+        }
+    }
+}
+
+/// Whether one of its attempts was told that the storage failed: its end may not be written.
+fn is_unavailable(dealt: &Dealt, name: &str) -> bool {
+    let mut all = dealt.asked.iter().zip(&dealt.replies);
+    all.any(|(asked, reply)| asked.name() == name && reply.only("semel-status") == "unavailable")
+}
