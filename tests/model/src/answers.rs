@@ -41,8 +41,10 @@ pub fn client_answer(answer: &server::Answer) -> Answer {
     let mut members = Headers::new();
     if let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(&body) {
         for (name, value) in &object {
-            if let Some(value) = value.as_str() {
-                members.append(name, value);
+            match value {
+                serde_json::Value::String(text) => members.append(name, text.clone()),
+                serde_json::Value::Number(number) => members.append(name, number.to_string()),
+                _ => {}
             }
         }
     }

@@ -7,6 +7,10 @@
 //! - [`tabs`]: the tabs of one client, with the store that they share. [`tab_scopes`]: what is explored of them
 //! - [`tab_state`]: the state of all that
 //! - [`tab`], [`messages`], [`answers`]: a tab, what it sends, what it hears
+//! - [`holders`]: the tabs of one client that contend for a session, with the store that they share. [`holder_scopes`]: what is explored of them
+//! - [`holder_state`]: the state of all that, and its judge
+//! - [`holder`], [`frames`]: a tab with the machine of its session, what it sends
+//! - [`history`]: what stands for a machine of the client
 //! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, what is committed
 //! - [`session_scopes`]: what is explored of sessions. [`session_judge`]: what the judge knows of them
 //! - [`batches`]: a key that takes batches and frames. [`batch_scopes`]: what is explored of it
@@ -22,6 +26,12 @@ pub mod answers;
 pub mod batch_scopes;
 pub mod batches;
 pub mod elsewhere;
+pub mod frames;
+pub mod history;
+pub mod holder;
+pub mod holder_scopes;
+pub mod holder_state;
+pub mod holders;
 pub mod ledger;
 pub mod letters;
 pub mod messages;

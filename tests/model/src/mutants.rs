@@ -1,9 +1,11 @@
 //! For each rule, what finds out that it does not hold.
 //!
-//! Invariant: every rule is listed, each with the scope and the property that catch it, or as one that needs the simulator.
+//! Invariant: every rule is listed, each with the scope and the property that catch it.
 
 use crate::batch_scopes;
 use crate::batches::Batches;
+use crate::holder_scopes;
+use crate::holders::Holders;
 use crate::letters::Letters;
 use crate::properties::{Never, Watched};
 use crate::remote_scopes;
@@ -16,10 +18,9 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// The scope in which a rule is missed, and the property that is broken then. `None`: of the client's sessions, whose machine the model does not
-/// have.
-pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
-    Some(match rule {
+/// The scope in which a rule is missed, and the property that is broken then.
+pub fn caught(rule: Rule) -> (&'static str, Never) {
+    match rule {
         Rule::Principal => ("principals", Never::Learnt),
         Rule::Fingerprint => ("principals", Never::Foreign),
         Rule::Replay => ("turns", Never::Twice),
@@ -97,20 +98,23 @@ pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
         Rule::BatchKey => ("batches", Never::Astray),
         Rule::BatchHeaders => ("batches", Never::Freed),
         Rule::FrameOfToken => ("frames", Never::AfterToken),
-        Rule::PlaceKept
-        | Rule::OnlyFencedRenumbered
-        | Rule::OlderFirst
-        | Rule::LeftInOrder
-        | Rule::LeftTaken
-        | Rule::AckHeld
-        | Rule::RowTakenBack => return None,
-    })
+        Rule::PlaceKept => ("overtaken", Never::Twice),
+        Rule::OnlyFencedRenumbered => ("expired", Never::Twice),
+        Rule::OlderFirst => ("two epochs", Never::OutOfOrder),
+        Rule::LeftInOrder => ("overtaken", Never::OutOfOrder),
+        Rule::LeftTaken => ("left again", Never::Stuck),
+        Rule::AckHeld => ("overtaken", Never::Unheard),
+        Rule::RowTakenBack => ("overtaken", Never::NoForGood),
+    }
 }
 
 /// A counter-example to a property without a rule: a line a step, or `None`.
 pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<String>> {
     if let Some(scope) = tab_scopes::named(scope) {
         return trace(&Tabs { scope, without: Some(rule) }, property);
+    }
+    if let Some(scope) = holder_scopes::named(scope) {
+        return trace(&Holders { scope, without: Some(rule) }, property);
     }
     if let Some(scope) = batch_scopes::named(scope) {
         return trace(&Batches { scope, without: Some(rule) }, property);

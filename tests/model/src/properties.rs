@@ -83,6 +83,12 @@ properties! {
     Usurped = "sessions: a take-over that expects an older epoch fences a newer holder",
     /// Who takes over hears of another last number than was taken.
     Misled = "sessions: a take-over tells another last number than was taken",
+    /// A place is used for two requests.
+    TwoRequests = "sessions: a place names two requests",
+    /// A request leaves at a place that its row does not have.
+    Unstored = "persist, then send: a request leaves at a place that is not stored",
+    /// What was asked for is left as it is, and nobody goes on with it.
+    Stuck = "sessions: what was asked for is left, and nobody goes on with it",
     /// Of what arrives together, a part is committed and the rest is not.
     Partly = "one commit: of a batch a part is committed",
     /// A request takes effect at another key than its own.
@@ -91,6 +97,8 @@ properties! {
     AfterToken = "scoped: a frame runs after its token has ended",
     /// A request is refused for want of room that there is.
     Needless = "bounded: a key refuses for want of room that it has",
+    /// A place is acknowledged, and somebody waits for its outcome still.
+    Unheard = "forget after: a place is acknowledged of which somebody has still to hear",
     /// A client forgets an acknowledgement that no key has taken.
     Unacknowledged = "forget after: a client forgets an acknowledgement that no key has taken",
     /// An answer that is no outcome is recorded.
@@ -174,6 +182,10 @@ properties! {
     Turn = "sometimes: a request that waits for its turn",
     /// A request that never left is taken back.
     Withdrawn = "sometimes: a request that is taken back",
+    /// A request of a session gets another place.
+    Renumbered = "sometimes: a request that gets another place",
+    /// A request of a session is left to who holds it.
+    LeftBehind = "sometimes: a request that is left to who holds the session",
     /// A row is gone from the client's store.
     Forgotten = "sometimes: all is done and forgotten",
 }

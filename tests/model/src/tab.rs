@@ -1,15 +1,12 @@
 //! A tab: the real client, made anew for each step from all that it was told.
 //!
-//! The client holds what can't be copied, nor cross threads. But it decides by nothing but what it is told, so its history stands
-//! for it; and two tabs with different histories are one state if their clients are alike to the last field.
-//!
 //! Invariant: whoever tells the client anything does what it asks for at once. So nothing that it asked for is left over.
 
+use crate::history::{Digest, History};
 use crate::messages::Message;
 use semel_core::client::{Action, Answer, Changed, Client, Draft, Row, Settings, Ticket, codec};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// How far a deadline lies ahead.
@@ -67,34 +64,12 @@ pub enum Told {
     Wakes,
 }
 
-/// What a client was told, and when. No part of a state: [`Tab::digest`] is.
-#[derive(Clone, Default)]
-struct History(Vec<Arc<(i64, Told)>>);
-
-impl PartialEq for History {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for History {}
-
-impl Hash for History {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-impl fmt::Debug for History {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} reports", self.0.len())
-    }
-}
-
 /// A tab, and what its host remembers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tab {
     owner: String,
     give_up_after_ms: Option<i64>,
-    history: History,
+    history: History<Told>,
     /// Of every field of the client.
     digest: u64,
     /// When the client is to be woken.
@@ -109,15 +84,6 @@ pub struct Tab {
     pub paused: Vec<Ticket>,
     /// The ids for which somebody waits here.
     pub callers: Vec<String>,
-}
-
-struct Digest(DefaultHasher);
-
-impl Write for Digest {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
-    }
 }
 
 impl Tab {
@@ -150,8 +116,8 @@ impl Tab {
             requests_max: semel_core::client::REQUESTS_MAX,
             attempts_max: semel_core::client::ATTEMPTS_MAX,
         });
-        for told in &self.history.0 {
-            tell(&mut client, told.0, &told.1);
+        for (now_ms, told) in self.history.iter() {
+            tell(&mut client, *now_ms, told);
             while client.poll().is_some() {}
         }
         client
@@ -160,11 +126,11 @@ impl Tab {
     /// Tells the client something, and gives what it asks for.
     pub fn tell(&mut self, client: &mut Client, now_ms: i64, told: Told) -> Vec<Action> {
         tell(client, now_ms, &told);
-        self.history.0.push(Arc::new((now_ms, told)));
-        let mut digest = Digest(DefaultHasher::new());
+        self.history.push(now_ms, told);
+        let mut digest = Digest::default();
         let actions = std::iter::from_fn(|| client.poll()).collect();
         write!(digest, "{client:?}").expect("a digest takes everything");
-        self.digest = digest.0.finish();
+        self.digest = digest.finish();
         self.wakes_ms = client.wakes_at();
         self.tickets.retain(|_, ticket| client.describe(*ticket).is_some());
         actions

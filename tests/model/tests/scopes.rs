@@ -2,6 +2,8 @@
 
 use semel_model::batch_scopes;
 use semel_model::batches::Batches;
+use semel_model::holder_scopes;
+use semel_model::holders::Holders;
 use semel_model::letters::Letters;
 use semel_model::remote_scopes;
 use semel_model::remotes::Remotes;
@@ -39,6 +41,14 @@ const STATES: &[(&str, usize)] = &[
     ("rides", 23_845),
     ("gives up", 40_580),
     ("in order", 132_162),
+    ("overtaken", 6_422),
+    ("two epochs", 14_801),
+    ("left again", 20_505),
+    ("waits no longer", 29_494),
+    ("given up", 45_154),
+    ("expired", 6_380),
+    ("unheard", 8_130),
+    ("failing store", 16_693),
     ("batches", 450),
     ("frames", 1_431),
     ("session batches", 1_588),
@@ -74,6 +84,10 @@ fn hold_in_tabs(name: &str) {
 
 fn hold_in_batches(name: &str) {
     hold_in(name, Batches { scope: batch_scopes::named(name).expect("a scope of that name"), without: None });
+}
+
+fn hold_in_holders(name: &str) {
+    hold_in(name, Holders { scope: holder_scopes::named(name).expect("a scope of that name"), without: None });
 }
 
 fn hold_in_remotes(name: &str) {
@@ -246,12 +260,54 @@ fn a_full_key_refuses_of_a_batch_what_has_no_room_and_nothing_else() {
 }
 
 #[test]
+fn what_a_tab_leaves_of_a_session_is_done_once_and_in_order_by_the_one_that_overtakes_it() {
+    hold_in_holders("overtaken");
+}
+
+#[test]
+fn what_was_taken_over_comes_before_what_its_new_holder_is_asked_for() {
+    hold_in_holders("two epochs");
+}
+
+#[test]
+fn who_is_overtaken_while_it_goes_on_with_what_others_left_leaves_it_to_the_next() {
+    hold_in_holders("left again");
+}
+
+#[test]
+fn what_nobody_waits_for_goes_on_with_who_holds_the_session_though_its_tab_lives() {
+    hold_in_holders("waits no longer");
+}
+
+#[test]
+fn what_is_given_up_in_a_session_is_closed_or_comes_to_what_it_came_to() {
+    hold_in_holders("given up");
+}
+
+#[test]
+fn what_has_no_outcome_any_more_gets_no_other_place() {
+    hold_in_holders("expired");
+}
+
+#[test]
+fn a_full_session_frees_nothing_that_a_tab_that_lives_has_still_to_hear() {
+    hold_in_holders("unheard");
+}
+
+#[test]
+fn a_store_that_fails_loses_nothing_of_a_session_and_leaves_out_no_number() {
+    hold_in_holders("failing store");
+}
+
+#[test]
 fn every_scope_is_explored() {
     let names: Vec<&str> = {
         let letters = scopes::all().into_iter().map(|scope| scope.name);
         let tabs = tab_scopes::all().into_iter().map(|scope| scope.name);
         let batches = batch_scopes::all().into_iter().map(|scope| scope.name);
-        letters.chain(tabs).chain(batches).chain(remote_scopes::all().into_iter().map(|scope| scope.name)).collect()
+        let holders = holder_scopes::all().into_iter().map(|scope| scope.name);
+        let remotes = remote_scopes::all().into_iter().map(|scope| scope.name);
+        letters.chain(tabs).chain(holders).chain(batches).chain(remotes).collect()
     };
     assert_eq!(STATES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
 }
