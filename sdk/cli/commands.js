@@ -53,6 +53,7 @@ export async function show(session, key, id) {
     ["records", of(stats.records, stats.recordsMax)],
     ["tombstones", of(stats.tombstones, stats.tombstonesMax)],
     ["size", of(stats.bytes, stats.bytesMax, bytes)],
+    ...(stats.sessions > 0 ? [["sessions", number(stats.sessions)]] : []),
     ["oldest", stats.oldest === null ? "none" : at(stats.oldest)],
     ["retention", stats.retentionSeconds === null ? "for ever" : duration(stats.retentionSeconds)],
     ["fence", stats.fence > 0 ? at(stats.fence * 1000) : "not moved yet"],

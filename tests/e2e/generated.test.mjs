@@ -15,8 +15,8 @@ const SEED = Number(process.env.SEMEL_SEED ?? 20261121);
 /** Tables with a limit are full by then, and the module's memory has its size. */
 const WARM_REQUESTS = 60_000;
 const WINDOW_REQUESTS = 20_000;
-/** So much may a request leave behind in the heap, once that is collected: less than anything that could be kept of one, a reference to it even. */
-const HEAP_BYTES_A_REQUEST = 4;
+/** So much may a request leave behind in the heap, once that is collected: less than anything that could be kept of one takes. */
+const HEAP_BYTES_A_REQUEST = 8;
 /** The module's memory grows by pages of 64 KiB. A request for whose parts there is no room any more may take one. */
 const MODULE_BYTES_MAX = 128 << 10;
 /**
