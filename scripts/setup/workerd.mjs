@@ -20,14 +20,16 @@ const LISTEN_TIMEOUT_MS = 20_000;
  * `objects`: binding to class of each namespace; `vars`: the worker's settings; `assets`: a folder of static files, bound as
  * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB; `services`: binding to the file of another Worker, one
  * module; `reachesLocal`: whether the worker may fetch from this machine; `deadLetters`: the address of a server that gets what is sent to
- * the queue DEAD_LETTERS, and then the worker can be given messages by itself, which is bound as SELF.
+ * the queue DEAD_LETTERS, and then the worker can be given messages by itself, which is bound as SELF; `inspected`: whether debuggers may
+ * look into it, at `inspector` of what is resolved.
  */
-export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, onLog }) {
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, inspected, onLog }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
-  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, state }));
+  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, state }));
   const { default: binary } = createRequire(import.meta.url)("workerd");
-  const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", config], {
+  const inspector = inspected ? ["--inspector-addr=127.0.0.1:0"] : [];
+  const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", ...inspector, config], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
     env: { ...process.env, CLOUDFLARE_CF_FETCH_ENABLED: "false" },
   });
@@ -42,9 +44,10 @@ export async function startWorkerd({ folder, state, address = "127.0.0.1:0", obj
     child.on("exit", (code, signal) => resolve({ code, signal }));
     child.on("error", (error) => resolve({ error }));
   });
-  const port = await listening(child, exited, () => log);
+  const ports = await listening(child, exited, () => log, inspected ? ["listen", "listen-inspector"] : ["listen"]);
   return {
-    url: `http://${address.replace(/:\d+$/, "")}:${port}`,
+    url: `http://${address.replace(/:\d+$/, "")}:${ports.listen}`,
+    inspector: inspected && `http://127.0.0.1:${ports["listen-inspector"]}`,
     pid: child.pid,
     exited,
     log: () => log,
@@ -55,7 +58,8 @@ export async function startWorkerd({ folder, state, address = "127.0.0.1:0", obj
   };
 }
 
-function listening(child, exited, log) {
+/** Resolves to the port of each event, once all of them came. */
+function listening(child, exited, log, events) {
   return new Promise((resolve, reject) => {
     const fail = (why) => {
       clearTimeout(timer);
@@ -65,19 +69,22 @@ function listening(child, exited, log) {
     const timer = setTimeout(() => fail("it did not listen in time"), LISTEN_TIMEOUT_MS);
     exited.then(({ code, signal, error }) => fail(error ? error.message : `it ended with ${code ?? signal}`));
     let told = "";
+    const ports = {};
     child.stdio[3].on("data", (chunk) => {
       told += chunk;
       for (const line of told.split("\n").slice(0, -1)) {
         const event = JSON.parse(line);
-        if (event.event !== "listen") continue;
+        ports[event.event] = event.port;
+      }
+      if (events.every((event) => event in ports)) {
         clearTimeout(timer);
-        resolve(event.port);
+        resolve(ports);
       }
     });
   });
 }
 
-async function configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, state }) {
+async function configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, state }) {
   const text = JSON.stringify;
   const modules = [];
   // The entry comes first. A path that begins with / would be looked for in the schema's search path.
@@ -118,6 +125,7 @@ const config :Workerd.Config = (
     ${services.join(",\n    ")}
   ],
   sockets = [ (name = "http", address = ${text(address)}, http = (), service = "main") ],
+  v8Flags = [ ${inspected ? text("--expose-gc") : ""} ],
 );
 const main :Workerd.Worker = (
   modules = [

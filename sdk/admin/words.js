@@ -10,6 +10,10 @@ const UNITS = [
 ];
 
 export const number = (value) => value.toLocaleString("en-US");
+/** "1 key", "9,999 keys". */
+export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+/** "1 key has forgotten", "9,999 keys have forgotten". */
+export const haveForgotten = (keys) => `${counted(keys, "key")} ${keys === 1 ? "has" : "have"} forgotten`;
 
 export function bytes(value) {
   if (value < 1_000) return `${value} B`;

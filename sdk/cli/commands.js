@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
-import { STATES, age, bytes, duration, fullness, number, ran } from "../admin/words.js";
+import { STATES, age, bytes, counted, duration, fullness, haveForgotten, number, ran } from "../admin/words.js";
 import { Failure, changing, markOf, reading } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
@@ -33,11 +33,11 @@ export async function keys(session) {
     }
     shown += page.keys.length;
     [after, total] = [page.next, page.total];
-    if (options.all) terminal.progress(shown, total, "keys");
+    if (options.all) terminal.progress(shown, total, "key");
   } while (after !== null && shown < wanted);
   if (terminal.isJson) return;
   if (shown > 0) terminal.table(rows, [1, 2, 3]);
-  terminal.note(shown === 0 ? "There are no such keys." : `${number(shown)} of ${number(total)} keys`);
+  terminal.note(shown === 0 ? "There are no such keys." : `${number(shown)} of ${counted(total, "key")}`);
 }
 
 /** `show`: a key, or one request of it. */
@@ -53,6 +53,7 @@ export async function show(session, key, id) {
     ["records", of(stats.records, stats.recordsMax)],
     ["tombstones", of(stats.tombstones, stats.tombstonesMax)],
     ["size", of(stats.bytes, stats.bytesMax, bytes)],
+    ...(stats.sessions > 0 ? [["sessions", number(stats.sessions)]] : []),
     ["oldest", stats.oldest === null ? "none" : at(stats.oldest)],
     ["retention", stats.retentionSeconds === null ? "for ever" : duration(stats.retentionSeconds)],
     ["fence", stats.fence > 0 ? at(stats.fence * 1000) : "not moved yet"],
@@ -100,8 +101,8 @@ export async function forget(session) {
   const job = options.wait ? await follow(session, begun, [...again, "--again", markOf(made)]) : begun;
   if (terminal.isJson) return terminal.json(job);
   const what = `what was first sent before ${utc(before * 1000)}`;
-  if (options.wait) terminal.line(`${number(job.keys)} keys have forgotten ${what}.`);
-  else terminal.line(`It has begun: ${number(job.keys)} keys forget ${what}.`);
+  if (options.wait) terminal.line(`${haveForgotten(job.keys)} ${what}.`);
+  else terminal.line(`It has begun: ${counted(job.keys, "key")} ${job.keys === 1 ? "forgets" : "forget"} ${what}.`);
 }
 
 async function follow(session, job, again) {
@@ -109,9 +110,9 @@ async function follow(session, job, again) {
   const lines = [`The deployment goes on with it. To look again: semel ${again.join(" ")}`];
   let movedMs = Date.now();
   while (job.state !== "done") {
-    terminal.progress(job.done, job.keys, "keys");
+    terminal.progress(job.done, job.keys, "key");
     if (Date.now() - movedMs > Math.max(STANDSTILL_MS, options.timeout * 1000)) {
-      const failed = job.failed?.length > 0 ? [`These keys can't be told, and are tried again: ${job.failed.map(safeLine).join(", ")}`] : [];
+      const failed = job.failed?.length > 0 ? [`What can't be told is tried again: ${job.failed.map(safeLine).join(", ")}`] : [];
       throw new Failure("failed", ["Nothing moves any more.", ...failed, ...lines], { code: "standstill", job });
     }
     try {
@@ -124,7 +125,7 @@ async function follow(session, job, again) {
       throw Object.assign(new Failure("failed", [error.message, ...lines], { code: error.code, job }), { cause: error });
     }
   }
-  terminal.progress(job.done, job.keys, "keys");
+  terminal.progress(job.done, job.keys, "key");
   return job;
 }
 

@@ -6,7 +6,7 @@
 
 import { createInterface } from "node:readline/promises";
 import picocolors from "picocolors";
-import { number } from "../admin/words.js";
+import { counted, number } from "../admin/words.js";
 import { Failure } from "./session.js";
 
 const BAR_CHARACTERS = 30;
@@ -75,7 +75,7 @@ export class Terminal {
   progress(done, all, noun) {
     if (this.#stderr.isTTY !== true || this.isJson) return;
     const filled = all === 0 ? BAR_CHARACTERS : Math.floor((BAR_CHARACTERS * done) / all);
-    this.#stderr.write(`\r[${"#".repeat(filled)}${"-".repeat(BAR_CHARACTERS - filled)}] ${number(done)} of ${number(all)} ${noun}\x1b[K`);
+    this.#stderr.write(`\r[${"#".repeat(filled)}${"-".repeat(BAR_CHARACTERS - filled)}] ${number(done)} of ${counted(all, noun)}\x1b[K`);
     this.#hasBar = true;
   }
 

@@ -2,14 +2,18 @@
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
-import { readFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { after, test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
 import { until } from "../e2e/lossy.mjs";
 import { at, hasRows, inspect, shows } from "./inspector.mjs";
 import { FOREIGN, HEAVY, SMALL, idOf, keys, numberOf, stateOf } from "./world.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 90_000 };
+/** Where each view is seen after a run, as people see it. */
+const SHOTS = join(ROOT, "build/shots/inspector");
 
 const { fake, visitor, open } = await inspect(after);
 let last = 0;
@@ -196,7 +200,9 @@ test("a keyboard is enough: from the list to a change, and back to where one was
 
 test("axe finds nothing serious in any view, in light and dark and on a phone, and nothing is wider than the screen", LIMIT, async (t) => {
   const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+  await mkdir(SHOTS, { recursive: true });
   const check = async (tab, what) => {
+    await tab.screenshot({ path: join(SHOTS, `${what.replace(/[^a-z0-9]+/gi, "-")}.png`) });
     // Past the page's policy, which is for its own scripts.
     if (!(await tab.evaluate(() => "axe" in window))) await tab.evaluate(axe);
     const { violations } = await tab.evaluate(() => axe.run({ resultTypes: ["violations"] }));

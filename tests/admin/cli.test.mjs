@@ -42,6 +42,14 @@ test("keys: a table of as many as are wanted, in the order that is wanted", LIMI
   assert.match(rows[0], /^orders\/everything +580,000 +1,680,000 +310 MB +\d+ days ago +\d+ h ago$/);
 });
 
+test("one of them is a key, and no keys", LIMIT, async () => {
+  const only = keys[4_321].key;
+  const found = keys.filter(({ key }) => key.startsWith(only)).length;
+  assert.equal(found, 1);
+  const { stderr } = await semel(["keys", "--prefix", only]);
+  assert.equal(stderr, "1 of 1 key\n");
+});
+
 test("keys --all --json: every key once, one a line, in the API's own shape", LIMIT, async () => {
   const { code, stdout, stderr } = await semel(["--json", "keys", "--all", "--order", "name"]);
   const all = jsonOf(stdout);

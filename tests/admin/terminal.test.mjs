@@ -70,6 +70,17 @@ test("a bar shows how far a forget is, on stderr alone", LIMIT, async () => {
   assert.equal(ran.stdout, "9,999 keys have forgotten what was first sent before 2026-10-22T12:00:00Z.\n");
 });
 
+test("a bar shows how many of all keys are listed, and what is listed is the same without one", LIMIT, async () => {
+  const ran = begin(["keys", "--all", "--order", "name", "--prefix", "carts/1"]);
+  assert.equal(await ran.ended, 0);
+  const found = keys.filter(({ key }) => key.startsWith("carts/1")).length.toLocaleString("en-US");
+  const bars = [...ran.stderr.matchAll(/\r\[(#*)(-*)\] ([\d,]+) of ([\d,]+) keys/g)];
+  assert.ok(bars.length > 1, ran.stderr);
+  for (const [, full, empty, , all] of bars) assert.deepEqual([full.length + empty.length, all], [30, found]);
+  assert.deepEqual([bars.at(-1)[1].length, bars.at(-1)[3]], [30, found]);
+  assert.doesNotMatch(ran.stdout, /\r|#####/);
+});
+
 test("nothing that comes from a deployment moves the cursor, hides or turns round, as text or as JSON", LIMIT, async () => {
   const hostile = "a\x00\x1b[2J\x7f\x9b\u061c\u200b\u200e\u2028\u202e\u2066\ufeff\ud800\u{e0041}z";
   assert.equal(safe(`${hostile}\n\t`), "a\\u{0}\\u{1b}[2J\\u{7f}\\u{9b}\\u{61c}\\u{200b}\\u{200e}\\u{2028}\\u{202e}\\u{2066}\\u{feff}\\u{d800}\\u{e0041}z\n\t");

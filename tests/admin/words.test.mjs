@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { factsOf, lifeOf } from "../../sdk/admin/life.js";
 import { formsOf } from "../../sdk/admin/outcome.js";
-import { STATES, age, bytes, duration, fullness } from "../../sdk/admin/words.js";
+import { STATES, age, bytes, counted, duration, fullness, haveForgotten } from "../../sdk/admin/words.js";
 import { fragmentOf, routeOf } from "../../www/inspector/route.js";
 import { NOW_MS } from "./world.mjs";
 
@@ -12,6 +12,7 @@ test("sizes, ages and shares are short, and never say more than is true", () => 
   assert.deepEqual([0, 999, 1_000, 24_576, 310_024_576, 8e9, 2.5e15].map(bytes), ["0 B", "999 B", "1.0 kB", "25 kB", "310 MB", "8.0 GB", "2500 TB"]);
   assert.deepEqual([0, 1, 60, 90, 3_600, 86_400, 90_000, 172_800].map(duration), ["0 s", "1 s", "1 min", "90 s", "1 h", "1 day", "25 h", "2 days"]);
   assert.deepEqual([age(0, 90_000), age(90_000, 0), age(400, 0)], ["90 s ago", "in 90 s", "now"]);
+  assert.deepEqual([counted(0, "key"), counted(1, "key"), counted(9_999, "key"), haveForgotten(1), haveForgotten(2)], ["0 keys", "1 key", "9,999 keys", "1 key has forgotten", "2 keys have forgotten"]);
   assert.deepEqual([fullness(0, 10), fullness(1, 1e6), fullness(999_999, 1e6), fullness(10, 10), fullness(31, 800), fullness(12, 10)], ["0 %", "below 0.1 %", "99 %", "100 %", "3.8 %", "120 %"]);
 });
 

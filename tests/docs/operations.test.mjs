@@ -80,6 +80,13 @@ test("the documents name commands and options that are there", async () => {
   assert.ok(named >= 5, String(named));
 });
 
+test("what an operator has to do, and to know before, has its section", () => {
+  const sections = [...operations.matchAll(/^##+ (.*)$/gm)].map(([, title]) => title);
+  for (const title of ["First deploy", "A custom domain", "Settings", "Rotating keys", "Upgrade and roll back", "Back in time", "Backups", "What it costs", "Limits of one key", "Splitting a hot key", "What to watch"]) {
+    assert.ok(sections.includes(title), title);
+  }
+});
+
 test("what a million changes cost adds up", () => {
   const [, table] = /<!-- cost -->\n[^\n]*\n[^\n]*\n([\s\S]*?)\n<!-- \/cost -->/.exec(operations);
   const rows = table.split("\n").map((line) => line.split("|").slice(1, 5).map((cell) => cell.trim()));

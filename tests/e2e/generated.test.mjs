@@ -1,5 +1,5 @@
-// 100,000 generated bad requests over many connections: each is refused or dropped, none has an effect, and the server is no
-// larger afterwards. SEMEL_SEED is the seed of another run.
+// 100,000 generated bad requests over many connections: each is refused or dropped, none has an effect, and the server keeps nothing of
+// them. SEMEL_SEED is the seed of another run.
 
 import assert from "node:assert/strict";
 import { connect } from "node:net";
@@ -7,22 +7,28 @@ import { after, test } from "node:test";
 import { badRequests } from "./generated.mjs";
 import { serve } from "./server.mjs";
 import { AUDIENCE, jwks, signer } from "./tokens.mjs";
+import { LEAKING_PATH, weigh, weighedLedger } from "./weighed.mjs";
 
 const REQUESTS = 100_000;
 const CONNECTIONS = 32;
 const SEED = Number(process.env.SEMEL_SEED ?? 20261121);
-/**
- * A heap takes some 50,000 requests to find its size. What is left of each request after that makes both windows of 20,000 grow; what a heap
- * does by the way, one of them. 400 bytes left of each request would be more.
- */
+/** Tables with a limit are full by then, and the module's memory has its size. */
 const WARM_REQUESTS = 60_000;
 const WINDOW_REQUESTS = 20_000;
-const GROWTH_BYTES_MAX = 400 * WINDOW_REQUESTS;
+/** So much may a request leave behind in the heap, once that is collected: less than anything that could be kept of one takes. */
+const HEAP_BYTES_A_REQUEST = 8;
+/** The module's memory grows by pages of 64 KiB. A request for whose parts there is no room any more may take one. */
+const MODULE_BYTES_MAX = 128 << 10;
+/**
+ * What the runtime keeps beside the heap is known only roughly. A process takes some 50,000 requests to find its size. What is left of each
+ * request after that makes both windows grow; what a heap does by the way, one of them.
+ */
+const RESIDENT_BYTES_A_REQUEST = 400;
 const SIZE_BYTES_MAX = 512 << 20;
 
 const issuer = signer("HS256");
 const vars = { SEMEL_OPEN: "false", SEMEL_JWT_KEYS: jwks(issuer), SEMEL_JWT_AUDIENCE: AUDIENCE, SEMEL_ADMIN_TOKEN: "an-administrators-token", SEMEL_RATE_PER_SECOND: "1000000", SEMEL_RATE_BURST: "1000000" };
-const server = await serve(after, "ledger", vars);
+const server = await serve(after, "ledger", vars, { folder: await weighedLedger(after), inspected: true });
 const alice = issuer.token({ sub: "alice" });
 const stranger = signer("HS256");
 
@@ -88,7 +94,7 @@ class Connection {
   }
 }
 
-test(`${REQUESTS} bad requests of seed ${SEED}: no 5xx, no effect, no growth`, async () => {
+test(`${REQUESTS} bad requests of seed ${SEED}: no 5xx, no effect, no growth`, async (t) => {
   await server.deposit("a1", 100, { as: alice });
   const next = badRequests({ seed: SEED, token: alice, forged: [stranger.token({ sub: "alice" }), `${alice.slice(0, alice.lastIndexOf("."))}.`, `${alice}A`, issuer.token({ sub: "alice", exp: 1 }), issuer.token({ sub: "semel:admin" }), issuer.token({ sub: "alice", semel: { methods: [] } })] });
   const seen = {};
@@ -109,20 +115,34 @@ test(`${REQUESTS} bad requests of seed ${SEED}: no 5xx, no effect, no growth`, a
   const all = (until) => Promise.all(Array.from({ length: CONNECTIONS }, () => send(until)));
   await all(WARM_REQUESTS);
   const sizes = [await server.memory()];
+  const weights = [await weigh(server)];
   for (const until of [WARM_REQUESTS + WINDOW_REQUESTS, REQUESTS]) {
     await all(until);
     sizes.push(await server.memory());
+    weights.push(await weigh(server));
   }
-  const growths = sizes.slice(1).map((bytes, at) => bytes - sizes[at]);
+  const growthsOf = (bytes) => bytes.slice(1).map((each, at) => each - bytes[at]);
+  const growths = growthsOf(sizes);
 
   for (const code of ["unauthorized", "forbidden", "key-missing", "key-invalid", "key-mismatch", "body-invalid", "not-found", "not-seen", "too-large"]) {
     assert.ok(seen[code] > 100, `${code} is among the answers: ${JSON.stringify(seen)}`);
   }
   assert.ok(seen.none < REQUESTS / 5, `most come as far as the worker: ${JSON.stringify(seen)}`);
-  assert.ok(Math.min(...growths) < GROWTH_BYTES_MAX, `grew by ${growths.join(", then ")} bytes`);
+  const [heap, module] = ["heap", "module"].map((what) => growthsOf(weights.map((weight) => weight[what])));
+  t.diagnostic(`of each ${WINDOW_REQUESTS} requests the heap grew by ${heap.join(", ")} bytes, the module by ${module.join(", ")}, the process by ${growths.join(", ")}`);
+  assert.ok(Math.min(...heap) < HEAP_BYTES_A_REQUEST * WINDOW_REQUESTS, `the heap grew by ${heap.join(", then ")} bytes`);
+  assert.ok(Math.max(...module) <= MODULE_BYTES_MAX, `the module grew by ${module.join(", then ")} bytes`);
+  assert.ok(Math.min(...growths) < RESIDENT_BYTES_A_REQUEST * WINDOW_REQUESTS, `the process grew by ${growths.join(", then ")} bytes`);
   assert.ok(sizes.at(-1) < SIZE_BYTES_MAX, `has ${sizes.at(-1)} bytes`);
   for (let n = 0; n < 50; n += 1) {
     const { json } = await server.send("GET", `/accounts/a${n}`, { as: alice });
     assert.deepEqual(json, { id: `a${n}`, balance: n === 1 ? 100 : 0, entries: n === 1 ? 1 : 0 });
   }
+});
+
+test("a worker that keeps the id of each request, and nothing else, is found out", async () => {
+  const before = await weigh(server);
+  for (let sent = 0; sent < 2_000; sent += 1) await server.send("POST", LEAKING_PATH, { id: `kept-${sent}`, as: alice });
+  const { heap } = await weigh(server);
+  assert.ok(heap - before.heap > HEAP_BYTES_A_REQUEST * 2_000, `${heap - before.heap} bytes`);
 });

@@ -23,7 +23,7 @@ const SQL = [
 ];
 const quoted = (text) => `"${text.replace(/["\\]/g, (char) => `\\${char}`)}"`;
 
-test("SQL in ids, principals and keys is text, and finds nothing but itself", async () => {
+test("SQL in ids, principals, keys and names of sessions is text, and finds nothing but itself", async () => {
   await server.deposit("sql", 50, { id: "hers", as: "alice" });
   let entries = 1;
   for (const text of SQL) {
@@ -40,6 +40,14 @@ test("SQL in ids, principals and keys is text, and finds nothing but itself", as
     const body = JSON.stringify({ ids: [text] });
     assert.equal((await server.send("POST", "/semel/v1/keys/accounts%2Fsql/acks", { as: "alice", body })).status, 204);
     assert.equal((await server.deposit("sql", 1, { id: quoted(text), as: text })).semel, "replayed", `${text}: another's acknowledgement`);
+    // As a session's name it is a session of its own.
+    const takeOver = (by) => server.send("POST", "/semel/v1/keys/accounts%2Fsql/sessions", { id: randomUUID(), as: by, body: JSON.stringify({ name: text }) });
+    const { name, epoch, lastSeq } = (await takeOver("alice")).json;
+    assert.deepEqual([name, lastSeq, (await takeOver("mallory")).semel], [text, 0, "forbidden"], text);
+    const headers = { "semel-session": `${quoted(text)};epoch=${epoch};seq=1` };
+    const placed = await server.send("POST", "/accounts/sql/deposit", { as: "alice", headers, body: '{"amount":1}' });
+    entries += 1;
+    assert.deepEqual([placed.semel, placed.json.entries], ["executed", entries], text);
     // As an account's name it is a key of its own.
     const path = `/accounts/${encodeURIComponent(text).replace(/'/g, "%27")}/deposit`;
     const named = await server.send("POST", path, { id: randomUUID(), body: '{"amount":1}' });
@@ -47,7 +55,7 @@ test("SQL in ids, principals and keys is text, and finds nothing but itself", as
     else assert.equal(named.json.balance, 1, text);
   }
   assert.equal((await server.deposit("sql", 50, { id: "hers", as: "alice" })).semel, "replayed");
-  assert.deepEqual(await server.account("sql"), { id: "sql", balance: 50 + SQL.length, entries: 1 + SQL.length });
+  assert.deepEqual(await server.account("sql"), { id: "sql", balance: 50 + 2 * SQL.length, entries });
 });
 
 test("a line of the log is one line, and nothing in it moves a cursor", async (t) => {
@@ -114,7 +122,7 @@ test("bombs of JSON are refused or are a handler's own business; none is slow, a
   };
   for (const [name, body] of Object.entries(bombs)) {
     const startedMs = performance.now();
-    for (const control of ["acks", "cancel"]) {
+    for (const control of ["acks", "cancel", "sessions", "batch"]) {
       const answer = await server.send("POST", `/semel/v1/keys/accounts%2Fvictim/${control}`, { id: randomUUID(), body });
       assert.deepEqual([answer.status, answer.semel], [400, "body-invalid"], `${name}: ${control}`);
       assert.ok(answer.text.length < 1000, `${name}: the refusal is as long as the bomb`);

@@ -51,6 +51,11 @@ class Server {
     return this.#workerd.url;
   }
 
+  /** Where debuggers look into it, if they may. */
+  get inspector() {
+    return this.#workerd.inspector;
+  }
+
   /** The folder of its state. */
   get state() {
     return this.#options.state;

@@ -5,6 +5,9 @@ import { SemelObject as Hosted, serve } from "./host.js";
 import { consumer } from "./queue.js";
 import { SemelRegistry as Registry } from "./registry.js";
 
+/** Whether every alarm fails; the platform gives one up after six failures. And how many have. */
+const alarms = { fail: false, failed: 0 };
+
 /** A header says what goes wrong: `busy MS`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. */
 const HEADER = "probe-object";
 
@@ -21,6 +24,12 @@ export class SemelObject extends Hosted {
     // It is made, and on its way for so long.
     if (fault === "late") await new Promise((resolve) => setTimeout(resolve, Number(argument)));
     return answer;
+  }
+
+  alarm() {
+    if (!alarms.fail) return super.alarm();
+    alarms.failed += 1;
+    throw new Error("the probe was asked to fail its alarm");
   }
 
   forget(beforeS) {
@@ -77,6 +86,12 @@ async function putOn(request) {
   return new Response();
 }
 
+/** Has alarms fail or not from now on; tells how many have failed. */
+async function failAlarms(request) {
+  if (request.method === "POST") alarms.fail = (await request.text()) === "fail";
+  return Response.json(alarms.failed);
+}
+
 /** Delivers messages of a queue, as the platform does. */
 async function deliver(request, env) {
   const { queue, messages } = await request.json();
@@ -89,6 +104,7 @@ export default {
   fetch(request, env) {
     const { pathname } = new URL(request.url);
     if (pathname === "/probe/reports") return report(request, env);
+    if (pathname === "/probe/alarms") return failAlarms(request);
     if (pathname === "/deliver") return deliver(request, env);
     return pathname === "/probe/clock" ? putOn(request) : serve(request, env);
   },

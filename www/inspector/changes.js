@@ -2,7 +2,7 @@
 
 import { make } from "../view/element.js";
 import { confirmChange } from "./confirm.js";
-import { instant, number } from "../../sdk/admin/words.js";
+import { counted, instant, number } from "../../sdk/admin/words.js";
 
 /** The buttons of a key. */
 export function changesOfKey(key, context) {
@@ -109,13 +109,13 @@ export async function forget(beforeSeconds, total, context) {
   const begun = await confirmChange(context, {
     title: `Forget what is older than ${when}?`,
     says: [
-      `At ${total === undefined ? "every key" : `all ${number(total)} keys`}, the records of requests that were first sent before ${when} are deleted with their outcomes. Their effects stay.`,
+      `At ${total === undefined ? "every key" : total === 1 ? "the one key there is" : `all ${number(total)} keys`}, the records of requests that were first sent before ${when} are deleted with their outcomes. Their effects stay.`,
       "Clients that still try such a request are refused, and can't be told whether it ran.",
       "It can't be stopped once it has begun, and not undone.",
     ],
     verb: "Forget it",
     run: (change) => context.admin.forget(beforeSeconds, change),
-    told: ({ keys }) => `It has begun, at ${number(keys)} ${keys === 1 ? "key" : "keys"}.`,
+    told: ({ keys }) => `It has begun, at ${counted(keys, "key")}.`,
   });
   if (begun) context.go({ view: "forget", id: begun.id });
 }

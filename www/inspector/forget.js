@@ -5,7 +5,7 @@ import { make, say } from "../view/element.js";
 import { forget } from "./changes.js";
 import { fragmentOf } from "./route.js";
 import { troubleOf } from "./trouble.js";
-import { age, instant, number } from "../../sdk/admin/words.js";
+import { age, haveForgotten, instant, number } from "../../sdk/admin/words.js";
 
 const LOOK_MS = 1_000;
 const AGES = [["30 days", "30d"], ["7 days", "7d"], ["1 day", "1d"]];
@@ -83,7 +83,7 @@ function showProgress(id, context) {
       bar.max = Math.max(1, job.keys);
       bar.value = job.keys === 0 && job.state === "done" ? 1 : job.done;
       const what = `what was first sent before ${instant(job.before * 1000)}`;
-      say(told, job.state === "done" ? `Done: ${number(job.keys)} keys have forgotten ${what}.` : `${number(job.done)} of ${number(job.keys)} keys have forgotten ${what}. It goes on without this page.`);
+      say(told, job.state === "done" ? `Done: ${haveForgotten(job.keys)} ${what}.` : `${number(job.done)} of ${haveForgotten(job.keys)} ${what}. It goes on without this page.`);
       showFailed(job.failed ?? []);
       if (job.state === "done") context.forgetLists();
       else setTimeout(() => signal.aborted || look(), LOOK_MS);

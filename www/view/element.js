@@ -29,7 +29,7 @@ export function say(element, text) {
 export const dollars = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 0 });
 export const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
 /** "1 deposit", "2 deposits". */
-export const counted = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+export { counted } from "../../sdk/admin/words.js";
 
 /** A colour of the page as the theme has it: of a custom property, only an element that uses it knows the value. */
 export function colourOf(element, name) {

@@ -36,6 +36,8 @@ pub const OUTCOME_HEADER_BYTES_MAX: usize = 64 << 10;
 pub const OUTCOME_HEADERS_MAX: usize = 256;
 /// A control request names at most so many ids.
 pub const CONTROL_IDS_MAX: usize = 256;
+/// Records that a key of an open deployment keeps, unless it is set: no benchmark is to be one of how fast it refuses.
+const OPEN_RECORDS_MAX: u64 = 10_000_000;
 /// The longest retention that can be set: a hundred years.
 pub(super) const RETENTION_S_MAX: i64 = 100 * 366 * 86_400;
 /// The retention of what is kept for good: so long that no clock gets there, and so short that twice as many ms after any clock
@@ -79,22 +81,27 @@ impl Config {
             Some(key_rules::FOREVER) => FOREVER_S,
             _ => number("SEMEL_RETENTION_SECONDS", default.retention_s, RETENTION_S_MAX)?,
         };
+        let open = match setting("SEMEL_OPEN").as_deref() {
+            None | Some("" | "false") => false,
+            Some("true") => true,
+            Some(other) => return Err(format!("SEMEL_OPEN is {other:?}; it must be \"true\" or \"false\"")),
+        };
         let key_rules = match setting("SEMEL_KEY_RULES").as_deref() {
             None | Some("") => KeyRules::default(),
             Some(text) => KeyRules::parse(text).map_err(|error| format!("SEMEL_KEY_RULES: {error}"))?,
         };
         Ok(Self {
             retention_s,
-            records_max: limit("SEMEL_RECORDS_MAX", default.records_max, COUNT_MAX)?,
+            records_max: limit(
+                "SEMEL_RECORDS_MAX",
+                if open { OPEN_RECORDS_MAX } else { default.records_max },
+                COUNT_MAX,
+            )?,
             tombstones_max: limit("SEMEL_TOMBSTONES_MAX", default.tombstones_max, COUNT_MAX)?,
             sessions_max: limit("SEMEL_SESSIONS_MAX", default.sessions_max, COUNT_MAX)?,
             bytes_max: limit("SEMEL_BYTES_MAX", default.bytes_max, BYTES_MAX)?,
             key_rules,
-            open: match setting("SEMEL_OPEN").as_deref() {
-                None | Some("" | "false") => false,
-                Some("true") => true,
-                Some(other) => return Err(format!("SEMEL_OPEN is {other:?}; it must be \"true\" or \"false\"")),
-            },
+            open,
             report_ms: number("SEMEL_REPORT_SECONDS", default.report_ms / 1000, 86_400)? * 1000,
             log_sample_ppm: match setting("SEMEL_LOG_SAMPLE") {
                 None => default.log_sample_ppm,
@@ -208,6 +215,17 @@ mod tests {
             assert_eq!(found, expected, "{key}");
             assert!(found.is_of_key());
         }
+    }
+
+    #[test]
+    fn an_open_deployment_keeps_as_many_records_as_benchmarks_make_unless_it_is_set() {
+        let of = |set: &[(&str, &str)]| {
+            let found = |asked: &str| set.iter().find(|(name, _)| *name == asked).map(|(_, value)| (*value).to_owned());
+            Config::from_settings(found).map(|config| config.records_max)
+        };
+        assert_eq!(of(&[("SEMEL_OPEN", "true")]), Ok(OPEN_RECORDS_MAX));
+        assert_eq!(of(&[("SEMEL_OPEN", "true"), ("SEMEL_RECORDS_MAX", "5")]), Ok(5));
+        assert_eq!(of(&[("SEMEL_OPEN", "false")]), Ok(Config::default().records_max));
     }
 
     #[test]

@@ -51,6 +51,11 @@ fn nobody_else_is_answered_at_any_of_its_paths_and_nothing_changes() {
             delete(&path("")).id(id),
             delete(&path("/records/a")).id(id),
             post(&path("/cancel")).id(id).body("{\"id\":\"b\"}"),
+            post(&path("/records/a/resolve")).id(id).body("{\"executed\":\"no\"}"),
+            get(&path("/effects")),
+            post(&path("/effects/1/retry")).id(id).body("{}"),
+            post(&path("/effects/1/drop")).id(id).body("{}"),
+            post(&path("/effects/lanes/1/park")).id(id).body("{}"),
         ]
     };
     for principal in ["alice", "", "semel:admi", "admin"] {

@@ -1,0 +1,83 @@
+// Alarms that come to nothing, which the platform gives up after six failures: what may leave leaves all the same, and the key registers. On
+// workerd, with the probe.
+//
+// The six failures themselves take two minutes, and that none comes after them is known after three more:
+// SEMEL_ALARMS=given-up node --test tests/e2e/alarms.test.mjs
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { until } from "./lossy.mjs";
+import { serve } from "./server.mjs";
+
+const RECORDS = 150;
+const RETENTION_S = 2;
+/** Past this, an alarm that was set counts as one that won't come. */
+const OVERDUE_MS = 61_000;
+/** The first, and as many again as the platform tries. */
+const TRIES = 7;
+/** Longer than the last of its pauses. */
+const GIVEN_UP_MS = 180_000;
+const KEY = "left-alone";
+
+async function start(t) {
+  const server = await serve((end) => t.after(end), "probe", { SEMEL_REPORT_SECONDS: "1", SEMEL_RETENTION_SECONDS: String(RETENTION_S) });
+  const change = (options = {}) => server.send("POST", "/echo", { id: randomUUID(), key: `"${KEY}"`, ...options });
+  return {
+    server,
+    change,
+    alarms: (what) => server.send("POST", "/probe/alarms", { body: what }),
+    failed: async () => (await server.send("GET", "/probe/alarms")).json,
+    read: () => server.send("GET", "/echo", { key: `"${KEY}"` }),
+    /** What the key holds. The administrator looks, and nothing leaves for that. */
+    rows: async () => {
+      const { records, tombstones } = (await server.admin("GET", `keys/${KEY}`)).json;
+      return records + tombstones;
+    },
+    isListed: async () => (await server.admin("GET", "keys")).json.keys.some(({ key }) => key === KEY),
+  };
+}
+
+test("where every alarm fails, requests sweep; and once an alarm is overdue, one does all that it should have done", { timeout: 90_000 }, async (t) => {
+  const { server, change, read, alarms, failed, rows, isListed } = await start(t);
+  await alarms("fail");
+  const [id, firstSent] = [randomUUID(), Math.floor(Date.now() / 1000)];
+  assert.equal((await change({ id, firstSent })).semel, "executed");
+  for (let sent = 1; sent < RECORDS; sent += 1) assert.equal((await change({ firstSent: Math.floor(Date.now() / 1000) })).semel, "executed");
+  await until(async () => (await failed()) > 0, "an alarm has come, and failed");
+  assert.equal(await isListed(), false, "that was for an alarm to do");
+  await delay((RETENTION_S + 1) * 1_000);
+  assert.ok((await rows()) > 0, "by itself nothing leaves");
+  const left = async () => (await read()) && (await rows()) === 0;
+  await until(left, "all has left, by requests alone", 40_000);
+  assert.equal((await change({ id, firstSent })).semel, "outside-window");
+  // Of a clock that is put on, and no alarm of the machine's.
+  await server.send("POST", "/probe/clock", { body: String(OVERDUE_MS) });
+  assert.equal((await change()).semel, "executed");
+  await until(isListed, "the key registers after the answer to a request");
+});
+
+test("what an object had set for an alarm that fails is done by the first alarm that does not", { timeout: 90_000 }, async (t) => {
+  const { server, change, alarms, failed, isListed } = await start(t);
+  await alarms("fail");
+  assert.equal((await change()).semel, "executed");
+  await until(async () => (await failed()) > 0, "an alarm has failed");
+  // Also over the end of the process: the alarm is on disk.
+  await server.restart();
+  await until(isListed, "it comes again, and nobody has asked", 60_000);
+});
+
+if (process.env.SEMEL_ALARMS === "given-up") {
+  test("an alarm that the platform has given up is set anew by the next request", { timeout: 600_000 }, async (t) => {
+    const { change, alarms, failed, isListed } = await start(t);
+    await alarms("fail");
+    assert.equal((await change()).semel, "executed");
+    await until(async () => (await failed()) >= TRIES, "as often as the platform tries", 300_000);
+    await alarms("work");
+    await delay(GIVEN_UP_MS);
+    assert.deepEqual([await failed(), await isListed()], [TRIES, false], "it was given up");
+    assert.equal((await change()).semel, "executed");
+    await until(isListed, "the key registers");
+  });
+}

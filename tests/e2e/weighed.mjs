@@ -1,0 +1,55 @@
+// A ledger whose memory can be weighed to the byte: once its garbage is collected, what JavaScript keeps, and the module's memory.
+//
+// The resident memory of the process tells less: garbage is in it, and what the allocator has not given back.
+//
+// Invariant: the worker is the ledger as it ships; only a path is there beside it.
+
+import { cp, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
+import { open } from "./websocket.mjs";
+
+const PATH = "/weighed";
+
+/** In place of the worker's entry. What a second collection frees, the first has let go. */
+const ENTRY = `
+import ledger from "./ledger.js";
+import { glue } from "./module.js";
+export * from "./ledger.js";
+
+const kept = [];
+export default {
+  fetch(request, env, ctx) {
+    const { pathname } = new URL(request.url);
+    if (pathname === "${PATH}/keep") kept.push(String(request.headers.get("idempotency-key")) + kept.length);
+    if (pathname !== "${PATH}") return ledger.fetch(request, env, ctx);
+    gc();
+    gc();
+    return Response.json(glue.initSync().memory.buffer.byteLength);
+  },
+};
+`;
+
+/** The folder of such a worker, until the test file has ended; `serve` it with `inspected`. */
+export async function weighedLedger(after) {
+  const folder = await mkdtemp(join(tmpdir(), "semel-weighed-"));
+  after(() => rm(folder, { recursive: true, force: true }));
+  await cp(workerFolder("ledger"), folder, { recursive: true });
+  await rename(join(folder, "index.js"), join(folder, "ledger.js"));
+  await writeFile(join(folder, "index.js"), ENTRY);
+  return folder;
+}
+
+/** A path at which each request leaves its id behind for good, for who weighs to find that out. */
+export const LEAKING_PATH = `${PATH}/keep`;
+
+/** What the worker keeps, in bytes: `{ heap, module }`. */
+export async function weigh(server) {
+  const { json: module } = await server.send("GET", PATH);
+  const { socket } = await open(server.inspector, "/main");
+  socket.send(JSON.stringify({ id: 1, method: "Runtime.getHeapUsage" }));
+  const { usedSize, embedderHeapUsedSize, backingStorageSize } = JSON.parse(await socket.next()).result;
+  socket.destroy();
+  return { heap: usedSize + embedderHeapUsedSize + backingStorageSize, module };
+}
