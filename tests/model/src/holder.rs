@@ -51,8 +51,8 @@ impl Report {
 pub enum Told {
     /// Time has passed.
     Wakes,
-    /// What is stored, and who lives.
-    Stored(Vec<(String, Vec<u8>)>, BTreeSet<String>),
+    /// What is stored, and who lives, where that can be told.
+    Stored(Vec<(String, Vec<u8>)>, Option<BTreeSet<String>>),
     /// The application wants something.
     Calls(&'static str),
     /// What became of a transaction.
@@ -202,7 +202,9 @@ impl Machine {
         match told {
             Told::Wakes => session.wake(now_ms),
             Told::Stored(rows, alive) => {
-                session.stored(now_ms, rows, Some(&|owner| alive.contains(owner))).expect("rows of this version");
+                let lives = alive.as_ref().map(|alive| |owner: &str| alive.contains(owner));
+                let lives = lives.as_ref().map(|lives| lives as &dyn Fn(&str) -> bool);
+                session.stored(now_ms, rows, lives).expect("rows of this version");
             }
             Told::Calls(id) => {
                 let (method, target) = ("POST".to_owned(), "/k".to_owned());

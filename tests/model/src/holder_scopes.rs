@@ -26,6 +26,8 @@ pub struct HolderScope {
     pub gives_up: bool,
     /// When callers are told that they need not wait.
     pub give_up_after_ms: Option<i64>,
+    /// Whether tabs can tell who lives.
+    pub knows_who_lives: bool,
     /// Whether the key's process crashes.
     pub key_crashes: bool,
     /// How often the store fails.
@@ -40,7 +42,7 @@ const RETENTION_S: i64 = 1_000;
 
 /// All of them.
 pub fn all() -> Vec<HolderScope> {
-    vec![overtaken(), two_epochs(), left(), waits_no_longer(), given_up(), expired(), unheard(), failing()]
+    vec![overtaken(), two_epochs(), left(), waits_no_longer(), given_up(), expired(), unheard(), failing(), unaware()]
 }
 
 /// The scope of a name.
@@ -63,6 +65,7 @@ fn scope(
         instants_s: &[0],
         gives_up: false,
         give_up_after_ms: None,
+        knows_who_lives: true,
         key_crashes: false,
         failures_max: 0,
         config: Config { retention_s: RETENTION_S, open: true, ..Config::default() },
@@ -127,4 +130,11 @@ fn failing() -> HolderScope {
         &[Sometimes::Renumbered, Sometimes::Withdrawn, Sometimes::Forgotten],
     );
     HolderScope { failures_max: 1, ..scope }
+}
+
+/// Tabs that can't tell who lives, and so take over what others have in hand.
+fn unaware() -> HolderScope {
+    let sometimes = &[Sometimes::Replay, Sometimes::Renumbered, Sometimes::Forgotten];
+    let scope = scope("unaware", &[1, 1], &[&["a"], &[]], sometimes);
+    HolderScope { knows_who_lives: false, ..scope }
 }

@@ -36,6 +36,8 @@ pub struct State {
     pub(crate) holders: Vec<Option<Holder>>,
     pub(crate) frames: BTreeSet<Arc<Frame>>,
     pub(crate) server: Server,
+    /// Whether tabs can tell who lives.
+    pub(crate) knows_who_lives: bool,
     /// Of each request, those that come before it.
     pub(crate) before: BTreeMap<String, Vec<String>>,
     /// Of which somebody has the answer, and whether that is that they never ran and never will.
@@ -51,7 +53,10 @@ impl Watched for State {
 
 impl State {
     fn breaks(&mut self, is_broken: bool, property: Never) {
-        if is_broken {
+        // Where several have the same in hand, one may lose what the other hears, and overtake it.
+        let is_promised =
+            self.knows_who_lives || !matches!(property, Never::OutOfOrder | Never::Freed | Never::Unheard);
+        if is_broken && is_promised {
             self.oracle.broken.insert(property);
         }
     }
@@ -193,7 +198,8 @@ impl State {
                 self.breaks(*executed == Executed::Yes && !has_run, Never::YesOfNone);
                 self.breaks(*executed == Executed::No && has_run, Never::NoForGood);
                 // What its key has kept, everybody is told who waits for it.
-                self.breaks(*executed == Executed::Unknown && code != "outcome-expired", Never::Different);
+                let is_lost = *executed == Executed::Unknown && code != "outcome-expired";
+                self.breaks(is_lost && self.knows_who_lives, Never::Different);
                 *self.told.entry(id.to_owned()).or_default() |= *executed == Executed::No;
                 self.oracle.seen.extend((code == "cancelled").then_some(Sometimes::Cancelled));
             }

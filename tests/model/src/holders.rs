@@ -10,7 +10,8 @@
 //! - A tab may crash between any two steps, and loses all but the store. One that is overtaken lives on until it does, and does not
 //!   know before its key has told it: the zombie.
 //! - A tab is asked for something once it holds the session and has looked at what others left, as `semel.session` does it.
-//! - Who lives is known of all at once, by locks.
+//! - Who lives is known of all at once, by locks; or of nobody. Then several may have the same in hand, and it is only promised that nothing
+//!   happens twice, and that what is said is true.
 
 use crate::frames::Frame;
 use crate::holder::{Attempt, Holder, Report, Told};
@@ -83,6 +84,7 @@ impl Holders {
     fn looks(&self, state: &mut State, at: usize) {
         let rows = state.rows.iter().map(|(id, row)| (id.clone(), row.clone())).collect();
         let alive: BTreeSet<String> = state.holders.iter().flatten().map(|holder| holder.owner.clone()).collect();
+        let alive = self.scope.knows_who_lives.then_some(alive);
         if let Some(holder) = &mut state.holders[at] {
             holder.has_looked = true;
         }
@@ -276,6 +278,7 @@ impl Model for Holders {
             holders: vec![None; self.scope.opens_max.len()],
             frames: BTreeSet::new(),
             server: Server::new(self.scope.config.clone()),
+            knows_who_lives: self.scope.knows_who_lives,
             before: BTreeMap::new(),
             told: BTreeMap::new(),
             oracle: Oracle::default(),

@@ -49,6 +49,7 @@ const STATES: &[(&str, usize)] = &[
     ("expired", 6_380),
     ("unheard", 8_130),
     ("failing store", 16_693),
+    ("unaware", 1_465),
     ("batches", 450),
     ("frames", 1_431),
     ("session batches", 1_588),
@@ -297,6 +298,11 @@ fn a_full_session_frees_nothing_that_a_tab_that_lives_has_still_to_hear() {
 #[test]
 fn a_store_that_fails_loses_nothing_of_a_session_and_leaves_out_no_number() {
     hold_in_holders("failing store");
+}
+
+#[test]
+fn where_nobody_can_tell_who_lives_nothing_of_a_session_runs_twice_and_no_is_the_truth() {
+    hold_in_holders("unaware");
 }
 
 #[test]
