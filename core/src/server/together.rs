@@ -128,14 +128,13 @@ impl<H: Handler> Engine<H> {
     ) -> Result<Vec<Answer>, SqlError> {
         // What is due may be much: a batch has one page of it before it is answered, as a single request has.
         let mut may_sweep = true;
-        let mut run = |request: &Request| {
+        let mut run = |engine: &mut Self, request: &Request| {
             let arrival = Arrival { key, principal: &asker.principal, request, body_too_large: false, wall_ms };
-            let answer = self.attempt(sql, arrival, Purpose::Execute, std::mem::take(&mut may_sweep));
-            if self.loaded.is_none() { Err(SqlError("an element's storage failed".to_owned())) } else { Ok(answer) }
+            engine.attempt(sql, arrival, Purpose::Execute, std::mem::take(&mut may_sweep))
         };
         // The client takes an answer for the word that its acknowledgements are applied.
         if let Some(request) = acknowledgement
-            && run(request)?.headers.get("semel-status") != Some("executed")
+            && run(self, request).headers.get("semel-status") != Some("executed")
             && holds(Rule::BatchAcknowledges)
         {
             return Err(SqlError("nothing was acknowledged".to_owned()));
@@ -145,9 +144,12 @@ impl<H: Handler> Engine<H> {
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             let answer = match request {
-                Ok(request) => run(request)?,
+                Ok(request) => run(self, request),
                 Err(refusal) => refusal.clone(),
             };
+            if self.loaded.is_none() && request.is_ok() {
+                return Err(SqlError("an element's storage failed".to_owned()));
+            }
             answers.push(match room.checked_sub(answer.body.len()) {
                 Some(left) => {
                     room = left;
