@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 
 /// The scope in which a rule is missed, and the property that is broken then. `None`: of the client's sessions, whose machine the model does not
-/// have.
+/// have, and of effects that leave, which it does not have either.
 pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
     Some(match rule {
         Rule::Principal => ("principals", Never::Learnt),
@@ -103,7 +103,12 @@ pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
         | Rule::LeftInOrder
         | Rule::LeftTaken
         | Rule::AckHeld
-        | Rule::RowTakenBack => return None,
+        | Rule::RowTakenBack
+        | Rule::TakenEpoch
+        | Rule::LaneTakenOver
+        | Rule::PutBackRenumbered
+        | Rule::ClosedBeforeParked
+        | Rule::AnswerOfLast => return None,
     })
 }
 
