@@ -153,6 +153,16 @@ rules! {
     ProbeSettles = "probe-settles",
     /// The server: an outcome is recorded only over the start that it belongs to.
     OwnDispatch = "own-dispatch",
+    /// The server: what another key has taken of a lane is asked for under the epoch that it was sent under.
+    TakenEpoch = "taken-epoch",
+    /// The server: an object takes its session at another key over before it sends anything new there.
+    LaneTakenOver = "lane-taken-over",
+    /// The server: what is emitted by a key that was put back is not taken for what went under its number before.
+    PutBackRenumbered = "put-back-renumbered",
+    /// The server: what another key refuses for good is closed there before it is given up.
+    ClosedBeforeParked = "closed-before-parked",
+    /// The server: what came of something that was sent counts only where it was the last of its lane.
+    AnswerOfLast = "answer-of-last",
     /// The server: the requests of a batch run in the order in which they stand in it.
     BatchInOrder = "batch-in-order",
     /// The server: a batch is one commit.

@@ -18,9 +18,10 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// The scope in which a rule is missed, and the property that is broken then.
-pub fn caught(rule: Rule) -> (&'static str, Never) {
-    match rule {
+/// The scope in which a rule is missed, and the property that is broken then. `None`: of effects that leave, which the model does
+/// not have.
+pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
+    Some(match rule {
         Rule::Principal => ("principals", Never::Learnt),
         Rule::Fingerprint => ("principals", Never::Foreign),
         Rule::Replay => ("turns", Never::Twice),
@@ -105,7 +106,12 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::LeftTaken => ("left again", Never::Stuck),
         Rule::AckHeld => ("overtaken", Never::Unheard),
         Rule::RowTakenBack => ("overtaken", Never::NoForGood),
-    }
+        Rule::TakenEpoch
+        | Rule::LaneTakenOver
+        | Rule::PutBackRenumbered
+        | Rule::ClosedBeforeParked
+        | Rule::AnswerOfLast => return None,
+    })
 }
 
 /// A counter-example to a property without a rule: a line a step, or `None`.

@@ -10,7 +10,7 @@ use semel_model::tab_scopes;
 fn are_caught(is_chosen: impl Fn(&str) -> bool) {
     let mut missed = Vec::new();
     for &rule in Rule::ALL {
-        let (scope, property) = caught(rule);
+        let Some((scope, property)) = caught(rule) else { continue };
         if !is_chosen(scope) {
             continue;
         }

@@ -12,6 +12,7 @@
 //! - [`oracle`]: what must hold
 //! - [`sessions`]: a run of its own for sessions and batches, with a server and an oracle of its own
 //! - [`remote`]: a run of its own for requests that are executed elsewhere, likewise
+//! - [`effects`]: a run of its own for effects that leave, likewise
 //! - [`marks`]: what must come about in some seeds
 //!
 //! Invariants:
@@ -22,6 +23,7 @@ mod administrator;
 pub mod curl;
 mod curls;
 pub mod deposits;
+pub mod effects;
 mod faults;
 pub mod letter;
 pub mod marks;
@@ -86,12 +88,16 @@ pub fn trace(plan: &Plan, mutant: Option<Mutant>) -> Vec<String> {
 fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<String>, Failure>, Vec<String>) {
     let (mut sim, mut sessions) = (Sim::new(plan, mutant, is_traced), sessions::Run::new(plan, mutant, is_traced));
     let mut remote = (plan.remote.wishes > 0).then(|| remote::Run::new(plan, mutant, is_traced));
+    let mut effects = (plan.effects.transfers > 0).then(|| effects::Run::new(plan, is_traced));
     let all = || {
         sim.run()?;
         let mut seen = std::mem::take(&mut sim.oracle.seen);
         seen.append(&mut sessions.run()?);
         if let Some(remote) = &mut remote {
             seen.append(&mut remote.run()?);
+        }
+        if let Some(effects) = &mut effects {
+            seen.append(&mut effects.run()?);
         }
         Ok::<_, Violation>(seen)
     };
@@ -101,7 +107,8 @@ fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<
         Ok(Err(violation)) => Err(Failure { kind: violation.kind, what: violation.what }),
         Err(panic) => Err(Failure { kind: "panic", what: format!("{}{}", PLACE.take(), text_of(&*panic)) }),
     };
-    let traces = [sim.trace.take(), sessions.trace.take(), remote.and_then(|mut remote| remote.trace.take())];
+    let (remote, effects) = (remote.and_then(|remote| remote.trace), effects.and_then(|effects| effects.trace));
+    let traces = [sim.trace.take(), sessions.trace.take(), remote, effects];
     (result, traces.into_iter().flatten().flatten().collect())
 }
 

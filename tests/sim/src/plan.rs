@@ -4,7 +4,7 @@
 //! - A plan is a function of its seed and of nothing else.
 //! - Where the limits of a key are small, its retention is short: what nobody acknowledges leaves soon, and all can settle.
 
-use crate::remote::Options;
+use crate::{effects, remote};
 use fastrand::Rng;
 
 /// The options of a run.
@@ -103,7 +103,9 @@ pub struct Plan {
     /// What happens in sessions and batches.
     pub sessions: Sessions,
     /// What happens to requests that are executed elsewhere.
-    pub remote: Options,
+    pub remote: remote::Options,
+    /// What happens to effects that leave.
+    pub effects: effects::Options,
 }
 
 /// The options of the run of sessions and batches. Its faults come as often as those of the other.
@@ -239,7 +241,8 @@ impl Plan {
             malformed: malformed as usize,
             reads: reads as usize,
             sessions: Sessions::of(seed),
-            remote: Options::of(seed),
+            remote: remote::Options::of(seed),
+            effects: effects::Options::of(seed),
         }
     }
 
@@ -348,6 +351,11 @@ pub(crate) fn of_remote(seed: u64) -> u64 {
 /// The seed of which requests are of which method, likewise.
 fn of_methods(seed: u64) -> u64 {
     seed ^ 0x0E7B_0D50_0000_0000
+}
+
+/// The seed of the run of effects that leave, likewise.
+pub(crate) fn of_effects(seed: u64) -> u64 {
+    seed ^ 0x0EFF_EC75_1EA5_0000
 }
 
 fn administrations_of(seed: u64) -> usize {

@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 24] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 30] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -67,9 +67,20 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.remote.unreachable,
         |plan| &mut plan.remote.slow,
         |plan| &mut plan.remote.dies,
+        |plan| &mut plan.effects.lose,
+        |plan| &mut plan.effects.lose_answers,
+        |plan| &mut plan.effects.repeat,
+        |plan| &mut plan.effects.slow,
+        |plan| &mut plan.effects.crash,
+        |plan| &mut plan.effects.fail,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 29] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 34] = [
         // First: where a run of the outbox fails, they go in a few tries.
+        |plan| &mut plan.effects.transfers,
+        |plan| &mut plan.effects.ends,
+        |plan| &mut plan.effects.renewals,
+        |plan| &mut plan.effects.refusals,
+        |plan| &mut plan.effects.restores,
         |plan| &mut plan.remote.wishes,
         |plan| &mut plan.remote.again,
         |plan| &mut plan.remote.outages,

@@ -113,11 +113,15 @@ impl Handler for Bank {
     }
 }
 
-impl World<Bank> {
+impl<H: Handler> World<H> {
     /// What the host is to send now.
     pub fn send_next(&mut self) -> Option<Sending> {
         static CHANCE: AtomicI64 = AtomicI64::new(0);
-        let chance = CHANCE.fetch_add(1, Ordering::Relaxed);
+        self.send_next_by(CHANCE.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The same, with a number that nobody has given before.
+    pub fn send_next_by(&mut self, chance: i64) -> Option<Sending> {
         self.engine.send_next(&self.database, self.wall_ms, chance).ok().flatten()
     }
 
@@ -131,7 +135,9 @@ impl World<Bank> {
     pub fn wakes_to_send_at(&self) -> Option<i64> {
         self.engine.wakes_to_send_at(self.wall_ms)
     }
+}
 
+impl World<Bank> {
     /// What the account has.
     pub fn balance(&self) -> i64 {
         self.database.number("SELECT coalesce((SELECT balance FROM account), 0)")

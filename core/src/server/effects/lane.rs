@@ -7,6 +7,7 @@
 
 use crate::id::Key;
 use crate::problem::{Code, Executed, Retry};
+use crate::rules::{Rule, holds};
 use crate::server::json::read::Members;
 
 /// Where a lane leads.
@@ -83,8 +84,10 @@ pub fn next(lane: &Lane, seq: i64, is_closing: bool, is_open: bool) -> Step {
     if matches!(lane.target, Target::Origin(_)) {
         return Step::Call;
     }
-    let epoch = if seq <= lane.boundary { lane.previous } else { lane.epoch };
-    match (seq <= lane.boundary || is_open, is_closing) {
+    let was_taken = seq <= lane.boundary;
+    let epoch = if was_taken && holds(Rule::TakenEpoch) { lane.previous } else { lane.epoch };
+    let is_held = is_open || (lane.epoch > 0 && !holds(Rule::LaneTakenOver));
+    match (was_taken || is_held, is_closing) {
         // What was taken is asked for first: a take-over moves the boundary.
         (false, _) => Step::TakeOver,
         (true, true) => Step::Close(epoch),
@@ -167,6 +170,7 @@ fn refused(code: Code, executed: Executed, was_taken: bool, (step, is_first): (S
         // The place is another's, so this one has not run there.
         (Retry::Never, _) | (_, Code::FingerprintMismatch) => Verdict::Park(executed, reason),
         (Retry::AfterFix, _) if matches!(step, Step::Close(_)) => Verdict::Again(reason),
+        (Retry::AfterFix, _) if !holds(Rule::ClosedBeforeParked) => Verdict::Park(executed, reason),
         (Retry::AfterFix, _) => Verdict::Close(reason),
     }
 }
@@ -244,7 +248,7 @@ pub struct Opened {
 /// Numbers beyond `sure` were given by an object that had not asked yet. Where the other key has more than that, this one was put back: what
 /// is there under those numbers is of a time that is no more.
 pub fn kept(lane: &Lane, last: i64) -> i64 {
-    lane.sure.unwrap_or(lane.seq).min(last)
+    lane.sure.filter(|_| holds(Rule::PutBackRenumbered)).unwrap_or(lane.seq).min(last)
 }
 
 /// What a take-over changes. `first`: the lowest number beyond [`kept`] that waits.

@@ -11,6 +11,7 @@ use crate::header::quoted;
 use crate::id::{Key, Principal};
 use crate::message::Headers;
 use crate::problem::Executed;
+use crate::rules::{Rule, holds};
 use crate::server::engine::Engine;
 use crate::server::handler::Handler;
 use crate::server::json::write::Object;
@@ -208,7 +209,8 @@ impl<H: Handler> Engine<H> {
         let now_ms = self.look_at_clock(sql, wall_ms)?;
         let outbox = &mut self.outbox.0;
         let Some(running) = outbox.lanes.get_mut(&number) else { return Ok(()) };
-        let Some(under_way) = running.under_way.take_if(|last| last.token == token) else { return Ok(()) };
+        let is_last = |last: &mut UnderWay| last.token == token || !holds(Rule::AnswerOfLast);
+        let Some(under_way) = running.under_way.take_if(is_last) else { return Ok(()) };
         let settled = settle(sql, (now_ms, wall_ms), (number, under_way), running, heard);
         match settled {
             Ok(is_empty) => {

@@ -149,9 +149,9 @@ impl Run {
                 let call = post(&semel_support::call::control("cancel")).id(&own);
                 self.post(n, Errand::Cancel, call.body(format!("{{\"id\":\"{id}\"{first_sent}}}")));
             }
-            // Of what stays in doubt there is nothing to acknowledge, and nothing may come of it.
+            // Of what stays in doubt nothing may come of it.
             4 | 5 if has_outcome || is_done => {
-                self.wishes[n].is_acked |= has_outcome;
+                self.wishes[n].is_acked = true;
                 let until = if is_bounded { format!(",\"until\":{until_ms}") } else { String::new() };
                 self.post(n, Errand::Acknowledge, acknowledge(&format!("[{{\"id\":\"{id}\"{until}}}]")));
             }

@@ -13,7 +13,7 @@ pub const HOLD_MS_MAX: i64 = 3_000;
 pub struct Options {
     /// Over what time, in ms. Faults last twice as long.
     pub busy_ms: i64,
-    /// How many requests there are. In half of the seeds there are none, and no run.
+    /// How many requests there are. In two of three seeds there are none, and no run.
     pub wishes: usize,
     /// How often something is asked besides, or again.
     pub again: usize,
@@ -60,7 +60,7 @@ impl Options {
         let (refuse, unreachable, dies) = (seldom(30), seldom(30), seldom(15));
         Self {
             busy_ms: [10_000, 30_000, 60_000][rng.usize(0..3)],
-            wishes: if rng.bool() { 0 } else { rng.usize(1..=6) },
+            wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(1..=6) },
             again: rng.usize(0..=10),
             administrations,
             ends,

@@ -1,0 +1,60 @@
+//! What a seed asks for of effects that leave.
+
+use fastrand::Rng;
+
+/// The options.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Over what time, in ms. Faults last twice as long.
+    pub busy_ms: i64,
+    /// How many accounts there are, each a key.
+    pub accounts: usize,
+    /// How many requests there are that transfer. In three of four seeds there are none, and no run.
+    pub transfers: usize,
+    /// The share of messages that are lost, in percent.
+    pub lose: u32,
+    /// The share of answers that are lost, in percent.
+    pub lose_answers: u32,
+    /// The share of messages that arrive twice, in percent.
+    pub repeat: u32,
+    /// The share of messages that are slow, in percent.
+    pub slow: u32,
+    /// The share of calls in which the object ends, in percent.
+    pub crash: u32,
+    /// The share of calls in which a statement fails, in percent.
+    pub fail: u32,
+    /// How often an object ends by itself.
+    pub ends: usize,
+    /// How often the module of an object is made anew under it.
+    pub renewals: usize,
+    /// How often a key does not know credits, for a while.
+    pub refusals: usize,
+    /// How often the first key is put back. Then nothing is sent to it: of what is put back others have forgotten nothing.
+    pub restores: usize,
+}
+
+impl Options {
+    /// Those of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(crate::plan::of_effects(seed));
+        let mut some = |most: u32| if rng.u32(0..3) == 0 { 0 } else { rng.u32(0..=most) };
+        let (lose, lose_answers, repeat, slow) = (some(40), some(40), some(30), some(30));
+        let (crash, fail) = (some(10), some(10));
+        let (ends, renewals, refusals, restores) = (some(3), some(3), some(2), some(2));
+        Self {
+            busy_ms: [5_000, 20_000][rng.usize(0..2)],
+            accounts: rng.usize(2..=3),
+            transfers: if rng.u32(0..4) > 0 { 0 } else { rng.usize(8..=20) },
+            lose,
+            lose_answers,
+            repeat,
+            slow,
+            crash,
+            fail,
+            ends: ends as usize,
+            renewals: renewals as usize,
+            refusals: refusals as usize,
+            restores: restores as usize,
+        }
+    }
+}

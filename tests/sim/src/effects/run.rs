@@ -1,0 +1,370 @@
+//! The run: one queue of events in the order of time, and the host of each key, as `effects.js` drives its engine.
+//!
+//! Invariants:
+//! - No wall clock, no sleeping, no randomness but the seed's.
+//! - What is to be sent is asked for after each call of an engine, and at a constant interval as long as something waits; an object that has
+//!   died is woken by its alarm. What has no answer in time has none.
+//! - After the busy time the faults end, and all that waits must be sent by itself.
+
+use super::bank::{Accounts, key_of};
+use super::options::Options;
+use super::oracle::{Account, check};
+use crate::oracle::{Violation, violation};
+use crate::plan::Plan;
+use fastrand::Rng;
+use semel_core::header::unquoted;
+use semel_core::server::Config;
+use semel_core::server::effects::{Heard, Sending};
+use semel_support::{Call, START_MS, World, post};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Statements of a call, at most: a fault falls on one of them.
+const STATEMENTS_MAX: u64 = 24;
+/// The longest way of a message that is not slow, and of one that is.
+const WAY_MS_MAX: i64 = 50;
+const SLOW_WAY_MS_MAX: i64 = 20_000;
+/// So long an answer may take.
+const ANSWER_MS: i64 = 30_000;
+/// The engine's interval, and a little more.
+const AGAIN_MS: i64 = 1_010;
+/// An object that died with something to send is woken after so long.
+const ALARM_MS: i64 = 5_000;
+/// A run that has not come to rest so long after the faults ended never will.
+const SETTLES_MS_MAX: i64 = 3_600_000;
+
+#[derive(Debug)]
+enum Event {
+    /// Somebody asks for a transfer, and again until there is an answer.
+    Ask(usize),
+    /// What a key has sent arrives; whose object waits for the answer, if any does.
+    Arrival(Option<(usize, u32)>, Box<Sending>),
+    /// What came of it arrives at the object that has sent it.
+    Answer(usize, u32, Box<Sending>, Heard),
+    /// The object looks whether anything is to be sent.
+    Look(usize, u32),
+    Alarm(usize),
+    End(usize),
+    Renew(usize),
+    Close(usize),
+    Open(usize),
+    BackUp,
+    Restore,
+    Calm,
+}
+
+/// What somebody wants.
+struct Wish {
+    from: usize,
+    call: Call,
+}
+
+struct Keyed {
+    world: World<Accounts>,
+    /// How often it has ended: what an object before it waits for is nobody's.
+    life: u32,
+    has_timer: bool,
+}
+
+/// The run.
+pub struct Run {
+    options: Options,
+    rng: Rng,
+    now_ms: i64,
+    queue: BTreeMap<(i64, u64), Event>,
+    pushed: u64,
+    keys: Vec<Keyed>,
+    wishes: Vec<Wish>,
+    backup: Option<World<Accounts>>,
+    was_put_back: bool,
+    is_calm: bool,
+    seen: BTreeSet<String>,
+    pub trace: Option<Vec<String>>,
+}
+
+impl Run {
+    /// The run of a plan.
+    pub fn new(plan: &Plan, is_traced: bool) -> Self {
+        let keyed = |account: usize| {
+            let config = Config { open: true, ..Config::default() };
+            let world = World::at(&key_of(&account.to_string()), Accounts::default(), config);
+            Keyed { world, life: 0, has_timer: false }
+        };
+        Self {
+            options: plan.effects.clone(),
+            rng: Rng::with_seed(!crate::plan::of_effects(plan.seed)),
+            now_ms: 0,
+            queue: BTreeMap::new(),
+            pushed: 0,
+            keys: (0..plan.effects.accounts).map(keyed).collect(),
+            wishes: Vec::new(),
+            backup: None,
+            was_put_back: false,
+            is_calm: false,
+            seen: BTreeSet::new(),
+            trace: is_traced.then(Vec::new),
+        }
+    }
+
+    /// Runs it, and tells what came about.
+    pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
+        self.set_up();
+        let ends_ms = self.options.busy_ms * 2 + SETTLES_MS_MAX;
+        while let Some(((at_ms, _), event)) = self.queue.pop_first() {
+            if at_ms > ends_ms {
+                return violation("unsettled", format!("it does not come to rest: {event:?}"));
+            }
+            self.now_ms = at_ms;
+            self.happen(event);
+        }
+        let accounts: Vec<Account> = self.keys.iter().map(|keyed| Account::of(&keyed.world.database)).collect();
+        if let Some(account) = accounts.iter().position(|account| account.waiting > 0) {
+            return violation("unsettled", format!("at {account} something waits: {:?}", accounts[account]));
+        }
+        let mut seen = check(&accounts, self.was_put_back)?;
+        seen.append(&mut self.seen);
+        Ok(seen)
+    }
+
+    fn set_up(&mut self) {
+        let options = self.options.clone();
+        for number in 0..options.transfers {
+            // Of what is put back others have forgotten nothing.
+            let first = usize::from(options.restores > 0);
+            let from = self.rng.usize(0..options.accounts);
+            let to: Vec<String> =
+                (0..self.rng.usize(1..=3)).map(|_| self.rng.usize(first..options.accounts).to_string()).collect();
+            let body = json!({ "number": number, "to": to }).to_string();
+            let call = post(&format!("/accounts/{from}/transfer")).id(&format!("t{number}")).body(body);
+            self.wishes.push(Wish { from, call });
+            let at_ms = self.rng.i64(0..options.busy_ms);
+            self.push(at_ms, Event::Ask(number));
+        }
+        let faults: [(usize, fn(usize) -> Event); 5] = [
+            (options.ends, Event::End),
+            (options.renewals, Event::Renew),
+            (options.refusals, Event::Close),
+            (options.restores, |_| Event::BackUp),
+            (options.restores, |_| Event::Restore),
+        ];
+        for (count, event) in faults {
+            for _ in 0..count {
+                let (at_ms, account) = (self.rng.i64(0..options.busy_ms * 2), self.rng.usize(0..options.accounts));
+                self.push(at_ms, event(account));
+            }
+        }
+        self.push(options.busy_ms * 2 + 1, Event::Calm);
+    }
+
+    fn push(&mut self, at_ms: i64, event: Event) {
+        self.pushed += 1;
+        self.queue.insert((at_ms.max(self.now_ms), self.pushed), event);
+    }
+
+    fn later(&mut self, ms_max: i64, event: Event) {
+        let delay_ms = self.rng.i64(0..=ms_max);
+        self.push(self.now_ms + delay_ms, event);
+    }
+
+    fn happens_often(&mut self, percent: u32) -> bool {
+        !self.is_calm && self.rng.u32(0..100) < percent
+    }
+
+    fn way_ms(&mut self) -> i64 {
+        if self.happens_often(self.options.slow) { SLOW_WAY_MS_MAX } else { WAY_MS_MAX }
+    }
+
+    fn see(&mut self, what: &str) {
+        self.seen.insert(format!("effects: {what}"));
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        let now_ms = self.now_ms;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>10.3} s  {}", now_ms as f64 / 1000.0, line()));
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Ask(number) => {
+                let (from, call) = (self.wishes[number].from, self.wishes[number].call.clone());
+                let heard = self.ask(from, &call);
+                self.note(|| format!("transfer {number} at {from}: {heard:?}"));
+                let is_done = matches!(&heard, Some(Heard::Answered { status: 200, .. }));
+                if !is_done || self.happens_often(self.options.lose_answers) {
+                    self.push(self.now_ms + AGAIN_MS, Event::Ask(number));
+                }
+            }
+            Event::Arrival(from, sending) => self.arrive(from, sending),
+            Event::Answer(from, life, sending, heard) => {
+                if life == self.keys[from].life {
+                    self.note(|| format!("{from}: of {} came {heard:?}", sending.url));
+                    self.break_database(from);
+                    self.world(from).sent(&sending, heard);
+                    self.is_alive(from);
+                    self.look(from);
+                }
+            }
+            Event::Look(account, life) => {
+                if life == self.keys[account].life {
+                    self.keys[account].has_timer = false;
+                    self.look(account);
+                }
+            }
+            Event::Alarm(account) => self.look(account),
+            Event::End(account) => self.end(account),
+            Event::Renew(account) => {
+                self.see("a module is made anew");
+                self.note(|| format!("{account}: its module is made anew"));
+                self.keys[account].world.restart();
+                self.look(account);
+            }
+            Event::Close(account) => {
+                self.note(|| format!("{account} knows no credits"));
+                self.keys[account].world.handler.is_closed.set(!self.is_calm);
+                self.later(self.options.busy_ms, Event::Open(account));
+            }
+            Event::Open(account) => self.keys[account].world.handler.is_closed.set(false),
+            Event::BackUp => self.back_up(),
+            Event::Restore => self.restore(),
+            Event::Calm => {
+                self.note(|| "the faults end".to_owned());
+                self.is_calm = true;
+                self.keys.iter().for_each(|keyed| keyed.world.handler.is_closed.set(false));
+            }
+        }
+    }
+
+    fn world(&mut self, account: usize) -> &mut World<Accounts> {
+        let world = &mut self.keys[account].world;
+        world.wall_ms = START_MS + self.now_ms;
+        world
+    }
+
+    fn break_database(&mut self, account: usize) {
+        let n = self.rng.u64(0..STATEMENTS_MAX);
+        let (crash, fail) = (self.happens_often(self.options.crash), self.happens_often(self.options.fail));
+        let database = &self.keys[account].world.database;
+        if crash {
+            database.crash_before(n);
+        } else if fail {
+            database.fail(n);
+        }
+    }
+
+    /// Whether the object has lived through what it was asked.
+    fn is_alive(&mut self, account: usize) -> bool {
+        let database = &self.keys[account].world.database;
+        database.calm();
+        let has_crashed = database.has_crashed();
+        if has_crashed {
+            self.see("an object ends between two statements");
+            self.end(account);
+        }
+        !has_crashed
+    }
+
+    fn end(&mut self, account: usize) {
+        self.note(|| format!("{account}: its object ends"));
+        let keyed = &mut self.keys[account];
+        (keyed.life, keyed.has_timer) = (keyed.life + 1, false);
+        keyed.world.restart();
+        self.push(self.now_ms + ALARM_MS, Event::Alarm(account));
+    }
+
+    /// Asks an object; it may end meanwhile, and then there is no answer.
+    fn ask(&mut self, account: usize, call: &Call) -> Option<Heard> {
+        self.break_database(account);
+        let reply = self.world(account).send(call);
+        if !self.is_alive(account) {
+            return None;
+        }
+        self.look(account);
+        let semel = reply.only("semel-status").to_owned();
+        Some(Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() })
+    }
+
+    /// Sends what is to be sent now, and looks again later if anything waits.
+    fn look(&mut self, account: usize) {
+        let chance = self.rng.i64(0..1 << 53);
+        while let Some(sending) = self.world(account).send_next_by(chance) {
+            self.send(account, sending);
+        }
+        let keyed = &mut self.keys[account];
+        if keyed.world.wakes_to_send_at().is_some() && !keyed.has_timer {
+            keyed.has_timer = true;
+            let life = keyed.life;
+            self.push(self.now_ms + AGAIN_MS, Event::Look(account, life));
+        }
+    }
+
+    fn send(&mut self, from: usize, sending: Sending) {
+        let (life, sending) = (self.keys[from].life, Box::new(sending));
+        if self.happens_often(self.options.repeat) {
+            self.see("something comes again, late");
+            self.later(SLOW_WAY_MS_MAX, Event::Arrival(None, sending.clone()));
+        }
+        if self.happens_often(self.options.lose) {
+            self.note(|| format!("{from}: {} is lost", sending.url));
+            return self.lose(from, life, sending);
+        }
+        let way_ms = self.way_ms();
+        self.later(way_ms, Event::Arrival(Some((from, life)), sending));
+    }
+
+    /// A broken connection is told, a message that vanishes is not.
+    fn lose(&mut self, from: usize, life: u32, sending: Box<Sending>) {
+        let after_ms = if self.rng.bool() { WAY_MS_MAX } else { ANSWER_MS };
+        self.push(self.now_ms + after_ms, Event::Answer(from, life, sending, Heard::Nothing("lost".to_owned())));
+    }
+
+    fn arrive(&mut self, from: Option<(usize, u32)>, sending: Box<Sending>) {
+        let mut call = Call::new(&sending.method, &sending.url).body(sending.body.clone());
+        for (name, value) in sending.headers.iter() {
+            call = call.header(name, value);
+        }
+        let key = sending.key.as_ref().map(|key| key.as_str().trim_start_matches("accounts/").parse());
+        let principal = sending.headers.get("semel-principal").and_then(unquoted);
+        let (Some(Ok(to)), Some(principal)) = (key, principal) else { panic!("all goes to accounts: {sending:?}") };
+        let heard = self.ask(to, &call.by(&principal));
+        self.note(|| {
+            let place = sending.headers.get("semel-session").unwrap_or("no place");
+            format!(
+                "{from:?} to {to}: {} at {place} {} -> {heard:?}",
+                sending.url,
+                String::from_utf8_lossy(&sending.body)
+            )
+        });
+        if let Some(Heard::Answered { semel, .. }) = &heard {
+            self.see(&format!("somebody is told {semel}"));
+        }
+        let Some((from, life)) = from else { return };
+        match heard.filter(|_| !self.happens_often(self.options.lose_answers)) {
+            Some(heard) => {
+                let way_ms = self.way_ms();
+                self.later(way_ms.min(ANSWER_MS - SLOW_WAY_MS_MAX), Event::Answer(from, life, sending, heard));
+            }
+            None => self.lose(from, life, sending),
+        }
+    }
+
+    /// Of an instant between the start of an object and its take-over, what it emits may have been sent since: no backup is of that.
+    fn back_up(&mut self) {
+        let database = &self.keys[0].world.database;
+        let unsure = "SELECT count(*) FROM semel_effect_lanes WHERE sure IS NOT NULL AND seq > sure";
+        if database.number(unsure) == 0 {
+            self.backup = Some(self.keys[0].world.copy());
+            self.note(|| "0 is backed up".to_owned());
+        }
+    }
+
+    fn restore(&mut self) {
+        let Some(backup) = &self.backup else { return };
+        self.keys[0].world = backup.copy();
+        self.was_put_back = true;
+        self.see("a key is put back");
+        self.note(|| "0 is put back".to_owned());
+        self.end(0);
+    }
+}
