@@ -140,8 +140,8 @@ impl Run {
             let at_ms = self.rng.i64(0..options.busy_ms);
             self.push(at_ms, Event::Ask(number));
         }
-        let faults: [(usize, fn(usize) -> Event); 5] = [
-            (options.ends, Event::End),
+        let faults = [
+            (options.ends, Event::End as fn(usize) -> Event),
             (options.renewals, Event::Renew),
             (options.refusals, Event::Close),
             (options.restores, |_| Event::BackUp),
