@@ -52,7 +52,7 @@ const STATES: &[(&str, usize)] = &[
     ("unaware", 1_465),
     ("batches", 721),
     ("frames", 2_520),
-    ("session batches", 1_588),
+    ("session batches", 3_161),
     ("batches crash", 2_436),
     ("full batches", 746),
     ("report", 13_932),
