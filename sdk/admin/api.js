@@ -81,6 +81,11 @@ export class Admin {
     return this.#read(recordPathOf(key, id), signal);
   }
 
+  /** What a key has still to send to others, and a page of what was refused for good: `{ count, max, lanes, parked, next }`. */
+  async effects(key, { after, limit = 50 } = {}, signal) {
+    return this.#read(`${pathOf(key)}/effects${queryOf({ after, limit })}`, signal);
+  }
+
   /** How far a forget has come: `{ id, before, state, keys, done, failed }`. */
   async forgetting(id, signal) {
     return this.#read(`/admin/forget/${encodeURIComponent(id)}`, signal);
@@ -105,6 +110,12 @@ export class Admin {
   /** Deletes all of a key. */
   async deleteKey(key, change, signal) {
     return this.#changeOf(key, "DELETE", pathOf(key), undefined, change, signal);
+  }
+
+  /** Mends what a key sends: `retry` or `drop` of a parked one by its number, `park` of the first of a lane by that of the lane. */
+  async mendEffect(key, mending, number, change, signal) {
+    const path = mending === "park" ? `lanes/${number}/park` : `${number}/${mending}`;
+    return this.#changeOf(key, "POST", `${pathOf(key)}/effects/${path}`, undefined, change, signal);
   }
 
   /** Begins to forget, at every key, what was first sent before an instant in Unix seconds. */

@@ -129,6 +129,67 @@ async function follow(session, job, again) {
   return job;
 }
 
+/** What can be done about what a key sends, as an option, what it means, and what it comes to. */
+const MENDINGS = {
+  retry: [undefined, { waiting: "It is sent again, as a new one, behind all that waits." }],
+  drop: ["This throws the request away. It can't be had back.", { dropped: "It is dropped." }],
+  park: ["This gives up the first that waits there: whether it ran may stay unknown.", { closing: "It is given up, once the other key has said that it never runs there.", parked: "It is given up." }],
+};
+
+/** `effects`: what a key has still to send, and what was refused for good; or mends one of them. */
+export async function effects(session, key) {
+  const { options } = session;
+  const [mending] = Object.keys(MENDINGS).filter((name) => options[name] !== undefined);
+  return mending === undefined ? showEffects(session, key) : mendEffect(session, key, mending, options[mending]);
+}
+
+async function showEffects(session, key) {
+  const { admin, terminal, signal } = session;
+  const parked = [];
+  let told;
+  do {
+    told = await withWords("not-found", "There is no such key here, or its handler has nothing sent.", reading(session, () => admin.effects(key, { after: told?.next, limit: PAGE }, signal)));
+    if (terminal.isJson) terminal.json(told);
+    parked.push(...(told.parked ?? []));
+  } while (typeof told.next === "number");
+  if (terminal.isJson) return;
+  const nowMs = await reading(session, () => admin.now(signal));
+  const asked = ({ method, url }) => safeLine(`${method} ${url}`);
+  const { count, max, lanes = [] } = told;
+  if (lanes.length > 0) {
+    const rows = lanes.map((lane) => [String(lane.lane), safeLine(lane.to), number(lane.waiting), age(lane.at, nowMs), asked(lane), safeLine(lane.closing ?? lane.reason ?? "")]);
+    terminal.table([["LANE", "TO", "WAITING", "SINCE", "FIRST", "WHY IT WAITS"], ...rows], [0, 2]);
+    terminal.line();
+  }
+  if (parked.length > 0) {
+    const rows = parked.map((one) => [String(one.number), safeLine(one.to), age(one.parked, nowMs), one.executed, asked(one), safeLine(one.reason)]);
+    terminal.table([["PARKED", "TO", "SINCE", "RAN", "REQUEST", "WHY"], ...rows], [0]);
+    terminal.line();
+  }
+  terminal.note(`${number(count)} of at most ${number(max)}, ${number(parked.length)} of them parked`);
+}
+
+async function mendEffect(session, key, mending, which) {
+  const { admin, terminal, options, signal } = session;
+  const [meaning, results] = MENDINGS[mending];
+  if (meaning !== undefined && !options.yes) await agree(session, `${meaning} Go on? [y/N] `);
+  const again = ["effects", key, `--${mending}`, String(which), "--yes"];
+  const mended = changing(session, again, (change) => admin.mendEffect(key, mending, which, change, signal));
+  const result = await withWords("not-seen", "This key has no such lane, or nothing parked of that number.", mended);
+  if (terminal.isJson) return terminal.json(result);
+  terminal.line(results[result.state]);
+}
+
+/** Where it fails with a code of which something else is known here than of keys and ids. */
+async function withWords(code, words, work) {
+  try {
+    return await work;
+  } catch (error) {
+    if (error.json?.code === code) error.lines = [words, ...error.lines.slice(1, -1)];
+    throw error;
+  }
+}
+
 /** `cancel`. */
 export async function cancel(session, key, id) {
   const { admin, terminal, signal } = session;

@@ -6,7 +6,7 @@
 // - Nothing is changed without an id, which is told where it can't be known whether the change was made.
 
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
-import { cancel, forget, keys, remove, resolve, show } from "./commands.js";
+import { cancel, effects, forget, keys, remove, resolve, show } from "./commands.js";
 import { Failure, sessionOf } from "./session.js";
 import { Terminal } from "./terminal.js";
 
@@ -30,6 +30,14 @@ With --json, one key a line: {"key","created","seen","records","tombstones","byt
 Examples:
   semel show accounts/alice
   semel show accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --json`,
+  effects: `
+Examples:
+  semel effects accounts/alice
+  semel effects accounts/alice --retry 17
+  semel effects accounts/alice --park 2
+
+What a handler has sent to other keys and to addresses outside. What is refused for good is parked, with the reason; what waits is sent
+again and again, the first of each lane once a second. With --json, one page a line, in the API's own shape.`,
   forget: `
 Examples:
   semel forget --before 30d
@@ -98,6 +106,12 @@ function programOf({ version, terminal, env, signal }) {
     .addOption(new Option("--limit <count>", "how many").argParser(numberOf(1, 1_000_000)).default(50))
     .addOption(new Option("--all", "all there are").conflicts("limit"));
   add("show <key> [id]", "Shows what a key keeps, or one request of it with its outcome.", show);
+  add("effects <key>", "Shows what a key has still to send, and mends it.", effects)
+    .addOption(new Option("--retry <number>", "has a parked one sent again").argParser(numberOf(1, Number.MAX_SAFE_INTEGER)).conflicts(["drop", "park"]))
+    .addOption(new Option("--drop <number>", "throws a parked one away").argParser(numberOf(1, Number.MAX_SAFE_INTEGER)).conflicts("park"))
+    .addOption(new Option("--park <lane>", "gives up the first that waits in a lane").argParser(numberOf(1, Number.MAX_SAFE_INTEGER)))
+    .option("-y, --yes", "don't ask")
+    .addOption(again());
   add("forget", "Forgets, at every key, what is older than an instant.", forget)
     .requiredOption("--before <when>", "an age such as 30d or 12h, or an ISO date")
     .option("--no-wait", "only begin it")

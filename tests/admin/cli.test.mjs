@@ -9,7 +9,7 @@ import { until } from "../e2e/lossy.mjs";
 import { BINARIES } from "../runtimes/binaries.mjs";
 import { installApp } from "../runtimes/packed.mjs";
 import { TOKEN, USERS_TOKEN, startFake } from "./fake.mjs";
-import { HEAVY, HOSTILE, KEYS, SMALL, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
+import { HEAVY, HOSTILE, KEYS, NOW_MS, SMALL, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
 
 const LIMIT = { timeout: 30_000 };
 
@@ -122,6 +122,9 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["resolve", SMALL, "x", "--executed", "yes", "--status", "500"], /from 200 to 499/],
     [["resolve", SMALL, "x", "--executed", "no", "--status", "200"], /What did not run has no/],
     [["resolve", SMALL, "x", "--executed", "no"], /Add --yes/],
+    [["effects", SMALL, "--drop", "1"], /Add --yes/],
+    [["effects", SMALL, "--drop", "1", "--retry", "1"], /cannot be used with/],
+    [["effects", SMALL, "--retry", "0"], /from 1 to/],
     [["keys", "--timeout", "x"], /from 0 to 86400/],
     [["keys"], /Give --url or SEMEL_URL/, { SEMEL_URL: "" }],
     [["keys"], /it must be an origin/, { SEMEL_URL: "ftp://x" }],
@@ -139,7 +142,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
 });
 
 test("--help of each command says what it does, and --version which it is", LIMIT, async () => {
-  for (const name of ["keys", "show", "forget", "cancel", "resolve", "delete"]) {
+  for (const name of ["keys", "show", "effects", "forget", "cancel", "resolve", "delete"]) {
     const { code, stdout } = await semel([name, "--help"]);
     assert.equal(code, 0);
     assert.match(stdout, new RegExp(`^Usage: semel ${name}[\\s\\S]*--timeout[\\s\\S]*Examples?:\\n {2}semel ${name} `));
@@ -186,6 +189,31 @@ test("resolve: what is in doubt has the outcome that was given, or never runs, o
     `POST keys/${SMALL}/records/doubt-1/resolve {"executed":"yes","outcome":{"status":201,"headers":{"content-type":"application/json"},"body":"{\\"order\\":7}"}}`,
     `POST keys/${SMALL}/records/doubt-2/resolve {"executed":"no"}`,
   ]);
+});
+
+test("effects: what waits and what is parked, page by page; one is sent again, dropped or given up, once though answers are lost", LIMIT, async () => {
+  const one = { at: NOW_MS - 300_000, id: "x", method: "POST", url: "/accounts/bob/deposit", bytes: 20 };
+  const lane = { lane: 2, to: "accounts/bob", waiting: 1_200, reason: "503 unavailable", closing: null, ...one };
+  const parked = Array.from({ length: 201 }, (_, at) => ({ number: at + 1, to: "accounts/\u001bcarl", parked: NOW_MS - 60_000, executed: "no", reason: "422: no such account", ...one }));
+  fake.effects.set(SMALL, { lanes: [lane], parked });
+  const shown = await semel(["effects", SMALL]);
+  assert.deepEqual([shown.code, shown.stderr], [0, "1,401 of at most 10,000, 201 of them parked\n"]);
+  const [head, waits, , title, first] = linesOf(shown.stdout);
+  assert.match(head, /^LANE {2}TO +WAITING {2}SINCE +FIRST +WHY IT WAITS$/);
+  assert.match(waits, /^ +2 {2}accounts\/bob +1,200 {2}5 min ago {2}POST \/accounts\/bob\/deposit {2}503 unavailable$/);
+  assert.match(title, /^PARKED {2}TO +SINCE +RAN +REQUEST +WHY$/);
+  assert.match(first, /^ +1 {2}accounts\/[^\u001b]*carl +1 min ago {2}no +POST \/accounts\/bob\/deposit {2}422: no such account$/);
+  assert.deepEqual(jsonOf((await semel(["effects", SMALL, "--json"])).stdout).map((page) => page.parked.length), [200, 1]);
+  const done = fake.done.length;
+  fake.faults.push({ on: "change", kind: "lose-answer" });
+  assert.deepEqual((await semel(["effects", SMALL, "--retry", "17"])).stdout, "It is sent again, as a new one, behind all that waits.\n");
+  assert.deepEqual((await semel(["effects", SMALL, "--drop", "18", "--yes"])).stdout, "It is dropped.\n");
+  assert.deepEqual(JSON.parse((await semel(["effects", SMALL, "--park", "2", "--yes", "--json"])).stdout), { state: "closing" });
+  assert.deepEqual(fake.done.slice(done), ["17/retry", "18/drop", "lanes/2/park"].map((what) => `POST keys/${SMALL}/effects/${what}`));
+  const gone = await semel(["effects", SMALL, "--drop", "18", "--yes"]);
+  assert.deepEqual([gone.code, gone.stderr], [1, "This key has no such lane, or nothing parked of that number.\nNothing was changed.\n"]);
+  assert.deepEqual(await semel(["effects", HEAVY]), { code: 0, stdout: "", stderr: "0 of at most 10,000, 0 of them parked\n" });
+  assert.match((await semel(["effects", "nobody"])).stderr, /^There is no such key here, or its handler has nothing sent\.\n/);
 });
 
 test("no answer in time: nobody knows, and the same can be sent again under its id, once in all", LIMIT, async () => {

@@ -50,6 +50,9 @@ class Fake {
     this.#keys = keepsKeys ? keys.map((key) => ({ ...key })) : [];
   }
 
+  /** What keys send, as the API tells it. */
+  effects = new Map();
+
   /** Has an id be in doubt. */
   doubt(key, id) {
     this.#records.set(`${key}\0${id}`, { id, state: "in-doubt", principal: "alice", firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 59_000, deadline: null, lapses: null, executed: "unknown", status: null, bytes: null, crashes: null });
@@ -106,12 +109,21 @@ class Fake {
     const i = numberOf(key);
     if (what === undefined) return read(statsOf(entry));
     if (what === "times") return read(timesOf(i, Number(query.get("from")), Number(query.get("step")), Number(query.get("count"))));
+    if (what === "effects") return this.#effectsOf(key, Number(query.get("after") ?? 0), Number(query.get("limit")));
     if (what === "records" && id === undefined) return read(this.#page(key, i, query));
     const record = this.#record(key, id);
     if (!record) return problem(404, "not-seen", "this id was never seen", "unknown");
     if (record.outcome) return read({ ...record, fingerprint: null });
     const n = record.state === "executed" ? numberOfId(i, id) : undefined;
     return read({ ...record, outcome: n === undefined ? null : outcomeOf(n), fingerprint: n === undefined ? null : fingerprintOf(n) });
+  }
+
+  #effectsOf(key, after, limit) {
+    const effects = this.effects.get(key);
+    if (effects === undefined) return read({ count: 0, max: 10_000 });
+    const rest = effects.parked.filter(({ number }) => number > after);
+    const parked = rest.slice(0, limit);
+    return read({ count: effects.parked.length + effects.lanes.reduce((all, { waiting }) => all + waiting, 0), max: 10_000, maxPerRequest: 256, lanes: effects.lanes, parked, next: rest.length > limit ? parked.at(-1).number : null });
   }
 
   #list(query) {
@@ -151,6 +163,7 @@ class Fake {
     if (at < 0) return problem(404, "not-found", "the key has no tables");
     if (method === "POST" && what === "cancel") return this.#cancel(key, JSON.parse(body).id);
     if (method === "POST" && what === "records" && path[4] === "resolve") return this.#resolve(key, id, JSON.parse(body));
+    if (method === "POST" && what === "effects") return this.#mend(key, path.slice(3));
     if (method === "DELETE" && what === "records") return this.#deleteRecord(key, id);
     this.#keys.splice(at, 1);
     return executed({ state: "deleted", fence: NOW_MS / 1000 });
@@ -174,6 +187,16 @@ class Fake {
     const settled = outcome ? { state: "executed", outcome: { headers: {}, body: "", ...outcome }, status: outcome.status } : { state: "cancelled" };
     this.#records.set(`${key}\0${id}`, { ...record, ...settled, executed: word, at: NOW_MS });
     return executed({ state: settled.state, executed: word });
+  }
+
+  #mend(key, [first, second, third]) {
+    const effects = this.effects.get(key);
+    const none = problem(404, "not-seen", "there is no such effect at this key");
+    if (third === "park") return effects?.lanes.some(({ lane }) => String(lane) === second) ? executed({ state: "closing" }) : none;
+    const at = effects?.parked.findIndex(({ number }) => String(number) === first) ?? -1;
+    if (at < 0) return none;
+    effects.parked.splice(at, 1);
+    return executed({ state: { retry: "waiting", drop: "dropped" }[second] });
   }
 
   #deleteRecord(key, id) {

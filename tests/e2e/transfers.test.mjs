@@ -1,13 +1,16 @@
 // What a handler has sent: transfers between accounts, by the example in TypeScript, with `kill -9` in between.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { promisify } from "node:util";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { SDK_PACKAGE } from "../../scripts/setup/sdk.mjs";
 import { scriptWorker } from "./script.mjs";
-import { serve } from "./server.mjs";
+import { ADMIN_TOKEN, serve } from "./server.mjs";
 
 const ACCOUNTS = 20;
 const FIRST = 1_000_000;
@@ -81,7 +84,10 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   const [parked] = (await told()).parked;
   assert.deepEqual([parked.reason, parked.executed], ["answered 404: not now", "unknown"]);
   status = 200;
-  assert.equal((await caller.admin("POST", `keys/one/effects/${parked.number}/retry`, { id: randomUUID() })).json.state, "waiting");
+  const env = { PATH: process.env.PATH, SEMEL_URL: caller.url, SEMEL_ADMIN_TOKEN: ADMIN_TOKEN };
+  const semel = async (...args) => (await promisify(execFile)(join(SDK_PACKAGE, "bin/semel.cjs"), ["effects", "one", ...args], { env })).stdout;
+  assert.match(await semel(), /^PARKED {2}TO[^\n]*\n +1 {2}url http.* {2}unknown {2}POST .*\/mail {2}answered 404: not now\n/);
+  assert.match(await semel("--retry", String(parked.number)), /^It is sent again/);
   await eventually("it is done", async () => (await told()).count === 0);
   assert.deepEqual(new Set(seen.map(String)), new Set([`"${parked.id}",one`]), "one id, of all calls");
   assert.equal((await call(["mailto:nobody@example.com"])).semel, "rolled-back");
