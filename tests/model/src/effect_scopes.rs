@@ -31,7 +31,7 @@ pub struct EffectScope {
 
 /// All of them.
 pub fn all() -> Vec<EffectScope> {
-    vec![restarted(), refused(), put_back()]
+    vec![restarted(), refused(), put_back(), late()]
 }
 
 /// The scope of a name.
@@ -76,4 +76,18 @@ fn refused() -> EffectScope {
 fn put_back() -> EffectScope {
     let sometimes = &[Sometimes::Credited, Sometimes::PutBack, Sometimes::TakenOver, Sometimes::Tombstone];
     EffectScope { is_put_back: true, ..scope("sender put back", &["a", "b"], sometimes) }
+}
+
+/// A sender that is fenced by its own take-over, which comes late.
+fn late() -> EffectScope {
+    let sometimes = &[
+        Sometimes::Credited,
+        Sometimes::Resent,
+        Sometimes::Replay,
+        Sometimes::Fenced,
+        Sometimes::TakenOver,
+        Sometimes::Parked,
+        Sometimes::Cancelled,
+    ];
+    EffectScope { refuses: true, take_overs_max: 3, ..scope("late take-overs", &["a"], sometimes) }
 }

@@ -64,6 +64,7 @@ const STATES: &[(&str, usize)] = &[
     ("restarted sender", 13_515),
     ("refused effects", 9_948),
     ("sender put back", 21_410),
+    ("late take-overs", 3_651),
 ];
 
 fn hold_in<M>(name: &str, model: M)
@@ -327,6 +328,11 @@ fn what_is_refused_for_good_is_parked_and_never_runs() {
 #[test]
 fn what_a_sender_that_was_put_back_sends_is_taken_for_nothing_that_it_has_forgotten() {
     hold_in_effects("sender put back");
+}
+
+#[test]
+fn a_take_over_that_comes_late_fences_its_own_sender_which_takes_over_again() {
+    hold_in_effects("late take-overs");
 }
 
 #[test]
