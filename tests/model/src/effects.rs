@@ -10,23 +10,18 @@
 
 use crate::effect_judge::EffectJudge;
 use crate::effect_scopes::EffectScope;
-use crate::history::Digest;
+use crate::effect_state::{Awaited, Letter, Network, Side, State, TAKE_OVER, outbox_of, take_overs};
 use crate::ledger::MOOD;
-use crate::oracle::Oracle;
 use crate::payer::{KNOWS_NONE, Payer, RECEIVER};
-use crate::properties::{Never, Sometimes, Watched};
+use crate::properties::{Never, Sometimes};
 use crate::tables::{Database, Fate, Tables};
 use semel_core::header::{quoted, unquoted};
-use semel_core::id::{Key, Principal};
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
 use semel_core::rules::{self, Rule};
+use semel_core::server::Engine;
 use semel_core::server::effects::{Heard, RESEND_MS, Sending};
-use semel_core::server::{Engine, engine::Arrival};
 use stateright::{Model, Property};
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Between two starts: more than there are tokens.
@@ -39,88 +34,6 @@ pub struct Effects {
     pub scope: EffectScope,
     /// The rule that does not hold.
     pub without: Option<Rule>,
-}
-
-/// A key: its object, and what is committed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Side {
-    engine: Engine<Payer>,
-    tables: Tables,
-}
-
-/// What has left.
-#[derive(Debug)]
-struct Letter {
-    request: Request,
-    /// Of a credit, its place and its body.
-    credit: Option<(String, String)>,
-}
-
-/// What is waited for. Its token is no part of a state: it is its object's own.
-#[derive(Debug, Clone)]
-struct Awaited {
-    start: u8,
-    name: Arc<str>,
-    lane: i64,
-    token: i64,
-    /// What comes: the status, what the layer says of it, and the body.
-    answer: Option<(u16, String, Vec<u8>)>,
-}
-
-impl PartialEq for Awaited {
-    fn eq(&self, other: &Self) -> bool {
-        (self.start, &self.name, self.lane, &self.answer) == (other.start, &other.name, other.lane, &other.answer)
-    }
-}
-
-impl Eq for Awaited {}
-
-impl Hash for Awaited {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.start, &self.name, self.lane, &self.answer).hash(state);
-    }
-}
-
-/// What has left, by its name: what is called the same is the same.
-#[derive(Debug, Clone, Default)]
-struct Network(BTreeMap<Arc<str>, Arc<Letter>>);
-
-impl PartialEq for Network {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.keys().eq(other.0.keys())
-    }
-}
-
-impl Eq for Network {}
-
-impl Hash for Network {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.keys().for_each(|name| name.hash(state));
-    }
-}
-
-/// The state.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct State {
-    /// How often the sender's object has started again.
-    start: u8,
-    ends: u8,
-    sender: Side,
-    /// Of what the sender's object knows of its lanes, which its engine does not compare.
-    outbox: u64,
-    receiver: Side,
-    /// What the sender may be put back to.
-    backup: Option<Tables>,
-    was_put_back: bool,
-    network: Network,
-    awaited: Vec<Awaited>,
-    judge: EffectJudge,
-}
-
-impl Watched for State {
-    fn oracle(&self) -> &Oracle {
-        &self.judge.oracle
-    }
 }
 
 /// A step.
@@ -151,19 +64,6 @@ pub enum Step {
 fn request(method: &str, url: &str, headers: Headers, body: Vec<u8>) -> Request {
     let path = Path::new(url, "").expect("a path of this crate");
     Request { method: Method::new(method), path, headers, body }
-}
-
-impl Side {
-    fn asks(&mut self, (key, principal): (&str, &str), request: &Request, wall_ms: i64) -> (u16, String, Vec<u8>) {
-        let (key, principal) =
-            (Key::new(key).expect("a key"), Principal::new(principal).expect("a principal of this crate"));
-        let arrival = Arrival { key: &key, principal: &principal, request, body_too_large: false, wall_ms };
-        let database = Database::open(std::mem::take(&mut self.tables));
-        let answer = self.engine.handle(&database, arrival);
-        self.tables = database.close();
-        let semel = answer.headers.get("semel-status").unwrap_or_default().to_owned();
-        (answer.status, semel, answer.body)
-    }
 }
 
 impl Effects {
@@ -303,31 +203,6 @@ impl Effects {
             self.hears(state, at, Heard::Answered { status, semel, body }, fate);
         }
     }
-}
-
-const TAKE_OVER: &str = "take-over ";
-
-fn take_overs(state: &State) -> usize {
-    state.network.0.keys().filter(|name| name.starts_with(TAKE_OVER)).count()
-}
-
-/// A digest of what an engine shows of its outbox, without the numbers that are different each time, the instants that are over, and reasons.
-fn outbox_of(engine: &Engine<Payer>) -> u64 {
-    let shown = format!("{engine:?}");
-    let (_, mut rest) = shown.split_once("outbox: ").expect("an engine shows its outbox");
-    let mut digest = Digest::default();
-    let left_out = ["token: ", "until_ms: ", "not_before_ms: ", "reason: \""];
-    while let Some((at, name)) =
-        left_out.iter().filter_map(|name| rest.find(name).map(|at| (at, *name))).min_by_key(|(at, _)| *at)
-    {
-        let (before, found) = rest.split_at(at);
-        digest.write_str(before).expect("a digest takes everything");
-        let value = &found[name.len()..];
-        let ends = if name.ends_with('"') { '"' } else { ',' };
-        rest = value.find([ends, ' ', '}']).filter(|_| ends == ',').or(value.find(ends)).map_or("", |at| &value[at..]);
-    }
-    digest.write_str(rest).expect("a digest takes everything");
-    digest.finish()
 }
 
 impl Model for Effects {
