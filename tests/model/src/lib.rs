@@ -15,6 +15,8 @@
 //! - [`session_scopes`]: what is explored of sessions. [`session_judge`]: what the judge knows of them
 //! - [`batches`]: a key that takes batches and frames. [`batch_scopes`]: what is explored of it
 //! - [`remotes`]: a key whose requests are executed [`elsewhere`]. [`remote_scopes`]: what is explored of it. [`remote_judge`]: its judge
+//! - [`effects`]: a key that has requests sent to another. [`effect_scopes`]: what is explored of it. [`effect_state`], [`effect_judge`]:
+//!   the state of all that, and its judge. [`payer`]: its handler. [`effect_tables`]: what it has committed of them
 //! - [`oracle`]: the judge. [`properties`]: what must never be, and what must be sometimes
 //! - [`mutants`]: for each rule, the property that finds out when it does not hold
 //!
@@ -25,6 +27,11 @@
 pub mod answers;
 pub mod batch_scopes;
 pub mod batches;
+pub mod effect_judge;
+pub mod effect_scopes;
+pub mod effect_state;
+pub mod effect_tables;
+pub mod effects;
 pub mod elsewhere;
 pub mod frames;
 pub mod history;
@@ -37,6 +44,7 @@ pub mod letters;
 pub mod messages;
 pub mod mutants;
 pub mod oracle;
+pub mod payer;
 pub mod properties;
 pub mod remote_judge;
 pub mod remote_scopes;

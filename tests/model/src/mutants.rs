@@ -4,6 +4,8 @@
 
 use crate::batch_scopes;
 use crate::batches::Batches;
+use crate::effect_scopes;
+use crate::effects::Effects;
 use crate::holder_scopes;
 use crate::holders::Holders;
 use crate::letters::Letters;
@@ -18,10 +20,9 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// The scope in which a rule is missed, and the property that is broken then. `None`: of effects that leave, which the model does
-/// not have.
-pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
-    Some(match rule {
+/// The scope in which a rule is missed, and the property that is broken then.
+pub fn caught(rule: Rule) -> (&'static str, Never) {
+    match rule {
         Rule::Principal => ("principals", Never::Learnt),
         Rule::Fingerprint => ("principals", Never::Foreign),
         Rule::Replay => ("turns", Never::Twice),
@@ -106,12 +107,12 @@ pub fn caught(rule: Rule) -> Option<(&'static str, Never)> {
         Rule::LeftTaken => ("left again", Never::Stuck),
         Rule::AckHeld => ("overtaken", Never::Unheard),
         Rule::RowTakenBack => ("overtaken", Never::NoForGood),
-        Rule::TakenEpoch
-        | Rule::LaneTakenOver
-        | Rule::PutBackRenumbered
-        | Rule::ClosedBeforeParked
-        | Rule::AnswerOfLast => return None,
-    })
+        Rule::TakenEpoch => ("restarted sender", Never::Doubted),
+        Rule::LaneTakenOver => ("sender put back", Never::TwoRequests),
+        Rule::PutBackRenumbered => ("sender put back", Never::Doubted),
+        Rule::ClosedBeforeParked => ("refused effects", Never::NoForGood),
+        Rule::AnswerOfLast => ("restarted sender", Never::Vanished),
+    }
 }
 
 /// A counter-example to a property without a rule: a line a step, or `None`.
@@ -127,6 +128,9 @@ pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<S
     }
     if let Some(scope) = remote_scopes::named(scope) {
         return trace(&Remotes { scope, without: Some(rule) }, property);
+    }
+    if let Some(scope) = effect_scopes::named(scope) {
+        return trace(&Effects { scope, without: Some(rule) }, property);
     }
     let scope = scopes::named(scope)?;
     trace(&Letters { scope, without: Some(rule) }, property)

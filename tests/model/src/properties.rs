@@ -87,6 +87,12 @@ properties! {
     TwoRequests = "sessions: a place names two requests",
     /// A request leaves at a place that its row does not have.
     Unstored = "persist, then send: a request leaves at a place that is not stored",
+    /// What is to be sent is neither there nor here any more.
+    Vanished = "effects that leave: one is gone, and has neither arrived nor is parked",
+    /// What is parked is called unknown, and nobody has lost anything.
+    Doubted = "effects that leave: one is parked as unknown, though nothing was put back that it was in",
+    /// Something arrives that nobody has committed.
+    Made = "effects that leave: one arrives that was never committed",
     /// What was asked for is left as it is, and nobody goes on with it.
     Stuck = "sessions: what was asked for is left, and nobody goes on with it",
     /// Of what arrives together, a part is committed and the rest is not.
@@ -186,6 +192,14 @@ properties! {
     Renumbered = "sometimes: a request that gets another place",
     /// A request of a session is left to who holds it.
     LeftBehind = "sometimes: a request that is left to who holds the session",
+    /// What a handler has sent has arrived, and its sender knows.
+    Credited = "sometimes: an effect that leaves and arrives",
+    /// What a handler has sent is parked.
+    Parked = "sometimes: an effect that is parked",
+    /// A session is taken over once more.
+    TakenOver = "sometimes: a session that is taken over again",
+    /// A key is put back.
+    PutBack = "sometimes: a sender that is put back",
     /// A row is gone from the client's store.
     Forgotten = "sometimes: all is done and forgotten",
 }

@@ -5,6 +5,7 @@
 //!   out at once.
 //! - A transaction that is undone leaves nothing behind, but for the note that the handler crashed.
 
+use crate::effect_tables::EffectTables;
 use crate::session_tables::SessionTables;
 use semel_core::server::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
@@ -85,6 +86,7 @@ pub struct Tables {
     /// Packed tombstones that no record carries: when they were written, when the last of them lapses, whose they are, and they.
     chunks: BTreeMap<i64, (i64, i64, String, Vec<u8>)>,
     pub(crate) sessions: SessionTables,
+    pub(crate) sent: EffectTables,
     /// The handler's table, in the order of commits.
     pub effects: Vec<Effect>,
 }
@@ -306,8 +308,15 @@ impl Tables {
             // The handler's table is the judge's: what happened, happened.
             return Ok(Vec::new());
         }
+        if statement.contains("semel_effect") {
+            return self.sent.select(statement, arguments);
+        }
         if statement.contains("FROM sqlite_master") {
             return Ok(self.meta.iter().map(|_| vec![1.into()]).collect());
+        }
+        if statement == "SELECT key FROM semel_meta LIMIT 1" {
+            let key = |meta: &Meta| vec![meta.has_key.then_some("key").into()];
+            return Ok(self.meta.iter().map(key).collect());
         }
         if statement.contains("FROM semel_meta") {
             let row = |meta: &Meta| {
@@ -399,6 +408,9 @@ impl Tables {
     fn change(&mut self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         if statement.contains("CREATE TABLE semel_") {
             return Ok(Vec::new());
+        }
+        if statement.contains("semel_effect") {
+            return self.sent.change(statement, arguments);
         }
         if statement.contains("semel_sessions") || statement.contains("semel_places") {
             return self.sessions.change(statement, arguments);

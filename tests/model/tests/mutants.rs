@@ -3,6 +3,7 @@
 //! `cargo test -p semel-model -- --nocapture` shows the traces.
 
 use semel_core::rules::Rule;
+use semel_model::effect_scopes;
 use semel_model::holder_scopes;
 use semel_model::mutants::{caught, counter_example};
 use semel_model::tab_scopes;
@@ -10,7 +11,7 @@ use semel_model::tab_scopes;
 fn are_caught(is_chosen: impl Fn(&str) -> bool) {
     let mut missed = Vec::new();
     for &rule in Rule::ALL {
-        let Some((scope, property)) = caught(rule) else { continue };
+        let (scope, property) = caught(rule);
         if !is_chosen(scope) {
             continue;
         }
@@ -28,9 +29,18 @@ fn is_of_sessions(scope: &str) -> bool {
     holder_scopes::named(scope).is_some()
 }
 
+fn is_of_effects(scope: &str) -> bool {
+    effect_scopes::named(scope).is_some()
+}
+
+#[test]
+fn each_rule_of_effects_that_leave_that_does_not_hold_yields_a_counter_example() {
+    are_caught(is_of_effects);
+}
+
 #[test]
 fn each_rule_of_the_server_that_does_not_hold_yields_a_counter_example() {
-    are_caught(|scope| tab_scopes::named(scope).is_none() && !is_of_sessions(scope));
+    are_caught(|scope| tab_scopes::named(scope).is_none() && !is_of_sessions(scope) && !is_of_effects(scope));
 }
 
 #[test]

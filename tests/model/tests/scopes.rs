@@ -2,6 +2,8 @@
 
 use semel_model::batch_scopes;
 use semel_model::batches::Batches;
+use semel_model::effect_scopes;
+use semel_model::effects::Effects;
 use semel_model::holder_scopes;
 use semel_model::holders::Holders;
 use semel_model::letters::Letters;
@@ -59,6 +61,10 @@ const STATES: &[(&str, usize)] = &[
     ("resend", 25_550),
     ("probe", 13_222),
     ("resend and deleted", 9_505),
+    ("restarted sender", 13_515),
+    ("refused effects", 9_948),
+    ("sender put back", 21_410),
+    ("late take-overs", 3_651),
 ];
 
 fn hold_in<M>(name: &str, model: M)
@@ -89,6 +95,10 @@ fn hold_in_batches(name: &str) {
 
 fn hold_in_holders(name: &str) {
     hold_in(name, Holders { scope: holder_scopes::named(name).expect("a scope of that name"), without: None });
+}
+
+fn hold_in_effects(name: &str) {
+    hold_in(name, Effects { scope: effect_scopes::named(name).expect("a scope of that name"), without: None });
 }
 
 fn hold_in_remotes(name: &str) {
@@ -306,6 +316,26 @@ fn where_nobody_can_tell_who_lives_nothing_of_a_session_runs_twice_and_no_is_the
 }
 
 #[test]
+fn what_leaves_arrives_once_and_in_order_though_its_sender_ends_between_any_two_statements() {
+    hold_in_effects("restarted sender");
+}
+
+#[test]
+fn what_is_refused_for_good_is_parked_and_never_runs() {
+    hold_in_effects("refused effects");
+}
+
+#[test]
+fn what_a_sender_that_was_put_back_sends_is_taken_for_nothing_that_it_has_forgotten() {
+    hold_in_effects("sender put back");
+}
+
+#[test]
+fn a_take_over_that_comes_late_fences_its_own_sender_which_takes_over_again() {
+    hold_in_effects("late take-overs");
+}
+
+#[test]
 fn every_scope_is_explored() {
     let names: Vec<&str> = {
         let letters = scopes::all().into_iter().map(|scope| scope.name);
@@ -313,7 +343,8 @@ fn every_scope_is_explored() {
         let batches = batch_scopes::all().into_iter().map(|scope| scope.name);
         let holders = holder_scopes::all().into_iter().map(|scope| scope.name);
         let remotes = remote_scopes::all().into_iter().map(|scope| scope.name);
-        letters.chain(tabs).chain(holders).chain(batches).chain(remotes).collect()
+        let effects = effect_scopes::all().into_iter().map(|scope| scope.name);
+        letters.chain(tabs).chain(holders).chain(batches).chain(remotes).chain(effects).collect()
     };
     assert_eq!(STATES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
 }

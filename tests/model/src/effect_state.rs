@@ -1,0 +1,145 @@
+//! The state of a key that has another credited, and of all between them.
+//!
+//! Invariant: what is different each time and decides nothing is no part of it: the numbers of what is given out, instants that are over, and
+//! the reasons why something is sent again.
+
+use crate::effect_judge::EffectJudge;
+use crate::history::Digest;
+use crate::oracle::Oracle;
+use crate::payer::Payer;
+use crate::properties::Watched;
+use crate::tables::{Database, Tables};
+use semel_core::id::{Key, Principal};
+use semel_core::message::Request;
+use semel_core::server::{Engine, engine::Arrival};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// What a take-over is called, before its number.
+pub(crate) const TAKE_OVER: &str = "take-over ";
+
+/// A key: its object, and what is committed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Side {
+    pub(crate) engine: Engine<Payer>,
+    pub(crate) tables: Tables,
+}
+
+/// What has left.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) request: Request,
+    /// Of a credit, its place and its body.
+    pub(crate) credit: Option<(String, String)>,
+}
+
+/// What is waited for. Its token is no part of a state: it is its object's own.
+#[derive(Debug, Clone)]
+pub(crate) struct Awaited {
+    pub(crate) start: u8,
+    pub(crate) name: Arc<str>,
+    pub(crate) lane: i64,
+    pub(crate) token: i64,
+    /// What comes: the status, what the layer says of it, and the body.
+    pub(crate) answer: Option<(u16, String, Vec<u8>)>,
+}
+
+impl PartialEq for Awaited {
+    fn eq(&self, other: &Self) -> bool {
+        (self.start, &self.name, self.lane, &self.answer) == (other.start, &other.name, other.lane, &other.answer)
+    }
+}
+
+impl Eq for Awaited {}
+
+impl Hash for Awaited {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.start, &self.name, self.lane, &self.answer).hash(state);
+    }
+}
+
+/// What has left, by its name: what is called the same is the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Network(pub(crate) BTreeMap<Arc<str>, Arc<Letter>>);
+
+impl PartialEq for Network {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.keys().eq(other.0.keys())
+    }
+}
+
+impl Eq for Network {}
+
+impl Hash for Network {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.keys().for_each(|name| name.hash(state));
+    }
+}
+
+/// The state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    /// How often the sender's object has started again.
+    pub(crate) start: u8,
+    pub(crate) ends: u8,
+    pub(crate) sender: Side,
+    /// Of what the sender's object knows of its lanes, which its engine does not compare.
+    pub(crate) outbox: u64,
+    pub(crate) receiver: Side,
+    /// What the sender may be put back to.
+    pub(crate) backup: Option<Tables>,
+    pub(crate) was_put_back: bool,
+    pub(crate) network: Network,
+    pub(crate) awaited: Vec<Awaited>,
+    pub(crate) judge: EffectJudge,
+}
+
+impl Watched for State {
+    fn oracle(&self) -> &Oracle {
+        &self.judge.oracle
+    }
+}
+
+impl Side {
+    pub(crate) fn asks(
+        &mut self,
+        (key, principal): (&str, &str),
+        request: &Request,
+        wall_ms: i64,
+    ) -> (u16, String, Vec<u8>) {
+        let (key, principal) =
+            (Key::new(key).expect("a key"), Principal::new(principal).expect("a principal of this crate"));
+        let arrival = Arrival { key: &key, principal: &principal, request, body_too_large: false, wall_ms };
+        let database = Database::open(std::mem::take(&mut self.tables));
+        let answer = self.engine.handle(&database, arrival);
+        self.tables = database.close();
+        let semel = answer.headers.get("semel-status").unwrap_or_default().to_owned();
+        (answer.status, semel, answer.body)
+    }
+}
+
+/// How often the session was taken over, or tried to be.
+pub(crate) fn take_overs(state: &State) -> usize {
+    state.network.0.keys().filter(|name| name.starts_with(TAKE_OVER)).count()
+}
+
+/// A digest of what an engine shows of its outbox, without the numbers that are different each time, the instants that are over, and reasons.
+pub(crate) fn outbox_of(engine: &Engine<Payer>) -> u64 {
+    let shown = format!("{engine:?}");
+    let (_, mut rest) = shown.split_once("outbox: ").expect("an engine shows its outbox");
+    let mut digest = Digest::default();
+    let left_out = ["token: ", "until_ms: ", "not_before_ms: ", "reason: \""];
+    while let Some((at, name)) =
+        left_out.iter().filter_map(|name| rest.find(name).map(|at| (at, *name))).min_by_key(|(at, _)| *at)
+    {
+        let (before, found) = rest.split_at(at);
+        digest.write_str(before).expect("a digest takes everything");
+        let value = &found[name.len()..];
+        let ends = if name.ends_with('"') { '"' } else { ',' };
+        rest = value.find([ends, ' ', '}']).filter(|_| ends == ',').or(value.find(ends)).map_or("", |at| &value[at..]);
+    }
+    digest.write_str(rest).expect("a digest takes everything");
+    digest.finish()
+}
