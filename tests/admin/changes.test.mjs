@@ -130,7 +130,8 @@ test("who does nothing changes nothing; each question has an id of its own", LIM
     await tab.goto(`${fake.url}/inspector${at(FOREIGN, id)}`);
     await begin();
     await tab.getByRole("button", { name: "Cancel the id" }).click();
-    await shows(tab, "It is cancelled");
+    // The question says that it "is cancelled" too; and while the change is on its way, the dialog stays.
+    await shows(tab, "It is cancelled: from now on it never runs.");
     await tab.goBack();
     // Who goes back leaves the dialog.
     await dialogOf(tab).waitFor({ state: "detached" });
