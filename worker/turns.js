@@ -49,8 +49,11 @@ export class Turns {
     for (let group = [undefined]; group.length > 0; ) {
       // Those who were let go work first.
       await undefined;
-      // Where that fails the object is ended, and all who wait are told.
-      await this.#sync().catch(() => {});
+      try {
+        await this.#sync();
+      } catch {
+        // The object is ended then, and all who wait are told.
+      }
       while (this.taken) await this.taken;
       group = this.#waiting.splice(0, GROUP_MAX);
       for (const go of group) go();

@@ -78,6 +78,15 @@ test("one that fails tells its own caller, and a commit that fails holds up nobo
   assert.equal(await together("c"), 5);
 });
 
+test("a storage that can't even be asked for a commit holds up nobody", LIMIT, async () => {
+  const turns = new Turns(() => {
+    throw new Error("the storage is broken");
+  });
+  const log = [];
+  await Promise.all(["a", "b", "c"].map((name) => turns.together(() => log.push(name))));
+  assert.deepEqual(log, ["a", "b", "c"]);
+});
+
 test("who has the object to itself is in no commit with others", LIMIT, async () => {
   const { log, turns, commit, together } = object();
   together("a");
