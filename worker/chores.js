@@ -21,7 +21,7 @@ const OVERDUE_MS = 60_000;
 
 /** Lets whoever waits for the object in. */
 const PAUSE_MS = 5;
-/** A page waits for the requests that are in hand, but no longer than this: a body may come slowly. */
+/** A page waits for the requests that are in hand, but no longer than this: what one waits for may be slow. */
 const YIELD_MS = 1_000;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 

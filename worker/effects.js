@@ -7,6 +7,7 @@
 //   alarm starts another.
 
 import { within } from "./chores.js";
+import { linesOf, pairsOf, valueIn } from "./lines.js";
 import { attempted, guarded, note } from "./module.js";
 
 /** So long an answer may take. */
@@ -102,27 +103,23 @@ export class Effects {
   async #heard(key, method, url, lines, body) {
     let request;
     try {
-      const headers = new Headers();
-      for (const line of lines.split("\n")) {
-        const colon = line.indexOf(":");
-        if (colon > 0) headers.append(line.slice(0, colon), line.slice(colon + 1));
-      }
       const address = key === undefined ? url : `https://semel.internal${url}`;
-      request = new Request(address, { method, headers, body, redirect: "manual" });
+      request = new Request(address, { method, headers: pairsOf(lines), body, redirect: "manual" });
     } catch (error) {
       return [null, String(error), new Uint8Array()];
     }
     try {
-      return await within(ANSWER_MS, key === undefined ? this.#called(request) : this.#asked(key, request));
+      return await within(ANSWER_MS, key === undefined ? this.#called(request) : this.#asked(key, request, body));
     } catch (error) {
       return [undefined, String(error), new Uint8Array()];
     }
   }
 
-  async #asked(key, request) {
+  async #asked(key, { method, url, headers }, body) {
     const { SEMEL } = this.#host.env;
-    const answer = await SEMEL.get(SEMEL.idFromName(key)).fetch(request);
-    return [answer.status, answer.headers.get("semel-status") ?? "", new Uint8Array(await answer.arrayBuffer())];
+    const { pathname, search } = new URL(url);
+    const [status, lines, told] = await SEMEL.get(SEMEL.idFromName(key)).ask(method, pathname, search, linesOf(headers), body);
+    return [status, valueIn(lines, "semel-status") ?? "", told ?? new Uint8Array()];
   }
 
   async #called(request) {

@@ -1,108 +1,20 @@
-// The edge of the worker: it moves bytes between the runtime and the module, and decides nothing.
+// The object's side of the edge: a key's requests between the runtime and the module. It decides nothing.
 //
 // Invariants:
 // - After a panic (see module.js) a fresh instance counts the crash, and the caller gets an answer.
 // - Every wait has a deadline.
-// - A request has one line in the log at most, whoever makes it: it goes along with the answer, and is written where that leaves. So an object
-//   that answers too late writes none beside the router's.
 
-import { DurableObject, waitUntil } from "cloudflare:workers";
+import { DurableObject } from "cloudflare:workers";
 import { Batches } from "./batches.js";
-import { Chores, within } from "./chores.js";
-import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
+import { Chores } from "./chores.js";
+import { valueIn } from "./lines.js";
+import { glue, guarded, perInstance, settingsOf } from "./module.js";
+import { decided, routerOf } from "./router.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
 import { Turns } from "./turns.js";
 
-export { guarded, perInstance };
-
-/** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
-const BODY_BYTES_MAX = 1 << 20;
-/** So much of a larger body is read and thrown away: a client that is still sending would not see its 413. */
-const DRAINED_BYTES_MAX = 16 << 20;
-
-/** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
-const KEYS_FETCH_MS = 4_000;
-const KEYS_POLL_MS = 20;
-const KEYS_WAIT_MS = 8_000;
-
-/** So long each shard of the registry has for its part of a listing. */
-const LIST_MS = 5_000;
-
 /** After so long, an object has no suspects but places of sessions: nothing else of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
-
-/** What the router tells an object: who asks, where it is for the object to judge what they may; empty on the way to a socket. */
-const ASKER = "semel-asker";
-/** With what an object tells the router the line of its answer. */
-const LINE = "semel-line";
-
-/** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
-const tables = [new Table(), new Table(), new Table()];
-const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
-
-const routerOf = perInstance((env) => {
-  const router = new glue.SemelRouter(settingsOf(env), ...tables);
-  if (keys.startedMs !== undefined) router.keys_kept(keys.text, keys.fetchedMs, keys.startedMs);
-  return router;
-});
-
-/** One `name:value` a line: headers cross the boundary in one piece. */
-export function linesOf(headers) {
-  let lines = "";
-  headers.forEach((value, name) => {
-    lines += `${name}:${value}\n`;
-  });
-  return lines;
-}
-
-/** Makes a response of `[status, header lines, body or undefined, log line or undefined]`; see `written`. */
-export function responseOf([status, lines, body, line]) {
-  const headers = new Headers();
-  for (const header of lines.split("\n")) {
-    const colon = header.indexOf(":");
-    if (colon > 0) headers.append(header.slice(0, colon), header.slice(colon + 1));
-  }
-  if (line !== undefined) headers.set(LINE, encodeURIComponent(line));
-  // What the handler encoded is encoded: the runtime must not do it again.
-  return new Response(body ?? null, { status, headers, encodeBody: "manual" });
-}
-
-/** The same answer without its line, which is in the log now. */
-function written(answer) {
-  const line = answer.headers.get(LINE);
-  if (line === null) return answer;
-  console.log(decodeURIComponent(line));
-  // What another object answered can't be changed.
-  const response = new Response(answer.body, answer);
-  response.headers.delete(LINE);
-  return response;
-}
-
-/** Reads a body; undefined where it has more bytes than allowed. */
-export async function bodyOf(request) {
-  if (request.body === null) return new Uint8Array();
-  const length = request.headers.get("content-length");
-  if (Number(length) > DRAINED_BYTES_MAX) return undefined;
-  // A stream costs several times as much.
-  if (length !== null && Number(length) <= BODY_BYTES_MAX) return new Uint8Array(await request.arrayBuffer());
-  const chunks = [];
-  let bytes = 0;
-  for await (const chunk of request.body) {
-    bytes += chunk.byteLength;
-    if (bytes > DRAINED_BYTES_MAX) return undefined;
-    if (bytes <= BODY_BYTES_MAX) chunks.push(chunk);
-    else chunks.length = 0;
-  }
-  if (bytes > BODY_BYTES_MAX) return undefined;
-  if (chunks.length === 1) return chunks[0];
-  const body = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    body.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return body;
-}
 
 let Effects;
 
@@ -151,29 +63,27 @@ export class SemelObject extends DurableObject {
     ctx.blockConcurrencyWhile(() => this.#chores.start());
   }
 
-  async fetch(request) {
+  /**
+   * Resolves to the answer to a request, which the router has read. `lines`: its headers, with who asks and for which key; `body`: undefined
+   * where it was too large; `asker`: who asks in a batch, for the object to judge what they may.
+   */
+  async ask(method, pathname, search, lines, body, asker) {
     const arrivedMs = Date.now();
-    const asker = request.headers.get(ASKER);
-    if (asker === "") return this.#open(request, arrivedMs);
-    const answer = await this.#chores.during(() => (asker === null ? this.#answer(request, arrivedMs) : this.#batch(request, decodeURIComponent(asker))));
-    answer.headers.append("server-timing", `object;dur=${Date.now() - arrivedMs}`);
-    return answer;
+    const attempt = () => [method, pathname, search, lines, body, arrivedMs, Date.now()];
+    const [status, head, ...rest] = await this.#chores.during(() => (asker === undefined ? this.#answer(attempt) : this.#batch(lines, body, asker)));
+    return [status, `${head}server-timing:object;dur=${Date.now() - arrivedMs}\n`, ...rest];
   }
 
-  async #answer(request, arrivedMs) {
-    const { pathname, search } = new URL(request.url);
-    const body = await bodyOf(request);
+  /** Opens a socket, where there is room for one. */
+  fetch(request) {
+    return this.#sockets.open(request) ?? new Response(null, { status: 503 });
+  }
+
+  async #answer(attempt) {
     const opening = this.#chores.ready();
     if (opening) await opening;
-    const lines = linesOf(request.headers);
-    const attempt = () => [request.method, pathname, search, lines, body, arrivedMs, Date.now()];
-    if (this.isSuspect(request.method, pathname, lines)) return this.#runAlone(attempt, request);
-    return this.#turns.together(() => this.run(attempt, request));
-  }
-
-  #open(request, arrivedMs) {
-    const full = "too many sockets are open on which nobody has said who they are";
-    return this.#sockets.open(request) ?? responseOf(routerOf(this.env).unavailable(full, undefined, "GET", linesOf(request.headers), arrivedMs, Date.now()));
+    if (this.isSuspect(...attempt())) return this.#runAlone(attempt);
+    return this.#turns.together(() => this.run(attempt));
   }
 
   webSocketMessage(socket, message) {
@@ -194,10 +104,9 @@ export class SemelObject extends DurableObject {
     return (await decided(admit, this.env, Date.now())) ?? UNAVAILABLE;
   }
 
-  async #batch(request, asker) {
-    const body = await bodyOf(request);
+  async #batch(lines, body, asker) {
     await this.#chores.ready();
-    return responseOf(await this.#batches.batch(request.headers.get("semel-key"), asker, linesOf(request.headers), body));
+    return this.#batches.batch(valueIn(lines, "semel-key"), asker, lines, body);
   }
 
   async #frame(frame) {
@@ -224,7 +133,7 @@ export class SemelObject extends DurableObject {
   }
 
   /** Whether it may have ended the object that ran before. Only a young object asks, but for places of sessions. */
-  isSuspect(method, pathname, lines) {
+  isSuspect(method, pathname, _search, lines) {
     const now = Date.now();
     if (now >= this.#startedMs + YOUNG_MS && !lines.includes("semel-session:")) return false;
     return guarded(
@@ -235,11 +144,10 @@ export class SemelObject extends DurableObject {
 
   /**
    * From the call to the answer nothing is awaited: the decision, the effect and the record are one turn. What a subclass
-   * writes right after it, having awaited nothing either, is in the same commit; for that it is given the `request`, whose
-   * body is gone.
+   * writes right after it, having awaited nothing either, is in the same commit.
    */
-  run(attempt, _request) {
-    return responseOf(this.answered(attempt()));
+  run(attempt) {
+    return this.answered(attempt());
   }
 
   /** What the engine answers to the arguments of an attempt. */
@@ -295,7 +203,7 @@ export class SemelObject extends DurableObject {
    * Runs what may have ended the object before. Its start is durable before it runs, and so is all that ran before it; if
    * the object ends once more, nobody else was in that commit.
    */
-  #runAlone(attempt, request) {
+  #runAlone(attempt) {
     return this.#turns.alone(async () => {
       const start = (isCounted) =>
         guarded(
@@ -306,158 +214,9 @@ export class SemelObject extends DurableObject {
       await this.ctx.storage.sync();
       // Another object of the isolate may have crashed the module meanwhile, and with it what was known of this start.
       start(true);
-      const answer = await this.run(attempt, request);
+      const answer = await this.run(attempt);
       await this.ctx.storage.sync();
       return answer;
     });
   }
-}
-
-/**
- * Resolves to what an object answers when it is asked for `request`; to `unavailable` where it does not answer in time, or
- * fails. What it goes on to do is its own commit.
- */
-export async function answerOf(env, request, ask, waitMs) {
-  const arrivedMs = Date.now();
-  const { method, headers } = request;
-  const unavailable = (detail, reason) =>
-    written(responseOf(routerOf(env).unavailable(detail, reason, method, linesOf(headers), arrivedMs, Date.now())));
-  let timer;
-  const late = new Promise((resolve) => {
-    timer = setTimeout(() => resolve("the object did not answer in time"), waitMs);
-  });
-  try {
-    const answer = await Promise.race([ask(), late]);
-    return typeof answer === "string" ? unavailable(answer) : written(answer);
-  } catch (error) {
-    return unavailable("the object failed", `the object failed: ${error}`);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/** The Worker: routes a request to the object of its key. */
-export async function serve(request, env) {
-  const arrivedMs = Date.now();
-  try {
-    const answer = await routed(request, env);
-    return answer.webSocket ? answer : timed(answer, arrivedMs);
-  } catch (error) {
-    // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
-    note("error", String(error));
-    return written(responseOf(glue.unset(settingsOf(env), linesOf(request.headers), Date.now())));
-  }
-}
-
-/** The answer to a message of a queue, which asks for a change under a name of Semel's own. */
-export function asMessage(request, env) {
-  return routed(request, env, (head) => routerOf(env).route_message(...head, Date.now()));
-}
-
-async function routed(request, env, decide = (head) => routerOf(env).route(...head, Date.now())) {
-  const { pathname, search } = new URL(request.url);
-  const arrivedMs = Date.now();
-  const lines = linesOf(request.headers);
-  const route = await routeOf([request.method, pathname, search, lines], env, arrivedMs, decide);
-  if (typeof route[0] === "number") return written(responseOf(route));
-  const headers = new Headers(request.headers);
-  if (route[0] === null) return registered(request, env, headers, route);
-  const [key, semelKey, semelPrincipal, waitMs, asker] = route;
-  headers.set("semel-key", semelKey);
-  headers.set("semel-principal", semelPrincipal);
-  if (asker === undefined) headers.delete(ASKER);
-  else headers.set(ASKER, encodeURIComponent(asker));
-  const stub = env.SEMEL.get(env.SEMEL.idFromName(key));
-  return answerOf(env, request, () => stub.fetch(request, { headers, redirect: "manual" }), waitMs);
-}
-
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Where a request goes. */
-async function routeOf(head, env, arrivedMs, decide) {
-  const [method, , , lines] = head;
-  const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
-  const route = () =>
-    guarded(
-      () => decide(head),
-      () => unavailable("the router crashed"),
-    );
-  return (await decided(route, env, arrivedMs)) ?? unavailable("the keys that tokens are verified with did not come in time");
-}
-
-/** What is decided. Where that takes keys that are not there yet, it waits for them; undefined: they did not come in time. */
-async function decided(decide, env, arrivedMs) {
-  let untilMs = Infinity;
-  do {
-    const decision = decide();
-    fetchKeys(env);
-    if (decision[0] !== undefined) return decision;
-    // No caller waits past its deadline, whoever is slow.
-    untilMs = Math.min(untilMs, arrivedMs + Math.min(decision[1], KEYS_WAIT_MS));
-    // Not for the promise of the fetch: it is another request's.
-    await pause(KEYS_POLL_MS);
-  } while (Date.now() < untilMs);
-  return undefined;
-}
-
-/** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */
-function fetchKeys(env) {
-  const url = routerOf(env).keys_wanted();
-  if (url === undefined) return;
-  keys.startedMs = Date.now();
-  waitUntil(fetched(url, env));
-}
-
-/** Fetches the JWK set and hands it to the router; whatever goes wrong, it is told. */
-async function fetched(url, env) {
-  let text;
-  try {
-    const signal = AbortSignal.timeout(KEYS_FETCH_MS);
-    const response = await fetch(url, { headers: { accept: "application/json" }, redirect: "manual", signal });
-    const body = await bodyOf(response);
-    if (response.status === 200 && body !== undefined) text = new TextDecoder().decode(body);
-    else note("warn", `the JWK set: status ${response.status}`);
-  } catch (error) {
-    note("warn", `the JWK set: ${error}`);
-  }
-  const fetchedMs = Date.now();
-  const wrong = guarded(
-    () => routerOf(env).keys_fetched(text, fetchedMs),
-    () => "it crashed the module",
-  );
-  if (wrong === undefined) Object.assign(keys, { text, fetchedMs });
-  else note("warn", wrong);
-}
-
-/** Asks the registry: all shards for a listing, the coordinator for the rest. Without one of them a listing would not be whole. */
-function registered(request, env, headers, [, isListing, semelPrincipal, waitMs]) {
-  const nowMs = Date.now();
-  const { method } = request;
-  const { pathname, search } = new URL(request.url);
-  const path = pathname + search;
-  const object = (name) => env.REGISTRY.get(env.REGISTRY.idFromName(name));
-  const list = async () => {
-    const shards = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
-    const page = (shard) => within(LIST_MS, object(String(shard)).list(shard, path));
-    const failed = (shard) => (error) => Promise.reject(new Error(`shard ${shard} of the registry: ${error.message}`));
-    const pages = await Promise.all(shards.map((shard) => page(shard).catch(failed(shard))));
-    return responseOf(routerOf(env).listed(path, pages, method, linesOf(headers), nowMs, Date.now()));
-  };
-  headers.set("semel-principal", semelPrincipal);
-  const forget = () => object("coordinator").fetch(request, { headers, redirect: "manual" });
-  const ask = env.REGISTRY === undefined ? () => Promise.reject(new Error("REGISTRY is not bound")) : isListing ? list : forget;
-  return answerOf(env, request, ask, waitMs);
-}
-
-/**
- * The same answer, with how long it took. On Cloudflare a clock moves only while something is waited for: the object's time is that of
- * the body's arrival and of waiting for others, and no computation is in either.
- */
-function timed(answer, arrivedMs) {
-  // What another object answered can't be changed.
-  const response = new Response(answer.body, answer);
-  response.headers.append("server-timing", `total;dur=${Date.now() - arrivedMs}`);
-  const origin = response.headers.get("access-control-allow-origin");
-  if (origin !== null) response.headers.set("timing-allow-origin", origin);
-  return response;
 }

@@ -1,7 +1,8 @@
 // The Worker of a crate that brings a handler and no JavaScript of its own.
 
 import { Effects } from "./effects.js";
-import { sendBy, serve } from "./host.js";
+import { sendBy } from "./host.js";
+import { serve } from "./router.js";
 
 export { SemelObject } from "./host.js";
 export { SemelRegistry } from "./registry.js";

@@ -5,8 +5,8 @@
 // - Its id is the same at each delivery, and so is what it asks for.
 // - What can't come to anything, however often it is delivered, becomes a dead letter that says why. Whatever may pass is delivered again.
 
-import { asMessage } from "./host.js";
 import { note } from "./module.js";
+import { asMessage } from "./router.js";
 
 /** So many messages of a batch are under way at a time. A batch has 100 at most. */
 const UNDER_WAY_MAX = 16;

@@ -9,7 +9,6 @@
 
 import { DurableObject } from "cloudflare:workers";
 import { within } from "./chores.js";
-import { bodyOf, linesOf, responseOf } from "./host.js";
 import { attempted, glue, note, perInstance, settingsOf } from "./module.js";
 
 /** So many keys of a shard are visited at once: with 16 shards 32, so that others who ask for an object aren't kept waiting. */
@@ -80,17 +79,13 @@ export class SemelRegistry extends DurableObject {
 
   // Of the coordinator.
 
-  async fetch(request) {
+  async ask(method, pathname, search, lines, body) {
     const arrivedMs = Date.now();
-    const { method } = request;
-    const { pathname, search } = new URL(request.url);
-    const body = await bodyOf(request);
     const keys = method === "POST" ? await this.#counts() : [];
-    const lines = linesOf(request.headers);
     const answer = attempted(() => this.#registry().handle(method, pathname, search, lines, body, keys, arrivedMs, Date.now()));
     // In the turn that stored the job, if there is one.
     if (!this.#isWorking && this.#jobs().length > 0) this.ctx.storage.setAlarm(Date.now());
-    return responseOf(answer);
+    return answer;
   }
 
   async alarm() {

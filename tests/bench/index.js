@@ -18,6 +18,7 @@ function counting(storage, counted) {
   return { sql, transactionSync: (body) => storage.transactionSync(body) };
 }
 
+/** With how many rows were written since the last answer. */
 const withRows = (Base) =>
   class extends Base {
     #cursors = [];
@@ -26,13 +27,11 @@ const withRows = (Base) =>
       return counting(super.storage(), (rows) => this.#cursors.push(rows));
     }
 
-    async fetch(request) {
-      const answer = await super.fetch(request);
+    run(attempt) {
+      const [status, lines, ...rest] = super.run(attempt);
       const rows = this.#cursors.reduce((sum, rowsOf) => sum + rowsOf(), 0);
       this.#cursors = [];
-      const counted = new Response(answer.body, answer);
-      counted.headers.set("x-rows-written", String(rows));
-      return counted;
+      return [status, `${lines}x-rows-written:${rows}\n`, ...rest];
     }
   };
 

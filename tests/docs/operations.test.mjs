@@ -19,7 +19,7 @@ const readme = rowsOf(sectionOf(await read("README.md"), "Settings")).map(([name
 
 /** The settings that the server's code asks for by name. */
 async function settingsOfCode() {
-  const files = ["worker/host.js"];
+  const files = ["worker/host.js", "worker/router.js"];
   for (const folder of ["core/src/server", "worker/src"]) {
     for (const name of await readdir(join(ROOT, folder), { recursive: true })) if (name.endsWith(".rs")) files.push(join(folder, name));
   }

@@ -151,7 +151,7 @@ test("what is packed is the entries, the module, the types, the command line, th
   const file = ["disk", "errors", "frames", "life", "lock", "log", "owners", "store"].map((name) => `file/${name}.js`);
   const inline = ["index.cjs", "index.d.cts", "index.d.ts", "index.js", "session-wasm.cjs", "session-wasm.js", "session.cjs", "session.js", "wasm.cjs", "wasm.js"].map((name) => `inline/${name}`);
   const top = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "conformance.d.ts", "conformance.js", "file.d.ts", "file.js", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm", "service-worker.d.ts", "service-worker.js", "session-browser.js", "session-node.js", "session-workerd.js", "session.js", "session.wasm", "worker.d.ts", "workerd.js"];
-  const worker = ["answers.js", "batches.js", "chores.js", "effects.js", "host.js", "index.js", "module.js", "queue.js", "registry.js", "requests.js", "script.js", "semel.js", "semel_bg.wasm", "sockets.js", "turns.js"].map((name) => `worker/${name}`);
+  const worker = ["answers.js", "batches.js", "chores.js", "effects.js", "host.js", "index.js", "lines.js", "module.js", "queue.js", "registry.js", "requests.js", "router.js", "script.js", "semel.js", "semel_bg.wasm", "sockets.js", "storage.js", "turns.js"].map((name) => `worker/${name}`);
   assert.deepEqual(files.sort(), [...top, "bin", "bin/LICENSES.txt", "bin/semel.cjs", ...cjs, "file", ...file, "inline", ...inline, "worker", ...worker].sort());
 });
 

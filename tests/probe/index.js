@@ -1,9 +1,11 @@
 // The probe's Worker: the host, an object that goes wrong where a request asks for it, and what only tests ask for beside it.
 
 import { DurableObject } from "cloudflare:workers";
-import { SemelObject as Hosted, serve } from "./host.js";
+import { SemelObject as Hosted } from "./host.js";
+import { valueIn } from "./lines.js";
 import { consumer } from "./queue.js";
 import { SemelRegistry as Registry } from "./registry.js";
+import { serve } from "./router.js";
 
 /** Whether every alarm fails; the platform gives one up after six failures. And how many have. */
 const alarms = { fail: false, failed: 0 };
@@ -12,15 +14,16 @@ const alarms = { fail: false, failed: 0 };
 const HEADER = "probe-object";
 
 export class SemelObject extends Hosted {
-  async fetch(request) {
-    const [fault, argument] = (request.headers.get(HEADER) ?? "").split(" ");
+  async ask(...asked) {
+    const [, , , lines] = asked;
+    const [fault, argument] = (valueIn(lines, HEADER) ?? "").split(" ");
     // Nothing else of the object goes on meanwhile, as when it has more to do than it can.
     if (fault === "busy") await this.ctx.blockConcurrencyWhile(() => new Promise((resolve) => setTimeout(resolve, Number(argument))));
     if (fault === "hangs") await new Promise(() => {});
     // As the platform says it, of an object with too long a queue.
     if (fault === "overloaded") throw Object.assign(new Error("Durable Object is overloaded."), { overloaded: true });
     if (fault === "reset" && argument === "before") this.ctx.abort("reset");
-    const answer = await super.fetch(request);
+    const answer = await super.ask(...asked);
     // It is made, and on its way for so long.
     if (fault === "late") await new Promise((resolve) => setTimeout(resolve, Number(argument)));
     return answer;
@@ -37,10 +40,11 @@ export class SemelObject extends Hosted {
     return super.forget(beforeS);
   }
 
-  run(attempt, request) {
-    const answer = super.run(attempt, request);
+  run(attempt) {
+    const answer = super.run(attempt);
+    const [, , , lines] = attempt();
     // In the turn of the commit: what was written is not durable yet.
-    if (request.headers.get(HEADER) === "reset after") this.ctx.abort("reset");
+    if (valueIn(lines, HEADER) === "reset after") this.ctx.abort("reset");
     return answer;
   }
 }

@@ -2,8 +2,11 @@
 // beside it and the lab's log; where ASSETS is bound, it serves the page.
 
 import { DurableObject } from "cloudflare:workers";
-import { SemelObject as Protected, bodyOf, guarded, linesOf, perInstance, responseOf, serve } from "./host.js";
+import { SemelObject as Protected } from "./host.js";
 import { isForLab, serveLab, withLog } from "./lab.js";
+import { bodyOf, linesOf, responseOf, valueIn } from "./lines.js";
+import { guarded, perInstance } from "./module.js";
+import { serve } from "./router.js";
 import { NaiveEngine } from "./semel.js";
 import { isForSite, serveSite } from "./site.js";
 
@@ -24,25 +27,24 @@ class Naive extends DurableObject {
   }
 
   async fetch(request) {
-    const { pathname } = new URL(request.url);
+    const { pathname, search } = new URL(request.url);
     const body = (await bodyOf(request)) ?? new Uint8Array();
-    const attempt = () => [request.method, pathname.slice(NAIVE.length), linesOf(request.headers), body, Date.now()];
-    return this.run(attempt, request);
+    const lines = linesOf(request.headers);
+    return responseOf(this.run(() => [request.method, pathname.slice(NAIVE.length), search, lines, body]));
   }
 
-  run(attempt, _request) {
-    return responseOf(
-      guarded(
-        () => this.#engine().handle(...attempt()),
-        () => [500, "", undefined, undefined],
-      ),
+  run(attempt) {
+    const [method, pathname, , lines, body] = attempt();
+    return guarded(
+      () => this.#engine().handle(method, pathname, lines, body, Date.now()),
+      () => [500, "", undefined, undefined],
     );
   }
 }
 
-export const SemelObject = withLog(Protected, (answer) => answer.headers.get("semel-status"));
+export const SemelObject = withLog(Protected, ([, lines]) => valueIn(lines, "semel-status"));
 export { SemelRegistry } from "./registry.js";
-export const NaiveObject = withLog(Naive, (answer) => (answer.ok ? "executed" : "failed"));
+export const NaiveObject = withLog(Naive, ([status]) => (status < 300 ? "executed" : "failed"));
 
 export default {
   fetch(request, env) {

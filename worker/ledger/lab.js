@@ -9,7 +9,8 @@
 // - Only the server's own page can have it killed: a browser tells which page asks, and who kills checks under which name the server
 //   was asked, for a name of somebody else may lead here as well.
 
-import { answerOf } from "./host.js";
+import { linesOf, valueIn } from "./lines.js";
+import { answerOf, left } from "./router.js";
 
 const HEADER = "lab-attempt";
 const ATTEMPT = /^[A-Za-z0-9._-]{1,64}$/;
@@ -73,21 +74,21 @@ class Log {
 }
 
 /** Which attempt of the lab a request is; undefined for all that change no account, or don't say. */
-function attemptOf(request) {
-  const attempt = request.headers.get(HEADER);
-  if (attempt === null || !ATTEMPT.test(attempt) || request.method === "GET" || request.method === "HEAD") return undefined;
+function attemptOf([method, pathname, , lines]) {
+  const attempt = valueIn(lines, HEADER);
+  if (attempt === undefined || !ATTEMPT.test(attempt) || method === "GET" || method === "HEAD") return undefined;
   // Acknowledgements are no attempts, though their status may be the same.
-  return new URL(request.url).pathname.startsWith("/semel/") ? undefined : attempt;
+  return pathname.startsWith("/semel/") ? undefined : attempt;
 }
 
-/** The class of an account's object, with a log. It has `run(attempt, request)`, `storage()` and `count()`. */
+/** The class of an account's object, with a log. It has `run(attempt)`, `storage()` and `count()`. */
 export const withLog = (Account, statusOf) =>
   class extends Account {
     #log;
 
-    run(attempt, request) {
-      const answer = super.run(attempt, request);
-      const logged = isLab(this.env) ? attemptOf(request) : undefined;
+    run(attempt) {
+      const answer = super.run(attempt);
+      const logged = isLab(this.env) ? attemptOf(attempt()) : undefined;
       if (logged !== undefined) this.#logOf().add(logged, statusOf(answer), Date.now());
       return answer;
     }
@@ -125,7 +126,13 @@ async function kill(request, url, env) {
   if (request.headers.get("origin") !== url.origin) return nothing(403);
   const headers = { "lab-host": url.host };
   const ask = async () => nothing((await env.LAB.fetch("http://lab/kill", { method: "POST", headers })).status);
-  return answerOf(env, request, ask, WAIT_MS);
+  return asked(env, request, ask);
+}
+
+/** Resolves to the response of what is asked, or says that it did not come. */
+async function asked(env, { method, headers }, ask) {
+  const answer = await answerOf(env, [method, linesOf(headers)], ask, WAIT_MS);
+  return Array.isArray(answer) ? left(answer) : answer;
 }
 
 async function accountAt(request, url, account, side, env) {
@@ -133,5 +140,5 @@ async function accountAt(request, url, account, side, env) {
   if (!/^\d{1,15}$/.test(after)) return nothing(400);
   const [objects, name] = side === "naive" ? [env.NAIVE, account] : [env.SEMEL, `accounts/${account}`];
   const stub = objects.get(objects.idFromName(name));
-  return answerOf(env, request, async () => Response.json(await stub.lab(Number(after)), NO_STORE), WAIT_MS);
+  return asked(env, request, async () => Response.json(await stub.lab(Number(after)), NO_STORE));
 }

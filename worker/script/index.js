@@ -3,7 +3,8 @@
 // Invariant: what would only fail once a request comes fails where the class is named, if that can be told by looking at it.
 
 import { Effects } from "./effects.js";
-import { SemelObject as Hosted, sendBy, serve } from "./host.js";
+import { SemelObject as Hosted, sendBy } from "./host.js";
+import { serve } from "./router.js";
 import { NO_PROMISE, bind, setKeyRule } from "./script.js";
 
 export { consumer } from "./queue.js";

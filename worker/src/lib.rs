@@ -1,7 +1,7 @@
 //! Semel's engine in a Durable Object.
 //!
 //! An application implements [`Handler`] and names it in one line, `semel_worker::export!(Handler)`. That line makes what
-//! `host.js` calls: a router for the Worker and an object for each key.
+//! `router.js` and `host.js` call: a router for the Worker and an object for each key.
 //!
 //! Invariants:
 //! - Every call from JavaScript is synchronous, from the request's bytes to the answer's. There is no executor, and no
@@ -37,7 +37,7 @@ pub fn by_default<H: Default>(_storage: &wasm_bindgen::JsValue) -> H {
     H::default()
 }
 
-/// Makes the classes that `host.js` works with, for a handler that has a `Default`, which the router asks for keys. Where it is
+/// Makes the classes that `router.js` and `host.js` work with, for a handler that has a `Default`, which the router asks for keys. Where it is
 /// another one at each object, `$of` makes it of the object's storage.
 #[macro_export]
 macro_rules! export {

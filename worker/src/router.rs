@@ -36,8 +36,8 @@ impl<H: Handler> Router<H> {
         Ok(Self { handler, config, cors, gate })
     }
 
-    /// An answer (see [`crate`]); or `[key, Semel-Key, Semel-Principal, wait in ms, who asks]` for an object, the last undefined but for
-    /// a batch, and empty for a socket; or `[null, whether it is a listing, Semel-Principal, wait in ms]` for the registry; or
+    /// An answer (see [`crate`]); or `[key, lines, wait in ms, who asks]` for an object: the lines say key and principal, and the last is
+    /// undefined but for a batch, and empty for a socket; or `[null, lines, wait in ms, whether it is a listing]` for the registry; or
     /// `[undefined, wait in ms]` where keys that are being fetched are waited for. The first of an answer is a number.
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
@@ -72,9 +72,9 @@ impl<H: Handler> Router<H> {
             }
             Route::Registry { asked, wait_ms } => Array::of4(
                 &JsValue::NULL,
-                &JsValue::from(matches!(asked, Asked::Keys(_))),
-                &JsValue::from_str(&quoted(Principal::administrator().as_str())),
+                &JsValue::from_str(&format!("semel-principal:{}\n", quoted(Principal::administrator().as_str()))),
                 &JsValue::from(wait_ms as f64),
+                &JsValue::from(matches!(asked, Asked::Keys(_))),
             ),
             Route::Wait => keys_awaited(wait_ms(lines, instant_ms)),
         }
@@ -171,10 +171,10 @@ impl<H: Handler> Router<H> {
 }
 
 fn to_object(key: &Key, principal: &Principal, wait_ms: i64, asker: Option<String>) -> Array {
-    Array::of5(
+    let lines = format!("semel-key:{}\nsemel-principal:{}\n", quoted(&key.encoded()), quoted(principal.as_str()));
+    Array::of4(
         &JsValue::from_str(key.as_str()),
-        &JsValue::from_str(&quoted(&key.encoded())),
-        &JsValue::from_str(&quoted(principal.as_str())),
+        &JsValue::from_str(&lines),
         &JsValue::from(wait_ms as f64),
         &asker.map_or(JsValue::UNDEFINED, |asker| JsValue::from_str(&asker)),
     )

@@ -1,4 +1,4 @@
-//! A deployment's settings, as `host.js` hands them over: `NAME=value` and a NUL, of each. A value may have many lines.
+//! A deployment's settings, as `module.js` hands them over: `NAME=value` and a NUL, of each. A value may have many lines.
 //!
 //! Invariant: an unreadable one throws where the instance is made. Nothing is served on a guess.
 

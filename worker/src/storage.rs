@@ -7,13 +7,13 @@
 
 use js_sys::{Array, Reflect, Uint8Array};
 use semel_core::server::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
+use std::cell::RefCell;
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
     type Storage;
     type SqlStorage;
-    type Cursor;
 
     #[wasm_bindgen(method, getter)]
     fn sql(this: &Storage) -> SqlStorage;
@@ -22,46 +22,69 @@ extern "C" {
     fn transaction_sync(this: &Storage, body: &mut dyn FnMut() -> Result<JsValue, JsValue>)
     -> Result<JsValue, JsValue>;
 
-    #[wasm_bindgen(method, catch, variadic)]
-    fn exec(this: &SqlStorage, statement: &str, arguments: &Array) -> Result<Cursor, JsValue>;
-
     #[wasm_bindgen(method, getter, catch, js_name = databaseSize)]
     fn database_size(this: &SqlStorage) -> Result<f64, JsValue>;
-
-    /// Gives all rows, each an array of its values.
-    #[wasm_bindgen(method, catch)]
-    fn raw(this: &Cursor) -> Result<JsValue, JsValue>;
-
-    /// Goes through all rows on the other side of the boundary. What fails on the way is a failure of the storage.
-    #[wasm_bindgen(catch, js_namespace = Array, js_name = from)]
-    fn array_from(rows: &JsValue) -> Result<Array, JsValue>;
 
     #[wasm_bindgen(js_namespace = console, js_name = log)]
     pub fn console_log(line: &str);
 }
 
+// What fails on the way is a failure of the storage.
+#[wasm_bindgen(raw_module = "./storage.js")]
+extern "C" {
+    #[wasm_bindgen(catch, js_name = rowsOf)]
+    fn rows_of(sql: &SqlStorage, statement: &JsValue, values: &Array) -> Result<Array, JsValue>;
+
+    #[wasm_bindgen(catch)]
+    fn run(sql: &SqlStorage, statement: &JsValue, values: &Array) -> Result<(), JsValue>;
+}
+
+/// So many statements are kept as JavaScript has them. The engine has fewer, and a handler that makes more has them made each time.
+const STATEMENTS_MAX: usize = 128;
+
 pub struct ObjectSql {
     storage: Storage,
     sql: SqlStorage,
+    /// Few enough to look through.
+    statements: RefCell<Vec<(String, JsValue)>>,
 }
 
 impl ObjectSql {
     pub fn new(storage: JsValue) -> Self {
         let storage: Storage = storage.unchecked_into();
         let sql = storage.sql();
-        Self { storage, sql }
+        Self { storage, sql, statements: RefCell::default() }
     }
+}
+
+impl ObjectSql {
+    /// A statement as JavaScript has it: to make it anew takes longer than to find it.
+    fn statement(&self, text: &str) -> JsValue {
+        let mut statements = self.statements.borrow_mut();
+        if let Some((_, made)) = statements.iter().find(|(known, _)| known == text) {
+            return made.clone();
+        }
+        let made = JsValue::from_str(text);
+        if statements.len() < STATEMENTS_MAX {
+            statements.push((text.to_owned(), made.clone()));
+        }
+        made
+    }
+}
+
+fn bound(arguments: &[Value]) -> Array {
+    arguments.iter().map(to_js).collect()
 }
 
 impl Sql for ObjectSql {
     fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
-        let bound = Array::new();
-        for argument in arguments {
-            bound.push(&to_js(argument));
-        }
-        let cursor = self.sql.exec(statement, &bound).map_err(|error| failure(&error))?;
-        let rows = cursor.raw().and_then(|rows| array_from(&rows)).map_err(|error| failure(&error))?;
+        let rows =
+            rows_of(&self.sql, &self.statement(statement), &bound(arguments)).map_err(|error| failure(&error))?;
         Ok(rows.iter().map(|row| row.unchecked_into::<Array>().iter().map(|value| from_js(&value)).collect()).collect())
+    }
+
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<(), SqlError> {
+        run(&self.sql, &self.statement(statement), &bound(arguments)).map_err(|error| failure(&error))
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {

@@ -1,4 +1,4 @@
-//! What crosses the boundary to `host.js`, and how it is laid out.
+//! What crosses the boundary to JavaScript, and how it is laid out.
 //!
 //! Invariant: an answer is `[status, header lines, body or undefined, log line or undefined]`.
 

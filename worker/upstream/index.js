@@ -1,8 +1,9 @@
 // The Worker that stands in front of an HTTP API, or of another Worker: `SEMEL_UPSTREAM` is the address, or `UPSTREAM` a service.
 
-import { SemelObject as Hosted, responseOf, serve } from "./host.js";
+import { SemelObject as Hosted } from "./host.js";
 import { senderOf } from "./origin.js";
 import { Remote } from "./remote.js";
+import { serve } from "./router.js";
 
 export { SemelRegistry } from "./registry.js";
 
@@ -14,8 +15,8 @@ export class SemelObject extends Hosted {
     return false;
   }
 
-  run(attempt, _request) {
-    const answer = this.#remote.answer(attempt).then(responseOf);
+  run(attempt) {
+    const answer = this.#remote.answer(attempt);
     // A caller that leaves takes nothing with it: what was sent is settled.
     this.ctx.waitUntil(answer.catch(() => {}));
     return answer;

@@ -181,7 +181,7 @@ pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, 
 
 /// Deletes the record of an id.
 pub fn delete(sql: &dyn Sql, id: &RequestId) -> Result<(), SqlError> {
-    sql.exec("DELETE FROM semel_records WHERE id = ?1", &[id.as_str().into()]).map(|_| ())
+    sql.run("DELETE FROM semel_records WHERE id = ?1", &[id.as_str().into()])
 }
 
 /// Deletes the records with ids after `after`, up to `last`.

@@ -110,6 +110,11 @@ pub trait Sql {
     /// Runs one statement and returns all its rows. Arguments are `?1`, `?2`, in order.
     fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError>;
 
+    /// Runs one statement that gives no rows.
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<(), SqlError> {
+        self.exec(statement, arguments).map(|_| ())
+    }
+
     /// Runs `body` in a transaction.
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError>;
 

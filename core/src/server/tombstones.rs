@@ -119,6 +119,10 @@ fn split_first<'a>(bytes: &mut &'a [u8]) -> Option<Entry<'a>> {
     Some(Entry { lapses_10s: u32::from_be_bytes(*lapses_10s).into(), is_uuid: length == 0, id })
 }
 
+/// A UUID in its canonical form: so many characters, with hyphens before these of its bytes.
+const UUID_CHARS: usize = 36;
+const HYPHEN_BEFORE: [usize; 4] = [4, 6, 8, 10];
+
 /// The bytes of a UUID in its canonical form; `None` of anything else.
 fn uuid_bytes(id: &str) -> Option<[u8; 16]> {
     let digit = |byte: u8| match byte {
@@ -126,21 +130,28 @@ fn uuid_bytes(id: &str) -> Option<[u8; 16]> {
         b'a'..=b'f' => Some(byte - b'a' + 10),
         _ => None,
     };
+    let mut rest = Some(id.as_bytes()).filter(|id| id.len() == UUID_CHARS)?;
     let mut uuid = [0; 16];
-    let mut digits = id.bytes().filter(|byte| *byte != b'-');
-    for byte in &mut uuid {
-        *byte = digit(digits.next()?)? << 4 | digit(digits.next()?)?;
+    for (n, byte) in uuid.iter_mut().enumerate() {
+        if HYPHEN_BEFORE.contains(&n) {
+            rest = rest.strip_prefix(b"-")?;
+        }
+        let (&[high, low], after) = rest.split_first_chunk()?;
+        *byte = digit(high)? << 4 | digit(low)?;
+        rest = after;
     }
-    (uuid_text(&uuid) == id).then_some(uuid)
+    Some(uuid)
 }
 
 fn uuid_text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(36);
+    let mut text = String::with_capacity(UUID_CHARS);
     for (n, byte) in bytes.iter().enumerate() {
-        if matches!(n, 4 | 6 | 8 | 10) {
+        if HYPHEN_BEFORE.contains(&n) {
             text.push('-');
         }
-        text.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')));
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }));
+        }
     }
     text
 }

@@ -5,7 +5,9 @@
 //! - A balance is an integer from 0 to 2^53 - 1, which every JavaScript client can hold.
 //! - What a client gets wrong is an outcome as well: it is recorded, and stays the answer.
 
-use semel_worker::{Context, Failure, Handler, KeyRule, Method, Path, Request, Response, Sql, SqlError, Value, json};
+use semel_worker::{
+    Context, Failure, Handler, KeyRule, Method, Path, Request, Response, Row, Sql, SqlError, Value, json,
+};
 
 /// The largest integer that a JSON number carries through every client.
 pub const BALANCE_MAX: i64 = (1 << 53) - 1;
@@ -50,9 +52,11 @@ impl Handler for Ledger {
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         let segments = request.path.segments();
         let asked = asked(&request.method, &segments).ok_or(Failure::NotFound)?;
-        let (balance, entries) = read(context.sql)?;
         let id = match asked {
-            Asked::Show(id) => return Ok(account(id, balance, entries)),
+            Asked::Show(id) => {
+                let (balance, entries) = held(&context.sql.exec("SELECT balance, entries FROM account", &[])?);
+                return Ok(account(id, balance, entries));
+            }
             Asked::Deposit(id) | Asked::Withdraw(id) => id,
         };
         // Fractions and exponents are no integers.
@@ -61,25 +65,30 @@ impl Handler for Ledger {
             Ok(amount) if (1..=BALANCE_MAX).contains(&amount) => amount,
             _ => return Ok(refused(400, "invalid-amount")),
         };
-        let balance = match asked {
-            Asked::Withdraw(_) if amount > balance => return Ok(refused(409, "insufficient-funds")),
-            Asked::Withdraw(_) => balance - amount,
-            _ if amount > BALANCE_MAX - balance => return Ok(refused(400, "balance-too-large")),
-            _ => balance + amount,
+        let (statement, limit, otherwise) = match asked {
+            Asked::Withdraw(_) => (WITHDRAW, amount, (409, "insufficient-funds")),
+            _ => (DEPOSIT, BALANCE_MAX - amount, (400, "balance-too-large")),
         };
-        write(context.sql, balance, entries + 1)?;
-        Ok(account(id, balance, entries + 1))
+        let rows = context.sql.exec(statement, &[amount.into(), limit.into()])?;
+        if rows.is_empty() {
+            let (status, error) = otherwise;
+            return Ok(refused(status, error));
+        }
+        let (balance, entries) = held(&rows);
+        Ok(account(id, balance, entries))
     }
 }
 
-fn read(sql: &dyn Sql) -> Result<(i64, i64), SqlError> {
-    let rows = sql.exec("SELECT balance, entries FROM account LIMIT 1", &[])?;
-    let value = |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Value::as_integer);
-    Ok((value(0).unwrap_or(0), value(1).unwrap_or(0)))
-}
+/// Each looks, and changes only what it may: no row, where the balance is past the limit.
+const DEPOSIT: &str = "INSERT INTO account VALUES (1, ?1, 1) ON CONFLICT DO UPDATE \
+     SET balance = balance + ?1, entries = entries + 1 WHERE balance <= ?2 RETURNING balance, entries";
+const WITHDRAW: &str =
+    "UPDATE account SET balance = balance - ?1, entries = entries + 1 WHERE balance >= ?2 RETURNING balance, entries";
 
-fn write(sql: &dyn Sql, balance: i64, entries: i64) -> Result<(), SqlError> {
-    sql.exec("INSERT OR REPLACE INTO account VALUES (1, ?1, ?2)", &[balance.into(), entries.into()]).map(|_| ())
+/// Balance and entries; nothing, where there is no account yet.
+fn held(rows: &[Row]) -> (i64, i64) {
+    let value = |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Value::as_integer).unwrap_or(0);
+    (value(0), value(1))
 }
 
 fn account(id: &str, balance: i64, entries: i64) -> Response {

@@ -1,0 +1,66 @@
+// A request and its answer as the module takes and gives them: heads as lines of text, bodies as bytes.
+//
+// Invariant: an answer is `[status, header lines, body or undefined, log line or undefined]` wherever it goes, and a `Response` only where
+// it leaves the Worker: each that is made costs as much as a statement of SQL.
+
+/** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
+const BODY_BYTES_MAX = 1 << 20;
+/** So much of a larger body is read and thrown away: a client that is still sending would not see its 413. */
+const DRAINED_BYTES_MAX = 16 << 20;
+
+/** One `name:value` a line: headers cross the boundary in one piece. */
+export function linesOf(headers) {
+  let lines = "";
+  headers.forEach((value, name) => {
+    lines += `${name}:${value}\n`;
+  });
+  return lines;
+}
+
+/** The value of a header that is there once at most; undefined where it isn't. */
+export function valueIn(lines, name) {
+  const at = `\n${lines}`.indexOf(`\n${name}:`);
+  return at < 0 ? undefined : lines.slice(at + name.length + 1, lines.indexOf("\n", at));
+}
+
+/** Names and values, each header by itself. */
+export function pairsOf(lines) {
+  const pairs = [];
+  for (const line of lines.split("\n")) {
+    const colon = line.indexOf(":");
+    if (colon > 0) pairs.push([line.slice(0, colon), line.slice(colon + 1)]);
+  }
+  return pairs;
+}
+
+/** Makes a response of an answer. */
+export function responseOf([status, lines, body]) {
+  // What the handler encoded is encoded: the runtime must not do it again.
+  return new Response(body ?? null, { status, headers: pairsOf(lines), encodeBody: "manual" });
+}
+
+/** Reads a body; undefined where it has more bytes than allowed. */
+export async function bodyOf(request) {
+  const length = request.headers.get("content-length");
+  if (Number(length) > DRAINED_BYTES_MAX) return undefined;
+  // A stream costs several times as much, were it only looked at.
+  if (length !== null && Number(length) <= BODY_BYTES_MAX) return new Uint8Array(await request.arrayBuffer());
+  if (request.body === null) return new Uint8Array();
+  const chunks = [];
+  let bytes = 0;
+  for await (const chunk of request.body) {
+    bytes += chunk.byteLength;
+    if (bytes > DRAINED_BYTES_MAX) return undefined;
+    if (bytes <= BODY_BYTES_MAX) chunks.push(chunk);
+    else chunks.length = 0;
+  }
+  if (bytes > BODY_BYTES_MAX) return undefined;
+  if (chunks.length === 1) return chunks[0];
+  const body = new Uint8Array(bytes);
+  let at = 0;
+  for (const chunk of chunks) {
+    body.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return body;
+}

@@ -1,0 +1,194 @@
+// The Worker's side of the edge: where a request goes, and what leaves as its answer.
+//
+// Invariants:
+// - It moves bytes between the runtime and the module, and decides nothing.
+// - Every wait has a deadline.
+// - A request has one line in the log at most, whoever makes it: it goes along with the answer, and is written where that leaves. So an object
+//   that answers too late writes none beside the router's.
+// - Who asks, and for which key, is what the router says: what a client sends under these names goes no further.
+
+import { waitUntil } from "cloudflare:workers";
+import { within } from "./chores.js";
+import { bodyOf, linesOf, responseOf, valueIn } from "./lines.js";
+import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
+
+/** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
+const KEYS_FETCH_MS = 4_000;
+const KEYS_POLL_MS = 20;
+const KEYS_WAIT_MS = 8_000;
+
+/** So long each shard of the registry has for its part of a listing. */
+const LIST_MS = 5_000;
+
+/** What the router alone says, in whatever a client sends. */
+const ROUTERS = /^semel-(?:key|principal):.*\n/gm;
+
+/** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
+const tables = [new Table(), new Table(), new Table()];
+const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
+
+export const routerOf = perInstance((env) => {
+  const router = new glue.SemelRouter(settingsOf(env), ...tables);
+  if (keys.startedMs !== undefined) router.keys_kept(keys.text, keys.fetchedMs, keys.startedMs);
+  return router;
+});
+
+/** The Worker: routes a request to the object of its key. */
+export async function serve(request, env) {
+  const arrivedMs = Date.now();
+  const { method } = request;
+  let lines = "";
+  try {
+    lines = linesOf(request.headers);
+    const answer = await routed(request, lines, env);
+    return Array.isArray(answer) ? left(timed(answer, arrivedMs)) : answer;
+  } catch (error) {
+    // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
+    note("error", String(error));
+    return left(glue.unset(settingsOf(env), lines, Date.now()));
+  }
+}
+
+/** The answer to a message of a queue, which asks for a change under a name of Semel's own. */
+export async function asMessage(request, env) {
+  return left(await routed(request, linesOf(request.headers), env, (head) => routerOf(env).route_message(...head, Date.now())));
+}
+
+/** An answer leaves, and its line is written. */
+export function left(answer) {
+  const [, , , line] = answer;
+  if (line !== undefined) console.log(line);
+  return responseOf(answer);
+}
+
+/**
+ * The same answer, with how long it took. On Cloudflare a clock moves only while something is waited for: the object's time is that of
+ * waiting for others, and no computation is in either.
+ */
+function timed([status, lines, ...rest], arrivedMs) {
+  const origin = valueIn(lines, "access-control-allow-origin");
+  const reader = origin === undefined ? "" : `timing-allow-origin:${origin}\n`;
+  return [status, `${lines}server-timing:total;dur=${Date.now() - arrivedMs}\n${reader}`, ...rest];
+}
+
+/**
+ * Resolves to what `ask` resolves to; to the answer `unavailable` where that does not come in time, or fails. What it goes on to do is
+ * its own commit. `head`: the method and the header lines of who asks.
+ */
+export async function answerOf(env, [method, lines], ask, waitMs) {
+  const arrivedMs = Date.now();
+  const unavailable = (detail, reason) => routerOf(env).unavailable(detail, reason, method, lines, arrivedMs, Date.now());
+  let timer;
+  try {
+    const answer = await new Promise((resolve, reject) => {
+      timer = setTimeout(resolve, waitMs);
+      ask().then(resolve, reject);
+    });
+    return answer ?? unavailable("the object did not answer in time");
+  } catch (error) {
+    return unavailable("the object failed", `the object failed: ${error}`);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Resolves to an answer; to a response where it opens a socket. */
+async function routed(request, lines, env, decide = (head) => routerOf(env).route(...head, Date.now())) {
+  const { method } = request;
+  const { pathname, search } = new URL(request.url);
+  const route = await routeOf([method, pathname, search, lines], env, Date.now(), decide);
+  if (typeof route[0] === "number") return route;
+  const [key, says, waitMs, asker] = route;
+  if (key !== null && asker === "") return opened(request, lines, env, route);
+  const head = [method, pathname, search, lines.replace(ROUTERS, "") + says];
+  const ask = key === null ? registered(head, request, env, asker) : async () => objectOf(env, key).ask(...head, await bodyOf(request), asker);
+  return answerOf(env, [method, lines], ask, waitMs);
+}
+
+const objectOf = (env, key) => env.SEMEL.get(env.SEMEL.idFromName(key));
+
+/** Opens a socket to the object, which refuses only for want of room. */
+async function opened(request, lines, env, [key, says, waitMs]) {
+  const headers = new Headers(request.headers);
+  headers.set("semel-key", valueIn(says, "semel-key"));
+  const head = [request.method, lines];
+  const answer = await answerOf(env, head, () => objectOf(env, key).fetch(request, { headers, redirect: "manual" }), waitMs);
+  if (Array.isArray(answer) || answer.webSocket) return answer;
+  const full = "too many sockets are open on which nobody has said who they are";
+  return routerOf(env).unavailable(full, undefined, ...head, Date.now(), Date.now());
+}
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Where a request goes. */
+async function routeOf(head, env, arrivedMs, decide) {
+  const [method, , , lines] = head;
+  const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
+  const route = () =>
+    guarded(
+      () => decide(head),
+      () => unavailable("the router crashed"),
+    );
+  return (await decided(route, env, arrivedMs)) ?? unavailable("the keys that tokens are verified with did not come in time");
+}
+
+/** What is decided. Where that takes keys that are not there yet, it waits for them; undefined: they did not come in time. */
+export async function decided(decide, env, arrivedMs) {
+  let untilMs = Infinity;
+  do {
+    const decision = decide();
+    fetchKeys(env);
+    if (decision[0] !== undefined) return decision;
+    // No caller waits past its deadline, whoever is slow.
+    untilMs = Math.min(untilMs, arrivedMs + Math.min(decision[1], KEYS_WAIT_MS));
+    // Not for the promise of the fetch: it is another request's.
+    await pause(KEYS_POLL_MS);
+  } while (Date.now() < untilMs);
+  return undefined;
+}
+
+/** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */
+function fetchKeys(env) {
+  const url = routerOf(env).keys_wanted();
+  if (url === undefined) return;
+  keys.startedMs = Date.now();
+  waitUntil(fetched(url, env));
+}
+
+/** Fetches the JWK set and hands it to the router; whatever goes wrong, it is told. */
+async function fetched(url, env) {
+  let text;
+  try {
+    const signal = AbortSignal.timeout(KEYS_FETCH_MS);
+    const response = await fetch(url, { headers: { accept: "application/json" }, redirect: "manual", signal });
+    const body = await bodyOf(response);
+    if (response.status === 200 && body !== undefined) text = new TextDecoder().decode(body);
+    else note("warn", `the JWK set: status ${response.status}`);
+  } catch (error) {
+    note("warn", `the JWK set: ${error}`);
+  }
+  const fetchedMs = Date.now();
+  const wrong = guarded(
+    () => routerOf(env).keys_fetched(text, fetchedMs),
+    () => "it crashed the module",
+  );
+  if (wrong === undefined) Object.assign(keys, { text, fetchedMs });
+  else note("warn", wrong);
+}
+
+/** Asks the registry: all shards for a listing, the coordinator for the rest. Without one of them a listing would not be whole. */
+function registered(head, request, env, isListing) {
+  if (env.REGISTRY === undefined) return () => Promise.reject(new Error("REGISTRY is not bound"));
+  const nowMs = Date.now();
+  const [method, pathname, search, lines] = head;
+  const path = pathname + search;
+  const object = (name) => env.REGISTRY.get(env.REGISTRY.idFromName(name));
+  const list = async () => {
+    const shards = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
+    const page = (shard) => within(LIST_MS, object(String(shard)).list(shard, path));
+    const failed = (shard) => (error) => Promise.reject(new Error(`shard ${shard} of the registry: ${error.message}`));
+    const pages = await Promise.all(shards.map((shard) => page(shard).catch(failed(shard))));
+    return routerOf(env).listed(path, pages, method, lines, nowMs, Date.now());
+  };
+  return isListing ? list : async () => object("coordinator").ask(...head, await bodyOf(request));
+}
