@@ -65,13 +65,13 @@ export class SemelObject extends DurableObject {
 
   /**
    * Resolves to the answer to a request, which the router has read. `lines`: its headers, with who asks and for which key; `body`: undefined
-   * where it was too large; `asker`: who asks in a batch, for the object to judge what they may.
+   * where it was too large; `asker`: who asks in a batch, for the object to judge what they may. With the answer goes how long it took, in ms.
    */
   async ask(method, pathname, search, lines, body, asker) {
     const arrivedMs = Date.now();
     const attempt = () => [method, pathname, search, lines, body, arrivedMs, Date.now()];
-    const [status, head, ...rest] = await this.#chores.during(() => (asker === undefined ? this.#answer(attempt) : this.#batch(lines, body, asker)));
-    return [status, `${head}server-timing:object;dur=${Date.now() - arrivedMs}\n`, ...rest];
+    const [status, head, said, line] = await this.#chores.during(() => (asker === undefined ? this.#answer(attempt) : this.#batch(lines, body, asker)));
+    return [status, head, said, line, Date.now() - arrivedMs];
   }
 
   /** Opens a socket, where there is room for one. */

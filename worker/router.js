@@ -65,10 +65,11 @@ export function left(answer) {
  * The same answer, with how long it took. On Cloudflare a clock moves only while something is waited for: the object's time is that of
  * waiting for others, and no computation is in either.
  */
-function timed([status, lines, ...rest], arrivedMs) {
+function timed([status, lines, body, line, objectMs], arrivedMs) {
+  const object = objectMs === undefined ? "" : `object;dur=${objectMs}, `;
   const origin = valueIn(lines, "access-control-allow-origin");
   const reader = origin === undefined ? "" : `timing-allow-origin:${origin}\n`;
-  return [status, `${lines}server-timing:total;dur=${Date.now() - arrivedMs}\n${reader}`, ...rest];
+  return [status, `${lines}server-timing:${object}total;dur=${Date.now() - arrivedMs}\n${reader}`, body, line];
 }
 
 /**
