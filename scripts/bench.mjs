@@ -6,17 +6,19 @@
 // - Nothing is written into the documents but by a run of all parts in full. With --json nothing is written at all.
 // - The exit code is 2 if it was asked wrongly. What misses its bounds is no failure: the table says so.
 
+import { tmpdir } from "node:os";
 import { parseArgs } from "node:util";
 import { CHARTS, installPackages } from "./setup/packages.mjs";
 import { main, step } from "./setup/step.mjs";
 
-const NAMES = ["connections", "keys", "many", "latency", "browser", "rows", "records", "memory", "handlers"];
-const USAGE = `npm run bench -- [--json] [--only PART[,PART]] [--rounds N] [--seconds S] [--sdk-requests N] [--records N]
+const NAMES = ["connections", "keys", "many", "sdk", "latency", "browser", "rows", "records", "memory", "handlers"];
+const USAGE = `npm run bench -- [--json] [--profile] [--only PART[,PART]] [--rounds N] [--seconds S] [--sdk-requests N] [--records N]
   --json          prints JSON, and progress on stderr
+  --profile       profiles both sides with 16 connections instead
   --only          some parts of: ${NAMES.join(", ")}
   --rounds        1 to 99, 5 unless said
   --seconds       that a round of a side lasts: above 0, at most 60; 1.5 unless said
-  --sdk-requests  that a round of the SDK in Node makes: 1 to 1000000; 100000 unless said
+  --sdk-requests  that the SDK in Node makes in all rounds: 1 to 1000000, 100000 unless said
   --records       at the fullest key: 1000 to 1000000, 1000000 unless said
 A run that leaves something out, or makes less of it, writes nothing into docs/.`;
 const FULL = { rounds: 5, seconds: 1.5, "sdk-requests": 100_000, records: 1_000_000 };
@@ -32,7 +34,7 @@ if (typeof asked === "string") {
 /** The settings, or what is wrong with them. */
 function settings(args) {
   const text = { type: "string" };
-  const options = { json: { type: "boolean", default: false }, only: text, ...Object.fromEntries(Object.keys(FULL).map((name) => [name, text])) };
+  const options = { json: { type: "boolean", default: false }, profile: { type: "boolean", default: false }, only: text, ...Object.fromEntries(Object.keys(FULL).map((name) => [name, text])) };
   let values;
   try {
     ({ values } = parseArgs({ args, options }));
@@ -53,20 +55,21 @@ function settings(args) {
     numbers[name] = number;
   }
   const isFull = only.length === NAMES.length && Object.entries(FULL).every(([name, full]) => numbers[name] >= full);
-  return { isJson: values.json, only, isFull, ...numbers };
+  return { isJson: values.json, isProfile: values.profile, only, isFull, ...numbers };
 }
 
-async function bench({ isJson, only, isFull, ...numbers }) {
+async function bench({ isJson, isProfile, only, isFull, ...numbers }) {
   const { stdout, stderr } = process;
   const print = stdout.write.bind(stdout);
   // What is printed on the way is no part of the JSON.
   if (isJson) stdout.write = (...args) => stderr.write(...args);
-  const writes = isFull && !isJson;
+  const writes = isFull && !isJson && !isProfile;
   await step("npm packages", installPackages);
   if (writes) await step("npm packages for plots", () => installPackages(CHARTS));
   const { buildWorker } = await import("./setup/worker.mjs");
+  if (isProfile) return profile(buildWorker, numbers);
   for (const worker of ["ledger", "script", "orders-rust"]) await buildWorker(worker);
-  if (only.includes("browser") || only.includes("many")) await (await import("./setup/sdk.mjs")).buildSdk();
+  if (only.includes("browser") || only.includes("sdk")) await (await import("./setup/sdk.mjs")).buildSdk();
   const { measured } = await import("../tests/bench/measured.mjs");
   const record = await measured(only, numbers, step);
   if (isJson) return void print(`${JSON.stringify(record, undefined, 2)}\n`);
@@ -75,5 +78,18 @@ async function bench({ isJson, only, isFull, ...numbers }) {
   if (writes) {
     await writeDocument(record);
     console.log("\ndocs/performance.md, docs/performance.json and the plots are written");
+  }
+}
+
+/** Prints where the time of a request goes. */
+async function profile(buildWorker, { seconds }) {
+  await buildWorker("ledger");
+  const { Sides } = await import("../tests/bench/sides.mjs");
+  const { profiles } = await import("../tests/bench/profile.mjs");
+  const sides = await Sides.on(tmpdir());
+  try {
+    console.log((await profiles(sides, seconds * 1000)).join("\n"));
+  } finally {
+    await sides.end();
   }
 }

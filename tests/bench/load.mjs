@@ -45,7 +45,8 @@ export async function load(url, { connections, forMs = Infinity, requests = Infi
     const next = of(number);
     const line = await Line.to(url);
     let id;
-    while (left > 0 && performance.now() - startedMs < forMs) {
+    // One at least, however short the time is.
+    for (let isFirst = true; left > 0 && (isFirst || performance.now() - startedMs < forMs); isFirst = false) {
       left -= 1;
       const request = next(id);
       ({ id } = request);

@@ -24,6 +24,7 @@ const MANY = 64;
 const SOME = 16;
 /** Outcomes are replayed of so many ids. */
 const RECORDED = 1_000;
+const SDK_WARM_UP = 1_000;
 const ACCOUNT = "bench";
 const PATH = `/accounts/${ACCOUNT}/deposit`;
 
@@ -60,7 +61,7 @@ async function connections({ servers, rounds, forMs, counts = CONNECTIONS }) {
 /** The first round of each warmed it up. */
 function cpuRow(cpu) {
   const [floor, semel] = [cpu.floor.slice(1), cpu.semel.slice(1)];
-  const micros = (seconds) => `${(median(seconds) * 1e6).toFixed(0)} µs`;
+  const micros = (ms) => `${(median(ms) * 1000).toFixed(0)} µs`;
   return judged("cpu", { value: median(semel) / median(floor), floor: micros(floor), ours: micros(semel) });
 }
 
@@ -71,7 +72,7 @@ async function keys({ servers, rounds, forMs }) {
 }
 
 /** What is many times as fast, beside the floor at 64 connections. */
-async function many({ servers: { floor, semel }, rounds, forMs, sdkRequests }) {
+async function many({ servers: { floor, semel }, rounds, forMs }) {
   const recorded = Array.from({ length: RECORDED }, () => repeated(`/accounts/${ACCOUNT}-replayed/deposit`));
   let [left, next] = [RECORDED, 0];
   await load(semel.url, { connections: SOME, requests: RECORDED, of: () => () => recorded[--left]() });
@@ -81,14 +82,21 @@ async function many({ servers: { floor, semel }, rounds, forMs, sdkRequests }) {
     {
       floor: async () => (await closed(floor, MANY, forMs)).rate,
       replay: async () => (await load(semel.url, { connections: MANY, forMs, of: () => again })).rate,
-      sdk: () => sessionLoop(semel.url, `${ACCOUNT}-sdk`, sdkRequests),
       ...Object.fromEntries(FRAMES.map(side)),
     },
     rounds,
   );
   const row = (id, name) => judged(id, rates({ floor: made.floor, semel: made[name] }));
   const curve = FRAMES.map((size) => ({ at: size, semel: median(made[size]), floor: median(made.floor) }));
-  return { rows: [row("replay", "replay"), ...ROWS_OF_FRAMES.map((size) => row(`socket-${size}`, size)), row("node-sdk", "sdk")], curves: { frames: curve } };
+  return { rows: [row("replay", "replay"), ...ROWS_OF_FRAMES.map((size) => row(`socket-${size}`, size))], curves: { frames: curve } };
+}
+
+/** The SDK in Node, beside the same floor. Its calls are those of all rounds together. */
+async function sdk({ servers: { floor, semel }, rounds, forMs, sdkRequests }) {
+  const each = Math.ceil(sdkRequests / rounds);
+  await sessionLoop(semel.url, `${ACCOUNT}-sdk`, Math.min(each, SDK_WARM_UP));
+  const sides = { floor: async () => (await closed(floor, MANY, forMs)).rate, semel: () => sessionLoop(semel.url, `${ACCOUNT}-sdk`, each) };
+  return { rows: [judged("node-sdk", rates(await interleaved(sides, rounds, { isWarm: true })))] };
 }
 
 /** Deposits at keys that have few and very many records, each on a server of its own. */
@@ -98,11 +106,11 @@ async function records({ sides, rounds, forMs, recordsMax }) {
   const measured = {};
   for (const count of counts) {
     const state = `records-${count}`;
-    const empty = await sides.ledger(state);
+    const empty = await sides.ledger({ state });
     await load(empty.url, { connections: 1, requests: 1, of: () => deposit(PATH) });
     await empty.kill();
     await crowd(empty, "records", count, Math.floor(Date.now() / 1000));
-    const server = await sides.ledger(state);
+    const server = await sides.ledger({ state });
     measured[count] = async () => (await closed(server, SOME, forMs)).rate;
   }
   const made = await interleaved(measured, rounds);
@@ -145,6 +153,7 @@ export const PARTS = {
   connections: { measure: connections, starts: both },
   keys: { measure: keys, starts: both },
   many: { measure: many, starts: both },
+  sdk: { measure: sdk, starts: both },
   latency: { measure: latency, starts: both },
   browser: { measure: browser, starts: both },
   rows: { measure: written },

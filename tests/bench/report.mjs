@@ -38,7 +38,7 @@ export function measuredOf(record) {
   const { date, machine, versions, settings, disk } = record;
   const on = `${machine.cores} cores (${machine.cpu}), ${machine.memoryGiB} GiB, ${machine.system}. workerd ${versions.workerd}, Node ${versions.node}, rustc ${versions.rustc}`;
   const where = `The disk has ${disk.fileSystem}; to make a page of 4 KiB durable there takes ${disk.durableMs} ms.`;
-  const how = `${settings.rounds} rounds of ${settings.seconds} s of each side in turn; ${settings.sdkRequests.toLocaleString("en-US")} calls of the SDK in Node a round.`;
+  const how = `${settings.rounds} rounds of ${settings.seconds} s of each side in turn; ${settings.sdkRequests.toLocaleString("en-US")} calls of the SDK in Node in all.`;
   const plots = Object.entries(PLOTS).map(([name, text]) => `![${text}](images/performance-${name}.svg)`);
   return [`Measured on ${date}: ${on}. ${where} ${how}`, tables(record), ...plots].join("\n\n");
 }
