@@ -61,7 +61,7 @@ export async function measured(names, { rounds, seconds, records: recordsMax, "s
 async function machine() {
   const version = async (command) => (await run(command, ["--version"])).trim().replace(/^\S+ /, "");
   return {
-    machine: { cpu: cpus()[0].model.trim(), cores: availableParallelism(), memoryGiB: Math.round(totalmem() / 2 ** 30), system: `${type()} ${release()}` },
+    machine: { cpu: cpus()[0].model.trim(), cores: availableParallelism(), memoryGiB: Math.round(totalmem() / 2 ** 30), system: `${type()} ${release().split("-")[0]}` },
     versions: { workerd: createRequire(import.meta.url)("workerd").version, node: process.versions.node, rustc: (await version("rustc")).split(" ")[0] },
   };
 }
