@@ -7,13 +7,13 @@
 
 import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { COMPARE, DEPLOY, RUNTIMES } from "../setup/packages.mjs";
+import { CHARTS, COMPARE, DEPLOY, RUNTIMES } from "../setup/packages.mjs";
 import { ROOT } from "../setup/paths.mjs";
 import { StepError, run } from "../setup/step.mjs";
 
 /** All lock files of crates: the workspace, the build's tool, the fuzz targets. */
 const CRATES = ["Cargo.toml", "scripts/tools/Cargo.toml", "tests/fuzz/Cargo.toml"];
-const PACKAGES = [ROOT, RUNTIMES, COMPARE, DEPLOY];
+const PACKAGES = [ROOT, RUNTIMES, CHARTS, COMPARE, DEPLOY];
 const REGISTRY = "https://registry.npmjs.org/";
 const TIMEOUT_MS = 60_000;
 /** A package that the registry of whoever locked it lacked has no sum: only these, and only for systems that were not theirs. */

@@ -11,6 +11,8 @@ import { run } from "./step.mjs";
 export const RUNTIMES = join(ROOT, "tests/runtimes");
 /** What only `npm run bench:compare` needs, likewise. */
 export const COMPARE = join(ROOT, "tests/bench/compare");
+/** What only `npm run bench` needs, to draw, likewise. */
+export const CHARTS = join(ROOT, "tests/bench/charts");
 /** What only `npm run deploy` needs, likewise: wrangler, and a Node that it runs on. */
 export const DEPLOY = join(ROOT, "scripts/deploy");
 

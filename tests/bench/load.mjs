@@ -1,4 +1,4 @@
-// A load on one server: so many connections, each with one request on its way at a time.
+// A load on one server: so many connections, each with one request on its way at a time, for so long or so many of them.
 //
 // Requests are prepared bytes on plain sockets, so that the client's own cost, which both sides of a ratio bear, is small.
 
@@ -6,56 +6,111 @@ import { randomUUID } from "node:crypto";
 import { connect } from "node:net";
 
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
+const ANSWER_MS_MAX = 20_000;
+/** An attempt may be under way for so long: the SDK's timeout. */
+export const DEADLINE_MS = 10_000;
 
-/** A request to deposit 1, under a new id each time, with the headers that an SDK sends. */
+/** Requests to deposit 1, each under a new id, with the headers that an SDK sends. */
 export const deposit = (path) => change(path, '{"amount":1}');
 
 /** The same of any change. */
-export function change(path, body) {
-  return (ack) => {
-    const id = randomUUID();
-    const now = Date.now();
-    const acks = ack ? `Semel-Ack: "${ack}";until=${now}\r\n` : "";
-    const times = `Semel-First-Sent: @${Math.floor(now / 1000)}\r\nSemel-Deadline: ${now + 10_000}\r\n`;
-    const head = `POST ${path} HTTP/1.1\r\nHost: bench\r\nIdempotency-Key: ${id}\r\n${times}${acks}Content-Length: ${body.length}\r\n\r\n`;
-    return { id, bytes: Buffer.from(head + body) };
-  };
+export const change = (path, body) => (ack) => attempt(path, body, randomUUID(), Math.floor(Date.now() / 1000), ack);
+
+/** Attempts at one and the same change: all but the first are replayed. */
+export function repeated(path, body = '{"amount":1}') {
+  const [id, firstSentS] = [randomUUID(), Math.floor(Date.now() / 1000)];
+  return () => attempt(path, body, id, firstSentS);
+}
+
+function attempt(path, body, id, firstSentS, ack) {
+  const now = Date.now();
+  const acks = ack ? `Semel-Ack: "${ack}";until=${now}\r\n` : "";
+  const times = `Semel-First-Sent: @${firstSentS}\r\nSemel-Deadline: ${now + DEADLINE_MS}\r\n`;
+  const head = `POST ${path} HTTP/1.1\r\nHost: bench\r\nIdempotency-Key: ${id}\r\n${times}${acks}Content-Length: ${body.length}\r\n\r\n`;
+  return { id, bytes: Buffer.from(head + body) };
 }
 
 /** Sends `requests` over `connections`; resolves to requests a second. Each acknowledges the one before it. */
-export async function throughput(url, { connections, requests, next }) {
-  const { hostname, port } = new URL(url);
+export const throughput = async (url, { connections, requests, next }) => (await load(url, { connections, requests, of: () => next })).rate;
+
+/**
+ * For `forMs`, or until they are `requests`, sends what `of(connection)` makes over each of `connections`. Resolves to requests a second, and
+ * how many ms each took, with the instant of its answer.
+ */
+export async function load(url, { connections, forMs = Infinity, requests = Infinity, of }) {
+  const startedMs = performance.now();
   let left = requests;
-  const started = process.hrtime.bigint();
-  await Promise.all(Array.from({ length: connections }, () => connection(hostname, Number(port), () => (left-- > 0 ? next : undefined))));
-  return requests / (Number(process.hrtime.bigint() - started) / 1e9);
+  const took = [];
+  const one = async (number) => {
+    const next = of(number);
+    const line = await Line.to(url);
+    let id;
+    // One at least, however short the time is.
+    for (let isFirst = true; left > 0 && (isFirst || performance.now() - startedMs < forMs); isFirst = false) {
+      left -= 1;
+      const request = next(id);
+      ({ id } = request);
+      const sentMs = performance.now();
+      await line.ask(request.bytes);
+      const answeredMs = performance.now();
+      took.push({ ms: answeredMs - sentMs, atMs: answeredMs - startedMs });
+    }
+    line.close();
+  };
+  await Promise.all(Array.from({ length: connections }, (_, number) => one(number)));
+  return { rate: (took.length * 1000) / (performance.now() - startedMs), took };
 }
 
-function connection(host, port, more) {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host, port, noDelay: true });
-    let received = Buffer.alloc(0);
-    let previous;
-    const send = () => {
-      const next = more();
-      if (!next) return socket.end(resolve);
-      const { id, bytes } = next(previous);
-      previous = id;
-      socket.write(bytes);
-    };
-    socket.setTimeout(20_000, () => socket.destroy(new Error("no answer")));
-    socket.on("connect", send);
-    socket.on("error", reject);
-    socket.on("data", (chunk) => {
-      received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
-      const end = received.indexOf(END_OF_HEAD);
-      if (end < 0) return;
-      const head = received.toString("latin1", 0, end);
-      const length = Number(/\r\ncontent-length: (\d+)/i.exec(head)?.[1]);
-      if (!/^HTTP\/1\.1 20[01] /.test(head) || Number.isNaN(length)) return socket.destroy(new Error(`unexpected answer: ${head}`));
-      if (received.length < end + END_OF_HEAD.length + length) return;
-      received = Buffer.alloc(0);
-      send();
+/** A connection, kept alive, with one request on its way at a time. */
+export class Line {
+  #socket;
+  #received = Buffer.alloc(0);
+  #waiting;
+  #broken;
+
+  constructor(socket) {
+    this.#socket = socket;
+    socket.setTimeout(ANSWER_MS_MAX, () => socket.destroy(new Error("no answer")));
+    socket.on("data", (chunk) => this.#take(chunk));
+    socket.on("error", (error) => (this.#broken = error));
+    socket.on("close", () => this.#waiting?.reject(this.#broken ?? new Error("the server has closed the connection")));
+  }
+
+  static to(url) {
+    const { hostname: host, port } = new URL(url);
+    return new Promise((resolve, reject) => {
+      const socket = connect({ host, port: Number(port), noDelay: true });
+      socket.once("error", reject);
+      socket.once("connect", () => {
+        socket.off("error", reject);
+        resolve(new Line(socket));
+      });
     });
-  });
+  }
+
+  /** Sends a request. Resolves once its answer, which must be a success, is there. */
+  ask(bytes) {
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+      if (this.#socket.destroyed) return reject(this.#broken ?? new Error("the connection is closed"));
+      this.#socket.write(bytes);
+    });
+  }
+
+  close() {
+    this.#socket.end();
+  }
+
+  #take(chunk) {
+    const received = this.#received.length === 0 ? chunk : Buffer.concat([this.#received, chunk]);
+    this.#received = received;
+    const end = received.indexOf(END_OF_HEAD);
+    if (end < 0) return;
+    const head = received.toString("latin1", 0, end);
+    const length = Number(/\r\ncontent-length: (\d+)/i.exec(head)?.[1]);
+    if (!/^HTTP\/1\.1 20[01] /.test(head) || Number.isNaN(length)) return this.#socket.destroy(new Error(`unexpected answer: ${received.toString("latin1")}`));
+    if (received.length < end + END_OF_HEAD.length + length) return;
+    this.#received = Buffer.alloc(0);
+    this.#waiting.resolve();
+  }
 }

@@ -7,6 +7,25 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 
 /** An attempt may be under way for so long: the SDK's interval and timeout, roughly. */
 const DEADLINE_MS = 10_000;
+const SESSION = "rows";
+const MINUTE_MS = 60_000;
+/** Past every deadline and the time that tombstones stay after it. */
+const LAPSED_MS = 5 * MINUTE_MS;
+/** Each sweep is over, or a page further. */
+const PAUSE_MS = 15_000;
+
+/** The rows that a client's account writes until nothing more leaves of what was there. `pass` sets the clock forward. */
+export async function leaving(client, pass) {
+  let rows = 0;
+  await pass(LAPSED_MS);
+  for (let quiet = 0; quiet < 4; ) {
+    const written = await client.read();
+    rows += written;
+    quiet = written === 0 ? quiet + 1 : 0;
+    await pass(PAUSE_MS);
+  }
+  return rows;
+}
 
 /** Makes the ledger with its storage counted in `folder`, and resolves to that. */
 export async function countingWorker(folder) {
@@ -50,6 +69,36 @@ export class Counted {
 
   read() {
     return this.#rows("GET", `/accounts/${this.#account}`, {});
+  }
+
+  /** Begins a session, in which `numbered` and `batch` are. */
+  async takeOver(nowMs) {
+    const body = JSON.stringify({ name: SESSION });
+    const times = { "semel-first-sent": `@${Math.floor(nowMs / 1000)}`, "semel-deadline": String(nowMs + DEADLINE_MS) };
+    await this.#rows("POST", `/semel/v1/keys/accounts%2F${this.#account}/sessions`, { "idempotency-key": "take-over", ...times }, body);
+    this.#sent = 0;
+  }
+
+  /** The next change of the session, which acknowledges all before it. */
+  numbered(nowMs) {
+    this.#sent += 1;
+    const ack = this.#sent > 1 ? `;ack=${this.#sent - 1}` : "";
+    const headers = { "semel-session": `"${SESSION}";epoch=1;seq=${this.#sent}${ack}`, "semel-deadline": String(nowMs + DEADLINE_MS) };
+    return this.#rows("POST", `/accounts/${this.#account}/deposit`, headers, '{"amount":1}');
+  }
+
+  /** So many changes of the session at once. */
+  batch(nowMs, size) {
+    const ack = this.#sent > 0 ? { ack: this.#sent } : {};
+    const requests = Array.from({ length: size }, (_, at) => ({
+      session: { name: SESSION, epoch: 1, seq: this.#sent + at + 1, ...ack },
+      deadline: nowMs + DEADLINE_MS,
+      method: "POST",
+      path: `/accounts/${this.#account}/deposit`,
+      body: '{"amount":1}',
+    }));
+    this.#sent += size;
+    return this.#rows("POST", `/semel/v1/keys/accounts%2F${this.#account}/batch`, {}, JSON.stringify(requests));
   }
 
   async #rows(method, path, headers, body) {

@@ -8,15 +8,11 @@ import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { clockedLedger, forward } from "../e2e/scenarios/clocked.mjs";
 import { serve } from "../e2e/server.mjs";
-import { Counted, countingWorker } from "./rows.mjs";
+import { Counted, countingWorker, leaving } from "./rows.mjs";
 
 const BURST = 200;
 const SPARSE = 20;
 const MINUTE_MS = 60_000;
-/** Past every deadline and the time that tombstones stay after it. */
-const LAPSED_MS = 5 * MINUTE_MS;
-/** Each sweep is over, or a page further. */
-const PAUSE_MS = 15_000;
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-rows-"));
 after(() => rm(scratch, { recursive: true, force: true }));
@@ -47,14 +43,7 @@ async function life(account, many, everyMs) {
     if (everyMs > 0) await pass(everyMs);
   }
   rows += await client.acknowledge(now());
-  await pass(LAPSED_MS);
-  for (let quiet = 0; quiet < 4; ) {
-    const written = await client.read();
-    rows += written;
-    quiet = written === 0 ? quiet + 1 : 0;
-    await pass(PAUSE_MS);
-  }
-  return rows / many;
+  return (rows + (await leaving(client, pass))) / many;
 }
 
 test("the rows that changes write are those that the document counts with", { timeout: 60_000 }, async () => {

@@ -1,0 +1,63 @@
+// The benchmark itself: it measures every row of its table, and the document has what was measured. How fast anything is, is not judged here.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { PLOTS, measuredOf, plotOf } from "./report.mjs";
+import { ROWS, judged, markdownOf } from "./table.mjs";
+
+const run = promisify(execFile);
+const LITTLE = ["--rounds", "1", "--seconds", "0.05", "--sdk-requests", "100", "--records", "10000"];
+const LIMIT = { timeout: 300_000 };
+
+const bench = (...args) => run(process.execPath, ["scripts/bench.mjs", ...args], { cwd: ROOT, timeout: LIMIT.timeout });
+const read = (name) => readFile(join(ROOT, name), "utf8");
+const ids = (rows) => rows.map(({ id }) => id);
+
+test("a short run of all of it has every row, every curve and the handlers as JSON", LIMIT, async () => {
+  const { stdout } = await bench("--json", ...LITTLE);
+  const { rows, curves, handlers, inMemory, disk } = JSON.parse(stdout);
+  assert.deepEqual(ids(rows), ids(ROWS));
+  for (const { id, value, result } of rows) assert.ok(Number.isFinite(value) && ["goal", "met", "missed"].includes(result), `${id}: ${value}, ${result}`);
+  assert.deepEqual(Object.keys(curves).sort(), Object.keys(PLOTS).sort());
+  for (const [name, curve] of Object.entries(curves)) assert.ok(curve.length >= 2 && curve.every(({ at, semel }) => at > 0 && semel > 0), name);
+  assert.deepEqual(handlers.map(({ connections }) => connections), [1, 16, 64]);
+  if (existsSync("/dev/shm")) assert.deepEqual(ids(inMemory), ["connections-1", "connections-16", "cpu", "connections-64", "keys-64"]);
+  assert.ok(disk.fileSystem !== "" && disk.durableMs > 0);
+});
+
+test("what is asked wrongly is told, and nothing runs", async () => {
+  for (const args of [["--fast"], ["--only", "everything"], ["--rounds", "0"], ["--rounds", "1.5"], ["--seconds", "soon"], ["more"]]) {
+    const { code, stderr } = await bench(...args).catch((error) => error);
+    assert.ok(code === 2 && stderr.includes("npm run bench -- "), `${args}: ${code} ${stderr}`);
+  }
+});
+
+test("a figure is judged by its bounds, as exact as they are, and by which way is better", () => {
+  const results = (id, ...values) => values.map((value) => judged(id, { value }).result);
+  assert.deepEqual(results("connections-16", 1.194, 1.196, 1.59, 1.6), ["missed", "met", "met", "goal"]);
+  assert.deepEqual(results("cpu", 1.21, 1.2, 0.9), ["missed", "met", "goal"]);
+  assert.deepEqual(results("rows-plain", 3.04, 3.06, 2.09), ["met", "missed", "goal"]);
+});
+
+test("the document has what was recorded, with every row, and its plots are there for light and dark", async () => {
+  const record = JSON.parse(await read("docs/performance.json"));
+  const document = await read("docs/performance.md");
+  assert.deepEqual(ids(record.rows), ids(ROWS));
+  const [, part] = /<!-- measured -->\n([\s\S]*)\n<!-- \/measured -->/.exec(document);
+  assert.equal(part, measuredOf(record));
+  for (const line of markdownOf(record.rows)) assert.ok(part.includes(line), line);
+  for (const name of Object.keys(PLOTS)) {
+    assert.ok(part.includes(`images/performance-${name}.svg`), name);
+    const svg = await read(plotOf(name));
+    assert.ok(svg.startsWith("<svg ") && svg.includes("prefers-color-scheme:dark") && svg.includes("<path "), name);
+  }
+  // A row that misses what must be is explained.
+  const explained = document.split("## What is missed, and why")[1].split("\n## ")[0];
+  for (const { id, work, result } of record.rows) if (result === "missed") assert.ok(explained.includes(work), `${id} is missed and not explained`);
+});

@@ -1,0 +1,61 @@
+// A load that is not slowed down by whom it loads: so many requests a second, whether or not those before them are answered.
+//
+// Invariants:
+// - What a request took is counted from the instant at which it was due. So one that could not be sent in time, since the server or this client
+//   was busy, has waited, and that is in the figures: nothing is left out because others were slow.
+// - Every request that was due is sent and has its answer, or the measurement fails.
+
+import { Line } from "./load.mjs";
+
+/** Opened before the first is due: to open one is no part of a request. */
+const LINES_AT_FIRST = 64;
+/** Beyond them requests wait for one another. */
+const LINES_MAX = 1000;
+
+/** Sends `rate` requests a second for `forMs`, as `next` makes them. Resolves to how many ms each took, and when it was due. */
+export async function paced(url, { rate, forMs, next }) {
+  const idle = await Promise.all(Array.from({ length: LINES_AT_FIRST }, async () => ({ line: await Line.to(url), id: undefined })));
+  let opened = idle.length;
+  const due = [];
+  const took = [];
+  const flights = new Set();
+  const startedMs = performance.now();
+
+  /** Sends all that is due over one line, one after another. */
+  const drive = async (mine) => {
+    mine ??= { line: await Line.to(url), id: undefined };
+    for (let atMs = due.shift(); atMs !== undefined; atMs = due.shift()) {
+      const request = next(mine.id);
+      mine.id = request.id;
+      await mine.line.ask(request.bytes);
+      took.push({ ms: performance.now() - startedMs - atMs, atMs });
+    }
+    idle.push(mine);
+  };
+  const fly = () => {
+    const flight = drive(idle.pop()).finally(() => flights.delete(flight));
+    flights.add(flight);
+    return flight;
+  };
+
+  await new Promise((resolve, reject) => {
+    let planned = 0;
+    const look = () => {
+      const passedMs = performance.now() - startedMs;
+      for (; (planned * 1000) / rate <= Math.min(passedMs, forMs); planned += 1) {
+        due.push((planned * 1000) / rate);
+        if (idle.length > 0 || opened < LINES_MAX) {
+          if (idle.length === 0) opened += 1;
+          fly().catch(reject);
+        }
+      }
+      if (passedMs > forMs) resolve();
+      // A timer would be late by a millisecond.
+      else setImmediate(look);
+    };
+    look();
+  });
+  await Promise.all(flights);
+  for (const { line } of idle) line.close();
+  return took;
+}

@@ -1,0 +1,43 @@
+// What a call of `semel.fetch` takes in a browser, and beside it what it can't do without: the same request by `fetch`, and one write of the
+// SDK's own store.
+//
+// Clocks in pages are coarse, so many calls, one after another, are timed as one.
+
+import { Semel } from "semel";
+// The module that the SDK is made of, by itself.
+import { indexedDbStore } from "/js/indexeddb.js";
+
+/** As long as the row of a small request. */
+const ROW = new Uint8Array(300);
+const DURABILITY = "strict";
+
+let sides;
+
+window.bench = {
+  async open(url) {
+    const semel = await Semel.open({ url, durability: DURABILITY });
+    const store = await indexedDbStore("bench", DURABILITY);
+    const path = "/accounts/page/deposit";
+    const body = '{"amount":1}';
+    let before;
+    sides = {
+      semel: async () => (await semel.fetch(path, { method: "POST", body })).text(),
+      async fetch() {
+        const id = crypto.randomUUID();
+        const now = Date.now();
+        const times = { "semel-first-sent": `@${Math.floor(now / 1000)}`, "semel-deadline": String(now + 10_000) };
+        const acks = before && { "semel-ack": `"${before}";until=${now}` };
+        before = id;
+        return (await fetch(url + path, { method: "POST", headers: { "idempotency-key": id, ...times, ...acks }, body })).text();
+      },
+      store: () => store.change(crypto.randomUUID(), () => ROW),
+    };
+  },
+
+  /** The ms that one call of a side takes, as a mean of `calls` in a row. */
+  async timed(side, calls) {
+    const startedMs = performance.now();
+    for (let call = 0; call < calls; call += 1) await sides[side]();
+    return (performance.now() - startedMs) / calls;
+  },
+};

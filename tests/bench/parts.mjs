@@ -1,0 +1,163 @@
+// The parts of the benchmark: each measures some rows of the table, and all that they are compared with.
+//
+// Invariant: a part is a function of `{ sides, rounds, forMs, … }` that resolves to `{ rows, curves, handlers }`, and leaves nothing running that
+// `sides` does not end.
+
+import { buildCrowd } from "../e2e/crowd.mjs";
+import { inChromium } from "./chromium.mjs";
+import { frames } from "./frames.mjs";
+import { deposit, load, repeated } from "./load.mjs";
+import { handlers } from "./handlers.mjs";
+import { paced } from "./paced.mjs";
+import { interleaved, median, quantile, ratio } from "./rounds.mjs";
+import { rowsWritten } from "./rows-written.mjs";
+import { sessionLoop } from "./sdk.mjs";
+import { cpuOf } from "./sides.mjs";
+import { judged } from "./table.mjs";
+
+const CONNECTIONS = [1, 4, 16, 64, 256];
+const ROWS_OF_CONNECTIONS = [1, 16, 64];
+const FRAMES = [1, 4, 16, 64, 256];
+const ROWS_OF_FRAMES = [64, 256];
+const RECORDS = [1_000, 10_000, 100_000, 1_000_000];
+const MANY = 64;
+const SOME = 16;
+/** Outcomes are replayed of so many ids. */
+const RECORDED = 1_000;
+const SDK_WARM_UP = 1_000;
+const ACCOUNT = "bench";
+const PATH = `/accounts/${ACCOUNT}/deposit`;
+
+const perSecond = (rate) => `${Math.round(rate).toLocaleString("en-US")}/s`;
+const rates = (made) => ({ value: ratio(made.semel, made.floor), floor: perSecond(median(made.floor)), ours: perSecond(median(made.semel)) });
+
+/** How many deposits a second a server makes of `connections`, on one key or on one for each of them. */
+const closed = ({ url }, connections, forMs, pathOf = () => PATH) => load(url, { connections, forMs, of: (number) => deposit(pathOf(number)) });
+
+/** The floor and the ledger on one disk: they are started once, and their objects live on. */
+async function both(sides) {
+  return { floor: await sides.floor(), semel: await sides.ledger() };
+}
+
+/** Deposits over more and more connections, and what they cost the server. */
+async function connections({ servers, rounds, forMs, counts = CONNECTIONS }) {
+  const [rows, curve] = [[], []];
+  for (const count of counts) {
+    const cpu = { floor: [], semel: [] };
+    const side = (name) => async () => {
+      const before = await cpuOf(servers[name]);
+      const { rate, took } = await closed(servers[name], count, forMs);
+      cpu[name].push(((await cpuOf(servers[name])) - before) / took.length);
+      return rate;
+    };
+    const made = await interleaved({ floor: side("floor"), semel: side("semel") }, rounds);
+    curve.push({ at: count, floor: median(made.floor), semel: median(made.semel) });
+    if (ROWS_OF_CONNECTIONS.includes(count)) rows.push(judged(`connections-${count}`, rates(made)));
+    if (count === SOME) rows.push(cpuRow(cpu));
+  }
+  return { rows, curves: { connections: curve } };
+}
+
+/** The first round of each warmed it up. */
+function cpuRow(cpu) {
+  const [floor, semel] = [cpu.floor.slice(1), cpu.semel.slice(1)];
+  const micros = (ms) => `${(median(ms) * 1000).toFixed(0)} µs`;
+  return judged("cpu", { value: median(semel) / median(floor), floor: micros(floor), ours: micros(semel) });
+}
+
+async function keys({ servers, rounds, forMs }) {
+  const pathOf = (number) => `/accounts/${ACCOUNT}-${number}/deposit`;
+  const side = (name) => async () => (await closed(servers[name], MANY, forMs, pathOf)).rate;
+  return { rows: [judged("keys-64", rates(await interleaved({ floor: side("floor"), semel: side("semel") }, rounds)))] };
+}
+
+/** What is many times as fast, beside the floor at 64 connections. */
+async function many({ servers: { floor, semel }, rounds, forMs }) {
+  const recorded = Array.from({ length: RECORDED }, () => repeated(`/accounts/${ACCOUNT}-replayed/deposit`));
+  let [left, next] = [RECORDED, 0];
+  await load(semel.url, { connections: SOME, requests: RECORDED, of: () => () => recorded[--left]() });
+  const again = () => recorded[(next += 1) % RECORDED]();
+  const side = (size) => [size, () => frames(semel.url, { account: `${ACCOUNT}-socket`, size, forMs })];
+  const made = await interleaved(
+    {
+      floor: async () => (await closed(floor, MANY, forMs)).rate,
+      replay: async () => (await load(semel.url, { connections: MANY, forMs, of: () => again })).rate,
+      ...Object.fromEntries(FRAMES.map(side)),
+    },
+    rounds,
+  );
+  const row = (id, name) => judged(id, rates({ floor: made.floor, semel: made[name] }));
+  const curve = FRAMES.map((size) => ({ at: size, semel: median(made[size]), floor: median(made.floor) }));
+  return { rows: [row("replay", "replay"), ...ROWS_OF_FRAMES.map((size) => row(`socket-${size}`, size))], curves: { frames: curve } };
+}
+
+/** The SDK in Node, beside the same floor. Its calls are those of all rounds together. */
+async function sdk({ servers: { floor, semel }, rounds, forMs, sdkRequests }) {
+  const each = Math.ceil(sdkRequests / rounds);
+  await sessionLoop(semel.url, `${ACCOUNT}-sdk`, Math.min(each, SDK_WARM_UP));
+  const sides = { floor: async () => (await closed(floor, MANY, forMs)).rate, semel: () => sessionLoop(semel.url, `${ACCOUNT}-sdk`, each) };
+  return { rows: [judged("node-sdk", rates(await interleaved(sides, rounds, { isWarm: true })))] };
+}
+
+/** Deposits at keys that have few and very many records, each on a server of its own. */
+async function records({ sides, rounds, forMs, recordsMax }) {
+  const crowd = await buildCrowd();
+  const counts = RECORDS.filter((count, index) => index === 0 || count <= recordsMax);
+  const measured = {};
+  for (const count of counts) {
+    const state = `records-${count}`;
+    const empty = await sides.ledger({ state });
+    await load(empty.url, { connections: 1, requests: 1, of: () => deposit(PATH) });
+    await empty.kill();
+    await crowd(empty, "records", count, Math.floor(Date.now() / 1000));
+    const server = await sides.ledger({ state });
+    measured[count] = async () => (await closed(server, SOME, forMs)).rate;
+  }
+  const made = await interleaved(measured, rounds);
+  const [few, most] = [counts[0], counts.at(-1)];
+  const figures = { value: ratio(made[most], made[few]), floor: `with ${few.toLocaleString("en-US")}: ${perSecond(median(made[few]))}`, ours: `with ${most.toLocaleString("en-US")}: ${perSecond(median(made[most]))}` };
+  return { rows: [judged("records", figures)], curves: { records: counts.map((count) => ({ at: count, semel: median(made[count]) })) } };
+}
+
+/** How long requests take where the server has half of what it can do. */
+async function latency({ servers, rounds, forMs }) {
+  const peak = await interleaved(Object.fromEntries(Object.entries(servers).map(([name, server]) => [name, async () => (await closed(server, MANY, forMs)).rate])), rounds);
+  const side = (name) => async () => {
+    const took = await paced(servers[name].url, { rate: median(peak[name]) / 2, forMs: 2 * forMs, next: deposit(PATH) });
+    return quantile(took.map(({ ms }) => ms), 0.99);
+  };
+  const made = await interleaved({ floor: side("floor"), semel: side("semel") }, rounds);
+  const shown = (name) => `${median(made[name]).toFixed(1)} ms at ${perSecond(median(peak[name]) / 2)}`;
+  return { rows: [judged("p99", { value: median(made.semel) / median(made.floor), floor: shown("floor"), ours: shown("semel") })] };
+}
+
+async function browser({ after, servers: { semel }, rounds, calls }) {
+  const { beyond, ...ms } = await inChromium(after, semel.url, { rounds, calls });
+  const shown = (name) => `${ms[name].toFixed(2)} ms`;
+  return { rows: [judged("browser-sdk", { value: beyond, floor: `${shown("fetch")} and ${shown("store")}`, ours: shown("semel") })] };
+}
+
+async function written({ after }) {
+  const { plain, session, batched } = await rowsWritten(after);
+  return { rows: [judged("rows-plain", { value: plain }), judged("rows-session", { value: session, ours: `in batches of 64: ${batched.toFixed(2)}` })] };
+}
+
+/** The rows that tell most of the disk, where it is free. */
+async function memory({ servers, rounds, forMs }) {
+  const { rows } = await connections({ servers, rounds, forMs, counts: ROWS_OF_CONNECTIONS });
+  return { rows: [], inMemory: [...rows, ...(await keys({ servers, rounds, forMs })).rows] };
+}
+
+/** In the order in which they run. What `starts` has both servers; `inMemory` has them on a disk in memory. */
+export const PARTS = {
+  connections: { measure: connections, starts: both },
+  keys: { measure: keys, starts: both },
+  many: { measure: many, starts: both },
+  sdk: { measure: sdk, starts: both },
+  latency: { measure: latency, starts: both },
+  browser: { measure: browser, starts: both },
+  rows: { measure: written },
+  records: { measure: records },
+  memory: { measure: memory, starts: both, isInMemory: true },
+  handlers: { measure: handlers },
+};

@@ -1,0 +1,63 @@
+// Where the time of a request goes: a CPU profile of workerd under load, by V8's own profiler, of the floor and of the ledger.
+//
+// What is in a profile is what runs on the thread with the JavaScript. The wait for the disk is "(program)", as all that is not V8's.
+
+import playwright from "playwright-core/lib/utilsBundle";
+import { deposit, load } from "./load.mjs";
+
+const { ws: WebSocket } = playwright;
+const CONNECTIONS = 16;
+const INTERVAL_US = 500;
+const SHOWN = 25;
+const IDLE = "(idle)";
+
+/** Profiles both sides on the disk of `sides`. Resolves to lines of text. */
+export async function profiles(sides, forMs) {
+  const lines = [];
+  for (const [name, { url, inspector }] of [["floor", await sides.floor({ inspected: true })], ["Semel", await sides.ledger({ inspected: true })]]) {
+    const loaded = () => load(url, { connections: CONNECTIONS, forMs, of: () => deposit("/accounts/bench/deposit") });
+    await loaded();
+    const { rows, took } = await profiled(inspector, loaded);
+    const busy = rows.filter(([what]) => !what.startsWith(IDLE)).reduce((sum, [, us]) => sum + us, 0);
+    lines.push(`\n${name}, ${CONNECTIONS} connections: ${(busy / took.length).toFixed(0)} µs a request on the thread with the JavaScript`);
+    for (const [what, us] of rows.slice(0, SHOWN)) lines.push(`${(us / took.length).toFixed(1).padStart(8)} µs  ${what}`);
+  }
+  return lines;
+}
+
+/** The µs by function while `work` runs, the most first, and what it took. */
+async function profiled(inspector, work) {
+  const [{ webSocketDebuggerUrl }] = await (await fetch(`${inspector}/json`)).json();
+  const socket = new WebSocket(webSocketDebuggerUrl);
+  await new Promise((resolve, reject) => socket.on("open", resolve).on("error", reject));
+  let asked = 0;
+  const ask = (method, params = {}) =>
+    new Promise((resolve, reject) => {
+      const id = (asked += 1);
+      const take = (message) => {
+        const answer = JSON.parse(message);
+        if (answer.id !== id) return;
+        socket.off("message", take);
+        if (answer.error) reject(new Error(`${method}: ${answer.error.message}`));
+        else resolve(answer.result);
+      };
+      socket.on("message", take);
+      socket.send(JSON.stringify({ id, method, params }));
+    });
+  await ask("Profiler.enable");
+  await ask("Profiler.setSamplingInterval", { interval: INTERVAL_US });
+  await ask("Profiler.start");
+  const { took } = await work();
+  const { profile } = await ask("Profiler.stop");
+  socket.close();
+  const named = new Map(profile.nodes.map(({ id, callFrame }) => [id, nameOf(callFrame)]));
+  const us = new Map();
+  for (const [index, id] of profile.samples.entries()) us.set(named.get(id), (us.get(named.get(id)) ?? 0) + profile.timeDeltas[index]);
+  return { took, rows: [...us].sort(([, one], [, other]) => other - one) };
+}
+
+/** All of the module is one: its functions have no names in what ships. */
+function nameOf({ functionName, url }) {
+  if (url.startsWith("wasm:")) return "the module, in Rust";
+  return `${functionName || "(anonymous)"} ${url.split("/").at(-1)}`.trim();
+}

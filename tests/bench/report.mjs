@@ -1,0 +1,53 @@
+// What was measured, as tables; and its part of docs/performance.md with the plots.
+//
+// Invariant: of the document only what is between the marks is written. What is said about it is people's.
+
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { markdownOf } from "./table.mjs";
+
+const DOCUMENT = join(ROOT, "docs/performance.md");
+const RECORD = join(ROOT, "docs/performance.json");
+const MEASURED = /<!-- measured -->\n[\s\S]*<!-- \/measured -->/;
+
+/** The plots: of which curve, and the text for who can't see it. */
+export const PLOTS = {
+  connections: "Deposits a second over connections, 1 to 256, of Semel and of the floor.",
+  frames: "Deposits a second by one socket over requests a frame, 1 to 256, and those of the floor by 64 connections.",
+  records: "Deposits a second by 16 connections over records at the key.",
+};
+export const plotOf = (name) => `docs/images/performance-${name}.svg`;
+
+/** All tables of a record. */
+export function tables({ rows, inMemory, handlers }) {
+  const parts = [];
+  if (rows.length > 0) parts.push(markdownOf(rows).join("\n"));
+  if (inMemory) parts.push(`The same where the disk is memory (tmpfs):\n\n${markdownOf(inMemory).join("\n")}`);
+  if (handlers) parts.push(`Orders by the examples' handlers, of the one in TypeScript in a plain Durable Object:\n\n${ordersOf(handlers).join("\n")}`);
+  return parts.join("\n\n");
+}
+
+function ordersOf(handlers) {
+  const lines = handlers.map(({ connections, typescript, rust, plain }) => `| ${connections} | ${typescript.toFixed(2)} | ${rust.toFixed(2)} | ${Math.round(plain).toLocaleString("en-US")}/s |`);
+  return ["| connections | TypeScript | Rust | plain |", "|---:|---:|---:|---:|", ...lines];
+}
+
+/** What is between the marks of the document. */
+export function measuredOf(record) {
+  const { date, machine, versions, settings, disk } = record;
+  const on = `${machine.cores} cores (${machine.cpu}), ${machine.memoryGiB} GiB, ${machine.system}. workerd ${versions.workerd}, Node ${versions.node}, rustc ${versions.rustc}`;
+  const where = `The disk has ${disk.fileSystem}; to make a page of 4 KiB durable there takes ${disk.durableMs} ms.`;
+  const how = `${settings.rounds} rounds of ${settings.seconds} s of each side in turn; ${settings.sdkRequests.toLocaleString("en-US")} calls of the SDK in Node in all.`;
+  const plots = Object.entries(PLOTS).map(([name, text]) => `![${text}](images/performance-${name}.svg)`);
+  return [`Measured on ${date}: ${on}. ${where} ${how}`, tables(record), ...plots].join("\n\n");
+}
+
+/** Writes the document's part, the record and the plots. */
+export async function writeDocument(record) {
+  const { draw } = await import("./charts/draw.mjs");
+  for (const name of Object.keys(PLOTS)) await writeFile(join(ROOT, plotOf(name)), draw(name, record.curves[name]));
+  const document = await readFile(DOCUMENT, "utf8");
+  await writeFile(DOCUMENT, document.replace(MEASURED, () => `<!-- measured -->\n${measuredOf(record)}\n<!-- /measured -->`));
+  await writeFile(RECORD, `${JSON.stringify(record, undefined, 2)}\n`);
+}
