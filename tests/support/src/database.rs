@@ -150,6 +150,18 @@ impl Database {
         self.is_holding.set(false);
     }
 
+    /// A panic has gone through the transactions that were open: they are undone, as the runtime does it, but what is held back is not.
+    pub fn unwind(&self) {
+        if !self.is_holding() {
+            return self.reopen();
+        }
+        if self.depth.replace(1) > 1 && !self.has_crashed() {
+            self.run("ROLLBACK TO nested_1", &[]).expect("it is open");
+            self.run("RELEASE nested_1", &[]).expect("it is open");
+        }
+        self.fault.set(Fault::None);
+    }
+
     /// Whether commits are held back.
     pub fn is_holding(&self) -> bool {
         self.is_holding.get()

@@ -144,7 +144,8 @@ impl<H: Handler> World<H> {
     pub fn send(&mut self, call: &Call) -> Reply {
         let handled = catch_unwind(AssertUnwindSafe(|| self.ask(call, Engine::handle)));
         let answer = handled.unwrap_or_else(|_| {
-            self.renew();
+            self.database.unwind();
+            self.start_engine();
             self.ask(call, Engine::crashed)
         });
         self.checked(answer)
@@ -263,6 +264,10 @@ impl<H: Handler> World<H> {
     /// A fresh engine on a fresh connection.
     fn renew(&mut self) {
         self.database.reopen();
+        self.start_engine();
+    }
+
+    fn start_engine(&mut self) {
         self.engine = Engine::new(Shared(self.handler.clone()), self.config.clone());
         self.latest_ms = 0;
     }

@@ -122,6 +122,25 @@ fn what_is_held_back_dies_with_the_object_wherever_it_is() {
 }
 
 #[test]
+fn a_panic_undoes_what_it_goes_through_and_nothing_that_is_held_back() {
+    for database in both() {
+        database.hold();
+        assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+        let panics = || {
+            drop(database.transaction(&mut || {
+                drop(database.transaction(&mut || insert(&database, 10)));
+                std::panic::resume_unwind(Box::new("told to panic"))
+            }));
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        database.unwind();
+        assert_eq!(database.transaction(&mut || insert(&database, 100)), Ok(Ended::Committed));
+        database.release();
+        assert_eq!(sum(&database), 101);
+    }
+}
+
+#[test]
 fn a_copy_has_what_is_committed_and_goes_its_own_way() {
     for database in both() {
         assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
