@@ -48,7 +48,7 @@ pub struct Apart(pub Database);
 impl Apart {
     /// An empty one.
     pub fn new() -> Rc<Self> {
-        let database = Database::new();
+        let database = Database::in_memory();
         database.exec(TABLE, &[]).expect("a table");
         Rc::new(Self(database))
     }

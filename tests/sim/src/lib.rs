@@ -13,6 +13,7 @@
 //! - [`sessions`]: a run of its own for sessions and batches, with a server and an oracle of its own
 //! - [`remote`]: a run of its own for requests that are executed elsewhere, likewise
 //! - [`effects`]: a run of its own for effects that leave, likewise
+//! - [`together`]: a run of its own for requests that are committed together, likewise
 //! - [`marks`]: what must come about in some seeds
 //!
 //! Invariants:
@@ -40,6 +41,7 @@ pub mod snapshot;
 pub mod store;
 pub mod tab;
 mod tabs;
+pub mod together;
 pub mod wire;
 
 pub use mutant::Mutant;
@@ -89,6 +91,7 @@ fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<
     let (mut sim, mut sessions) = (Sim::new(plan, mutant, is_traced), sessions::Run::new(plan, mutant, is_traced));
     let mut remote = (plan.remote.wishes > 0).then(|| remote::Run::new(plan, mutant, is_traced));
     let mut effects = (plan.effects.transfers > 0).then(|| effects::Run::new(plan, is_traced));
+    let mut together = (plan.together.wishes > 0).then(|| together::Run::new(plan, mutant, is_traced));
     let all = || {
         sim.run()?;
         let mut seen = std::mem::take(&mut sim.oracle.seen);
@@ -99,6 +102,9 @@ fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<
         if let Some(effects) = &mut effects {
             seen.append(&mut effects.run()?);
         }
+        if let Some(together) = &mut together {
+            seen.append(&mut together.run()?);
+        }
         Ok::<_, Violation>(seen)
     };
     let ended = catch_unwind(AssertUnwindSafe(|| rules::without(mutant.and_then(Mutant::rule), all)));
@@ -108,7 +114,8 @@ fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<
         Err(panic) => Err(Failure { kind: "panic", what: format!("{}{}", PLACE.take(), text_of(&*panic)) }),
     };
     let (remote, effects) = (remote.and_then(|remote| remote.trace), effects.and_then(|effects| effects.trace));
-    let traces = [sim.trace.take(), sessions.trace.take(), remote, effects];
+    let together = together.and_then(|together| together.trace);
+    let traces = [sim.trace.take(), sessions.trace.take(), remote, effects, together];
     (result, traces.into_iter().flatten().flatten().collect())
 }
 

@@ -57,6 +57,14 @@ twins! {
     NestedKept = "nested-kept",
     /// A request is sent elsewhere before its start is durable.
     SentBeforeDurable = "sent-before-durable",
+    /// What fails one of those that are committed together undoes what ran before it.
+    GroupIsolation = "group-isolation",
+    /// What one of those that are committed together did stays though it failed.
+    GroupKept = "group-kept",
+    /// What is committed together is worked in another order than it came in.
+    GroupOrder = "group-order",
+    /// Answers leave when their turn is over, before its commit is.
+    GroupEarlyAnswer = "group-early-answer",
 }
 
 /// One mistake on purpose.

@@ -4,7 +4,7 @@
 //! - A plan is a function of its seed and of nothing else.
 //! - Where the limits of a key are small, its retention is short: what nobody acknowledges leaves soon, and all can settle.
 
-use crate::{effects, remote};
+use crate::{effects, remote, together};
 use fastrand::Rng;
 
 /// The options of a run.
@@ -106,6 +106,8 @@ pub struct Plan {
     pub remote: remote::Options,
     /// What happens to effects that leave.
     pub effects: effects::Options,
+    /// Of requests that are committed together.
+    pub together: together::Options,
 }
 
 /// The options of the run of sessions and batches. Its faults come as often as those of the other.
@@ -243,6 +245,7 @@ impl Plan {
             sessions: Sessions::of(seed),
             remote: remote::Options::of(seed),
             effects: effects::Options::of(seed),
+            together: together::Options::of(seed),
         }
     }
 
@@ -356,6 +359,11 @@ fn of_methods(seed: u64) -> u64 {
 /// The seed of the run of effects that leave, likewise.
 pub(crate) fn of_effects(seed: u64) -> u64 {
     seed ^ 0x0EFF_EC75_1EA5_0000
+}
+
+/// The seed of the run of requests that are committed together, likewise.
+pub(crate) fn of_together(seed: u64) -> u64 {
+    seed ^ 0x06E0_0C03_3170_0000
 }
 
 fn administrations_of(seed: u64) -> usize {

@@ -329,7 +329,7 @@ impl Keyed {
         let (apart, retention_s) = (is_apart.then(Apart::new), config.retention_s);
         Self {
             name: key.to_owned(),
-            world: World::at(key, Deposits { apart: apart.clone(), ..Deposits::default() }, config),
+            world: World::in_memory(key, Deposits { apart: apart.clone(), ..Deposits::default() }, config),
             apart,
             ahead_ms,
             ahead_ms_max: ahead_ms,

@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 30] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 38] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -73,9 +73,20 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.effects.slow,
         |plan| &mut plan.effects.crash,
         |plan| &mut plan.effects.fail,
+        |plan| &mut plan.together.give_up,
+        |plan| &mut plan.together.lose_answers,
+        |plan| &mut plan.together.repeat,
+        |plan| &mut plan.together.troubles,
+        |plan| &mut plan.together.crash,
+        |plan| &mut plan.together.fail,
+        |plan| &mut plan.together.full,
+        |plan| &mut plan.together.fail_commits,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 34] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 37] = [
         // First: where a run of the outbox fails, they go in a few tries.
+        |plan| &mut plan.together.wishes,
+        |plan| &mut plan.together.reads,
+        |plan| &mut plan.together.ends,
         |plan| &mut plan.effects.transfers,
         |plan| &mut plan.effects.ends,
         |plan| &mut plan.effects.renewals,

@@ -109,6 +109,10 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("crash-of-frame", 0, "blamed"),
     ("nested-kept", 10, "order"),
     ("sent-before-durable", 55, "unrecorded"),
+    ("group-isolation", 188, "effects"),
+    ("group-kept", 6, "effects"),
+    ("group-order", 6, "order"),
+    ("group-early-answer", 2, "early"),
 ];
 
 #[test]

@@ -1,19 +1,18 @@
-//! SQLite in a file, behind the engine's trait, that can die before any statement.
+//! SQLite behind the engine's trait, that can die before any statement.
 //!
 //! Invariants:
 //! - Every statement counts: `BEGIN`, `SAVEPOINT`, `COMMIT`, `RELEASE` and `ROLLBACK` too. A crash falls between two of them.
 //! - What is held back is seen by the object alone, and is lost with it; a full disk undoes the whole transaction that is open.
 //! - After a crash every call fails and nothing open is committed, as for an object that dies; only a reopened
 //!   database goes on.
-//! - What a test looks at comes through a connection of its own, so it is committed.
+//! - What a test looks at is committed.
 
+use place::Place;
 use rusqlite::types::{Value as SqliteValue, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use semel_core::server::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The largest integer that reaches an object's SQLite unchanged.
 const INTEGER_MAX: u64 = (1 << 53) - 1;
@@ -35,9 +34,9 @@ enum Fault {
     FailAt(&'static str, u32),
 }
 
-/// A database in a temporary folder of its own.
+/// A database.
 pub struct Database {
-    folder: PathBuf,
+    place: Place,
     /// `None`: it has died.
     connection: RefCell<Option<Connection>>,
     depth: Cell<u32>,
@@ -57,22 +56,20 @@ impl Default for Database {
     }
 }
 
-impl Drop for Database {
-    fn drop(&mut self) {
-        drop(self.connection.take());
-        drop(std::fs::remove_dir_all(&self.folder));
-    }
-}
-
 impl Database {
-    /// A new, empty database.
+    /// A new, empty database in a temporary folder of its own.
     pub fn new() -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let name = format!("semel-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        Self::at(Place::folder())
+    }
+
+    /// One in memory alone, which takes a fraction of the time.
+    pub fn in_memory() -> Self {
+        Self::at(Place::memory())
+    }
+
+    fn at(place: Place) -> Self {
         let database = Self {
-            folder,
+            place,
             connection: RefCell::new(None),
             depth: Cell::new(0),
             is_holding: Cell::new(false),
@@ -85,27 +82,18 @@ impl Database {
         database
     }
 
-    /// Another with all that is committed by now.
+    /// Another at a place of the same kind, with all that is committed by now.
     pub fn copy(&self) -> Self {
-        let copy = Self::new();
-        drop(copy.connection.take());
-        for entry in std::fs::read_dir(&copy.folder).expect("its folder").flatten() {
-            std::fs::remove_file(entry.path()).expect("an empty database");
-        }
-        let path = copy.folder.join("key.sqlite");
-        self.open().execute("VACUUM INTO ?1", [path.to_string_lossy()]).expect("a copy");
+        let copy = Self::at(self.place.another());
+        self.look(|from| copy.place.fill(copy.connection.take(), from));
         copy.reopen();
         copy
     }
 
-    /// Drops the connection, and all that it has not committed, and opens the file again.
+    /// Drops the connection, and all that it has not committed, and opens the database again.
     pub fn reopen(&self) {
-        drop(self.connection.take());
-        let connection = self.open();
-        // The machine does not die in these tests, only the object.
-        connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF").expect("pragmas");
-        connection.set_prepared_statement_cache_capacity(64);
-        self.connection.replace(Some(connection));
+        self.die();
+        self.connection.replace(Some(self.place.connect()));
         self.depth.set(0);
         self.is_holding.set(false);
         self.is_undone.set(false);
@@ -162,6 +150,18 @@ impl Database {
         self.is_holding.set(false);
     }
 
+    /// A panic has gone through the transactions that were open: they are undone, as the runtime does it, but what is held back is not.
+    pub fn unwind(&self) {
+        if !self.is_holding() {
+            return self.reopen();
+        }
+        if self.depth.replace(1) > 1 && !self.has_crashed() {
+            self.run("ROLLBACK TO nested_1", &[]).expect("it is open");
+            self.run("RELEASE nested_1", &[]).expect("it is open");
+        }
+        self.fault.set(Fault::None);
+    }
+
     /// Whether commits are held back.
     pub fn is_holding(&self) -> bool {
         self.is_holding.get()
@@ -196,7 +196,7 @@ impl Database {
 
     /// Asks for what is committed. A table that does not exist has no rows.
     pub fn query(&self, statement: &str) -> Vec<Row> {
-        match query(&self.open(), statement, &[]) {
+        match self.look(|connection| query(connection, statement, &[])) {
             Ok(rows) => rows,
             Err(error) if error.to_string().contains("no such table") => Vec::new(),
             Err(error) => panic!("{statement}: {error}"),
@@ -210,12 +210,12 @@ impl Database {
 
     /// Changes what is committed, behind the engine's back.
     pub fn tamper(&self, statement: &str) {
-        self.open().execute(statement, []).expect(statement);
+        self.look(|connection| connection.execute(statement, [])).expect(statement);
     }
 
     /// Runs statements that make tables and rows, behind the engine's back.
     pub fn fill(&self, script: &str) {
-        self.open().execute_batch(script).expect("a script");
+        self.look(|connection| connection.execute_batch(script)).expect("a script");
     }
 
     /// The names of all tables.
@@ -224,8 +224,16 @@ impl Database {
         rows.into_iter().flatten().filter_map(Value::into_text).collect()
     }
 
-    fn open(&self) -> Connection {
-        Connection::open(self.folder.join("key.sqlite")).expect("a database in the temporary folder")
+    /// Looks at what is committed.
+    fn look<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
+        self.place.look(self.connection.borrow().as_ref(), look)
+    }
+
+    /// Nothing stays of what is not committed.
+    fn die(&self) {
+        if let Some(connection) = self.connection.take() {
+            self.place.leave(connection);
+        }
     }
 
     /// Before every statement: counts it, and lets come what was asked for.
@@ -233,16 +241,16 @@ impl Database {
         self.statements.set(self.statements.get() + 1);
         match self.fault.get() {
             Fault::None => {}
-            Fault::Crash(0) => drop(self.connection.take()),
+            Fault::Crash(0) => self.die(),
             Fault::Crash(n) => self.fault.set(Fault::Crash(n - 1)),
             // What can't be undone ends the object.
-            Fault::Fail(0) | Fault::Full(0) if statement.starts_with("ROLLBACK") => drop(self.connection.take()),
+            Fault::Fail(0) | Fault::Full(0) if statement.starts_with("ROLLBACK") => self.die(),
             Fault::Fail(0) => {
                 self.fault.set(Fault::None);
                 return Err(SqlError("this statement was to fail".to_owned()));
             }
             Fault::Fail(n) => self.fault.set(Fault::Fail(n - 1)),
-            Fault::Full(0) if self.is_holding() => drop(self.connection.take()),
+            Fault::Full(0) if self.is_holding() => self.die(),
             Fault::Full(0) => {
                 self.fault.set(Fault::None);
                 if self.depth.get() > 0 {
@@ -252,7 +260,7 @@ impl Database {
                 return Err(SqlError("database or disk is full".to_owned()));
             }
             Fault::Full(n) => self.fault.set(Fault::Full(n - 1)),
-            Fault::CrashAt(beginning) if statement.starts_with(beginning) => drop(self.connection.take()),
+            Fault::CrashAt(beginning) if statement.starts_with(beginning) => self.die(),
             Fault::FailAt(beginning, times) if statement.starts_with(beginning) => {
                 self.fault.set(if times > 1 { Fault::FailAt(beginning, times - 1) } else { Fault::None });
                 return Err(SqlError("this statement was to fail".to_owned()));
@@ -376,5 +384,6 @@ fn from_sqlite(value: ValueRef<'_>) -> Value {
     }
 }
 
+mod place;
 #[cfg(test)]
 mod tests;

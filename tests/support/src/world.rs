@@ -3,7 +3,7 @@
 //! Invariants:
 //! - The engine is asked as `host.js` asks it: after a panic, a fresh engine counts the crash.
 //! - `Semel-Now` is checked never to go back while an engine lives.
-//! - A restart keeps the file, and nothing else.
+//! - A restart keeps what is committed, and nothing else.
 
 use crate::call::Call;
 use crate::counter::Counter;
@@ -114,10 +114,19 @@ impl<H: Handler> World<H> {
 
     /// Any handler at any key.
     pub fn at(key: &str, handler: H, config: Config) -> Self {
+        Self::on(Database::new(), key, handler, config)
+    }
+
+    /// The same in memory.
+    pub fn in_memory(key: &str, handler: H, config: Config) -> Self {
+        Self::on(Database::in_memory(), key, handler, config)
+    }
+
+    fn on(database: Database, key: &str, handler: H, config: Config) -> Self {
         let key = Key::new(key).expect("a key");
         let handler = Rc::new(handler);
         let engine = Engine::new(Shared(handler.clone()), config.clone());
-        Self { database: Database::new(), handler, wall_ms: START_MS, key, config, engine, latest_ms: 0 }
+        Self { database, handler, wall_ms: START_MS, key, config, engine, latest_ms: 0 }
     }
 
     /// Another object of the same key, on a copy of what is committed: as if it were put back to now, later.
@@ -125,8 +134,7 @@ impl<H: Handler> World<H> {
     where
         H: Default,
     {
-        let mut copy = Self::at(self.key.as_str(), H::default(), self.config.clone());
-        copy.database = self.database.copy();
+        let mut copy = Self::on(self.database.copy(), self.key.as_str(), H::default(), self.config.clone());
         copy.wall_ms = self.wall_ms;
         copy
     }
@@ -136,7 +144,8 @@ impl<H: Handler> World<H> {
     pub fn send(&mut self, call: &Call) -> Reply {
         let handled = catch_unwind(AssertUnwindSafe(|| self.ask(call, Engine::handle)));
         let answer = handled.unwrap_or_else(|_| {
-            self.renew();
+            self.database.unwind();
+            self.start_engine();
             self.ask(call, Engine::crashed)
         });
         self.checked(answer)
@@ -255,6 +264,10 @@ impl<H: Handler> World<H> {
     /// A fresh engine on a fresh connection.
     fn renew(&mut self) {
         self.database.reopen();
+        self.start_engine();
+    }
+
+    fn start_engine(&mut self) {
         self.engine = Engine::new(Shared(self.handler.clone()), self.config.clone());
         self.latest_ms = 0;
     }

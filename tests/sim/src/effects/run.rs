@@ -87,7 +87,7 @@ impl Run {
     pub fn new(plan: &Plan, is_traced: bool) -> Self {
         let keyed = |account: usize| {
             let config = Config { open: true, ..Config::default() };
-            let world = World::at(&key_of(&account.to_string()), Accounts::default(), config);
+            let world = World::in_memory(&key_of(&account.to_string()), Accounts::default(), config);
             Keyed { world, life: 0, has_timer: false }
         };
         Self {

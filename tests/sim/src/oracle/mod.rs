@@ -17,7 +17,7 @@
 mod administration;
 mod ending;
 mod exchange;
-mod history;
+pub(crate) mod history;
 mod order;
 mod rows;
 mod sharing;

@@ -16,7 +16,7 @@ use semel_core::path::Path;
 use semel_core::server::remote::{Call as Sent, Ended, Policy};
 use semel_core::server::router;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
-use semel_support::{Reply, START_MS, World};
+use semel_support::{KEY, Reply, START_MS, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -95,7 +95,7 @@ impl Object {
     pub fn new(options: &Options) -> Self {
         let config = Config { open: true, retention_s: options.retention_s, ..Config::default() };
         Self {
-            world: World::of(Routes(options.clone()), config),
+            world: World::in_memory(KEY, Routes(options.clone()), config),
             life: 0,
             has_turn: false,
             waiting: VecDeque::new(),

@@ -439,7 +439,7 @@ impl Plan {
 
 impl Keyed {
     fn new(key: &str, config: Config) -> Self {
-        let world = World::at(key, Deposits::default(), config);
+        let world = World::in_memory(key, Deposits::default(), config);
         Self {
             world,
             ahead_ms: 0,

@@ -3,9 +3,17 @@
 use super::*;
 
 fn with_table() -> Database {
-    let database = Database::new();
+    table_in(Database::new())
+}
+
+fn table_in(database: Database) -> Database {
     database.exec("CREATE TABLE t (n INTEGER)", &[]).unwrap();
     database
+}
+
+/// One in a folder, and one in memory.
+fn both() -> [Database; 2] {
+    [with_table(), table_in(Database::in_memory())]
 }
 
 fn insert(database: &Database, n: i64) -> Result<(), Rollback> {
@@ -37,9 +45,10 @@ fn a_transaction_that_is_undone_leaves_nothing_and_its_parent_goes_on() {
 }
 
 #[test]
-fn a_crash_before_the_commit_leaves_nothing_and_lasts_until_the_file_is_opened_again() {
-    for (n, kept) in [(0, 0), (1, 0), (2, 0), (3, 1)] {
-        let database = with_table();
+fn a_crash_before_the_commit_leaves_nothing_and_lasts_until_it_is_opened_again() {
+    for ((n, kept), database) in
+        [(0, 0), (1, 0), (2, 0), (3, 1)].into_iter().flat_map(|each| both().map(|database| (each, database)))
+    {
         database.crash_before(n);
         let ended = database.transaction(&mut || insert(&database, 1));
         assert_eq!(ended.is_ok(), kept == 1, "{n}");
@@ -53,8 +62,7 @@ fn a_crash_before_the_commit_leaves_nothing_and_lasts_until_the_file_is_opened_a
 
 #[test]
 fn a_full_disk_undoes_the_whole_transaction_whatever_its_parts_make_of_it() {
-    for n in 0..7 {
-        let database = with_table();
+    for (n, database) in (0..7).flat_map(|n| both().map(|database| (n, database))) {
         database.full(n);
         let ended = database.transaction(&mut || {
             let _ = insert(&database, 1);
@@ -88,9 +96,66 @@ fn what_is_held_back_is_seen_by_the_object_alone_and_lost_with_it() {
 
 #[test]
 fn a_statement_that_fails_fails_once() {
-    let database = with_table();
-    database.fail(2);
-    assert!(database.transaction(&mut || insert(&database, 1)).is_err(), "the commit fails");
-    assert_eq!(sum(&database), 0);
-    assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+    for database in both() {
+        database.fail(2);
+        assert!(database.transaction(&mut || insert(&database, 1)).is_err(), "the commit fails");
+        assert_eq!(sum(&database), 0);
+        assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+    }
+}
+
+#[test]
+fn what_is_held_back_dies_with_the_object_wherever_it_is() {
+    for database in both() {
+        for kept in 0..2 {
+            database.hold();
+            assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+            assert_eq!(database.peek("SELECT count(*) FROM t"), [[Value::Integer(kept + 1)]]);
+            database.reopen();
+            assert_eq!(sum(&database), kept);
+            database.hold();
+            assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+            database.release();
+            assert_eq!(sum(&database), kept + 1);
+        }
+    }
+}
+
+#[test]
+fn a_panic_undoes_what_it_goes_through_and_nothing_that_is_held_back() {
+    for database in both() {
+        database.hold();
+        assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+        let panics = || {
+            drop(database.transaction(&mut || {
+                drop(database.transaction(&mut || insert(&database, 10)));
+                std::panic::resume_unwind(Box::new("told to panic"))
+            }));
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        database.unwind();
+        assert_eq!(database.transaction(&mut || insert(&database, 100)), Ok(Ended::Committed));
+        database.release();
+        assert_eq!(sum(&database), 101);
+    }
+}
+
+#[test]
+fn a_copy_has_what_is_committed_and_goes_its_own_way() {
+    for database in both() {
+        assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
+        let copy = database.copy();
+        assert_eq!(sum(&copy), 1);
+        assert_eq!(copy.transaction(&mut || insert(&copy, 10)), Ok(Ended::Committed));
+        drop(database.transaction(&mut || insert(&database, 100)));
+        assert_eq!((sum(&database), sum(&copy), sum(&copy.copy())), (101, 11, 11));
+    }
+}
+
+#[test]
+#[should_panic = "nobody sees what is committed while a transaction is open"]
+fn in_memory_nobody_looks_at_what_is_not_committed() {
+    let database = table_in(Database::in_memory());
+    database.hold();
+    sum(&database);
 }

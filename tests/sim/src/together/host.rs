@@ -1,0 +1,255 @@
+//! The object of the key: whose turn it is, what is committed together, and when answers leave.
+//!
+//! Invariants:
+//! - As in `turns.js`, nothing waits while no commit is under way. What came during one is in the next, in the order in which it came.
+//! - As in `host.js`, what may have ended the object before runs alone: its start is durable before it runs, and nobody else is in its commit.
+//! - As in the runtime, no answer leaves before its commit, and of a turn all is committed or nothing. The object may end between any two
+//!   statements, and takes all with it that is not committed, and all that waits.
+
+use super::options::Options;
+use super::oracle::Dealt;
+use super::run::{Asked, Event, KEY, Run};
+use crate::deposits::{Deposits, END, Trouble};
+use crate::mutant::Twin;
+use crate::oracle::Violation;
+use crate::snapshot::effects_after;
+use semel_core::server::{Config, suspicion};
+use semel_support::{START_MS, World};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Statements of a call, at most: a fault falls on one of them.
+const STATEMENTS_MAX: u64 = 14;
+
+/// The longest that a commit takes once the faults have ended.
+const COMMIT_MS_MAX: i64 = 100;
+
+/// Who has the object to itself.
+#[derive(Debug, Default)]
+enum Taken {
+    #[default]
+    Nobody,
+    /// Once the commit is over that is under way.
+    Next(Rc<Asked>),
+    Now,
+}
+
+/// The object.
+pub struct Object {
+    pub world: World<Deposits>,
+    /// How often it has ended: what belongs to an earlier one is nobody's.
+    life: u32,
+    /// `None`: it has ended, and nobody has asked since.
+    started_ms: Option<i64>,
+    taken: Taken,
+    /// Who found it taken, and whether they are to have it to themselves.
+    stalled: VecDeque<(Rc<Asked>, bool)>,
+    /// Who is in the next commit, or the one after it.
+    waiting: VecDeque<Rc<Asked>>,
+    /// What is in the commit that is under way.
+    dealt: Vec<Dealt>,
+}
+
+impl Object {
+    pub fn new() -> Self {
+        let config = Config { open: true, ..Config::default() };
+        Self {
+            world: World::in_memory(KEY, Deposits::default(), config),
+            life: 0,
+            started_ms: None,
+            taken: Taken::Nobody,
+            stalled: VecDeque::new(),
+            waiting: VecDeque::new(),
+            dealt: Vec::new(),
+        }
+    }
+
+    fn is_taken(&self) -> bool {
+        !matches!(self.taken, Taken::Nobody)
+    }
+
+    fn is_committing(&self) -> bool {
+        self.world.database.is_holding()
+    }
+}
+
+impl Run {
+    /// Something arrives at the key.
+    pub(super) fn arrive(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
+        let (call, now_ms) = (&asked.call, START_MS + self.now_ms);
+        let started_ms = *self.object.started_ms.get_or_insert(now_ms);
+        let is_suspect = suspicion::is_suspect(call.method(), call.url().0, &call.headers(), started_ms, now_ms);
+        self.admit(asked, is_suspect)
+    }
+
+    fn admit(&mut self, asked: Rc<Asked>, is_suspect: bool) -> Result<(), Violation> {
+        if self.object.is_taken() {
+            self.see("who comes while somebody has the object to itself waits");
+            self.object.stalled.push_back((asked, is_suspect));
+        } else if is_suspect && self.object.is_committing() {
+            self.see("who is to be alone waits for the commit");
+            self.object.taken = Taken::Next(asked);
+        } else if is_suspect {
+            return self.work_alone(asked);
+        } else if self.object.is_committing() || !self.object.waiting.is_empty() {
+            self.object.waiting.push_back(asked);
+        } else {
+            return self.work(vec![asked]);
+        }
+        Ok(())
+    }
+
+    fn work_alone(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
+        self.object.taken = Taken::Now;
+        self.object.world.wall_ms = START_MS + self.now_ms;
+        self.break_database();
+        self.object.world.start(&asked.call);
+        if self.object.world.database.has_crashed() {
+            return self.end_object("as it counts a start");
+        }
+        self.object.world.database.calm();
+        self.object.world.started(&asked.call);
+        self.work(vec![asked])
+    }
+
+    /// One turn, and its commit, which takes its time.
+    fn work(&mut self, mut group: Vec<Rc<Asked>>) -> Result<(), Violation> {
+        let many = group.len();
+        if many > 1 {
+            self.see("a group");
+        }
+        if self.is_twin(Twin::GroupOrder) {
+            group.reverse();
+        }
+        self.object.world.wall_ms = START_MS + self.now_ms;
+        self.object.world.database.hold();
+        for (n, asked) in group.into_iter().enumerate() {
+            if !self.deal(asked, n, many)? {
+                return Ok(());
+            }
+        }
+        let life = self.object.life;
+        let most_ms = if self.is_calm { COMMIT_MS_MAX } else { self.options.commit_ms_max };
+        self.later(most_ms, Event::Durable(life));
+        Ok(())
+    }
+
+    /// Deals with the `n`th of a group. Whether the object lives on.
+    fn deal(&mut self, asked: Rc<Asked>, n: usize, many: usize) -> Result<bool, Violation> {
+        let trouble = self.trouble_of(&asked);
+        self.break_database();
+        if trouble == Some(Trouble::Kills) {
+            self.object.world.database.crash_at(END);
+        }
+        self.object.world.database.keeps_nested.set(self.is_twin(Twin::GroupKept));
+        let panics = self.object.world.handler.panics.get();
+        let reply = self.object.world.send(&asked.call);
+        self.note(|| format!("{} of {many}: {} -> {}", n + 1, asked.line(), reply.only("semel-status")));
+        if self.object.world.database.has_crashed() {
+            let is_amid = many > 1 && n > 0;
+            self.end_object(if is_amid { "in the middle of a group" } else { "between two statements" })?;
+            return Ok(false);
+        }
+        self.object.world.database.calm();
+        let has_failed = matches!(reply.only("semel-status"), "rolled-back" | "unavailable");
+        if many > 1 && has_failed {
+            let what = if reply.only("semel-status") == "unavailable" { "the storage" } else { "the handler" };
+            self.see(&format!("{what} fails one of a group"));
+        }
+        if many > 1 && self.object.world.handler.panics.get() > panics {
+            self.see("the handler crashes in one of a group");
+        }
+        if self.is_twin(Twin::GroupEarlyAnswer) {
+            self.tell(&asked, &reply)?;
+        }
+        self.object.dealt.push(Dealt { asked, reply });
+        if has_failed && self.is_twin(Twin::GroupIsolation) {
+            // As if all of a group were one transaction.
+            self.object.world.database.reopen();
+            self.object.world.database.hold();
+        }
+        Ok(true)
+    }
+
+    fn trouble_of(&self, asked: &Asked) -> Option<Trouble> {
+        let troubles = self.object.world.handler.troubles.borrow();
+        let (trouble, times) = troubles.get(&asked.number.to_string())?;
+        (*times > 0).then_some(*trouble)
+    }
+
+    fn break_database(&mut self) {
+        let n = self.rng.u64(0..STATEMENTS_MAX);
+        let Options { crash, full, fail, .. } = self.options;
+        let (crash, full, fail) = (self.happens_often(crash), self.happens_often(full), self.happens_often(fail));
+        let database = &self.object.world.database;
+        if crash {
+            database.crash_before(n);
+        } else if full {
+            database.full(n);
+        } else if fail {
+            database.fail(n);
+        }
+    }
+
+    /// The commit that was under way is over. Its answers leave, and the next have their turn.
+    pub(super) fn durable(&mut self, life: u32) -> Result<(), Violation> {
+        if life != self.object.life {
+            return Ok(());
+        }
+        if self.happens_often(self.options.fail_commits) {
+            let is_group = self.object.dealt.len() > 1;
+            return self.end_object(if is_group { "as the commit of a group fails" } else { "as its commit fails" });
+        }
+        self.object.world.database.release();
+        let effects = effects_after(&self.object.world.database, None, self.oracle.durable());
+        let dealt = std::mem::take(&mut self.object.dealt);
+        self.oracle.committed(&dealt, &effects)?;
+        if !self.is_twin(Twin::GroupEarlyAnswer) {
+            for Dealt { asked, reply } in &dealt {
+                self.tell(asked, reply)?;
+            }
+        }
+        match std::mem::take(&mut self.object.taken) {
+            Taken::Next(asked) => self.work_alone(asked),
+            Taken::Nobody | Taken::Now => self.go_on(),
+        }
+    }
+
+    fn go_on(&mut self) -> Result<(), Violation> {
+        // Those who wait for the commit came before those who found the object taken.
+        while !self.object.is_taken() {
+            let Some((asked, is_suspect)) = self.object.stalled.pop_front() else { break };
+            self.admit(asked, is_suspect)?;
+        }
+        let is_free = !self.object.is_taken() && !self.object.is_committing();
+        let many = self.object.waiting.len().min(self.options.group_max);
+        if !is_free || many == 0 {
+            return Ok(());
+        }
+        let group: Vec<_> = self.object.waiting.drain(..many).collect();
+        if !self.object.waiting.is_empty() {
+            self.see("a group is full, and who comes beyond it waits for one more commit");
+        }
+        self.work(group)
+    }
+
+    /// The object ends, with all that waits in it and all that was not durable yet; the next that comes starts it again.
+    pub(super) fn end_object(&mut self, when: &str) -> Result<(), Violation> {
+        self.see(&format!("the object ends {when}"));
+        self.note(|| format!("the object ends {when}"));
+        let object = &mut self.object;
+        object.life += 1;
+        object.started_ms = None;
+        object.taken = Taken::Nobody;
+        object.stalled.clear();
+        object.waiting.clear();
+        object.dealt.clear();
+        object.world.restart();
+        self.oracle.ended(&effects_after(&self.object.world.database, None, self.oracle.durable()))
+    }
+
+    pub(super) fn end(&mut self) -> Result<(), Violation> {
+        let when = if self.object.is_committing() { "while a commit is under way" } else { "at rest" };
+        self.end_object(when)
+    }
+}

@@ -1,0 +1,21 @@
+//! Requests that are committed together: a run of its own, on one key whose commits take their time.
+//!
+//! What comes to the key while a commit is under way is in the next one, all in one turn, and callers by hand ask until they have an answer for
+//! good. A handler, a statement or a commit fails, or the object ends, at any place of a group.
+//!
+//! - [`run`]: one queue of events in the order of time, and who asks for what; [`options`]: what a seed asks for
+//! - [`host`]: the object, as `turns.js` and `host.js` have it: whose turn it is, what is committed together, and when answers leave
+//! - [`oracle`]: what must hold; it looks at what is committed
+//!
+//! Invariant: what is drawn here comes of a stream of its own: the other runs are as they would be if this were not here.
+
+// Each is documented where it says more than its name.
+#![allow(missing_docs)]
+
+mod host;
+mod options;
+mod oracle;
+mod run;
+
+pub use options::Options;
+pub use run::Run;

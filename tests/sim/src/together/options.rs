@@ -1,0 +1,65 @@
+//! What a seed asks for of requests that are committed together.
+
+use fastrand::Rng;
+
+/// The options.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Over what time, in ms. Faults last twice as long.
+    pub busy_ms: i64,
+    /// How much is wanted. In two of three seeds there is nothing, and no run.
+    pub wishes: usize,
+    /// How often somebody reads.
+    pub reads: usize,
+    /// The longest that a commit takes while there are faults, in ms.
+    pub commit_ms_max: i64,
+    /// So many are in one commit.
+    pub group_max: usize,
+    /// The pause between the first two attempts, in ms.
+    pub interval_ms: i64,
+    /// The share of wishes that are given up, in percent.
+    pub give_up: u32,
+    /// The share of answers that are lost, in percent.
+    pub lose_answers: u32,
+    /// The share of messages that arrive twice, in percent.
+    pub repeat: u32,
+    /// The share of wishes at which something goes wrong in the handler, in percent.
+    pub troubles: u32,
+    /// The share of calls in which the object ends, in percent.
+    pub crash: u32,
+    /// The share of calls in which a statement fails, in percent.
+    pub fail: u32,
+    /// The share of calls in which the disk is full, in percent. It undoes all that is not committed, and the object ends.
+    pub full: u32,
+    /// The share of commits that fail, in percent.
+    pub fail_commits: u32,
+    /// How often the object ends by itself.
+    pub ends: usize,
+}
+
+impl Options {
+    /// Those of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(crate::plan::of_together(seed));
+        let mut some = |most: u32| if rng.u32(0..2) == 0 { 0 } else { rng.u32(1..=most) };
+        let (lose_answers, repeat, troubles, ends, give_up) = (some(40), some(40), some(60), some(3), some(40));
+        let (crash, fail, full, fail_commits) = (some(4), some(30), some(3), some(15));
+        Self {
+            busy_ms: [300, 1_000, 6_000, 15_000][rng.usize(0..4)],
+            wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(4..=20) },
+            reads: rng.usize(0..=6),
+            commit_ms_max: [100, 400, 3_000][rng.usize(0..3)],
+            group_max: [2, 4, 256, 256][rng.usize(0..4)],
+            interval_ms: [200, 1_000][rng.usize(0..2)],
+            give_up,
+            lose_answers,
+            repeat,
+            troubles,
+            crash,
+            fail,
+            full,
+            fail_commits,
+            ends: ends as usize,
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The run: one queue of events in the order of time, and those who ask.
+//!
+//! Invariants:
+//! - No wall clock, no sleeping, no randomness but the seed's.
+//! - Each attempt of a request has the same id, body and first-sent. Who has acknowledged asks no more.
+//! - After the busy time the faults end, and each caller must come to an answer for good.
+
+use super::host::Object;
+use super::options::Options;
+use super::oracle::Oracle;
+use crate::deposits::Trouble;
+use crate::mutant::{Mutant, Twin};
+use crate::oracle::{Violation, violation};
+use crate::plan::Plan;
+use crate::snapshot::effects_after;
+use fastrand::Rng;
+use semel_support::{Call, Reply, START_S, get, post};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// The key.
+pub const KEY: &str = "keys/0";
+const PATH: &str = "/keys/0/deposits";
+const CANCEL: &str = "/semel/v1/keys/keys%2F0/cancel";
+/// The numbers of reads begin here.
+const READS: usize = 1_000;
+/// The longest way of a message.
+const WAY_MS_MAX: i64 = 50;
+/// The pause between two attempts is doubled so often.
+const DOUBLED_MAX: u32 = 4;
+/// A run that has not come to rest so long after the faults ended never will.
+const SETTLES_MS_MAX: i64 = 600_000;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Errand {
+    Deposit,
+    Cancel,
+    Read,
+}
+
+/// A message.
+#[derive(Debug)]
+pub struct Asked {
+    pub number: usize,
+    pub errand: Errand,
+    pub call: Call,
+    /// How many have arrived before it.
+    pub arrived: Cell<u64>,
+}
+
+impl Asked {
+    /// For who reads the run.
+    pub fn line(&self) -> String {
+        format!("{:?} {}, as the {}th that came", self.errand, self.number, self.arrived.get())
+    }
+}
+
+#[derive(Debug)]
+pub enum Event {
+    /// Somebody begins to want something, or wants it still.
+    Ask(usize),
+    GiveUp(usize),
+    Read(usize),
+    /// What is asked arrives at the key.
+    Arrival(Rc<Asked>),
+    /// An answer arrives at who asked.
+    Told(Rc<Asked>, Box<Reply>),
+    /// The commit that is under way is over.
+    Durable(u32),
+    /// The object ends.
+    End,
+    Calm,
+}
+
+/// What somebody wants.
+#[derive(Debug, Default)]
+struct Wish {
+    /// `None`: it is not said.
+    first_sent_s: Option<i64>,
+    attempts: u32,
+    is_given_up: bool,
+    is_done: bool,
+    /// Whose outcome is to be acknowledged with the next message.
+    acknowledges: bool,
+}
+
+/// The run.
+pub struct Run {
+    pub(super) options: Options,
+    mutant: Option<Mutant>,
+    pub(super) rng: Rng,
+    pub(super) now_ms: i64,
+    queue: BTreeMap<(i64, u64), Event>,
+    pushed: u64,
+    pub(super) object: Object,
+    arrived: u64,
+    wishes: Vec<Wish>,
+    /// The ids to be acknowledged with the next message.
+    acks: Vec<String>,
+    pub(super) is_calm: bool,
+    pub(super) oracle: Oracle,
+    pub trace: Option<Vec<String>>,
+}
+
+impl Run {
+    /// The run of a plan.
+    pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
+        Self {
+            options: plan.together.clone(),
+            mutant,
+            rng: Rng::with_seed(!crate::plan::of_together(plan.seed)),
+            now_ms: 0,
+            queue: BTreeMap::new(),
+            pushed: 0,
+            object: Object::new(),
+            arrived: 0,
+            wishes: Vec::new(),
+            acks: Vec::new(),
+            is_calm: false,
+            oracle: Oracle::default(),
+            trace: is_traced.then(Vec::new),
+        }
+    }
+
+    /// Runs it, and tells what came about.
+    pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
+        self.set_up();
+        let ends_ms = self.options.busy_ms * 2 + SETTLES_MS_MAX;
+        while let Some(((at_ms, _), event)) = self.queue.pop_first() {
+            if at_ms > ends_ms {
+                return violation("unsettled", format!("it does not come to rest: {event:?}"));
+            }
+            self.now_ms = at_ms;
+            self.happen(event)?;
+        }
+        if let Some(number) = self.wishes.iter().position(|wish| !wish.is_done) {
+            return violation("unsettled", format!("nobody has an answer to {number}"));
+        }
+        self.oracle.check_end(&effects_after(&self.object.world.database, None, 0))?;
+        Ok(std::mem::take(&mut self.oracle.seen))
+    }
+
+    fn set_up(&mut self) {
+        let Options { busy_ms, wishes, reads, ends, .. } = self.options;
+        for number in 0..wishes {
+            let at_ms = self.rng.i64(0..busy_ms);
+            let first_sent_s = (self.rng.u32(0..4) > 0).then_some(START_S + at_ms.div_euclid(1000));
+            self.wishes.push(Wish { first_sent_s, acknowledges: self.rng.bool(), ..Wish::default() });
+            self.decide_trouble(number);
+            self.push(at_ms, Event::Ask(number));
+            if self.rng.u32(0..100) < self.options.give_up {
+                let later_ms = self.rng.i64(0..busy_ms);
+                self.push(at_ms + later_ms, Event::GiveUp(number));
+            }
+        }
+        for read in 0..reads {
+            let at_ms = self.rng.i64(0..busy_ms);
+            self.push(at_ms, Event::Read(READS + read));
+        }
+        for _ in 0..ends {
+            let at_ms = self.rng.i64(0..busy_ms * 2);
+            self.push(at_ms, Event::End);
+        }
+        self.push(busy_ms * 2 + 1, Event::Calm);
+    }
+
+    fn decide_trouble(&mut self, number: usize) {
+        if self.rng.u32(0..100) >= self.options.troubles {
+            return;
+        }
+        let all = [Trouble::Fails, Trouble::BadSql, Trouble::Answers500, Trouble::Panics, Trouble::Kills];
+        let trouble = all[self.rng.usize(0..all.len())];
+        let times = if self.rng.u32(0..4) == 0 { u32::MAX } else { self.rng.u32(1..=3) };
+        self.object.world.handler.troubles.borrow_mut().insert(number.to_string(), (trouble, times));
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Ask(number) => self.ask(number),
+            Event::GiveUp(number) => self.wishes[number].is_given_up = true,
+            Event::Read(number) => {
+                self.oracle.wished(number, Errand::Read);
+                self.post(number, Errand::Read, get(PATH));
+            }
+            Event::Arrival(asked) => {
+                self.arrived += 1;
+                asked.arrived.set(self.arrived);
+                self.arrive(asked)?;
+            }
+            Event::Told(asked, reply) => self.hear(&asked, &reply),
+            Event::Durable(life) => self.durable(life)?,
+            Event::End => self.end()?,
+            Event::Calm => {
+                self.note(|| "the faults end".to_owned());
+                self.is_calm = true;
+                let mut troubles = self.object.world.handler.troubles.borrow_mut();
+                troubles.retain(|_, (trouble, _)| matches!(trouble, Trouble::Panics | Trouble::Kills));
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody wants something, until there is an answer.
+    fn ask(&mut self, number: usize) {
+        let Wish { first_sent_s, attempts, is_given_up, is_done, .. } = &mut self.wishes[number];
+        if *is_done {
+            return;
+        }
+        if *attempts == 0 {
+            self.oracle.wished(number, Errand::Deposit);
+        }
+        // Nobody floods a key that is slow.
+        let pause_ms = self.options.interval_ms << (*attempts).min(DOUBLED_MAX);
+        *attempts += 1;
+        let (errand, mut call) = if *is_given_up {
+            let first_sent =
+                first_sent_s.map_or(String::new(), |first_sent_s| format!(",\"firstSent\":{first_sent_s}"));
+            let body = format!("{{\"id\":\"{}\"{first_sent}}}", id_of(number));
+            (Errand::Cancel, post(CANCEL).id(&format!("cancel-{number}")).body(body))
+        } else {
+            (Errand::Deposit, post(PATH).id(&id_of(number)).body(number.to_string()))
+        };
+        if let Some(first_sent_s) = first_sent_s {
+            call = call.first_sent_s(*first_sent_s);
+        }
+        self.post(number, errand, call);
+        let pause_ms = pause_ms + self.rng.i64(0..=pause_ms);
+        self.push(self.now_ms + pause_ms, Event::Ask(number));
+    }
+
+    /// A message goes on its way to the key, perhaps twice.
+    fn post(&mut self, number: usize, errand: Errand, call: Call) {
+        let call = self.acks.drain(..).fold(call, |call, id| call.ack(&id));
+        if self.happens_often(self.options.repeat) {
+            self.send(number, errand, call.clone());
+        }
+        self.send(number, errand, call);
+    }
+
+    fn send(&mut self, number: usize, errand: Errand, call: Call) {
+        self.later(WAY_MS_MAX, Event::Arrival(Rc::new(Asked { number, errand, call, arrived: Cell::new(0) })));
+    }
+
+    /// An answer leaves.
+    pub(super) fn tell(&mut self, asked: &Rc<Asked>, reply: &Reply) -> Result<(), Violation> {
+        self.oracle.told(asked, reply)?;
+        if !self.happens_often(self.options.lose_answers) {
+            self.later(WAY_MS_MAX, Event::Told(asked.clone(), Box::new(reply.clone())));
+        }
+        Ok(())
+    }
+
+    /// An answer arrives at who asked.
+    fn hear(&mut self, asked: &Asked, reply: &Reply) {
+        let is_outcome = matches!(reply.only("semel-status"), "executed" | "replayed" | "read");
+        if is_outcome && asked.errand != Errand::Cancel {
+            self.oracle.heard(asked.number, reply);
+        }
+        let Some(wish) = self.wishes.get_mut(asked.number) else { return };
+        if (is_outcome || reply.field("retry") == "never")
+            && !std::mem::replace(&mut wish.is_done, true)
+            && wish.acknowledges
+        {
+            self.acks.push(id_of(asked.number));
+        }
+    }
+
+    pub(super) fn is_twin(&self, twin: Twin) -> bool {
+        self.mutant == Some(Mutant::Twin(twin))
+    }
+
+    fn push(&mut self, at_ms: i64, event: Event) {
+        self.pushed += 1;
+        self.queue.insert((at_ms.max(self.now_ms), self.pushed), event);
+    }
+
+    pub(super) fn later(&mut self, ms_max: i64, event: Event) {
+        let delay_ms = self.rng.i64(0..=ms_max);
+        self.push(self.now_ms + delay_ms, event);
+    }
+
+    pub(super) fn happens_often(&mut self, percent: u32) -> bool {
+        !self.is_calm && self.rng.u32(0..100) < percent
+    }
+
+    pub(super) fn see(&mut self, what: &str) {
+        self.oracle.seen.insert(format!("together: {what}"));
+    }
+
+    /// One line for who reads the run.
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        let now_ms = self.now_ms;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>10.3} s  {}", now_ms as f64 / 1000.0, line()));
+        }
+    }
+}
+
+fn id_of(number: usize) -> String {
+    format!("w{number}")
+}
