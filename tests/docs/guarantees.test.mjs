@@ -64,7 +64,11 @@ test("every rule is in a row or in a list, and is found out by both the model an
   assert.deepEqual(variants.filter((variant) => !model.includes(`Rule::${variant} => (`)), []);
 });
 
-for (const [of, after, before, many] of [["the client's sessions", "In every state that it reaches:", "The simulator runs", 10], ["effects that leave", "In every state that the model reaches:", "What holds that:", 8]]) {
+for (const [of, after, before, many] of [
+  ["what is committed together", "Whatever fails or ends in the midst of a group:", "The host of the model", 7],
+  ["the client's sessions", "In every state that it reaches:", "The simulator runs", 10],
+  ["effects that leave", "In every state that the model reaches:", "What holds that:", 8],
+]) {
   test(`what the model holds of ${of} are properties of it`, async () => {
     const text = (await read("docs/guarantees.md")).split(after)[1].split(before)[0];
     const properties = (await read("tests/model/src/properties.rs")).replaceAll('\\"', '"');
@@ -73,6 +77,13 @@ for (const [of, after, before, many] of [["the client's sessions", "In every sta
     for (const name of named) assert.ok(properties.includes(`= "${name}"`), name);
   });
 }
+
+test("the ways in which a host is wrong that commits together are the model's", async () => {
+  const text = (await read("docs/guarantees.md")).split("The host of the model")[1].split("\n## ")[0];
+  const flaws = [...(await read("tests/model/src/groups.rs")).matchAll(/^ {12}Self::\w+ => "([a-z-]+)",$/gm)].map(([, name]) => name);
+  assert.equal(flaws.length, 4);
+  assert.deepEqual(namesIn(text), flaws);
+});
 
 test("the ways to be wrong that are no rules are the simulator's", async () => {
   const text = (await read("docs/guarantees.md")).split("The simulator holds")[1].split("\n## ")[0];

@@ -10,13 +10,13 @@
 
 use crate::ledger::{MOOD, Mood};
 use crate::letters::Letter;
-use crate::oracle::{Aim, Asked, Claim, Oracle};
+use crate::oracle::{Aim, Asked, Oracle, own_effects};
 use crate::properties::{Never, Sometimes, Watched};
 use crate::server::{Arrived, Server, Together};
 use crate::tables::Fate;
 use semel_core::id::{Key, Principal};
 use semel_core::message::Method;
-use semel_core::problem::{Executed, Problem};
+use semel_core::problem::Problem;
 use semel_core::rules::{self, Rule};
 use semel_core::server::auth::{Asker, Grant};
 use semel_core::server::batch::Batch;
@@ -246,31 +246,23 @@ impl Batches {
         if is_answered && refusal.is_none() && bundle.acknowledges.iter().any(is_kept) {
             oracle.broken.insert(Never::Unacknowledged);
         }
-        let mut next = known;
         let mut arrived = arrived.into_iter();
-        for (n, letter) in bundle.letters.iter().enumerate() {
-            let one = match refusal {
-                Some(problem) => Arrived { answer: Answer::problem(problem), ..Arrived::ended(wall_ms, false) },
-                None => arrived.next().unwrap_or_else(|| Arrived::ended(wall_ms, false)),
-            };
-            let id = &letter.asked.id;
-            // Where the same stands in it again, and this one says that it did not run, that one did.
-            let is_denied = Claim::of(&one.answer).is_some_and(|claim| claim.executed == Executed::No);
-            let is_later = is_denied && bundle.letters[n + 1..].iter().any(|later| later.asked.id == *id);
-            let begin = next;
-            if effects.get(next).is_some_and(|effect| effect.id == *id) && !is_later {
-                next += 1;
-            }
-            if letter.request.method == Method::Put && next > begin {
+        let ones = bundle.letters.iter().map(|_| match refusal {
+            Some(problem) => Arrived { answer: Answer::problem(problem), ..Arrived::ended(wall_ms, false) },
+            None => arrived.next().unwrap_or_else(|| Arrived::ended(wall_ms, false)),
+        });
+        let ones: Vec<Arrived> = ones.collect();
+        let came = bundle.letters.iter().zip(&ones).map(|(letter, one)| (letter.asked.id.as_str(), &one.answer));
+        let (own, is_in_order) = own_effects(effects, known, &came.collect::<Vec<_>>());
+        oracle.broken.extend((!is_in_order).then_some(Never::OutOfOrder));
+        for ((letter, one), own) in bundle.letters.iter().zip(&ones).zip(own) {
+            if letter.request.method == Method::Put && !own.is_empty() {
                 oracle.broken.insert(Never::Astray);
             }
-            if has_room(letter, &one, server) {
+            if has_room(letter, one, server) {
                 oracle.broken.insert(Never::Needless);
             }
-            oracle.watch_one(&letter.asked, begin..next, server, &one, wall_ms);
-        }
-        if next < effects.len() {
-            oracle.broken.insert(Never::OutOfOrder);
+            oracle.watch_one(&letter.asked, own, server, one, wall_ms);
         }
     }
 }

@@ -14,6 +14,7 @@
 //! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, what is committed
 //! - [`session_scopes`]: what is explored of sessions. [`session_judge`]: what the judge knows of them
 //! - [`batches`]: a key that takes batches and frames. [`batch_scopes`]: what is explored of it
+//! - [`groups`]: a key whose commits take their time, with what they bring together. [`group_scopes`]: what is explored of it
 //! - [`remotes`]: a key whose requests are executed [`elsewhere`]. [`remote_scopes`]: what is explored of it. [`remote_judge`]: its judge
 //! - [`effects`]: a key that has requests sent to another. [`effect_scopes`]: what is explored of it. [`effect_state`], [`effect_judge`]:
 //!   the state of all that, and its judge. [`payer`]: its handler. [`effect_tables`]: what it has committed of them
@@ -34,6 +35,8 @@ pub mod effect_tables;
 pub mod effects;
 pub mod elsewhere;
 pub mod frames;
+pub mod group_scopes;
+pub mod groups;
 pub mod history;
 pub mod holder;
 pub mod holder_scopes;

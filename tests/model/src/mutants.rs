@@ -1,11 +1,13 @@
-//! For each rule, what finds out that it does not hold.
+//! For each rule, what finds out that it does not hold; and for each flaw of a host that commits together.
 //!
-//! Invariant: every rule is listed, each with the scope and the property that catch it.
+//! Invariant: every rule and every flaw is listed, each with the scope and the property that catch it.
 
 use crate::batch_scopes;
 use crate::batches::Batches;
 use crate::effect_scopes;
 use crate::effects::Effects;
+use crate::group_scopes;
+use crate::groups::{Flaw, Groups};
 use crate::holder_scopes;
 use crate::holders::Holders;
 use crate::letters::Letters;
@@ -134,6 +136,21 @@ pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<S
     }
     let scope = scopes::named(scope)?;
     trace(&Letters { scope, without: Some(rule) }, property)
+}
+
+/// The scope in which a flaw of the host is missed, and the property that is broken then.
+pub fn found(flaw: Flaw) -> (&'static str, Never) {
+    match flaw {
+        Flaw::Isolation => ("groups crash", Never::Entangled),
+        Flaw::Undone => ("groups crash", Never::NoOfEffect),
+        Flaw::Order => ("groups", Never::OutOfOrder),
+        Flaw::EarlyAnswer => ("groups", Never::Early),
+    }
+}
+
+/// A counter-example to a property where the host has a flaw.
+pub fn flawed_example(flaw: Flaw, scope: &str, property: Never) -> Option<Vec<String>> {
+    trace(&Groups { scope: group_scopes::named(scope)?, flaw: Some(flaw) }, property)
 }
 
 fn trace<M>(model: &M, property: Never) -> Option<Vec<String>>

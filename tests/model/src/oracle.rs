@@ -271,3 +271,23 @@ impl Oracle {
 fn first_of<'a>(effects: &'a [Effect], id: &str) -> Option<(usize, &'a Effect)> {
     effects.iter().enumerate().find(|(_, effect)| effect.id == id)
 }
+
+/// Of what was committed together, after those that are known: the effects of each, in the order in which they came, with their ids and
+/// answers; and whether there are none but theirs, in that order.
+pub fn own_effects(effects: &[Effect], known: usize, came: &[(&str, &Answer)]) -> (Vec<Range<usize>>, bool) {
+    let is_executed = |answer: &Answer| answer.headers.get("semel-status") == Some("executed");
+    let is_denied = |answer: &Answer| Claim::of(answer).is_some_and(|claim| claim.executed == Executed::No);
+    let mut next = known;
+    let own = |(n, (id, answer)): (usize, &(&str, &Answer))| {
+        // Where the same comes again: of what this one says that it did not do, or does not know, that one did.
+        let mut later = came[n + 1..].iter().filter(|(later, _)| later == id);
+        let is_later = later.any(|(_, later)| is_denied(answer) || is_executed(later)) && !is_executed(answer);
+        let begin = next;
+        if effects.get(next).is_some_and(|effect| effect.id == *id) && !is_later {
+            next += 1;
+        }
+        begin..next
+    };
+    let own: Vec<_> = came.iter().enumerate().map(own).collect();
+    (own, next >= effects.len())
+}

@@ -97,6 +97,10 @@ properties! {
     Stuck = "sessions: what was asked for is left, and nobody goes on with it",
     /// Of what arrives together, a part is committed and the rest is not.
     Partly = "one commit: of a batch a part is committed",
+    /// Of what is committed in one turn, the failure of one undoes what another did and was told.
+    Entangled = "one turn: the failure of one request undoes what another was told",
+    /// An answer leaves, and what it tells of is lost with the commit that was under way.
+    Early = "committed, then answered: an answer tells of an effect that is lost",
     /// A request takes effect at another key than its own.
     Astray = "scoped: a request runs at a key that is not its own",
     /// A request of a frame takes effect after the token of its socket has ended.
@@ -138,6 +142,14 @@ properties! {
     SessionUnknown = "sometimes: an unknown session",
     /// What arrives together is dealt with one by one.
     OneByOne = "sometimes: a batch that goes one by one",
+    /// What waited for a commit is committed in one turn.
+    Grouped = "sometimes: a group that is committed in one turn",
+    /// One of a group fails, and what the others did stays.
+    GroupedBeside = "sometimes: one of a group that fails beside others",
+    /// A group is lost as a whole.
+    GroupLost = "sometimes: a group that is lost before its commit",
+    /// What is replayed is not committed yet.
+    GroupReplay = "sometimes: a replay of what is in the same group",
     /// What is in doubt is sent again.
     Resent = "sometimes: a request that is sent again",
     /// A probe brings the outcome.

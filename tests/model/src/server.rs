@@ -8,7 +8,7 @@
 //!   counted and durable before it runs, and it runs alone.
 
 use crate::ledger::Ledger;
-use crate::tables::{Crash, Database, Fate, Tables};
+use crate::tables::{Crash, Database, Fate, Tables, Undo};
 use semel_core::id::{Key, Principal};
 use semel_core::message::{Headers, Method, Request};
 use semel_core::problem::Problem;
@@ -107,15 +107,34 @@ impl Server {
 
     /// Answers an attempt.
     pub fn arrive(&mut self, request: &Request, wall_ms: i64) -> Arrived {
-        let (key, principal) = match Self::object_of(&self.config, request, wall_ms) {
-            Err(answer) => return Arrived::told(answer),
-            Ok(asked) => asked,
-        };
-        self.attend(Arrival { key: &key, principal: &principal, request, body_too_large: false, wall_ms })
+        self.arrive_at(request, wall_ms, Database::open).0
     }
 
-    /// Answers the attempt that its object is handed.
-    fn attend(&mut self, arrival: Arrival<'_>) -> Arrived {
+    /// Answers an attempt as one of many in a transaction that is open; what fails of it is undone so. Whether what had to go wrong did.
+    pub fn arrive_within(&mut self, request: &Request, wall_ms: i64, undo: Undo, fate: Fate) -> (Arrived, bool) {
+        let (arrived, left) =
+            self.arrive_at(request, wall_ms, |tables| Database::open(tables).nested(undo).bound_to(fate));
+        (arrived, left.is_none_or(|left| left == Fate::Fine))
+    }
+
+    /// With what has yet to go wrong at its object.
+    fn arrive_at(
+        &mut self,
+        request: &Request,
+        wall_ms: i64,
+        open: impl FnOnce(Tables) -> Database,
+    ) -> (Arrived, Option<Fate>) {
+        let (key, principal) = match Self::object_of(&self.config, request, wall_ms) {
+            Err(answer) => return (Arrived::told(answer), None),
+            Ok(asked) => asked,
+        };
+        let arrival = Arrival { key: &key, principal: &principal, request, body_too_large: false, wall_ms };
+        let (arrived, left) = self.attend(arrival, open);
+        (arrived, Some(left))
+    }
+
+    /// Answers the attempt that its object is handed, on tables that are opened so.
+    fn attend(&mut self, arrival: Arrival<'_>, open: impl FnOnce(Tables) -> Database) -> (Arrived, Fate) {
         let Arrival { request, wall_ms, .. } = arrival;
         let is_suspect = self.is_suspect((&request.method, request.path.with_query()), &request.headers, wall_ms);
         if is_suspect {
@@ -124,9 +143,10 @@ impl Server {
             self.tables = database.close();
         }
         let durable = self.tables.clone();
-        let database = Database::open(std::mem::take(&mut self.tables));
+        let database = open(std::mem::take(&mut self.tables));
         let answer = self.engine.handle(&database, arrival);
-        match database.crash() {
+        let fate = database.fate();
+        let arrived = match database.crash() {
             None => {
                 self.tables = database.close();
                 Arrived::told(answer)
@@ -142,7 +162,8 @@ impl Server {
                 self.crash(wall_ms);
                 Arrived::ended(wall_ms, is_suspect)
             }
-        }
+        };
+        (arrived, fate)
     }
 
     fn is_suspect(&self, (method, path): (&Method, &str), headers: &Headers, wall_ms: i64) -> bool {
@@ -206,7 +227,8 @@ impl Server {
                 Err(refusal) => Arrived::told(refusal),
                 Ok(request) => {
                     let principal = &asker.principal;
-                    self.attend(Arrival { key, principal, request: &request, body_too_large: false, wall_ms })
+                    let arrival = Arrival { key, principal, request: &request, body_too_large: false, wall_ms };
+                    self.attend(arrival, Database::open).0
                 }
             };
             arrived.push(one);

@@ -164,10 +164,22 @@ pub enum Fate {
     Ends(u16),
 }
 
+/// What is undone where a transaction ends with an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Undo {
+    /// What it wrote.
+    Own,
+    /// All that was written since the tables were these: no storage does so of a nested one.
+    Since(Tables),
+    /// Nothing: no storage does so either.
+    Nothing,
+}
+
 /// The tables while the engine works on them.
 #[derive(Debug)]
 pub struct Database {
     tables: RefCell<Tables>,
+    undo: Undo,
     crash: Cell<Option<Crash>>,
     fate: Cell<Fate>,
     statements: Cell<u16>,
@@ -179,6 +191,7 @@ impl Database {
     pub fn open(tables: Tables) -> Self {
         Self {
             tables: RefCell::new(tables),
+            undo: Undo::Own,
             crash: Cell::new(None),
             fate: Cell::new(Fate::Fine),
             statements: Cell::new(0),
@@ -190,6 +203,12 @@ impl Database {
     pub fn bound_to(self, fate: Fate) -> Self {
         self.fate.set(fate);
         self
+    }
+
+    /// The same within a transaction that is open and ends later: each of the engine's is nested in it, and undone so.
+    pub fn nested(self, undo: Undo) -> Self {
+        self.depth.set(1);
+        Self { undo, ..self }
     }
 
     /// What has yet to go wrong.
@@ -290,7 +309,11 @@ impl Sql for Database {
             Err(Rollback) => Ok(Ended::RolledBack),
         };
         if committed != Ok(Ended::Committed) {
-            self.tables.replace(before);
+            match &self.undo {
+                Undo::Own => self.tables.replace(before),
+                Undo::Since(begun) => self.tables.replace(begun.clone()),
+                Undo::Nothing => before,
+            };
         }
         committed
     }

@@ -1,11 +1,12 @@
-//! A model is worth what it finds: for each rule that is switched off, the property that must be broken.
+//! A model is worth what it finds: for each rule that is switched off, and each flaw of the host, the property that must be broken.
 //!
 //! `cargo test -p semel-model -- --nocapture` shows the traces.
 
 use semel_core::rules::Rule;
 use semel_model::effect_scopes;
+use semel_model::groups::Flaw;
 use semel_model::holder_scopes;
-use semel_model::mutants::{caught, counter_example};
+use semel_model::mutants::{caught, counter_example, flawed_example, found};
 use semel_model::tab_scopes;
 
 fn are_caught(is_chosen: impl Fn(&str) -> bool) {
@@ -51,4 +52,14 @@ fn each_rule_of_the_clients_sessions_that_does_not_hold_yields_a_counter_example
 #[test]
 fn each_rule_of_the_client_that_does_not_hold_yields_a_counter_example() {
     are_caught(|scope| tab_scopes::named(scope).is_some());
+}
+
+#[test]
+fn each_flaw_of_a_host_that_commits_together_yields_a_counter_example() {
+    for &flaw in Flaw::ALL {
+        let (scope, property) = found(flaw);
+        let steps = flawed_example(flaw, scope, property);
+        assert!(steps.is_some(), "nobody finds out about {}", flaw.name());
+        println!("\n{} ({scope}), {}:\n  {}", flaw.name(), property.name(), steps.unwrap_or_default().join("\n  "));
+    }
 }

@@ -4,6 +4,8 @@ use semel_model::batch_scopes;
 use semel_model::batches::Batches;
 use semel_model::effect_scopes;
 use semel_model::effects::Effects;
+use semel_model::group_scopes;
+use semel_model::groups::Groups;
 use semel_model::holder_scopes;
 use semel_model::holders::Holders;
 use semel_model::letters::Letters;
@@ -57,6 +59,10 @@ const STATES: &[(&str, usize)] = &[
     ("session batches", 3_161),
     ("batches crash", 2_436),
     ("full batches", 746),
+    ("groups", 7_169),
+    ("groups crash", 29_195),
+    ("session groups", 8_752),
+    ("late groups", 24_531),
     ("report", 13_932),
     ("resend", 25_550),
     ("probe", 13_222),
@@ -91,6 +97,10 @@ fn hold_in_tabs(name: &str) {
 
 fn hold_in_batches(name: &str) {
     hold_in(name, Batches { scope: batch_scopes::named(name).expect("a scope of that name"), without: None });
+}
+
+fn hold_in_groups(name: &str) {
+    hold_in(name, Groups { scope: group_scopes::named(name).expect("a scope of that name"), flaw: None });
 }
 
 fn hold_in_holders(name: &str) {
@@ -271,6 +281,26 @@ fn a_full_key_refuses_of_a_batch_what_has_no_room_and_nothing_else() {
 }
 
 #[test]
+fn what_is_committed_together_is_worked_in_order_and_what_fails_of_it_is_undone_alone() {
+    hold_in_groups("groups");
+}
+
+#[test]
+fn a_request_that_crashes_among_others_leaves_what_they_did_or_all_are_lost() {
+    hold_in_groups("groups crash");
+}
+
+#[test]
+fn places_that_are_committed_together_are_taken_in_the_order_in_which_they_came() {
+    hold_in_groups("session groups");
+}
+
+#[test]
+fn what_is_late_once_it_is_its_turn_does_not_run_and_who_has_no_room_in_a_group_is_in_the_next() {
+    hold_in_groups("late groups");
+}
+
+#[test]
 fn what_a_tab_leaves_of_a_session_is_done_once_and_in_order_by_the_one_that_overtakes_it() {
     hold_in_holders("overtaken");
 }
@@ -341,10 +371,11 @@ fn every_scope_is_explored() {
         let letters = scopes::all().into_iter().map(|scope| scope.name);
         let tabs = tab_scopes::all().into_iter().map(|scope| scope.name);
         let batches = batch_scopes::all().into_iter().map(|scope| scope.name);
+        let groups = group_scopes::all().into_iter().map(|scope| scope.name);
         let holders = holder_scopes::all().into_iter().map(|scope| scope.name);
         let remotes = remote_scopes::all().into_iter().map(|scope| scope.name);
         let effects = effect_scopes::all().into_iter().map(|scope| scope.name);
-        letters.chain(tabs).chain(holders).chain(batches).chain(remotes).chain(effects).collect()
+        letters.chain(tabs).chain(holders).chain(batches).chain(groups).chain(remotes).chain(effects).collect()
     };
     assert_eq!(STATES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
 }

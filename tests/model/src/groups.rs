@@ -1,0 +1,344 @@
+//! The model of a key whose commits take their time, and whose host has what comes meanwhile in one commit (`worker/turns.js`).
+//!
+//! What stands for what:
+//! - The runtime commits a turn of an object as a whole, and lets no answer out before. So there are tables that are durable, and those on
+//!   which the object works; once a commit is done, the one are the other, and those who wrote them are answered.
+//! - What comes while a commit is under way waits, and then all of it is worked in one turn, in the order in which it came. Whoever is
+//!   beyond what fits in one waits for the next.
+//! - Each request of a turn is a transaction of the engine's, nested in that of the turn. A statement may fail in one of them; what a handler
+//!   does, its mood says.
+//! - A commit that fails ends the object, and so does a disk that is full, which undoes all of the turn; it is as if the process had ended:
+//!   what was not durable is gone, nobody of it is answered, nor who waits. To end in the midst of a turn comes to the same.
+//! - Who is suspected of having ended the process runs alone, as in the other scopes.
+//!
+//! The host is JavaScript, and stands here anew: the [`Flaw`]s are its, and no rules of the core.
+
+use crate::ledger::{MOOD, Mood};
+use crate::letters::Letter;
+use crate::oracle::{Aim, Oracle, own_effects};
+use crate::properties::{Never, Sometimes, Watched};
+use crate::server::{Arrived, Server};
+use crate::tables::{Fate, Tables, Undo};
+use semel_core::message::Headers;
+use semel_core::rules;
+use semel_core::server::{Answer, Config};
+use stateright::{Model, Property};
+
+/// How a host may commit together, and be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Flaw {
+    /// What is undone of one takes along all that came before it in the turn.
+    Isolation,
+    /// What one did that failed is not undone, for the turn goes on.
+    Undone,
+    /// What waited is worked in another order than it came.
+    Order,
+    /// Answers leave before the commit is done.
+    EarlyAnswer,
+}
+
+impl Flaw {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Isolation, Self::Undone, Self::Order, Self::EarlyAnswer];
+
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Isolation => "group-isolation",
+            Self::Undone => "group-undone",
+            Self::Order => "group-order",
+            Self::EarlyAnswer => "group-early-answer",
+        }
+    }
+}
+
+/// What is explored.
+#[derive(Debug, Clone)]
+pub struct GroupScope {
+    /// Its name.
+    pub name: &'static str,
+    /// What has arrived before, in that order.
+    pub before: Vec<Letter>,
+    /// What may arrive.
+    pub letters: Vec<Letter>,
+    /// The wall clock, in s.
+    pub instants_s: &'static [i64],
+    /// So many are in one commit at most.
+    pub group_max: usize,
+    /// So many are under way at most: those whose commit is, and those who wait.
+    pub under_way_max: usize,
+    /// Every request has fewer statements; 0: none fails.
+    pub statements_max: u16,
+    /// The settings of the server.
+    pub config: Config,
+    /// What must come about.
+    pub sometimes: &'static [Sometimes],
+}
+
+/// A scope, with a host that has a flaw or none.
+#[derive(Debug, Clone)]
+pub struct Groups {
+    /// What is explored.
+    pub scope: GroupScope,
+    /// What is wrong with the host.
+    pub flaw: Option<Flaw>,
+}
+
+/// One that was worked, and is not durable yet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Worked {
+    letter: usize,
+    at_ms: i64,
+    is_crash: bool,
+    status: u16,
+    headers: String,
+    body: Vec<u8>,
+}
+
+/// The state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    instant: usize,
+    /// The object, with what is not durable yet.
+    server: Server,
+    durable: Tables,
+    /// Those whose commit is under way, in the order in which they came.
+    committing: Option<Vec<Worked>>,
+    /// What came since, in that order.
+    waiting: Vec<(usize, Mood)>,
+    oracle: Oracle,
+}
+
+impl Watched for State {
+    fn oracle(&self) -> &Oracle {
+        &self.oracle
+    }
+}
+
+/// A step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A letter arrives. It waits where a commit is under way.
+    Arrives(usize, Mood),
+    /// The commit is done, and what has waited is worked; of the one that stands there in it, this statement fails.
+    Commits(Option<(usize, u16)>),
+    /// The commit fails, or the process ends.
+    Ends,
+    /// Time passes, until this instant, in s.
+    Passes(i64),
+}
+
+impl Worked {
+    fn new(letter: usize, at_ms: i64, arrived: Arrived) -> Self {
+        let Arrived { answer: Answer { status, headers, body, .. }, is_crash, .. } = arrived;
+        Self { letter, at_ms, is_crash, status, headers: headers.to_lines(), body }
+    }
+
+    fn arrived(&self) -> Arrived {
+        let headers = Headers::from_lines(&self.headers);
+        let answer = Answer { status: self.status, headers, body: self.body.clone(), log: None };
+        Arrived { answer, is_crash: self.is_crash, has_ended: false }
+    }
+}
+
+fn semel_status(arrived: &Arrived) -> &str {
+    arrived.answer.headers.get("semel-status").unwrap_or_default()
+}
+
+impl Groups {
+    fn wall_ms(&self, state: &State) -> i64 {
+        self.scope.instants_s[state.instant] * 1000
+    }
+
+    /// Works these in one turn. Whether it came about that the statement failed which is to.
+    fn work(&self, state: &mut State, group: Vec<(usize, Mood)>, fails: Option<(usize, u16)>) -> bool {
+        let wall_ms = self.wall_ms(state);
+        let mut worked = Vec::new();
+        let order: Vec<usize> = match self.flaw {
+            Some(Flaw::Order) => (0..group.len()).rev().collect(),
+            _ => (0..group.len()).collect(),
+        };
+        for at in order {
+            let (letter, mood) = group[at];
+            let mut request = self.scope.letters[letter].request.clone();
+            request.headers.append(MOOD, mood.as_str());
+            let undo = match self.flaw {
+                Some(Flaw::Isolation) => Undo::Since(state.durable.clone()),
+                Some(Flaw::Undone) => Undo::Nothing,
+                _ => Undo::Own,
+            };
+            let fate = fails.filter(|(of, _)| *of == at).map_or(Fate::Fine, |(_, statement)| Fate::Fails(statement));
+            let (arrived, is_fated) = state.server.arrive_within(&request, wall_ms, undo, fate);
+            if !is_fated {
+                return false;
+            }
+            let is_last = fate == Fate::Fails(self.scope.statements_max.saturating_sub(1));
+            assert!(!is_last || self.flaw.is_some(), "{} has more statements", self.scope.letters[letter].name);
+            if arrived.has_ended {
+                // With it go those of its turn, and those who wait for the next.
+                let others =
+                    group.iter().map(|(letter, _)| *letter).chain(state.waiting.drain(..).map(|(letter, _)| letter));
+                let others = others.collect();
+                self.lose(state, others, group.len());
+                return true;
+            }
+            worked.push((at, Worked::new(letter, wall_ms, arrived)));
+        }
+        worked.sort_by_key(|(at, _)| *at);
+        let worked: Vec<Worked> = worked.into_iter().map(|(_, worked)| worked).collect();
+        if self.flaw == Some(Flaw::EarlyAnswer) {
+            self.answer(state, &worked);
+        }
+        state.committing = Some(worked);
+        true
+    }
+
+    /// Who was worked is answered: what the tables have is what was told.
+    fn answer(&self, state: &mut State, worked: &[Worked]) {
+        let (server, oracle) = (&state.server, &mut state.oracle);
+        let (effects, known) = (&server.tables.effects, state.durable.effects.len());
+        let arrived: Vec<Arrived> = worked.iter().map(Worked::arrived).collect();
+        let asked = |one: &Worked| &self.scope.letters[one.letter].asked;
+        let came: Vec<_> =
+            worked.iter().zip(&arrived).map(|(one, arrived)| (asked(one).id.as_str(), &arrived.answer)).collect();
+        let (own, is_in_order) = own_effects(effects, known, &came);
+        oracle.broken.extend((!is_in_order).then_some(Never::OutOfOrder));
+        for ((one, arrived), own) in worked.iter().zip(&arrived).zip(&own) {
+            let asked = asked(one);
+            if asked.aim == Aim::Execute && semel_status(arrived) == "executed" && own.is_empty() {
+                oracle.broken.insert(Never::Entangled);
+            }
+            let is_in_group = effects[known.min(effects.len())..].iter().any(|effect| effect.id == asked.id);
+            if semel_status(arrived) == "replayed" && is_in_group {
+                oracle.seen.insert(Sometimes::GroupReplay);
+            }
+            oracle.watch_one(asked, own.clone(), server, arrived, one.at_ms);
+        }
+        let has_failed = |arrived: &Arrived| matches!(semel_status(arrived), "rolled-back" | "unavailable");
+        if own.iter().any(|own| !own.is_empty()) && arrived.iter().any(has_failed) {
+            oracle.seen.insert(Sometimes::GroupedBeside);
+        }
+        oracle.seen.extend((worked.len() > 1).then_some(Sometimes::Grouped));
+    }
+
+    /// The object ends, with so many in its turn: of these nobody is answered.
+    fn lose(&self, state: &mut State, letters: Vec<usize>, in_turn: usize) {
+        let wall_ms = self.wall_ms(state);
+        state.oracle.seen.extend((in_turn > 1).then_some(Sometimes::GroupLost));
+        state.committing = None;
+        state.server.tables = state.durable.clone();
+        state.server.crash(wall_ms);
+        let nobody = Arrived::ended(wall_ms, false);
+        let known = state.durable.effects.len();
+        for letter in letters {
+            state.oracle.watch_one(&self.scope.letters[letter].asked, known..known, &state.server, &nobody, wall_ms);
+        }
+    }
+
+    fn ends(&self, state: &mut State) {
+        let committing = state.committing.take().unwrap_or_default();
+        if self.flaw == Some(Flaw::EarlyAnswer) {
+            let told = committing.iter().filter(|one| semel_status(&one.arrived()) == "executed");
+            let is_lost = |one: &Worked| {
+                let asked = &self.scope.letters[one.letter].asked;
+                asked.aim == Aim::Execute && !state.durable.effects.iter().any(|effect| effect.id == asked.id)
+            };
+            state.oracle.broken.extend(told.into_iter().any(is_lost).then_some(Never::Early));
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        let lost = committing.iter().map(|one| one.letter).chain(waiting.iter().map(|(letter, _)| *letter));
+        self.lose(state, lost.collect(), committing.len());
+    }
+
+    /// Whether it is possible.
+    fn step(&self, state: &mut State, step: Step) -> bool {
+        match step {
+            Step::Arrives(letter, mood) if state.committing.is_some() => state.waiting.push((letter, mood)),
+            Step::Arrives(letter, mood) => return self.work(state, vec![(letter, mood)], None),
+            Step::Commits(fails) => {
+                let worked = state.committing.take().unwrap_or_default();
+                if self.flaw != Some(Flaw::EarlyAnswer) {
+                    self.answer(state, &worked);
+                }
+                state.durable = state.server.tables.clone();
+                let count = state.waiting.len().min(self.scope.group_max);
+                let group: Vec<_> = state.waiting.drain(..count).collect();
+                return group.is_empty() || self.work(state, group, fails);
+            }
+            Step::Ends => self.ends(state),
+            Step::Passes(_) => state.instant += 1,
+        }
+        true
+    }
+}
+
+impl Model for Groups {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        let mut server = Server::new(self.scope.config.clone());
+        let mut oracle = Oracle::default();
+        for letter in &self.scope.before {
+            let known = server.tables.effects.len();
+            let arrived = server.arrive(&letter.request, 0);
+            oracle.watch(&letter.asked, known, &server, &arrived, 0);
+        }
+        let durable = server.tables.clone();
+        vec![State { instant: 0, server, durable, committing: None, waiting: Vec::new(), oracle }]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        if !state.oracle.broken.is_empty() {
+            return;
+        }
+        if state.committing.iter().flatten().count() + state.waiting.len() < self.scope.under_way_max {
+            for (letter, Letter { moods, .. }) in self.scope.letters.iter().enumerate() {
+                steps.extend(moods.iter().map(|mood| Step::Arrives(letter, *mood)));
+            }
+        }
+        if state.committing.is_some() {
+            steps.push(Step::Commits(None));
+            let works = |(_, (_, mood)): &(usize, &(usize, Mood))| *mood == Mood::Works;
+            for (at, _) in state.waiting.iter().take(self.scope.group_max).enumerate().filter(works) {
+                steps.extend((0..self.scope.statements_max).map(|statement| Step::Commits(Some((at, statement)))));
+            }
+        }
+        steps.push(Step::Ends);
+        steps.extend(self.scope.instants_s.get(state.instant + 1).map(|instant_s| Step::Passes(*instant_s)));
+    }
+
+    fn next_state(&self, before: &State, step: Step) -> Option<State> {
+        let mut state = before.clone();
+        // What came about once is found out then: states that differ by it alone are one.
+        state.oracle.seen.clear();
+        rules::without(None, || self.step(&mut state, step)).then_some(state)
+    }
+
+    fn format_action(&self, step: &Step) -> String {
+        match step {
+            Step::Arrives(letter, Mood::Works) => format!("{} arrives", self.scope.letters[*letter].name),
+            Step::Arrives(letter, mood) => {
+                format!(
+                    "{} arrives, and the handler {} when it is worked",
+                    self.scope.letters[*letter].name,
+                    mood.as_str()
+                )
+            }
+            Step::Commits(None) => "the commit is done, and what waits is worked in one turn".to_owned(),
+            Step::Commits(Some((at, statement))) => {
+                format!(
+                    "the commit is done, and what waits is worked in one turn; of its number {} statement {statement} fails",
+                    at + 1
+                )
+            }
+            Step::Ends => "the commit fails, or the process ends: what is not durable is lost".to_owned(),
+            Step::Passes(instant_s) => format!("time passes, until {instant_s} s"),
+        }
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let never = Never::ALL.iter().map(|property| property.property());
+        never.chain(self.scope.sometimes.iter().map(|property| property.property())).collect()
+    }
+}
