@@ -157,8 +157,8 @@ async function showEffects(session, key) {
   const asked = ({ method, url }) => safeLine(`${method} ${url}`);
   const { count, max, lanes = [] } = told;
   if (lanes.length > 0) {
-    const rows = lanes.map((lane) => [String(lane.lane), safeLine(lane.to), number(lane.waiting), age(lane.at, nowMs), asked(lane), safeLine(lane.closing ?? lane.reason ?? "")]);
-    terminal.table([["LANE", "TO", "WAITING", "SINCE", "FIRST", "WHY IT WAITS"], ...rows], [0, 2]);
+    const rows = lanes.map((lane) => [String(lane.lane), safeLine(lane.to), number(lane.waiting), age(lane.at, nowMs), number(lane.attempts), asked(lane), safeLine(lane.closing ?? lane.reason ?? "")]);
+    terminal.table([["LANE", "TO", "WAITING", "SINCE", "TRIED", "FIRST", "WHY IT WAITS"], ...rows], [0, 2, 4]);
     terminal.line();
   }
   if (parked.length > 0) {

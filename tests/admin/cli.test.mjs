@@ -193,14 +193,14 @@ test("resolve: what is in doubt has the outcome that was given, or never runs, o
 
 test("effects: what waits and what is parked, page by page; one is sent again, dropped or given up, once though answers are lost", LIMIT, async () => {
   const one = { at: NOW_MS - 300_000, id: "x", method: "POST", url: "/accounts/bob/deposit", bytes: 20 };
-  const lane = { lane: 2, to: "accounts/bob", waiting: 1_200, reason: "503 unavailable", closing: null, ...one };
+  const lane = { lane: 2, to: "accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "503 unavailable", closing: null, ...one };
   const parked = Array.from({ length: 201 }, (_, at) => ({ number: at + 1, to: "accounts/\u001bcarl", parked: NOW_MS - 60_000, executed: "no", reason: "422: no such account", ...one }));
   fake.effects.set(SMALL, { lanes: [lane], parked });
   const shown = await semel(["effects", SMALL]);
   assert.deepEqual([shown.code, shown.stderr], [0, "1,401 of at most 10,000, 201 of them parked\n"]);
   const [head, waits, , title, first] = linesOf(shown.stdout);
-  assert.match(head, /^LANE {2}TO +WAITING {2}SINCE +FIRST +WHY IT WAITS$/);
-  assert.match(waits, /^ +2 {2}accounts\/bob +1,200 {2}5 min ago {2}POST \/accounts\/bob\/deposit {2}503 unavailable$/);
+  assert.match(head, /^LANE {2}TO +WAITING {2}SINCE +TRIED {2}FIRST +WHY IT WAITS$/);
+  assert.match(waits, /^ +2 {2}accounts\/bob +1,200 {2}5 min ago +17 {2}POST \/accounts\/bob\/deposit {2}503 unavailable$/);
   assert.match(title, /^PARKED {2}TO +SINCE +RAN +REQUEST +WHY$/);
   assert.match(first, /^ +1 {2}accounts\/[^\u001b]*carl +1 min ago {2}no +POST \/accounts\/bob\/deposit {2}422: no such account$/);
   assert.deepEqual(jsonOf((await semel(["effects", SMALL, "--json"])).stdout).map((page) => page.parked.length), [200, 1]);

@@ -1,7 +1,7 @@
 // `semel/worker` as it is packed: the template with wrangler's own types, bundled by wrangler, on workerd; and Drizzle in a handler.
 
 import assert from "node:assert/strict";
-import { copyFile, cp, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { copyFile, cp, mkdir, readFile, readdir, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -20,6 +20,8 @@ const template = join(app, "orders");
 
 before(async () => {
   await cp(join(ROOT, "examples/orders-typescript"), template, { recursive: true, filter: (path) => !/node_modules|worker-configuration/.test(path) });
+  // Installed beside it, as in a workspace.
+  await symlink(join(app, "node_modules"), join(template, "node_modules"));
   await wrangler(["types", "--cwd", template]);
 }, LIMIT);
 

@@ -1,7 +1,8 @@
-// One key: what it keeps, how full it is, when its records changed, and its records in pages.
+// One key: what it keeps, how full it is, when its records changed, what it has sent, and its records in pages.
 
 import { make } from "../view/element.js";
 import { changesOfKey } from "./changes.js";
+import { effectsOf } from "./effects.js";
 import { endless } from "./list.js";
 import { fragmentOf } from "./route.js";
 import { showTimes } from "./times.js";
@@ -48,6 +49,7 @@ function fill(body, stats, context) {
     showTimes(stats, context),
     facts(stats),
     changesOfKey(key, context),
+    effectsOf(key, context),
     make("section", { class: "part", "aria-labelledby": "records" }, make("h2", { id: "records" }, "Records"), finder(key, context), list),
   );
 }

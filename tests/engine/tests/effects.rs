@@ -132,11 +132,17 @@ fn what_an_object_before_had_under_way_is_fenced() {
 fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_before() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
-    for _ in 0..3 {
+    let first = told(&mut alice)["lanes"][0].clone();
+    assert_eq!((first["attempts"].clone(), first["next"].clone()), (json!(0), json!(null)), "nobody has looked yet");
+    for attempts in 1..=3 {
         let sending = alice.send_next().expect("something");
+        let under_way = told(&mut alice)["lanes"][0].clone();
+        assert_eq!((under_way["attempts"].clone(), under_way["next"].clone()), (json!(attempts), json!(null)));
         alice.sent(&sending, Heard::Nothing("lost".to_owned()));
         assert!(alice.send_next().is_none());
-        assert_eq!(told(&mut alice)["lanes"][0]["reason"], "lost");
+        let waiting = told(&mut alice)["lanes"][0].clone();
+        assert_eq!((waiting["reason"].clone(), waiting["attempts"].clone()), (json!("lost"), json!(attempts)));
+        assert_eq!(waiting["next"], json!(alice.wall_ms + 1_000), "at a constant interval");
         alice.pass_ms(1_000);
     }
     // What is never told of is given up after a minute.

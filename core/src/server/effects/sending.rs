@@ -71,6 +71,9 @@ struct Running {
     not_before_ms: i64,
     /// Why it is sent again.
     reason: String,
+    /// What was given out last, and how often by this object.
+    tried_seq: i64,
+    attempts: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -103,9 +106,13 @@ impl Outbox {
         self.waits.set(Some(true));
     }
 
-    /// Why the first of a lane is still there.
-    pub(super) fn reason_of(&self, lane: i64) -> &str {
-        self.lanes.get(&lane).map_or("", |running| running.reason.as_str())
+    /// Why the first of a lane is still there, which has that number; how often this object has given it out, and from when on it does again:
+    /// `None` while it is under way.
+    pub(super) fn told_of(&self, lane: i64, seq: i64) -> (&str, u32, Option<i64>) {
+        let Some(running) = self.lanes.get(&lane) else { return ("", 0, None) };
+        let attempts = if running.tried_seq == seq { running.attempts } else { 0 };
+        let again_ms = (running.under_way.is_none() && running.not_before_ms > 0).then_some(running.not_before_ms);
+        (&running.reason, attempts, again_ms)
     }
 
     fn is_full(&self) -> bool {
@@ -182,6 +189,8 @@ impl<H: Handler> Engine<H> {
             let is_first = running.sent.is_some_and(|sent| sent < seq);
             let (token, until_ms) = (outbox.token, wall_ms + UNDER_WAY_MS);
             running.under_way = Some(UnderWay { token, step, seq, is_first, until_ms });
+            running.attempts = if running.tried_seq == seq { running.attempts.saturating_add(1) } else { 1 };
+            running.tried_seq = seq;
             if matches!(step, Step::Send(_)) {
                 running.sent = running.sent.map(|sent| sent.max(seq));
             }
