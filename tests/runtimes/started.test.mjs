@@ -119,7 +119,7 @@ async function api(t) {
 const examples = {
   async "orders-typescript"(t) {
     const server = await start(t, "orders-typescript");
-    await twice(server, "/shops/north/deliveries", { item: "apple", quantity: 5 }, [200, { quantity: 5 }]);
+    await twice(server, "/shops/north/deliveries", { item: "apple", quantity: 5 }, [201, { quantity: 5 }]);
     await twice(server, "/shops/north/orders", { item: "apple", quantity: 2 }, [201, { order: 1, left: 3 }]);
     return server;
   },
