@@ -1,8 +1,10 @@
 //! Requests that a handler has sent to other keys, and calls outside.
 
 use semel_core::header::unquoted;
+use semel_core::id::Key;
 use semel_core::server::Config;
 use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard, Sending};
+use semel_core::server::log;
 use semel_support::{Bank, Call, Reply, World, get, post};
 use serde_json::{Value, json};
 
@@ -372,7 +374,13 @@ fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
         let sending = alice.send_next().expect("a call");
         assert_eq!((sending.key.clone(), sending.url.as_str()), (None, "https://example.com/a"));
         ids.push(sending.headers.get("idempotency-key").map(str::to_owned));
-        alice.sent(&sending, ended);
+        let is_for_good = ended == answered(404);
+        let line = alice.sent(&sending, ended);
+        assert_eq!(line.is_some(), is_for_good, "only what was refused for good is in the log");
+        let line: Value = line.map_or(Value::Null, |line| serde_json::from_str(&line).expect("JSON"));
+        let key = log::key_hash(&Key::new("accounts/alice").expect("a key"));
+        let expected = json!({"time": line["time"], "level": "warn", "by": "object", "key": key, "message": "what the key has sent was refused for good, and is parked"});
+        assert_eq!(line, if is_for_good { expected } else { Value::Null }, "neither the address nor the answer");
         alice.pass_ms(1_000);
         alice.restart();
     }
