@@ -115,13 +115,16 @@ async function api(t) {
   return { made, url: `http://127.0.0.1:${server.address().port}` };
 }
 
+async function makesOrders(server) {
+  await twice(server, "/shops/north/deliveries", { item: "apple", quantity: 5 }, [201, { quantity: 5 }]);
+  await twice(server, "/shops/north/orders", { item: "apple", quantity: 2 }, [201, { order: 1, left: 3 }]);
+  return server;
+}
+
 /** What each example is asked, once it has been started. */
 const examples = {
   async "orders-typescript"(t) {
-    const server = await start(t, "orders-typescript");
-    await twice(server, "/shops/north/deliveries", { item: "apple", quantity: 5 }, [201, { quantity: 5 }]);
-    await twice(server, "/shops/north/orders", { item: "apple", quantity: 2 }, [201, { order: 1, left: 3 }]);
-    return server;
+    return makesOrders(await start(t, "orders-typescript"));
   },
   async transfers(t) {
     const server = await start(t, "transfers");
@@ -163,6 +166,19 @@ for (const [name, ask] of Object.entries(examples)) {
     assert.ok((await readFile(join(folder, "wrangler.toml"), "utf8")).split("\n").length < LINES_MAX);
   });
 }
+
+test("examples/orders-rust: as it was built, started as the page says, a change that is sent twice happens once", LIMIT, async (t) => {
+  const folder = join(checkout, "examples/orders-rust");
+  await cp(join(ROOT, "examples/orders-rust"), folder, { recursive: true, filter: (path) => !/\/(build|target)$/.test(path) });
+  const [build] = commandsOf("orders-rust");
+  assert.equal(build, "npm run worker -- examples/orders-rust");
+  await cp(workerFolder("orders-rust"), join(folder, "build"), { recursive: true });
+  const command = (line) => {
+    assert.ok(line.startsWith("npm run wrangler -- "), line);
+    return line.replace("npm run wrangler --", "wrangler");
+  };
+  await makesOrders(await start(t, "orders-rust", command));
+});
 
 for (const name of ["upstream", "binding"]) {
   test(`examples/${name}: what is uploaded has the module as it was built, runs as it is bound, and serves nobody before there are keys`, LIMIT, async (t) => {
