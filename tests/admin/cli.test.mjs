@@ -191,6 +191,22 @@ test("resolve: what is in doubt has the outcome that was given, or never runs, o
   ]);
 });
 
+test("records: a page of them, or of all pages those in one state", LIMIT, async () => {
+  const all = Array.from({ length: 1_200 }, (_, n) => n);
+  const ids = (state) => all.filter((n) => state === undefined || stateOf(n) === state).map((n) => idOf(numberOf(SMALL), n));
+  const shown = await semel(["records", SMALL, "--limit", "3"]);
+  const [head, ...rows] = linesOf(shown.stdout);
+  assert.match(head, /^ID +STATE +CHANGED +PRINCIPAL +STATUS +SIZE$/);
+  assert.deepEqual(rows.map((row) => row.split(" ")[0]), ids().slice(0, 3));
+  assert.deepEqual([shown.code, shown.stderr], [0, "3 records, and there may be more\n"]);
+  const found = async (...args) => jsonOf((await semel(["records", SMALL, "--json", ...args])).stdout).map(({ id }) => id);
+  assert.deepEqual(await found("--state", "poisoned"), ids("poisoned"));
+  assert.deepEqual(await found("--state", "executed"), ids("executed").slice(0, 50));
+  assert.deepEqual(await found("--state", "executed", "--all"), ids("executed"));
+  assert.deepEqual(await semel(["records", SMALL, "--state", "in-doubt"]), { code: 0, stdout: "", stderr: "There are no such records.\n" });
+  assert.equal((await semel(["records", SMALL, "--state", "lost"])).code, 2);
+});
+
 test("effects: what waits and what is parked, page by page; one is sent again, dropped or given up, once though answers are lost", LIMIT, async () => {
   const one = { at: NOW_MS - 300_000, id: "x", method: "POST", url: "/accounts/bob/deposit", bytes: 20 };
   const lane = { lane: 2, to: "accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "503 unavailable", closing: null, ...one };
