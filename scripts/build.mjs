@@ -2,13 +2,15 @@
 
 import { installPackages } from "./setup/packages.mjs";
 import { main, step } from "./setup/step.mjs";
-import { buildPackedWorker } from "./setup/packed-worker.mjs";
+import { packInspector } from "./setup/packed-inspector.mjs";
+import { buildPackedWorkers } from "./setup/packed-worker.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
 
 await main(async () => {
   await step("npm packages", installPackages);
   await buildWorker("ledger");
-  await buildPackedWorker();
+  await buildPackedWorkers();
   await buildWww();
+  await packInspector();
 });

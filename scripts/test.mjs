@@ -15,7 +15,8 @@ import { findFirefox } from "./setup/firefox.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
-import { buildPackedWorker } from "./setup/packed-worker.mjs";
+import { packInspector } from "./setup/packed-inspector.mjs";
+import { buildPackedWorkers } from "./setup/packed-worker.mjs";
 import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
 
@@ -41,9 +42,10 @@ await main(async () => {
     const browser = await browserStep();
     const firefox = await firefoxStep();
     await nativeTests();
-    for (const worker of ["ledger", "probe", "orders-rust", "upstream"]) await buildWorker(worker);
-    await buildPackedWorker();
+    for (const worker of ["ledger", "probe", "orders-rust"]) await buildWorker(worker);
+    await buildPackedWorkers();
     await buildWww();
+    await packInspector();
     await nodeTests(browser, firefox);
   } catch (error) {
     total.failed += 1;

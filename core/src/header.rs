@@ -93,10 +93,19 @@ pub fn own_id(headers: &Headers) -> Result<Option<RequestId>, Invalid> {
 
 /// `Idempotency-Key`: a structured-field string, or a bare run of letters, digits and a few signs.
 fn request_id(value: &str) -> Result<RequestId, Invalid> {
-    let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/+=".contains(&byte);
-    let id =
-        if !value.is_empty() && value.bytes().all(bare) { value.to_owned() } else { string("Idempotency-Key", value)? };
+    let id = if is_bare(value) { value.to_owned() } else { string("Idempotency-Key", value)? };
     RequestId::new(id)
+}
+
+/// The value for an id, the same however its client has written it: bare where it can be.
+pub fn id_value(id: &RequestId) -> String {
+    let id = id.as_str();
+    if is_bare(id) { id.to_owned() } else { quoted(id) }
+}
+
+fn is_bare(value: &str) -> bool {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/+=".contains(&byte);
+    !value.is_empty() && value.bytes().all(bare)
 }
 
 /// `Semel-First-Sent`: a structured-field date.

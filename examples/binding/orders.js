@@ -8,7 +8,7 @@ const orders = [];
 const json = (status, body) => ({ status, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
 export default class Orders extends WorkerEntrypoint {
-  /** `id`, `key` and `principal` are as the request has them: text in quotes. */
+  /** `id` is the request's, as in its `Idempotency-Key`; `key` and `principal` are text in quotes. */
   async order({ method, path, principal, body }) {
     if (path !== "/orders") return json(404, { error: "not-found" });
     if (method === "GET") return json(200, orders);

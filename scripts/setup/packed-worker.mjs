@@ -1,4 +1,5 @@
-// Puts `semel/worker` into the npm package: the worker for handlers in JavaScript and TypeScript, as it was built.
+// Puts `semel/worker` and `semel/upstream` into the npm package: the workers for handlers in JavaScript and TypeScript, and for code that
+// is there already, as they were built.
 
 import { existsSync } from "node:fs";
 import { cp, rm } from "node:fs/promises";
@@ -9,16 +10,24 @@ import { hashOf, onceFor } from "./stamp.mjs";
 import { step } from "./step.mjs";
 import { buildWorker, workerFolder } from "./worker.mjs";
 
-/** Builds it unless its sources are unchanged, a line a step. */
-export async function buildPackedWorker() {
-  await buildWorker("script");
-  const folder = join(SDK_PACKAGE, "worker");
-  const stamp = join(BUILD, "packed-worker.stamp");
-  if (!existsSync(join(folder, "index.js"))) await rm(stamp, { force: true });
-  await step("semel/worker", async () =>
-    onceFor(stamp, await hashOf(["build/script"]), async () => {
-      await rm(folder, { recursive: true, force: true });
-      await cp(workerFolder("script"), folder, { recursive: true });
-    }),
-  );
+/** Folders of the package, and the workers that are in them. */
+const PACKED = { worker: "script", upstream: "upstream" };
+/** What is the same for both, and in the bundle of the one alone: in front of other code, only who consumes a queue has it. */
+const SHARED = "queue.js";
+
+/** Builds them unless their sources are unchanged, a line a step. */
+export async function buildPackedWorkers() {
+  for (const [name, worker] of Object.entries(PACKED)) {
+    await buildWorker(worker);
+    const folder = join(SDK_PACKAGE, name);
+    const stamp = join(BUILD, `packed-${name}.stamp`);
+    if (!existsSync(join(folder, "index.js"))) await rm(stamp, { force: true });
+    await step(`semel/${name}`, async () =>
+      onceFor(stamp, await hashOf([`build/${worker}`, `build/script/${SHARED}`]), async () => {
+        await rm(folder, { recursive: true, force: true });
+        await cp(workerFolder(worker), folder, { recursive: true });
+        await cp(join(workerFolder("script"), SHARED), join(folder, SHARED));
+      }),
+    );
+  }
 }

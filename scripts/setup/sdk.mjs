@@ -5,7 +5,8 @@
 //   fail where another compiler makes some bytes more.
 // - Of the package, these are generated: the module, the JavaScript that all entries share, the entries of browsers and service workers, both once more in the forms that
 //   `require` and `semel/inline` take, the other entries once more for `require`, and the licenses. `GENERATED` names them all, and git
-//   has none of them. The command line is generated too, by `cli.mjs`: no entry loads it. `worker/` is what `packed-worker.mjs` puts there.
+//   has none of them. The command line is generated too, by `cli.mjs`: no entry loads it. `worker/` and `upstream/` are what
+//   `packed-worker.mjs` puts there, and `inspector/` what `packed-inspector.mjs` does.
 
 import { existsSync } from "node:fs";
 import { copyFile, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
@@ -56,7 +57,7 @@ export async function buildSdk() {
   const stamp = join(BUILD, "sdk.stamp");
   // The output lies among sources, where a clean-up takes it and leaves the stamp.
   if (GENERATED.some((name) => !existsSync(join(SDK_PACKAGE, name)))) await rm(stamp, { force: true });
-  const byHand = (await filesOf(SDK_PACKAGE)).filter((name) => ![...GENERATED, ...CLI_GENERATED].includes(name) && !name.startsWith("worker/")).map((name) => `sdk/npm/${name}`);
+  const byHand = (await filesOf(SDK_PACKAGE)).filter((name) => ![...GENERATED, ...CLI_GENERATED].includes(name) && !/^(inspector|upstream|worker)\//.test(name)).map((name) => `sdk/npm/${name}`);
   const unchanged = await onceFor(stamp, await hashOf([...SOURCES, ...byHand]), async () => {
     let rust;
     await step("Rust for wasm", async () => {

@@ -6,6 +6,7 @@ const ADVICE = {
   forbidden: ["This token is not the administrator's.", "It is valid for a user, and users may not look here. Give the value of SEMEL_ADMIN_TOKEN of this deployment."],
   "not-found": ["There is no such key here.", "It may have been deleted, or never used. A key is named exactly, with upper and lower case."],
   "not-seen": ["This key knows no such id.", "It may never have arrived, or its record has lapsed or was deleted. Ids are compared exactly."],
+  "effect-gone": ["It does not wait here any more, nor is it parked.", "It has arrived meanwhile, or somebody else has mended it. Look again."],
   "no-network": ["The server can't be reached.", "Check the address and the network, then try again."],
   "no-answer": ["No Semel deployment answered.", "It may be starting or overloaded, or a proxy answers in its place. Try again in a moment."],
   unavailable: ["The server is not available at the moment.", "Try again. If it stays so, look at its log: a setting may be unreadable."],

@@ -115,7 +115,10 @@ export class Admin {
   /** Mends what a key sends: `retry` or `drop` of a parked one by its number, `park` of the first of a lane by that of the lane. */
   async mendEffect(key, mending, number, change, signal) {
     const path = mending === "park" ? `lanes/${number}/park` : `${number}/${mending}`;
-    return this.#changeOf(key, "POST", `${pathOf(key)}/effects/${path}`, undefined, change, signal);
+    return this.#changeOf(key, "POST", `${pathOf(key)}/effects/${path}`, undefined, change, signal).catch((error) => {
+      // Had an attempt before made it, this one would have had its answer.
+      throw error.code === "not-seen" ? Object.assign(error, { executed: "no" }) : error;
+    });
   }
 
   /** Begins to forget, at every key, what was first sent before an instant in Unix seconds. */

@@ -40,6 +40,30 @@ export async function keys(session) {
   terminal.note(shown === 0 ? "There are no such keys." : `${number(shown)} of ${counted(total, "key")}`);
 }
 
+/** `records`: what a key keeps of requests, in the order of their ids, or those in one state. */
+export async function records(session, key) {
+  const { admin, terminal, options, signal } = session;
+  const wanted = options.all ? Infinity : options.limit;
+  let [after, seen, shown, nowMs] = [undefined, 0, 0, 0];
+  const rows = [["ID", "STATE", "CHANGED", "PRINCIPAL", "STATUS", "SIZE"]];
+  do {
+    const page = await reading(session, () => admin.records(key, { after, limit: PAGE }, signal));
+    nowMs ||= await reading(session, () => admin.now(signal));
+    const found = page.records.filter(({ state }) => options.state === undefined || state === options.state).slice(0, wanted - shown);
+    for (const record of found) {
+      if (terminal.isJson) terminal.json(record);
+      else rows.push([safeLine(record.id), record.state, age(record.at, nowMs), safeLine(record.principal ?? ""), record.status === null ? "" : String(record.status), record.bytes === null ? "" : bytes(record.bytes)]);
+    }
+    shown += found.length;
+    seen += page.records.length;
+    after = page.next;
+    terminal.progress(seen, seen, "record");
+  } while (after !== null && shown < wanted);
+  if (terminal.isJson) return;
+  if (shown > 0) terminal.table(rows, [4, 5]);
+  terminal.note(shown === 0 ? "There are no such records." : `${counted(shown, "record")}${after === null ? "" : ", and there may be more"}`);
+}
+
 /** `show`: a key, or one request of it. */
 export async function show(session, key, id) {
   const { admin, terminal, signal } = session;
@@ -157,8 +181,8 @@ async function showEffects(session, key) {
   const asked = ({ method, url }) => safeLine(`${method} ${url}`);
   const { count, max, lanes = [] } = told;
   if (lanes.length > 0) {
-    const rows = lanes.map((lane) => [String(lane.lane), safeLine(lane.to), number(lane.waiting), age(lane.at, nowMs), asked(lane), safeLine(lane.closing ?? lane.reason ?? "")]);
-    terminal.table([["LANE", "TO", "WAITING", "SINCE", "FIRST", "WHY IT WAITS"], ...rows], [0, 2]);
+    const rows = lanes.map((lane) => [String(lane.lane), safeLine(lane.to), number(lane.waiting), age(lane.at, nowMs), number(lane.attempts), asked(lane), safeLine(lane.closing ?? lane.reason ?? "")]);
+    terminal.table([["LANE", "TO", "WAITING", "SINCE", "TRIED", "FIRST", "WHY IT WAITS"], ...rows], [0, 2, 4]);
     terminal.line();
   }
   if (parked.length > 0) {

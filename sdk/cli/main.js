@@ -6,7 +6,8 @@
 // - Nothing is changed without an id, which is told where it can't be known whether the change was made.
 
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
-import { cancel, effects, forget, keys, remove, resolve, show } from "./commands.js";
+import { STATES } from "../admin/words.js";
+import { cancel, effects, forget, keys, records, remove, resolve, show } from "./commands.js";
 import { Failure, sessionOf } from "./session.js";
 import { Terminal } from "./terminal.js";
 
@@ -30,6 +31,12 @@ With --json, one key a line: {"key","created","seen","records","tombstones","byt
 Examples:
   semel show accounts/alice
   semel show accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --json`,
+  records: `
+Examples:
+  semel records orders/42
+  semel records orders/42 --state in-doubt --all --json
+
+In the order of their ids. With --state all are looked at, a page at a time, until there are as many as were asked for.`,
   effects: `
 Examples:
   semel effects accounts/alice
@@ -103,6 +110,10 @@ function programOf({ version, terminal, env, signal }) {
   add("keys", "Lists keys.", keys)
     .addOption(new Option("--order <order>", "which come first").choices(["newest", "heaviest", "name"]).default("newest"))
     .option("--prefix <prefix>", "only keys that begin so")
+    .addOption(new Option("--limit <count>", "how many").argParser(numberOf(1, 1_000_000)).default(50))
+    .addOption(new Option("--all", "all there are").conflicts("limit"));
+  add("records <key>", "Lists what a key keeps of requests.", records)
+    .addOption(new Option("--state <state>", "only those in that state").choices(Object.keys(STATES)))
     .addOption(new Option("--limit <count>", "how many").argParser(numberOf(1, 1_000_000)).default(50))
     .addOption(new Option("--all", "all there are").conflicts("limit"));
   add("show <key> [id]", "Shows what a key keeps, or one request of it with its outcome.", show);

@@ -8,7 +8,7 @@ import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { until } from "../e2e/lossy.mjs";
 import { at, hasRows, inspect, shows } from "./inspector.mjs";
-import { FOREIGN, HEAVY, SMALL, idOf, keys, numberOf, stateOf } from "./world.mjs";
+import { EMPTY, FOREIGN, HEAVY, SMALL, idOf, keys, numberOf, sentBy, stateOf } from "./world.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 90_000 };
@@ -211,7 +211,8 @@ test("axe finds nothing serious in any view, in light and dark and on a phone, a
     assert.deepEqual(serious.map(({ id, nodes }) => [id, nodes[0].html]), [], what);
     assert.ok(await tab.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what} is not wider than the screen`);
   };
-  const views = { "#prefix=carts/12": "of", [at(HEAVY)]: "it is the shape", [at(SMALL, idIn("executed"))]: "Fingerprint", [at(SMALL, idIn("acknowledged"))]: "no longer kept", [at(SMALL, "none")]: "knows no such id", "#forget=": "Older than", "#forget=nothing": "no such" };
+  fake.effects.set(EMPTY, sentBy());
+  const views = { "#prefix=carts/12": "of", [at(HEAVY)]: "it is the shape", [at(EMPTY)]: "what waits, and what was refused", [at(SMALL, idIn("executed"))]: "Fingerprint", [at(SMALL, idIn("acknowledged"))]: "no longer kept", [at(SMALL, "none")]: "knows no such id", "#forget=": "Older than", "#forget=nothing": "no such" };
   for (const [colorScheme, viewport] of [
     ["light", { width: 1280, height: 900 }],
     ["dark", { width: 1280, height: 900 }],
@@ -222,6 +223,9 @@ test("axe finds nothing serious in any view, in light and dark and on a phone, a
       await tab.goto(`${fake.url}/inspector${fragment}`);
       await shows(tab, text);
       await check(tab, `${colorScheme} ${viewport.width} ${fragment}`);
+      if (fragment !== at(EMPTY)) continue;
+      await tab.locator("#effects").evaluate((heading) => heading.scrollIntoView());
+      await check(tab, `${colorScheme} ${viewport.width}, sent to others`);
     }
     await tab.goto(`${fake.url}/inspector${at(FOREIGN)}`);
     await tab.getByRole("button", { name: "Delete this key…" }).click();

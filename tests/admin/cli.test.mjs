@@ -191,16 +191,32 @@ test("resolve: what is in doubt has the outcome that was given, or never runs, o
   ]);
 });
 
+test("records: a page of them, or of all pages those in one state", LIMIT, async () => {
+  const all = Array.from({ length: 1_200 }, (_, n) => n);
+  const ids = (state) => all.filter((n) => state === undefined || stateOf(n) === state).map((n) => idOf(numberOf(SMALL), n));
+  const shown = await semel(["records", SMALL, "--limit", "3"]);
+  const [head, ...rows] = linesOf(shown.stdout);
+  assert.match(head, /^ID +STATE +CHANGED +PRINCIPAL +STATUS +SIZE$/);
+  assert.deepEqual(rows.map((row) => row.split(" ")[0]), ids().slice(0, 3));
+  assert.deepEqual([shown.code, shown.stderr], [0, "3 records, and there may be more\n"]);
+  const found = async (...args) => jsonOf((await semel(["records", SMALL, "--json", ...args])).stdout).map(({ id }) => id);
+  assert.deepEqual(await found("--state", "poisoned"), ids("poisoned"));
+  assert.deepEqual(await found("--state", "executed"), ids("executed").slice(0, 50));
+  assert.deepEqual(await found("--state", "executed", "--all"), ids("executed"));
+  assert.deepEqual(await semel(["records", SMALL, "--state", "in-doubt"]), { code: 0, stdout: "", stderr: "There are no such records.\n" });
+  assert.equal((await semel(["records", SMALL, "--state", "lost"])).code, 2);
+});
+
 test("effects: what waits and what is parked, page by page; one is sent again, dropped or given up, once though answers are lost", LIMIT, async () => {
   const one = { at: NOW_MS - 300_000, id: "x", method: "POST", url: "/accounts/bob/deposit", bytes: 20 };
-  const lane = { lane: 2, to: "accounts/bob", waiting: 1_200, reason: "503 unavailable", closing: null, ...one };
+  const lane = { lane: 2, to: "accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "503 unavailable", closing: null, ...one };
   const parked = Array.from({ length: 201 }, (_, at) => ({ number: at + 1, to: "accounts/\u001bcarl", parked: NOW_MS - 60_000, executed: "no", reason: "422: no such account", ...one }));
   fake.effects.set(SMALL, { lanes: [lane], parked });
   const shown = await semel(["effects", SMALL]);
   assert.deepEqual([shown.code, shown.stderr], [0, "1,401 of at most 10,000, 201 of them parked\n"]);
   const [head, waits, , title, first] = linesOf(shown.stdout);
-  assert.match(head, /^LANE {2}TO +WAITING {2}SINCE +FIRST +WHY IT WAITS$/);
-  assert.match(waits, /^ +2 {2}accounts\/bob +1,200 {2}5 min ago {2}POST \/accounts\/bob\/deposit {2}503 unavailable$/);
+  assert.match(head, /^LANE {2}TO +WAITING {2}SINCE +TRIED {2}FIRST +WHY IT WAITS$/);
+  assert.match(waits, /^ +2 {2}accounts\/bob +1,200 {2}5 min ago +17 {2}POST \/accounts\/bob\/deposit {2}503 unavailable$/);
   assert.match(title, /^PARKED {2}TO +SINCE +RAN +REQUEST +WHY$/);
   assert.match(first, /^ +1 {2}accounts\/[^\u001b]*carl +1 min ago {2}no +POST \/accounts\/bob\/deposit {2}422: no such account$/);
   assert.deepEqual(jsonOf((await semel(["effects", SMALL, "--json"])).stdout).map((page) => page.parked.length), [200, 1]);

@@ -50,7 +50,7 @@ class Fake {
     this.#keys = keepsKeys ? keys.map((key) => ({ ...key })) : [];
   }
 
-  /** What keys send, as the API tells it. */
+  /** What keys send, as the API tells it; null: the handler has nothing sent. */
   effects = new Map();
 
   /** Has an id be in doubt. */
@@ -120,6 +120,7 @@ class Fake {
 
   #effectsOf(key, after, limit) {
     const effects = this.effects.get(key);
+    if (effects === null) return problem(404, "not-found", "this application has nothing sent");
     if (effects === undefined) return read({ count: 0, max: 10_000 });
     const rest = effects.parked.filter(({ number }) => number > after);
     const parked = rest.slice(0, limit);
@@ -191,7 +192,7 @@ class Fake {
 
   #mend(key, [first, second, third]) {
     const effects = this.effects.get(key);
-    const none = problem(404, "not-seen", "there is no such effect at this key");
+    const none = problem(404, "not-seen", "there is no such effect at this key", "unknown");
     if (third === "park") return effects?.lanes.some(({ lane }) => String(lane) === second) ? executed({ state: "closing" }) : none;
     const at = effects?.parked.findIndex(({ number }) => String(number) === first) ?? -1;
     if (at < 0) return none;

@@ -182,6 +182,34 @@ test("a million records: pages of them, an id among them, and plots of a range t
   assert.deepEqual(mine.complaints, []);
 });
 
+test("records of one state: of all pages those that are meant, and who comes back from one finds the same", LIMIT, async (t) => {
+  const { mine, tab } = await open(t, at(SMALL));
+  await hasRows(tab, 100);
+  await tab.getByLabel("State").selectOption("poisoned");
+  const expected = Array.from({ length: 1_200 }, (_, n) => n).filter((n) => stateOf(n) === "poisoned").map((n) => idOf(numberOf(SMALL), n));
+  // All of them are looked at as the foot comes into sight.
+  await until(
+    () =>
+      tab.evaluate(() => {
+        scrollTo(0, document.body.scrollHeight);
+        return /^24 records$/.test(document.querySelector(".endless .count").textContent);
+      }),
+    "all are found",
+  );
+  assert.deepEqual(await names(tab), expected);
+  await tab.getByRole("link", { name: expected[5], exact: true }).click();
+  await shows(tab, "The handler crashed on it too often.");
+  await tab.goBack();
+  await until(async () => (await names(tab))[0] === expected[0], "the same again");
+  assert.deepEqual([await tab.getByLabel("State").inputValue(), await tab.evaluate(() => location.hash)], ["poisoned", `${at(SMALL)}&state=poisoned`]);
+  await tab.getByLabel("State").selectOption("in-doubt");
+  await shows(tab, "There are none.");
+  await tab.getByLabel("State").selectOption("");
+  await hasRows(tab, 100);
+  assert.equal(await tab.evaluate(() => location.hash), at(SMALL));
+  assert.deepEqual(mine.complaints, []);
+});
+
 test("one record's life, and its outcome as JSON, text and bytes, never as markup", LIMIT, async (t) => {
   const executed = (kind) => idIn(SMALL, "executed", (n) => mix(n, 12) % 8 === kind && n % 10 !== 9);
   const { mine, tab } = await open(t, at(SMALL, executed(5)));

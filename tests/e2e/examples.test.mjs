@@ -144,15 +144,18 @@ test("the README shows the examples as they are", async () => {
   }
 });
 
-test("what is packed is the entries, the module, the types, the command line, the worker and the licenses", async () => {
+test("what is packed is the entries, the module, the types, the command line, the workers, the inspector and the licenses", async () => {
   assert.equal(packed, "semel-0.1.0.tgz\n");
   const files = await readdir(join(checkout, "examples/browser/node_modules/semel"), { recursive: true });
   const cjs = ["cjs", "cjs/semel.cjs", "cjs/session-node.cjs", "cjs/session.cjs", ...["conformance", "file", "index"].flatMap((name) => [`cjs/${name}.cjs`, `cjs/${name}.d.cts`])];
   const file = ["disk", "errors", "frames", "life", "lock", "log", "owners", "store"].map((name) => `file/${name}.js`);
   const inline = ["index.cjs", "index.d.cts", "index.d.ts", "index.js", "session-wasm.cjs", "session-wasm.js", "session.cjs", "session.js", "wasm.cjs", "wasm.js"].map((name) => `inline/${name}`);
-  const top = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "conformance.d.ts", "conformance.js", "file.d.ts", "file.js", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm", "service-worker.d.ts", "service-worker.js", "session-browser.js", "session-node.js", "session-workerd.js", "session.js", "session.wasm", "worker.d.ts", "workerd.js"];
+  const top = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "conformance.d.ts", "conformance.js", "file.d.ts", "file.js", "index.d.ts", "index.js", "node.js", "package.json", "semel.js", "semel.wasm", "service-worker.d.ts", "service-worker.js", "session-browser.js", "session-node.js", "session-workerd.js", "session.js", "session.wasm", "upstream-queue.d.ts", "upstream.d.ts", "worker.d.ts", "workerd.js"];
   const worker = ["answers.js", "batches.js", "chores.js", "effects.js", "host.js", "index.js", "lines.js", "module.js", "queue.js", "registry.js", "requests.js", "router.js", "script.js", "semel.js", "semel_bg.wasm", "sockets.js", "storage.js", "turns.js"].map((name) => `worker/${name}`);
-  assert.deepEqual(files.sort(), [...top, "bin", "bin/LICENSES.txt", "bin/semel.cjs", ...cjs, "file", ...file, "inline", ...inline, "worker", ...worker].sort());
+  const upstream = ["batches.js", "chores.js", "host.js", "index.js", "lines.js", "module.js", "origin.js", "queue.js", "registry.js", "remote.js", "router.js", "semel.js", "semel_bg.wasm", "settings.js", "sockets.js", "storage.js", "turns.js"].map((name) => `upstream/${name}`);
+  const inspector = ["_headers", "inspector", "inspector.html", "inspector/icon.svg", "inspector/inspector-HASH.js", "inspector/inspector-page-HASH.css"].map((name) => `inspector/${name}`);
+  const named = files.map((name) => name.replace(/^(inspector\/.*)-[A-Z0-9]{8}\./, "$1-HASH."));
+  assert.deepEqual(named.sort(), [...top, "bin", "bin/LICENSES.txt", "bin/semel.cjs", ...cjs, "file", ...file, "inline", ...inline, "inspector", ...inspector, "upstream", ...upstream, "worker", ...worker].sort());
 });
 
 test("the Node script prints what the README says, though answers are lost", LIMIT, async (t) => {

@@ -1,29 +1,33 @@
-// Workers whose handlers are in JavaScript or TypeScript, bundled as wrangler does: what is wasm stays a module of its own.
+// Workers with JavaScript or TypeScript of one's own, bundled as wrangler does: what is wasm stays a module of its own.
 
 import { copyFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { build } from "esbuild";
+import { SDK_PACKAGE } from "../../scripts/setup/sdk.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
 
-/** Bundles `entry`, which imports `semel/worker`, and resolves to the folder that it is in. `after` is node:test's. */
-export async function scriptWorker(after, entry) {
+/** Where they are: the benchmarks build the one alone, and pack nothing. */
+const PACKED = { worker: workerFolder("script"), upstream: join(SDK_PACKAGE, "upstream") };
+
+/** Bundles `entry`, which imports `semel/worker` or, where that is named, `semel/upstream`, and resolves to the folder that it is in. `after` is node:test's. */
+export async function scriptWorker(after, entry, name = "worker") {
   const folder = await mkdtemp(join(tmpdir(), "semel-script-"));
   after(() => rm(folder, { recursive: true, force: true }));
-  await bundled(entry, folder);
+  await bundled(entry, folder, name);
   return folder;
 }
 
 /** The same, into a folder that is there. */
-export async function bundled(entry, folder) {
-  const packed = workerFolder("script");
+export async function bundled(entry, folder, name = "worker") {
+  const packed = PACKED[name];
   await build({
     entryPoints: { index: entry },
     outdir: folder,
     bundle: true,
     format: "esm",
-    alias: { "semel/worker": join(packed, "index.js") },
-    external: ["cloudflare:workers", "*.wasm"],
+    alias: { [`semel/${name}`]: join(packed, "index.js"), [`semel/${name}/queue`]: join(packed, "queue.js") },
+    external: ["cloudflare:workers", "cloudflare:sockets", "*.wasm"],
     logLevel: "silent",
   });
   await copyFile(join(packed, "semel_bg.wasm"), join(folder, "semel_bg.wasm"));

@@ -83,6 +83,7 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   await eventually("it is parked", async () => (await told()).parked.length === 1);
   const [parked] = (await told()).parked;
   assert.deepEqual([parked.reason, parked.executed], ["answered 404: not now", "unknown"]);
+  assert.match(caller.log, /"level":"warn","by":"object","key":"[0-9a-f]{16}","message":"what the key has sent was refused for good, and is parked"/);
   status = 200;
   const env = { PATH: process.env.PATH, SEMEL_URL: caller.url, SEMEL_ADMIN_TOKEN: ADMIN_TOKEN };
   const semel = async (...args) => (await promisify(execFile)(join(SDK_PACKAGE, "bin/semel.cjs"), ["effects", "one", ...args], { env })).stdout;

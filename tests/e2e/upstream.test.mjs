@@ -14,10 +14,12 @@ const POLICIES = {
 /** An API under a path for each policy. */
 const ROUTES = Object.entries(POLICIES).map(([name, policy]) => ({ path: `/${name}/orders`, methods: ["POST"], ...policy }));
 const HASHED = { path: "/hashed/orders", idFrom: ["body"] };
+/** Its clients send no ids, and the other side knows them: by that which is made here. */
+const HASHED_AGAIN = { path: "/hashed-again/orders", idFrom: ["body.ref"], inDoubt: "resend", dedupSeconds: 60 };
 
 /** A deployment in front of a side. */
 function front(side, vars = {}) {
-  const settings = { SEMEL_UPSTREAM: side.url, SEMEL_UPSTREAM_ROUTES: JSON.stringify([...ROUTES, HASHED]), SEMEL_UPSTREAM_AUTHORIZATION: "Bearer of-the-other-side", ...vars };
+  const settings = { SEMEL_UPSTREAM: side.url, SEMEL_UPSTREAM_ROUTES: JSON.stringify([...ROUTES, HASHED, HASHED_AGAIN]), SEMEL_UPSTREAM_AUTHORIZATION: "Bearer of-the-other-side", ...vars };
   return serve(after, "upstream", settings, { reachesLocal: true });
 }
 
@@ -229,4 +231,28 @@ test("a resent request is resent under its id, and the other side does it once",
   assert.deepEqual([answer.status, answer.semel], [201, "executed"]);
   assert.deepEqual(knowing.requests.map(({ headers }) => headers["idempotency-key"]), [id, id, id]);
   assert.equal(knowing.made.get(ref), 1);
+});
+
+test("the id that is made of a request goes along, so what is sent again is done once", async () => {
+  const body = JSON.stringify({ ref: randomUUID() });
+  knowing.trouble.push((response) => response.destroy());
+  const answer = await settled(() => resender.send("POST", "/hashed-again/orders", { body }));
+  assert.deepEqual([answer.status, answer.semel], [201, "executed"]);
+  const ids = knowing.requests.filter((request) => request.body === body).map(({ headers }) => headers["idempotency-key"]);
+  assert.equal(ids.length, 2);
+  assert.match(ids[0], /^hash-[0-9a-f]{64}$/);
+  assert.equal(ids[1], ids[0]);
+  assert.equal(knowing.made.get(JSON.parse(body).ref), 1);
+});
+
+test("an id is the same to the other side, however its client writes it", async () => {
+  const [id, ref, odd] = [randomUUID(), randomUUID(), randomUUID()];
+  knowing.trouble.push((response) => response.destroy());
+  const first = await order(resender, "resend", ref, { id });
+  assert.notEqual(first.semel, "executed");
+  const answer = await settled(() => order(resender, "resend", ref, { id: `"${id}"` }));
+  assert.deepEqual([answer.status, answer.semel, knowing.made.get(ref)], [201, "executed", 1]);
+  await order(resender, "resend", odd, { id: `"two words, \\"${odd}\\""` });
+  const sent = (what) => knowing.requests.filter(({ body }) => body.includes(what)).map(({ headers }) => headers["idempotency-key"]);
+  assert.deepEqual([sent(ref), sent(odd)], [[id, id], [`"two words, \\"${odd}\\""`]]);
 });

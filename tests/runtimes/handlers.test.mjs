@@ -1,7 +1,7 @@
 // `semel/worker` as it is packed: the template with wrangler's own types, bundled by wrangler, on workerd; and Drizzle in a handler.
 
 import assert from "node:assert/strict";
-import { copyFile, cp, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { copyFile, cp, mkdir, readFile, readdir, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -20,6 +20,8 @@ const template = join(app, "orders");
 
 before(async () => {
   await cp(join(ROOT, "examples/orders-typescript"), template, { recursive: true, filter: (path) => !/node_modules|worker-configuration/.test(path) });
+  // Installed beside it, as in a workspace.
+  await symlink(join(app, "node_modules"), join(template, "node_modules"));
   await wrangler(["types", "--cwd", template]);
 }, LIMIT);
 
@@ -39,14 +41,16 @@ test("the template is clean by wrangler's types and TypeScript, and so are the p
 
 test("what docs/handlers.md shows compiles", LIMIT, async () => {
   const blocks = [...(await readFile(join(ROOT, "docs/handlers.md"), "utf8")).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, block]) => block);
-  assert.equal(blocks.length, 4);
-  const [whole, other, queue, sent] = blocks;
+  assert.equal(blocks.length, 6);
+  const [whole, other, queue, queueInFront, sent, inFront] = blocks;
   const end = "export default worker(Counters);\n";
   assert.ok(whole.endsWith(end));
   await writeFile(join(template, "src/whole.ts"), whole);
   await writeFile(join(template, "src/other.ts"), whole.slice(0, -end.length) + other);
   await writeFile(join(template, "src/queue.ts"), whole.slice(0, -end.length) + queue);
   await writeFile(join(template, "src/sent.ts"), `import type { Context } from "semel/worker";\nexport function sent(ctx: Context) {\n${sent}}\n`);
+  await writeFile(join(template, "src/queue-in-front.ts"), queueInFront);
+  await writeFile(join(template, "src/in-front.ts"), inFront);
   assert.equal(await compile(), "");
 });
 

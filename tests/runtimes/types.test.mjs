@@ -40,7 +40,7 @@ for (const [way, { flags, files }] of Object.entries(WAYS)) {
 test("attw finds nothing wrong: each way to resolve leads to types of the right format", LIMIT, async () => {
   const args = [toolOf(RUNTIMES, "@arethetypeswrong/cli", "attw"), tarball, "--no-color", "--no-emoji"];
   // A service worker requires nothing, nor does what runs on workerd.
-  const modules = ["service-worker", "worker"];
+  const modules = ["service-worker", "upstream", "upstream/queue", "worker"];
   for (const more of [["--exclude-entrypoints", ...modules], ["--entrypoints", ...modules, "--profile", "esm-only"]]) {
     assert.equal(await complaintOf(run(process.execPath, [...args, ...more], { cwd: folder })), "");
   }

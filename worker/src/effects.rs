@@ -3,6 +3,7 @@
 //! Invariant: of a handler that has nothing sent, none of this is in the module.
 
 use crate::object::Object;
+use crate::storage::console_log;
 use crate::wire;
 use js_sys::{Array, Uint8Array};
 use semel_core::server::Handler;
@@ -55,6 +56,9 @@ impl<H: Handler> Object<H> {
             None => Heard::Nothing(text),
         };
         let ended = self.engine.sent(&self.sql, wire::instant_ms(now_ms), (lane as i64, token as i64), heard);
-        ended.map_err(|error| wire::error(&error))
+        if let Some(line) = ended.map_err(|error| wire::error(&error))? {
+            console_log(&line);
+        }
+        Ok(())
     }
 }

@@ -4,23 +4,24 @@
 
 use crate::object::{Object, Purpose};
 use js_sys::{Array, Uint8Array};
+use semel_core::header;
 use semel_core::message::{Headers, Response};
 use semel_core::server::Handler;
 use semel_core::server::remote::{Call, Ended};
 use wasm_bindgen::{JsCast, JsValue};
 
 impl<H: Handler> Object<H> {
-    /// What is to be sent before the last attempt has an answer: `[times, path, whether it proves something]`, the path undefined but
+    /// What is to be sent before the last attempt has an answer: `[times, path, whether it proves something, id]`, the path undefined but
     /// for a probe, and all of it but for a change. Undefined: nothing. It is told once.
     pub fn take_call(&mut self) -> Option<Array> {
-        let call = self.engine.take_call()?;
-        Some(match call {
-            Call::Read => Array::new(),
-            Call::Dispatch { times } => Array::of1(&JsValue::from(times as f64)),
-            Call::Probe { path, times, is_proof } => {
-                Array::of3(&JsValue::from(times as f64), &JsValue::from_str(&path), &JsValue::from(is_proof))
-            }
-        })
+        let (call, id) = self.engine.take_call_of()?;
+        let (times, path, is_proof) = match call {
+            Call::Read => return Some(Array::new()),
+            Call::Dispatch { times } => (times, JsValue::UNDEFINED, false),
+            Call::Probe { path, times, is_proof } => (times, JsValue::from_str(&path), is_proof),
+        };
+        let id = id.map_or(JsValue::UNDEFINED, |id| JsValue::from_str(&header::id_value(&id)));
+        Some(Array::of4(&JsValue::from(times as f64), &path, &JsValue::from(is_proof), &id))
     }
 }
 

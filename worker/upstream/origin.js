@@ -27,8 +27,8 @@ const CONNECT_MS_MAX = 5_000;
 export function senderOf(env) {
   const settings = settingsOf(env);
   return async (call, _answer, [method, pathname, search, lines, body]) => {
-    const [, probe] = call;
-    const head = headOf(lines, env);
+    const [, probe, , id] = call;
+    const head = headOf(lines, env, id);
     if (probe !== undefined) head.headers.delete("content-type");
     const asked = probe === undefined ? { method, path: pathname + search, body } : { method: "GET", path: probe };
     if (asked.method === "GET" || asked.method === "HEAD") asked.body = undefined;
@@ -53,7 +53,8 @@ function settingsOf(env) {
   const isPlain = base.username === "" && base.password === "" && base.search === "" && base.hash === "";
   if (!["http:", "https:"].includes(base.protocol) || !isPlain) throw new Error("SEMEL_UPSTREAM must be an origin, with a path at most");
   const root = base.origin + base.pathname.replace(/\/$/, "");
-  const first = env.SEMEL_UPSTREAM_CONNECT_FIRST === "true" ? () => connected(base) : () => {};
+  const first = { true: () => connected(base), false: () => {} }[env.SEMEL_UPSTREAM_CONNECT_FIRST ?? false];
+  if (!first) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
   const send = async (asked) => {
     await first();
     return fetched((request) => fetch(request), root, asked, timeoutMs);
@@ -82,7 +83,8 @@ async function connected({ hostname, port, protocol }) {
   }
 }
 
-function headOf(lines, env) {
+/** `id` is the engine's: a client may have sent none, or the same in another form. */
+function headOf(lines, env, id) {
   const headers = new Headers();
   const named = new Set();
   const each = lines
@@ -90,12 +92,10 @@ function headOf(lines, env) {
     .map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)])
     .filter(([name]) => name !== "");
   for (const [name, value] of each) if (name === "connection") for (const one of value.split(",")) named.add(one.trim().toLowerCase());
-  let id;
   let key;
   let principal;
   for (const [name, value] of each) {
-    if (name === "idempotency-key") id = value;
-    else if (name === "semel-key") key = value;
+    if (name === "semel-key") key = value;
     else if (name === "semel-principal") principal = value;
     if (KEPT_HERE.has(name) || named.has(name) || KEPT_HERE_FROM.some((from) => name.startsWith(from))) continue;
     headers.append(name, value);

@@ -1,7 +1,8 @@
-// One key: what it keeps, how full it is, when its records changed, and its records in pages.
+// One key: what it keeps, how full it is, when its records changed, what it has sent, and its records in pages.
 
 import { make } from "../view/element.js";
 import { changesOfKey } from "./changes.js";
+import { effectsOf } from "./effects.js";
 import { endless } from "./list.js";
 import { fragmentOf } from "./route.js";
 import { showTimes } from "./times.js";
@@ -9,6 +10,8 @@ import { troubleOf } from "./trouble.js";
 import { STATES, age, bytes, duration, fullness, instant, number } from "../../sdk/admin/words.js";
 
 const PAGE = 100;
+/** Of which those in one state are shown: as many as the server gives. */
+const FILTERED_PAGE = 200;
 /** Past this share of a limit, it is marked. */
 const NEARLY = 0.8;
 const COLUMNS = [
@@ -21,35 +24,63 @@ const COLUMNS = [
 ];
 
 /** Shows one key. */
-export function showKey({ key }, context) {
+export function showKey({ key, state }, context) {
   const { admin, signal } = context;
   const title = make("h1", { id: "title", tabindex: "-1" }, make("span", { class: "of" }, "Key "), make("code", {}, key));
   const body = make("div", { class: "body" }, make("p", { class: "loading", role: "status" }, "Loading…"));
   const element = make("section", { "aria-labelledby": "title" }, make("p", { class: "way" }, make("a", { href: context.keysFragment }, "Keys")), title, body);
   const load = () =>
     admin.key(key, signal).then(
-      (stats) => fill(body, stats, context),
+      (stats) => fill(body, stats, state, context),
       (error) => signal.aborted || context.onerror(error) || body.replaceChildren(troubleOf(error, { again: load })),
     );
   load();
   return { title: key, element };
 }
 
-function fill(body, stats, context) {
-  const { key, now } = stats;
-  const { admin, signal } = context;
-  const load = async (after) => {
-    const { records, next } = await admin.records(key, { after, limit: PAGE }, signal);
-    return { items: records, next };
-  };
-  const list = endless({ name: "records", label: "Records", columns: COLUMNS, load, cells: (record) => cellsOf(record, key, now), noun: "record", nothing: "There are no records here.", signal, onerror: context.onerror });
+function fill(body, stats, state, context) {
   body.replaceChildren(
     tiles(stats),
     showTimes(stats, context),
     facts(stats),
-    changesOfKey(key, context),
-    make("section", { class: "part", "aria-labelledby": "records" }, make("h2", { id: "records" }, "Records"), finder(key, context), list),
+    changesOfKey(stats.key, context),
+    effectsOf(stats.key, context),
+    recordsOf(stats, state, context),
   );
+}
+
+/** The records, all or those in one state, which the address says: who comes back from one finds the same. */
+function recordsOf({ key, now }, first, context) {
+  const heading = make("h2", { id: "records" }, "Records");
+  const section = make("section", { class: "part", "aria-labelledby": "records" }, heading);
+  let last;
+  const show = (state) => {
+    last?.abort();
+    last = new AbortController();
+    const signal = AbortSignal.any([context.signal, last.signal]);
+    // The server knows no states to choose by: what is not meant is left out here.
+    const load = async (after) => {
+      const { records, next } = await context.admin.records(key, { after, limit: state ? FILTERED_PAGE : PAGE }, signal);
+      return { items: records.filter((record) => !state || record.state === state), next };
+    };
+    const nothing = state ? "There are none." : "There are no records here.";
+    const list = endless({ name: state ? "records few" : "records", label: "Records", columns: COLUMNS, load, cells: (record) => cellsOf(record, key, now), noun: "record", nothing, signal, onerror: context.onerror });
+    section.replaceChildren(heading, tools, list);
+  };
+  const choose = (state) => {
+    history.replaceState(null, "", fragmentOf({ view: "key", key, state }));
+    show(state);
+  };
+  const tools = make("div", { class: "tools" }, finder(key, context), chooser(first, choose));
+  show(first);
+  return section;
+}
+
+function chooser(first, choose) {
+  const option = (value, text) => make("option", { value, selected: value === (first ?? "") ? "" : undefined }, text);
+  const select = make("select", { id: "state" }, option("", "all"), ...Object.entries(STATES).map(([state, [word]]) => option(state, word)));
+  select.addEventListener("change", () => choose(select.value || undefined));
+  return make("div", { class: "toolbar" }, make("label", { class: "field inline", for: "state" }, "State"), select);
 }
 
 function tiles({ records, recordsMax, tombstones, tombstonesMax, bytes: size, bytesMax }) {

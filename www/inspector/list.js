@@ -35,7 +35,8 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
       if (items.length > 0) table.append(make("div", { role: "rowgroup", class: "page" }, ...items.map(row)));
       shown += items.length;
       [after, isOver] = [cursor, cursor === null];
-      say(count, shown === 0 ? nothing : told(total));
+      // Of a page nothing may be meant, and something of the next.
+      say(count, shown > 0 ? told(total) : isOver ? nothing : "Looking…");
       more.hidden = isOver;
       table.hidden = shown === 0;
     } catch (error) {

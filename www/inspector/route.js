@@ -2,12 +2,14 @@
 //
 // Invariant: a fragment never reaches the server, and the token is never in it.
 
+import { STATES } from "../../sdk/admin/words.js";
+
 /** The route that a fragment means. One that means nothing is the list of keys. */
 export function routeOf(fragment) {
   const values = new URLSearchParams(fragment.replace(/^#/, ""));
-  const [key, id, forget] = ["key", "id", "forget"].map((name) => values.get(name));
+  const [key, id, forget, state] = ["key", "id", "forget", "state"].map((name) => values.get(name));
   if (key && id) return { view: "record", key, id };
-  if (key) return { view: "key", key };
+  if (key) return { view: "key", key, ...(Object.hasOwn(STATES, state ?? "") && { state }) };
   if (forget !== null) return { view: "forget", id: forget };
   return { view: "keys", order: ORDERS.includes(values.get("order")) ? values.get("order") : "newest", prefix: values.get("prefix") ?? "" };
 }
@@ -16,10 +18,10 @@ export function routeOf(fragment) {
 export const ORDERS = ["newest", "heaviest", "name"];
 
 /** The fragment of a route, the shortest. */
-export function fragmentOf({ view, key, id, order = "newest", prefix = "" }) {
+export function fragmentOf({ view, key, id, state, order = "newest", prefix = "" }) {
   const values = {
     record: { key, id },
-    key: { key },
+    key: { key, ...(state && { state }) },
     forget: { forget: id ?? "" },
     keys: { ...(order !== "newest" && { order }), ...(prefix !== "" && { prefix }) },
   }[view];

@@ -126,7 +126,7 @@ impl Turn<'_> {
             (Some(response), _) if response.status < 500 => Answer::read(response),
             (Some(response), _) => rolled_back(&format!("the handler answered {}", response.status)),
             (None, Err(Undone::Failed(Failure::Remote(_)))) if self.sends() => {
-                loaded.call = Some(remote::Call::Read);
+                loaded.call = Some((remote::Call::Read, None));
                 Answer::problem(&remote::in_flight())
             }
             (None, Err(undone)) => self.undone(undone)?,

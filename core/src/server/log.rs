@@ -87,6 +87,19 @@ pub fn note(now_ms: i64, level: &str, message: &str) -> String {
     written(&Line { time: now_ms, level, message: Some(cut(message)), ..Line::default() })
 }
 
+/// The line of an effect that was refused for good.
+pub fn parked(now_ms: i64, key: Option<&Key>) -> String {
+    let message = Some("what the key has sent was refused for good, and is parked");
+    written(&Line {
+        time: now_ms,
+        level: "warn",
+        by: Some("object"),
+        key: key.map(key_hash),
+        message,
+        ..Line::default()
+    })
+}
+
 /// The beginning of a message, which may be a handler's.
 fn cut(message: &str) -> &str {
     message.char_indices().nth(MESSAGE_CHARS_MAX).and_then(|(end, _)| message.get(..end)).unwrap_or(message)

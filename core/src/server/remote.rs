@@ -22,6 +22,7 @@ use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Identified, Loaded, Purpose, Turn, Undone};
 use crate::fingerprint::Fingerprint;
 use crate::header::Attempt;
+use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
@@ -80,6 +81,11 @@ pub enum Ended {
 impl<H: Handler> Engine<H> {
     /// What is to be sent before the last attempt has an answer; that which [`Engine::handle`] gave is nobody's then. It is told once.
     pub fn take_call(&mut self) -> Option<Call> {
+        self.take_call_of().map(|(call, _)| call)
+    }
+
+    /// The same, with the id of the request: its client may have sent none. A read has none.
+    pub fn take_call_of(&mut self) -> Option<(Call, Option<RequestId>)> {
         self.loaded.as_mut().and_then(|loaded| loaded.call.take())
     }
 
@@ -119,7 +125,7 @@ impl Turn<'_> {
             })?;
             *loaded = work.after;
         }
-        loaded.call = Some(Call::Dispatch { times });
+        loaded.call = Some((Call::Dispatch { times }, Some(identified.id.clone())));
         Ok(Answer::problem(&in_flight()))
     }
 
@@ -144,11 +150,8 @@ impl Turn<'_> {
             }
             Policy::Probe { path, settle_s } => {
                 let answer = self.still_in_doubt(loaded, identified, in_flight())?;
-                loaded.call = Some(Call::Probe {
-                    path,
-                    times,
-                    is_proof: now_ms >= after_s(at_ms, settle_s) || !holds(Rule::ProbeSettles),
-                });
+                let is_proof = now_ms >= after_s(at_ms, settle_s) || !holds(Rule::ProbeSettles);
+                loaded.call = Some((Call::Probe { path, times, is_proof }, Some(identified.id.clone())));
                 Ok(answer)
             }
             Policy::Report | Policy::Resend { .. } => self.still_in_doubt(loaded, identified, outcome_unknown()),

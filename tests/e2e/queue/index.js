@@ -1,6 +1,7 @@
 // A Worker that consumes a queue: sales of tills, each of which says what its handler does with it. A test delivers by `POST /deliver`.
 
 import { SemelObject, SemelRegistry, consumer, worker } from "semel/worker";
+import { deliver } from "./deliver.js";
 
 export class Tills extends SemelObject {
   static key = "/tills/:till/*";
@@ -31,16 +32,6 @@ const CONSUMERS = {
   unlettered: consumer({ path: "/tills/{till}/sales/{sale}", deadLetters: "NOTHING" }),
   patient: consumer({ path: "/tills/{till}/sales/{sale}", deliveries: 5 }),
 };
-
-/** What JSON can't hold is named, and made here. */
-const BODIES = { bytes: () => new TextEncoder().encode("caf\u00e9").buffer, map: () => new Map([["till", "x"]]) };
-
-/** Delivers as the platform does; resolves to what became of each message. */
-async function deliver(request, env) {
-  const { queue, messages } = await request.json();
-  const made = messages.map(({ made, body, timestamp, ...rest }) => ({ ...rest, timestamp: new Date(timestamp), body: made === undefined ? body : BODIES[made]() }));
-  return Response.json(await env.SELF.queue(queue, made));
-}
 
 export { SemelRegistry };
 export default {

@@ -1,8 +1,10 @@
 //! Requests that a handler has sent to other keys, and calls outside.
 
 use semel_core::header::unquoted;
+use semel_core::id::Key;
 use semel_core::server::Config;
 use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard, Sending};
+use semel_core::server::log;
 use semel_support::{Bank, Call, Reply, World, get, post};
 use serde_json::{Value, json};
 
@@ -132,11 +134,17 @@ fn what_an_object_before_had_under_way_is_fenced() {
 fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_before() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
-    for _ in 0..3 {
+    let first = told(&mut alice)["lanes"][0].clone();
+    assert_eq!((first["attempts"].clone(), first["next"].clone()), (json!(0), json!(null)), "nobody has looked yet");
+    for attempts in 1..=3 {
         let sending = alice.send_next().expect("something");
+        let under_way = told(&mut alice)["lanes"][0].clone();
+        assert_eq!((under_way["attempts"].clone(), under_way["next"].clone()), (json!(attempts), json!(null)));
         alice.sent(&sending, Heard::Nothing("lost".to_owned()));
         assert!(alice.send_next().is_none());
-        assert_eq!(told(&mut alice)["lanes"][0]["reason"], "lost");
+        let waiting = told(&mut alice)["lanes"][0].clone();
+        assert_eq!((waiting["reason"].clone(), waiting["attempts"].clone()), (json!("lost"), json!(attempts)));
+        assert_eq!(waiting["next"], json!(alice.wall_ms + 1_000), "at a constant interval");
         alice.pass_ms(1_000);
     }
     // What is never told of is given up after a minute.
@@ -366,7 +374,13 @@ fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
         let sending = alice.send_next().expect("a call");
         assert_eq!((sending.key.clone(), sending.url.as_str()), (None, "https://example.com/a"));
         ids.push(sending.headers.get("idempotency-key").map(str::to_owned));
-        alice.sent(&sending, ended);
+        let is_for_good = ended == answered(404);
+        let line = alice.sent(&sending, ended);
+        assert_eq!(line.is_some(), is_for_good, "only what was refused for good is in the log");
+        let line: Value = line.map_or(Value::Null, |line| serde_json::from_str(&line).expect("JSON"));
+        let key = log::key_hash(&Key::new("accounts/alice").expect("a key"));
+        let expected = json!({"time": line["time"], "level": "warn", "by": "object", "key": key, "message": "what the key has sent was refused for good, and is parked"});
+        assert_eq!(line, if is_for_good { expected } else { Value::Null }, "neither the address nor the answer");
         alice.pass_ms(1_000);
         alice.restart();
     }

@@ -125,12 +125,13 @@ pub(crate) fn take_overs(state: &State) -> usize {
     state.network.0.keys().filter(|name| name.starts_with(TAKE_OVER)).count()
 }
 
-/// A digest of what an engine shows of its outbox, without the numbers that are different each time, the instants that are over, and reasons.
+/// A digest of what an engine shows of its outbox, without the numbers that are different each time, the instants that are over, and
+/// what is only shown: reasons, and how often something was given out.
 pub(crate) fn outbox_of(engine: &Engine<Payer>) -> u64 {
     let shown = format!("{engine:?}");
     let (_, mut rest) = shown.split_once("outbox: ").expect("an engine shows its outbox");
     let mut digest = Digest::default();
-    let left_out = ["token: ", "until_ms: ", "not_before_ms: ", "reason: \""];
+    let left_out = ["token: ", "until_ms: ", "not_before_ms: ", "reason: \"", "tried_seq: ", "attempts: "];
     while let Some((at, name)) =
         left_out.iter().filter_map(|name| rest.find(name).map(|at| (at, *name))).min_by_key(|(at, _)| *at)
     {

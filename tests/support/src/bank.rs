@@ -125,10 +125,10 @@ impl<H: Handler> World<H> {
         self.engine.send_next(&self.database, self.wall_ms, chance).ok().flatten()
     }
 
-    /// Tells what came of it.
-    pub fn sent(&mut self, sending: &Sending, heard: Heard) {
+    /// Tells what came of it. Gives the line of the log, if there is one.
+    pub fn sent(&mut self, sending: &Sending, heard: Heard) -> Option<String> {
         // Where the storage has failed, the object goes on as it would have without an answer.
-        drop(self.engine.sent(&self.database, self.wall_ms, (sending.lane, sending.token), heard));
+        self.engine.sent(&self.database, self.wall_ms, (sending.lane, sending.token), heard).ok().flatten()
     }
 
     /// When the object is to be woken, should it die.

@@ -15,6 +15,7 @@ use crate::rules::{Rule, holds};
 use crate::server::engine::Engine;
 use crate::server::handler::Handler;
 use crate::server::json::write::Object;
+use crate::server::log;
 use crate::server::schema;
 use crate::server::sql::{Sql, SqlError, atomically};
 use crate::session::SESSION_NAME_CHARS_MAX;
@@ -71,6 +72,9 @@ struct Running {
     not_before_ms: i64,
     /// Why it is sent again.
     reason: String,
+    /// What was given out last, and how often by this object.
+    tried_seq: i64,
+    attempts: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -103,9 +107,13 @@ impl Outbox {
         self.waits.set(Some(true));
     }
 
-    /// Why the first of a lane is still there.
-    pub(super) fn reason_of(&self, lane: i64) -> &str {
-        self.lanes.get(&lane).map_or("", |running| running.reason.as_str())
+    /// Why the first of a lane is still there, which has that number; how often this object has given it out, and from when on it does again:
+    /// `None` while it is under way.
+    pub(super) fn told_of(&self, lane: i64, seq: i64) -> (&str, u32, Option<i64>) {
+        let Some(running) = self.lanes.get(&lane) else { return ("", 0, None) };
+        let attempts = if running.tried_seq == seq { running.attempts } else { 0 };
+        let again_ms = (running.under_way.is_none() && running.not_before_ms > 0).then_some(running.not_before_ms);
+        (&running.reason, attempts, again_ms)
     }
 
     fn is_full(&self) -> bool {
@@ -182,6 +190,8 @@ impl<H: Handler> Engine<H> {
             let is_first = running.sent.is_some_and(|sent| sent < seq);
             let (token, until_ms) = (outbox.token, wall_ms + UNDER_WAY_MS);
             running.under_way = Some(UnderWay { token, step, seq, is_first, until_ms });
+            running.attempts = if running.tried_seq == seq { running.attempts.saturating_add(1) } else { 1 };
+            running.tried_seq = seq;
             if matches!(step, Step::Send(_)) {
                 running.sent = running.sent.map(|sent| sent.max(seq));
             }
@@ -195,30 +205,31 @@ impl<H: Handler> Engine<H> {
         Ok(None)
     }
 
-    /// What came of it. Answers are late, and nothing changes, where the lane has gone on since.
+    /// What came of it. Answers are late, and nothing changes, where the lane has gone on since. Gives the line of the log where something
+    /// was parked: nobody else is told.
     pub fn sent(
         &mut self,
         sql: &dyn Sql,
         wall_ms: i64,
         (number, token): (i64, i64),
         heard: Heard,
-    ) -> Result<(), SqlError> {
+    ) -> Result<Option<String>, SqlError> {
         if !H::EMITS {
-            return Ok(());
+            return Ok(None);
         }
         let now_ms = self.look_at_clock(sql, wall_ms)?;
         let outbox = &mut self.outbox.0;
-        let Some(running) = outbox.lanes.get_mut(&number) else { return Ok(()) };
+        let Some(running) = outbox.lanes.get_mut(&number) else { return Ok(None) };
         let is_last = |last: &mut UnderWay| last.token == token || !holds(Rule::AnswerOfLast);
-        let Some(under_way) = running.under_way.take_if(is_last) else { return Ok(()) };
+        let Some(under_way) = running.under_way.take_if(is_last) else { return Ok(None) };
         let settled = settle(sql, (now_ms, wall_ms), (number, under_way), running, heard);
         match settled {
-            Ok(is_empty) => {
+            Ok(Settled { is_empty, is_parked }) => {
                 if is_empty && outbox.lanes.len() > KEPT_LANES_MAX {
                     store::delete_lane(sql, number)?;
                     outbox.lanes.remove(&number);
                 }
-                Ok(())
+                Ok(is_parked.then(|| log::parked(now_ms, outbox.own.as_ref())))
             }
             Err(error) => {
                 // Whether it was committed is not known: what is stored is asked for once more.
@@ -248,18 +259,28 @@ fn missing(lane: i64) -> SqlError {
     SqlError(format!("the lane {lane} of the effects is not there"))
 }
 
-/// Whether the lane is empty from then on.
+/// What an answer has done to a lane.
+#[derive(Default)]
+struct Settled {
+    /// Nothing waits there any more.
+    is_empty: bool,
+    is_parked: bool,
+}
+
 fn settle(
     sql: &dyn Sql,
     (now_ms, wall_ms): (i64, i64),
     (number, UnderWay { step, seq, is_first, .. }): (i64, UnderWay),
     running: &mut Running,
     heard: Heard,
-) -> Result<bool, SqlError> {
-    let Some((lane, head)) = store::lane(sql, number)?.zip(store::head(sql, number)?) else { return Ok(true) };
+) -> Result<Settled, SqlError> {
+    let mut settled = Settled::default();
+    let Some((lane, head)) = store::lane(sql, number)?.zip(store::head(sql, number)?) else {
+        return Ok(Settled { is_empty: true, ..settled });
+    };
     if head.seq != seq {
         // An administrator has parked it meanwhile.
-        return Ok(false);
+        return Ok(settled);
     }
     let verdict = lane::judge(&lane, seq, step, is_first, heard);
     running.not_before_ms = 0;
@@ -267,12 +288,12 @@ fn settle(
     match verdict {
         Verdict::Done => {
             store::delete(sql, number, head.seq)?;
-            return store::head(sql, number).map(|head| head.is_none());
+            settled.is_empty = store::head(sql, number)?.is_none();
         }
         Verdict::Park(executed, reason) => {
             let reason = head.closing.as_deref().filter(|_| reason.is_empty()).unwrap_or(&reason);
             atomically(sql, || park(sql, &lane, &head, now_ms, executed, reason))?;
-            return store::head(sql, number).map(|head| head.is_none());
+            settled = Settled { is_empty: store::head(sql, number)?.is_none(), is_parked: true };
         }
         Verdict::Close(reason) => store::close(sql, number, head.seq, &reason)?,
         Verdict::TakeOver(reason) => {
@@ -290,12 +311,12 @@ fn settle(
         }
         Verdict::Opened(epoch, last) => {
             let is_surely_new = is_first || lane.sure.is_some_and(|sure| head.seq > sure);
-            atomically(sql, || open(sql, now_ms, (&lane, &head), (epoch, last), is_surely_new))?;
+            settled.is_parked = atomically(sql, || open(sql, now_ms, (&lane, &head), (epoch, last), is_surely_new))?;
             running.is_open = true;
             running.sent = Some(last);
         }
     }
-    Ok(false)
+    Ok(settled)
 }
 
 fn park(
@@ -310,21 +331,23 @@ fn park(
     store::delete(sql, lane.number, head.seq)
 }
 
-/// The session was taken over.
+/// The session was taken over. Gives whether the first was parked.
 fn open(
     sql: &dyn Sql,
     now_ms: i64,
     (lane, head): (&Lane, &Head),
     (epoch, last): (i64, i64),
     is_surely_new: bool,
-) -> Result<(), SqlError> {
+) -> Result<bool, SqlError> {
     // All before the first were taken. If the other key knows of fewer, it may have forgotten this one as well.
-    if last < head.seq - 1 && !is_surely_new {
+    let is_forgotten = last < head.seq - 1 && !is_surely_new;
+    if is_forgotten {
         let reason = format!("the other key has forgotten numbers: it knows of {last}, and this is {}", head.seq);
         park(sql, lane, head, now_ms, Executed::Unknown, &reason)?;
     }
     let first = store::first_beyond(sql, lane.number, lane::kept(lane, last))?;
-    store::open(sql, &lane::opened(lane, epoch, last, first))
+    store::open(sql, &lane::opened(lane, epoch, last, first))?;
+    Ok(is_forgotten)
 }
 
 fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64, i64)) -> Sending {

@@ -38,11 +38,14 @@ pub fn tell(sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Ob
         lane = number;
         let Some((found, head)) = store::lane(sql, number)?.zip(store::head(sql, number)?) else { continue };
         let Head { seq, closing, stored } = head;
+        let (reason, attempts, again_ms) = outbox.told_of(number, seq);
         let told = Object::default()
             .with("lane", number)
             .with("to", found.target.text().as_str())
             .with("waiting", found.seq - seq + 1)
-            .with("reason", Some(outbox.reason_of(number)).filter(|reason| !reason.is_empty()))
+            .with("attempts", i64::from(attempts))
+            .with("next", again_ms)
+            .with("reason", Some(reason).filter(|reason| !reason.is_empty()))
             .with("closing", closing.as_deref());
         lanes.push(told_of(told, &stored).end());
     }

@@ -1,0 +1,1 @@
+export { type ConsumerOptions, type DeadLetter, consumer } from "./worker.js";

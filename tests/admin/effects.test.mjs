@@ -1,0 +1,123 @@
+// What a key has sent to others, in the inspector: shown as it is, and mended by whoever is asked first.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { until } from "../e2e/lossy.mjs";
+import { at, inspect, shows } from "./inspector.mjs";
+import { EMPTY, HOSTILE, SMALL, sentBy } from "./world.mjs";
+
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 90_000 };
+
+const { fake, open } = await inspect(after);
+const cards = (tab, list) => tab.getByRole("list", { name: list }).locator("> li");
+const texts = async (tab, list) => (await cards(tab, list).allInnerTexts()).map((text) => text.replace(/\s+/g, " "));
+
+test("what waits and what was refused for good: where it goes, how often it was tried, when again, and why", LIMIT, async (t) => {
+  fake.effects.set(SMALL, sentBy());
+  const { mine, tab } = await open(t, at(SMALL));
+  await shows(tab, "1,209 of at most 10,000: what waits, and what was refused for good.");
+  assert.deepEqual(await texts(tab, "What waits"), [
+    "accounts/bob 1,200 waiting · the first stored 5 min ago · tried 17 times, again in 1 s POST /accounts/bob/credit 20 B, id accounts/alice 1763726100000 0 answered 503 unavailable Give up the first…",
+    `${HOSTILE} 1 waiting · the first stored 5 min ago · tried once, under way POST /accounts/bob/credit no body, id accounts/alice 1763726100000 0 Give up the first…`,
+    "https://mail.example.com 3 waiting · the first stored 5 min ago · not tried since the object started POST https://mail.example.com/send 20 B, id accounts/alice 1763726100000 0 Give up the first…",
+    "accounts/eve 2 waiting · the first stored 5 min ago · tried 17 times, again in 1 s POST /accounts/bob/credit 20 B, id accounts/alice 1763726100000 0 Being given up: an administrator gave it up",
+  ]);
+  assert.deepEqual(await texts(tab, "Refused for good"), [
+    "accounts/carl refused 1 min ago · it has not run POST /accounts/bob/credit 20 B, id accounts/alice 1763726100000 0 answered 422: no such account Send it again… Drop it…",
+    "https://mail.example.com refused 1 min ago · it may have run POST https://mail.example.com/send 20 B, id accounts/alice 1763726100000 0 answered 404: <img src=x onerror='window.hacked = 1'> Send it again… Drop it…",
+    'accounts/carl refused 1 min ago · it ran, and was answered so POST /accounts/bob/credit 20 B, id accounts/alice 1763726100000 0 answered 403: {"error":"forbidden"} Send it again… Drop it…',
+  ]);
+  assert.equal(await tab.evaluate(() => window.hacked), undefined);
+  await tab.getByRole("link", { name: HOSTILE, exact: true }).click();
+  await until(async () => (await tab.locator("h1 code").textContent()) === HOSTILE, "the other key is shown");
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("a key whose handler sends nothing, or that never has, shows nothing of it; one that has done so says that nothing waits", LIMIT, async (t) => {
+  const { mine, tab } = await open(t, at(SMALL));
+  for (const [sent, isShown] of [[null, false], [undefined, false], [{ lanes: [], parked: [] }, true]]) {
+    fake.effects.set(SMALL, sent);
+    const calls = fake.calls.length;
+    await tab.reload();
+    await until(() => fake.calls.slice(calls).some(({ path }) => path.includes("/effects")), "it is asked for");
+    await tab.getByRole("heading", { name: "Records" }).waitFor();
+    if (isShown) await shows(tab, "Nothing waits, and nothing is parked.");
+    assert.equal(await tab.getByRole("heading", { name: "Sent to others" }).isVisible(), isShown, String(sent));
+    assert.equal(await tab.getByRole("alert").count(), 0);
+  }
+  // A browser tells in its own log of an answer that is no success.
+  assert.deepEqual(mine.complaints.filter((text) => !/404/.test(text)), []);
+});
+
+test("one is sent again, one dropped, one given up: each is asked about, made once, and looked at again", LIMIT, async (t) => {
+  fake.effects.set(SMALL, sentBy());
+  const { tab } = await open(t, at(SMALL));
+  const [calls, done] = [fake.calls.length, fake.done.length];
+  const dialog = tab.getByRole("dialog");
+  const ask = async (list, place, name, says) => {
+    await cards(tab, list).nth(place).getByRole("button", { name }).click();
+    assert.match(await dialog.innerText(), says);
+  };
+  await ask("Refused for good", 0, "Drop it…", /thrown away, and can't be had back/);
+  await tab.getByRole("button", { name: "Do nothing" }).click();
+  assert.equal(fake.done.length, done, "who does nothing changes nothing");
+
+  await ask("Refused for good", 2, "Send it again…", /The handler there ran, and refused it/);
+  await tab.keyboard.press("Escape");
+  await ask("Refused for good", 1, "Send it again…", /the same Idempotency-Key as before/);
+  await tab.keyboard.press("Escape");
+  await ask("Refused for good", 0, "Send it again…", /It has not run, so it then runs once/);
+  fake.faults.push({ on: "change", kind: "lose-answer" });
+  await tab.getByRole("button", { name: "Send it again", exact: true }).dblclick();
+  await shows(tab, "It is sent again, as a new one, behind all that waits.");
+  await tab.getByRole("button", { name: "Close" }).click();
+  await until(async () => (await cards(tab, "Refused for good").count()) === 2, "it is not parked any more");
+  assert.equal(await tab.evaluate(() => document.activeElement.id), "effects", "where one was");
+
+  await ask("Refused for good", 0, "Drop it…", /nobody sends it any more/);
+  await tab.getByRole("button", { name: "Drop it", exact: true }).click();
+  await shows(tab, "It is dropped.");
+  await tab.getByRole("button", { name: "Close" }).click();
+  await until(async () => (await cards(tab, "Refused for good").count()) === 1, "it is gone");
+
+  await ask("What waits", 2, "Give up the first…", /it may have had its effect, or have it yet/);
+  await tab.keyboard.press("Escape");
+  await ask("What waits", 0, "Give up the first…", /closed at the other key first/);
+  await tab.getByRole("button", { name: "Give it up", exact: true }).click();
+  await shows(tab, "It is given up, once the other key has said that it never runs there.");
+  await tab.getByRole("button", { name: "Close" }).click();
+
+  assert.deepEqual(fake.done.slice(done), ["7/retry", "8/drop", "lanes/2/park"].map((what) => `POST keys/${SMALL}/effects/${what}`));
+  const changes = fake.calls.slice(calls).filter(({ method }) => method === "POST");
+  assert.deepEqual([changes.length, new Set(changes.map(({ id }) => id)).size], [4, 3], "the answer that was lost is another attempt of the same");
+});
+
+test("what somebody else has mended meanwhile is said so, and that nothing was changed", LIMIT, async (t) => {
+  fake.effects.set(SMALL, sentBy());
+  const { tab } = await open(t, at(SMALL));
+  await cards(tab, "Refused for good").first().getByRole("button", { name: "Drop it…" }).click();
+  fake.effects.get(SMALL).parked.shift();
+  await tab.getByRole("button", { name: "Drop it", exact: true }).click();
+  await shows(tab, "It does not wait here any more, nor is it parked.");
+  await shows(tab, "Nothing was changed.");
+  await tab.keyboard.press("Escape");
+  await tab.getByRole("button", { name: "Look again" }).click();
+  await until(async () => (await cards(tab, "Refused for good").count()) === 2, "it is looked at again");
+});
+
+test("many that were refused come page by page, each once; what can't be had is said, and asked for again", LIMIT, async (t) => {
+  const { parked: [one] } = sentBy();
+  fake.effects.set(EMPTY, { lanes: [], parked: Array.from({ length: 120 }, (_, number) => ({ ...one, number: number + 1, reason: `the ${number + 1}th` })) });
+  const { tab } = await open(t, at(EMPTY));
+  for (const count of [50, 100, 120]) {
+    await until(async () => (await cards(tab, "Refused for good").count()) === count, `${count} cards`);
+    if (count === 50) fake.faults.push({ on: "read", kind: 503, code: "unavailable" });
+    if (count < 120) await tab.getByRole("button", { name: "Show more" }).click();
+    if (count !== 50) continue;
+    await shows(tab, "The server is not available at the moment.");
+    await tab.getByRole("button", { name: "Try again" }).click();
+  }
+  assert.deepEqual(await tab.locator(".effects .why").allInnerTexts(), Array.from({ length: 120 }, (_, n) => `the ${n + 1}th`));
+  assert.equal(await tab.getByRole("button", { name: "Show more" }).count(), 0);
+});

@@ -1,0 +1,94 @@
+// A deployment in front of an HTTP API, as the careful proxy that it is: where it sends to, what it passes on, what counts as an answer.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { after, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { serve } from "./server.mjs";
+
+const LIMIT = { timeout: 60_000 };
+
+/** What the API answers, by the last part of the path. */
+const ANSWERS = {
+  zipped: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" }).end(gzipSync('{"zipped":true}')),
+  never: () => {},
+  half: (response) => response.writeHead(200, { "content-length": 10 }).write("abc"),
+  headers: (response) => response.writeHead(200, { connection: "x-named, keep-alive", "x-named": "1", "proxy-authenticate": "Basic", "semel-key": "another", "idempotent-replayed": "true", "x-own": "1" }).end("own"),
+};
+const seen = [];
+const api = createServer(({ method, url, headers }, response) => {
+  seen.push({ method, url, headers });
+  const answer = ANSWERS[url.split("/").at(-1)] ?? (() => response.writeHead(201).end("made"));
+  answer(response);
+});
+api.listen(0, "127.0.0.1");
+await once(api, "listening");
+after(() => {
+  api.closeAllConnections();
+  return new Promise((resolve) => api.close(resolve));
+});
+const url = `http://127.0.0.1:${api.address().port}`;
+const front = (vars) => serve(after, "upstream", vars, { reachesLocal: true });
+const server = await front({ SEMEL_UPSTREAM: `${url}/v1/` });
+/** It does not wait for an answer that does not come. */
+const impatient = await front({ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1" });
+
+const change = (to, what) => to.send("POST", `/${what}`, { id: randomUUID(), body: "x" });
+const lines = (...head) => `${head.join("\r\n")}\r\n\r\n`;
+
+test("it sends below the path of its origin, whatever a client's path is, and to no other host", LIMIT, async () => {
+  for (const target of ["/../secret", "/%2e%2e/secret", "/a/%2e%2e/%2E./../secret", "http://169.254.169.254/secret"]) {
+    seen.length = 0;
+    await server.raw(lines(`GET ${target} HTTP/1.1`, "host: elsewhere.example", "connection: close"));
+    assert.deepEqual(seen.map(({ url, headers }) => [url, `http://${headers.host}`]), [["/v1/secret", url]], target);
+  }
+  seen.length = 0;
+  for (const target of ["//elsewhere.example/x", "/a%2f..%2f..%2fsecret"]) {
+    assert.match(await server.raw(lines(`GET ${target} HTTP/1.1`, "host: x", "connection: close")), /^HTTP\/1\.1 400 /, target);
+  }
+  assert.deepEqual(seen, []);
+});
+
+test("what a client names in Connection ends here, and so does what is of one connection in an answer, or of this layer", LIMIT, async () => {
+  seen.length = 0;
+  await server.raw(lines("GET /named HTTP/1.1", "host: x", "connection: close, x-named", "x-named: 1", "te: trailers", "x-own: 1"));
+  const [{ headers }] = seen;
+  assert.deepEqual([headers["x-named"], headers.te, headers["x-own"]], [undefined, undefined, "1"]);
+  const answer = await change(server, "headers");
+  assert.deepEqual([answer.status, answer.semel, answer.text, answer.headers.get("x-own")], [200, "executed", "own", "1"]);
+  assert.deepEqual(["x-named", "proxy-authenticate"].map((name) => answer.headers.get(name)), [null, null]);
+  assert.deepEqual(["semel-key", "idempotent-replayed"].map((name) => answer.headers.get(name)), ['"headers"', "false"]);
+});
+
+test("what the other side has compressed all the same is recorded as it is meant", LIMIT, async () => {
+  const answer = await change(server, "zipped");
+  assert.deepEqual([answer.status, answer.semel, answer.text, answer.headers.get("content-encoding")], [200, "executed", '{"zipped":true}', null]);
+});
+
+test("an answer that is not there in time, or not whole, leaves a change in doubt, and a read without one", LIMIT, async () => {
+  for (const what of ["never", "half"]) {
+    const answer = await change(impatient, what);
+    assert.deepEqual([answer.status, answer.json.code, answer.json.executed], [409, "outcome-unknown", "unknown"], what);
+    const read = await impatient.send("GET", `/${what}`);
+    assert.deepEqual([read.status, read.semel], [503, "unavailable"], what);
+  }
+});
+
+test("a setting that can't be read is told in the log and serves nobody", LIMIT, async () => {
+  for (const [vars, says] of [
+    [{}, /SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM/],
+    [{ SEMEL_UPSTREAM: "ftp://example.com" }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
+    [{ SEMEL_UPSTREAM: `${url}?a=1` }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "soon" }, /SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most 600/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_CONNECT_FIRST: "yes" }, /SEMEL_UPSTREAM_CONNECT_FIRST must be true or false/],
+  ]) {
+    const wrong = await front(vars);
+    seen.length = 0;
+    const answer = await change(wrong, "orders");
+    assert.deepEqual([answer.status, answer.semel, seen.length], [503, "unavailable", 0], JSON.stringify(vars));
+    assert.match(wrong.log, says);
+    await wrong.kill();
+  }
+});

@@ -1,0 +1,19 @@
+// A Worker in front of an HTTP API that consumes a queue: each message is an order there. A test delivers by `POST /deliver`.
+
+import semel from "semel/upstream";
+import { consumer } from "semel/upstream/queue";
+import { deliver } from "./deliver.js";
+
+export { SemelObject, SemelRegistry } from "semel/upstream";
+
+const CONSUMERS = {
+  // By the message's own id.
+  report: consumer({ path: "/report/orders" }),
+  // By a member.
+  resend: consumer({ path: "/resend/orders", id: "ref" }),
+};
+
+export default {
+  fetch: (request, env) => (new URL(request.url).pathname === "/deliver" ? deliver(request, env) : semel.fetch(request, env)),
+  queue: (batch, env) => CONSUMERS[batch.queue](batch, env),
+};
