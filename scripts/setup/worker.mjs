@@ -27,6 +27,9 @@ export const WORKERS = {
   upstream: { folder: "worker/upstream", crate: "semel-upstream" },
 };
 
+/** The second time finds what the first has left. Which compiler made it is of no use at an edge. */
+const OPTIMISE = ["-Os", "-Os", "--strip-producers"];
+
 export const workerFolder = (name) => join(BUILD, name);
 
 /** Builds a worker unless its sources are unchanged, a line a step. */
@@ -58,7 +61,7 @@ async function build(name, { folder, output, bytesMax = BUNDLE_GZIP_BYTES_MAX, .
 }
 
 async function compile(crate, output) {
-  await compileWithGlue({ ...crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: ["-Os"], output });
+  await compileWithGlue({ ...crate, profile: "release", bindgen: ["--experimental-reset-state-function"], optimise: OPTIMISE, output });
   const modules = new Map([["semel.js", join(output, "semel.js")]]);
   // A module of the crate's stands for the host's of that name.
   for (const from of [join(ROOT, "worker"), crate.cwd]) {
