@@ -106,7 +106,7 @@ pub struct Plan {
     pub remote: remote::Options,
     /// What happens to effects that leave.
     pub effects: effects::Options,
-    /// Of requests that are committed together.
+    /// What happens to requests that are committed together.
     pub together: together::Options,
 }
 

@@ -21,6 +21,16 @@ fn seeds_that_pass_exit_with_0_and_the_last_line_says_which() {
 }
 
 #[test]
+fn it_makes_no_files() {
+    let mut sim = Command::new(env!("CARGO_BIN_EXE_sim"));
+    // Nobody can make anything below a file.
+    sim.env("TMPDIR", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml/nothing"));
+    let output = sim.args(["--seeds", "20"]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!((output.status.code(), text.trim_end()), (Some(0), "seeds 0..20: 20 passed, 0 failed"));
+}
+
+#[test]
 fn what_it_does_not_understand_exits_with_2() {
     let wrong: [&[&str]; 8] = [
         &["--seeds", "0"],

@@ -162,7 +162,8 @@ impl Run {
         if self.is_twin(Twin::GroupEarlyAnswer) {
             self.tell(&asked, &reply)?;
         }
-        self.object.dealt.push(Dealt { asked, reply });
+        let is_alone = self.object.is_taken();
+        self.object.dealt.push(Dealt { asked, reply, is_alone });
         if has_failed && self.is_twin(Twin::GroupIsolation) {
             // As if all of a group were one transaction.
             self.object.world.database.reopen();
@@ -205,7 +206,7 @@ impl Run {
         let dealt = std::mem::take(&mut self.object.dealt);
         self.oracle.committed(&dealt, &effects)?;
         if !self.is_twin(Twin::GroupEarlyAnswer) {
-            for Dealt { asked, reply } in &dealt {
+            for Dealt { asked, reply, .. } in &dealt {
                 self.tell(asked, reply)?;
             }
         }

@@ -18,6 +18,8 @@ use std::rc::Rc;
 pub struct Dealt {
     pub asked: Rc<Asked>,
     pub reply: Reply,
+    /// Whether it had the object to itself.
+    pub is_alone: bool,
 }
 
 impl Dealt {
@@ -35,6 +37,8 @@ impl Dealt {
 pub struct Oracle {
     /// The effects that are durable, in their order.
     durable: Vec<String>,
+    /// The last that this object has worked of what had it not to itself.
+    latest: u64,
     /// What each was answered.
     outcomes: BTreeMap<usize, Vec<u8>>,
     /// Of these it was said that they never run.
@@ -79,6 +83,13 @@ impl Oracle {
         if let Some(never) = self.cancelled.iter().find(|number| expected.contains(&number.to_string())) {
             return violation("never", format!("{never} ran, of which it was said that it never will"));
         }
+        for dealt in in_order.iter().filter(|dealt| !dealt.is_alone) {
+            if dealt.asked.arrived.get() < self.latest {
+                let line = dealt.asked.line();
+                return violation("order", format!("{line} was worked after arrival {}", self.latest));
+            }
+            self.latest = dealt.asked.arrived.get();
+        }
         let mut count = self.durable();
         for dealt in in_order {
             count += i64::from(dealt.is(Errand::Deposit, "executed"));
@@ -94,7 +105,8 @@ impl Oracle {
     }
 
     /// The object has ended; these effects are there beyond those that were durable.
-    pub fn ended(&self, effects: &[Effect]) -> Result<(), Violation> {
+    pub fn ended(&mut self, effects: &[Effect]) -> Result<(), Violation> {
+        self.latest = 0;
         match effects {
             [] => Ok(()),
             effects => violation("effects", format!("of an object that ended {effects:?} stays")),

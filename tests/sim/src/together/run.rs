@@ -46,14 +46,14 @@ pub struct Asked {
     pub number: usize,
     pub errand: Errand,
     pub call: Call,
-    /// How many have arrived before it.
+    /// Which it is of those that arrived, counted from 1.
     pub arrived: Cell<u64>,
 }
 
 impl Asked {
     /// For who reads the run.
     pub fn line(&self) -> String {
-        format!("{:?} {}, as the {}th that came", self.errand, self.number, self.arrived.get())
+        format!("{:?} {}, arrival {}", self.errand, self.number, self.arrived.get())
     }
 }
 
