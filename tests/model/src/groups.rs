@@ -163,7 +163,7 @@ impl Groups {
             let mut request = self.scope.letters[letter].request.clone();
             request.headers.append(MOOD, mood.as_str());
             let undo = match self.flaw {
-                Some(Flaw::Isolation) => Undo::Since(state.durable.clone()),
+                Some(Flaw::Isolation) => Undo::Since(Box::new(state.durable.clone())),
                 Some(Flaw::Undone) => Undo::Nothing,
                 _ => Undo::Own,
             };
