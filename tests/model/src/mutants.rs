@@ -145,6 +145,7 @@ pub fn found(flaw: Flaw) -> (&'static str, Never) {
         Flaw::Undone => ("groups crash", Never::NoOfEffect),
         Flaw::Order => ("groups", Never::OutOfOrder),
         Flaw::EarlyAnswer => ("groups", Never::Early),
+        Flaw::Suspect => ("suspect groups", Never::CrashesOn),
     }
 }
 
