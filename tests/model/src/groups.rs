@@ -31,27 +31,27 @@ pub enum Flaw {
     /// What is undone of one takes along all that came before it in the turn.
     Isolation,
     /// What one did that failed is not undone, for the turn goes on.
-    Undone,
+    Kept,
     /// What waited is worked in another order than it came.
     Order,
     /// Answers leave before the commit is done.
     EarlyAnswer,
     /// Who may have ended the process before is worked with the others.
-    Suspect,
+    SuspectTogether,
 }
 
 impl Flaw {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Isolation, Self::Undone, Self::Order, Self::EarlyAnswer, Self::Suspect];
+    pub const ALL: &[Self] = &[Self::Isolation, Self::Kept, Self::Order, Self::EarlyAnswer, Self::SuspectTogether];
 
     /// Its name in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Isolation => "group-isolation",
-            Self::Undone => "group-undone",
+            Self::Kept => "group-kept",
             Self::Order => "group-order",
             Self::EarlyAnswer => "group-early-answer",
-            Self::Suspect => "group-suspect",
+            Self::SuspectTogether => "suspect-together",
         }
     }
 }
@@ -165,7 +165,7 @@ impl Groups {
     /// Whether it has the object to itself.
     fn is_alone(&self, state: &State, letter: usize) -> bool {
         let request = &self.scope.letters[letter].request;
-        self.flaw != Some(Flaw::Suspect) && state.server.suspects(request, self.wall_ms(state))
+        self.flaw != Some(Flaw::SuspectTogether) && state.server.suspects(request, self.wall_ms(state))
     }
 
     fn work_alone(&self, state: &mut State, letter: usize, mood: Mood) -> bool {
@@ -212,7 +212,7 @@ impl Groups {
             let (letter, mood) = group[at];
             let undo = match self.flaw {
                 Some(Flaw::Isolation) => Undo::Since(Box::new(state.durable.clone())),
-                Some(Flaw::Undone) => Undo::Nothing,
+                Some(Flaw::Kept) => Undo::Nothing,
                 _ => Undo::Own,
             };
             let fate = fails.filter(|(of, _)| *of == at).map_or(Fate::Fine, |(_, statement)| Fate::Fails(statement));
