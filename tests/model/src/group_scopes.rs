@@ -17,6 +17,7 @@ fn scope(name: &'static str, letters: Vec<Letter>, sometimes: &'static [Sometime
         before: Vec::new(),
         letters,
         instants_s: &[0],
+        counts_starts: false,
         group_max: 3,
         under_way_max: 4,
         statements_max: 0,
@@ -27,7 +28,7 @@ fn scope(name: &'static str, letters: Vec<Letter>, sometimes: &'static [Sometime
 
 /// All of them.
 pub fn all() -> Vec<GroupScope> {
-    vec![groups(), crashes(), sessions(), late()]
+    vec![groups(), crashes(), sessions(), late(), suspects()]
 }
 
 /// The scope of a name.
@@ -106,4 +107,16 @@ fn late() -> GroupScope {
     let sometimes =
         &[Sometimes::Grouped, Sometimes::GroupLost, Sometimes::Late, Sometimes::Cancelled, Sometimes::RanBefore];
     GroupScope { instants_s: &[0, 10], group_max: 2, ..scope("late groups", letters, sometimes) }
+}
+
+/// What ends the process again and again, among others: it is counted of nobody else, and comes to an end.
+fn suspects() -> GroupScope {
+    let letters = vec![
+        Letter::change("ann's a", ANN, "a", "1").first_sent(0).going(&[Mood::Works, Mood::Ends]),
+        Letter::change("bob's b", BOB, "b", "1").first_sent(0),
+        Letter::change("bob's c, younger", BOB, "c", "1").first_sent(10),
+    ];
+    let sometimes = &[Sometimes::Grouped, Sometimes::GroupLost, Sometimes::Replay, Sometimes::Poisoned];
+    let scope = scope("suspect groups", letters, sometimes);
+    GroupScope { instants_s: &[0, 10], counts_starts: true, under_way_max: 3, ..scope }
 }

@@ -9,7 +9,8 @@
 //!   does, its mood says.
 //! - A commit that fails ends the object, and so does a disk that is full, which undoes all of the turn; it is as if the process had ended:
 //!   what was not durable is gone, nobody of it is answered, nor who waits. To end in the midst of a turn comes to the same.
-//! - Who is suspected of having ended the process runs alone, as in the other scopes.
+//! - Who may have ended the process before runs alone: what was under way is durable then, and so is its start, and who waits is worked after
+//!   it. That is one step, for nothing else of the object is in it.
 //!
 //! The host is JavaScript, and stands here anew: the [`Flaw`]s are its, and no rules of the core.
 
@@ -19,7 +20,7 @@ use crate::oracle::{Aim, Oracle, own_effects};
 use crate::properties::{Never, Sometimes, Watched};
 use crate::server::{Arrived, Server};
 use crate::tables::{Fate, Tables, Undo};
-use semel_core::message::Headers;
+use semel_core::message::{Headers, Request};
 use semel_core::rules;
 use semel_core::server::{Answer, Config};
 use stateright::{Model, Property};
@@ -30,24 +31,27 @@ pub enum Flaw {
     /// What is undone of one takes along all that came before it in the turn.
     Isolation,
     /// What one did that failed is not undone, for the turn goes on.
-    Undone,
+    Kept,
     /// What waited is worked in another order than it came.
     Order,
     /// Answers leave before the commit is done.
     EarlyAnswer,
+    /// Who may have ended the process before is worked with the others.
+    SuspectTogether,
 }
 
 impl Flaw {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Isolation, Self::Undone, Self::Order, Self::EarlyAnswer];
+    pub const ALL: &[Self] = &[Self::Isolation, Self::Kept, Self::Order, Self::EarlyAnswer, Self::SuspectTogether];
 
     /// Its name in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Isolation => "group-isolation",
-            Self::Undone => "group-undone",
+            Self::Kept => "group-kept",
             Self::Order => "group-order",
             Self::EarlyAnswer => "group-early-answer",
+            Self::SuspectTogether => "suspect-together",
         }
     }
 }
@@ -63,6 +67,8 @@ pub struct GroupScope {
     pub letters: Vec<Letter>,
     /// The wall clock, in s.
     pub instants_s: &'static [i64],
+    /// Whether the host counts starts.
+    pub counts_starts: bool,
     /// So many are in one commit at most.
     pub group_max: usize,
     /// So many are under way at most: those whose commit is, and those who wait.
@@ -150,6 +156,50 @@ impl Groups {
         self.scope.instants_s[state.instant] * 1000
     }
 
+    fn request(&self, letter: usize, mood: Mood) -> Request {
+        let mut request = self.scope.letters[letter].request.clone();
+        request.headers.append(MOOD, mood.as_str());
+        request
+    }
+
+    /// Whether it has the object to itself.
+    fn is_alone(&self, state: &State, letter: usize) -> bool {
+        let request = &self.scope.letters[letter].request;
+        self.flaw != Some(Flaw::SuspectTogether) && state.server.suspects(request, self.wall_ms(state))
+    }
+
+    fn work_alone(&self, state: &mut State, letter: usize, mood: Mood) -> bool {
+        let wall_ms = self.wall_ms(state);
+        self.commit(state);
+        let known = state.durable.effects.len();
+        let arrived = state.server.arrive(&self.request(letter, mood), wall_ms);
+        // Its start, at least.
+        state.durable = state.server.tables.clone();
+        state.oracle.watch(&self.scope.letters[letter].asked, known, &state.server, &arrived, wall_ms);
+        if arrived.has_ended {
+            let waiting = state.waiting.drain(..).map(|(letter, _)| letter).collect();
+            self.lose(state, waiting, 0);
+            return true;
+        }
+        self.go_on(state, None)
+    }
+
+    /// What was under way is durable.
+    fn commit(&self, state: &mut State) {
+        let worked = state.committing.take().unwrap_or_default();
+        if self.flaw != Some(Flaw::EarlyAnswer) {
+            self.answer(state, &worked);
+        }
+        state.durable = state.server.tables.clone();
+    }
+
+    /// Works those who wait.
+    fn go_on(&self, state: &mut State, fails: Option<(usize, u16)>) -> bool {
+        let count = state.waiting.len().min(self.scope.group_max);
+        let group: Vec<_> = state.waiting.drain(..count).collect();
+        group.is_empty() || self.work(state, group, fails)
+    }
+
     /// Works these in one turn. Whether it came about that the statement failed which is to.
     fn work(&self, state: &mut State, group: Vec<(usize, Mood)>, fails: Option<(usize, u16)>) -> bool {
         let wall_ms = self.wall_ms(state);
@@ -160,15 +210,13 @@ impl Groups {
         };
         for at in order {
             let (letter, mood) = group[at];
-            let mut request = self.scope.letters[letter].request.clone();
-            request.headers.append(MOOD, mood.as_str());
             let undo = match self.flaw {
-                Some(Flaw::Isolation) => Undo::Since(state.durable.clone()),
-                Some(Flaw::Undone) => Undo::Nothing,
+                Some(Flaw::Isolation) => Undo::Since(Box::new(state.durable.clone())),
+                Some(Flaw::Kept) => Undo::Nothing,
                 _ => Undo::Own,
             };
             let fate = fails.filter(|(of, _)| *of == at).map_or(Fate::Fine, |(_, statement)| Fate::Fails(statement));
-            let (arrived, is_fated) = state.server.arrive_within(&request, wall_ms, undo, fate);
+            let (arrived, is_fated) = state.server.arrive_within(&self.request(letter, mood), wall_ms, undo, fate);
             if !is_fated {
                 return false;
             }
@@ -180,6 +228,9 @@ impl Groups {
                     group.iter().map(|(letter, _)| *letter).chain(state.waiting.drain(..).map(|(letter, _)| letter));
                 let others = others.collect();
                 self.lose(state, others, group.len());
+                let known = state.durable.effects.len();
+                let asked = &self.scope.letters[letter].asked;
+                state.oracle.watch_one(asked, known..known, &state.server, &arrived, wall_ms);
                 return true;
             }
             worked.push((at, Worked::new(letter, wall_ms, arrived)));
@@ -253,17 +304,12 @@ impl Groups {
     /// Whether it is possible.
     fn step(&self, state: &mut State, step: Step) -> bool {
         match step {
+            Step::Arrives(letter, mood) if self.is_alone(state, letter) => return self.work_alone(state, letter, mood),
             Step::Arrives(letter, mood) if state.committing.is_some() => state.waiting.push((letter, mood)),
             Step::Arrives(letter, mood) => return self.work(state, vec![(letter, mood)], None),
             Step::Commits(fails) => {
-                let worked = state.committing.take().unwrap_or_default();
-                if self.flaw != Some(Flaw::EarlyAnswer) {
-                    self.answer(state, &worked);
-                }
-                state.durable = state.server.tables.clone();
-                let count = state.waiting.len().min(self.scope.group_max);
-                let group: Vec<_> = state.waiting.drain(..count).collect();
-                return group.is_empty() || self.work(state, group, fails);
+                self.commit(state);
+                return self.go_on(state, fails);
             }
             Step::Ends => self.ends(state),
             Step::Passes(_) => state.instant += 1,
@@ -277,7 +323,8 @@ impl Model for Groups {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        let mut server = Server::new(self.scope.config.clone());
+        let server = Server::new(self.scope.config.clone());
+        let mut server = if self.scope.counts_starts { server.counting_starts(0) } else { server };
         let mut oracle = Oracle::default();
         for letter in &self.scope.before {
             let known = server.tables.effects.len();

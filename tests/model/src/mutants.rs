@@ -142,9 +142,10 @@ pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<S
 pub fn found(flaw: Flaw) -> (&'static str, Never) {
     match flaw {
         Flaw::Isolation => ("groups crash", Never::Entangled),
-        Flaw::Undone => ("groups crash", Never::NoOfEffect),
+        Flaw::Kept => ("groups crash", Never::NoOfEffect),
         Flaw::Order => ("groups", Never::OutOfOrder),
         Flaw::EarlyAnswer => ("groups", Never::Early),
+        Flaw::SuspectTogether => ("suspect groups", Never::CrashesOn),
     }
 }
 

@@ -166,6 +166,11 @@ impl Server {
         (arrived, fate)
     }
 
+    /// Whether it may have ended the process that ran before.
+    pub fn suspects(&self, request: &Request, wall_ms: i64) -> bool {
+        self.is_suspect((&request.method, request.path.with_query()), &request.headers, wall_ms)
+    }
+
     fn is_suspect(&self, (method, path): (&Method, &str), headers: &Headers, wall_ms: i64) -> bool {
         self.started_ms.is_some_and(|started_ms| suspicion::is_suspect(method, path, headers, started_ms, wall_ms))
     }

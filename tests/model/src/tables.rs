@@ -170,7 +170,7 @@ pub enum Undo {
     /// What it wrote.
     Own,
     /// All that was written since the tables were these: no storage does so of a nested one.
-    Since(Tables),
+    Since(Box<Tables>),
     /// Nothing: no storage does so either.
     Nothing,
 }
@@ -311,7 +311,7 @@ impl Sql for Database {
         if committed != Ok(Ended::Committed) {
             match &self.undo {
                 Undo::Own => self.tables.replace(before),
-                Undo::Since(begun) => self.tables.replace(begun.clone()),
+                Undo::Since(begun) => self.tables.replace(Tables::clone(begun)),
                 Undo::Nothing => before,
             };
         }

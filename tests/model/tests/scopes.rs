@@ -63,6 +63,7 @@ const STATES: &[(&str, usize)] = &[
     ("groups crash", 29_195),
     ("session groups", 8_752),
     ("late groups", 24_531),
+    ("suspect groups", 20_612),
     ("report", 13_932),
     ("resend", 25_550),
     ("probe", 13_222),
@@ -298,6 +299,11 @@ fn places_that_are_committed_together_are_taken_in_the_order_in_which_they_came(
 #[test]
 fn what_is_late_once_it_is_its_turn_does_not_run_and_who_has_no_room_in_a_group_is_in_the_next() {
     hold_in_groups("late groups");
+}
+
+#[test]
+fn what_ends_the_process_in_a_group_runs_alone_then_and_is_counted_of_nobody_else() {
+    hold_in_groups("suspect groups");
 }
 
 #[test]
