@@ -1,6 +1,6 @@
 //! The same ledger without protection, to compare with: no id, no record. Retrying here does things twice.
 //!
-//! It is what the benchmarks measure against: the same handler on the same storage, with the engine left out.
+//! The demonstration shows it beside the protected one: the same handler on the same storage, with the engine left out.
 
 use crate::Ledger;
 use semel_worker::object::Plain;
