@@ -262,6 +262,15 @@ mod tests {
     }
 
     #[test]
+    fn an_id_has_one_form_which_is_read_as_that_id() {
+        for (id, form) in [("a-1._~:/+=", "a-1._~:/+="), ("two words", "\"two words\""), ("a\"b\\", "\"a\\\"b\\\\\"")] {
+            let id = RequestId::new(id).expect("an id");
+            assert_eq!(id_value(&id), form);
+            assert_eq!(request_id(form), Ok(id));
+        }
+    }
+
+    #[test]
     fn an_id_that_could_be_read_in_two_ways_is_refused() {
         let long = "x".repeat(256);
         for bad in [

@@ -4,6 +4,7 @@
 
 import { once } from "node:events";
 import { createServer } from "node:http";
+import { createServer as createListener } from "node:net";
 
 /**
  * Starts it. `knowsIds`: it makes an order once for each `Idempotency-Key`, and answers a second time as at first.
@@ -28,6 +29,7 @@ class OtherSide {
   #knowsIds;
   #answers = new Map();
   #server;
+  #sockets = new Set();
   #port = 0;
 
   constructor(knowsIds) {
@@ -44,9 +46,14 @@ class OtherSide {
   }
 
   async listen() {
-    this.#server = createServer((request, response) => this.#serve(request, response));
-    this.#server.on("connection", (socket) => {
-      if (!this.onConnection(socket)) socket.pause();
+    const http = createServer((request, response) => this.#serve(request, response));
+    // Whom HTTP has once had is read, though it is paused at once.
+    this.#server = createListener({ pauseOnConnect: true }, (socket) => {
+      this.#sockets.add(socket);
+      socket.on("error", () => {}).on("close", () => this.#sockets.delete(socket));
+      if (!this.onConnection(socket)) return;
+      http.emit("connection", socket);
+      socket.resume();
     });
     this.#server.listen(this.#port, "127.0.0.1");
     await once(this.#server, "listening");
@@ -58,7 +65,7 @@ class OtherSide {
     if (!this.#server.listening) return;
     const closed = once(this.#server, "close");
     this.#server.close();
-    this.#server.closeAllConnections();
+    for (const socket of this.#sockets) socket.destroy();
     await closed;
   }
 
