@@ -55,9 +55,7 @@ impl ObjectSql {
         let sql = storage.sql();
         Self { storage, sql, statements: RefCell::default() }
     }
-}
 
-impl ObjectSql {
     /// A statement as JavaScript has it: to make it anew takes longer than to find it.
     fn statement(&self, text: &str) -> JsValue {
         let mut statements = self.statements.borrow_mut();
