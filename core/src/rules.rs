@@ -169,6 +169,12 @@ rules! {
     BatchInOneCommit = "batch-in-one-commit",
     /// The server: what is in memory goes with the commit of a batch that fails.
     BatchMemory = "batch-memory",
+    /// The server: where one of many that are written together undoes what it did, all are undone, and each runs by itself.
+    DeskUndone = "desk-undone",
+    /// The server: what one of many that are written together has recorded, those after it see.
+    DeskSeen = "desk-seen",
+    /// The server: what many have recorded together is written before they are committed.
+    DeskWritten = "desk-written",
     /// The server: a batch is answered only once what it acknowledges is applied.
     BatchAcknowledges = "batch-acknowledges",
     /// The server: a request of a batch runs at no key but that of the batch.

@@ -15,7 +15,7 @@
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`control`]: requests under `/semel/v1/keys/{key}/`
 //! - [`admin`]: an administrator's requests to a key; [`deletion`]: those that delete, `resolve`: that which settles; [`counters`]: what they tell of answers
-//! - [`batch`]: many requests in one, as text; [`together`]: in one commit
+//! - [`batch`]: many requests in one, as text; [`together`]: in one commit; [`desk`]: their rows, read and written together
 //! - [`config`]: what an operator sets; [`key_rules`]: for which keys, by their [`pattern`]
 //! - [`auth`]: who is asking. [`rate`]: how often. [`cors`]: which pages may read the answer. [`head`]: how large a head may be
 //! - [`answer`]: what goes back, with the headers of the layer. [`log`]: what an operator sees of it
@@ -35,6 +35,7 @@ pub mod cors;
 pub mod counters;
 pub mod decision;
 pub mod deletion;
+pub mod desk;
 pub mod effects;
 pub mod engine;
 mod execution;

@@ -5,13 +5,15 @@
 //! - A row that can't be read is an error, never a record that is not there.
 //! - Principals and header lines that come again are a number in the row, and are never told apart from those that are not.
 
+use super::json::write::array;
 use super::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
 use super::sql::{Row, Sql, SqlError, Value};
-use super::tombstones;
+use super::tombstones::{self, Packed};
 use crate::fingerprint::Fingerprint;
 use crate::id::{Principal, RequestId};
 use crate::message::Headers;
 use crate::problem::Executed;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number that stands for a state in a row.
 pub(super) mod number {
@@ -42,11 +44,7 @@ const BARE: &str = "first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes,
 
 /// Reads the record of an id.
 pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
-    let statement = format!(
-        "SELECT {PRINCIPAL}, {BARE}, fingerprint, status, {HEADERS}, body FROM semel_records WHERE id = ?1 LIMIT 1"
-    );
-    let rows = sql.exec(&statement, &[id.as_str().into()])?;
-    rows.into_iter().next().map(|row| from_row(row).ok_or_else(|| unreadable(id))).transpose()
+    sql.desk().map_or_else(|| read(sql, id, false), |desk| desk.find(id, false))
 }
 
 /// The columns of a record without fingerprint and outcome, as [`from_bare_row`] takes them.
@@ -54,27 +52,63 @@ pub(super) fn bare_columns() -> String {
     format!("{PRINCIPAL}, {BARE}")
 }
 
+fn columns(is_bare: bool) -> String {
+    if is_bare { bare_columns() } else { format!("{PRINCIPAL}, {BARE}, fingerprint, status, {HEADERS}, body") }
+}
+
+fn from_columns(row: Row, is_bare: bool) -> Option<Record> {
+    if is_bare { from_bare_row(row) } else { from_row(row) }
+}
+
 /// Reads the record of an id without fingerprint and outcome.
 pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
-    let statement = format!("SELECT {} FROM semel_records WHERE id = ?1 LIMIT 1", bare_columns());
+    sql.desk().map_or_else(|| read(sql, id, true), |desk| desk.find(id, true))
+}
+
+/// Reads the record of an id from the tables.
+pub(super) fn read(sql: &dyn Sql, id: &RequestId, is_bare: bool) -> Result<Option<Record>, SqlError> {
+    let statement = format!("SELECT {} FROM semel_records WHERE id = ?1 LIMIT 1", columns(is_bare));
     let rows = sql.exec(&statement, &[id.as_str().into()])?;
-    rows.into_iter().next().map(|row| from_bare_row(row).ok_or_else(|| unreadable(id))).transpose()
+    rows.into_iter().next().map(|row| from_columns(row, is_bare).ok_or_else(|| unreadable(id))).transpose()
+}
+
+/// Reads the records of ids from the tables.
+pub(super) fn read_all(
+    sql: &dyn Sql,
+    ids: &BTreeSet<RequestId>,
+    is_bare: bool,
+) -> Result<BTreeMap<RequestId, Record>, SqlError> {
+    let columns = columns(is_bare);
+    let statement = format!("SELECT {columns}, id FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))");
+    let rows = sql.exec(&statement, &[list(ids).into()])?;
+    rows.into_iter().map(|row| with_id(row, |row| from_columns(row, is_bare))).collect()
+}
+
+/// Ids as an array in JSON.
+fn list<'a>(ids: impl IntoIterator<Item = &'a RequestId>) -> String {
+    array(ids.into_iter().map(RequestId::as_str)).into_text()
+}
+
+/// A row with the id at its end.
+fn with_id(mut row: Row, record: impl FnOnce(Row) -> Option<Record>) -> Result<(RequestId, Record), SqlError> {
+    let id = row.pop().and_then(Value::into_text).and_then(|id| RequestId::new(id).ok());
+    id.zip(record(row)).ok_or_else(|| SqlError("a row of semel_records is unreadable".to_owned()))
 }
 
 /// Up to `limit` records with ids after `after`, in the order of ids, without fingerprints and outcomes.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
     let statement = format!("SELECT {}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2", bare_columns());
     let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
-    rows.into_iter()
-        .map(|mut row| {
-            let id = row.pop().and_then(Value::into_text).and_then(|id| RequestId::new(id).ok());
-            id.zip(from_bare_row(row)).ok_or_else(|| SqlError("a row of semel_records is unreadable".to_owned()))
-        })
-        .collect()
+    rows.into_iter().map(|row| with_id(row, from_bare_row)).collect()
 }
 
 /// Writes the record of an id, whole.
 pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlError> {
+    sql.desk().map_or_else(|| write(sql, id, record), |desk| desk.change(id, Some(record)))
+}
+
+/// Writes the record of an id into the tables.
+pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlError> {
     let mut lapses_ms = Value::Null;
     let mut crashes = Value::Null;
     let mut is_started = Value::Null;
@@ -120,7 +154,6 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
         }
     };
     let [status, headers, body] = outcome;
-    let carried = Some(record.carried.as_slice()).filter(|carried| !carried.is_empty()).map(tombstones::to_bytes);
     let texts = [record.principal.as_str().into(), headers.clone()];
     let arguments = [
         id.as_str().into(),
@@ -133,16 +166,16 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
         crashes,
         is_started,
         executed,
-        carried.as_deref().into(),
+        carried_value(&record.carried),
         fingerprint,
         status,
         headers,
         body,
     ];
-    let is_short = |text: &Value| matches!(text, Value::Text(text) if text.len() <= TEXT_BYTES_MAX);
     let statement = format!(
-        "INSERT OR REPLACE INTO semel_records (id, {COLUMNS}) VALUES (?1, {}, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
+        "INSERT OR REPLACE INTO {} VALUES (?1, {}, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
          {}, ?15) RETURNING typeof(principal) = 'text', typeof(headers) = 'text'",
+        into(),
         number_of("?2"),
         number_of("?14"),
     );
@@ -153,6 +186,31 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
         }
     }
     Ok(())
+}
+
+/// The table with its columns.
+pub(super) fn into() -> String {
+    format!("semel_records (id, {COLUMNS})")
+}
+
+/// A text as a row of many has it: the number of a short one, which it is given if it has none and there is one to be given.
+pub(super) fn numbered(sql: &dyn Sql, text: Value) -> Result<Value, SqlError> {
+    if !is_short(&text) {
+        return Ok(text);
+    }
+    let find = || -> Result<Option<Value>, SqlError> {
+        let rows = sql.exec("SELECT number FROM semel_texts WHERE text = ?1 LIMIT 1", std::slice::from_ref(&text))?;
+        Ok(rows.into_iter().next().and_then(|mut row| row.pop()))
+    };
+    if let Some(number) = find()? {
+        return Ok(number);
+    }
+    number(sql, &text)?;
+    Ok(find()?.unwrap_or(text))
+}
+
+fn is_short(text: &Value) -> bool {
+    matches!(text, Value::Text(text) if text.len() <= TEXT_BYTES_MAX)
 }
 
 /// The number of a text, else the text itself.
@@ -181,7 +239,19 @@ pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, 
 
 /// Deletes the record of an id.
 pub fn delete(sql: &dyn Sql, id: &RequestId) -> Result<(), SqlError> {
-    sql.run("DELETE FROM semel_records WHERE id = ?1", &[id.as_str().into()])
+    sql.desk().map_or_else(
+        || sql.run("DELETE FROM semel_records WHERE id = ?1", &[id.as_str().into()]),
+        |desk| desk.change(id, None),
+    )
+}
+
+/// Deletes the records of ids from the tables.
+pub(super) fn delete_all<'a>(sql: &dyn Sql, ids: impl Iterator<Item = &'a RequestId>) -> Result<(), SqlError> {
+    let mut ids = ids.peekable();
+    if ids.peek().is_none() {
+        return Ok(());
+    }
+    sql.run("DELETE FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))", &[list(ids).into()])
 }
 
 /// Deletes the records with ids after `after`, up to `last`.
@@ -189,7 +259,11 @@ pub fn delete_page(sql: &dyn Sql, after: &str, last: &RequestId) -> Result<(), S
     sql.exec("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2", &[after.into(), last.as_str().into()]).map(|_| ())
 }
 
-fn deadline_value(deadline: LatestDeadline) -> Value {
+pub(super) fn carried_value(carried: &[Packed]) -> Value {
+    Some(carried).filter(|carried| !carried.is_empty()).map(tombstones::to_bytes).as_deref().into()
+}
+
+pub(super) fn deadline_value(deadline: LatestDeadline) -> Value {
     match deadline {
         LatestDeadline::At(deadline_ms) => deadline_ms.into(),
         LatestDeadline::None => Value::Null,

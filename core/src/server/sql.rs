@@ -5,6 +5,7 @@
 //! - A transaction that ends with an error leaves nothing behind. Transactions nest.
 //! - Numbers cross the object's boundary as `f64`, so no integer is past 2^53 - 1.
 
+use super::desk::Desk;
 use std::fmt;
 
 /// A value of a row or an argument.
@@ -120,6 +121,11 @@ pub trait Sql {
 
     /// How many bytes the database has, without its free pages.
     fn database_bytes(&self) -> Result<u64, SqlError>;
+
+    /// What has the engine's rows, where requests are committed together; `None`: nothing but the tables has.
+    fn desk(&self) -> Option<&Desk<'_>> {
+        None
+    }
 }
 
 /// Runs `body` in a transaction that is undone if it answers an error.

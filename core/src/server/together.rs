@@ -3,20 +3,22 @@
 //! Invariants:
 //! - An element takes the way of a single request: the key rule, what its token allows, and all that comes after.
 //! - All that is committed is committed at once, or nothing is: what is in memory goes with it.
-//! - What one element does is undone with it alone. Where the storage fails, which undoes all, each is to run by itself: the host sees to that,
+//! - What one element does is undone with it alone: all are written together at a desk ([`super::desk`]), and where one undoes what it did, all are
+//!   undone, and run without. Where the storage fails, which undoes all, each is to run by itself: the host sees to that,
 //!   for it knows where it was should one of them crash.
 
 use super::answer::Answer;
 use super::auth::Asker;
 use super::batch::{self, Batch, Element};
-use super::control::Control;
+use super::control::{self, Control};
+use super::desk::Desk;
 use super::engine::{Arrival, Engine};
 use super::handler::Handler;
 use super::head;
 use super::router::{is_administrative, judge};
 use super::sql::{Sql, SqlError, atomically};
 use super::turn::Purpose;
-use crate::header::quoted;
+use crate::header::{self, quoted};
 use crate::id::{Invalid, Key};
 use crate::message::{Headers, Request};
 use crate::path::Path;
@@ -61,9 +63,15 @@ impl<H: Handler> Engine<H> {
         if !holds(Rule::BatchInOrder) {
             requests.reverse();
         }
-        let mut each = || self.each(sql, asked, (acknowledgement.as_ref(), now_ms), &requests);
-        let answers = if holds(Rule::BatchInOneCommit) { atomically(sql, each) } else { each() };
-        let Ok(answers) = answers else {
+        let acknowledgement = acknowledgement.as_ref();
+        let before = (self.loaded.clone(), self.chores.clone());
+        let mut answers = self.at_a_desk(sql, asked, (acknowledgement, now_ms), &requests);
+        if let Ok(None) = answers {
+            (self.loaded, self.chores) = before;
+            let mut each = || self.each(sql, asked, (acknowledgement, now_ms), &requests);
+            answers = if holds(Rule::BatchInOneCommit) { atomically(sql, each) } else { each() }.map(Some);
+        }
+        let Ok(Some(answers)) = answers else {
             if holds(Rule::BatchMemory) {
                 self.failed(now_ms);
             }
@@ -74,6 +82,33 @@ impl<H: Handler> Engine<H> {
             self.told(answer);
         }
         (now_ms, Ok(Some(answers)))
+    }
+
+    /// Answers all with one desk; `None`: one of them has undone what it did, and with it all is undone.
+    fn at_a_desk(
+        &mut self,
+        sql: &dyn Sql,
+        asked: Asked<'_>,
+        (acknowledgement, now_ms): (Option<&Request>, i64),
+        requests: &[Result<Request, Answer>],
+    ) -> Result<Option<Vec<Answer>>, SqlError> {
+        // What reads is always undone.
+        let reads = |request: &Request| request.method.reads() && !request.path.is_control();
+        if !holds(Rule::BatchInOneCommit) || requests.iter().flatten().any(reads) {
+            return Ok(None);
+        }
+        let desk = Desk::new(sql);
+        let ended = atomically(sql, || {
+            if self.loaded.as_ref().is_some_and(|loaded| loaded.versions.engine > 0) {
+                let acks = acknowledgement.map(|request| control::acks(&request.body).unwrap_or_default());
+                let ids = requests.iter().flatten().filter_map(|request| header::own_id(&request.headers).ok()?);
+                desk.read_ahead(&ids.collect(), &acks.into_iter().flatten().map(|ack| ack.id).collect())?;
+            }
+            let answers = self.each(&desk, asked, (acknowledgement, now_ms), requests)?;
+            desk.write()?;
+            Ok(answers)
+        });
+        if desk.is_undone() { Ok(None) } else { ended.map(Some) }
     }
 
     /// An element as the request of its key that it is, or its refusal.
@@ -147,6 +182,9 @@ impl<H: Handler> Engine<H> {
                 Ok(request) => run(self, request),
                 Err(refusal) => refusal.clone(),
             };
+            if sql.desk().is_some_and(Desk::is_undone) {
+                return Err(SqlError("an element has undone what it did".to_owned()));
+            }
             if self.loaded.is_none() && request.is_ok() {
                 return Err(SqlError("an element's storage failed".to_owned()));
             }

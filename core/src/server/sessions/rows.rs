@@ -16,6 +16,11 @@ use crate::session::SessionName;
 
 /// Reads a session.
 pub fn find(sql: &dyn Sql, name: &SessionName) -> Result<Option<Session>, SqlError> {
+    sql.desk().map_or_else(|| read(sql, name), |desk| desk.session(name))
+}
+
+/// Reads a session from the tables.
+pub(in crate::server) fn read(sql: &dyn Sql, name: &SessionName) -> Result<Option<Session>, SqlError> {
     let statement = "SELECT number, principal, epochs, closed_seq, closed_ack, crashes, is_started, at_ms FROM semel_sessions \
          WHERE name = ?1 LIMIT 1";
     let Some(row) = sql.exec(statement, &[name.as_str().into()])?.into_iter().next() else { return Ok(None) };
@@ -54,6 +59,11 @@ pub fn find_taken(sql: &dyn Sql, session: &Session, seq: i64) -> Result<Option<T
     if !session.rows.is_some_and(|rows| (rows.first..=rows.last).contains(&seq)) {
         return Ok(None);
     }
+    sql.desk().map_or_else(|| read_taken(sql, session, seq), |desk| desk.taken(session, seq))
+}
+
+/// Reads a place from the tables.
+pub(in crate::server) fn read_taken(sql: &dyn Sql, session: &Session, seq: i64) -> Result<Option<Taken>, SqlError> {
     let statement = "SELECT epoch, at_ms, state, fingerprint, status, headers, body FROM semel_places \
          WHERE session = ?1 AND seq = ?2 LIMIT 1";
     let rows = sql.exec(statement, &[session.number.into(), seq.into()])?;
@@ -79,8 +89,17 @@ fn taken_of(row: Row) -> Option<Taken> {
     Some(Taken { epoch: epoch.as_integer()?, at_ms: at_ms.as_integer()?, state })
 }
 
+/// The table of places with its columns.
+pub(in crate::server) const INTO: &str =
+    "semel_places (session, seq, epoch, at_ms, state, fingerprint, status, headers, body)";
+
 /// Writes a place.
 pub fn put_taken(sql: &dyn Sql, session: i64, seq: i64, taken: &Taken) -> Result<(), SqlError> {
+    sql.desk().map_or_else(|| write_taken(sql, session, seq, taken), |desk| desk.put_taken(session, seq, taken))
+}
+
+/// Writes a place into the tables.
+pub(in crate::server) fn write_taken(sql: &dyn Sql, session: i64, seq: i64, taken: &Taken) -> Result<(), SqlError> {
     let mut outcome = [Value::Null, Value::Null, Value::Null];
     let (state, fingerprint) = match &taken.state {
         TakenState::Executed(fingerprint, Outcome { status, headers, body }) => {
@@ -92,15 +111,22 @@ pub fn put_taken(sql: &dyn Sql, session: i64, seq: i64, taken: &Taken) -> Result
         TakenState::Acknowledged => (number::ACKNOWLEDGED, Value::Null),
     };
     let [status, headers, body] = outcome;
-    let statement = "INSERT OR REPLACE INTO semel_places (session, seq, epoch, at_ms, state, fingerprint, status, headers, body) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let statement = format!("INSERT OR REPLACE INTO {INTO} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
     let (epoch, at_ms) = (taken.epoch.into(), taken.at_ms.into());
-    sql.exec(statement, &[session.into(), seq.into(), epoch, at_ms, state.into(), fingerprint, status, headers, body])?;
+    sql.exec(
+        &statement,
+        &[session.into(), seq.into(), epoch, at_ms, state.into(), fingerprint, status, headers, body],
+    )?;
     Ok(())
 }
 
 /// Deletes the places up to a number.
 pub fn delete_places(sql: &dyn Sql, session: i64, up_to_seq: i64) -> Result<(), SqlError> {
+    sql.desk().map_or_else(|| write_deleted(sql, session, up_to_seq), |desk| desk.delete_places(session, up_to_seq))
+}
+
+/// Deletes the places up to a number from the tables.
+pub(in crate::server) fn write_deleted(sql: &dyn Sql, session: i64, up_to_seq: i64) -> Result<(), SqlError> {
     let statement = "DELETE FROM semel_places WHERE session = ?1 AND seq <= ?2";
     sql.exec(statement, &[session.into(), up_to_seq.into()]).map(|_| ())
 }

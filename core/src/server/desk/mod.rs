@@ -1,0 +1,214 @@
+//! The rows of requests that are committed together: read ahead in one statement, and written behind in a few.
+//!
+//! A desk is storage in front of storage, for as long as one transaction that its owner has begun. What becomes of a record ([`records`]) or of
+//! a place ([`places`]) stays in memory until all have run, or until something asks the tables for it; whoever asks for it by its id has
+//! it from here.
+//!
+//! Invariants:
+//! - Who asks sees what was written before, whether or not the tables have it yet.
+//! - Nothing is undone here: where one of the requests undoes what it did, all of the transaction has to be ([`Desk::is_undone`]), and each
+//!   is to run by itself. So a request costs no transaction of its own.
+//! - What waits to be written is bounded.
+
+mod places;
+mod records;
+
+use super::record::Record;
+use super::rows;
+use super::sessions;
+use super::sessions::state::{Session, Taken};
+use super::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
+use crate::id::RequestId;
+use crate::rules::{Rule, holds};
+use crate::session::SessionName;
+use places::Places;
+use records::Records;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+/// When outcomes of so many bytes wait, all are written.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+/// An object's SQLite takes so many arguments of a statement.
+const ARGUMENTS_MAX: usize = 100;
+
+/// See the module.
+pub struct Desk<'a> {
+    sql: &'a dyn Sql,
+    records: RefCell<Records>,
+    places: RefCell<Places>,
+    /// Of the outcomes that wait.
+    bytes: Cell<usize>,
+    is_undone: Cell<bool>,
+}
+
+impl<'a> Desk<'a> {
+    /// A desk in front of storage, in which a transaction is open.
+    pub fn new(sql: &'a dyn Sql) -> Self {
+        Self {
+            sql,
+            records: RefCell::default(),
+            places: RefCell::default(),
+            bytes: Cell::new(0),
+            is_undone: Cell::new(false),
+        }
+    }
+
+    /// Whether one of the requests has undone what it did, which is still there.
+    pub fn is_undone(&self) -> bool {
+        self.is_undone.get() && holds(Rule::DeskUndone)
+    }
+
+    /// Reads the records of ids, and, without their outcomes, those that are to be acknowledged.
+    pub fn read_ahead(&self, ids: &BTreeSet<RequestId>, acknowledged: &BTreeSet<RequestId>) -> Result<(), SqlError> {
+        let acknowledged: BTreeSet<_> = acknowledged.difference(ids).cloned().collect();
+        for (ids, is_bare) in [(ids, false), (&acknowledged, true)] {
+            if !ids.is_empty() {
+                let found = rows::read_all(self.sql, ids, is_bare)?;
+                self.records.borrow_mut().know(ids, found, is_bare);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all that waits.
+    pub fn write(&self) -> Result<(), SqlError> {
+        self.bytes.set(0);
+        let (records, places) = (self.records.take(), self.places.take());
+        if !holds(Rule::DeskWritten) {
+            return Ok(());
+        }
+        records.write(self.sql)?;
+        places.write(self.sql)
+    }
+
+    fn waits(&self, bytes: usize) -> Result<(), SqlError> {
+        self.bytes.set(self.bytes.get().saturating_add(bytes));
+        if self.bytes.get() > WAITING_BYTES_MAX { self.write() } else { Ok(()) }
+    }
+
+    pub(super) fn find(&self, id: &RequestId, is_bare: bool) -> Result<Option<Record>, SqlError> {
+        match self.records.borrow().find(id, is_bare) {
+            Some(known) => Ok(known),
+            None => rows::read(self.sql, id, is_bare),
+        }
+    }
+
+    /// Has a record written, or deleted.
+    pub(super) fn change(&self, id: &RequestId, record: Option<&Record>) -> Result<(), SqlError> {
+        let bytes = self.records.borrow_mut().change(id, record);
+        self.waits(bytes)
+    }
+
+    pub(super) fn session(&self, name: &SessionName) -> Result<Option<Session>, SqlError> {
+        if let Some(session) = self.places.borrow().session(name) {
+            return Ok(Some(session));
+        }
+        let found = sessions::rows::read(self.sql, name)?;
+        if let Some(session) = &found {
+            self.places.borrow_mut().open(name, session);
+        }
+        Ok(found)
+    }
+
+    pub(super) fn taken(&self, session: &Session, seq: i64) -> Result<Option<Taken>, SqlError> {
+        match self.places.borrow().taken(session.number, seq) {
+            Some(known) => Ok(known),
+            None => sessions::rows::read_taken(self.sql, session, seq),
+        }
+    }
+
+    /// Has a place written.
+    pub(super) fn put_taken(&self, session: i64, seq: i64, taken: &Taken) -> Result<(), SqlError> {
+        let waits = self.places.borrow_mut().put(session, seq, taken);
+        match waits {
+            Some(bytes) => self.waits(bytes),
+            None => {
+                self.write()?;
+                sessions::rows::write_taken(self.sql, session, seq, taken)
+            }
+        }
+    }
+
+    /// Has the places up to a number deleted.
+    pub(super) fn delete_places(&self, session: i64, up_to_seq: i64) -> Result<(), SqlError> {
+        if self.places.borrow_mut().delete(session, up_to_seq) {
+            return Ok(());
+        }
+        self.write()?;
+        sessions::rows::write_deleted(self.sql, session, up_to_seq)
+    }
+
+    /// Before a statement that may ask for what waits, or change what is known.
+    fn before(&self, statement: &str) -> Result<(), SqlError> {
+        let tables = ["semel_records", "semel_texts", "semel_places", "semel_sessions"];
+        let is_concerned = statement.contains("semel_") && tables.iter().any(|table| statement.contains(table));
+        if is_concerned { self.write() } else { Ok(()) }
+    }
+}
+
+impl Sql for Desk<'_> {
+    fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+        self.before(statement)?;
+        self.sql.exec(statement, arguments)
+    }
+
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<(), SqlError> {
+        self.before(statement)?;
+        self.sql.run(statement, arguments)
+    }
+
+    fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        match body() {
+            Ok(()) => Ok(Ended::Committed),
+            Err(Rollback) => {
+                self.is_undone.set(true);
+                Ok(Ended::RolledBack)
+            }
+        }
+    }
+
+    fn database_bytes(&self) -> Result<u64, SqlError> {
+        self.sql.database_bytes()
+    }
+
+    fn desk(&self) -> Option<&Desk<'_>> {
+        Some(self)
+    }
+}
+
+/// Writes rows that have some values in common, as many in one statement as it takes arguments. `row`: a row's values as SQL, `?1` and so on
+/// those in common, and `$` each of its own.
+fn insert<const OWN: usize>(
+    sql: &dyn Sql,
+    (into, row): (&str, &str),
+    common: &[Value],
+    rows: &[[Value; OWN]],
+) -> Result<(), SqlError> {
+    let most = (ARGUMENTS_MAX - common.len().min(ARGUMENTS_MAX)) / OWN.max(1);
+    let mut rest = rows;
+    // Few lengths, for each is a statement of its own that has to be compiled and kept.
+    for length in [most, most / 4, 1].into_iter().filter(|length| *length > 0) {
+        let statement = statement((into, row), common.len(), length);
+        while let Some((some, left)) = rest.split_at_checked(length) {
+            let arguments: Vec<_> = common.iter().chain(some.iter().flatten()).cloned().collect();
+            sql.run(&statement, &arguments)?;
+            rest = left;
+        }
+    }
+    Ok(())
+}
+
+fn statement((into, row): (&str, &str), common: usize, length: usize) -> String {
+    let mut statement = format!("INSERT OR REPLACE INTO {into} VALUES ");
+    let mut argument = common;
+    for n in 0..length {
+        statement.push_str(if n == 0 { "" } else { ", " });
+        let mut parts = row.split('$');
+        statement.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            argument += 1;
+            statement.push_str(&format!("?{argument}{part}"));
+        }
+    }
+    statement
+}
