@@ -17,7 +17,7 @@ use super::handler::Handler;
 use super::head;
 use super::router::{is_administrative, judge};
 use super::sql::{Sql, SqlError, atomically};
-use super::turn::Purpose;
+use super::turn::{Loaded, Purpose};
 use crate::header::{self, quoted};
 use crate::id::{Invalid, Key};
 use crate::message::{Headers, Request};
@@ -64,10 +64,8 @@ impl<H: Handler> Engine<H> {
             requests.reverse();
         }
         let acknowledgement = acknowledgement.as_ref();
-        let before = (self.loaded.clone(), self.chores.clone());
         let mut answers = self.at_a_desk(sql, asked, (acknowledgement, now_ms), &requests);
         if let Ok(None) = answers {
-            (self.loaded, self.chores) = before;
             let mut each = || self.each(sql, asked, (acknowledgement, now_ms), &requests);
             answers = if holds(Rule::BatchInOneCommit) { atomically(sql, each) } else { each() }.map(Some);
         }
@@ -97,6 +95,14 @@ impl<H: Handler> Engine<H> {
         if !holds(Rule::BatchInOneCommit) || requests.iter().flatten().any(reads) {
             return Ok(None);
         }
+        let before = self.loaded.as_mut().map(|loaded| {
+            let packed = std::mem::take(&mut loaded.packed);
+            let before = loaded.clone();
+            loaded.packed = packed;
+            loaded.packed.begin();
+            before
+        });
+        let chores = self.chores.clone();
         let desk = Desk::new(sql);
         let ended = atomically(sql, || {
             if self.loaded.as_ref().is_some_and(|loaded| loaded.versions.engine > 0) {
@@ -108,7 +114,17 @@ impl<H: Handler> Engine<H> {
             desk.write()?;
             Ok(answers)
         });
-        if desk.is_undone() { Ok(None) } else { ended.map(Some) }
+        if !desk.is_undone() {
+            self.loaded.iter_mut().for_each(|loaded| loaded.packed.keep());
+            return ended.map(Some);
+        }
+        self.chores = chores;
+        self.loaded = self.loaded.take().zip(before).map(|(loaded, before)| {
+            let mut packed = loaded.packed;
+            packed.take_back();
+            Loaded { packed, ..before }
+        });
+        Ok(None)
     }
 
     /// An element as the request of its key that it is, or its refusal.

@@ -178,12 +178,36 @@ pub struct Index {
     /// By when they lapse.
     kept: Arc<BTreeMap<i64, BTreeMap<IdHash, PrincipalHash>>>,
     added: Vec<(i64, IdHash, PrincipalHash)>,
+    /// What may yet have to be taken back; `None`: nothing may.
+    tentative: Option<Vec<(i64, IdHash)>>,
 }
 
 impl Index {
     /// Adds a tombstone that was packed.
     pub fn add(&mut self, principal: &Principal, packed: &Packed) {
         self.added.push((packed.lapses_10s, id_hash(&packed.id), hash(principal.as_str())));
+    }
+
+    /// What is taken over from now on may have to be taken back: a copy of all would cost the more, the more there is.
+    pub fn begin(&mut self) {
+        self.tentative = Some(Vec::new());
+    }
+
+    /// What was taken over since stays.
+    pub fn keep(&mut self) {
+        self.tentative = None;
+    }
+
+    /// Takes back what was taken over since.
+    pub fn take_back(&mut self) {
+        self.added.clear();
+        for (lapses_10s, id) in self.tentative.take().unwrap_or_default() {
+            let kept = Arc::make_mut(&mut self.kept);
+            if let Some(ids) = kept.get_mut(&lapses_10s) {
+                ids.remove(&id);
+            }
+            kept.retain(|at, ids| *at != lapses_10s || !ids.is_empty());
+        }
     }
 
     /// Takes over what was added, and drops what has lapsed. Answers how many more there are.
@@ -196,7 +220,10 @@ impl Index {
         let mut more = 0;
         let kept = Arc::make_mut(&mut self.kept);
         for (lapses_10s, id, principal) in self.added.drain(..) {
-            more += i64::from(kept.entry(lapses_10s).or_default().insert(id, principal).is_none());
+            if kept.entry(lapses_10s).or_default().insert(id, principal).is_none() {
+                more += 1;
+                self.tentative.iter_mut().for_each(|tentative| tentative.push((lapses_10s, id)));
+            }
         }
         while let Some(first) = kept.first_entry().filter(|first| has_lapsed(first.key())) {
             more -= first.remove().len() as i64;
