@@ -16,6 +16,9 @@ import { Turns } from "./turns.js";
 /** After so long, an object has no suspects but places of sessions: nothing else of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
 
+/** Requests whose bodies have more bytes are no group: the module's memory never shrinks. */
+const GROUP_BYTES_MAX = 1 << 20;
+
 let Effects;
 
 /** Has what handlers emit sent. A Worker whose handler emits nothing does without it. */
@@ -32,7 +35,10 @@ export class SemelObject extends DurableObject {
     (...frame) => this.#chores.during(() => this.#frame(frame)),
     () => this.#wake(),
   );
-  #turns = new Turns(() => this.ctx.storage.sync());
+  #turns = new Turns(
+    () => this.ctx.storage.sync(),
+    (attempts) => this.group(attempts),
+  );
   #effects =
     Effects &&
     new Effects(
@@ -83,7 +89,7 @@ export class SemelObject extends DurableObject {
     const opening = this.#chores.ready();
     if (opening) await opening;
     if (this.isSuspect(...attempt())) return this.#runAlone(attempt);
-    return this.#turns.together(() => this.run(attempt));
+    return this.#turns.together((known) => this.run(attempt, known), attempt);
   }
 
   webSocketMessage(socket, message) {
@@ -144,10 +150,33 @@ export class SemelObject extends DurableObject {
 
   /**
    * From the call to the answer nothing is awaited: the decision, the effect and the record are one turn. What a subclass
-   * writes right after it, having awaited nothing either, is in the same commit.
+   * writes right after it, having awaited nothing either, is in the same commit. `known`: what it is answered, where it was one of a group.
    */
-  run(attempt) {
-    return this.answered(attempt());
+  run(attempt, known) {
+    return known ?? this.answered(attempt());
+  }
+
+  /** What the engine answers to attempts that are let go together; undefined: each is to run by itself. */
+  group(attempts) {
+    const all = attempts.map((attempt) => attempt());
+    const bytes = all.reduce((sum, [, , , , body]) => sum + (body?.byteLength ?? 0), 0);
+    if (bytes > GROUP_BYTES_MAX) return undefined;
+    const heads = all.map((args) => `${args.slice(0, 4).join("\0")}\0`).join("");
+    const bodies = new Uint8Array(bytes);
+    let at = 0;
+    const numbers = new Float64Array(all.length * 3);
+    for (const [n, [, , , , body, arrivedMs, nowMs]] of all.entries()) {
+      numbers.set([body?.byteLength ?? -1, arrivedMs, nowMs], n * 3);
+      if (body === undefined) continue;
+      bodies.set(body, at);
+      at += body.byteLength;
+    }
+    const answers = guarded(
+      () => this.#engine().group(heads, bodies, numbers),
+      () => undefined,
+    );
+    if (answers !== undefined) this.#wake();
+    return answers;
   }
 
   /** What the engine answers to the arguments of an attempt. */

@@ -13,12 +13,18 @@ export class Turns {
   taken;
   #sync;
   #isCommitting = false;
-  /** Each lets one go that waits for the commit that is under way. */
+  /** Who waits for the commit that is under way: `go` lets them go. */
   #waiting = [];
 
-  /** `sync()` resolves once all that was written is durable. */
-  constructor(sync) {
+  #many;
+
+  /**
+   * `sync()` resolves once all that was written is durable. `many`: given what some of those bring who were let go together, what each of them gets;
+   * undefined where each is to work by itself.
+   */
+  constructor(sync, many = () => undefined) {
     this.#sync = sync;
+    this.#many = many;
   }
 
   /** Works while nothing else of the object runs. */
@@ -36,12 +42,14 @@ export class Turns {
     }
   }
 
-  /** Works, in one turn with all that waited for the same commit. */
-  async together(work) {
+  /** Works, in one turn with all that waited for the same commit. `work` is given what `many` gives, if it does. */
+  async together(work, brought) {
     while (this.taken) await this.taken;
-    if (this.#isCommitting) await new Promise((go) => this.#waiting.push(go));
-    else this.#commit();
-    return work();
+    if (!this.#isCommitting) {
+      this.#commit();
+      return work();
+    }
+    return work(await new Promise((go) => this.#waiting.push({ go, brought })));
   }
 
   async #commit() {
@@ -56,7 +64,9 @@ export class Turns {
       }
       while (this.taken) await this.taken;
       group = this.#waiting.splice(0, GROUP_MAX);
-      for (const go of group) go();
+      const isOfMany = group.length > 1 && group.every(({ brought }) => brought !== undefined);
+      const given = isOfMany ? this.#many(group.map(({ brought }) => brought)) : undefined;
+      for (const [at, { go }] of group.entries()) go(given?.[at]);
     }
     this.#isCommitting = false;
   }

@@ -86,8 +86,8 @@ export const withLog = (Account, statusOf) =>
   class extends Account {
     #log;
 
-    run(attempt) {
-      const answer = super.run(attempt);
+    run(attempt, known) {
+      const answer = super.run(attempt, known);
       const logged = isLab(this.env) ? attemptOf(attempt()) : undefined;
       if (logged !== undefined) this.#logOf().add(logged, statusOf(answer), Date.now());
       return answer;

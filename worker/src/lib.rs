@@ -168,6 +168,11 @@ macro_rules! export {
                 )
             }
 
+            /// Answers attempts that came one after the other; undefined: each is to be asked for by itself.
+            pub fn group(&mut self, heads: &str, bodies: &[u8], numbers: &[f64]) -> Option<$crate::js_sys::Array> {
+                self.0.group(heads, bodies, numbers)
+            }
+
             /// Counts the start of a suspect, which `handle` is asked to run next; or, where that is done and durable, says so again: a crash
             /// of the module meanwhile has it forgotten.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]

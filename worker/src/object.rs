@@ -5,7 +5,7 @@ use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header;
 use semel_core::id::{Invalid, Key, Principal};
-use semel_core::message::{Headers, Method, Response};
+use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::server::engine::Arrival;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::registry::{self, Report};
@@ -32,6 +32,24 @@ pub enum Purpose {
     Wait,
     /// What was sent for an attempt has ended.
     Settle(Call, Ended),
+}
+
+/// One of many attempts.
+struct Asked<'a> {
+    method: &'a str,
+    request: Request,
+    key: Key,
+    principal: Principal,
+    body_too_large: bool,
+    wall_ms: i64,
+    took_ms: i64,
+}
+
+impl Asked<'_> {
+    fn arrival(&self) -> Arrival<'_> {
+        let Self { request, key, principal, body_too_large, wall_ms, .. } = self;
+        Arrival { key, principal, request, body_too_large: *body_too_large, wall_ms: *wall_ms }
+    }
 }
 
 /// The engine of one key.
@@ -69,16 +87,7 @@ impl<H: Handler> Object<H> {
                 self.engine.name(&principal, &mut request);
                 let arrival = Arrival { key: &key, principal: &principal, request: &request, body_too_large, wall_ms };
                 let answer = self.ask(purpose, arrival);
-                let answered = Answered {
-                    now_ms: wall_ms,
-                    took_ms: wire::instant_ms(now_ms - arrived_ms),
-                    by: "object",
-                    method,
-                    headers: &request.headers,
-                    key: Some(&key),
-                };
-                let log = log::line(self.log_sample_ppm, &answered, &answer);
-                wire::stamped(answer, &self.cors, &request.headers, log)
+                self.stamped(answer, (method, &request, &key), (wall_ms, wire::instant_ms(now_ms - arrived_ms)))
             }
             Err(Invalid(reason)) => {
                 let log = log::note(wall_ms, "error", &format!("the object was not asked by its router: {reason}"));
@@ -86,6 +95,51 @@ impl<H: Handler> Object<H> {
                 wire::stamped(answer, &self.cors, &Headers::from_lines(headers), Some(log))
             }
         }
+    }
+
+    /// Answers attempts that came one after the other. `heads`: of each its method, path, query and header lines, and a NUL after each of these;
+    /// `bodies`: all of them; `numbers`: of each the length of its body, less than 0 where it was too large, when it arrived, and now. `None`:
+    /// each is to be asked for by itself.
+    pub fn group(&mut self, heads: &str, bodies: &[u8], numbers: &[f64]) -> Option<Array> {
+        let mut heads = heads.split('\0');
+        let mut bodies = bodies;
+        let mut asked = Vec::with_capacity(numbers.len() / 3);
+        for &[length, arrived_ms, now_ms] in numbers.as_chunks::<3>().0 {
+            let [method, pathname, search, headers] = [heads.next()?, heads.next()?, heads.next()?, heads.next()?];
+            let (body, rest) = bodies.split_at_checked(length.max(0.0) as usize)?;
+            bodies = rest;
+            let (mut request, key, principal) = routed(method, (pathname, search), headers, body.to_vec()).ok()?;
+            self.engine.name(&principal, &mut request);
+            let took_ms = wire::instant_ms(now_ms - arrived_ms);
+            asked.push(Asked {
+                method,
+                request,
+                key,
+                principal,
+                body_too_large: length < 0.0,
+                wall_ms: wire::instant_ms(now_ms),
+                took_ms,
+            });
+        }
+        let arrivals: Vec<_> = asked.iter().map(Asked::arrival).collect();
+        let answers = self.engine.group(&self.sql, &arrivals)?;
+        let stamped =
+            answers.into_iter().zip(&asked).map(|(answer, Asked { method, request, key, wall_ms, took_ms, .. })| {
+                self.suspects.answered(&request.headers, &answer);
+                self.stamped(answer, (method, request, key), (*wall_ms, *took_ms))
+            });
+        Some(stamped.collect())
+    }
+
+    fn stamped(
+        &self,
+        answer: Answer,
+        (method, request, key): (&str, &Request, &Key),
+        (now_ms, took_ms): (i64, i64),
+    ) -> Array {
+        let answered = Answered { now_ms, took_ms, by: "object", method, headers: &request.headers, key: Some(key) };
+        let log = log::line(self.log_sample_ppm, &answered, &answer);
+        wire::stamped(answer, &self.cors, &request.headers, log)
     }
 
     pub(crate) fn ask(&mut self, purpose: Purpose, arrival: Arrival<'_>) -> Answer {
@@ -172,12 +226,7 @@ impl<H: Handler> Object<H> {
 /// How long an object is young, in ms: after that, no request with an id is a suspect.
 pub const YOUNG_MS: f64 = suspicion::YOUNG_MS as f64;
 
-fn routed(
-    method: &str,
-    url: (&str, &str),
-    headers: &str,
-    body: Vec<u8>,
-) -> Result<(semel_core::message::Request, Key, Principal), Invalid> {
+fn routed(method: &str, url: (&str, &str), headers: &str, body: Vec<u8>) -> Result<(Request, Key, Principal), Invalid> {
     let mut request = wire::request(method, url, headers, body)?;
     // A handler that passes it on must not break somebody's trace.
     if log::traceparent(&request.headers).is_none() {

@@ -1,4 +1,4 @@
-//! A batch on its key: its elements in order, in one commit, each as if it had come alone.
+//! Many requests of a key in one commit, in order, each as if it had come alone: the elements of a batch, or what came while a commit ran.
 //!
 //! Invariants:
 //! - An element takes the way of a single request: the key rule, what its token allows, and all that comes after.
@@ -18,12 +18,13 @@ use super::head;
 use super::router::{is_administrative, judge};
 use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Loaded, Purpose};
-use crate::header::{self, quoted};
-use crate::id::{Invalid, Key};
+use crate::header::{self, Ack, quoted};
+use crate::id::{Invalid, Key, RequestId};
 use crate::message::{Headers, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use std::collections::BTreeSet;
 
 /// Who asks what key.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +65,7 @@ impl<H: Handler> Engine<H> {
             requests.reverse();
         }
         let acknowledgement = acknowledgement.as_ref();
-        let mut answers = self.at_a_desk(sql, asked, (acknowledgement, now_ms), &requests);
+        let mut answers = self.batch_at_a_desk(sql, asked, (acknowledgement, now_ms), &requests);
         if let Ok(None) = answers {
             let mut each = || self.each(sql, asked, (acknowledgement, now_ms), &requests);
             answers = if holds(Rule::BatchInOneCommit) { atomically(sql, each) } else { each() }.map(Some);
@@ -82,19 +83,67 @@ impl<H: Handler> Engine<H> {
         (now_ms, Ok(Some(answers)))
     }
 
-    /// Answers all with one desk; `None`: one of them has undone what it did, and with it all is undone.
-    fn at_a_desk(
+    /// The same with one desk; `None`: it can't be, and nothing was done.
+    fn batch_at_a_desk(
         &mut self,
         sql: &dyn Sql,
         asked: Asked<'_>,
         (acknowledgement, now_ms): (Option<&Request>, i64),
         requests: &[Result<Request, Answer>],
     ) -> Result<Option<Vec<Answer>>, SqlError> {
-        // What reads is always undone.
-        let reads = |request: &Request| request.method.reads() && !request.path.is_control();
-        if !holds(Rule::BatchInOneCommit) || requests.iter().flatten().any(reads) {
+        if !holds(Rule::BatchInOneCommit) || requests.iter().flatten().any(is_undone_always) {
             return Ok(None);
         }
+        let acks = acknowledgement.map(|request| control::acks(&request.body).unwrap_or_default());
+        let ahead = Ahead::of(requests.iter().flatten(), acks.unwrap_or_default());
+        self.at_a_desk(sql, &ahead, |engine, desk| engine.each(desk, asked, (acknowledgement, now_ms), requests))
+    }
+
+    /// Answers attempts that came one after the other, all in one transaction; `None`: they are to be asked for one by one, for that can't be, and
+    /// nothing was done.
+    pub fn group(&mut self, sql: &dyn Sql, arrivals: &[Arrival<'_>]) -> Option<Vec<Answer>> {
+        let is_by_itself = |Arrival { request, .. }: &Arrival<'_>| {
+            is_undone_always(request) || self.handler.is_remote(&request.method, &request.path)
+        };
+        let first = arrivals.first().filter(|_| !arrivals.iter().any(is_by_itself))?;
+        self.know_key(first.key);
+        let loaded = self.load(sql, first.wall_ms).ok()?;
+        let now_ms = self.loaded.insert(loaded).clock_ms;
+        let requests = || arrivals.iter().map(|arrival| arrival.request);
+        let ahead =
+            Ahead::of(requests(), requests().flat_map(|request| header::acks(&request.headers).unwrap_or_default()));
+        let answers = self.at_a_desk(sql, &ahead, |engine, desk| {
+            let (mut may_sweep, mut room) = (true, batch::ROOM);
+            let each = arrivals.iter().map(|arrival| {
+                let answer = engine.attempt(desk, *arrival, Purpose::Execute, std::mem::take(&mut may_sweep));
+                // One by one, each is let go before the next has its own.
+                room = room.checked_sub(answer.body.len()).unwrap_or_else(|| {
+                    desk.undo();
+                    0
+                });
+                if engine.loaded.is_none() || desk.is_undone() { Err(failed()) } else { Ok(answer) }
+            });
+            each.collect()
+        });
+        match answers {
+            Ok(answers) => {
+                answers.iter().flatten().for_each(|answer| self.told(answer));
+                answers
+            }
+            Err(_) => {
+                self.failed(now_ms);
+                None
+            }
+        }
+    }
+
+    /// Works with one desk, in one transaction; `None`: somebody has undone what they did, and with it all is undone.
+    fn at_a_desk<T>(
+        &mut self,
+        sql: &dyn Sql,
+        ahead: &Ahead,
+        work: impl FnOnce(&mut Self, &Desk<'_>) -> Result<T, SqlError>,
+    ) -> Result<Option<T>, SqlError> {
         let before = self.loaded.as_mut().map(|loaded| {
             let packed = std::mem::take(&mut loaded.packed);
             let before = loaded.clone();
@@ -102,17 +151,16 @@ impl<H: Handler> Engine<H> {
             loaded.packed.begin();
             before
         });
-        let chores = self.chores.clone();
+        let (chores, has_tables) =
+            (self.chores.clone(), before.as_ref().is_some_and(|before| before.versions.engine > 0));
         let desk = Desk::new(sql);
         let ended = atomically(sql, || {
-            if self.loaded.as_ref().is_some_and(|loaded| loaded.versions.engine > 0) {
-                let acks = acknowledgement.map(|request| control::acks(&request.body).unwrap_or_default());
-                let ids = requests.iter().flatten().filter_map(|request| header::own_id(&request.headers).ok()?);
-                desk.read_ahead(&ids.collect(), &acks.into_iter().flatten().map(|ack| ack.id).collect())?;
+            if has_tables {
+                desk.read_ahead(&ahead.ids, &ahead.acknowledged)?;
             }
-            let answers = self.each(&desk, asked, (acknowledgement, now_ms), requests)?;
+            let done = work(self, &desk)?;
             desk.write()?;
-            Ok(answers)
+            Ok(done)
         });
         if !desk.is_undone() {
             self.loaded.iter_mut().for_each(|loaded| loaded.packed.keep());
@@ -198,11 +246,8 @@ impl<H: Handler> Engine<H> {
                 Ok(request) => run(self, request),
                 Err(refusal) => refusal.clone(),
             };
-            if sql.desk().is_some_and(Desk::is_undone) {
-                return Err(SqlError("an element has undone what it did".to_owned()));
-            }
-            if self.loaded.is_none() && request.is_ok() {
-                return Err(SqlError("an element's storage failed".to_owned()));
+            if self.loaded.is_none() && request.is_ok() || sql.desk().is_some_and(Desk::is_undone) {
+                return Err(failed());
             }
             answers.push(match room.checked_sub(answer.body.len()) {
                 Some(left) => {
@@ -214,6 +259,31 @@ impl<H: Handler> Engine<H> {
         }
         Ok(answers)
     }
+}
+
+/// Whose records are read before anything runs.
+struct Ahead {
+    ids: BTreeSet<RequestId>,
+    acknowledged: BTreeSet<RequestId>,
+}
+
+impl Ahead {
+    /// `acks`: those of all requests.
+    fn of<'a>(requests: impl Iterator<Item = &'a Request>, acks: impl IntoIterator<Item = Ack>) -> Self {
+        Self {
+            ids: requests.filter_map(|request| header::own_id(&request.headers).ok()?).collect(),
+            acknowledged: acks.into_iter().map(|ack| ack.id).collect(),
+        }
+    }
+}
+
+/// What reads runs in a transaction that is undone, whatever comes of it.
+fn is_undone_always(request: &Request) -> bool {
+    request.method.reads() && !request.path.is_control()
+}
+
+fn failed() -> SqlError {
+    SqlError("not all can be committed together".to_owned())
 }
 
 /// The answer to a whole batch.

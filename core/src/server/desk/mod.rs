@@ -58,6 +58,11 @@ impl<'a> Desk<'a> {
         self.is_undone.get() && holds(Rule::DeskUndone)
     }
 
+    /// Has all of it undone.
+    pub fn undo(&self) {
+        self.is_undone.set(true);
+    }
+
     /// Reads the records of ids, and, without their outcomes, those that are to be acknowledged.
     pub fn read_ahead(&self, ids: &BTreeSet<RequestId>, acknowledged: &BTreeSet<RequestId>) -> Result<(), SqlError> {
         let acknowledged: BTreeSet<_> = acknowledged.difference(ids).cloned().collect();
@@ -161,7 +166,7 @@ impl Sql for Desk<'_> {
         match body() {
             Ok(()) => Ok(Ended::Committed),
             Err(Rollback) => {
-                self.is_undone.set(true);
+                self.undo();
                 Ok(Ended::RolledBack)
             }
         }
