@@ -10,6 +10,7 @@ use super::chores::Chores;
 use super::config::Config;
 use super::counters::Counters;
 use super::decision::Instant;
+use super::desk::Texts;
 use super::effects::Outbox;
 use super::handler::Handler;
 use super::opening::Opening;
@@ -45,6 +46,7 @@ pub struct Engine<H> {
     started: Option<Started>,
     pub(super) chores: Chores,
     pub(super) outbox: Uncompared<Outbox>,
+    pub(super) texts: Uncompared<Texts>,
 }
 
 impl<H: Handler> Engine<H> {
@@ -60,6 +62,7 @@ impl<H: Handler> Engine<H> {
             started: None,
             chores: Chores::default(),
             outbox: Uncompared::default(),
+            texts: Uncompared::default(),
         }
     }
 

@@ -193,20 +193,10 @@ pub(super) fn into() -> String {
     format!("semel_records (id, {COLUMNS})")
 }
 
-/// A text as a row of many has it: the number of a short one, which it is given if it has none and there is one to be given.
-pub(super) fn numbered(sql: &dyn Sql, text: Value) -> Result<Value, SqlError> {
-    if !is_short(&text) {
-        return Ok(text);
-    }
-    let find = || -> Result<Option<Value>, SqlError> {
-        let rows = sql.exec("SELECT number FROM semel_texts WHERE text = ?1 LIMIT 1", std::slice::from_ref(&text))?;
-        Ok(rows.into_iter().next().and_then(|mut row| row.pop()))
-    };
-    if let Some(number) = find()? {
-        return Ok(number);
-    }
-    number(sql, &text)?;
-    Ok(find()?.unwrap_or(text))
+/// Gives a short text a number, if there is one to be given and it has none.
+pub(super) fn number_short(sql: &dyn Sql, text: &str) -> Result<(), SqlError> {
+    let text = text.into();
+    if is_short(&text) { number(sql, &text) } else { Ok(()) }
 }
 
 fn is_short(text: &Value) -> bool {
@@ -214,7 +204,7 @@ fn is_short(text: &Value) -> bool {
 }
 
 /// The number of a text, else the text itself.
-fn number_of(argument: &str) -> String {
+pub(super) fn number_of(argument: &str) -> String {
     format!("coalesce((SELECT number FROM semel_texts WHERE text = {argument}), {argument})")
 }
 

@@ -153,7 +153,7 @@ impl<H: Handler> Engine<H> {
         });
         let (chores, has_tables) =
             (self.chores.clone(), before.as_ref().is_some_and(|before| before.versions.engine > 0));
-        let desk = Desk::new(sql);
+        let desk = Desk::new(sql, std::mem::take(&mut self.texts.0));
         let ended = atomically(sql, || {
             if has_tables {
                 desk.read_ahead(&ahead.ids, &ahead.acknowledged)?;
@@ -162,7 +162,9 @@ impl<H: Handler> Engine<H> {
             desk.write()?;
             Ok(done)
         });
-        if !desk.is_undone() {
+        let is_undone = desk.is_undone();
+        self.texts.0 = desk.into_texts();
+        if !is_undone {
             self.loaded.iter_mut().for_each(|loaded| loaded.packed.keep());
             return ended.map(Some);
         }

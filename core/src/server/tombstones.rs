@@ -11,6 +11,7 @@
 
 use super::record::{LatestDeadline, Record, State, TOMBSTONE_GRACE_MS, TombstoneKind};
 use super::sql::{Row, Sql, SqlError, Value};
+use super::uncompared::Uncompared;
 use crate::id::{Principal, RequestId};
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
@@ -175,11 +176,30 @@ fn id_hash(id: &RequestId) -> IdHash {
 /// Which ids are packed. To copy it costs nothing: what a request adds is apart until that is committed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Index {
-    /// By when they lapse.
-    kept: Arc<BTreeMap<i64, BTreeMap<IdHash, PrincipalHash>>>,
+    kept: Arc<Kept>,
     added: Vec<(i64, IdHash, PrincipalHash)>,
-    /// What may yet have to be taken back; `None`: nothing may.
-    tentative: Option<Vec<(i64, IdHash)>>,
+    /// What was there of ids, where that may yet have to be put back; `None`: it may not.
+    before: Option<Vec<(IdHash, Option<(i64, PrincipalHash)>)>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Kept {
+    /// When each lapses, and whose it is.
+    ids: BTreeMap<IdHash, (i64, PrincipalHash)>,
+    /// Those that lapse, by when. One that has come to lapse later is still there, and there as well.
+    ends: Uncompared<BTreeMap<i64, Vec<IdHash>>>,
+}
+
+impl Kept {
+    /// Takes one that lapses no sooner than was known. Answers what was known.
+    fn keep(&mut self, lapses_10s: i64, id: IdHash, principal: PrincipalHash) -> Option<(i64, PrincipalHash)> {
+        let known = self.ids.get(&id).copied();
+        if known.is_none_or(|(known_10s, _)| known_10s < lapses_10s) {
+            self.ids.insert(id, (lapses_10s, principal));
+            self.ends.0.entry(lapses_10s).or_default().push(id);
+        }
+        known
+    }
 }
 
 impl Index {
@@ -190,23 +210,27 @@ impl Index {
 
     /// What is taken over from now on may have to be taken back: a copy of all would cost the more, the more there is.
     pub fn begin(&mut self) {
-        self.tentative = Some(Vec::new());
+        self.before = Some(Vec::new());
     }
 
     /// What was taken over since stays.
     pub fn keep(&mut self) {
-        self.tentative = None;
+        self.before = None;
     }
 
     /// Takes back what was taken over since.
     pub fn take_back(&mut self) {
         self.added.clear();
-        for (lapses_10s, id) in self.tentative.take().unwrap_or_default() {
-            let kept = Arc::make_mut(&mut self.kept);
-            if let Some(ids) = kept.get_mut(&lapses_10s) {
-                ids.remove(&id);
-            }
-            kept.retain(|at, ids| *at != lapses_10s || !ids.is_empty());
+        let before = self.before.take().unwrap_or_default();
+        if before.is_empty() {
+            return;
+        }
+        let ids = &mut Arc::make_mut(&mut self.kept).ids;
+        for (id, known) in before.into_iter().rev() {
+            match known {
+                Some(known) => ids.insert(id, known),
+                None => ids.remove(&id),
+            };
         }
     }
 
@@ -214,30 +238,35 @@ impl Index {
     pub fn settle(&mut self, now_ms: i64) -> i64 {
         let has_lapsed =
             |lapses_10s: &i64| lapses_10s.saturating_mul(GRAIN_MS) <= now_ms || !holds(Rule::TombstoneStays);
-        if self.added.is_empty() && !self.kept.keys().next().is_some_and(has_lapsed) {
+        if self.added.is_empty() && !self.kept.ends.0.keys().next().is_some_and(has_lapsed) {
             return 0;
         }
         let mut more = 0;
         let kept = Arc::make_mut(&mut self.kept);
         for (lapses_10s, id, principal) in self.added.drain(..) {
-            if kept.entry(lapses_10s).or_default().insert(id, principal).is_none() {
-                more += 1;
-                self.tentative.iter_mut().for_each(|tentative| tentative.push((lapses_10s, id)));
-            }
+            let known = kept.keep(lapses_10s, id, principal);
+            more += i64::from(known.is_none());
+            self.before.iter_mut().for_each(|before| before.push((id, known)));
         }
-        while let Some(first) = kept.first_entry().filter(|first| has_lapsed(first.key())) {
-            more -= first.remove().len() as i64;
+        while let Some(first) = kept.ends.0.first_entry().filter(|first| has_lapsed(first.key())) {
+            let lapsed_10s = *first.key();
+            for id in first.remove() {
+                if kept.ids.get(&id).is_some_and(|(lapses_10s, _)| *lapses_10s == lapsed_10s) {
+                    kept.ids.remove(&id);
+                    more -= 1;
+                }
+            }
         }
         more
     }
 
     /// The tombstone of an id, as one who asks is to see it: another's principal is not told.
     pub fn find(&self, id: &RequestId, asks: &Principal, first_sent_s: Option<i64>, now_ms: i64) -> Option<Record> {
-        if self.kept.is_empty() && self.added.is_empty() {
+        if self.kept.ids.is_empty() && self.added.is_empty() {
             return None;
         }
         let id = id_hash(id);
-        let kept = self.kept.iter().rev().find_map(|(lapses_10s, ids)| Some((*lapses_10s, *ids.get(&id)?)));
+        let kept = self.kept.ids.get(&id).copied();
         let added = || self.added.iter().find(|added| added.1 == id).map(|added| (added.0, added.2));
         let (lapses_10s, owner) = kept.or_else(added)?;
         let lapses_ms = lapses_10s * GRAIN_MS;
@@ -255,12 +284,12 @@ impl Index {
 
     /// How many there are, but for what was added and is not settled.
     pub fn count(&self) -> i64 {
-        self.kept.values().map(|ids| ids.len() as i64).sum()
+        self.kept.ids.len() as i64
     }
 
     /// When the last of them lapses.
     pub fn until_ms(&self) -> i64 {
-        self.kept.last_key_value().map_or(0, |(lapses_10s, _)| lapses_10s.saturating_mul(GRAIN_MS))
+        self.kept.ends.0.last_key_value().map_or(0, |(lapses_10s, _)| lapses_10s.saturating_mul(GRAIN_MS))
     }
 
     /// Reads what is carried by records with ids after `after`, up to `last`.

@@ -23,6 +23,7 @@ use crate::rules::{Rule, holds};
 use crate::session::SessionName;
 use places::Places;
 use records::Records;
+pub use records::Texts;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
@@ -36,21 +37,28 @@ pub struct Desk<'a> {
     sql: &'a dyn Sql,
     records: RefCell<Records>,
     places: RefCell<Places>,
+    texts: RefCell<Texts>,
     /// Of the outcomes that wait.
     bytes: Cell<usize>,
     is_undone: Cell<bool>,
 }
 
 impl<'a> Desk<'a> {
-    /// A desk in front of storage, in which a transaction is open.
-    pub fn new(sql: &'a dyn Sql) -> Self {
+    /// A desk in front of storage, in which a transaction is open. `texts`: what the one before it has left.
+    pub fn new(sql: &'a dyn Sql, texts: Texts) -> Self {
         Self {
             sql,
             records: RefCell::default(),
             places: RefCell::default(),
+            texts: RefCell::new(texts),
             bytes: Cell::new(0),
             is_undone: Cell::new(false),
         }
+    }
+
+    /// What is of use to the next desk.
+    pub fn into_texts(self) -> Texts {
+        self.texts.into_inner()
     }
 
     /// Whether one of the requests has undone what it did, which is still there.
@@ -82,7 +90,7 @@ impl<'a> Desk<'a> {
         if !holds(Rule::DeskWritten) {
             return Ok(());
         }
-        records.write(self.sql)?;
+        records.write(self.sql, &mut self.texts.borrow_mut())?;
         places.write(self.sql)
     }
 
@@ -145,8 +153,13 @@ impl<'a> Desk<'a> {
 
     /// Before a statement that may ask for what waits, or change what is known.
     fn before(&self, statement: &str) -> Result<(), SqlError> {
-        let tables = ["semel_records", "semel_texts", "semel_places", "semel_sessions"];
-        let is_concerned = statement.contains("semel_") && tables.iter().any(|table| statement.contains(table));
+        let mut names = statement
+            .match_indices('_')
+            .filter(|(at, _)| statement.get(..*at).is_some_and(|before| before.ends_with("semel")));
+        let is_concerned = names.any(|(at, _)| {
+            let name = statement.get(at + 1..).unwrap_or_default();
+            ["records", "texts", "places", "sessions"].iter().any(|table| name.starts_with(table))
+        });
         if is_concerned { self.write() } else { Ok(()) }
     }
 }
@@ -181,39 +194,31 @@ impl Sql for Desk<'_> {
     }
 }
 
-/// Writes rows that have some values in common, as many in one statement as it takes arguments. `row`: a row's values as SQL, `?1` and so on
-/// those in common, and `$` each of its own.
+/// Writes rows that have some values in common, as many in one statement as it takes arguments. `select`: what comes of a row, of which the columns
+/// are `column1` and so on, and of what they have in common, which is `?1` and so on.
 fn insert<const OWN: usize>(
     sql: &dyn Sql,
-    (into, row): (&str, &str),
+    (into, select): (&str, &str),
     common: &[Value],
     rows: &[[Value; OWN]],
 ) -> Result<(), SqlError> {
-    let most = (ARGUMENTS_MAX - common.len().min(ARGUMENTS_MAX)) / OWN.max(1);
     let mut rest = rows;
     // Few lengths, for each is a statement of its own that has to be compiled and kept.
-    for length in [most, most / 4, 1].into_iter().filter(|length| *length > 0) {
-        let statement = statement((into, row), common.len(), length);
+    for length in [32, 16, 8, 4, 2, 1].into_iter().filter(|length| common.len() + length * OWN <= ARGUMENTS_MAX) {
         while let Some((some, left)) = rest.split_at_checked(length) {
             let arguments: Vec<_> = common.iter().chain(some.iter().flatten()).cloned().collect();
-            sql.run(&statement, &arguments)?;
+            sql.run(&statement((into, select), (common.len(), OWN), length), &arguments)?;
             rest = left;
         }
     }
     Ok(())
 }
 
-fn statement((into, row): (&str, &str), common: usize, length: usize) -> String {
-    let mut statement = format!("INSERT OR REPLACE INTO {into} VALUES ");
-    let mut argument = common;
-    for n in 0..length {
-        statement.push_str(if n == 0 { "" } else { ", " });
-        let mut parts = row.split('$');
-        statement.push_str(parts.next().unwrap_or_default());
-        for part in parts {
-            argument += 1;
-            statement.push_str(&format!("?{argument}{part}"));
-        }
-    }
-    statement
+fn statement((into, select): (&str, &str), (common, own): (usize, usize), length: usize) -> String {
+    let row = |n: usize| {
+        let arguments: Vec<_> = (1..=own).map(|column| format!("?{}", common + n * own + column)).collect();
+        format!("({})", arguments.join(", "))
+    };
+    let rows: Vec<_> = (0..length).map(row).collect();
+    format!("INSERT OR REPLACE INTO {into} SELECT {select} FROM (VALUES {})", rows.join(", "))
 }

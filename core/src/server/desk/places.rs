@@ -95,7 +95,7 @@ impl Places {
             for ((epoch, at_ms, status, headers), own) in alike {
                 let common =
                     [session.number.into(), epoch.into(), at_ms.into(), i64::from(status).into(), headers.into()];
-                insert(sql, (rows::INTO, ROW), &common, &own)?;
+                insert(sql, (rows::INTO, SELECT), &common, &own)?;
             }
         }
         Ok(())
@@ -103,4 +103,4 @@ impl Places {
 }
 
 /// In the order of [`rows::INTO`].
-const ROW: &str = "(?1, $, ?2, ?3, 1, $, ?4, ?5, $)";
+const SELECT: &str = "?1, column1, ?2, ?3, 1, column2, ?4, ?5, column3";

@@ -58,7 +58,7 @@ impl Records {
     }
 
     /// Writes what has changed.
-    pub fn write(self, sql: &dyn Sql) -> Result<(), SqlError> {
+    pub fn write(self, sql: &dyn Sql, texts: &mut Texts) -> Result<(), SqlError> {
         let changed = || self.0.iter().filter(|(_, known)| known.is_changed);
         let gone = changed().filter(|(_, known)| known.record.is_none() && known.is_stored).map(|(id, _)| id);
         rows::delete_all(sql, gone)?;
@@ -74,18 +74,42 @@ impl Records {
             }
         }
         for ((principal, at_ms, status, headers), records) in alike {
-            let [principal, headers] = [principal.into(), headers.into()].map(|text| rows::numbered(sql, text));
-            let common = [principal?, at_ms.into(), i64::from(status).into(), headers?];
+            texts.number(sql, principal)?;
+            texts.number(sql, &headers)?;
+            let common = [principal.into(), at_ms.into(), i64::from(status).into(), headers.into()];
             let own: Vec<_> = records.into_iter().map(|(id, record)| own(id, record)).collect();
-            insert(sql, (&rows::into(), ROW), &common, &own)?;
+            insert(sql, (&rows::into(), &select()), &common, &own)?;
         }
         Ok(())
     }
 }
 
-/// In the order of [`rows::into`]. In an object every number comes as a float, which would stay one where a column takes anything.
-const ROW: &str = "($, iif(typeof(?1) = 'text', ?1, CAST(?1 AS INTEGER)), $, ?2, $, 1, NULL, NULL, NULL, NULL, $, $, ?3, \
-     iif(typeof(?4) = 'text', ?4, CAST(?4 AS INTEGER)), $)";
+/// Texts that have had a number. Where one has it no longer, it is written itself.
+#[derive(Debug, Clone, Default)]
+pub struct Texts(BTreeSet<String>);
+
+impl Texts {
+    /// Gives a text a number, unless it has one, or there is none to be given.
+    fn number(&mut self, sql: &dyn Sql, text: &str) -> Result<(), SqlError> {
+        if self.0.contains(text) || self.0.len() >= TEXTS_MAX {
+            return Ok(());
+        }
+        rows::number_short(sql, text)?;
+        self.0.insert(text.to_owned());
+        Ok(())
+    }
+}
+
+/// So many texts are known: no more have a number.
+const TEXTS_MAX: usize = 128;
+
+/// In the order of [`rows::into`].
+fn select() -> String {
+    let [principal, headers] = ["?1", "?4"].map(rows::number_of);
+    format!(
+        "column1, {principal}, column2, ?2, column3, 1, NULL, NULL, NULL, NULL, column4, column5, ?3, {headers}, column6"
+    )
+}
 
 fn own(id: &RequestId, record: &Record) -> [Value; 6] {
     let (fingerprint, body) = match &record.state {
