@@ -12,7 +12,6 @@ use super::config::REQUEST_BODY_BYTES_MAX;
 use super::control::{self, body_invalid, wire_outcome};
 use super::decision::check_deadline;
 use super::json::read::{Json, Members};
-use super::json::write::{Object, array};
 use super::record::Outcome;
 use crate::header::{self, Ack, Attempt, quoted};
 use crate::id::Key;
@@ -46,14 +45,23 @@ pub struct Element {
 /// What is asked in one commit.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// Acknowledges what the client holds by now; `None`: nothing.
-    pub acknowledgement: Option<Request>,
+    /// What the client holds by now; `None`: nothing is said of it.
+    pub acknowledgement: Option<Acknowledgement>,
     /// In order.
     pub elements: Vec<Element>,
     /// The number of the frame, where it is one.
     pub frame: Option<i64>,
     /// Those of the request that it is; a frame has none.
     headers: Headers,
+}
+
+/// The request that acknowledges what comes with a batch, and what that is.
+#[derive(Debug, Clone)]
+pub struct Acknowledgement {
+    /// As the router judges it.
+    pub request: Request,
+    /// Instead of its body.
+    pub acks: Vec<Ack>,
 }
 
 impl Batch {
@@ -72,7 +80,7 @@ impl Batch {
         let Json::Array(requests) = json(body)? else { return Err(body_invalid("not an array of requests")) };
         // Else the whole of it would be done, and then refused.
         let acks = header::acks(headers)?;
-        let acknowledgement = headers.get("semel-ack").map(|_| acknowledgement(key, &acks)).transpose()?;
+        let acknowledgement = headers.get("semel-ack").map(|_| acknowledgement(key, acks)).transpose()?;
         Ok(Self { acknowledgement, elements: elements(requests)?, frame: None, headers: headers.clone() })
     }
 
@@ -95,7 +103,7 @@ impl Batch {
         if !(0..=NUMBER_MAX).contains(&frame) {
             return Err(body_invalid("frame must be a number from 0 to 2^53 - 1"));
         }
-        let acknowledgement = acks.map(|acks| acknowledgement(key, &acks)).transpose()?;
+        let acknowledgement = acks.map(|acks| acknowledgement(key, acks)).transpose()?;
         Ok(Self { acknowledgement, elements: elements(requests)?, frame: Some(frame), headers: Headers::new() })
     }
 }
@@ -119,14 +127,13 @@ fn json(text: Option<&[u8]>) -> Result<Json, Problem> {
     Json::parse(text).map_err(body_invalid)
 }
 
-/// The request that acknowledges what comes with a batch.
-fn acknowledgement(key: &Key, acks: &[Ack]) -> Result<Request, Problem> {
+fn acknowledgement(key: &Key, acks: Vec<Ack>) -> Result<Acknowledgement, Problem> {
     let pathname = format!("/semel/v1/keys/{}/acks", key.encoded().replace('/', "%2F"));
-    let ids = acks
-        .iter()
-        .map(|Ack { id, until_ms }| Object::default().with("id", id.as_str()).with_some("until", *until_ms).end());
-    let body = Object::default().with("ids", array(ids)).end().into();
-    Ok(Request { method: Method::Post, path: Path::new(&pathname, "")?, headers: Headers::new(), body })
+    let path = Path::new(&pathname, "")?;
+    Ok(Acknowledgement {
+        request: Request { method: Method::Post, path, headers: Headers::new(), body: Vec::new() },
+        acks,
+    })
 }
 
 fn elements(requests: Vec<Json>) -> Result<Vec<Element>, Problem> {

@@ -21,7 +21,7 @@ use super::sql::{SqlError, atomically};
 use super::suspicion::Started;
 use super::turn::{Command, Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
 use crate::fingerprint::Fingerprint;
-use crate::header::{self, Attempt};
+use crate::header::{self, Ack, Attempt};
 use crate::id::{Principal, RequestId};
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
@@ -83,9 +83,14 @@ impl Turn<'_> {
 
     fn acknowledge(&mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
         match control::acks(&self.arrival.request.body) {
-            Ok(acks) => self.acks.extend(acks),
-            Err(problem) => return self.refuse(loaded, &problem, None, Aside::default()),
+            Ok(acks) => self.acknowledge_all(loaded, acks),
+            Err(problem) => self.refuse(loaded, &problem, None, Aside::default()),
         }
+    }
+
+    /// Acknowledges what has been read.
+    pub(super) fn acknowledge_all(&mut self, loaded: &mut Loaded, acks: Vec<Ack>) -> Result<Answer, SqlError> {
+        self.acks.extend(acks);
         self.set_aside(loaded, None, Aside::default())?;
         Ok(Answer::changed())
     }

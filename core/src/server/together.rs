@@ -9,8 +9,8 @@
 
 use super::answer::Answer;
 use super::auth::Asker;
-use super::batch::{self, Batch, Element};
-use super::control::{self, Control};
+use super::batch::{self, Acknowledgement, Batch, Element};
+use super::control::Control;
 use super::desk::Desk;
 use super::engine::{Arrival, Engine};
 use super::handler::Handler;
@@ -55,11 +55,11 @@ impl<H: Handler> Engine<H> {
             return (now_ms, Err(problem));
         }
         let Batch { acknowledgement, elements, .. } = batch;
-        let acknowledgement = acknowledgement.map(|request| self.allowed(asked, request, now_ms)).transpose();
-        let acknowledgement = match acknowledgement {
-            Ok(acknowledgement) => acknowledgement,
-            Err(problem) => return (now_ms, Err(problem)),
-        };
+        let judged =
+            acknowledgement.as_ref().map(|Acknowledgement { request, .. }| self.allowed(asked, request, now_ms));
+        if let Some(Err(problem)) = judged {
+            return (now_ms, Err(problem));
+        }
         let mut requests: Vec<_> = elements.into_iter().map(|element| self.judged(asked, element, now_ms)).collect();
         if !holds(Rule::BatchInOrder) {
             requests.reverse();
@@ -88,14 +88,14 @@ impl<H: Handler> Engine<H> {
         &mut self,
         sql: &dyn Sql,
         asked: Asked<'_>,
-        (acknowledgement, now_ms): (Option<&Request>, i64),
+        (acknowledgement, now_ms): (Option<&Acknowledgement>, i64),
         requests: &[Result<Request, Answer>],
     ) -> Result<Option<Vec<Answer>>, SqlError> {
         if !holds(Rule::BatchInOneCommit) || requests.iter().flatten().any(is_undone_always) {
             return Ok(None);
         }
-        let acks = acknowledgement.map(|request| control::acks(&request.body).unwrap_or_default());
-        let ahead = Ahead::of(requests.iter().flatten(), acks.unwrap_or_default());
+        let acks = acknowledgement.iter().flat_map(|acknowledgement| &acknowledgement.acks);
+        let ahead = Ahead::of(requests.iter().flatten(), acks.cloned());
         self.at_a_desk(sql, &ahead, |engine, desk| engine.each(desk, asked, (acknowledgement, now_ms), requests))
     }
 
@@ -197,7 +197,8 @@ impl<H: Handler> Engine<H> {
             headers.append("semel-key", quoted(&asked.key.encoded()));
         }
         headers.append("semel-principal", quoted(asked.asker.principal.as_str()));
-        let request = self.allowed(asked, Request { method, path, headers, body }, now_ms)?;
+        let request = Request { method, path, headers, body };
+        self.allowed(asked, &request, now_ms)?;
         if !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
             // Alone or not: the host has nowhere to wait for its outcome.
             return Err(Problem::new(Code::KeyInvalid, "what is executed elsewhere has no place in a batch yet"));
@@ -205,8 +206,8 @@ impl<H: Handler> Engine<H> {
         Ok(request)
     }
 
-    fn allowed(&self, asked: Asked<'_>, request: Request, now_ms: i64) -> Result<Request, Problem> {
-        let Request { method, path, headers, .. } = &request;
+    fn allowed(&self, asked: Asked<'_>, request: &Request, now_ms: i64) -> Result<(), Problem> {
+        let Request { method, path, headers, .. } = request;
         match judge(&self.handler, asked.asker, method, path, headers, now_ms)? {
             (key, _) if key != *asked.key && holds(Rule::BatchKey) => {
                 let detail = format!("the key of this path is {}", quoted(&key.encoded()));
@@ -215,7 +216,7 @@ impl<H: Handler> Engine<H> {
             (_, Some(Control::Batch | Control::Socket)) => {
                 Err(Problem::new(Code::NotFound, "a batch has no batch or socket in it"))
             }
-            _ => Ok(request),
+            _ => Ok(()),
         }
     }
 
@@ -224,28 +225,26 @@ impl<H: Handler> Engine<H> {
         &mut self,
         sql: &dyn Sql,
         Asked { key, asker, wall_ms }: Asked<'_>,
-        (acknowledgement, now_ms): (Option<&Request>, i64),
+        (acknowledgement, now_ms): (Option<&Acknowledgement>, i64),
         requests: &[Result<Request, Answer>],
     ) -> Result<Vec<Answer>, SqlError> {
         // What is due may be much: a batch has one page of it before it is answered, as a single request has.
         let mut may_sweep = true;
-        let mut run = |engine: &mut Self, request: &Request| {
-            let arrival = Arrival { key, principal: &asker.principal, request, body_too_large: false, wall_ms };
-            engine.attempt(sql, arrival, Purpose::Execute, std::mem::take(&mut may_sweep))
-        };
+        let arrival = |request| Arrival { key, principal: &asker.principal, request, body_too_large: false, wall_ms };
         // The client takes an answer for the word that its acknowledgements are applied.
-        if let Some(request) = acknowledgement
-            && run(self, request).headers.get("semel-status") != Some("executed")
-            && holds(Rule::BatchAcknowledges)
-        {
-            return Err(SqlError("nothing was acknowledged".to_owned()));
+        if let Some(Acknowledgement { request, acks }) = acknowledgement {
+            let asked = (arrival(request), Purpose::Execute, std::mem::take(&mut may_sweep));
+            let answer = self.attempt_with(sql, asked, |mut turn, loaded| turn.acknowledge_all(loaded, acks.clone()));
+            if answer.headers.get("semel-status") != Some("executed") && holds(Rule::BatchAcknowledges) {
+                return Err(SqlError("nothing was acknowledged".to_owned()));
+            }
         }
         // Those that would have no room are not kept until all have run: together they may be more than an object has memory.
         let mut room = batch::ROOM;
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             let answer = match request {
-                Ok(request) => run(self, request),
+                Ok(request) => self.attempt(sql, arrival(request), Purpose::Execute, std::mem::take(&mut may_sweep)),
                 Err(refusal) => refusal.clone(),
             };
             if self.loaded.is_none() && request.is_ok() || sql.desk().is_some_and(Desk::is_undone) {
@@ -273,10 +272,17 @@ impl Ahead {
     /// `acks`: those of all requests.
     fn of<'a>(requests: impl Iterator<Item = &'a Request>, acks: impl IntoIterator<Item = Ack>) -> Self {
         Self {
-            ids: requests.filter_map(|request| header::own_id(&request.headers).ok()?).collect(),
+            ids: requests.filter_map(|request| written_id(&request.headers)).collect(),
             acknowledged: acks.into_iter().map(|ack| ack.id).collect(),
         }
     }
+}
+
+/// The id that a request names in the way that nearly all do. Of others the record is read when it is asked for.
+fn written_id(headers: &Headers) -> Option<RequestId> {
+    let value = headers.get("idempotency-key")?;
+    let id = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+    RequestId::new(id).ok().filter(|id| !id.as_str().contains(['"', '\\']))
 }
 
 /// What reads runs in a transaction that is undone, whatever comes of it.

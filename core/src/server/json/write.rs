@@ -47,33 +47,45 @@ impl Object {
 
     fn put(&mut self, name: &str, value: Value<'_>) {
         self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.0.push_str(&quoted(name));
+        quote(&mut self.0, name);
         self.0.push(':');
-        self.0.push_str(&value.written().0);
+        value.write(&mut self.0);
     }
 }
 
 impl Value<'_> {
-    fn written(self) -> Written {
-        Written(match self {
-            Self::Null => "null".to_owned(),
-            Self::Bool(bool) => bool.to_string(),
-            Self::Integer(integer) => integer.to_string(),
-            Self::Text(text) => quoted(text),
-            Self::Written(written) => return written,
-        })
+    fn write(self, text: &mut String) {
+        match self {
+            Self::Null => text.push_str("null"),
+            Self::Bool(bool) => text.push_str(if bool { "true" } else { "false" }),
+            Self::Integer(integer) => text.push_str(&integer.to_string()),
+            Self::Text(value) => quote(text, value),
+            Self::Written(written) => text.push_str(&written.0),
+        }
     }
 }
 
 /// Writes an array.
 pub fn array<'a, T: Into<Value<'a>>>(items: impl IntoIterator<Item = T>) -> Written {
-    let items: Vec<String> = items.into_iter().map(|item| item.into().written().0).collect();
-    Written(format!("[{}]", items.join(",")))
+    let mut text = String::from("[");
+    for (n, item) in items.into_iter().enumerate() {
+        text.push_str(if n == 0 { "" } else { "," });
+        item.into().write(&mut text);
+    }
+    text.push(']');
+    Written(text)
 }
 
-fn quoted(text: &str) -> String {
-    // A string can't fail to be written.
-    serde_json::to_string(text).unwrap_or_default()
+fn quote(text: &mut String, value: &str) {
+    // Most need no escape, and are looked at once.
+    if value.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
+        text.push('"');
+        text.push_str(value);
+        text.push('"');
+    } else {
+        // A string can't fail to be written.
+        text.push_str(&serde_json::to_string(value).unwrap_or_default());
+    }
 }
 
 impl Written {
