@@ -1,9 +1,15 @@
 // What crosses the boundary to the module: flags, integers, texts and bytes, one after the other. As `client/bytes.rs` has it.
 
+// Made once: a call of the module takes some of each.
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+export const bytesOf = (text) => encoder.encode(text);
+export const textOf = (bytes) => decoder.decode(bytes);
+
 /** Lays out: a boolean, a whole number, a string, or a Uint8Array each. */
 export function laid(parts) {
-  const encoder = new TextEncoder();
-  const encoded = parts.map((part) => (typeof part === "string" ? encoder.encode(part) : part));
+  const encoded = parts.map((part) => (typeof part === "string" ? bytesOf(part) : part));
   const size = (part) => (typeof part === "boolean" ? 1 : 8 + (part.length ?? 0));
   const out = new Uint8Array(encoded.reduce((sum, part) => sum + size(part), 0));
   const view = new DataView(out.buffer);
@@ -31,7 +37,7 @@ export function reader(bytes) {
       const length = read.integer();
       return bytes.subarray(at, (at += length));
     },
-    text: () => new TextDecoder().decode(read.bytes()),
+    text: () => textOf(read.bytes()),
     isEmpty: () => at === bytes.length,
   };
   return read;

@@ -3,6 +3,8 @@
 // Invariant: whether an error is of a class is told by brand and code, not by its constructor. So it holds over two copies of the
 // package, and for each code there is a class.
 
+import { textOf } from "./bytes.js";
+
 const BRAND = Symbol.for("semel.error");
 
 /** An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. */
@@ -70,7 +72,7 @@ const nameOf = (code) => `${code.replace(/(?:^|-)(.)/g, (_, first) => first.toUp
 
 function parsed(problem) {
   try {
-    return JSON.parse(new TextDecoder().decode(problem));
+    return JSON.parse(textOf(problem));
   } catch {
     // There is none, or it is cut short.
     return undefined;

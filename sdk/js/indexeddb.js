@@ -1,7 +1,9 @@
 // Rows in IndexedDB.
 //
 // Invariants:
-// - A change is one read-write transaction; it is told as done once the transaction is complete, as durable as was asked for.
+// - A change is made in one read-write transaction, and told as done once that is complete, as durable as was asked for.
+// - What nobody waits for has no transaction of its own if another change comes soon enough: to make one durable takes as long for one row as
+//   for some. Nothing is read past it, and none of it is left behind by `close`.
 // - Nothing is awaited within a transaction but its own requests: it would commit half of what was meant.
 // - A connection that is lost is opened again for the next transaction, never used again. One that stands in the way of a newer
 //   version is closed.
@@ -13,6 +15,8 @@ const ROWS = "rows";
 const VERSION = 1;
 /** So long may it take to open: another tab may stand in the way for good. */
 const OPEN_MS_MAX = 10_000;
+/** So long does a change that nobody waits for wait for one that goes sooner. */
+const PATIENCE_MS = 4;
 /** The codes of the errors of IndexedDB. */
 const CODES = { SecurityError: "unavailable", VersionError: "newer", NotFoundError: "damaged", QuotaExceededError: "full" };
 
@@ -25,6 +29,9 @@ const storeError = (error) => (error instanceof StoreError ? error : new StoreEr
 export async function indexedDbStore(name, durability, onstorelost) {
   let opening;
   let isClosed = false;
+  /** The changes of the next transaction, each with who waits for it, and what begins it if nothing does so sooner. */
+  const held = [];
+  let timer;
   await connection();
   memory((kept) => kept.setItem(name, 1));
   persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
@@ -40,22 +47,18 @@ export async function indexedDbStore(name, durability, onstorelost) {
     if (opening === connecting) opening = undefined;
   }
 
-  /** One transaction; `work` is given the rows, and says what to resolve to once it is complete. */
+  /** One transaction; `work` is given the rows, and may say what to resolve to once it is complete. */
   async function within(mode, work) {
-    if (isClosed) throw new StoreError("store-failed", "the store is closed");
+    if (isClosed) throw new StoreError("store-failed", "it is closed");
     const connecting = connection();
     const database = await connecting;
     let result;
     try {
       return await new Promise((resolve, reject) => {
         const transaction = database.transaction(ROWS, mode, { durability });
-        const fail = (error) => {
-          reject(error);
-          transaction.abort();
-        };
-        transaction.oncomplete = () => resolve(result());
-        transaction.onabort = () => reject(transaction.error ?? new Error("the transaction was aborted"));
-        result = work(transaction.objectStore(ROWS), fail);
+        transaction.oncomplete = () => resolve(result?.());
+        transaction.onabort = () => reject(transaction.error ?? new Error("aborted"));
+        result = work(transaction.objectStore(ROWS));
       });
     } catch (error) {
       // It may be the connection. The next one costs little.
@@ -65,14 +68,35 @@ export async function indexedDbStore(name, durability, onstorelost) {
     }
   }
 
+  /** A change: with all that are held, or, if nobody waits for it, held for a moment. */
+  function write(work, isPatient) {
+    return new Promise((settle) => {
+      held.push([work, settle]);
+      // A page that is hidden may be frozen before the moment is over.
+      if (isPatient && !globalThis.document?.hidden) timer ??= setTimeout(begin, PATIENCE_MS);
+      else begin();
+    });
+  }
+
+  function begin() {
+    clearTimeout(timer);
+    timer = undefined;
+    const all = held.splice(0);
+    const done = all.length && within("readwrite", (rows) => all.forEach(([work]) => work(rows)));
+    for (const [, settle] of all) settle(done);
+  }
+
   return {
-    load: (range) =>
-      within("readonly", (rows) => {
+    load(range) {
+      begin();
+      return within("readonly", (rows) => {
         const [ids, values] = [rows.getAllKeys(range), rows.getAll(range)];
         return () => ids.result.map((id, index) => [id, values.result[index]]);
-      }),
-    change: (id, to) =>
-      within("readwrite", (rows, fail) => {
+      });
+    },
+    async change(id, to, isPatient) {
+      let failure;
+      await write((rows) => {
         const found = rows.get(id);
         found.onsuccess = () => {
           try {
@@ -80,20 +104,22 @@ export async function indexedDbStore(name, durability, onstorelost) {
             if (row === undefined) rows.delete(id);
             else if (row !== null) rows.put(row, id);
           } catch (error) {
-            fail(error);
+            // It has written nothing, and is no concern of the others.
+            failure = error;
           }
         };
-        return () => {};
-      }),
+      }, isPatient);
+      if (failure) throw storeError(failure);
+    },
     remove: (ids, isDone) =>
-      within("readwrite", (rows) => {
+      write((rows) => {
         for (const id of ids) {
           const found = rows.get(id);
           found.onsuccess = () => found.result && isDone(found.result) && rows.delete(id);
         }
-        return () => {};
-      }),
+      }, true),
     async close() {
+      begin();
       isClosed = true;
       (await opening)?.close();
     },

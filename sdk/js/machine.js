@@ -9,10 +9,28 @@ import { laid, optional, reader } from "./bytes.js";
 import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
-const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
-export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+const OPEN = 0;
+const STORED = 1;
+const REQUEST = 2;
+const ANSWERED = 3;
+const CHANGE = 4;
+const COMMITTED = 5;
+const OVERVIEW = 6;
+const RANDOM = 7;
+export const LOST = 8;
+export const DELIVERED = 9;
+export const GIVE_UP = 10;
+export const RESUME = 11;
+export const RESUME_ALL = 12;
+export const WAKE = 13;
+export const DOUBT_CLOCK = 14;
+export const CLOSE = 15;
+export const OFFLINE = 16;
+export const ONLINE = 17;
 export const LEAVE = 19;
-const [WATCH, TICKET_OF, IS_DONE] = [20, 21, 22];
+const WATCH = 20;
+const TICKET_OF = 21;
+const IS_DONE = 22;
 /** The longest time for which a timer can be set; it is set again then. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 /** So far may the two clocks drift apart by themselves. */
@@ -33,6 +51,8 @@ export class Machine {
   /** Why the change that is being reported was not made. */
   #why;
   #timer;
+  /** When the timer is due, if one is set. */
+  #wakes = Infinity;
   #ahead = wallAhead();
 
   /** `host` does what the module asks for: see `#host` in `semel.js`. */
@@ -129,8 +149,9 @@ export class Machine {
     const input = laid([performance.now(), ...parts]);
     // An address past 2 GiB comes as a negative number.
     const start = semel_input(input.length + 1) >>> 0;
-    new Uint8Array(memory.buffer, start).set([what]);
-    new Uint8Array(memory.buffer, start + 1).set(input);
+    const place = new Uint8Array(memory.buffer, start);
+    place[0] = what;
+    place.set(input, 1);
     const answer = semel_call() >>> 0;
     // A copy: the next call writes over it.
     const output = reader(new Uint8Array(memory.buffer).slice(answer, answer + semel_output_length()));
@@ -145,10 +166,16 @@ export class Machine {
   }
 
   #wakeAt(wakes) {
+    // A timer that is due sooner may run out: it is set anew then. Most calls put the time off, and set none.
+    if (wakes < Infinity && wakes >= this.#wakes) return;
     clearTimeout(this.#timer);
+    this.#wakes = wakes;
     if (wakes === Infinity || this.#isClosed) return;
     const after = Math.min(Math.max(wakes - performance.now(), 0), TIMER_MS_MAX);
-    this.#timer = setTimeout(() => this.#tell(WAKE, 0), Math.ceil(after));
+    this.#timer = setTimeout(() => {
+      this.#wakes = Infinity;
+      this.#tell(WAKE, 0);
+    }, Math.ceil(after));
   }
 
   #do() {
@@ -166,10 +193,12 @@ export class Machine {
     const host = this.#host;
     const request = () => [integer(), text(), text(), text()];
     const failure = () => [text(), text(), text(), text(), bytes()];
-    switch (byte()) {
-      case 0: {
+    const what = byte();
+    switch (what) {
+      case 0:
+      case 7: {
         const [number, id] = [integer(), text()];
-        return () => this.#change(number, id);
+        return () => this.#change(number, id, what === 7);
       }
       case 1: {
         const ids = text().split("\n");
@@ -205,8 +234,8 @@ export class Machine {
     return rows;
   }
 
-  /** A change of a row, in one transaction of the store. */
-  async #change(number, id) {
+  /** A change of a row, in one transaction of the store. Nobody waits for one that `isPatient`, which a store may make use of. */
+  async #change(number, id, isPatient) {
     let isCommitted = false;
     try {
       let isAsked = false;
@@ -218,7 +247,7 @@ export class Machine {
         const kind = made.byte();
         // A copy: a store may keep all that a view is of.
         return kind === 0 ? null : kind === 1 ? made.bytes().slice() : undefined;
-      });
+      }, isPatient);
       isCommitted = true;
     } catch (error) {
       // It has changed nothing.

@@ -2,6 +2,8 @@
 //
 // Invariant: a wrong option is a TypeError or RangeError at `open`, before anything is stored or sent.
 
+import { bytesOf } from "./bytes.js";
+
 /** Numbers: the default, the least and the most. Infinity stands for no end. */
 const NUMBERS = {
   retryIntervalMs: [1_000, 10, 3_600_000],
@@ -60,7 +62,7 @@ function originOf(url) {
 /** A key as it is on the wire: percent-encoded, just as the server does it, so that the two are one text. */
 export function encodedKey(key) {
   if (key === undefined) return undefined;
-  const bytes = typeof key === "string" ? new TextEncoder().encode(key).length : 0;
+  const bytes = typeof key === "string" ? bytesOf(key).length : 0;
   // As a segment of a path, . and .. would lead elsewhere: such a key could be neither acknowledged nor cancelled.
   if (bytes < 1 || bytes > 512 || /\p{Cc}|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes, no controls, and is not . or ..");
   return key.replace(/[ "%\\<>`#?]|[^\0-\x7f]+/gu, encodeURIComponent);

@@ -6,6 +6,7 @@
 // - The application's own headers are computed for this attempt and stored nowhere. They change nothing of what makes the
 //   request: neither the protocol's headers nor the body's type.
 
+import { textOf } from "./bytes.js";
 import { linesOf, toLines } from "./lines.js";
 
 /** What the headers option must not set. */
@@ -36,7 +37,7 @@ export const given = async (headers) => (typeof headers === "function" ? headers
 export function membersOf(target, type, body) {
   if (!type?.startsWith("application/problem+json") && !target.startsWith("/semel/")) return "";
   try {
-    const members = Object.entries(JSON.parse(new TextDecoder().decode(body)));
+    const members = Object.entries(JSON.parse(textOf(body)));
     return toLines(members.filter(([, value]) => typeof value !== "object").map(([name, value]) => [name, `${value}`.replace(/\s+/g, " ")]));
   } catch {
     return "";

@@ -188,10 +188,10 @@ impl Host {
 /// Writes what is to be done.
 fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, changes: &mut Numbered<Changing>) {
     match action {
-        // The number of a change, and the row's id.
+        // The number of a change, and the row's id. With `7`, nobody waits for it.
         Action::Change { ticket, id, change } => {
+            out.byte(if matches!(change, Change::Settle { .. }) { 7 } else { 0 });
             changes.insert(number, Changing { ticket, change, changed: None });
-            out.byte(0);
             out.integer(number as i64);
             out.text(&id);
         }

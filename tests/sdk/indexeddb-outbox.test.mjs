@@ -81,6 +81,26 @@ test("a request goes from its row to its outcome, and its row leaves with the ac
   assert.deepEqual(await answers(own), [200, 200]);
 });
 
+test("calls one after another take one transaction each: what the one before has left goes along", LIMIT, async (t) => {
+  const { name, tab } = world(t);
+  const own = await tab();
+  await own.open();
+  const seen = await own.evaluate(async (name) => {
+    const call = async () => (await semel.fetch("/accounts/a/deposit", { method: "POST", body: "5" })).text();
+    // The first waits for the server's clock.
+    await call();
+    const { wait } = lab.holdTimers();
+    lab.watch(name);
+    for (let n = 0; n < 10; n += 1) await call();
+    const seen = lab.unwatch();
+    wait();
+    return seen;
+  }, name);
+  const count = (mode) => seen.filter((each) => each === `rows ${mode} strict`).length;
+  // Each look for what other tabs have left begins what was held.
+  assert.ok(count("readwrite") >= 10 && count("readwrite") - count("readonly") <= 11, String(seen));
+});
+
 test("of two tabs that take over at once what a tab left that is gone, one sends it, under its id", LIMIT, async (t) => {
   const { server, senders, tab } = world(t);
   const gone = await tab();

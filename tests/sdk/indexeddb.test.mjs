@@ -71,7 +71,7 @@ test("a change is one transaction: of two connections and two tabs that count up
   assert.deepEqual([...(await tab.evaluate(async (name) => [...(await lab.get(name, "id"))], name))], [200, 0]);
 });
 
-test("where `to` throws, the transaction is aborted: its row is as it was, and the store goes on", LIMIT, async (t) => {
+test("where `to` throws, its row is as it was, and the store goes on", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [failed, rows, asked] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -87,7 +87,7 @@ test("where `to` throws, the transaction is aborted: its row is as it was, and t
     await store.change("later", () => new Uint8Array([3]));
     return [failed, (await store.load()).map(([id, row]) => [id, ...row]), asked];
   }, name);
-  assert.deepEqual([failed.code, failed.cause.message, asked], ["store-failed", "it is damaged", ["rows readwrite strict", "rows readwrite strict", "aborted"]]);
+  assert.deepEqual([failed.code, failed.cause.message, asked], ["store-failed", "it is damaged", ["rows readwrite strict", "rows readwrite strict"]]);
   assert.deepEqual(rows, [["id", 1], ["later", 3], ["other", 2]]);
 });
 
@@ -143,6 +143,67 @@ test("every transaction is as durable as was asked for", LIMIT, async (t) => {
     }, [name, durability]);
     assert.deepEqual(asked, ["readwrite", "readonly", "readwrite"].map((mode) => `rows ${mode} ${durability}`));
   }
+});
+
+test("what nobody waits for goes along with the next change, in order, and fails nobody", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [seen, rows, failed] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    const { patient, wait } = lab.holdTimers();
+    lab.watch(name);
+    const all = [
+      store.change("a", () => new Uint8Array([1]), true),
+      lab.rejection(store.change("b", () => {
+        throw new Error("it is damaged");
+      }, true)),
+      store.remove(["a"], (row) => row[0] === 1),
+      store.change("a", (row) => new Uint8Array([row ? 2 : 3])),
+    ];
+    const settled = await Promise.all(all);
+    const seen = [lab.unwatch(), patient()];
+    wait();
+    return [seen, (await store.load()).map(([id, row]) => [id, ...row]), settled[1].cause.message];
+  }, name);
+  assert.deepEqual(seen, [["rows readwrite strict"], 0]);
+  assert.deepEqual([rows, failed], [[["a", 3]], "it is damaged"]);
+});
+
+test("what nobody waits for goes by itself after a moment; a reader and whoever closes wait for none", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [waited, rows, seen, left] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    const { patient, wait, pass } = lab.holdTimers();
+    const put = (id) => store.change(id, () => new Uint8Array([1]), true);
+    const first = put("a");
+    const waited = patient();
+    pass();
+    await first;
+    lab.watch(name);
+    put("b");
+    const rows = (await store.load()).map(([id]) => id);
+    const seen = lab.unwatch();
+    const last = put("c");
+    await store.close();
+    await last;
+    wait();
+    return [waited, rows, seen, [...(await lab.get(name, "c"))]];
+  }, name);
+  assert.deepEqual([waited, rows, left], [1, ["a", "b"], [1]]);
+  assert.deepEqual(seen, ["rows readwrite strict", "rows readonly strict"]);
+});
+
+test("a page that is hidden holds nothing back", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const waited = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    const { patient, wait } = lab.holdTimers();
+    Object.defineProperty(document, "hidden", { value: true });
+    await store.change("a", () => new Uint8Array([1]), true);
+    const waited = patient();
+    wait();
+    return waited;
+  }, name);
+  assert.equal(waited, 0);
 });
 
 test("bytes come back as they were", LIMIT, async (t) => {

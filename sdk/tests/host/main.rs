@@ -46,7 +46,7 @@ fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome_and_its_ackno
     let overview = tab.call(OVERVIEW, |input| rows(input, &[("id-1", &row)]));
     assert_eq!(text(&overview), "id-1\tPOST\t/deposit?a=b\tanswered\t1");
     tab.number(DELIVERED, ticket);
-    let (kind, row) = tab.change("id-1", Some(&row));
+    let (kind, row) = tab.settle("id-1", Some(&row));
     assert_eq!(kind, 1);
     let Ok(Row::Settled(Settled { until_ms, .. })) = codec::decode(&row) else { panic!("it is not settled") };
     assert_eq!(tab.call(IS_DONE, |input| input.bytes(&row)), [1]);
@@ -136,7 +136,7 @@ fn a_row_that_leaves_is_deleted_and_no_other() {
     let asked = tab.next();
     assert!(matches!(asked, Asked::Failure { .. }), "{asked:?}");
     tab.number(DELIVERED, ticket);
-    assert_eq!(tab.change("id-1", Some(&row)), (2, Vec::new()));
+    assert_eq!(tab.settle("id-1", Some(&row)), (2, Vec::new()));
 }
 
 #[test]

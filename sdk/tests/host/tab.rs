@@ -41,11 +41,29 @@ pub type Why = (String, String, String, String, Vec<u8>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     Change(i64, String),
+    /// A change that nobody waits for.
+    Patient(i64, String),
     Remove(String),
-    Transmit { attempt: i64, method: String, target: String, lines: String, body: Vec<u8> },
+    Transmit {
+        attempt: i64,
+        method: String,
+        target: String,
+        lines: String,
+        body: Vec<u8>,
+    },
     Abort(i64),
-    Outcome { request: Described, is_awaited: bool, status: i64, lines: String, body: Vec<u8> },
-    Failure { request: Described, is_awaited: bool, why: Why },
+    Outcome {
+        request: Described,
+        is_awaited: bool,
+        status: i64,
+        lines: String,
+        body: Vec<u8>,
+    },
+    Failure {
+        request: Described,
+        is_awaited: bool,
+        why: Why,
+    },
     GiveUp(String, Why),
     Pause(Described, Why),
 }
@@ -89,6 +107,7 @@ pub fn asked(input: &mut Reader<'_>) -> Option<Asked> {
         }
         5 => Asked::GiveUp(input.text(), why(input)),
         6 => Asked::Pause(described(input), why(input)),
+        7 => Asked::Patient(input.integer(), input.text()),
         _ => return None,
     })
 }
@@ -192,6 +211,18 @@ impl Tab {
     pub fn change(&mut self, id: &str, row: Option<&[u8]>) -> (u8, Vec<u8>) {
         let Asked::Change(number, changed) = self.next() else { panic!("no change") };
         assert_eq!(changed, id);
+        self.made(number, row)
+    }
+
+    /// The same of a change that nobody waits for.
+    #[track_caller]
+    pub fn settle(&mut self, id: &str, row: Option<&[u8]>) -> (u8, Vec<u8>) {
+        let Asked::Patient(number, changed) = self.next() else { panic!("none that nobody waits for") };
+        assert_eq!(changed, id);
+        self.made(number, row)
+    }
+
+    fn made(&mut self, number: i64, row: Option<&[u8]>) -> (u8, Vec<u8>) {
         let written = self.call(CHANGE, |input| {
             input.integer(number);
             input.optional(row, Writer::bytes);

@@ -114,6 +114,22 @@ window.lab = {
     IDBFactory.prototype.open = connect;
   },
 
+  /** Until `wait`: no timer runs out but by `pass`. `patient` counts those that hold a change back. */
+  holdTimers() {
+    const { setTimeout: set, clearTimeout: clear } = window;
+    const held = new Map();
+    let last = 0;
+    window.setTimeout = (callback, ms, ...rest) => {
+      if (ms !== 4) return set(callback, ms, ...rest);
+      held.set(`held ${(last += 1)}`, callback);
+      return `held ${last}`;
+    };
+    window.clearTimeout = (timer) => held.delete(timer) || clear(timer);
+    const pass = () => [...held.values()].forEach((callback) => callback());
+    const wait = () => void Object.assign(window, { setTimeout: set, clearTimeout: clear });
+    return { patient: () => held.size, pass, wait };
+  },
+
   /** A MB that can't be compressed. */
   large() {
     const bytes = new Uint8Array(1 << 20);
