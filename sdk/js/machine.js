@@ -5,7 +5,7 @@
 // - What the module asks for is done in order, never from within a call of it: what is told meanwhile adds to it.
 // - Once it is closed, nothing is told and no timer runs.
 
-import { laid, optional, reader } from "./bytes.js";
+import { lay, optional, Reader, roomFor } from "./bytes.js";
 import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
@@ -33,6 +33,10 @@ export class Machine {
   /** Why the change that is being reported was not made. */
   #why;
   #timer;
+  /** When it is due. */
+  #wakes;
+  /** What was last counted. */
+  #counts = [];
   #ahead = wallAhead();
 
   /** `host` does what the module asks for: see `#host` in `semel.js`. */
@@ -42,8 +46,9 @@ export class Machine {
   }
 
   /** A UUID of 16 bytes: at random, unless told otherwise. */
-  id(bytes = crypto.getRandomValues(new Uint8Array(16))) {
-    return this.#call(RANDOM, bytes).text();
+  id(bytes) {
+    if (!bytes && crypto.randomUUID) return crypto.randomUUID();
+    return new Reader(this.#call(RANDOM, bytes ?? crypto.getRandomValues(new Uint8Array(16)))).text();
   }
 
   /** `settings`: as `host.rs` reads them. */
@@ -64,7 +69,7 @@ export class Machine {
   /** Each request that is stored and not answered: id, method, target, state and attempts. */
   async overview() {
     const rows = await this.#rows();
-    const lines = this.#call(OVERVIEW, rows.length, ...rows.flat()).text();
+    const lines = new Reader(this.#call(OVERVIEW, rows.length, ...rows.flat())).text();
     return lines === "" ? [] : lines.split("\n").map((line) => line.split("\t"));
   }
 
@@ -118,37 +123,45 @@ export class Machine {
       this.#ahead = ahead;
       this.#call(DOUBT_CLOCK, 0);
     }
-    const result = this.#call(...told);
+    // A copy: what is done writes over it.
+    const result = this.#call(...told).slice();
     this.#do();
-    return result;
+    return new Reader(result);
   }
 
-  /** One call of the module: what it gives back. What it asks for is put on the list. */
+  /** One call of the module: what it gives back, until the next. What it asks for is put on the list. */
   #call(what, ...parts) {
     const { memory, semel_input, semel_call, semel_output_length } = this.#exports;
-    const input = laid([performance.now(), ...parts]);
+    parts.unshift(performance.now());
+    const room = roomFor(parts) + 1;
     // An address past 2 GiB comes as a negative number.
-    const start = semel_input(input.length + 1) >>> 0;
-    new Uint8Array(memory.buffer, start).set([what]);
-    new Uint8Array(memory.buffer, start + 1).set(input);
-    const answer = semel_call() >>> 0;
-    // A copy: the next call writes over it.
-    const output = reader(new Uint8Array(memory.buffer).slice(answer, answer + semel_output_length()));
+    const start = semel_input(room) >>> 0;
+    const input = new Uint8Array(memory.buffer);
+    input[start] = what;
+    const answer = semel_call(lay(input, start + 1, parts) - start) >>> 0;
+    const output = new Reader(new Uint8Array(memory.buffer), answer, answer + semel_output_length());
     if (output.isEmpty()) throw unreadable();
     const wakes = output.byte() ? output.integer() : Infinity;
-    this.#host.count(output.integer(), output.integer());
-    const result = reader(output.bytes());
-    const actions = reader(output.bytes());
-    while (!actions.isEmpty()) this.#todo.push(this.#read(actions));
+    const counts = [output.integer(), output.integer()];
+    const result = output.bytes();
+    // How many bytes the rest is.
+    output.integer();
+    while (!output.isEmpty()) this.#todo.push(this.#read(output));
     this.#wakeAt(wakes);
+    if (counts.some((count, index) => count !== this.#counts[index])) this.#host.count(...(this.#counts = counts));
     return result;
   }
 
   #wakeAt(wakes) {
+    if (wakes === this.#wakes) return;
     clearTimeout(this.#timer);
+    this.#wakes = wakes;
     if (wakes === Infinity || this.#isClosed) return;
     const after = Math.min(Math.max(wakes - performance.now(), 0), TIMER_MS_MAX);
-    this.#timer = setTimeout(() => this.#tell(WAKE, 0), Math.ceil(after));
+    this.#timer = setTimeout(() => {
+      this.#wakes = undefined;
+      this.#tell(WAKE, 0);
+    }, Math.ceil(after));
   }
 
   #do() {
@@ -162,34 +175,35 @@ export class Machine {
   }
 
   /** Reads one of the things to do: see `write_action` in `host.rs`. */
-  #read({ byte, integer, text, bytes }) {
+  #read(from) {
     const host = this.#host;
-    const request = () => [integer(), text(), text(), text()];
-    const failure = () => [text(), text(), text(), text(), bytes()];
-    switch (byte()) {
+    const copy = () => from.bytes().slice();
+    const failure = () => [from.text(), from.text(), from.text(), from.text(), copy()];
+    const request = () => [from.integer(), from.text(), from.text(), from.text()];
+    switch (from.byte()) {
       case 0: {
-        const [number, id] = [integer(), text()];
+        const [number, id] = [from.integer(), from.text()];
         return () => this.#change(number, id);
       }
       case 1: {
-        const ids = text().split("\n");
-        return () => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row).byte() === 1));
+        const ids = from.text().split("\n");
+        return () => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)[0] === 1));
       }
       case 2: {
-        const made = [integer(), text(), text(), text(), bytes()];
+        const made = [...request(), copy()];
         return () => host.transmit(...made);
       }
       case 3: {
-        const attempt = integer();
+        const attempt = from.integer();
         return () => host.abort(attempt);
       }
       case 4: {
-        const [described, isAwaited] = [request(), byte() === 1];
-        const answered = byte() === 1 ? [[integer(), text(), bytes()], undefined] : [undefined, failure()];
+        const [described, isAwaited] = [request(), from.byte() === 1];
+        const answered = from.byte() === 1 ? [[from.integer(), from.text(), copy()], undefined] : [undefined, failure()];
         return () => host.deliver(described, isAwaited, ...answered, this.#why);
       }
       case 5: {
-        const [id, why] = [text(), failure()];
+        const [id, why] = [from.text(), failure()];
         return () => host.gaveUp(id, why);
       }
       default: {
@@ -214,7 +228,7 @@ export class Machine {
         if (isAsked) throw new Error("semel: a change is made once");
         isAsked = true;
         if (row !== undefined && !(row instanceof Uint8Array)) throw unreadable();
-        const made = this.#call(CHANGE, number, ...optional(row));
+        const made = new Reader(this.#call(CHANGE, number, ...optional(row)));
         const kind = made.byte();
         // A copy: a store may keep all that a view is of.
         return kind === 0 ? null : kind === 1 ? made.bytes().slice() : undefined;

@@ -13,6 +13,7 @@ import { DELIVERED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, RESUME_ALL } from "
 import { loadedOnce } from "./module.js";
 import { encodedKey } from "./options.js";
 import { listen } from "./page.js";
+import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { Socket } from "./socket.js";
 import { memoryStore, rowsOf } from "./stores.js";
@@ -64,7 +65,7 @@ class Session {
   /** Who calls, from the call to the answer, and by request id once there is one. */
   #calls = new Set();
   #callers = new Map();
-  /** When the last call has its place. */
+  /** When the last call has its place; undefined where all have. */
   #turn;
   /** The attempts under way, by number: what aborts each, and what left. */
   #attempts = new Map();
@@ -151,42 +152,46 @@ class Session {
     for (const recovered of this.#recovered.splice(0)) this.#recover(...recovered);
   }
 
-  fetch(input, init) {
+  fetch(input, init = {}) {
     return new Promise((resolve, reject) => {
-      const call = { reject };
+      const ending = (settle) => (value) => {
+        this.#calls.delete(call);
+        settle(value);
+      };
+      const call = { resolve: ending(resolve), reject: ending(reject) };
       this.#calls.add(call);
       if (this.#isClosed) this.#stop(call);
-      this.#call(call, input, init)
-        .then(resolve, reject)
-        .finally(() => this.#calls.delete(call));
+      else this.#call(call, input, init).catch(call.reject);
     });
   }
 
-  async #call(call, input, { signal = input.signal, ...init } = {}) {
-    const { made, request, stream, pathname, search } = normalised(this.#setup.origin, input, init);
-    if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, signal);
-    const lines = storable(request.headers);
+  async #call(call, input, { signal = input.signal, ...init }) {
+    const request = plain(this.#setup.origin, input, init);
+    if (request && !this.#turn) return this.#place(call, signal, ...request);
+    const { made, request: given, stream, pathname, search } = normalised(this.#setup.origin, input, init);
+    if (!CHANGES.has(given.method)) return call.resolve(await this.#passThrough(stream ? made({ duplex: "half" }) : given, signal));
+    const lines = storable(given.headers);
     const before = this.#turn;
     const own = (async () => {
-      const body = await bodyOf(request, signal, stream);
-      if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
+      const body = checked(await bodyOf(given, signal, stream));
       await before;
-      signal?.throwIfAborted();
-      if (this.#isClosed) throw closed();
-      return { answer: this.#placed(call, [request.method, pathname + search, undefined, lines, body, true], signal) };
+      this.#place(call, signal, given.method, pathname + search, lines, body);
     })();
-    this.#turn = Promise.allSettled([before, own]).then(() => {});
-    return (await own).answer;
+    const turn = Promise.allSettled([before, own]).then(() => this.#turn === turn && (this.#turn = undefined));
+    this.#turn = turn;
+    return own;
   }
 
-  #placed(call, request, signal) {
-    return new Promise((resolve, reject) => {
-      call.id = this.#machine.id();
-      const abort = () => this.#machine.tell(GIVE_UP, ticket);
-      this.#callers.set(call.id, { resolve, reject, settled: () => signal?.removeEventListener("abort", abort) });
-      const ticket = this.#machine.request(call.id, ...request);
-      signal?.addEventListener("abort", abort, { once: true });
-    });
+  #place(call, signal, method, target, lines, body) {
+    checked(body);
+    signal?.throwIfAborted();
+    if (this.#isClosed) throw closed();
+    call.id = this.#machine.id();
+    const abort = () => this.#machine.tell(GIVE_UP, ticket);
+    call.settled = () => signal?.removeEventListener("abort", abort);
+    this.#callers.set(call.id, call);
+    const ticket = this.#machine.request(call.id, method, target, undefined, lines, body, true);
+    signal?.addEventListener("abort", abort, { once: true });
   }
 
   /** A read: sent as it is, and once. */
@@ -301,6 +306,11 @@ class Session {
     }
     this.#machine.tell(DELIVERED, ticket);
   }
+}
+
+function checked(body) {
+  if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
+  return body;
 }
 
 /** Not from within the module's call. */
