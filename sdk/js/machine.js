@@ -123,10 +123,11 @@ export class Machine {
       this.#ahead = ahead;
       this.#call(DOUBT_CLOCK, 0);
     }
+    const given = this.#call(...told);
     // A copy: what is done writes over it.
-    const result = this.#call(...told).slice();
+    const result = given.length ? new Reader(given.slice()) : undefined;
     this.#do();
-    return new Reader(result);
+    return result;
   }
 
   /** One call of the module: what it gives back, until the next. What it asks for is put on the list. */
@@ -228,10 +229,10 @@ export class Machine {
         if (isAsked) throw new Error("semel: a change is made once");
         isAsked = true;
         if (row !== undefined && !(row instanceof Uint8Array)) throw unreadable();
-        const made = new Reader(this.#call(CHANGE, number, ...optional(row)));
-        const kind = made.byte();
-        // A copy: a store may keep all that a view is of.
-        return kind === 0 ? null : kind === 1 ? made.bytes().slice() : undefined;
+        const made = this.#call(CHANGE, number, ...optional(row));
+        const [kind] = made;
+        // A copy, of what comes after its length: a store may keep all that a view is of.
+        return kind === 0 ? null : kind === 1 ? made.slice(9) : undefined;
       });
       isCommitted = true;
     } catch (error) {

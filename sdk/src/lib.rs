@@ -37,12 +37,17 @@ thread_local! {
         const { RefCell::new(Module { host: Held::new(), input: Vec::new(), output: Vec::new() }) };
 }
 
+/// As much is kept to be written to again.
+const INPUT_KEPT: usize = 1 << 16;
+
 /// Where the host is to write `length` bytes at most.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn semel_input(length: usize) -> *mut u8 {
     MODULE.with_borrow_mut(|module| {
-        module.input.resize(length, 0);
+        if module.input.len() < length {
+            module.input.resize(length, 0);
+        }
         module.input.as_mut_ptr()
     })
 }
@@ -52,8 +57,11 @@ pub extern "C" fn semel_input(length: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 pub extern "C" fn semel_call(length: usize) -> *const u8 {
     MODULE.with_borrow_mut(|module| {
-        let input = std::mem::take(&mut module.input);
-        module.output = input.get(..length).and_then(|input| module.host.call(input)).unwrap_or_default();
+        let Module { host, input, output } = module;
+        *output = input.get(..length).and_then(|input| host.call(input)).unwrap_or_default();
+        if input.len() > INPUT_KEPT {
+            *input = Vec::new();
+        }
         module.output.as_ptr()
     })
 }

@@ -2,8 +2,7 @@
 //!
 //! Invariant: they are in the order of their numbers, and each number is there once.
 //!
-//! By hand, and in boxes: so one and the same code moves all of them. What is in hand is bounded, and few: a search from the
-//! first to the last costs less than it would take to download a better one.
+//! By hand, and in boxes: so one and the same code moves all of them. What is in hand is bounded.
 
 /// A map from numbers.
 #[derive(Debug)]
@@ -29,18 +28,23 @@ impl<T> Numbered<T> {
 
     /// Takes it out.
     pub fn remove(&mut self, number: &u64) -> Option<Box<T>> {
-        let at = self.0.iter().position(|(each, _)| each == number)?;
+        let at = self.at(number)?;
         Some(self.0.remove(at).1)
     }
 
     /// What has that number.
     pub fn get(&self, number: &u64) -> Option<&T> {
-        self.iter().find(|(each, _)| *each == number).map(|(_, value)| value)
+        self.0.get(self.at(number)?).map(|(_, value)| &**value)
     }
 
     /// What has that number, to change.
     pub fn get_mut(&mut self, number: &u64) -> Option<&mut T> {
-        self.iter_mut().find(|(each, _)| *each == number).map(|(_, value)| value)
+        let at = self.at(number)?;
+        self.0.get_mut(at).map(|(_, value)| &mut **value)
+    }
+
+    fn at(&self, number: &u64) -> Option<usize> {
+        self.0.binary_search_by_key(number, |(each, _)| *each).ok()
     }
 
     /// All, with their numbers.
