@@ -43,7 +43,9 @@ const NAMED_SESSION = join(BUILD, "session.wasm");
 const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 /** What has one source, and is generated in the form that `require` takes. */
 const REQUIRED = ["file", "conformance"];
-const REQUIRED_FILES = ["index.d.cts", "semel.cjs", "session.cjs", ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
+/** The same of what has no types: no entry. */
+const REQUIRED_INSIDE = ["late"];
+const REQUIRED_FILES = ["index.d.cts", "semel.cjs", "session.cjs", ...REQUIRED_INSIDE.map((name) => `${name}.cjs`), ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
 const INLINED = { wasm: "semel.wasm", "session-wasm": "session.wasm" };
 const INLINED_FILES = Object.keys(INLINED).flatMap((name) => [`inline/${name}.js`, `inline/${name}.cjs`]);
 const GENERATED = ["semel.js", "semel.wasm", "session.js", "session.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, ...INLINED_FILES, ...LICENSES];
@@ -88,7 +90,7 @@ async function build(rust) {
   await bundle(join(ROOT, "sdk/js/browser.js"), "index.js", ["--format=esm", "--minify", "--external:./semel.js", "--external:./session-browser.js"]);
   await bundle(join(ROOT, "sdk/js/service-worker.js"), "service-worker.js", ["--format=esm", "--minify", "--alias:semel=./index.js", "--external:./index.js"]);
   // They ask for the package by its name, so that its classes are the ones that the application has.
-  for (const name of REQUIRED) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
+  for (const name of [...REQUIRED, ...REQUIRED_INSIDE]) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
   await writeCopies();
 }
 

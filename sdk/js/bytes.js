@@ -8,7 +8,7 @@ const HALF = 2 ** 32;
 /** So many bytes are enough for `parts`: how long a text will be is not known before. */
 export const roomFor = (parts) => parts.reduce((sum, part) => sum + 8 + (typeof part === "string" ? part.length * 3 : (part.length ?? 0)), 0);
 
-/** Lays out into `out`, from `at`: a boolean, a whole number, a string, or a Uint8Array each. Returns where that ends. */
+/** Lays out into `out`, from `at`: a boolean, a number from 0 without its fraction, a string, or a Uint8Array each. Returns where that ends. */
 export function lay(out, at, parts) {
   const view = new DataView(out.buffer, out.byteOffset);
   for (const part of parts) {
@@ -16,10 +16,9 @@ export function lay(out, at, parts) {
     else {
       const start = at + 8;
       const length = typeof part === "string" ? encoder.encodeInto(part, out.subarray(start)).written : part.length;
-      if (typeof part === "object") out.set(part, start);
-      const integer = length ?? part;
-      view.setUint32(at, integer, true);
-      view.setUint32(at + 4, Math.floor(integer / HALF), true);
+      if (part.buffer) out.set(part, start);
+      view.setUint32(at, length ?? part, true);
+      view.setUint32(at + 4, (length ?? part) / HALF, true);
       at = start + (length ?? 0);
     }
   }

@@ -72,14 +72,12 @@ function inJson(bytes) {
   }
 }
 
-const encoder = new TextEncoder();
-
 /** The answers to elements. What is none of them the module finds out. */
 function answersOf(paths, given) {
   try {
     const answers = given().map(({ status, headers, body: text }, index) => {
-      const bytes = typeof text === "string" ? encoder.encode(text) : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
-      return [status, toLines(Object.entries(headers)), bytes, membersOf(paths[index], headers["content-type"], bytes)];
+      const body = typeof text === "string" ? text : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
+      return [status, toLines(Object.entries(headers)), body, membersOf(paths[index], headers["content-type"], body)];
     });
     return laid(answers.flat());
   } catch {

@@ -9,7 +9,7 @@ import { lay, optional, Reader, roomFor } from "./bytes.js";
 import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
-const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7];
+const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW] = [0, 1, 2, 3, 4, 5, 6];
 export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 export const LEAVE = 19;
 const [WATCH, TICKET_OF, IS_DONE] = [20, 21, 22];
@@ -35,8 +35,6 @@ export class Machine {
   #timer;
   /** When it is due. */
   #wakes;
-  /** What was last counted. */
-  #counts = [];
   #ahead = wallAhead();
 
   /** `host` does what the module asks for: see `#host` in `semel.js`. */
@@ -45,10 +43,15 @@ export class Machine {
     this.#host = host;
   }
 
-  /** A UUID of 16 bytes: at random, unless told otherwise. */
+  /** A UUID of version 4 of 16 bytes: at random, unless told otherwise. */
   id(bytes) {
+    // A page that came without encryption has no such function.
     if (!bytes && crypto.randomUUID) return crypto.randomUUID();
-    return new Reader(this.#call(RANDOM, bytes ?? crypto.getRandomValues(new Uint8Array(16)))).text();
+    const [...all] = bytes ?? crypto.getRandomValues(new Uint8Array(16));
+    all[6] = (all[6] & 15) | 64;
+    all[8] = (all[8] & 63) | 128;
+    const hex = all.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    return hex.replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
   }
 
   /** `settings`: as `host.rs` reads them. */
@@ -143,13 +146,12 @@ export class Machine {
     const output = new Reader(new Uint8Array(memory.buffer), answer, answer + semel_output_length());
     if (output.isEmpty()) throw unreadable();
     const wakes = output.byte() ? output.integer() : Infinity;
-    const counts = [output.integer(), output.integer()];
+    this.#host.count(output.integer(), output.integer());
     const result = output.bytes();
     // How many bytes the rest is.
     output.integer();
     while (!output.isEmpty()) this.#todo.push(this.#read(output));
     this.#wakeAt(wakes);
-    if (counts.some((count, index) => count !== this.#counts[index])) this.#host.count(...(this.#counts = counts));
     return result;
   }
 
@@ -181,36 +183,27 @@ export class Machine {
     const copy = () => from.bytes().slice();
     const failure = () => [from.text(), from.text(), from.text(), from.text(), copy()];
     const request = () => [from.integer(), from.text(), from.text(), from.text()];
+    const later = (act, ...given) => () => act(...given);
     switch (from.byte()) {
-      case 0: {
-        const [number, id] = [from.integer(), from.text()];
-        return () => this.#change(number, id);
-      }
+      case 0:
+        return later(this.#change, from.integer(), from.text());
       case 1: {
         const ids = from.text().split("\n");
         return () => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)[0] === 1));
       }
-      case 2: {
-        const made = [...request(), copy()];
-        return () => host.transmit(...made);
-      }
-      case 3: {
-        const attempt = from.integer();
-        return () => host.abort(attempt);
-      }
+      case 2:
+        return later(host.transmit, ...request(), copy());
+      case 3:
+        return later(host.abort, from.integer());
       case 4: {
         const [described, isAwaited] = [request(), from.byte() === 1];
         const answered = from.byte() === 1 ? [[from.integer(), from.text(), copy()], undefined] : [undefined, failure()];
         return () => host.deliver(described, isAwaited, ...answered, this.#why);
       }
-      case 5: {
-        const [id, why] = [from.text(), failure()];
-        return () => host.gaveUp(id, why);
-      }
-      default: {
-        const [described, why] = [request(), failure()];
-        return () => host.pause(described, why);
-      }
+      case 5:
+        return later(host.gaveUp, from.text(), failure());
+      default:
+        return later(host.pause, request(), failure());
     }
   }
 
@@ -221,7 +214,7 @@ export class Machine {
   }
 
   /** A change of a row, in one transaction of the store. */
-  async #change(number, id) {
+  #change = async (number, id) => {
     let isCommitted = false;
     try {
       let isAsked = false;
@@ -241,5 +234,5 @@ export class Machine {
     }
     this.#tell(COMMITTED, number, isCommitted);
     this.#why = undefined;
-  }
+  };
 }

@@ -5,11 +5,14 @@
 
 import { CHANGES } from "./requests.js";
 
-/** Method, target, header lines and body; undefined for a call that is not plain. */
+/** Characters: whatever they are, a body has fewer bytes than may be stored. */
+const BODY_MAX = 1 << 18;
+
+/** Method, target, header lines, and the body as text; undefined for a call that is not plain. */
 export function plain(ownOrigin, input, { method, headers = {}, body, ...more }) {
   if (![input, body].every((each) => typeof each === "string") || !CHANGES.has(method) || headers?.constructor !== Object || Object.keys(more).length) return undefined;
   const { origin, username, password, pathname, search } = new URL(input, ownOrigin);
   const [[name, type] = ["content-type", "text/plain;charset=UTF-8"], ...others] = Object.entries(headers);
   const isType = !others.length && /^content-type$/i.test(name) && /^[!-~]([ -~]*[!-~])?$/.test(type);
-  return isType && origin === ownOrigin && !(username || password) ? [method, pathname + search, `content-type:${type}\n`, new TextEncoder().encode(body)] : undefined;
+  return isType && body.length <= BODY_MAX && origin === ownOrigin && !(username || password) ? [method, pathname + search, `content-type:${type}\n`, body] : undefined;
 }

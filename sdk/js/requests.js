@@ -53,10 +53,9 @@ export async function bodyOf(request, signal, stream = request.body) {
   return new Uint8Array(await new Blob(parts).arrayBuffer());
 }
 
-export function responseOf(url, [status, lines, body]) {
-  const headers = new Headers();
-  for (const [name, value] of linesOf(lines)) headers.append(name, value);
-  const response = new Response(WITHOUT_BODY.has(status) ? null : body, { status, headers });
+/** `Made`: what it is of. */
+export function responseOf(url, [status, lines, body], Made = Response) {
+  const response = new Made(WITHOUT_BODY.has(status) ? null : body, { status, headers: [...linesOf(lines)] });
   // As `fetch` has it; a Response that was made by hand has none.
   Object.defineProperty(response, "url", { value: url });
   return response;

@@ -29,8 +29,8 @@ const TAKE_OVER = 0;
 const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused", "onended"];
 const TRANSPORTS = ["http", "socket", "auto"];
 
-/** What opens sessions. `source` gives the module: see `loadedOnce`. */
-export const sessions = (source) => {
+/** What opens sessions. `source` gives the module: see `loadedOnce`; `Made`: what answers are made of. */
+export const sessions = (source, Made) => {
   const load = loadedOnce(source);
   return async (outbox, setup, closing, key, name, options = {}) => {
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
@@ -45,7 +45,7 @@ export const sessions = (source) => {
     closing.throwIfAborted();
     const hasSocket = transport === "socket" || (transport === "auto" && globalThis.WebSocket !== undefined);
     const way = { isAuto: transport === "auto", socket: hasSocket ? new Socket(setup.origin, encoded, setup.attemptTimeoutMs) : undefined };
-    return Session.take(sessionsOf(outbox, setup), setup, module, closing, way, { key, name, onrecovered, onpaused, onended }, encoded, after, store);
+    return Session.take(sessionsOf(outbox, setup), { ...setup, Made }, module, closing, way, { key, name, onrecovered, onpaused, onended }, encoded, after, store);
   };
 };
 
@@ -173,7 +173,8 @@ class Session {
     const lines = storable(given.headers);
     const before = this.#turn;
     const own = (async () => {
-      const body = checked(await bodyOf(given, signal, stream));
+      const body = await bodyOf(given, signal, stream);
+      if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
       await before;
       this.#place(call, signal, given.method, pathname + search, lines, body);
     })();
@@ -183,7 +184,6 @@ class Session {
   }
 
   #place(call, signal, method, target, lines, body) {
-    checked(body);
     signal?.throwIfAborted();
     if (this.#isClosed) throw closed();
     call.id = this.#machine.id();
@@ -250,7 +250,7 @@ class Session {
         const { resolve, reject, settled } = this.#callers.get(requestId);
         this.#callers.delete(requestId);
         settled();
-        if (outcome) resolve(responseOf(request.url, outcome));
+        if (outcome) resolve(responseOf(request.url, outcome, this.#setup.Made));
         else reject(error);
         this.#machine.tell(DELIVERED, ticket);
       },
@@ -299,18 +299,13 @@ class Session {
     const keep = () => this.#recovered.push([ticket, request, outcome, error]);
     if (!this.#onrecovered || this.#isClosed) return keep();
     try {
-      await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome), error });
+      await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome, this.#setup.Made), error });
     } catch (thrown) {
       console.error("semel: onrecovered failed, so the answer is kept:", thrown);
       return keep();
     }
     this.#machine.tell(DELIVERED, ticket);
   }
-}
-
-function checked(body) {
-  if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
-  return body;
 }
 
 /** Not from within the module's call. */

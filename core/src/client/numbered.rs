@@ -22,7 +22,7 @@ impl<T> Numbered<T> {
 
     /// Puts in what isn't there.
     pub fn insert(&mut self, number: u64, value: impl Into<Box<T>>) {
-        let at = self.0.partition_point(|(each, _)| *each < number);
+        let at = self.place(number);
         self.0.insert(at, (number, value.into()));
     }
 
@@ -44,7 +44,14 @@ impl<T> Numbered<T> {
     }
 
     fn at(&self, number: &u64) -> Option<usize> {
-        self.0.binary_search_by_key(number, |(each, _)| *each).ok()
+        let at = self.place(*number);
+        self.0.get(at).filter(|(each, _)| each == number).map(|_| at)
+    }
+
+    /// Where it is, or would be.
+    #[inline(never)]
+    fn place(&self, number: u64) -> usize {
+        self.0.partition_point(|(each, _)| *each < number)
     }
 
     /// All, with their numbers.
