@@ -130,4 +130,18 @@ impl Hand {
     pub(super) fn first(&self, list: List) -> Option<(i64, Ticket)> {
         self.listed(list).first().copied()
     }
+
+    /// Whether the lists hold what they are to hold, found by going through all.
+    #[cfg(test)]
+    pub(super) fn is_consistent(&self) -> bool {
+        let mut lists = <[Vec<(i64, Ticket)>; LISTS]>::default();
+        for (ticket, request) in self.iter() {
+            for (list, by) in lists.iter_mut().zip(marks(request)) {
+                list.extend(by.map(|by| (by, *ticket)));
+            }
+        }
+        lists.iter_mut().for_each(|list| list.sort_unstable());
+        let bytes: usize = self.iter().map(|(_, request)| request.entry.draft.body.len()).sum();
+        lists == self.lists && bytes == self.bytes
+    }
 }
