@@ -21,7 +21,8 @@ import { run, step } from "./step.mjs";
 import { withoutPanics } from "./without-panics.mjs";
 
 const PACKAGE_BROTLI_BYTES_MAX = 28_000;
-const SESSION_BROTLI_BYTES_MAX = 27_000;
+/** Half a thousand more than it was before a call cost the same however many wait: lists of what is asked of all, and calls without a `Request`. */
+const SESSION_BROTLI_BYTES_MAX = 27_600;
 /** What a browser loads, of all there is. Other entries are a few lines more or less. */
 export const LOADED = ["semel.wasm", "semel.js", "index.js", "service-worker.js"];
 /** What it loads at the first session, besides. */
@@ -43,7 +44,9 @@ const NAMED_SESSION = join(BUILD, "session.wasm");
 const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
 /** What has one source, and is generated in the form that `require` takes. */
 const REQUIRED = ["file", "conformance"];
-const REQUIRED_FILES = ["index.d.cts", "semel.cjs", "session.cjs", ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
+/** The same of what has no types: no entry. */
+const REQUIRED_INSIDE = ["late"];
+const REQUIRED_FILES = ["index.d.cts", "semel.cjs", "session.cjs", ...REQUIRED_INSIDE.map((name) => `${name}.cjs`), ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
 const INLINED = { wasm: "semel.wasm", "session-wasm": "session.wasm" };
 const INLINED_FILES = Object.keys(INLINED).flatMap((name) => [`inline/${name}.js`, `inline/${name}.cjs`]);
 const GENERATED = ["semel.js", "semel.wasm", "session.js", "session.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, ...INLINED_FILES, ...LICENSES];
@@ -88,7 +91,7 @@ async function build(rust) {
   await bundle(join(ROOT, "sdk/js/browser.js"), "index.js", ["--format=esm", "--minify", "--external:./semel.js", "--external:./session-browser.js"]);
   await bundle(join(ROOT, "sdk/js/service-worker.js"), "service-worker.js", ["--format=esm", "--minify", "--alias:semel=./index.js", "--external:./index.js"]);
   // They ask for the package by its name, so that its classes are the ones that the application has.
-  for (const name of REQUIRED) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
+  for (const name of [...REQUIRED, ...REQUIRED_INSIDE]) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
   await writeCopies();
 }
 

@@ -1,44 +1,78 @@
 // What crosses the boundary to the module: flags, integers, texts and bytes, one after the other. As `client/bytes.rs` has it.
 
-// Made once: a call of the module takes some of each.
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 export const bytesOf = (text) => encoder.encode(text);
 export const textOf = (bytes) => decoder.decode(bytes);
 
-/** Lays out: a boolean, a whole number, a string, or a Uint8Array each. */
-export function laid(parts) {
-  const encoded = parts.map((part) => (typeof part === "string" ? bytesOf(part) : part));
-  const size = (part) => (typeof part === "boolean" ? 1 : 8 + (part.length ?? 0));
-  const out = new Uint8Array(encoded.reduce((sum, part) => sum + size(part), 0));
-  const view = new DataView(out.buffer);
-  let at = 0;
-  for (const part of encoded) {
-    if (typeof part === "boolean") out[at] = part;
-    else view.setBigInt64(at, BigInt(part.length ?? Math.floor(part)), true);
-    if (part.length) out.set(part, at + 8);
-    at += size(part);
+/** Integers have two halves. */
+const HALF = 2 ** 32;
+
+/** So many bytes are enough for `parts`: how long a text will be is not known before. */
+export const roomFor = (parts) => parts.reduce((sum, part) => sum + 8 + (typeof part === "string" ? part.length * 3 : (part.length ?? 0)), 0);
+
+/** Lays out into `out`, from `at`: a boolean, a number from 0 without its fraction, a string, or a Uint8Array each. Returns where that ends. */
+export function lay(out, at, parts) {
+  const view = new DataView(out.buffer, out.byteOffset);
+  for (const part of parts) {
+    if (typeof part === "boolean") out[at++] = part;
+    else {
+      const start = at + 8;
+      const length = typeof part === "string" ? encoder.encodeInto(part, out.subarray(start)).written : part.length;
+      if (part.buffer) out.set(part, start);
+      view.setUint32(at, length ?? part, true);
+      view.setUint32(at + 4, (length ?? part) / HALF, true);
+      at = start + (length ?? 0);
+    }
   }
-  return out;
+  return at;
+}
+
+/** The same, in bytes of its own. */
+export function laid(parts) {
+  const out = new Uint8Array(roomFor(parts));
+  return out.subarray(0, lay(out, 0, parts));
 }
 
 /** A value that may be undefined. */
 export const optional = (value) => (value === undefined ? [false] : [true, value]);
 
 /** Reads what was laid out. */
-export function reader(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  let at = 0;
-  const read = {
-    byte: () => bytes[at++],
-    integer: () => Number(view.getBigInt64((at += 8) - 8, true)),
-    bytes() {
-      const length = read.integer();
-      return bytes.subarray(at, (at += length));
-    },
-    text: () => textOf(read.bytes()),
-    isEmpty: () => at === bytes.length,
-  };
-  return read;
+export class Reader {
+  #in;
+  #view;
+  #at;
+  #end;
+
+  constructor(bytes, at = 0, end = bytes.length) {
+    this.#in = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset);
+    this.#at = at;
+    this.#end = end;
+  }
+
+  byte() {
+    return this.#in[this.#at++];
+  }
+
+  integer() {
+    const at = this.#at;
+    this.#at += 8;
+    return this.#view.getUint32(at, true) + this.#view.getInt32(at + 4, true) * HALF;
+  }
+
+  /** A view: what is kept must be copied. */
+  bytes() {
+    const length = this.integer();
+    return this.#in.subarray(this.#at, (this.#at += length));
+  }
+
+  text() {
+    return decoder.decode(this.bytes());
+  }
+
+  isEmpty() {
+    return this.#at === this.#end;
+  }
 }

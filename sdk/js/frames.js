@@ -2,7 +2,7 @@
 //
 // Invariant: a request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
 
-import { laid, reader } from "./bytes.js";
+import { laid, Reader } from "./bytes.js";
 import { linesOf, toLines } from "./lines.js";
 import { given, membersOf, send } from "./transport.js";
 
@@ -22,19 +22,19 @@ export async function sendFrame(setup, request, signal, way, leaves) {
   const sent = (own, headers) => send({ ...setup, headers }, own, signal, leaves);
   if (!/^\/semel\/v1\/keys\/[^/]+\/batch$/.test(target)) return sent(request, setup.headers);
   const headers = new Headers(await given(setup.headers));
-  const elements = elementsOf(reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
-  const bySocket = await sentBySocket(setup, headers, elements, signal, way);
+  const { paths, json } = elementsOf(new Reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
+  const bySocket = await sentBySocket(setup, headers, paths, json, signal, way);
   if (bySocket) return bySocket;
-  const [status, answerLines, answer, members] = await sent([method, target, lines, JSON.stringify(elements)], headers);
-  return [status, answerLines, status === 200 ? answersOf(elements, () => JSON.parse(new TextDecoder().decode(answer))) : answer, members];
+  const [status, answerLines, answer, members] = await sent([method, target, lines, json], headers);
+  return [status, answerLines, status === 200 ? answersOf(paths, () => JSON.parse(new TextDecoder().decode(answer))) : answer, members];
 }
 
-async function sentBySocket({ identity }, headers, elements, signal, way) {
+async function sentBySocket({ identity }, headers, paths, json, signal, way) {
   if (!way.socket || performance.now() < way.againMs) return undefined;
   signal.throwIfAborted();
   try {
-    const answers = await way.socket.send({ authorization: headers.get("authorization") ?? undefined, principal: identity }, elements, signal);
-    return [200, "semel-status:executed\n", answersOf(elements, () => answers), ""];
+    const answers = await way.socket.send({ authorization: headers.get("authorization") ?? undefined, principal: identity }, json, signal);
+    return [200, "semel-status:executed\n", answersOf(paths, () => answers), ""];
   } catch (error) {
     if (error.status) return [error.status, `semel-status:${error.code}\n`, new Uint8Array(), ""];
     // For want of a proxy that lets it through, say. One that has answered before was only closed.
@@ -45,33 +45,39 @@ async function sentBySocket({ identity }, headers, elements, signal, way) {
   }
 }
 
-function elementsOf({ integer, text, bytes }, headers) {
-  return Array.from({ length: integer() }, () => ({
-    ...JSON.parse(`{${text()}}`),
-    method: text(),
-    path: text(),
-    headers: Object.fromEntries([...headers, ...linesOf(text())]),
-    body: inJson(bytes()),
-  }));
+/** The elements as JSON, and the path of each. */
+function elementsOf(from, headers) {
+  const paths = [];
+  // Many have the same.
+  let [last, own] = [];
+  const elements = Array.from({ length: from.integer() }, () => {
+    const [named, method, path, lines] = [from.text(), from.text(), from.text(), from.text()];
+    if (lines !== last) [last, own] = [lines, JSON.stringify(Object.fromEntries([...headers, ...linesOf(lines)]))];
+    paths.push(path);
+    return `{${named},"method":"${method}","path":${JSON.stringify(path)},"headers":${own},"body":${inJson(from.bytes())}}`;
+  });
+  return { paths, json: `[${elements}]` };
 }
 
-/** A body as text, unless it is none, or base64 is shorter. */
+const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** A body as JSON: as text, unless it is none, or base64 is shorter. */
 function inJson(bytes) {
-  const base64 = () => ({ base64: btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")) });
+  const base64 = () => `{"base64":"${btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""))}"}`;
   try {
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-    return JSON.stringify(text).length * 3 > bytes.length * 4 + 60 ? base64() : text;
+    const text = JSON.stringify(strict.decode(bytes));
+    return text.length * 3 > bytes.length * 4 + 60 ? base64() : text;
   } catch {
     return base64();
   }
 }
 
 /** The answers to elements. What is none of them the module finds out. */
-function answersOf(elements, given) {
+function answersOf(paths, given) {
   try {
     const answers = given().map(({ status, headers, body: text }, index) => {
-      const bytes = typeof text === "string" ? new TextEncoder().encode(text) : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
-      return [status, toLines(Object.entries(headers)), bytes, membersOf(elements[index].path, headers["content-type"], bytes)];
+      const body = typeof text === "string" ? text : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
+      return [status, toLines(Object.entries(headers)), body, membersOf(paths[index], headers["content-type"], body)];
     });
     return laid(answers.flat());
   } catch {

@@ -5,28 +5,12 @@
 // - What the module asks for is done in order, never from within a call of it: what is told meanwhile adds to it.
 // - Once it is closed, nothing is told and no timer runs.
 
-import { laid, optional, reader } from "./bytes.js";
+import { lay, optional, Reader, roomFor } from "./bytes.js";
 import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
-const OPEN = 0;
-const STORED = 1;
-const REQUEST = 2;
-const ANSWERED = 3;
-const CHANGE = 4;
-const COMMITTED = 5;
-const OVERVIEW = 6;
-const RANDOM = 7;
-export const LOST = 8;
-export const DELIVERED = 9;
-export const GIVE_UP = 10;
-export const RESUME = 11;
-export const RESUME_ALL = 12;
-export const WAKE = 13;
-export const DOUBT_CLOCK = 14;
-export const CLOSE = 15;
-export const OFFLINE = 16;
-export const ONLINE = 17;
+const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW] = [0, 1, 2, 3, 4, 5, 6];
+export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 export const LEAVE = 19;
 const WATCH = 20;
 const TICKET_OF = 21;
@@ -61,9 +45,15 @@ export class Machine {
     this.#host = host;
   }
 
-  /** A UUID of 16 bytes: at random, unless told otherwise. */
-  id(bytes = crypto.getRandomValues(new Uint8Array(16))) {
-    return this.#call(RANDOM, bytes).text();
+  /** A UUID of version 4 of 16 bytes: at random, unless told otherwise. */
+  id(bytes) {
+    // A page that came without encryption has no such function.
+    if (!bytes && crypto.randomUUID) return crypto.randomUUID();
+    const [...all] = bytes ?? crypto.getRandomValues(new Uint8Array(16));
+    all[6] = (all[6] & 15) | 64;
+    all[8] = (all[8] & 63) | 128;
+    const hex = all.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    return hex.replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
   }
 
   /** `settings`: as `host.rs` reads them. */
@@ -84,7 +74,7 @@ export class Machine {
   /** Each request that is stored and not answered: id, method, target, state and attempts. */
   async overview() {
     const rows = await this.#rows();
-    const lines = this.#call(OVERVIEW, rows.length, ...rows.flat()).text();
+    const lines = new Reader(this.#call(OVERVIEW, rows.length, ...rows.flat())).text();
     return lines === "" ? [] : lines.split("\n").map((line) => line.split("\t"));
   }
 
@@ -138,36 +128,38 @@ export class Machine {
       this.#ahead = ahead;
       this.#call(DOUBT_CLOCK, 0);
     }
-    const result = this.#call(...told);
+    const given = this.#call(...told);
+    // A copy: what is done writes over it.
+    const result = given.length ? new Reader(given.slice()) : undefined;
     this.#do();
     return result;
   }
 
-  /** One call of the module: what it gives back. What it asks for is put on the list. */
+  /** One call of the module: what it gives back, until the next. What it asks for is put on the list. */
   #call(what, ...parts) {
     const { memory, semel_input, semel_call, semel_output_length } = this.#exports;
-    const input = laid([performance.now(), ...parts]);
+    parts.unshift(performance.now());
+    const room = roomFor(parts) + 1;
     // An address past 2 GiB comes as a negative number.
-    const start = semel_input(input.length + 1) >>> 0;
-    const place = new Uint8Array(memory.buffer, start);
-    place[0] = what;
-    place.set(input, 1);
-    const answer = semel_call() >>> 0;
-    // A copy: the next call writes over it.
-    const output = reader(new Uint8Array(memory.buffer).slice(answer, answer + semel_output_length()));
+    const start = semel_input(room) >>> 0;
+    const input = new Uint8Array(memory.buffer);
+    input[start] = what;
+    const answer = semel_call(lay(input, start + 1, parts) - start) >>> 0;
+    const output = new Reader(new Uint8Array(memory.buffer), answer, answer + semel_output_length());
     if (output.isEmpty()) throw unreadable();
     const wakes = output.byte() ? output.integer() : Infinity;
     this.#host.count(output.integer(), output.integer());
-    const result = reader(output.bytes());
-    const actions = reader(output.bytes());
-    while (!actions.isEmpty()) this.#todo.push(this.#read(actions));
+    const result = output.bytes();
+    // How many bytes the rest is.
+    output.integer();
+    while (!output.isEmpty()) this.#todo.push(this.#read(output));
     this.#wakeAt(wakes);
     return result;
   }
 
   #wakeAt(wakes) {
     // A timer that is due sooner may run out: it is set anew then. Most calls put the time off, and set none.
-    if (wakes < Infinity && wakes >= this.#wakes) return;
+    if (wakes === this.#wakes || (wakes < Infinity && wakes > this.#wakes)) return;
     clearTimeout(this.#timer);
     this.#wakes = wakes;
     if (wakes === Infinity || this.#isClosed) return;
@@ -189,42 +181,34 @@ export class Machine {
   }
 
   /** Reads one of the things to do: see `write_action` in `host.rs`. */
-  #read({ byte, integer, text, bytes }) {
+  #read(from) {
     const host = this.#host;
-    const request = () => [integer(), text(), text(), text()];
-    const failure = () => [text(), text(), text(), text(), bytes()];
-    const what = byte();
-    switch (what) {
+    const copy = () => from.bytes().slice();
+    const failure = () => [from.text(), from.text(), from.text(), from.text(), copy()];
+    const request = () => [from.integer(), from.text(), from.text(), from.text()];
+    const later = (act, ...given) => () => act(...given);
+    switch (from.byte()) {
       case 0:
-      case 7: {
-        const [number, id] = [integer(), text()];
-        return () => this.#change(number, id, what === 7);
-      }
+        return later(this.#change, from.integer(), from.text(), false);
+      case 7:
+        return later(this.#change, from.integer(), from.text(), true);
       case 1: {
-        const ids = text().split("\n");
-        return () => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row).byte() === 1));
+        const ids = from.text().split("\n");
+        return () => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)[0] === 1));
       }
-      case 2: {
-        const made = [integer(), text(), text(), text(), bytes()];
-        return () => host.transmit(...made);
-      }
-      case 3: {
-        const attempt = integer();
-        return () => host.abort(attempt);
-      }
+      case 2:
+        return later(host.transmit, ...request(), copy());
+      case 3:
+        return later(host.abort, from.integer());
       case 4: {
-        const [described, isAwaited] = [request(), byte() === 1];
-        const answered = byte() === 1 ? [[integer(), text(), bytes()], undefined] : [undefined, failure()];
+        const [described, isAwaited] = [request(), from.byte() === 1];
+        const answered = from.byte() === 1 ? [[from.integer(), from.text(), copy()], undefined] : [undefined, failure()];
         return () => host.deliver(described, isAwaited, ...answered, this.#why);
       }
-      case 5: {
-        const [id, why] = [text(), failure()];
-        return () => host.gaveUp(id, why);
-      }
-      default: {
-        const [described, why] = [request(), failure()];
-        return () => host.pause(described, why);
-      }
+      case 5:
+        return later(host.gaveUp, from.text(), failure());
+      default:
+        return later(host.pause, request(), failure());
     }
   }
 
@@ -235,7 +219,7 @@ export class Machine {
   }
 
   /** A change of a row, in one transaction of the store. Nobody waits for one that `isPatient`, which a store may make use of. */
-  async #change(number, id, isPatient) {
+  #change = async (number, id, isPatient) => {
     let isCommitted = false;
     try {
       let isAsked = false;
@@ -244,9 +228,9 @@ export class Machine {
         isAsked = true;
         if (row !== undefined && !(row instanceof Uint8Array)) throw unreadable();
         const made = this.#call(CHANGE, number, ...optional(row));
-        const kind = made.byte();
-        // A copy: a store may keep all that a view is of.
-        return kind === 0 ? null : kind === 1 ? made.bytes().slice() : undefined;
+        const [kind] = made;
+        // A copy, of what comes after its length: a store may keep all that a view is of.
+        return kind === 0 ? null : kind === 1 ? made.slice(9) : undefined;
       }, isPatient);
       isCommitted = true;
     } catch (error) {
@@ -255,5 +239,5 @@ export class Machine {
     }
     this.#tell(COMMITTED, number, isCommitted);
     this.#why = undefined;
-  }
+  };
 }

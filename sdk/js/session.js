@@ -13,6 +13,7 @@ import { DELIVERED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, RESUME_ALL } from "
 import { loadedOnce } from "./module.js";
 import { encodedKey } from "./options.js";
 import { listen } from "./page.js";
+import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { Socket } from "./socket.js";
 import { memoryStore, rowsOf } from "./stores.js";
@@ -28,8 +29,8 @@ const TAKE_OVER = 0;
 const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused", "onended"];
 const TRANSPORTS = ["http", "socket", "auto"];
 
-/** What opens sessions. `source` gives the module: see `loadedOnce`. */
-export const sessions = (source) => {
+/** What opens sessions. `source` gives the module: see `loadedOnce`; `Made`: what answers are made of. */
+export const sessions = (source, Made) => {
   const load = loadedOnce(source);
   return async (outbox, setup, closing, key, name, options = {}) => {
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
@@ -44,7 +45,7 @@ export const sessions = (source) => {
     closing.throwIfAborted();
     const hasSocket = transport === "socket" || (transport === "auto" && globalThis.WebSocket !== undefined);
     const way = { isAuto: transport === "auto", socket: hasSocket ? new Socket(setup.origin, encoded, setup.attemptTimeoutMs) : undefined };
-    return Session.take(sessionsOf(outbox, setup), setup, module, closing, way, { key, name, onrecovered, onpaused, onended }, encoded, after, store);
+    return Session.take(sessionsOf(outbox, setup), { ...setup, Made }, module, closing, way, { key, name, onrecovered, onpaused, onended }, encoded, after, store);
   };
 };
 
@@ -64,7 +65,7 @@ class Session {
   /** Who calls, from the call to the answer, and by request id once there is one. */
   #calls = new Set();
   #callers = new Map();
-  /** When the last call has its place. */
+  /** When the last call has its place; undefined where all have. */
   #turn;
   /** The attempts under way, by number: what aborts each, and what left. */
   #attempts = new Map();
@@ -151,42 +152,46 @@ class Session {
     for (const recovered of this.#recovered.splice(0)) this.#recover(...recovered);
   }
 
-  fetch(input, init) {
+  fetch(input, init = {}) {
     return new Promise((resolve, reject) => {
-      const call = { reject };
+      const ending = (settle) => (value) => {
+        this.#calls.delete(call);
+        settle(value);
+      };
+      const call = { resolve: ending(resolve), reject: ending(reject) };
       this.#calls.add(call);
       if (this.#isClosed) this.#stop(call);
-      this.#call(call, input, init)
-        .then(resolve, reject)
-        .finally(() => this.#calls.delete(call));
+      else this.#call(call, input, init).catch(call.reject);
     });
   }
 
-  async #call(call, input, { signal = input.signal, ...init } = {}) {
-    const { made, request, stream, pathname, search } = normalised(this.#setup.origin, input, init);
-    if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, signal);
-    const lines = storable(request.headers);
+  async #call(call, input, { signal = input.signal, ...init }) {
+    const request = plain(this.#setup.origin, input, init);
+    if (request && !this.#turn) return this.#place(call, signal, ...request);
+    const { made, request: given, stream, pathname, search } = normalised(this.#setup.origin, input, init);
+    if (!CHANGES.has(given.method)) return call.resolve(await this.#passThrough(stream ? made({ duplex: "half" }) : given, signal));
+    const lines = storable(given.headers);
     const before = this.#turn;
     const own = (async () => {
-      const body = await bodyOf(request, signal, stream);
+      const body = await bodyOf(given, signal, stream);
       if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
       await before;
-      signal?.throwIfAborted();
-      if (this.#isClosed) throw closed();
-      return { answer: this.#placed(call, [request.method, pathname + search, undefined, lines, body, true], signal) };
+      this.#place(call, signal, given.method, pathname + search, lines, body);
     })();
-    this.#turn = Promise.allSettled([before, own]).then(() => {});
-    return (await own).answer;
+    const turn = Promise.allSettled([before, own]).then(() => this.#turn === turn && (this.#turn = undefined));
+    this.#turn = turn;
+    return own;
   }
 
-  #placed(call, request, signal) {
-    return new Promise((resolve, reject) => {
-      call.id = this.#machine.id();
-      const abort = () => this.#machine.tell(GIVE_UP, ticket);
-      this.#callers.set(call.id, { resolve, reject, settled: () => signal?.removeEventListener("abort", abort) });
-      const ticket = this.#machine.request(call.id, ...request);
-      signal?.addEventListener("abort", abort, { once: true });
-    });
+  #place(call, signal, method, target, lines, body) {
+    signal?.throwIfAborted();
+    if (this.#isClosed) throw closed();
+    call.id = this.#machine.id();
+    const abort = () => this.#machine.tell(GIVE_UP, ticket);
+    call.settled = () => signal?.removeEventListener("abort", abort);
+    this.#callers.set(call.id, call);
+    const ticket = this.#machine.request(call.id, method, target, undefined, lines, body, true);
+    signal?.addEventListener("abort", abort, { once: true });
   }
 
   /** A read: sent as it is, and once. */
@@ -245,7 +250,7 @@ class Session {
         const { resolve, reject, settled } = this.#callers.get(requestId);
         this.#callers.delete(requestId);
         settled();
-        if (outcome) resolve(responseOf(request.url, outcome));
+        if (outcome) resolve(responseOf(request.url, outcome, this.#setup.Made));
         else reject(error);
         this.#machine.tell(DELIVERED, ticket);
       },
@@ -294,7 +299,7 @@ class Session {
     const keep = () => this.#recovered.push([ticket, request, outcome, error]);
     if (!this.#onrecovered || this.#isClosed) return keep();
     try {
-      await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome), error });
+      await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome, this.#setup.Made), error });
     } catch (thrown) {
       console.error("semel: onrecovered failed, so the answer is kept:", thrown);
       return keep();

@@ -32,6 +32,8 @@ class Together {
 
   /** Of `one` there are so many now. */
   count(one, counts) {
+    const [pending, paused] = this.#counts.get(one) ?? [];
+    if (pending === counts[0] && paused === counts[1]) return;
     this.#counts.set(one, counts);
     this.#sum();
   }

@@ -27,7 +27,7 @@ export class View extends EventTarget {
   #show(changed) {
     if (Object.entries(changed).every(([name, value]) => this.#snapshot[name] === value)) return;
     this.#snapshot = Object.freeze({ ...this.#snapshot, ...changed });
-    if (this.#isDue) return;
+    if (this.#isDue || !this.#listeners.size) return;
     this.#isDue = true;
     queueMicrotask(() => {
       this.#isDue = false;

@@ -119,12 +119,6 @@ impl Host {
                 input.end()?;
                 result.text(&lines_of(self.client.as_ref()?.overview(&rows).ok()?));
             }
-            // 16 random bytes. Back: a UUID.
-            7 => {
-                let bytes = input.bytes().try_into().ok()?;
-                input.end()?;
-                write_uuid(&mut result, bytes);
-            }
             // In the store's transaction, a row as it is. Back: whether it may be deleted.
             22 => {
                 let row = input.bytes();
@@ -266,12 +260,6 @@ pub(crate) fn write_row(out: &mut Writer, write: Write) {
         }
         Write::Delete => out.byte(2),
     }
-}
-
-#[inline(always)]
-pub(crate) fn write_uuid(out: &mut Writer, bytes: [u8; 16]) {
-    let mut text = uuid::Uuid::encode_buffer();
-    out.text(uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text));
 }
 
 /// Each request without an answer, one a line, with tabs between.

@@ -12,6 +12,8 @@
 //! - What can't be read changes nothing.
 
 pub mod host;
+#[cfg(target_arch = "wasm32")]
+mod memory;
 pub mod session;
 
 pub use host::Host;
@@ -35,23 +37,31 @@ thread_local! {
         const { RefCell::new(Module { host: Held::new(), input: Vec::new(), output: Vec::new() }) };
 }
 
-/// Where the host is to write `length` bytes.
+/// As much is kept to be written to again.
+const INPUT_KEPT: usize = 1 << 16;
+
+/// Where the host is to write `length` bytes at most.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn semel_input(length: usize) -> *mut u8 {
     MODULE.with_borrow_mut(|module| {
-        module.input.resize(length, 0);
+        if module.input.len() < length {
+            module.input.resize(length, 0);
+        }
         module.input.as_mut_ptr()
     })
 }
 
-/// Does what was written there, and returns where the answer is.
+/// Does what was written there, in as many bytes, and returns where the answer is.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
-pub extern "C" fn semel_call() -> *const u8 {
+pub extern "C" fn semel_call(length: usize) -> *const u8 {
     MODULE.with_borrow_mut(|module| {
-        let input = std::mem::take(&mut module.input);
-        module.output = module.host.call(&input).unwrap_or_default();
+        let Module { host, input, output } = module;
+        *output = input.get(..length).and_then(|input| host.call(input)).unwrap_or_default();
+        if input.len() > INPUT_KEPT {
+            *input = Vec::new();
+        }
         module.output.as_ptr()
     })
 }
@@ -63,10 +73,6 @@ pub extern "C" fn semel_output_length() -> usize {
     MODULE.with_borrow(|module| module.output.len())
 }
 
-/// What a browser downloads is compiled for one thread and few blocks: this allocator is a fifth of the usual one.
 #[cfg(target_arch = "wasm32")]
 #[global_allocator]
-#[allow(unsafe_code)]
-// SAFETY: wasm without the feature `atomics` has one thread.
-static ALLOCATOR: lol_alloc::AssumeSingleThreaded<lol_alloc::FreeListAllocator> =
-    unsafe { lol_alloc::AssumeSingleThreaded::new(lol_alloc::FreeListAllocator::new()) };
+static MEMORY: memory::Blocks = memory::Blocks::new();

@@ -5,7 +5,7 @@
 
 use super::host::{
     lines_of, push_line, read_answer, read_draft, rows, write_answered, write_failure, write_request, write_row,
-    write_transmission, write_uuid,
+    write_transmission,
 };
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::numbered::Numbered;
@@ -115,12 +115,6 @@ impl Host {
                 let rows = rows(&mut input);
                 input.end()?;
                 result.text(&lines_of(self.session.as_ref()?.overview(&rows).ok()?));
-            }
-            // 16 random bytes. Back: a UUID.
-            7 => {
-                let bytes = input.bytes().try_into().ok()?;
-                input.end()?;
-                write_uuid(&mut result, bytes);
             }
             // The end, also of one that never began.
             15 => {

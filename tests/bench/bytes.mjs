@@ -23,7 +23,7 @@ const OF_MODULE = {
   "what answers say: headers, problems, the server's clock": ["verdict", "failure", "header", "message", "problem", "text", "clock", "id"],
   acknowledgements: ["acknowledgements"],
   "the boundary": ["host"],
-  "Rust's standard library, and the allocator": ["std"],
+  "Rust's standard library, and the allocator": ["std", "memory"],
   "tables and texts": ["constants"],
 };
 /** By the files of `sdk/js`. */

@@ -191,13 +191,19 @@ test("a time longer than a timer can be set for does not end at once", async (t)
   assert.equal((await answered).code, "closed", "it was not given up");
 });
 
-test("an id is a random UUID of version 4, in lower case, and no other has it", (t) => {
-  const { machine } = tab(t);
-  const ids = Array.from({ length: 10_000 }, () => machine.id());
-  for (const id of ids) assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-  assert.equal(new Set(ids).size, ids.length);
-  for (let place = 0; place < 36; place += 1) {
-    const values = new Set(ids.map((id) => id[place])).size;
-    assert.equal(values, [8, 13, 14, 18, 23].includes(place) ? 1 : place === 19 ? 4 : 16, `at ${place}`);
-  }
-});
+/** A page that came without encryption has no function for it. */
+for (const [where, randomUUID] of Object.entries({ "by the runtime": crypto.randomUUID, "without it": undefined })) {
+  test(`an id is a random UUID of version 4, in lower case, and no other has it: ${where}`, (t) => {
+    Object.defineProperty(crypto, "randomUUID", { value: randomUUID, configurable: true });
+    t.after(() => delete crypto.randomUUID);
+    const { machine } = tab(t);
+    assert.equal(machine.id(new Uint8Array(16).fill(255)), "ffffffff-ffff-4fff-bfff-ffffffffffff", "of bytes it is of those");
+    const ids = Array.from({ length: 10_000 }, () => machine.id());
+    for (const id of ids) assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    assert.equal(new Set(ids).size, ids.length);
+    for (let place = 0; place < 36; place += 1) {
+      const values = new Set(ids.map((id) => id[place])).size;
+      assert.equal(values, [8, 13, 14, 18, 23].includes(place) ? 1 : place === 19 ? 4 : 16, `at ${place}`);
+    }
+  });
+}

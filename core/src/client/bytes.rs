@@ -7,8 +7,15 @@
 use crate::message::Headers;
 
 /// Lays out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Writer(Vec<u8>);
+
+/// With room for most of what is laid out.
+impl Default for Writer {
+    fn default() -> Self {
+        Self(Vec::with_capacity(512))
+    }
+}
 
 impl Writer {
     /// What was laid out.

@@ -2,8 +2,7 @@
 //!
 //! Invariant: they are in the order of their numbers, and each number is there once.
 //!
-//! By hand, and in boxes: so one and the same code moves all of them. What is in hand is bounded, and few: a search from the
-//! first to the last costs less than it would take to download a better one.
+//! By hand, and in boxes: so one and the same code moves all of them. What is in hand is bounded.
 
 /// A map from numbers.
 #[derive(Debug)]
@@ -23,24 +22,36 @@ impl<T> Numbered<T> {
 
     /// Puts in what isn't there.
     pub fn insert(&mut self, number: u64, value: impl Into<Box<T>>) {
-        let at = self.0.partition_point(|(each, _)| *each < number);
+        let at = self.place(number);
         self.0.insert(at, (number, value.into()));
     }
 
     /// Takes it out.
     pub fn remove(&mut self, number: &u64) -> Option<Box<T>> {
-        let at = self.0.iter().position(|(each, _)| each == number)?;
+        let at = self.at(number)?;
         Some(self.0.remove(at).1)
     }
 
     /// What has that number.
     pub fn get(&self, number: &u64) -> Option<&T> {
-        self.iter().find(|(each, _)| *each == number).map(|(_, value)| value)
+        self.0.get(self.at(number)?).map(|(_, value)| &**value)
     }
 
     /// What has that number, to change.
     pub fn get_mut(&mut self, number: &u64) -> Option<&mut T> {
-        self.iter_mut().find(|(each, _)| *each == number).map(|(_, value)| value)
+        let at = self.at(number)?;
+        self.0.get_mut(at).map(|(_, value)| &mut **value)
+    }
+
+    fn at(&self, number: &u64) -> Option<usize> {
+        let at = self.place(*number);
+        self.0.get(at).filter(|(each, _)| each == number).map(|_| at)
+    }
+
+    /// Where it is, or would be.
+    #[inline(never)]
+    fn place(&self, number: u64) -> usize {
+        self.0.partition_point(|(each, _)| *each < number)
     }
 
     /// All, with their numbers.

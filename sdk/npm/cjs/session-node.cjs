@@ -2,6 +2,7 @@
 
 const { readFile } = require("node:fs/promises");
 const { join } = require("node:path");
+const { Made } = require("./late.cjs");
 const { sessions } = require("./session.cjs");
 
-exports.default = sessions(() => readFile(join(__dirname, "../session.wasm")));
+exports.default = sessions(() => readFile(join(__dirname, "../session.wasm")), Made);

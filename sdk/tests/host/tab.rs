@@ -11,7 +11,6 @@ pub const ANSWERED: u8 = 3;
 pub const CHANGE: u8 = 4;
 pub const COMMITTED: u8 = 5;
 pub const OVERVIEW: u8 = 6;
-pub const RANDOM: u8 = 7;
 pub const LOST: u8 = 8;
 pub const DELIVERED: u8 = 9;
 pub const GIVE_UP: u8 = 10;

@@ -166,16 +166,17 @@ impl Session {
     }
 
     fn judge_failure(&mut self, ticket: Ticket, failure: Failure) {
-        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let Some(request) = self.requests.get(&ticket) else { return };
         let is_own_epoch = request.entry.place.is_some_and(|place| Some(place.epoch) == self.epoch);
         let is_fenced = failure.code == Code::Fenced.as_str();
         if is_fenced && failure.executed == Executed::No || !holds(Rule::OnlyFencedRenumbered) {
             if !is_own_epoch && !request.is_cancelling && self.ended.is_none() {
                 // It never ran under its place, and never will: it may have another.
-                request.entry.place = None;
-                request.was_sent = false;
-                request.stage = Stage::Waiting;
-                return;
+                return self.with(ticket, |request, _| {
+                    request.entry.place = None;
+                    request.was_sent = false;
+                    request.stage = Stage::Waiting;
+                });
             }
             self.fence(ticket, failure.clone());
         } else {

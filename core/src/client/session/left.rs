@@ -50,7 +50,7 @@ impl Session {
             left.insert(left.partition_point(|(_, other)| order(other) <= order(&entry)), (id, entry));
         }
         for (id, entry) in left {
-            if self.requests.values().any(|request| request.id == *id) {
+            if self.requests.iter().any(|(_, request)| request.id == *id) {
                 continue;
             }
             let change = Change::Adopt { by: self.settings.owner.clone(), from: entry.owner.clone(), epoch };

@@ -7,8 +7,8 @@
 
 use super::super::action::{Answer, Receiver};
 use super::super::failure::{ClientCode, Failure};
-use super::super::numbered::Numbered;
 use super::super::row::{Answered, Draft};
+use super::hand::{Hand, List};
 use super::request::{Request, Stage};
 use super::row::{Change, Entry};
 use super::sending::InFlight;
@@ -54,7 +54,7 @@ pub struct Session {
     pub(super) epoch: Option<i64>,
     /// The number that comes next.
     pub(super) next_seq: i64,
-    pub(super) requests: Numbered<Request>,
+    pub(super) requests: Hand,
     pub(super) in_flight: Option<InFlight>,
     /// The first place of which somebody else on this store has still to hear, who lives, as of the last look.
     pub(super) unheard_seq: Option<i64>,
@@ -103,7 +103,7 @@ impl Session {
             session,
             epoch: None,
             next_seq: 0,
-            requests: Numbered::new(),
+            requests: Hand::default(),
             in_flight: None,
             unheard_seq: None,
             unheeded_seq: 0,
@@ -141,7 +141,7 @@ impl Session {
     /// Takes a request in hand.
     pub fn request(&mut self, now_ms: i64, id: String, mut draft: Draft) -> Ticket {
         draft.key = Some(self.settings.key.clone());
-        let bytes: usize = self.requests.values().map(|request| request.entry.draft.body.len()).sum();
+        let bytes = self.requests.bytes();
         let refused = if self.counts().0 >= self.settings.requests_max || bytes > super::super::PENDING_BYTES_MAX {
             Some(ClientCode::OutboxFull.into())
         } else {
@@ -184,12 +184,12 @@ impl Session {
 
     /// Reports that the receiver of [`Action::Deliver`] has the answer.
     pub fn delivered(&mut self, now_ms: i64, ticket: Ticket) {
-        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let Some(request) = self.requests.get(&ticket) else { return };
         if !matches!(request.stage, Stage::Delivering) {
             return;
         }
         if request.is_stored {
-            request.change(&mut self.actions, ticket, Change::Remove);
+            self.with(ticket, |request, actions| request.change(actions, ticket, Change::Remove));
         } else {
             self.requests.remove(&ticket);
         }
@@ -249,13 +249,8 @@ impl Session {
             None if self.is_to_send() => self.due_ms,
             None => i64::MAX,
         };
-        for request in self.requests.values() {
-            if let Stage::Changing { again_ms: Some(again_ms), .. } = request.stage {
-                earliest_ms = earliest_ms.min(again_ms);
-            }
-            if let Some(gives_up_ms) = request.gives_up_ms.filter(|_| request.may_give_up()) {
-                earliest_ms = earliest_ms.min(gives_up_ms);
-            }
+        for list in [List::Failed, List::Waited] {
+            earliest_ms = self.requests.first(list).map_or(i64::MAX, |(ms, _)| ms).min(earliest_ms);
         }
         (earliest_ms != i64::MAX).then_some(earliest_ms)
     }
@@ -264,7 +259,7 @@ impl Session {
     pub fn counts(&self) -> (usize, usize) {
         let is_open = |request: &&Request| request.answered.is_none();
         let stalled = self.paused.or(self.stalled).and_then(|ticket| self.requests.get(&ticket)).filter(is_open);
-        (self.requests.values().filter(is_open).count(), stalled.iter().len())
+        (self.requests.listed(List::Open).len(), stalled.iter().len())
     }
 
     /// Id, method and target of a request in hand.
@@ -293,9 +288,8 @@ impl Session {
     }
 
     pub(super) fn with(&mut self, ticket: Ticket, work: impl FnOnce(&mut Request, &mut Vec<Action>)) {
-        if let Some(request) = self.requests.get_mut(&ticket) {
-            work(request, &mut self.actions);
-        }
+        let actions = &mut self.actions;
+        self.requests.changing(ticket, |request| work(request, actions));
     }
 
     pub(super) fn conclude(&mut self, ticket: Ticket, failure: Failure) {
@@ -313,12 +307,12 @@ impl Session {
 
     /// Callers that have waited long enough are told so.
     fn release_callers(&mut self, now_ms: i64) {
-        for (ticket, request) in self.requests.iter_mut() {
-            if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
+        while let Some((_, ticket)) = self.requests.first(List::Waited).filter(|(ms, _)| *ms <= now_ms) {
+            self.with(ticket, |request, actions| {
                 let answered = Rc::new(Answered::Failure(ClientCode::GaveUp.into()));
-                self.actions.push(Action::Deliver { ticket: *ticket, to: Receiver::Caller, answered });
+                actions.push(Action::Deliver { ticket, to: Receiver::Caller, answered });
                 request.has_caller = false;
-            }
+            });
         }
     }
 

@@ -16,10 +16,12 @@
 //! - [`sending`]: who gets which place, and what leaves when
 //! - [`judging`]: what answers do
 //! - [`request`]: a request in hand, and its stages
+//! - [`hand`]: all of them, and what is asked of all
 //! - [`frame`]: how frames look on the wire
 //! - [`row`]: what is stored of a request, and its transitions, each in one transaction
 
 pub mod frame;
+mod hand;
 mod judging;
 pub mod left;
 pub mod machine;

@@ -7,6 +7,7 @@
 
 use super::super::action::Ticket;
 use super::frame::{self, Element};
+use super::hand::List;
 use super::machine::{Session, never_ran};
 use super::request::Stage;
 use super::row::{Change, Place};
@@ -26,13 +27,12 @@ pub(super) struct InFlight {
 impl Session {
     /// Does all that can be done now.
     pub(super) fn advance(&mut self, now_ms: i64) {
-        let due = |(ticket, request): (&Ticket, &super::request::Request)| match &request.stage {
-            Stage::Changing { change, again_ms: Some(again_ms) } if *again_ms <= now_ms => {
-                Some((*ticket, change.clone()))
-            }
-            _ => None,
-        };
-        for (ticket, change) in self.requests.iter().filter_map(due).collect::<Vec<_>>() {
+        let is_due = |request: &super::request::Request| matches!(request.stage, Stage::Changing { again_ms: Some(again_ms), .. } if again_ms <= now_ms);
+        while self.requests.first(List::Failed).is_some_and(|(again_ms, _)| again_ms <= now_ms) {
+            let Some((ticket, request)) = self.requests.iter().find(|(_, request)| is_due(request)) else { break };
+            let ticket = *ticket;
+            let Stage::Changing { change, .. } = &request.stage else { break };
+            let change = change.clone();
             match &self.ended {
                 // There is no such place any more.
                 Some(failure) if change.gives_place() => self.conclude(ticket, never_ran(failure.clone())),
@@ -40,11 +40,7 @@ impl Session {
             }
         }
         // What is given up is so after a reload too.
-        let is_new = |request: &super::request::Request| {
-            matches!(request.stage, Stage::Placed) && request.leaves_as_cancellation() && !request.entry.is_cancelling
-        };
-        let given_up = self.requests.iter().filter(|(_, request)| is_new(request)).map(|(ticket, _)| *ticket);
-        for ticket in given_up.collect::<Vec<_>>() {
+        while let Some((_, ticket)) = self.requests.first(List::GivenUp) {
             let by = self.settings.owner.clone();
             self.with(ticket, |request, actions| request.change(actions, ticket, Change::Cancel { by }));
         }
@@ -57,8 +53,8 @@ impl Session {
 
     /// Up to here it needs no answer any more.
     fn heard(&self) -> i64 {
-        let held = self.requests.values().filter(|request| request.holds_place() && holds(Rule::AckHeld));
-        held.filter_map(|request| request.entry.place).map(|place| place.seq).min().unwrap_or(self.next_seq) - 1
+        let held = self.requests.first(List::Held).filter(|_| holds(Rule::AckHeld));
+        held.map_or(self.next_seq, |(seq, _)| seq) - 1
     }
 
     /// Up to here nobody on this store does, as far as that is waited for.
@@ -88,27 +84,28 @@ impl Session {
             });
         }
         if may_store {
-            for (ticket, request) in self.requests.iter_mut() {
-                if matches!(request.stage, Stage::New) {
+            while let Some((_, ticket)) = self.requests.first(List::New) {
+                self.with(ticket, |request, actions| {
                     let entry = request.entry.clone();
-                    request.change(&mut self.actions, *ticket, Change::Add(entry));
-                }
+                    request.change(actions, ticket, Change::Add(entry));
+                });
             }
         }
     }
 
     /// The first that has no place, and whether it may be that none is to be had for a while.
     fn next_without_place(&self) -> Option<(Ticket, bool)> {
-        let (ticket, request) = self.requests.iter().find(|(_, request)| request.lacks_place())?;
-        let is_getting_one = matches!(&request.stage, Stage::Changing { change, .. } if change.gives_place());
-        Some((*ticket, !is_getting_one))
+        let (_, ticket) = self.requests.first(List::Lacking)?;
+        let is_getting_one =
+            matches!(&self.requests.get(&ticket)?.stage, Stage::Changing { change, .. } if change.gives_place());
+        Some((ticket, !is_getting_one))
     }
 
     fn has_places(&self) -> bool {
         // What was taken over comes first, under its own epoch.
-        let is_old = |place: Place| Some(place.epoch) != self.epoch;
+        let numbered = self.requests.listed(List::Numbered);
         let waits_for_old =
-            self.requests.values().any(|request| request.answered.is_none() && request.entry.place.is_some_and(is_old));
+            [numbered.first(), numbered.last()].iter().flatten().any(|(epoch, _)| Some(*epoch) != self.epoch);
         self.ended.is_none()
             && self.paused.is_none()
             && !(waits_for_old && holds(Rule::OlderFirst))
@@ -117,15 +114,12 @@ impl Session {
 
     fn sendable(&self) -> impl Iterator<Item = (Ticket, &super::request::Request)> {
         let has_ended = self.ended.is_some();
-        let may_go = move |request: &super::request::Request| {
-            matches!(request.stage, Stage::Placed) && (request.was_sent || !has_ended)
-        };
         // What comes after one that is about to be cancelled would leave a gap.
-        let blocks = |request: &super::request::Request| {
-            matches!(request.stage, Stage::Changing { change: Change::Cancel { .. }, .. })
-        };
-        let before = self.requests.iter().take_while(move |(_, request)| !blocks(request));
-        before.filter(move |(_, request)| may_go(request)).map(|(ticket, request)| (*ticket, request))
+        let blocked = self.requests.first(List::Cancelling).map_or(Ticket::MAX, |(_, ticket)| ticket);
+        let placed = self.requests.listed(List::Placed).iter().map(|(_, ticket)| *ticket);
+        let before = placed.take_while(move |ticket| *ticket < blocked);
+        let requests = before.filter_map(|ticket| Some((ticket, self.requests.get(&ticket)?)));
+        requests.filter(move |(_, request)| request.was_sent || !has_ended)
     }
 
     /// Whether there is anything to send, once its time has come.

@@ -134,6 +134,7 @@ impl Tab {
                 Action::Pause { ticket, failure } => self.paused.push((ticket, failure)),
             }
         }
+        assert!(self.session.requests.is_consistent());
     }
 
     fn take(&mut self, ticket: Ticket, to: Receiver, answered: Answered) {
