@@ -13,7 +13,6 @@ use crate::fingerprint::Fingerprint;
 use crate::id::{Principal, RequestId};
 use crate::message::Headers;
 use crate::problem::Executed;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The number that stands for a state in a row.
 pub(super) mod number {
@@ -73,11 +72,7 @@ pub(super) fn read(sql: &dyn Sql, id: &RequestId, is_bare: bool) -> Result<Optio
 }
 
 /// Reads the records of ids from the tables.
-pub(super) fn read_all(
-    sql: &dyn Sql,
-    ids: &BTreeSet<RequestId>,
-    is_bare: bool,
-) -> Result<BTreeMap<RequestId, Record>, SqlError> {
+pub(super) fn read_all(sql: &dyn Sql, ids: &[RequestId], is_bare: bool) -> Result<Vec<(RequestId, Record)>, SqlError> {
     let columns = columns(is_bare);
     let statement = format!("SELECT {columns}, id FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))");
     let rows = sql.exec(&statement, &[list(ids).into()])?;

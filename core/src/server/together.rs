@@ -24,7 +24,6 @@ use crate::message::{Headers, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
-use std::collections::BTreeSet;
 
 /// Who asks what key.
 #[derive(Debug, Clone, Copy)]
@@ -156,7 +155,7 @@ impl<H: Handler> Engine<H> {
         let desk = Desk::new(sql, std::mem::take(&mut self.texts.0));
         let ended = atomically(sql, || {
             if has_tables {
-                desk.read_ahead(&ahead.ids, &ahead.acknowledged)?;
+                desk.read_ahead(&ahead.acknowledged, &ahead.ids)?;
             }
             let done = work(self, &desk)?;
             desk.write()?;
@@ -264,8 +263,8 @@ impl<H: Handler> Engine<H> {
 
 /// Whose records are read before anything runs.
 struct Ahead {
-    ids: BTreeSet<RequestId>,
-    acknowledged: BTreeSet<RequestId>,
+    ids: Vec<RequestId>,
+    acknowledged: Vec<RequestId>,
 }
 
 impl Ahead {

@@ -179,8 +179,11 @@ pub struct Index {
     kept: Arc<Kept>,
     added: Vec<(i64, IdHash, PrincipalHash)>,
     /// What was there of ids, where that may yet have to be put back; `None`: it may not.
-    before: Option<Vec<(IdHash, Option<(i64, PrincipalHash)>)>>,
+    before: Option<Arc<Vec<Before>>>,
 }
+
+/// What was there of an id.
+type Before = (IdHash, Option<(i64, PrincipalHash)>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Kept {
@@ -210,7 +213,7 @@ impl Index {
 
     /// What is taken over from now on may have to be taken back: a copy of all would cost the more, the more there is.
     pub fn begin(&mut self) {
-        self.before = Some(Vec::new());
+        self.before = Some(Arc::default());
     }
 
     /// What was taken over since stays.
@@ -226,10 +229,10 @@ impl Index {
             return;
         }
         let ids = &mut Arc::make_mut(&mut self.kept).ids;
-        for (id, known) in before.into_iter().rev() {
+        for (id, known) in before.iter().rev() {
             match known {
-                Some(known) => ids.insert(id, known),
-                None => ids.remove(&id),
+                Some(known) => ids.insert(*id, *known),
+                None => ids.remove(id),
             };
         }
     }
@@ -246,7 +249,7 @@ impl Index {
         for (lapses_10s, id, principal) in self.added.drain(..) {
             let known = kept.keep(lapses_10s, id, principal);
             more += i64::from(known.is_none());
-            self.before.iter_mut().for_each(|before| before.push((id, known)));
+            self.before.iter_mut().for_each(|before| Arc::make_mut(before).push((id, known)));
         }
         while let Some(first) = kept.ends.0.first_entry().filter(|first| has_lapsed(first.key())) {
             let lapsed_10s = *first.key();

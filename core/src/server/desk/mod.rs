@@ -25,7 +25,6 @@ use places::Places;
 use records::Records;
 pub use records::Texts;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 
 /// When outcomes of so many bytes wait, all are written.
 const WAITING_BYTES_MAX: usize = 256 << 10;
@@ -71,10 +70,9 @@ impl<'a> Desk<'a> {
         self.is_undone.set(true);
     }
 
-    /// Reads the records of ids, and, without their outcomes, those that are to be acknowledged.
-    pub fn read_ahead(&self, ids: &BTreeSet<RequestId>, acknowledged: &BTreeSet<RequestId>) -> Result<(), SqlError> {
-        let acknowledged: BTreeSet<_> = acknowledged.difference(ids).cloned().collect();
-        for (ids, is_bare) in [(ids, false), (&acknowledged, true)] {
+    /// Reads, without their outcomes, the records that are to be acknowledged, and those of ids.
+    pub fn read_ahead(&self, acknowledged: &[RequestId], ids: &[RequestId]) -> Result<(), SqlError> {
+        for (ids, is_bare) in [(acknowledged, true), (ids, false)] {
             if !ids.is_empty() {
                 let found = rows::read_all(self.sql, ids, is_bare)?;
                 self.records.borrow_mut().know(ids, found, is_bare);
@@ -195,30 +193,35 @@ impl Sql for Desk<'_> {
 }
 
 /// Writes rows that have some values in common, as many in one statement as it takes arguments. `select`: what comes of a row, of which the columns
-/// are `column1` and so on, and of what they have in common, which is `?1` and so on.
-fn insert<const OWN: usize>(
+/// are `column1` and so on, and of what they have in common, which is `?1` and so on. `rows`: the columns of one after those of the other.
+fn insert(
     sql: &dyn Sql,
     (into, select): (&str, &str),
     common: &[Value],
-    rows: &[[Value; OWN]],
+    (rows, columns): (&[Value], usize),
 ) -> Result<(), SqlError> {
     let mut rest = rows;
     // Few lengths, for each is a statement of its own that has to be compiled and kept.
-    for length in [32, 16, 8, 4, 2, 1].into_iter().filter(|length| common.len() + length * OWN <= ARGUMENTS_MAX) {
-        while let Some((some, left)) = rest.split_at_checked(length) {
-            let arguments: Vec<_> = common.iter().chain(some.iter().flatten()).cloned().collect();
-            sql.run(&statement((into, select), (common.len(), OWN), length), &arguments)?;
+    for length in [32, 16, 8, 4, 2, 1].into_iter().filter(|length| common.len() + length * columns <= ARGUMENTS_MAX) {
+        while let Some((some, left)) = rest.split_at_checked(length * columns).filter(|(some, _)| !some.is_empty()) {
+            let statement = statement((into, select), (common.len(), columns), length);
+            sql.run(&statement, &[common, some].concat())?;
             rest = left;
         }
     }
     Ok(())
 }
 
-fn statement((into, select): (&str, &str), (common, own): (usize, usize), length: usize) -> String {
-    let row = |n: usize| {
-        let arguments: Vec<_> = (1..=own).map(|column| format!("?{}", common + n * own + column)).collect();
-        format!("({})", arguments.join(", "))
-    };
-    let rows: Vec<_> = (0..length).map(row).collect();
-    format!("INSERT OR REPLACE INTO {into} SELECT {select} FROM (VALUES {})", rows.join(", "))
+fn statement((into, select): (&str, &str), (common, columns): (usize, usize), length: usize) -> String {
+    let mut statement = format!("INSERT OR REPLACE INTO {into} SELECT {select} FROM (VALUES ");
+    for argument in 0..length * columns {
+        statement.push_str(match argument % columns {
+            0 if argument == 0 => "(?",
+            0 => "), (?",
+            _ => ", ?",
+        });
+        statement.push_str(&(common + argument + 1).to_string());
+    }
+    statement.push_str("))");
+    statement
 }

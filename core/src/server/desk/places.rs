@@ -8,43 +8,43 @@ use crate::server::sessions::rows;
 use crate::server::sessions::state::{Rows, Session, Taken, TakenState};
 use crate::server::sql::{Sql, SqlError, Value};
 use crate::session::SessionName;
-use std::collections::BTreeMap;
 
 #[derive(Debug)]
 struct Open {
+    name: SessionName,
     session: Session,
     /// The lowest number that has a row in the tables; `None`: none has.
     stored_first: Option<i64>,
-    /// Those to be written.
-    places: BTreeMap<i64, Taken>,
+    /// Those to be written, one after the other.
+    places: Vec<(i64, Taken)>,
     /// The places up to this one are to be deleted; 0: none.
     deleted_seq: i64,
 }
 
-/// See the module.
+/// See the module. Few sessions are asked for together.
 #[derive(Debug, Default)]
-pub(super) struct Places(BTreeMap<SessionName, Open>);
+pub(super) struct Places(Vec<Open>);
 
 impl Places {
     pub fn open(&mut self, name: &SessionName, session: &Session) {
         let stored_first = session.rows.map(|rows| rows.first);
-        let open = Open { session: session.clone(), stored_first, places: BTreeMap::new(), deleted_seq: 0 };
-        self.0.insert(name.clone(), open);
+        let (name, session) = (name.clone(), session.clone());
+        self.0.push(Open { name, session, stored_first, places: Vec::new(), deleted_seq: 0 });
     }
 
     pub fn session(&self, name: &SessionName) -> Option<Session> {
-        Some(self.0.get(name)?.session.clone())
+        Some(self.0.iter().find(|open| open.name == *name)?.session.clone())
     }
 
     fn numbered(&mut self, session: i64) -> Option<&mut Open> {
-        self.0.values_mut().find(|open| open.session.number == session)
+        self.0.iter_mut().find(|open| open.session.number == session)
     }
 
     /// The place of a number; the outer `None`: it is not known here.
     pub fn taken(&self, session: i64, seq: i64) -> Option<Option<Taken>> {
-        let open = self.0.values().find(|open| open.session.number == session)?;
-        match open.places.get(&seq) {
-            Some(taken) => Some(Some(taken.clone())),
+        let open = self.0.iter().find(|open| open.session.number == session)?;
+        match open.places.iter().find(|(number, _)| *number == seq) {
+            Some((_, taken)) => Some(Some(taken.clone())),
             None => (seq <= open.deleted_seq).then_some(None),
         }
     }
@@ -57,7 +57,7 @@ impl Places {
         }
         let first = open.session.rows.map_or(seq, |rows| rows.first);
         open.session.rows = Some(Rows { first, last: seq, is_last_acknowledged: false, last_ms: taken.at_ms });
-        open.places.insert(seq, taken.clone());
+        open.places.push((seq, taken.clone()));
         match &taken.state {
             TakenState::Executed(_, outcome) => Some(outcome.body.len()),
             _ => Some(0),
@@ -70,32 +70,41 @@ impl Places {
         let Some(rows) = open.session.rows.as_mut().filter(|rows| up_to_seq < rows.last) else { return false };
         rows.first = rows.first.max(up_to_seq + 1);
         open.deleted_seq = open.deleted_seq.max(up_to_seq);
-        open.places.retain(|seq, _| *seq > up_to_seq);
+        open.places.retain(|(seq, _)| *seq > up_to_seq);
         true
     }
 
     /// Writes what has changed.
     pub fn write(self, sql: &dyn Sql) -> Result<(), SqlError> {
-        for Open { session, stored_first, places, deleted_seq } in self.0.into_values() {
+        for Open { session, stored_first, places, deleted_seq, .. } in self.0 {
             if stored_first.is_some_and(|first| first <= deleted_seq) {
                 rows::write_deleted(sql, session.number, deleted_seq)?;
             }
-            // Those that ran in one commit differ in little.
-            let mut alike: BTreeMap<_, Vec<_>> = BTreeMap::new();
+            let mut executed: Vec<(i64, &Taken, &Outcome, Value)> = Vec::new();
             for (seq, taken) in &places {
                 match &taken.state {
-                    TakenState::Executed(fingerprint, Outcome { status, headers, body }) => {
-                        let common = (taken.epoch, taken.at_ms, *status, headers.to_lines());
-                        let own: [Value; 3] = [(*seq).into(), fingerprint.as_bytes().into(), body.as_slice().into()];
-                        alike.entry(common).or_default().push(own);
+                    TakenState::Executed(fingerprint, outcome) => {
+                        executed.push((*seq, taken, outcome, fingerprint.as_bytes().into()));
                     }
                     _ => rows::write_taken(sql, session.number, *seq, taken)?,
                 }
             }
-            for ((epoch, at_ms, status, headers), own) in alike {
-                let common =
-                    [session.number.into(), epoch.into(), at_ms.into(), i64::from(status).into(), headers.into()];
-                insert(sql, (rows::INTO, SELECT), &common, &own)?;
+            // Those that ran in one commit differ in little: mostly, the first is like all.
+            while let Some(&(_, first, outcome, _)) = executed.first() {
+                let is_alike = |(_, taken, other, _): &(i64, &Taken, &Outcome, Value)| {
+                    (taken.epoch, taken.at_ms, other.status) == (first.epoch, first.at_ms, outcome.status)
+                        && other.headers == outcome.headers
+                };
+                let alike = executed.iter().filter(|each| is_alike(each));
+                let own: Vec<[Value; 3]> = alike
+                    .map(|(seq, _, outcome, fingerprint)| {
+                        [(*seq).into(), fingerprint.clone(), outcome.body.as_slice().into()]
+                    })
+                    .collect();
+                executed.retain(|each| !is_alike(each));
+                let (epoch, at_ms, status) = (first.epoch.into(), first.at_ms.into(), i64::from(outcome.status).into());
+                let common = [session.number.into(), epoch, at_ms, status, outcome.headers.to_lines().into()];
+                insert(sql, (rows::INTO, SELECT), &common, (&own.concat(), 3))?;
             }
         }
         Ok(())
