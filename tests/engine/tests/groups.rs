@@ -1,6 +1,5 @@
 //! Requests that waited for the same commit: answered at once, each as if it had come alone, or not at all.
 
-use semel_core::server::Sql;
 use semel_support::batches::{asker, count, run, statuses};
 use semel_support::*;
 use serde_json::json;
