@@ -10,7 +10,7 @@ import { serve } from "./server.mjs";
 const LIMIT = { timeout: 60_000 };
 
 /** An object that writes down what ran and what was committed. `commit()` ends the commit that is under way; with an error, it failed. */
-function object() {
+function object(many) {
   const log = [];
   let end;
   const turns = new Turns(
@@ -19,6 +19,7 @@ function object() {
         log.push("commit");
         end = (error) => (error === undefined ? resolve() : reject(error));
       }),
+    many,
   );
   const commit = async (error) => {
     end(error);
@@ -61,6 +62,51 @@ test("a commit has a bounded number in it, and the others are in the next", LIMI
   assert.equal(log.lastIndexOf("commit"), 258, "the first, its commit, 256 more and theirs");
   await commit();
   assert.deepEqual(log.filter((name) => name !== "commit"), Array.from({ length: 301 }, (_, number) => number));
+});
+
+/** An object that is asked for all at once, and gives each its name in capitals; or `gives`. */
+function objectOfMany(gives = (names) => names.map((name) => name.toUpperCase())) {
+  const asked = [];
+  const all = object((names) => {
+    asked.push(names.join());
+    return gives(names);
+  });
+  const bring = (name) => all.turns.together((given) => all.log.push(given ?? name), name);
+  return { ...all, asked, bring };
+}
+
+test("those who are let go together are asked for at once, in the order in which they came", LIMIT, async () => {
+  const { log, asked, commit, bring } = objectOfMany();
+  for (const name of ["a", "b", "c", "d"]) bring(name);
+  await turn();
+  assert.deepEqual([asked, log], [[], ["a", "commit"]], "who comes alone is not");
+  bring("e");
+  await commit();
+  assert.deepEqual([asked, log], [["b,c,d,e"], ["a", "commit", "B", "C", "D", "E", "commit"]]);
+  bring("f");
+  await commit();
+  assert.deepEqual([asked.length, log.at(-2)], [1, "f"], "nor is who waited alone");
+  await commit();
+});
+
+test("where nothing is given, each works by itself", LIMIT, async () => {
+  const { log, asked, commit, bring } = objectOfMany(() => undefined);
+  for (const name of ["a", "b", "c"]) bring(name);
+  await turn();
+  await commit();
+  assert.deepEqual([asked, log], [["b,c"], ["a", "commit", "b", "c", "commit"]]);
+  await commit();
+});
+
+test("where one of them brings nothing, each works by itself", LIMIT, async () => {
+  const { log, asked, turns, commit, bring } = objectOfMany();
+  for (const name of ["a", "b"]) bring(name);
+  turns.together((given) => log.push(given ?? "a batch"));
+  bring("c");
+  await turn();
+  await commit();
+  assert.deepEqual([asked, log], [[], ["a", "commit", "b", "a batch", "c", "commit"]]);
+  await commit();
 });
 
 test("one that fails tells its own caller, and a commit that fails holds up nobody", LIMIT, async () => {

@@ -1,6 +1,8 @@
 //! What a request costs: rows written are billed, and a commit is the slowest thing an object does.
 
+use semel_support::batches::{count, run};
 use semel_support::{Call, START_MS, World, acknowledge, get, look_up, post};
+use serde_json::Value;
 
 fn change(id: &str) -> Call {
     post("/count").id(id)
@@ -56,4 +58,17 @@ fn an_acknowledgement_writes_one_row_and_a_leaving_row_is_one_more() {
     let (rows, _) = cost(&mut world, &look_up("first"));
     assert_eq!(rows, 2, "the row, and once a page the fence");
     assert_eq!(world.row("a", "id"), None);
+}
+
+#[test]
+fn a_batch_reads_and_writes_in_a_few_statements_what_is_of_many() {
+    let mut world = world();
+    let batch = |from: u64, many: u64| Value::Array((from..from + many).map(|n| count(&format!("{n}"))).collect());
+    run(&mut world, &batch(0, 64));
+    let before = (world.database.rows_written(), world.database.statements());
+    run(&mut world, &batch(64, 64));
+    let (rows, statements) = (world.database.rows_written() - before.0, world.database.statements() - before.1);
+    assert_eq!(rows, 2 * 64, "an effect and a record of each");
+    // Of the handler are two of each. The others: one begins, one reads ahead, those that write, and the last commits.
+    assert_eq!(statements - 2 * 64, 7);
 }

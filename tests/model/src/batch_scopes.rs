@@ -25,7 +25,7 @@ fn scope(
         bundles,
         instants_s: &[0],
         counts_starts: false,
-        statements_max: 27,
+        statements_max: 48,
         config: Config { retention_s: 1_000, open: true, ..Config::default() },
         sometimes,
     }
@@ -62,7 +62,7 @@ fn batches() -> BatchScope {
             .unharmed(),
     ];
     let sometimes = &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Cancelled, Sometimes::RanBefore];
-    BatchScope { statements_max: 23, ..scope("batches", vec![change("a")], bundles, sometimes) }
+    BatchScope { statements_max: 48, ..scope("batches", vec![change("a")], bundles, sometimes) }
 }
 
 /// Frames on sockets whose token ends, one of which acknowledges what the other brought.
@@ -74,7 +74,7 @@ fn frames() -> BatchScope {
             .acknowledging("a", 60),
     ];
     let scope = scope("frames", vec![change("b").by(60)], bundles, &[Sometimes::Replay, Sometimes::Tombstone]);
-    BatchScope { instants_s: &[0, 10], statements_max: 20, ..scope }
+    BatchScope { instants_s: &[0, 10], statements_max: 48, ..scope }
 }
 
 /// Two holders of a session that send what waits together, with a place that is in two batches, and one that leaves a gap.
@@ -113,7 +113,7 @@ fn crashes() -> BatchScope {
     let bundles = vec![Bundle::batch("a batch of a and 1/1", ANN, vec![change("a").first_sent(0), place]).going(MOODS)];
     let sometimes = &[Sometimes::Poisoned, Sometimes::RolledBack, Sometimes::OneByOne, Sometimes::Replay];
     let scope = scope("batches crash", letters, bundles, sometimes);
-    BatchScope { instants_s: &[0, 10], counts_starts: true, statements_max: 24, ..scope }
+    BatchScope { instants_s: &[0, 10], counts_starts: true, statements_max: 48, ..scope }
 }
 
 /// A key that is full of one record, and of one session.
@@ -126,7 +126,7 @@ fn full() -> BatchScope {
     ];
     let scope = scope("full batches", Vec::new(), bundles, &[Sometimes::Full, Sometimes::Replay, Sometimes::Tombstone]);
     BatchScope {
-        statements_max: 20,
+        statements_max: 48,
         config: Config { records_max: 1, sessions_max: 1, ..scope.config.clone() },
         ..scope
     }

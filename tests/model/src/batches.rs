@@ -8,12 +8,12 @@
 //! - A frame differs from a batch by its socket: it acknowledges by a member of its own, and its token may have ended since.
 //! - What a handler does, as its mood says, it does at the first letter of a batch.
 
+use crate::database::Fate;
 use crate::ledger::{MOOD, Mood};
 use crate::letters::Letter;
 use crate::oracle::{Aim, Asked, Oracle, own_effects};
 use crate::properties::{Never, Sometimes, Watched};
 use crate::server::{Arrived, Server, Together};
-use crate::tables::Fate;
 use semel_core::id::{Key, Principal};
 use semel_core::message::Method;
 use semel_core::problem::Problem;
@@ -300,7 +300,8 @@ impl Model for Batches {
                 continue;
             }
             let fates = (1..=2).map(Fate::CommitsFail).chain(statements().map(Fate::Fails));
-            let fates = fates.chain(statements().map(Fate::Ends));
+            // Where the handler fails, each is worked by itself, and goes wrong there.
+            let fates = fates.chain(statements().map(Fate::FailsAgain)).chain(statements().map(Fate::Ends));
             steps.extend(fates.map(|fate| Step::ArriveTogether(bundle, Mood::Works, fate)));
         }
         steps.push(Step::Crashes);
@@ -344,6 +345,9 @@ impl Model for Batches {
                 match fate {
                     Fate::Fine => {}
                     Fate::Fails(n) => line.push_str(&format!(", and statement {n} fails")),
+                    Fate::FailsAgain(n) => {
+                        line.push_str(&format!(", the handler fails once, and statement {n} after that"));
+                    }
                     Fate::CommitsFail(n) => line.push_str(&format!(", and {n} commits fail")),
                     Fate::Ends(n) => line.push_str(&format!(", and the server crashes before statement {n}")),
                 }

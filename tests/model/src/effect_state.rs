@@ -3,12 +3,13 @@
 //! Invariant: what is different each time and decides nothing is no part of it: the numbers of what is given out, instants that are over, and
 //! the reasons why something is sent again.
 
+use crate::database::Database;
 use crate::effect_judge::EffectJudge;
 use crate::history::Digest;
 use crate::oracle::Oracle;
 use crate::payer::Payer;
 use crate::properties::Watched;
-use crate::tables::{Database, Tables};
+use crate::tables::Tables;
 use semel_core::id::{Key, Principal};
 use semel_core::message::Request;
 use semel_core::server::{Engine, engine::Arrival};

@@ -8,13 +8,14 @@
 //! - Time stands still but where an object starts. An answer is told a second before the next is sent, so the interval is always over.
 //! - A take-over has the number of its order as its id: in its own is what is different each time.
 
+use crate::database::{Database, Fate};
 use crate::effect_judge::EffectJudge;
 use crate::effect_scopes::EffectScope;
 use crate::effect_state::{Awaited, Letter, Network, Side, State, TAKE_OVER, outbox_of, take_overs};
 use crate::ledger::MOOD;
 use crate::payer::{KNOWS_NONE, Payer, RECEIVER};
 use crate::properties::{Never, Sometimes};
-use crate::tables::{Database, Fate, Tables};
+use crate::tables::Tables;
 use semel_core::header::{quoted, unquoted};
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;

@@ -3,11 +3,11 @@
 //! Invariant: a frame is its bytes. Two that are alike are one: it may arrive any number of times anyway.
 
 use crate::answers::client_answer;
+use crate::database::Fate;
 use crate::messages::Message;
 use crate::server::{Server, Together};
 use crate::session_judge::Numbers;
 use crate::tab::OWNER;
-use crate::tables::Fate;
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::session::BEYOND;
 use semel_core::client::{self, Transmission};

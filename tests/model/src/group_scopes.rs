@@ -51,7 +51,7 @@ fn groups() -> GroupScope {
         Sometimes::Tombstone,
         Sometimes::RolledBack,
     ];
-    GroupScope { under_way_max: 3, statements_max: 20, ..scope("groups", letters, sometimes) }
+    GroupScope { under_way_max: 3, statements_max: 40, ..scope("groups", letters, sometimes) }
 }
 
 /// A handler that crashes, or ends the process, in the midst of a group; and a read, which leaves what others did.
@@ -92,7 +92,7 @@ fn sessions() -> GroupScope {
     GroupScope {
         before: vec![Letter::take_over("first", ANN, "first", Some(0))],
         under_way_max: 3,
-        statements_max: 20,
+        statements_max: 40,
         ..scope
     }
 }

@@ -5,8 +5,8 @@
 //!   which the object works; once a commit is done, the one are the other, and those who wrote them are answered.
 //! - What comes while a commit is under way waits, and then all of it is worked in one turn, in the order in which it came. Whoever is
 //!   beyond what fits in one waits for the next.
-//! - Each request of a turn is a transaction of the engine's, nested in that of the turn. A statement may fail in one of them; what a handler
-//!   does, its mood says.
+//! - Several that waited are asked for at once first, all in one transaction of the engine's, nested in that of the turn. Where that can't be,
+//!   each is one. A statement may fail in any of them; what a handler does, its mood says.
 //! - A commit that fails ends the object, and so does a disk that is full, which undoes all of the turn; it is as if the process had ended:
 //!   what was not durable is gone, nobody of it is answered, nor who waits. To end in the midst of a turn comes to the same.
 //! - Who may have ended the process before runs alone: what was under way is durable then, and so is its start, and who waits is worked after
@@ -14,12 +14,13 @@
 //!
 //! The host is JavaScript, and stands here anew: the [`Flaw`]s are its, and no rules of the core.
 
+use crate::database::{Fate, Undo};
 use crate::ledger::{MOOD, Mood};
 use crate::letters::Letter;
 use crate::oracle::{Aim, Oracle, own_effects};
 use crate::properties::{Never, Sometimes, Watched};
 use crate::server::{Arrived, Server};
-use crate::tables::{Fate, Tables, Undo};
+use crate::tables::Tables;
 use semel_core::message::{Headers, Request};
 use semel_core::rules;
 use semel_core::server::{Answer, Config};
@@ -73,7 +74,7 @@ pub struct GroupScope {
     pub group_max: usize,
     /// So many are under way at most: those whose commit is, and those who wait.
     pub under_way_max: usize,
-    /// Every request has fewer statements; 0: none fails.
+    /// Every request has fewer statements, and so have all of a turn that are asked for at once; 0: none fails.
     pub statements_max: u16,
     /// The settings of the server.
     pub config: Config,
@@ -126,8 +127,9 @@ impl Watched for State {
 pub enum Step {
     /// A letter arrives. It waits where a commit is under way.
     Arrives(usize, Mood),
-    /// The commit is done, and what has waited is worked; of the one that stands there in it, this statement fails.
-    Commits(Option<(usize, u16)>),
+    /// The commit is done, and what has waited is worked. This statement fails: of the one that stands there in it, where they are worked one
+    /// by one, for the first statement of all has failed too; or of all.
+    Commits(Option<(Option<usize>, u16)>),
     /// The commit fails, or the process ends.
     Ends,
     /// Time passes, until this instant, in s.
@@ -194,34 +196,40 @@ impl Groups {
     }
 
     /// Works those who wait.
-    fn go_on(&self, state: &mut State, fails: Option<(usize, u16)>) -> bool {
+    fn go_on(&self, state: &mut State, fails: Option<(Option<usize>, u16)>) -> bool {
         let count = state.waiting.len().min(self.scope.group_max);
         let group: Vec<_> = state.waiting.drain(..count).collect();
         group.is_empty() || self.work(state, group, fails)
     }
 
     /// Works these in one turn. Whether it came about that the statement failed which is to.
-    fn work(&self, state: &mut State, group: Vec<(usize, Mood)>, fails: Option<(usize, u16)>) -> bool {
+    fn work(&self, state: &mut State, group: Vec<(usize, Mood)>, fails: Option<(Option<usize>, u16)>) -> bool {
         let wall_ms = self.wall_ms(state);
-        let mut worked = Vec::new();
         let order: Vec<usize> = match self.flaw {
             Some(Flaw::Order) => (0..group.len()).rev().collect(),
             _ => (0..group.len()).collect(),
         };
+        let (together, is_fated) = self.work_together(state, &group, &order, fails);
+        if !is_fated {
+            return false;
+        }
+        let mut together = together.map(Vec::into_iter);
+        let mut worked = Vec::new();
         for at in order {
             let (letter, mood) = group[at];
-            let undo = match self.flaw {
-                Some(Flaw::Isolation) => Undo::Since(Box::new(state.durable.clone())),
-                Some(Flaw::Kept) => Undo::Nothing,
-                _ => Undo::Own,
+            let arrived = match &mut together {
+                Some(together) => together.next().expect("an answer to each, unless the process ended"),
+                None => {
+                    let statement = fails.filter(|(of, _)| *of == Some(at)).map(|(_, statement)| statement);
+                    let fate = statement.map_or(Fate::Fine, Fate::Fails);
+                    let request = self.request(letter, mood);
+                    let (arrived, is_fated) = state.server.arrive_within(&request, wall_ms, self.undo(state), fate);
+                    if !self.is_fated(fate, is_fated) {
+                        return false;
+                    }
+                    arrived
+                }
             };
-            let fate = fails.filter(|(of, _)| *of == at).map_or(Fate::Fine, |(_, statement)| Fate::Fails(statement));
-            let (arrived, is_fated) = state.server.arrive_within(&self.request(letter, mood), wall_ms, undo, fate);
-            if !is_fated {
-                return false;
-            }
-            let is_last = fate == Fate::Fails(self.scope.statements_max.saturating_sub(1));
-            assert!(!is_last || self.flaw.is_some(), "{} has more statements", self.scope.letters[letter].name);
             if arrived.has_ended {
                 // With it go those of its turn, and those who wait for the next.
                 let others =
@@ -242,6 +250,40 @@ impl Groups {
         }
         state.committing = Some(worked);
         true
+    }
+
+    /// Asks for all of a turn at once, where there are several. `None`: each is to be worked by itself. Whether the statement failed which is to.
+    fn work_together(
+        &self,
+        state: &mut State,
+        group: &[(usize, Mood)],
+        order: &[usize],
+        fails: Option<(Option<usize>, u16)>,
+    ) -> (Option<Vec<Arrived>>, bool) {
+        if group.len() < 2 {
+            return (None, !matches!(fails, Some((None, _))));
+        }
+        let statement = fails.map(|(of, statement)| if of.is_some() { 0 } else { statement });
+        let requests: Vec<_> = order.iter().map(|at| self.request(group[*at].0, group[*at].1)).collect();
+        let (wall_ms, undo, fate) = (self.wall_ms(state), self.undo(state), statement.map_or(Fate::Fine, Fate::Fails));
+        let (arrived, is_fated) = state.server.arrive_together(&requests, wall_ms, undo, fate);
+        // What is never asked for together has no statement there that could fail.
+        (arrived, self.is_fated(fate, is_fated) || matches!(fails, Some((Some(_), _))))
+    }
+
+    fn undo(&self, state: &State) -> Undo {
+        match self.flaw {
+            Some(Flaw::Isolation) => Undo::Since(Box::new(state.durable.clone())),
+            Some(Flaw::Kept) => Undo::Nothing,
+            _ => Undo::Own,
+        }
+    }
+
+    /// Whether it came about, for which there is always a statement too few in the end.
+    fn is_fated(&self, fate: Fate, is_fated: bool) -> bool {
+        let is_last = fate == Fate::Fails(self.scope.statements_max.saturating_sub(1));
+        assert!(!is_last || !is_fated || self.flaw.is_some(), "{} has more statements", self.scope.name);
+        is_fated
     }
 
     /// Who was worked is answered: what the tables have is what was told.
@@ -347,7 +389,9 @@ impl Model for Groups {
         if state.committing.is_some() {
             steps.push(Step::Commits(None));
             let works = |(_, (_, mood)): &(usize, &(usize, Mood))| *mood == Mood::Works;
-            for (at, _) in state.waiting.iter().take(self.scope.group_max).enumerate().filter(works) {
+            let each = state.waiting.iter().take(self.scope.group_max).enumerate().filter(works);
+            let each = each.map(|(at, _)| Some(at)).chain((state.waiting.len() > 1).then_some(None));
+            for at in each {
                 steps.extend((0..self.scope.statements_max).map(|statement| Step::Commits(Some((at, statement)))));
             }
         }
@@ -373,11 +417,14 @@ impl Model for Groups {
                 )
             }
             Step::Commits(None) => "the commit is done, and what waits is worked in one turn".to_owned(),
-            Step::Commits(Some((at, statement))) => {
+            Step::Commits(Some((Some(at), statement))) => {
                 format!(
-                    "the commit is done, and what waits is worked in one turn; of its number {} statement {statement} fails",
+                    "the commit is done, and what waits is worked in one turn, one by one; of its number {} statement {statement} fails",
                     at + 1
                 )
+            }
+            Step::Commits(Some((None, statement))) => {
+                format!("the commit is done, and what waits is worked in one turn; its statement {statement} fails")
             }
             Step::Ends => "the commit fails, or the process ends: what is not durable is lost".to_owned(),
             Step::Passes(instant_s) => format!("time passes, until {instant_s} s"),

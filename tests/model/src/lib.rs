@@ -11,7 +11,8 @@
 //! - [`holder_state`]: the state of all that, and its judge
 //! - [`holder`], [`frames`]: a tab with the machine of its session, what it sends
 //! - [`history`]: what stands for a machine of the client
-//! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, what is committed
+//! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, what is committed. [`database`]: what goes wrong with
+//!   that. [`values`]: the rows of one statement
 //! - [`session_scopes`]: what is explored of sessions. [`session_judge`]: what the judge knows of them
 //! - [`batches`]: a key that takes batches and frames. [`batch_scopes`]: what is explored of it
 //! - [`groups`]: a key whose commits take their time, with what they bring together. [`group_scopes`]: what is explored of it
@@ -28,6 +29,7 @@
 pub mod answers;
 pub mod batch_scopes;
 pub mod batches;
+pub mod database;
 pub mod effect_judge;
 pub mod effect_scopes;
 pub mod effect_state;
@@ -62,3 +64,4 @@ pub mod tab_scopes;
 pub mod tab_state;
 pub mod tables;
 pub mod tabs;
+pub mod values;

@@ -9,13 +9,14 @@
 //!   client asks the key itself for does not wait.
 //! - What was recorded is sent in the same instant or never: that is the host's part.
 
+use crate::database::Database;
 use crate::elsewhere::{Elsewhere, Forwarder, There};
 use crate::letters::Letter;
 use crate::oracle::{Aim, Oracle};
 use crate::properties::{Never, Sometimes, Watched};
 use crate::remote_judge::RemoteJudge;
 use crate::server::Server;
-use crate::tables::{Database, Tables};
+use crate::tables::Tables;
 use semel_core::message::Response;
 use semel_core::rules::{self, Rule};
 use semel_core::server::remote::{Call, Ended, Policy};

@@ -7,8 +7,9 @@
 //! - Where starts are counted, it is the host's part that is told here: of what may have ended the process before, the start is
 //!   counted and durable before it runs, and it runs alone.
 
+use crate::database::{Crash, Database, Fate, Undo};
 use crate::ledger::Ledger;
-use crate::tables::{Crash, Database, Fate, Tables, Undo};
+use crate::tables::Tables;
 use semel_core::id::{Key, Principal};
 use semel_core::message::{Headers, Method, Request};
 use semel_core::problem::Problem;
@@ -115,6 +116,39 @@ impl Server {
         let (arrived, left) =
             self.arrive_at(request, wall_ms, |tables| Database::open(tables).nested(undo).bound_to(fate));
         (arrived, left.is_none_or(|left| left == Fate::Fine))
+    }
+
+    /// Answers attempts that waited for the same commit, as the host asks for them at once, in a transaction that is open; `None`: nothing was
+    /// done, and each is to be asked for by itself. Whether what had to go wrong did.
+    pub fn arrive_together(
+        &mut self,
+        requests: &[Request],
+        wall_ms: i64,
+        undo: Undo,
+        fate: Fate,
+    ) -> (Option<Vec<Arrived>>, bool) {
+        let asked: Result<Vec<_>, _> =
+            requests.iter().map(|request| Self::object_of(&self.config, request, wall_ms)).collect();
+        let asked = asked.expect("what its router refuses waits for no commit");
+        let arrivals: Vec<_> = requests
+            .iter()
+            .zip(&asked)
+            .map(|(request, (key, principal))| Arrival { key, principal, request, body_too_large: false, wall_ms })
+            .collect();
+        let database = Database::open(std::mem::take(&mut self.tables)).nested(undo).bound_to(fate);
+        let answers = self.engine.group(&database, &arrivals);
+        let (crash, left) = (database.crash(), database.fate());
+        // Of a process that has ended nothing is kept anyway.
+        self.tables = database.close();
+        let arrived = match crash {
+            None => answers.map(|answers| answers.into_iter().map(Arrived::told).collect()),
+            Some(Crash::Panic) => {
+                self.forget_all();
+                None
+            }
+            Some(Crash::End) => Some(vec![Arrived::ended(wall_ms, false)]),
+        };
+        (arrived, left == Fate::Fine)
     }
 
     /// With what has yet to go wrong at its object.

@@ -3,6 +3,7 @@
 //! Invariant: a statement that is not known here is an error with its text, never a guess.
 
 use crate::tables::{Stored, integer, text};
+use crate::values;
 use semel_core::server::sql::Row;
 use semel_core::server::{SqlError, Value};
 use std::collections::BTreeMap;
@@ -104,8 +105,9 @@ impl SessionTables {
             return Ok(Vec::new());
         }
         if starts("INSERT OR REPLACE INTO semel_places (session, seq, epoch, at_ms, state, ") {
-            let place = (integer(arguments, 0)?, integer(arguments, 1)?);
-            self.places.insert(place, Stored(arguments[2..].to_vec()));
+            for row in values::rows(statement, arguments)? {
+                self.places.insert((integer(&row, 0)?, integer(&row, 1)?), Stored(row[2..].to_vec()));
+            }
             return Ok(Vec::new());
         }
         if statement == "DELETE FROM semel_sessions" {

@@ -1,15 +1,15 @@
 //! A key's tables in memory: what SQLite is to the engine, but cheap to copy and to compare.
 //!
 //! Invariants:
-//! - A statement that is not known here is an error with its text, never a guess: whoever changes a statement of the engine finds
+//! - A statement that is not known here ends the check with its text, never a guess: whoever changes a statement of the engine finds
 //!   out at once.
-//! - A transaction that is undone leaves nothing behind, but for the note that the handler crashed.
+//! - What is written in one statement is what it would be in one for each row.
 
 use crate::effect_tables::EffectTables;
 use crate::session_tables::SessionTables;
-use semel_core::server::sql::{Ended, Rollback, Row};
-use semel_core::server::{Sql, SqlError, Value};
-use std::cell::{Cell, RefCell};
+use crate::values;
+use semel_core::server::sql::Row;
+use semel_core::server::{SqlError, Value};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
@@ -34,6 +34,9 @@ impl Hash for Stored {
         }
     }
 }
+
+/// The handler's statement.
+pub const EFFECT: &str = "INSERT INTO effects";
 
 /// The columns of [`Stored`] that are looked at by themselves.
 mod column {
@@ -132,124 +135,6 @@ impl Stored {
     }
 }
 
-/// How a handler crashes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crash {
-    /// It panics, and the object lives.
-    Panic,
-    /// It ends the process.
-    End,
-}
-
-impl Crash {
-    /// By which statement it says so.
-    fn as_statement(self) -> &'static str {
-        match self {
-            Self::Panic => "the handler crashes",
-            Self::End => "the handler ends the process",
-        }
-    }
-}
-
-/// What goes wrong with the storage, once. Statements are counted from 0, the beginning and the end of the outermost transaction too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fate {
-    /// Nothing.
-    Fine,
-    /// A statement fails.
-    Fails(u16),
-    /// So many commits fail, one after the other.
-    CommitsFail(u16),
-    /// The process ends before a statement.
-    Ends(u16),
-}
-
-/// What is undone where a transaction ends with an error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Undo {
-    /// What it wrote.
-    Own,
-    /// All that was written since the tables were these: no storage does so of a nested one.
-    Since(Box<Tables>),
-    /// Nothing: no storage does so either.
-    Nothing,
-}
-
-/// The tables while the engine works on them.
-#[derive(Debug)]
-pub struct Database {
-    tables: RefCell<Tables>,
-    undo: Undo,
-    crash: Cell<Option<Crash>>,
-    fate: Cell<Fate>,
-    statements: Cell<u16>,
-    depth: Cell<u16>,
-}
-
-impl Database {
-    /// Opens tables.
-    pub fn open(tables: Tables) -> Self {
-        Self {
-            tables: RefCell::new(tables),
-            undo: Undo::Own,
-            crash: Cell::new(None),
-            fate: Cell::new(Fate::Fine),
-            statements: Cell::new(0),
-            depth: Cell::new(0),
-        }
-    }
-
-    /// The same where this goes wrong.
-    pub fn bound_to(self, fate: Fate) -> Self {
-        self.fate.set(fate);
-        self
-    }
-
-    /// The same within a transaction that is open and ends later: each of the engine's is nested in it, and undone so.
-    pub fn nested(self, undo: Undo) -> Self {
-        self.depth.set(1);
-        Self { undo, ..self }
-    }
-
-    /// What has yet to go wrong.
-    pub fn fate(&self) -> Fate {
-        self.fate.get()
-    }
-
-    /// A statement, or the end of the outermost transaction, is about to be.
-    fn step(&self, is_commit: bool) -> Result<(), SqlError> {
-        let number = self.statements.replace(self.statements.get() + 1);
-        let (next, has_ended) = match self.fate.get() {
-            Fate::Fails(n) if n == number => (Some(Fate::Fine), false),
-            Fate::CommitsFail(n) if is_commit => {
-                (Some(if n > 1 { Fate::CommitsFail(n - 1) } else { Fate::Fine }), false)
-            }
-            Fate::Ends(n) if n == number => (Some(Fate::Fine), true),
-            _ => (None, false),
-        };
-        if has_ended {
-            self.crash.set(Some(Crash::End));
-        }
-        // Whoever goes on after that, nothing of it is kept.
-        if let Some(fate) = next {
-            self.fate.set(fate);
-        } else if self.crash.get() != Some(Crash::End) {
-            return Ok(());
-        }
-        Err(SqlError("the storage failed".to_owned()))
-    }
-
-    /// The tables as they are committed.
-    pub fn close(self) -> Tables {
-        self.tables.into_inner()
-    }
-
-    /// How the handler crashed in the middle of a transaction, if it did.
-    pub fn crash(&self) -> Option<Crash> {
-        self.crash.get()
-    }
-}
-
 pub(crate) fn text(arguments: &[Value], at: usize) -> Result<String, SqlError> {
     let value = arguments.get(at).cloned().and_then(Value::into_text);
     value.ok_or_else(|| SqlError(format!("argument {at} is no text")))
@@ -259,18 +144,19 @@ pub(crate) fn integer(arguments: &[Value], at: usize) -> Result<i64, SqlError> {
     arguments.get(at).and_then(Value::as_integer).ok_or_else(|| SqlError(format!("argument {at} is no integer")))
 }
 
-impl Sql for Database {
-    fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
-        self.step(false)?;
-        let mut tables = self.tables.borrow_mut();
+impl Tables {
+    pub(crate) fn exec(&mut self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         let starts = |start: &str| statement.starts_with(start);
         if starts("SELECT") {
-            tables.select(statement, arguments)
+            self.select(statement, arguments)
         } else if starts("INSERT OR REPLACE INTO semel_records ") {
-            tables.records.insert(text(arguments, 0)?, Stored(arguments.iter().skip(1).cloned().collect()));
-            Ok(vec![vec![0.into(), 0.into()]])
+            for row in values::rows(statement, arguments)? {
+                self.records.insert(text(&row, 0)?, Stored(row[1..].to_vec()));
+            }
+            // No principal and no header lines have a number, nor will they.
+            Ok(if statement.contains(" RETURNING ") { vec![vec![0.into(), 0.into()]] } else { Vec::new() })
         } else if starts("UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1") {
-            let Some(Stored(row)) = tables.records.get_mut(&text(arguments, 0)?) else { return Ok(Vec::new()) };
+            let Some(Stored(row)) = self.records.get_mut(&text(arguments, 0)?) else { return Ok(Vec::new()) };
             for (column, value) in
                 [column::FIRST_SENT_S, column::DEADLINE_MS, column::LAPSES_MS].into_iter().zip(&arguments[1..])
             {
@@ -278,53 +164,24 @@ impl Sql for Database {
             }
             Ok(vec![vec![1.into()]])
         } else if starts("DELETE FROM semel_records WHERE id = ?1") {
-            tables.records.remove(&text(arguments, 0)?);
+            self.records.remove(&text(arguments, 0)?);
+            Ok(Vec::new())
+        } else if statement == "DELETE FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))" {
+            for id in values::ids(arguments)? {
+                self.records.remove(&id);
+            }
+            Ok(Vec::new())
+        } else if starts("INSERT OR IGNORE INTO semel_texts ") {
             Ok(Vec::new())
         } else if starts("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2") {
             let (after, last) = (text(arguments, 0)?, text(arguments, 1)?);
-            tables.records.retain(|id, _| *id <= after || *id > last);
+            self.records.retain(|id, _| *id <= after || *id > last);
             Ok(Vec::new())
-        } else if let Some(crash) =
-            [Crash::Panic, Crash::End].into_iter().find(|crash| crash.as_statement() == statement)
-        {
-            self.crash.set(Some(crash));
-            Err(SqlError("crashed".to_owned()))
         } else {
-            tables.change(statement, arguments)
+            self.change(statement, arguments)
         }
     }
 
-    fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
-        let is_outermost = self.depth.get() == 0;
-        if is_outermost {
-            self.step(false)?;
-        }
-        let before = self.tables.borrow().clone();
-        self.depth.set(self.depth.get() + 1);
-        let ended = body();
-        self.depth.set(self.depth.get() - 1);
-        let committed = match ended {
-            Ok(()) if is_outermost => self.step(true).map(|()| Ended::Committed),
-            Ok(()) => Ok(Ended::Committed),
-            Err(Rollback) => Ok(Ended::RolledBack),
-        };
-        if committed != Ok(Ended::Committed) {
-            match &self.undo {
-                Undo::Own => self.tables.replace(before),
-                Undo::Since(begun) => self.tables.replace(Tables::clone(begun)),
-                Undo::Nothing => before,
-            };
-        }
-        committed
-    }
-
-    /// No scope is about bytes.
-    fn database_bytes(&self) -> Result<u64, SqlError> {
-        Ok(0)
-    }
-}
-
-impl Tables {
     fn select(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         let is_bare = !statement.contains(", fingerprint");
         if statement.starts_with("SELECT type, name FROM sqlite_master") {
@@ -381,14 +238,18 @@ impl Tables {
             let found = self.records.get(&text(arguments, 0)?);
             return Ok(found.map(|row| row.row(is_bare)).into_iter().collect());
         }
+        let with_id = |(id, row): (&String, &Stored)| {
+            let mut row = row.row(is_bare);
+            row.push(id.as_str().into());
+            row
+        };
+        if statement.ends_with(", id FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))") {
+            let ids = values::ids(arguments)?;
+            return Ok(ids.iter().filter_map(|id| self.records.get_key_value(id)).map(with_id).collect());
+        }
         if statement.ends_with("FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2") && is_bare {
             let (after, limit) = (text(arguments, 0)?, integer(arguments, 1)?);
             let rows = self.records.iter().filter(|(id, _)| **id > after);
-            let with_id = |(id, row): (&String, &Stored)| {
-                let mut row = row.row(true);
-                row.push(id.as_str().into());
-                row
-            };
             return Ok(rows.take(limit as usize).map(with_id).collect());
         }
         if statement.ends_with(", carried FROM semel_records WHERE id > ?1 AND id <= ?2 AND carried IS NOT NULL") {
@@ -479,7 +340,7 @@ impl Tables {
         if statement.starts_with("PRAGMA ") {
             return Ok(Vec::new());
         }
-        if statement == "INSERT INTO effects" {
+        if statement == EFFECT {
             self.effects.push(Effect {
                 id: text(arguments, 0)?,
                 principal: text(arguments, 1)?,

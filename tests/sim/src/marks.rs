@@ -337,6 +337,8 @@ pub const SOMETIMES: &[&str] = &[
     "together, Deposit: unavailable",
     "together, Read: read",
     "together: a group",
+    "together: a group is asked for at once",
+    "together: a group is asked for one by one",
     "together: a group is full, and who comes beyond it waits for one more commit",
     "together: the handler crashes in one of a group",
     "together: the handler fails one of a group",

@@ -151,6 +151,30 @@ impl<H: Handler> World<H> {
         self.checked(answer)
     }
 
+    /// Sends attempts that waited for the same commit, as `host.js` asks for them at once; `None`: each is to be sent by itself.
+    #[track_caller]
+    pub fn group(&mut self, calls: &[Call]) -> Option<Vec<Reply>> {
+        let asked: Vec<_> = calls.iter().map(asked_of).collect();
+        let arrivals: Vec<_> = asked
+            .iter()
+            .zip(calls)
+            .map(|((request, principal), call)| Arrival {
+                key: &self.key,
+                principal,
+                request,
+                body_too_large: call.is_too_large,
+                wall_ms: self.wall_ms,
+            })
+            .collect();
+        let answers = catch_unwind(AssertUnwindSafe(|| self.engine.group(&self.database, &arrivals)));
+        let answers = answers.unwrap_or_else(|_| {
+            self.database.unwind();
+            self.start_engine();
+            None
+        });
+        Some(answers?.into_iter().map(|answer| self.checked(answer)).collect())
+    }
+
     /// What the host is to send before the last attempt has an answer.
     pub fn take_call(&mut self) -> Option<remote::Call> {
         self.engine.take_call()
@@ -273,11 +297,7 @@ impl<H: Handler> World<H> {
     }
 
     fn ask(&mut self, call: &Call, ask: impl Fn(&mut Engine<Shared<H>>, &dyn Sql, Arrival<'_>) -> Answer) -> Answer {
-        let mut request = call.request();
-        if call.is_too_large {
-            request.body.clear();
-        }
-        let principal = Principal::new(call.principal.as_str()).expect("a principal");
+        let (request, principal) = asked_of(call);
         let arrival = Arrival {
             key: &self.key,
             principal: &principal,
@@ -302,4 +322,13 @@ impl<H: Handler> World<H> {
         }
         reply
     }
+}
+
+/// An attempt as its object is handed it, and who asks.
+fn asked_of(call: &Call) -> (Request, Principal) {
+    let mut request = call.request();
+    if call.is_too_large {
+        request.body.clear();
+    }
+    (request, Principal::new(call.principal.as_str()).expect("a principal"))
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - As in `turns.js`, nothing waits while no commit is under way. What came during one is in the next, in the order in which it came.
+//!   The engine is asked for all of that at once; where it can't be, for one by one.
 //! - As in `host.js`, what may have ended the object before runs alone: its start is durable before it runs, and nobody else is in its commit.
 //! - As in the runtime, no answer leaves before its commit, and of a turn all is committed or nothing. The object may end between any two
 //!   statements, and takes all with it that is not committed, and all that waits.
@@ -14,12 +15,15 @@ use crate::mutant::Twin;
 use crate::oracle::Violation;
 use crate::snapshot::effects_after;
 use semel_core::server::{Config, suspicion};
-use semel_support::{START_MS, World};
+use semel_support::{Reply, START_MS, World};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Statements of a call, at most: a fault falls on one of them.
 const STATEMENTS_MAX: u64 = 14;
+
+/// What each more adds of those that are asked for at once.
+const STATEMENTS_OF_ONE_MORE: u64 = 3;
 
 /// The longest that a commit takes once the faults have ended.
 const COMMIT_MS_MAX: i64 = 100;
@@ -102,7 +106,7 @@ impl Run {
     fn work_alone(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
         self.object.taken = Taken::Now;
         self.object.world.wall_ms = START_MS + self.now_ms;
-        self.break_database();
+        self.break_database(STATEMENTS_MAX);
         self.object.world.start(&asked.call);
         if self.object.world.database.has_crashed() {
             return self.end_object("as it counts a start");
@@ -123,8 +127,16 @@ impl Run {
         }
         self.object.world.wall_ms = START_MS + self.now_ms;
         self.object.world.database.hold();
+        let mut replies = None;
+        if many > 1 {
+            replies = self.ask_at_once(&group).map(Vec::into_iter);
+            if self.object.world.database.has_crashed() {
+                return self.end_object("in the middle of a group");
+            }
+        }
         for (n, asked) in group.into_iter().enumerate() {
-            if !self.deal(asked, n, many)? {
+            let reply = replies.as_mut().and_then(Iterator::next);
+            if !self.deal(asked, (n, many), reply)? {
                 return Ok(());
             }
         }
@@ -134,16 +146,41 @@ impl Run {
         Ok(())
     }
 
-    /// Deals with the `n`th of a group. Whether the object lives on.
-    fn deal(&mut self, asked: Rc<Asked>, n: usize, many: usize) -> Result<bool, Violation> {
-        let trouble = self.trouble_of(&asked);
-        self.break_database();
-        if trouble == Some(Trouble::Kills) {
+    /// What the engine answers to all of a group at once; `None`: each is to be asked for by itself, unless the object has ended.
+    fn ask_at_once(&mut self, group: &[Rc<Asked>]) -> Option<Vec<Reply>> {
+        let more = u64::try_from(group.len()).expect("a few");
+        let kills = group.iter().any(|asked| self.trouble_of(asked) == Some(Trouble::Kills));
+        self.prepare(STATEMENTS_MAX + more * STATEMENTS_OF_ONE_MORE, kills);
+        let calls: Vec<_> = group.iter().map(|asked| asked.call.clone()).collect();
+        let replies = self.object.world.group(&calls);
+        if !self.object.world.database.has_crashed() {
+            self.object.world.database.calm();
+            self.see(if replies.is_some() {
+                "a group is asked for at once"
+            } else {
+                "a group is asked for one by one"
+            });
+        }
+        replies
+    }
+
+    fn prepare(&mut self, statements_max: u64, kills: bool) {
+        self.break_database(statements_max);
+        if kills {
             self.object.world.database.crash_at(END);
         }
         self.object.world.database.keeps_nested.set(self.is_twin(Twin::GroupKept));
+    }
+
+    fn ask_for_one(&mut self, asked: &Asked) -> Reply {
+        self.prepare(STATEMENTS_MAX, self.trouble_of(asked) == Some(Trouble::Kills));
+        self.object.world.send(&asked.call)
+    }
+
+    /// Deals with the `n`th of a group, which may have its answer. Whether the object lives on.
+    fn deal(&mut self, asked: Rc<Asked>, (n, many): (usize, usize), reply: Option<Reply>) -> Result<bool, Violation> {
         let panics = self.object.world.handler.panics.get();
-        let reply = self.object.world.send(&asked.call);
+        let reply = reply.unwrap_or_else(|| self.ask_for_one(&asked));
         self.note(|| format!("{} of {many}: {} -> {}", n + 1, asked.line(), reply.only("semel-status")));
         if self.object.world.database.has_crashed() {
             let is_amid = many > 1 && n > 0;
@@ -178,8 +215,8 @@ impl Run {
         (*times > 0).then_some(*trouble)
     }
 
-    fn break_database(&mut self) {
-        let n = self.rng.u64(0..STATEMENTS_MAX);
+    fn break_database(&mut self, statements_max: u64) {
+        let n = self.rng.u64(0..statements_max);
         let Options { crash, full, fail, .. } = self.options;
         let (crash, full, fail) = (self.happens_often(crash), self.happens_often(full), self.happens_often(fail));
         let database = &self.object.world.database;

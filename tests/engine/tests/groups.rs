@@ -1,0 +1,246 @@
+//! Requests that waited for the same commit: answered at once, each as if it had come alone, or not at all.
+
+use semel_support::batches::{asker, count, run, statuses};
+use semel_support::*;
+use serde_json::json;
+
+/// All that is kept. The number of a text is resolved: who comes first has its number sooner where many are written together.
+const KEPT: &[&str] = &[
+    "SELECT id, CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END, \
+     first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, fingerprint, status, \
+     CASE typeof(headers) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END, body \
+     FROM semel_records ORDER BY id",
+    "SELECT text FROM semel_texts ORDER BY text",
+    "SELECT * FROM semel_places ORDER BY session, seq",
+    "SELECT * FROM semel_sessions ORDER BY number",
+    "SELECT * FROM semel_tombstones ORDER BY chunk",
+    "SELECT fence_s, forgotten_s, handler_version FROM semel_meta",
+    "SELECT * FROM effects ORDER BY number",
+];
+
+fn kept(world: &World) -> Vec<String> {
+    KEPT.iter().flat_map(|query| world.database.query(query)).map(|row| format!("{row:?}")).collect()
+}
+
+fn change(id: &str) -> Call {
+    post("/count").id(id).first_sent_s(START_S)
+}
+
+/// A key with a session and some records.
+fn used() -> World {
+    let mut world = World::new().in_session();
+    for id in ["old", "older", "oldest"] {
+        world.send(&change(id)).is_executed(200);
+    }
+    world.send(&numbered(1, 1)).is_executed(200);
+    world
+}
+
+/// All that a group may have in it.
+fn mixed() -> Vec<Call> {
+    vec![
+        change("a"),
+        change("b").ack_until("old", START_MS),
+        change("a"),
+        change("a").body("other"),
+        change("c").ack_until("a", START_MS).ack_until("b", START_MS),
+        change("a"),
+        change("old"),
+        change("d").by("bob"),
+        change("e").by("bob").ack_until("c", START_MS),
+        post("/count"),
+        post("/echo").id("f").body("of bob's").by("bob"),
+        change("too large").too_large(),
+        look_up("f").by("bob"),
+        numbered(1, 2),
+        post("/count").place_acking(1, 3, 2),
+        numbered(1, 3),
+        numbered(1, 9),
+        cancel("cancels", "never"),
+        acknowledge(&format!("[{{\"id\":\"older\",\"until\":{START_MS}}}]")),
+        change("never"),
+        cancel_place("closes", 1, 4),
+        numbered(1, 4),
+        numbered(1, 5),
+        take_over_after("takes over again", 1),
+        numbered(1, 6),
+        post("/count").place_acking(2, 6, 5),
+        change("g").deadline_ms(START_MS + 5),
+        change("h"),
+    ]
+}
+
+/// As the host does it.
+fn together(world: &mut World, calls: &[Call]) -> Vec<Reply> {
+    world.group(calls).unwrap_or_else(|| calls.iter().map(|call| world.send(call)).collect())
+}
+
+/// Asks for a group at once, and one by one of another object of the same key: there is no difference.
+#[track_caller]
+fn is_as_one_by_one(world: &mut World, calls: &[Call]) -> Vec<Reply> {
+    let mut other = world.copy();
+    // What it has in memory is what it has looked at.
+    world.restart();
+    let each: Vec<_> = calls.iter().map(|call| other.send(call)).collect();
+    let all = world.group(calls).expect("nothing that can't be together");
+    assert_eq!(all, each);
+    assert_eq!(kept(world), kept(&other));
+    assert_eq!(world.count(), other.count());
+    let counted = |world: &World| ["executed", "replayed", "capacity"].map(|status| world.counted(status));
+    assert_eq!(counted(world), counted(&other));
+    // Nor is there one to who looks at the tables.
+    world.restart();
+    assert_eq!(world.count(), other.count());
+    all
+}
+
+#[test]
+fn of_a_group_each_is_answered_and_kept_as_if_it_had_come_alone() {
+    let mut world = used();
+    let all = is_as_one_by_one(&mut world, &mixed());
+    assert_eq!(all[0].only("semel-status"), "executed");
+    all[2].replays(&all[0]);
+    assert_eq!(all[5].only("semel-status"), "acknowledged", "what has run in the same group is acknowledged in it");
+    assert_eq!(world.effects_of("a"), 1);
+    // And again, when all of it is known.
+    is_as_one_by_one(&mut world, &mixed());
+}
+
+#[test]
+fn every_part_of_a_group_is_as_one_by_one() {
+    for many in 2..6 {
+        let (mut world, mut other) = (used(), used());
+        for calls in mixed().chunks(many) {
+            let each: Vec<_> = calls.iter().map(|call| other.send(call)).collect();
+            assert_eq!(together(&mut world, calls), each, "{many} at a time");
+        }
+        assert_eq!(kept(&world), kept(&other), "{many} at a time");
+        assert_eq!(world.count(), other.count());
+    }
+}
+
+#[test]
+fn a_group_creates_the_tables_of_a_key_that_nobody_has_used() {
+    let calls = [change("a"), change("a"), change("b").ack_until("a", START_MS)];
+    is_as_one_by_one(&mut World::new(), &calls);
+}
+
+#[test]
+fn a_group_fills_a_key_no_further_than_one_by_one() {
+    let mut world = World::with(|config| config.records_max = 3);
+    world.send(&change("first"));
+    let calls = [change("a"), change("b"), change("c"), change("d").ack_until("first", START_MS), change("e")];
+    let mut other = world.copy();
+    let each: Vec<_> = calls.iter().map(|call| other.send(call)).collect();
+    let all = together(&mut world, &calls);
+    assert_eq!(all, each);
+    assert!(statuses(&all).contains(&"capacity"), "{:?}", statuses(&all));
+    assert_eq!((kept(&world), world.count()), (kept(&other), other.count()));
+}
+
+#[test]
+fn outcomes_that_are_much_together_are_written_in_between() {
+    let mut world = used();
+    let large = |id: &str| post("/large/120000").id(id);
+    is_as_one_by_one(&mut world, &[large("a"), large("b"), large("c"), change("d"), large("a"), large("e")]);
+}
+
+#[test]
+fn answers_for_which_there_is_no_room_together_are_given_one_by_one() {
+    let mut world = used();
+    let before = kept(&world);
+    let calls: Vec<_> = (0..90).map(|n| post("/large/250000").id(&format!("{n}"))).collect();
+    assert_eq!(world.group(&calls), None);
+    assert_eq!(kept(&world), before);
+}
+
+#[test]
+fn where_one_fails_nothing_was_done_and_each_goes_by_itself() {
+    for trouble in ["/not-found", "/status/500", "/bad-header-value", "/panics"] {
+        let mut world = used();
+        let fails = post(trouble).id("fails");
+        let calls = [change("a"), change("b").ack_until("old", START_MS), fails, change("c").ack_until("a", START_MS)];
+        let (before, count) = (kept(&world), world.count());
+        assert_eq!(world.group(&calls), None, "{trouble}");
+        assert_eq!(kept(&world), before, "{trouble}");
+        assert_eq!(world.count(), count, "what was packed is taken back");
+        world.send(&change("old")).is_replayed(200);
+        let mut other = world.copy();
+        let each: Vec<_> = calls.iter().map(|call| other.send(call)).collect();
+        assert_eq!(together(&mut world, &calls), each, "{trouble}");
+        assert_eq!((kept(&world), world.count()), (kept(&other), other.count()), "{trouble}");
+    }
+}
+
+#[test]
+fn a_group_with_a_read_is_asked_for_one_by_one() {
+    let mut world = used();
+    let statements = world.database.statements();
+    assert_eq!(world.group(&[change("a"), get("/count")]), None);
+    assert_eq!(world.database.statements(), statements);
+}
+
+#[test]
+fn where_the_storage_fails_at_any_statement_each_goes_by_itself_and_nothing_is_done_twice() {
+    let (mut whole, calls) = (used(), mixed());
+    let before = kept(&whole);
+    whole.group(&calls).expect("all of them");
+    let after = kept(&whole);
+    for n in 0.. {
+        let mut world = used();
+        world.database.fail(n);
+        let answered = world.group(&calls);
+        if world.database.awaits_fault() {
+            assert!(n > 20, "{n}");
+            return;
+        }
+        assert_eq!(answered, None, "statement {n}");
+        assert_eq!(kept(&world), before, "statement {n}");
+        for call in &calls {
+            world.send(call);
+        }
+        assert_eq!(kept(&world), after, "statement {n}");
+    }
+}
+
+#[test]
+fn a_crash_before_any_statement_of_a_group_leaves_nothing_of_it() {
+    let (mut whole, calls) = (used(), mixed());
+    let before = kept(&whole);
+    whole.group(&calls).expect("all of them");
+    let after = kept(&whole);
+    for n in 0.. {
+        let mut world = used();
+        world.database.crash_before(n);
+        world.group(&calls);
+        if world.database.awaits_fault() {
+            assert_eq!(kept(&world), after);
+            return;
+        }
+        world.restart();
+        assert_eq!(kept(&world), before, "statement {n}");
+        together(&mut world, &calls);
+        assert_eq!(kept(&world), after, "statement {n}");
+    }
+}
+
+#[test]
+fn what_a_batch_writes_together_is_what_each_would() {
+    let elements = json!([
+        count("a"),
+        { "method": "POST", "path": "/count", "session": { "name": SESSION, "epoch": 1, "seq": 2 } },
+        { "method": "POST", "path": "/count", "session": { "name": SESSION, "epoch": 1, "seq": 3, "ack": 2 } },
+        { "id": "closes", "method": "POST", "path": call::control("cancel"),
+          "body": format!("{{\"session\":{{\"name\":\"{SESSION}\",\"epoch\":1,\"seq\":4}}}}") },
+        { "method": "POST", "path": "/count", "session": { "name": SESSION, "epoch": 1, "seq": 4 } },
+        { "method": "POST", "path": "/count", "session": { "name": SESSION, "epoch": 1, "seq": 5, "ack": 4 } },
+        count("b"),
+    ]);
+    let (mut world, mut other) = (used(), used());
+    let all = run(&mut world, &elements);
+    let each = elements.as_array().expect("a list").iter().enumerate();
+    let each = each.map(|(n, element)| other.alone_by(&asker("alice"), element, (n, false)).expect("an answer"));
+    assert_eq!(all, each.collect::<Vec<_>>());
+    assert_eq!(kept(&world), kept(&other));
+    assert_eq!((world.places(), world.count()), (other.places(), other.count()));
+}

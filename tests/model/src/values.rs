@@ -1,0 +1,91 @@
+//! The rows that one statement writes, and the ids that one names.
+//!
+//! Invariant: a value that is not known here is an error with the rest of the statement, never a guess.
+
+use crate::tables::text;
+use semel_core::server::sql::Row;
+use semel_core::server::{SqlError, Value};
+
+/// What stands around the number of an argument. No text has a number here, so that what looks for one leaves it as it is.
+const ARGUMENTS: &[&[&str]] = &[&["coalesce((SELECT number FROM semel_texts WHERE text = ?", "), ?", ")"], &["?", ""]];
+
+/// The rows that are inserted: behind the `VALUES` of a statement, or made of those by its `SELECT`.
+pub fn rows(statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+    let unknown = || SqlError(format!("unknown here: {statement}"));
+    let (before, listed) = statement.split_once("VALUES ").ok_or_else(unknown)?;
+    let (rows, rest) = listed_rows(listed, arguments).ok_or_else(unknown)?;
+    let Some(select) = before.strip_suffix(" FROM (").and_then(|before| before.split_once(") SELECT ")) else {
+        return if rest.is_empty() || rest.starts_with(" RETURNING ") { Ok(rows) } else { Err(unknown()) };
+    };
+    let selected = |row: &Row| match values(select.1, arguments, row) {
+        Some((selected, "")) if rest == ")" => Ok(selected),
+        _ => Err(unknown()),
+    };
+    rows.iter().map(selected).collect()
+}
+
+/// The ids of the first argument, which is a list in JSON.
+pub fn ids(arguments: &[Value]) -> Result<Vec<String>, SqlError> {
+    serde_json::from_str(&text(arguments, 0)?).map_err(|error| SqlError(format!("no ids: {error}")))
+}
+
+/// Rows in brackets, and what is left.
+fn listed_rows<'s>(mut rest: &'s str, arguments: &[Value]) -> Option<(Vec<Row>, &'s str)> {
+    let mut rows = Vec::new();
+    loop {
+        let (row, left) = values(rest.strip_prefix('(')?, arguments, &Row::new())?;
+        rows.push(row);
+        rest = left.strip_prefix(')')?;
+        match rest.strip_prefix(", ") {
+            Some(left) => rest = left,
+            None => return Some((rows, rest)),
+        }
+    }
+}
+
+/// The values of a row, and what is left. `columns`: those of what it is made of.
+fn values<'s>(mut rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Row, &'s str)> {
+    let mut row = Row::new();
+    loop {
+        let (value, left) = value(rest, arguments, columns)?;
+        row.push(value);
+        match left.strip_prefix(", ") {
+            Some(left) => rest = left,
+            None => return Some((row, left)),
+        }
+    }
+}
+
+fn value<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value, &'s str)> {
+    if let Some(left) = rest.strip_prefix("NULL") {
+        return Some((Value::Null, left));
+    }
+    if let Some((number, left)) = number(rest) {
+        return Some((number.into(), left));
+    }
+    if let Some((number, left)) = rest.strip_prefix("column").and_then(number) {
+        return Some((numbered(columns, number)?, left));
+    }
+    let argument = |around: &&[&str]| {
+        let (first, between) = around.split_first()?;
+        let (asked, mut left) = number(rest.strip_prefix(first)?)?;
+        for (n, each) in between.iter().enumerate() {
+            left = left.strip_prefix(each)?;
+            if n + 1 < between.len() {
+                let (again, after) = number(left)?;
+                left = (again == asked).then_some(after)?;
+            }
+        }
+        Some((numbered(arguments, asked)?, left))
+    };
+    ARGUMENTS.iter().find_map(argument)
+}
+
+fn numbered(values: &[Value], number: i64) -> Option<Value> {
+    values.get(usize::try_from(number).ok()?.checked_sub(1)?).cloned()
+}
+
+fn number(text: &str) -> Option<(i64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
