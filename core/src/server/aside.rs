@@ -7,12 +7,13 @@
 use super::chores;
 use super::config::Config;
 use super::decision::Instant;
+use super::packed::{Bundle, Packed};
 use super::record::Record;
 use super::rows;
 use super::schema;
 use super::sessions::Noted;
 use super::sql::{SqlError, atomically};
-use super::tombstones::{CARRIED_MAX, CHUNK_MIN, Packed};
+use super::tombstones::{CARRIED_MAX, CHUNK_MIN};
 use super::turn::{Loaded, Turn, Work};
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
@@ -76,14 +77,14 @@ impl Turn<'_> {
     }
 
     /// Writes acknowledgements, but for what the record of the attempt is to carry.
-    pub(super) fn acknowledge_carried(&self, work: &mut Work<'_>, own: &RequestId) -> Result<Vec<Packed>, SqlError> {
+    pub(super) fn acknowledge_carried(&self, work: &mut Work<'_>, own: &RequestId) -> Result<Bundle, SqlError> {
         let acknowledged = self.acknowledged(work, Some(own))?;
         let packed = self.bury(work, acknowledged, true)?;
         if packed.len() <= CARRIED_MAX {
             return Ok(packed);
         }
         work.put_chunk(&packed)?;
-        Ok(Vec::new())
+        Ok(Bundle::default())
     }
 
     /// The records that are acknowledged, and their tombstones.
@@ -111,11 +112,11 @@ impl Turn<'_> {
         work: &mut Work<'_>,
         acknowledged: Vec<(RequestId, Record, Record)>,
         may_pack: bool,
-    ) -> Result<Vec<Packed>, SqlError> {
-        let mut packed = Vec::new();
+    ) -> Result<Bundle, SqlError> {
+        let mut packed = Bundle::default();
         for (id, found, tombstone) in acknowledged {
             match Packed::of(&id, &tombstone, self.instant.now_ms).filter(|_| may_pack) {
-                Some(one) => packed.extend(work.pack(found, one)?),
+                Some(one) => packed.append(&work.pack(found, one)?),
                 None => work.put(&id, Some(&found), &tombstone)?,
             }
         }

@@ -10,6 +10,7 @@ use super::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
 use super::decision::{Asked, Decision, decide};
 use super::json::read::{Json, Members};
 use super::json::write::{Object, Value, Written};
+use super::packed::Bundle;
 use super::record::{LatestDeadline, Outcome, Record, State};
 use super::remote;
 use super::turn::{Undone, Work};
@@ -220,7 +221,7 @@ pub(super) fn cancel(
                 at_ms: work.instant.now_ms,
                 deadline: LatestDeadline::of(deadline_ms),
                 state: State::Cancelled { lapses_ms: None },
-                carried: Vec::new(),
+                carried: Bundle::default(),
             }
             .over(found.as_ref());
             if holds(Rule::CancellationRecorded) {

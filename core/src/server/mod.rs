@@ -4,7 +4,7 @@
 //! - [`decision`]: what becomes of an attempt, from its record, the fence and the clock; pure
 //! - [`record`]: records and their life; pure. [`rows`]: their rows; [`survey`]: what is asked of all at once
 //! - [`opening`]: what an object that starts looks at; [`totals`]: what all rows come to
-//! - [`tombstones`]: those of acknowledged requests, many to a row
+//! - [`tombstones`]: those of acknowledged requests, many to a row; [`packed`]: as bytes
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
@@ -45,6 +45,7 @@ pub mod json;
 pub mod key_rules;
 pub mod log;
 pub mod opening;
+pub mod packed;
 pub mod pattern;
 pub mod rate;
 pub mod record;

@@ -5,7 +5,7 @@
 //! - Outcome and fingerprint leave together; whether the request ran stays as long as the row.
 //! - A tombstone outlives every attempt that may still arrive: it lapses 60 s after the latest deadline.
 
-use super::tombstones::Packed;
+use super::packed::Bundle;
 use crate::fingerprint::Fingerprint;
 use crate::header::{AHEAD_MS_MAX, Attempt};
 use crate::id::Principal;
@@ -120,7 +120,7 @@ pub struct Record {
     /// Where it is in its life.
     pub state: State,
     /// Tombstones of its principal that have no row but this one.
-    pub carried: Vec<Packed>,
+    pub carried: Bundle,
 }
 
 /// How many records came, less those that left.

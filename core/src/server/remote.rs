@@ -15,6 +15,7 @@ use super::config::OUTCOME_BODY_BYTES_MAX;
 use super::decision::{Asked, Decision, decide};
 use super::engine::{Arrival, Engine};
 use super::handler::{Failure, Handler};
+use super::packed::Bundle;
 use super::record::{Outcome, Record, State};
 use super::rows;
 use super::schema;
@@ -120,7 +121,7 @@ impl Turn<'_> {
             atomically(self.sql, || {
                 self.create(&mut work)?;
                 // It carries no tombstones, so nothing of others goes with it.
-                work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Vec::new()))?;
+                work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Bundle::default()))?;
                 self.write_aside(&mut work, Some(identified.id), &Aside::default())
             })?;
             *loaded = work.after;

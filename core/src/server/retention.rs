@@ -197,7 +197,7 @@ impl Swept {
                 Fate::Leaves => {
                     leaving.push(id);
                     // What it carries stays for as long as it has to.
-                    let carried: Vec<_> = record.carried.iter().filter(|each| each.lasts(now_ms)).cloned().collect();
+                    let carried = record.carried.lasting(now_ms);
                     if let Some(lapses_ms) = tombstones::put_chunk(sql, &record.principal, &carried, now_ms)? {
                         sweep.chunk_came(lapses_ms);
                     }

@@ -6,9 +6,9 @@
 //! - Principals and header lines that come again are a number in the row, and are never told apart from those that are not.
 
 use super::json::write::array;
+use super::packed::Bundle;
 use super::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
 use super::sql::{Row, Sql, SqlError, Value};
-use super::tombstones::{self, Packed};
 use crate::fingerprint::Fingerprint;
 use crate::id::{Principal, RequestId};
 use crate::message::Headers;
@@ -244,8 +244,8 @@ pub fn delete_page(sql: &dyn Sql, after: &str, last: &RequestId) -> Result<(), S
     sql.exec("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2", &[after.into(), last.as_str().into()]).map(|_| ())
 }
 
-pub(super) fn carried_value(carried: &[Packed]) -> Value {
-    Some(carried).filter(|carried| !carried.is_empty()).map(tombstones::to_bytes).as_deref().into()
+pub(super) fn carried_value(carried: &Bundle) -> Value {
+    Some(carried.as_bytes()).filter(|carried| !carried.is_empty()).into()
 }
 
 pub(super) fn deadline_value(deadline: LatestDeadline) -> Value {
@@ -330,8 +330,8 @@ fn from_row(row: Row) -> Option<Record> {
         _ => return None,
     };
     let carried = match carried {
-        Value::Null => Vec::new(),
-        carried => tombstones::from_bytes(&carried.into_blob()?)?,
+        Value::Null => Bundle::default(),
+        carried => Bundle::from_bytes(carried.into_blob()?)?,
     };
     let deadline = optional(&deadline_ms)?.map_or(LatestDeadline::None, LatestDeadline::At);
     Some(Record {

@@ -4,6 +4,7 @@
 //! - Nothing is written here but by [`clear`].
 //! - What a request asks of many rows is bounded, but for one that deletes all of them.
 
+use super::packed;
 use super::record::Record;
 use super::rows::{bare_columns, from_bare_row, number};
 use super::sql::{Sql, SqlError, Value};
@@ -94,7 +95,7 @@ pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize, now_ms: i6
             let step = at_ms.checked_sub(from_ms).filter(|since_ms| *since_ms >= 0).map(|since_ms| since_ms / step_ms);
             let step = step.and_then(|step| usize::try_from(step).ok());
             if let Some(of_tombstones) = step.and_then(|step| times.tombstones.get_mut(step)) {
-                *of_tombstones += tombstones::count_lasting(entries, now_ms).ok_or_else(unreadable)?;
+                *of_tombstones += packed::count_lasting(entries, now_ms).ok_or_else(unreadable)?;
             }
             Ok(())
         })?;

@@ -17,6 +17,7 @@
 use super::answer::Answer;
 use super::aside::Aside;
 use super::decision::poisoned;
+use super::packed::Bundle;
 use super::record::{Record, State};
 use super::rows;
 use super::schema;
@@ -217,7 +218,7 @@ impl Turn<'_> {
         atomically(self.sql, || {
             // Not the handler's tables: making them may be what crashes.
             self.create(&mut work)?;
-            work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Vec::new()))?;
+            work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Bundle::default()))?;
             self.write_aside(&mut work, Some(identified.id), &Aside::default())
         })?;
         *loaded = work.after;

@@ -9,6 +9,7 @@
 //! - Which ids are packed is known in memory, by a hash of id and principal, and rebuilt from the rows. A record comes before it.
 //! - A packed tombstone lapses when it should have, rounded up to ten seconds, and never before.
 
+use super::packed::{self, AHEAD_MS_MAX, Bundle, Entry, GRAIN_MS, Packed, uuid_bytes};
 use super::record::{LatestDeadline, Record, State, TOMBSTONE_GRACE_MS, TombstoneKind};
 use super::sql::{Row, Sql, SqlError, Value};
 use super::uncompared::Uncompared;
@@ -25,138 +26,6 @@ pub const CARRIED_MAX: usize = 24;
 pub const CHUNK_MIN: usize = 3;
 /// So many chunks are looked at in one page, of the sweep or when an object starts.
 pub const CHUNKS_MAX: i64 = 128;
-/// What lapses later than this is a row of its own: no deadline is so far ahead, unless a client is mistaken.
-const AHEAD_MS_MAX: i64 = 600_000;
-/// When a tombstone lapses is kept in units of this, rounded up.
-const GRAIN_MS: i64 = 10_000;
-
-/// One packed tombstone. Whose it is says the row that has it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Packed {
-    /// The id that must not run.
-    pub id: RequestId,
-    /// When it may leave, in units of ten seconds.
-    lapses_10s: i64,
-}
-
-impl Packed {
-    /// Packs the tombstone of an id; `None` of one that needs a row of its own.
-    pub fn of(id: &RequestId, tombstone: &Record, now_ms: i64) -> Option<Self> {
-        let kind = TombstoneKind::Acknowledged;
-        let LatestDeadline::At(_) = tombstone.deadline else { return None };
-        match tombstone.state {
-            State::Tombstone { kind: found, executed: Executed::Yes, lapses_ms }
-                if found == kind && lapses_ms <= now_ms.saturating_add(AHEAD_MS_MAX) =>
-            {
-                let lapses_10s = lapses_ms.max(0).saturating_add(GRAIN_MS - 1) / GRAIN_MS;
-                u32::try_from(lapses_10s).is_ok().then(|| Self { id: id.clone(), lapses_10s })
-            }
-            _ => None,
-        }
-    }
-
-    /// When it may leave.
-    pub fn lapses_ms(&self) -> i64 {
-        self.lapses_10s * GRAIN_MS
-    }
-
-    /// Whether it is still needed.
-    pub fn lasts(&self, now_ms: i64) -> bool {
-        self.lapses_ms() > now_ms
-    }
-}
-
-/// Packed tombstones as bytes: of each, when it lapses in four bytes, the length of its id in one, and the id. A UUID is its 16
-/// bytes, and has the length 0.
-pub fn to_bytes(packed: &[Packed]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for Packed { id, lapses_10s } in packed {
-        bytes.extend(u32::try_from(*lapses_10s).unwrap_or(u32::MAX).to_be_bytes());
-        match uuid_bytes(id.as_str()) {
-            Some(uuid) => {
-                bytes.push(0);
-                bytes.extend(uuid);
-            }
-            None => {
-                bytes.push(u8::try_from(id.as_str().len()).unwrap_or(u8::MAX));
-                bytes.extend(id.as_str().as_bytes());
-            }
-        }
-    }
-    bytes
-}
-
-/// Reads what [`to_bytes`] gave; `None` of what it never gives.
-pub fn from_bytes(mut bytes: &[u8]) -> Option<Vec<Packed>> {
-    let mut packed = Vec::new();
-    while !bytes.is_empty() {
-        let first = split_first(&mut bytes)?;
-        let id = if first.is_uuid { uuid_text(first.id) } else { std::str::from_utf8(first.id).ok()?.to_owned() };
-        packed.push(Packed { id: RequestId::new(id).ok()?, lapses_10s: first.lapses_10s });
-    }
-    Some(packed)
-}
-
-/// How many of what [`to_bytes`] gave are still needed.
-pub fn count_lasting(mut bytes: &[u8], now_ms: i64) -> Option<i64> {
-    let mut count = 0;
-    while !bytes.is_empty() {
-        count += i64::from(split_first(&mut bytes)?.lapses_10s * GRAIN_MS > now_ms);
-    }
-    Some(count)
-}
-
-struct Entry<'a> {
-    lapses_10s: i64,
-    is_uuid: bool,
-    id: &'a [u8],
-}
-
-fn split_first<'a>(bytes: &mut &'a [u8]) -> Option<Entry<'a>> {
-    let (lapses_10s, rest) = bytes.split_first_chunk::<4>()?;
-    let (&length, rest) = rest.split_first()?;
-    let (id, rest) = rest.split_at_checked(if length == 0 { 16 } else { length.into() })?;
-    *bytes = rest;
-    Some(Entry { lapses_10s: u32::from_be_bytes(*lapses_10s).into(), is_uuid: length == 0, id })
-}
-
-/// A UUID in its canonical form: so many characters, with hyphens before these of its bytes.
-const UUID_CHARS: usize = 36;
-const HYPHEN_BEFORE: [usize; 4] = [4, 6, 8, 10];
-
-/// The bytes of a UUID in its canonical form; `None` of anything else.
-fn uuid_bytes(id: &str) -> Option<[u8; 16]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let mut rest = Some(id.as_bytes()).filter(|id| id.len() == UUID_CHARS)?;
-    let mut uuid = [0; 16];
-    for (n, byte) in uuid.iter_mut().enumerate() {
-        if HYPHEN_BEFORE.contains(&n) {
-            rest = rest.strip_prefix(b"-")?;
-        }
-        let (&[high, low], after) = rest.split_first_chunk()?;
-        *byte = digit(high)? << 4 | digit(low)?;
-        rest = after;
-    }
-    Some(uuid)
-}
-
-fn uuid_text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(UUID_CHARS);
-    for (n, byte) in bytes.iter().enumerate() {
-        if HYPHEN_BEFORE.contains(&n) {
-            text.push('-');
-        }
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }));
-        }
-    }
-    text
-}
-
 /// What stands for an id in memory.
 type IdHash = [u8; 16];
 /// What stands for a principal in memory.
@@ -281,7 +150,7 @@ impl Index {
             at_ms: now_ms,
             deadline: LatestDeadline::At(lapses_ms - TOMBSTONE_GRACE_MS),
             state: State::Tombstone { kind: TombstoneKind::Acknowledged, executed: Executed::Yes, lapses_ms },
-            carried: Vec::new(),
+            carried: Bundle::default(),
         })
     }
 
@@ -320,9 +189,9 @@ impl Index {
         for row in rows {
             let [place, principal, entries] = <[Value; 3]>::try_from(row).map_err(|_| unreadable())?;
             let (principal, entries) = principal.into_text().zip(entries.into_blob()).ok_or_else(unreadable)?;
-            let (principal, mut bytes) = (hash(&principal), entries.as_slice());
-            while !bytes.is_empty() {
-                let Entry { lapses_10s, is_uuid, id } = split_first(&mut bytes).ok_or_else(unreadable)?;
+            let principal = hash(&principal);
+            for entry in packed::entries(&entries) {
+                let Entry { lapses_10s, is_uuid, id, .. } = entry.ok_or_else(unreadable)?;
                 let id = id.try_into().ok().filter(|_| is_uuid).unwrap_or_else(|| hash(id));
                 if holds(Rule::PackedKnown) {
                     self.added.push((lapses_10s, id, principal));
@@ -354,16 +223,11 @@ pub fn ends(sql: &dyn Sql) -> Result<Ends, SqlError> {
 }
 
 /// Writes tombstones of one principal as a chunk, if there are any. Answers when it lapses.
-pub fn put_chunk(
-    sql: &dyn Sql,
-    principal: &Principal,
-    packed: &[Packed],
-    now_ms: i64,
-) -> Result<Option<i64>, SqlError> {
-    let Some(lapses_ms) = packed.iter().map(Packed::lapses_ms).max() else { return Ok(None) };
+pub fn put_chunk(sql: &dyn Sql, principal: &Principal, packed: &Bundle, now_ms: i64) -> Result<Option<i64>, SqlError> {
+    let Some(lapses_ms) = packed.lapses_ms() else { return Ok(None) };
     let statement = "INSERT INTO semel_tombstones (at_ms, lapses_ms, principal, entries) VALUES (?1, ?2, ?3, ?4)";
-    let entries = to_bytes(packed);
-    sql.exec(statement, &[now_ms.into(), lapses_ms.into(), principal.as_str().into(), entries.as_slice().into()])?;
+    let entries = packed.as_bytes().into();
+    sql.exec(statement, &[now_ms.into(), lapses_ms.into(), principal.as_str().into(), entries])?;
     Ok(Some(lapses_ms))
 }
 

@@ -9,6 +9,7 @@ use super::counters::Counters;
 use super::decision::Instant;
 use super::effects::{Mending, Outbox};
 use super::handler::{Context, Failure, Served};
+use super::packed::{Bundle, Packed};
 use super::record::{Change, LatestDeadline, Record, State};
 use super::remote::Call;
 use super::resolve::Resolution;
@@ -19,7 +20,7 @@ use super::sessions::sweep::Sessions;
 use super::sessions::takeover::TakeOver;
 use super::sql::{Sql, SqlError};
 use super::suspicion::Started;
-use super::tombstones::{self, Index, Packed};
+use super::tombstones::{self, Index};
 use super::totals;
 use super::uncompared::Uncompared;
 use crate::fingerprint::Fingerprint;
@@ -208,16 +209,18 @@ impl Work<'_> {
     }
 
     /// Takes the row of a record whose tombstone is packed. Answers all that is to be written in another row instead.
-    pub fn pack(&mut self, found: Record, packed: Packed) -> Result<Vec<Packed>, SqlError> {
+    pub fn pack(&mut self, found: Record, packed: Packed) -> Result<Bundle, SqlError> {
         rows::delete(self.sql, &packed.id)?;
         self.after.count.left(&found);
         self.after.packed.add(&found.principal, &packed);
-        let carried = found.carried.into_iter().filter(|each| each.lasts(self.instant.now_ms));
-        Ok(carried.filter(|_| holds(Rule::CarriedOn)).chain([packed]).collect())
+        let mut bundle =
+            if holds(Rule::CarriedOn) { found.carried.lasting(self.instant.now_ms) } else { Bundle::default() };
+        bundle.push(&packed);
+        Ok(bundle)
     }
 
     /// Writes packed tombstones that no record is to carry.
-    pub fn put_chunk(&mut self, packed: &[Packed]) -> Result<(), SqlError> {
+    pub fn put_chunk(&mut self, packed: &Bundle) -> Result<(), SqlError> {
         if let Some(lapses_ms) = tombstones::put_chunk(self.sql, self.principal, packed, self.instant.now_ms)? {
             self.after.sweep.chunk_came(lapses_ms);
         }
@@ -265,7 +268,7 @@ impl Turn<'_> {
         Work { sql, principal: self.arrival.principal, instant, retention_s, after: loaded.clone() }
     }
 
-    pub fn record(&self, identified: &Identified<'_>, state: State, carried: Vec<Packed>) -> Record {
+    pub fn record(&self, identified: &Identified<'_>, state: State, carried: Bundle) -> Record {
         let attempt = identified.attempt;
         let now = Record {
             principal: self.arrival.principal.clone(),

@@ -9,9 +9,9 @@ use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{Principal, RequestId};
 use semel_core::message::Headers;
 use semel_core::problem::Executed;
+use semel_core::server::packed::{Bundle, Packed};
 use semel_core::server::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
 use semel_core::server::sql::Sql;
-use semel_core::server::tombstones::Packed;
 use semel_core::server::{Value, rows, schema, totals};
 use semel_support::call::{acknowledge, cancel, get, look_up, post};
 
@@ -75,9 +75,9 @@ fn record(source: &mut Source<'_>) -> Record {
 }
 
 /// Tombstones as a record carries them: ids that are UUIDs, nearly so, or not at all.
-fn carried(source: &mut Source<'_>) -> Vec<Packed> {
+fn carried(source: &mut Source<'_>) -> Bundle {
     let count = source.below(3);
-    (0..count)
+    let packed: Vec<_> = (0..count)
         .filter_map(|n| {
             let uuid = format!("8e03978e-40d5-43dd-bc93-6894a57f932{n}");
             let ids = [uuid.clone(), uuid.to_uppercase(), uuid.replace('-', ""), "x".repeat(255), "-".into()];
@@ -86,13 +86,15 @@ fn carried(source: &mut Source<'_>) -> Vec<Packed> {
             let state = State::Tombstone { kind: TombstoneKind::Acknowledged, executed: Executed::Yes, lapses_ms };
             let deadline = LatestDeadline::At(0);
             let principal = Principal::default();
-            let tombstone = Record { principal, first_sent_s: None, at_ms: 0, deadline, state, carried: Vec::new() };
+            let tombstone =
+                Record { principal, first_sent_s: None, at_ms: 0, deadline, state, carried: Bundle::default() };
             let packed = Packed::of(&RequestId::new(id).expect("an id"), &tombstone, i64::MAX / 2)?;
             // Never before it should, and at most ten seconds later.
             assert!((lapses_ms.max(0)..lapses_ms.max(0) + 10_000).contains(&packed.lapses_ms()));
             Some(packed)
         })
-        .collect()
+        .collect();
+    packed.iter().collect()
 }
 
 fn check_round_trip(source: &mut Source<'_>) {

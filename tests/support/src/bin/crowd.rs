@@ -14,9 +14,10 @@
 use rusqlite::Connection;
 use semel_core::id::RequestId;
 use semel_core::problem::Executed;
+use semel_core::server::packed::Packed;
 use semel_core::server::record::{LatestDeadline, Record, State, TombstoneKind};
 use semel_core::server::sql::{Ended, Rollback, Row};
-use semel_core::server::tombstones::{self, Packed};
+use semel_core::server::tombstones;
 use semel_core::server::{Sql, SqlError, Value, rows};
 use semel_support::database::{DATABASE_BYTES, bytes_of, query};
 use semel_support::uuid;
@@ -87,7 +88,9 @@ fn fill(sql: &File, model: &Record, what: &str, count: i64) -> Result<(), String
             let packed = packed.collect::<Result<Vec<_>, String>>()?;
             let mut chunks = packed.chunks(CHUNK);
             chunks.try_for_each(|chunk| {
-                tombstones::put_chunk(sql, &model.principal, chunk, model.at_ms).map(|_| ()).map_err(text)
+                tombstones::put_chunk(sql, &model.principal, &chunk.iter().collect(), model.at_ms)
+                    .map(|_| ())
+                    .map_err(text)
             })
         }
         _ => Err("it is records, tombstones or packed".into()),

@@ -1,0 +1,183 @@
+//! Packed tombstones as they are kept, whoever keeps them: see [`super::tombstones`].
+//!
+//! Invariant: what is packed lapses when it should have, rounded up to ten seconds, and never before.
+
+use super::record::{LatestDeadline, Record, State, TombstoneKind};
+use crate::id::RequestId;
+use crate::problem::Executed;
+
+/// What lapses later than this is a row of its own: no deadline is so far ahead, unless a client is mistaken.
+pub(super) const AHEAD_MS_MAX: i64 = 600_000;
+/// When a tombstone lapses is kept in units of this, rounded up.
+pub(super) const GRAIN_MS: i64 = 10_000;
+
+/// One packed tombstone. Whose it is says the row that has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Packed {
+    /// The id that must not run.
+    pub id: RequestId,
+    /// When it may leave, in units of ten seconds.
+    pub(super) lapses_10s: i64,
+}
+
+impl Packed {
+    /// Packs the tombstone of an id; `None` of one that needs a row of its own.
+    pub fn of(id: &RequestId, tombstone: &Record, now_ms: i64) -> Option<Self> {
+        let kind = TombstoneKind::Acknowledged;
+        let LatestDeadline::At(_) = tombstone.deadline else { return None };
+        match tombstone.state {
+            State::Tombstone { kind: found, executed: Executed::Yes, lapses_ms }
+                if found == kind && lapses_ms <= now_ms.saturating_add(AHEAD_MS_MAX) =>
+            {
+                let lapses_10s = lapses_ms.max(0).saturating_add(GRAIN_MS - 1) / GRAIN_MS;
+                u32::try_from(lapses_10s).is_ok().then(|| Self { id: id.clone(), lapses_10s })
+            }
+            _ => None,
+        }
+    }
+
+    /// When it may leave.
+    pub fn lapses_ms(&self) -> i64 {
+        self.lapses_10s * GRAIN_MS
+    }
+
+    /// Whether it is still needed.
+    pub fn lasts(&self, now_ms: i64) -> bool {
+        self.lapses_ms() > now_ms
+    }
+}
+
+/// Packed tombstones as they are kept, as bytes: of each, when it lapses in four bytes, the length of its id in one, and the id. A UUID is its 16
+/// bytes, and has the length 0. They are handed on many times before anybody asks which they are, so they stay bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bundle(Vec<u8>);
+
+impl Bundle {
+    /// Takes bytes; `None` of what is no bundle.
+    pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
+        let is_id = |entry: Entry<'_>| entry.is_uuid || (!entry.id.is_empty() && entry.id.iter().all(is_printable));
+        let is_whole = entries(&bytes).all(|entry| entry.is_some_and(is_id));
+        is_whole.then_some(Self(bytes))
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, Packed { id, lapses_10s }: &Packed) {
+        self.0.extend(u32::try_from(*lapses_10s).unwrap_or(u32::MAX).to_be_bytes());
+        match uuid_bytes(id.as_str()) {
+            Some(uuid) => {
+                self.0.push(0);
+                self.0.extend(uuid);
+            }
+            None => {
+                self.0.push(u8::try_from(id.as_str().len()).unwrap_or(u8::MAX));
+                self.0.extend(id.as_str().as_bytes());
+            }
+        }
+    }
+
+    /// Adds those of another.
+    pub fn append(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    /// Those that are still needed.
+    pub fn lasting(&self, now_ms: i64) -> Self {
+        let lasting = entries(&self.0).flatten().filter(|entry| entry.lapses_ms() > now_ms);
+        Self(lasting.flat_map(|entry| entry.whole).copied().collect())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        entries(&self.0).count()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// When the last of them lapses; `None`: there is none.
+    pub fn lapses_ms(&self) -> Option<i64> {
+        entries(&self.0).flatten().map(|entry| entry.lapses_ms()).max()
+    }
+}
+
+impl<'a> FromIterator<&'a Packed> for Bundle {
+    fn from_iter<T: IntoIterator<Item = &'a Packed>>(packed: T) -> Self {
+        let mut bundle = Self::default();
+        packed.into_iter().for_each(|each| bundle.push(each));
+        bundle
+    }
+}
+
+/// How many of a bundle's are still needed.
+pub fn count_lasting(bytes: &[u8], now_ms: i64) -> Option<i64> {
+    entries(bytes).map(|entry| Some(i64::from(entry?.lapses_ms() > now_ms))).sum()
+}
+
+/// As [`RequestId::new`] has it.
+fn is_printable(byte: &u8) -> bool {
+    (0x20..0x7f).contains(byte)
+}
+
+/// One of a bundle.
+pub(super) struct Entry<'a> {
+    pub lapses_10s: i64,
+    pub is_uuid: bool,
+    pub id: &'a [u8],
+    whole: &'a [u8],
+}
+
+impl Entry<'_> {
+    fn lapses_ms(&self) -> i64 {
+        self.lapses_10s * GRAIN_MS
+    }
+}
+
+/// The entries of a bundle, as far as they can be read; `None` is the last where they can't.
+pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Option<Entry<'_>>> {
+    let mut rest = Some(bytes);
+    std::iter::from_fn(move || {
+        let bytes = rest.filter(|bytes| !bytes.is_empty())?;
+        let split = split_first(bytes);
+        rest = split.as_ref().map(|(_, rest)| *rest);
+        Some(split.map(|(entry, _)| entry))
+    })
+}
+
+fn split_first(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
+    let (lapses_10s, rest) = bytes.split_first_chunk::<4>()?;
+    let (&length, rest) = rest.split_first()?;
+    let (id, rest) = rest.split_at_checked(if length == 0 { 16 } else { length.into() })?;
+    let whole = bytes.get(..bytes.len() - rest.len())?;
+    Some((Entry { lapses_10s: u32::from_be_bytes(*lapses_10s).into(), is_uuid: length == 0, id, whole }, rest))
+}
+
+/// A UUID in its canonical form: so many characters, with hyphens before these of its bytes.
+const UUID_CHARS: usize = 36;
+const HYPHEN_BEFORE: [usize; 4] = [4, 6, 8, 10];
+
+/// The bytes of a UUID in its canonical form; `None` of anything else.
+pub(super) fn uuid_bytes(id: &str) -> Option<[u8; 16]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut rest = Some(id.as_bytes()).filter(|id| id.len() == UUID_CHARS)?;
+    let mut uuid = [0; 16];
+    for (n, byte) in uuid.iter_mut().enumerate() {
+        if HYPHEN_BEFORE.contains(&n) {
+            rest = rest.strip_prefix(b"-")?;
+        }
+        let (&[high, low], after) = rest.split_first_chunk()?;
+        *byte = digit(high)? << 4 | digit(low)?;
+        rest = after;
+    }
+    Some(uuid)
+}
