@@ -71,12 +71,12 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("closed-before-parked", 16, "once"),
     ("answer-of-last", 48, "once"),
     ("batch-in-order", 0, "effects"),
-    ("batch-in-one-commit", 7, "outcome"),
+    ("batch-in-one-commit", 19, "outcome"),
     ("batch-memory", 936, "unsettled"),
     ("desk-undone", 6, "effects"),
     ("desk-seen", 0, "twice"),
     ("desk-written", 0, "twice"),
-    ("batch-acknowledges", 2141, "unacknowledged"),
+    ("batch-acknowledges", 187, "unacknowledged"),
     ("batch-key", 1, "key"),
     ("batch-headers", 10, "reserved"),
     ("frame-of-token", 62, "token"),
@@ -134,10 +134,9 @@ fn kind_of(name: &str, seed: u64) -> Option<&'static str> {
 }
 
 #[test]
-fn no_mutant_is_left_out_and_but_one_none_needs_more_than_a_thousand_seeds() {
+fn no_mutant_is_left_out_and_none_needs_more_than_a_thousand_seeds() {
     let names: Vec<&str> = FOUND.iter().map(|(name, ..)| *name).collect();
     let all: Vec<&str> = Mutant::all().map(Mutant::name).collect();
     assert_eq!(names, all);
-    // What goes along with a batch fails by itself only where the handler has failed before: that takes two faults.
-    assert!(FOUND.iter().all(|(name, seed, _)| *seed < 1_000 || *name == "batch-acknowledges"));
+    assert!(FOUND.iter().all(|(_, seed, _)| *seed < 1_000));
 }

@@ -32,6 +32,8 @@ enum Fault {
     CrashAt(&'static str),
     /// So many statements that begin so fail.
     FailAt(&'static str, u32),
+    /// The first statement that begins so fails, and after so many more another.
+    FailAgain(&'static str, u64),
 }
 
 /// A database.
@@ -124,6 +126,11 @@ impl Database {
     /// Lets the next `times` statements fail that begin so. The object lives on.
     pub fn fail_at(&self, beginning: &'static str, times: u32) {
         self.fault.set(Fault::FailAt(beginning, times));
+    }
+
+    /// Lets the first statement fail that begins so, and then the `n`th after it, counted from 0. The object lives on, unless that one undoes.
+    pub fn fail_again(&self, beginning: &'static str, n: u64) {
+        self.fault.set(Fault::FailAgain(beginning, n));
     }
 
     /// Whether what was to go wrong has not come yet.
@@ -265,7 +272,11 @@ impl Database {
                 self.fault.set(if times > 1 { Fault::FailAt(beginning, times - 1) } else { Fault::None });
                 return Err(SqlError("this statement was to fail".to_owned()));
             }
-            Fault::CrashAt(_) | Fault::FailAt(..) => {}
+            Fault::FailAgain(beginning, n) if statement.starts_with(beginning) => {
+                self.fault.set(Fault::Fail(n));
+                return Err(SqlError("this statement was to fail".to_owned()));
+            }
+            Fault::CrashAt(_) | Fault::FailAt(..) | Fault::FailAgain(..) => {}
         }
         if self.has_crashed() { Err(SqlError("the object has died".to_owned())) } else { Ok(()) }
     }

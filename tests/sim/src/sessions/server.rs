@@ -8,7 +8,7 @@
 use super::asked::{Asked, Dealt};
 use super::frame;
 use super::view::View;
-use crate::deposits::{Deposits, END, Trouble};
+use crate::deposits::{Deposits, EFFECT, END, Trouble};
 use crate::letter::Message;
 use crate::mutant::{Mutant, Twin};
 use crate::plan::Plan;
@@ -28,6 +28,8 @@ use std::rc::Rc;
 
 /// Statements of a request, at most: a fault falls on one of them.
 const STATEMENTS_MAX: u64 = 14;
+/// And so many more of each request that is written together with it.
+const STATEMENTS_OF_ONE_MORE: u64 = 3;
 /// A clock falls back by less than a first-sent may be ahead: who took one from an answer that nothing was committed with is not
 /// refused for it.
 const BACK_MS_MAX: i64 = 100_000;
@@ -417,7 +419,8 @@ impl Plan {
     /// Lets go wrong what the plan asks for, or what ends the object where that is among what is asked.
     fn break_key(&self, rng: &mut Rng, keyed: &Keyed, asked: &[Asked], requests: u64) {
         let database = &keyed.world.database;
-        let (n, die) = (rng.u64(0..STATEMENTS_MAX * requests.max(1)), rng.u32(0..100));
+        let most = STATEMENTS_MAX + STATEMENTS_OF_ONE_MORE * requests.saturating_sub(1);
+        let (n, die) = (rng.u64(0..most), rng.u32(0..100));
         let troubles = keyed.world.handler.troubles.borrow();
         let kills = |asked: &Asked| matches!(troubles.get(&asked.number), Some((Trouble::Kills, times)) if *times > 0);
         if asked.iter().any(kills) {
@@ -428,9 +431,11 @@ impl Plan {
             database.full(n);
         } else if rng.u32(0..100) < self.fail_statements * requests.clamp(1, 4) as u32 {
             // A batch has few commits, and many requests depend on each.
-            match rng.u32(0..3) {
-                0 => database.fail_at("COMMIT", 2),
-                1 => database.fail_at("COMMIT", 1),
+            match rng.u32(0..6) {
+                0 | 1 => database.fail_at("COMMIT", 2),
+                2 | 3 => database.fail_at("COMMIT", 1),
+                // What fails of a batch that is written together has it run once more, each by itself: then something else fails.
+                4 => database.fail_again(EFFECT, rng.u64(1..10)),
                 _ => database.fail(n),
             }
         }
