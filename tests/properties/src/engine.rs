@@ -14,7 +14,8 @@ use semel_core::id::{Key, Principal, RequestId};
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
-use semel_core::server::{Config, Engine, Sql, control, tombstones};
+use semel_core::server::packed::Bundle;
+use semel_core::server::{Config, Engine, Sql, control};
 use semel_support::{Call, KEY, Reply, START_MS};
 use std::collections::BTreeMap;
 
@@ -101,7 +102,7 @@ impl KeyUnderTest {
     fn kept(&self) -> u64 {
         let statement = "SELECT entries FROM semel_tombstones UNION ALL SELECT carried FROM semel_records WHERE carried IS NOT NULL";
         let packed = self.sql.exec(statement, &[]).expect("rows").into_iter().flatten();
-        let packed = packed.filter_map(|bytes| tombstones::from_bytes(&bytes.into_blob()?));
+        let packed = packed.filter_map(|bytes| Bundle::from_bytes(bytes.into_blob()?));
         let packed: usize = packed.map(|each| each.len()).sum();
         self.sql.number("SELECT count(*) FROM semel_records", &[]) as u64 + packed as u64
     }

@@ -18,7 +18,7 @@ fn key_with(state: State) -> KeyUnderTest {
         at_ms: 1,
         deadline: LatestDeadline::None,
         state,
-        carried: Vec::new(),
+        carried: Default::default(),
     };
     rows::put(&key.sql, &RequestId::new("damaged").expect("an id"), &record).expect("written");
     key
