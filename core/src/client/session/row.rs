@@ -104,18 +104,13 @@ pub enum Change {
 pub enum Changed {
     /// It was made. What the row says now, or said before it was deleted.
     Made(Entry),
-    /// There is no such row, or it is not its owner's any more. Of [`Change::Remove`] nobody asks.
+    /// There is no such row, or it is not its owner's any more.
     Not,
 }
 
 impl Change {
     /// Applies it to a row. To be called inside the store's transaction.
     pub fn apply(&self, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
-        if matches!(self, Self::Remove) {
-            // Nobody asks what was in it.
-            let write = if stored.is_some() { Write::Delete } else { Write::Nothing };
-            return Ok((write, Changed::Not));
-        }
         let row = stored.map(decode).transpose()?;
         let made = match (self, row) {
             (Self::Add(entry), None) => Some(entry.clone()),
@@ -130,11 +125,12 @@ impl Change {
             (Self::Cancel { by }, Some(row)) if row.owner == *by => Some(Entry { is_cancelling: true, ..row }),
             (Self::Leave { by, epoch }, Some(row)) if row.owner == *by => Some(Entry { orphaned: *epoch, ..row }),
             (Self::Take { by }, Some(row)) if row.owner != *by => None,
-            (Self::Take { .. }, row) => row,
+            (Self::Take { .. } | Self::Remove, row) => row,
             _ => None,
         };
         let Some(row) = made else { return Ok((Write::Nothing, Changed::Not)) };
-        let write = if matches!(self, Self::Take { .. }) { Write::Delete } else { Write::Put(encode(&row)) };
+        let deletes = matches!(self, Self::Take { .. } | Self::Remove);
+        let write = if deletes { Write::Delete } else { Write::Put(encode(&row)) };
         Ok((write, Changed::Made(row)))
     }
 
