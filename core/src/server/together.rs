@@ -162,7 +162,10 @@ impl<H: Handler> Engine<H> {
             Ok(done)
         });
         let is_undone = desk.is_undone();
-        self.texts.0 = desk.into_texts();
+        // What was given a number has none where that was undone.
+        if ended.is_ok() {
+            self.texts.0 = desk.into_texts();
+        }
         if !is_undone {
             self.loaded.iter_mut().for_each(|loaded| loaded.packed.keep());
             return ended.map(Some);
