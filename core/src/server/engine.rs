@@ -10,7 +10,7 @@ use super::chores::Chores;
 use super::config::Config;
 use super::counters::Counters;
 use super::decision::Instant;
-use super::desk::Texts;
+use super::desk::{Desk, Texts};
 use super::effects::Outbox;
 use super::handler::Handler;
 use super::opening::Opening;
@@ -19,6 +19,7 @@ use super::retention::{self, Sweep};
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
 use super::suspicion::Started;
+use super::together::Ahead;
 use super::totals;
 use super::turn::{Loaded, Purpose, Turn};
 use super::uncompared::Uncompared;
@@ -236,9 +237,18 @@ impl<H: Handler> Engine<H> {
         };
         let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
         let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
+        // Where others share one, it is theirs.
+        let has_desk = sql.desk().is_none() && has_row(&loaded, arrival, purpose);
+        let desk = has_desk.then(|| Desk::of_one(sql, std::mem::take(&mut self.texts.0)));
+        let ahead = Ahead::of(std::iter::once(arrival.request), acks.iter().cloned());
+        let sql = desk.as_ref().map_or(sql, |desk| desk);
         let turn = Turn { handler, config, counters, outbox: &self.outbox.0, sql, arrival, acks, instant, purpose };
         let count = loaded.count;
-        match run(turn, &mut loaded) {
+        let read = desk.as_ref().map_or(Ok(()), |desk| desk.read_ahead(&ahead.acknowledged, &ahead.ids));
+        let answered = read.and_then(|()| run(turn, &mut loaded));
+        let texts = desk.map_or_else(|| std::mem::take(&mut self.texts.0), Desk::into_texts);
+        self.texts.0 = texts.of(loaded.versions);
+        match answered {
             Ok(answer) => {
                 loaded.settle(now_ms);
                 self.chores.counted(count, loaded.count);
@@ -309,6 +319,13 @@ impl<H: Handler> Engine<H> {
         self.chores.counted(count, loaded.count);
         Ok(loaded)
     }
+}
+
+/// Whether an attempt is of a change of the application's, with an id or a place: there is a row of it, or will be.
+fn has_row(loaded: &Loaded, Arrival { request, .. }: Arrival<'_>, purpose: Purpose) -> bool {
+    let is_change = !request.method.reads() && !request.path.is_control();
+    let is_named = || ["idempotency-key", "semel-session"].iter().any(|name| request.headers.get(name).is_some());
+    purpose == Purpose::Execute && loaded.versions.engine > 0 && is_change && is_named()
 }
 
 fn unavailable(error: &SqlError) -> Answer {

@@ -13,6 +13,7 @@ use crate::fingerprint::Fingerprint;
 use crate::id::{Principal, RequestId};
 use crate::message::Headers;
 use crate::problem::Executed;
+use std::fmt::Write as _;
 
 /// The number that stands for a state in a row.
 pub(super) mod number {
@@ -30,7 +31,8 @@ const TEXTS_MAX: i64 = 128;
 /// A longer text gets no number, so that all of them are a few pages at most.
 const TEXT_BYTES_MAX: usize = 256;
 
-const COLUMNS: &str = "principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, \
+/// All columns.
+pub(super) const COLUMNS: &str = "id, principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, \
      fingerprint, status, headers, body";
 
 /// The principal of a row as text.
@@ -40,6 +42,9 @@ const HEADERS: &str = "CASE typeof(headers) WHEN 'integer' \
      THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END";
 /// What comes between, with as much as is enough to judge what becomes of a record.
 const BARE: &str = "first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried";
+
+/// How many these are, with the principal.
+const BARE_COLUMNS: usize = 10;
 
 /// Reads the record of an id.
 pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
@@ -53,6 +58,15 @@ pub(super) fn bare_columns() -> String {
 
 fn columns(is_bare: bool) -> String {
     if is_bare { bare_columns() } else { format!("{PRINCIPAL}, {BARE}, fingerprint, status, {HEADERS}, body") }
+}
+
+/// The same with as many columns whichever it is, `1` for one that is bare, and the id.
+fn either(is_bare: bool) -> String {
+    if is_bare {
+        format!("{}, NULL, NULL, NULL, NULL, 1, id", bare_columns())
+    } else {
+        format!("{}, 0, id", columns(false))
+    }
 }
 
 fn from_columns(row: Row, is_bare: bool) -> Option<Record> {
@@ -71,12 +85,47 @@ pub(super) fn read(sql: &dyn Sql, id: &RequestId, is_bare: bool) -> Result<Optio
     rows.into_iter().next().map(|row| from_columns(row, is_bare).ok_or_else(|| unreadable(id))).transpose()
 }
 
-/// Reads the records of ids from the tables.
-pub(super) fn read_all(sql: &dyn Sql, ids: &[RequestId], is_bare: bool) -> Result<Vec<(RequestId, Record)>, SqlError> {
-    let columns = columns(is_bare);
-    let statement = format!("SELECT {columns}, id FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))");
-    let rows = sql.exec(&statement, &[list(ids).into()])?;
-    rows.into_iter().map(|row| with_id(row, |row| from_columns(row, is_bare))).collect()
+/// A record that was read with others.
+pub(super) struct Ahead {
+    pub id: RequestId,
+    pub record: Record,
+    /// Whether fingerprint and outcome are left out.
+    pub is_bare: bool,
+}
+
+/// Reads the records of ids from the tables, and others without fingerprint and outcome, all in one statement.
+pub(super) fn read_ahead(sql: &dyn Sql, ids: &[RequestId], bare: &[RequestId]) -> Result<Vec<Ahead>, SqlError> {
+    let mut statement = String::new();
+    let mut arguments = Vec::new();
+    for (ids, is_bare) in [(ids, false), (bare, true)] {
+        let (condition, argument) = match ids {
+            [] => continue,
+            [id] => ("=", id.as_str().into()),
+            ids => ("IN (SELECT value FROM json_each", list(ids).into()),
+        };
+        let union = if arguments.is_empty() { "" } else { " UNION ALL " };
+        let end = if ids.len() > 1 { ")" } else { "" };
+        arguments.push(argument);
+        let _ = write!(
+            statement,
+            "{union}SELECT {} FROM semel_records WHERE id {condition}(?{}){end}",
+            either(is_bare),
+            arguments.len()
+        );
+    }
+    if arguments.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ahead = |mut row: Row| {
+        let id = RequestId::new(row.pop()?.into_text()?).ok()?;
+        let is_bare = row.pop()?.as_integer()? == 1;
+        if is_bare {
+            row.truncate(BARE_COLUMNS);
+        }
+        Some(Ahead { id, record: from_columns(row, is_bare)?, is_bare })
+    };
+    let rows = sql.exec(&statement, &arguments)?;
+    rows.into_iter().map(|row| ahead(row).ok_or_else(unreadable_row)).collect()
 }
 
 /// Ids as an array in JSON.
@@ -87,7 +136,7 @@ fn list<'a>(ids: impl IntoIterator<Item = &'a RequestId>) -> String {
 /// A row with the id at its end.
 fn with_id(mut row: Row, record: impl FnOnce(Row) -> Option<Record>) -> Result<(RequestId, Record), SqlError> {
     let id = row.pop().and_then(Value::into_text).and_then(|id| RequestId::new(id).ok());
-    id.zip(record(row)).ok_or_else(|| SqlError("a row of semel_records is unreadable".to_owned()))
+    id.zip(record(row)).ok_or_else(unreadable_row)
 }
 
 /// Up to `limit` records with ids after `after`, in the order of ids, without fingerprints and outcomes.
@@ -168,9 +217,8 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
         body,
     ];
     let statement = format!(
-        "INSERT OR REPLACE INTO {} VALUES (?1, {}, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
+        "INSERT OR REPLACE INTO semel_records ({COLUMNS}) VALUES (?1, {}, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
          {}, ?15) RETURNING typeof(principal) = 'text', typeof(headers) = 'text'",
-        into(),
         number_of("?2"),
         number_of("?14"),
     );
@@ -181,11 +229,6 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
         }
     }
     Ok(())
-}
-
-/// The table with its columns.
-pub(super) fn into() -> String {
-    format!("semel_records (id, {COLUMNS})")
 }
 
 /// Gives a short text a number, if there is one to be given and it has none.
@@ -342,6 +385,10 @@ fn from_row(row: Row) -> Option<Record> {
         state,
         carried,
     })
+}
+
+fn unreadable_row() -> SqlError {
+    SqlError("a row of semel_records is unreadable".to_owned())
 }
 
 fn unreadable(id: &RequestId) -> SqlError {

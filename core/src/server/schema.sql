@@ -1,7 +1,7 @@
 -- The engine's tables, version 4. Statements are parted by a semicolon and an empty line.
 --
--- One row a request, in one b-tree: an insert and a delete are two rows written in the life of a request, and there is no index
--- that would double them. What a walk over all rows asks for comes before what may be long.
+-- One row a request, in one b-tree, and no index that would double what is written: a request that comes takes the row of one that it
+-- acknowledges, which is one row written in the life of a request. What a walk over all rows asks for comes before what may be long.
 CREATE TABLE semel_records (
   id TEXT PRIMARY KEY,
   -- rows::number: 1 executed, 2 poisoned, 3 cancelled, 4 suspect, 5 acknowledged, 6 expired, 7 dispatched

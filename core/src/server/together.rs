@@ -152,7 +152,7 @@ impl<H: Handler> Engine<H> {
         });
         let (chores, has_tables) =
             (self.chores.clone(), before.as_ref().is_some_and(|before| before.versions.engine > 0));
-        let desk = Desk::new(sql, std::mem::take(&mut self.texts.0));
+        let desk = Desk::shared(sql, std::mem::take(&mut self.texts.0));
         let ended = atomically(sql, || {
             if has_tables {
                 desk.read_ahead(&ahead.acknowledged, &ahead.ids)?;
@@ -162,9 +162,9 @@ impl<H: Handler> Engine<H> {
             Ok(done)
         });
         let is_undone = desk.is_undone();
-        // What was given a number has none where that was undone.
         if ended.is_ok() {
-            self.texts.0 = desk.into_texts();
+            let versions = self.loaded.as_ref().map(|loaded| loaded.versions).unwrap_or_default();
+            self.texts.0 = desk.into_texts().of(versions);
         }
         if !is_undone {
             self.loaded.iter_mut().for_each(|loaded| loaded.packed.keep());
@@ -265,14 +265,14 @@ impl<H: Handler> Engine<H> {
 }
 
 /// Whose records are read before anything runs.
-struct Ahead {
-    ids: Vec<RequestId>,
-    acknowledged: Vec<RequestId>,
+pub(super) struct Ahead {
+    pub ids: Vec<RequestId>,
+    pub acknowledged: Vec<RequestId>,
 }
 
 impl Ahead {
     /// `acks`: those of all requests.
-    fn of<'a>(requests: impl Iterator<Item = &'a Request>, acks: impl IntoIterator<Item = Ack>) -> Self {
+    pub fn of<'a>(requests: impl Iterator<Item = &'a Request>, acks: impl IntoIterator<Item = Ack>) -> Self {
         Self {
             ids: requests.filter_map(|request| written_id(&request.headers)).collect(),
             acknowledged: acks.into_iter().map(|ack| ack.id).collect(),

@@ -281,3 +281,18 @@ fn whatever_tables_the_handler_has_go_and_come_anew() {
     world.send(&delete_key("again")).is_executed(200);
     assert_eq!(world.database.number(left), 0);
 }
+
+#[test]
+fn after_a_deletion_texts_that_come_again_have_numbers_again() {
+    let mut world = world();
+    for id in ["a", "b"] {
+        world.send(&post("/count").id(id)).is_executed(200);
+    }
+    let kind = |world: &World, id: &str| world.row(id, "typeof(principal) || ' ' || typeof(headers)");
+    assert_eq!(kind(&world, "b"), Some("integer integer".into()));
+    world.send(&delete_key("delete")).is_executed(200);
+    for id in ["c", "d"] {
+        world.send(&post("/count").id(id).first_sent_s(world.wall_ms / 1000 + 1)).is_executed(200);
+    }
+    assert_eq!(kind(&world, "d"), Some("integer integer".into()));
+}

@@ -29,6 +29,7 @@ mod column {
 
 /// The columns of a place behind its number.
 mod place {
+    pub const ALL: &str = "session, seq, epoch, at_ms, state, fingerprint, status, headers, body";
     pub const AT_MS: usize = 1;
     pub const STATE: usize = 2;
 }
@@ -109,6 +110,17 @@ impl SessionTables {
                 self.places.insert((integer(&row, 0)?, integer(&row, 1)?), Stored(row[2..].to_vec()));
             }
             return Ok(Vec::new());
+        }
+        if starts("UPDATE semel_places SET session = ") {
+            let shape = (place::ALL, "session = ?1 AND seq = column3 RETURNING 1");
+            let mut found = Vec::new();
+            for (row, made_of) in values::replaced(statement, shape, arguments)? {
+                if self.places.remove(&(integer(arguments, 0)?, integer(&made_of, 2)?)).is_some() {
+                    self.places.insert((integer(&row, 0)?, integer(&row, 1)?), Stored(row[2..].to_vec()));
+                    found.push(vec![1.into()]);
+                }
+            }
+            return Ok(found);
         }
         if statement == "DELETE FROM semel_sessions" {
             self.sessions.clear();

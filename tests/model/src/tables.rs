@@ -40,6 +40,8 @@ pub const EFFECT: &str = "INSERT INTO effects";
 
 /// The columns of [`Stored`] that are looked at by themselves.
 mod column {
+    pub const ALL: &str = "id, principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, \
+         fingerprint, status, headers, body";
     pub const PRINCIPAL: usize = 0;
     pub const FIRST_SENT_S: usize = 1;
     pub const AT_MS: usize = 2;
@@ -155,6 +157,13 @@ impl Tables {
             }
             // No principal and no header lines have a number, nor will they.
             Ok(if statement.contains(" RETURNING ") { vec![vec![0.into(), 0.into()]] } else { Vec::new() })
+        } else if starts("UPDATE semel_records SET id = ") {
+            for (row, made_of) in values::replaced(statement, (column::ALL, "id = column6"), arguments)? {
+                if self.records.remove(&text(&made_of, 5)?).is_some() {
+                    self.records.insert(text(&row, 0)?, Stored(row[1..].to_vec()));
+                }
+            }
+            Ok(Vec::new())
         } else if starts("UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1") {
             let Some(Stored(row)) = self.records.get_mut(&text(arguments, 0)?) else { return Ok(Vec::new()) };
             for (column, value) in
@@ -180,6 +189,27 @@ impl Tables {
         } else {
             self.change(statement, arguments)
         }
+    }
+
+    /// Whole rows of ids, and of others without fingerprint and outcome, in one statement.
+    fn read_ahead(&self, statement: &str, arguments: &[Value]) -> Option<Vec<Row>> {
+        let mut rows = Vec::new();
+        for part in statement.split(" UNION ALL ") {
+            let (asked, condition) = part.split_once(" FROM semel_records WHERE ")?;
+            let is_bare = asked.strip_suffix(", 0, id").is_none();
+            if is_bare && !asked.ends_with(", carried, NULL, NULL, NULL, NULL, 1, id") {
+                return None;
+            }
+            for (id, row) in
+                values::ids_of(condition, arguments)?.iter().filter_map(|id| self.records.get_key_value(id))
+            {
+                let mut row = row.row(is_bare);
+                row.resize(column::FINGERPRINT + 4, Value::Null);
+                row.extend([i64::from(is_bare).into(), id.as_str().into()]);
+                rows.push(row);
+            }
+        }
+        Some(rows)
     }
 
     fn select(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
@@ -243,9 +273,8 @@ impl Tables {
             row.push(id.as_str().into());
             row
         };
-        if statement.ends_with(", id FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))") {
-            let ids = values::ids(arguments)?;
-            return Ok(ids.iter().filter_map(|id| self.records.get_key_value(id)).map(with_id).collect());
+        if let Some(rows) = self.read_ahead(statement, arguments) {
+            return Ok(rows);
         }
         if statement.ends_with("FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2") && is_bare {
             let (after, limit) = (text(arguments, 0)?, integer(arguments, 1)?);

@@ -24,6 +24,49 @@ pub fn rows(statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> 
     rows.iter().map(selected).collect()
 }
 
+/// The rows that are written in place of others, and of what each is made: the last of that says which goes. `columns`: those that are set,
+/// in order; `is_gone`: how the statement says which goes.
+pub fn replaced(
+    statement: &str,
+    (columns, is_gone): (&str, &str),
+    arguments: &[Value],
+) -> Result<Vec<(Row, Row)>, SqlError> {
+    let unknown = || SqlError(format!("unknown here: {statement}"));
+    let (before, listed) = statement.split_once(" FROM (VALUES ").ok_or_else(unknown)?;
+    let (rows, rest) = listed_rows(listed, arguments).ok_or_else(unknown)?;
+    let mut set = before.split_once(" SET ").ok_or_else(unknown)?.1;
+    if rest != format!(") WHERE {is_gone}") {
+        return Err(unknown());
+    }
+    let mut made: Vec<_> = rows.into_iter().map(|row| (Row::new(), row)).collect();
+    for column in columns.split(", ") {
+        set = set.strip_prefix(&format!("{column} = ")).ok_or_else(unknown)?;
+        let mut left = set;
+        for (new, row) in &mut made {
+            let (made, rest) = value(set, arguments, row).ok_or_else(unknown)?;
+            new.push(made);
+            left = rest;
+        }
+        set = left.strip_prefix(", ").unwrap_or(left);
+    }
+    if set.is_empty() { Ok(made) } else { Err(unknown()) }
+}
+
+/// The ids of a condition on them: one, or a list in JSON.
+pub fn ids_of(condition: &str, arguments: &[Value]) -> Option<Vec<String>> {
+    let (list, is_one) = match condition.strip_prefix("id =(?") {
+        Some(argument) => (argument, true),
+        None => (condition.strip_prefix("id IN (SELECT value FROM json_each(?")?, false),
+    };
+    let (argument, left) = number(list)?;
+    let argument = numbered(arguments, argument)?.into_text()?;
+    match (is_one, left) {
+        (true, ")") => Some(vec![argument]),
+        (false, "))") => serde_json::from_str(&argument).ok(),
+        _ => None,
+    }
+}
+
 /// The ids of the first argument, which is a list in JSON.
 pub fn ids(arguments: &[Value]) -> Result<Vec<String>, SqlError> {
     serde_json::from_str(&text(arguments, 0)?).map_err(|error| SqlError(format!("no ids: {error}")))
@@ -65,6 +108,13 @@ fn value<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value
     }
     if let Some((number, left)) = rest.strip_prefix("column").and_then(number) {
         return Some((numbered(columns, number)?, left));
+    }
+    if let Some((asked, left)) = rest.strip_prefix("substr(column").and_then(number) {
+        let bytes = numbered(columns, asked)?.into_blob()?;
+        return match left.strip_prefix(", 1, 32)") {
+            Some(left) => Some((bytes.get(..32)?.into(), left)),
+            None => Some((bytes.get(32..)?.into(), left.strip_prefix(", 33)")?)),
+        };
     }
     let argument = |around: &&[&str]| {
         let (first, between) = around.split_first()?;

@@ -1,13 +1,15 @@
-//! The rows of requests that are committed together: read ahead in one statement, and written behind in a few.
+//! The rows of requests: read ahead in one statement, and written behind in a few.
 //!
-//! A desk is storage in front of storage, for as long as one transaction that its owner has begun. What becomes of a record ([`records`]) or of
+//! A desk is storage in front of storage: for requests that are committed together as long as one transaction that its owner has begun, for
+//! another as long as it is worked on. What becomes of a record ([`records`]) or of
 //! a place ([`places`]) stays in memory until all have run, or until something asks the tables for it; whoever asks for it by its id has
 //! it from here.
 //!
 //! Invariants:
 //! - Who asks sees what was written before, whether or not the tables have it yet.
-//! - Nothing is undone here: where one of the requests undoes what it did, all of the transaction has to be ([`Desk::is_undone`]), and each
-//!   is to run by itself. So a request costs no transaction of its own.
+//! - Where many share it, nothing is undone here: where one of the requests undoes what it did, all of the transaction has to be
+//!   ([`Desk::is_undone`]), and each is to run by itself. So a request costs no transaction of its own.
+//! - A request that has it to itself has transactions of its own. What waits is written before one ends, and dropped where one is undone.
 //! - What waits to be written is bounded.
 
 mod places;
@@ -40,13 +42,24 @@ pub struct Desk<'a> {
     /// Of the outcomes that wait.
     bytes: Cell<usize>,
     is_undone: Cell<bool>,
+    /// Whether many share it, in a transaction of its owner's.
+    is_shared: bool,
+    /// Whether who has it to themselves has begun a transaction.
+    is_open: Cell<bool>,
 }
 
 impl<'a> Desk<'a> {
-    /// A desk in front of storage, in which a transaction is open. `texts`: what the one before it has left.
-    pub fn new(sql: &'a dyn Sql, texts: Texts) -> Self {
+    /// A desk that many share, in front of storage in which a transaction is open. `texts`: what the one before it has left.
+    pub fn shared(sql: &'a dyn Sql, texts: Texts) -> Self {
+        Self { is_shared: true, ..Self::of_one(sql, texts) }
+    }
+
+    /// A desk of one request.
+    pub fn of_one(sql: &'a dyn Sql, texts: Texts) -> Self {
         Self {
             sql,
+            is_shared: false,
+            is_open: Cell::new(false),
             records: RefCell::default(),
             places: RefCell::default(),
             texts: RefCell::new(texts),
@@ -55,9 +68,9 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// What is of use to the next desk.
+    /// What is of use to the next desk. What was given a number has none where that was undone.
     pub fn into_texts(self) -> Texts {
-        self.texts.into_inner()
+        if self.is_undone.get() { Texts::default() } else { self.texts.into_inner() }
     }
 
     /// Whether one of the requests has undone what it did, which is still there.
@@ -72,12 +85,8 @@ impl<'a> Desk<'a> {
 
     /// Reads, without their outcomes, the records that are to be acknowledged, and those of ids.
     pub fn read_ahead(&self, acknowledged: &[RequestId], ids: &[RequestId]) -> Result<(), SqlError> {
-        for (ids, is_bare) in [(acknowledged, true), (ids, false)] {
-            if !ids.is_empty() {
-                let found = rows::read_all(self.sql, ids, is_bare)?;
-                self.records.borrow_mut().know(ids, found, is_bare);
-            }
-        }
+        let found = rows::read_ahead(self.sql, ids, acknowledged)?;
+        self.records.borrow_mut().know(ids, acknowledged, found);
         Ok(())
     }
 
@@ -174,13 +183,35 @@ impl Sql for Desk<'_> {
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
-        match body() {
-            Ok(()) => Ok(Ended::Committed),
-            Err(Rollback) => {
-                self.undo();
-                Ok(Ended::RolledBack)
-            }
+        if self.is_shared {
+            return body().map_or_else(
+                |Rollback| {
+                    self.undo();
+                    Ok(Ended::RolledBack)
+                },
+                |()| Ok(Ended::Committed),
+            );
         }
+        // One within another, of the handler's: what it undoes is its own.
+        if self.is_open.get() {
+            self.write()?;
+        }
+        let is_within = self.is_open.replace(true);
+        let mut failed = None;
+        let ended = self.sql.transaction(&mut || {
+            body()?;
+            self.write().map_err(|error| {
+                failed = Some(error);
+                Rollback
+            })
+        });
+        self.is_open.set(is_within);
+        if !matches!(ended, Ok(Ended::Committed)) {
+            self.undo();
+            self.records.take();
+            self.places.take();
+        }
+        failed.map_or(ended, Err)
     }
 
     fn database_bytes(&self) -> Result<u64, SqlError> {
@@ -192,28 +223,66 @@ impl Sql for Desk<'_> {
     }
 }
 
-/// Writes rows that have some values in common, as many in one statement as it takes arguments. `select`: what comes of a row, of which the columns
-/// are `column1` and so on, and of what they have in common, which is `?1` and so on. `rows`: the columns of one after those of the other.
-fn insert(
-    sql: &dyn Sql,
-    (into, select): (&str, &str),
+/// How rows are written that have some values in common, as many in one statement as it takes arguments.
+struct Shape<'a> {
+    table: &'a str,
+    /// All columns, parted by commas.
+    columns: &'a str,
+    /// What each is made of: what the rows have in common is `?1` and so on, the columns of each `column1` and so on.
+    values: &'a [&'a str],
+}
+
+impl Shape<'_> {
+    /// Writes new rows. `rows`: the columns of one after those of the other.
+    fn insert(&self, sql: &dyn Sql, common: &[Value], rows: (&[Value], usize)) -> Result<(), SqlError> {
+        let Self { table, columns, values } = self;
+        let before = format!("INSERT OR REPLACE INTO {table} ({columns}) SELECT {} FROM (VALUES ", values.join(", "));
+        many((&before, ")"), common, rows, |statement, arguments, _| sql.run(statement, arguments))
+    }
+
+    /// Writes new rows in place of others: the one that goes is that of which `is_gone` holds. The platform counts one row for the two. Where
+    /// it was not looked at in this turn (`is_checked`), one that is not there is an error, for the new one would be nowhere.
+    fn replace(
+        &self,
+        sql: &dyn Sql,
+        (is_gone, is_checked): (&str, bool),
+        common: &[Value],
+        rows: (&[Value], usize),
+    ) -> Result<(), SqlError> {
+        let Self { table, columns, values } = self;
+        let set: Vec<_> =
+            columns.split(", ").zip(*values).map(|(column, value)| format!("{column} = {value}")).collect();
+        let before = format!("UPDATE {table} SET {} FROM (VALUES ", set.join(", "));
+        let after = format!(") WHERE {is_gone}{}", if is_checked { " RETURNING 1" } else { "" });
+        many((&before, &after), common, rows, |statement, arguments, length| match is_checked {
+            true if sql.exec(statement, arguments)?.len() != length => {
+                Err(SqlError(format!("a row of {table} is not where it was")))
+            }
+            true => Ok(()),
+            false => sql.run(statement, arguments),
+        })
+    }
+}
+
+fn many(
+    around: (&str, &str),
     common: &[Value],
     (rows, columns): (&[Value], usize),
+    run: impl Fn(&str, &[Value], usize) -> Result<(), SqlError>,
 ) -> Result<(), SqlError> {
     let mut rest = rows;
     // Few lengths, for each is a statement of its own that has to be compiled and kept.
     for length in [32, 16, 8, 4, 2, 1].into_iter().filter(|length| common.len() + length * columns <= ARGUMENTS_MAX) {
         while let Some((some, left)) = rest.split_at_checked(length * columns).filter(|(some, _)| !some.is_empty()) {
-            let statement = statement((into, select), (common.len(), columns), length);
-            sql.run(&statement, &[common, some].concat())?;
+            run(&statement(around, (common.len(), columns), length), &[common, some].concat(), length)?;
             rest = left;
         }
     }
     Ok(())
 }
 
-fn statement((into, select): (&str, &str), (common, columns): (usize, usize), length: usize) -> String {
-    let mut statement = format!("INSERT OR REPLACE INTO {into} SELECT {select} FROM (VALUES ");
+fn statement((before, after): (&str, &str), (common, columns): (usize, usize), length: usize) -> String {
+    let mut statement = before.to_owned();
     for argument in 0..length * columns {
         statement.push_str(match argument % columns {
             0 if argument == 0 => "(?",
@@ -222,6 +291,7 @@ fn statement((into, select): (&str, &str), (common, columns): (usize, usize), le
         });
         statement.push_str(&(common + argument + 1).to_string());
     }
-    statement.push_str("))");
+    statement.push(')');
+    statement.push_str(after);
     statement
 }

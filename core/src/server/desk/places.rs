@@ -2,7 +2,8 @@
 //!
 //! Invariant: a session that is here says what its rows are, once all that waits is written.
 
-use super::insert;
+use super::Shape;
+use crate::fingerprint::Fingerprint;
 use crate::server::record::Outcome;
 use crate::server::sessions::rows;
 use crate::server::sessions::state::{Rows, Session, Taken, TakenState};
@@ -13,8 +14,8 @@ use crate::session::SessionName;
 struct Open {
     name: SessionName,
     session: Session,
-    /// The lowest number that has a row in the tables; `None`: none has.
-    stored_first: Option<i64>,
+    /// The first and the last of the numbers that have a row in the tables.
+    stored: Option<(i64, i64)>,
     /// Those to be written, one after the other.
     places: Vec<(i64, Taken)>,
     /// The places up to this one are to be deleted; 0: none.
@@ -27,9 +28,9 @@ pub(super) struct Places(Vec<Open>);
 
 impl Places {
     pub fn open(&mut self, name: &SessionName, session: &Session) {
-        let stored_first = session.rows.map(|rows| rows.first);
+        let stored = session.rows.map(|rows| (rows.first, rows.last));
         let (name, session) = (name.clone(), session.clone());
-        self.0.push(Open { name, session, stored_first, places: Vec::new(), deleted_seq: 0 });
+        self.0.push(Open { name, session, stored, places: Vec::new(), deleted_seq: 0 });
     }
 
     pub fn session(&self, name: &SessionName) -> Option<Session> {
@@ -76,40 +77,46 @@ impl Places {
 
     /// Writes what has changed.
     pub fn write(self, sql: &dyn Sql) -> Result<(), SqlError> {
-        for Open { session, stored_first, places, deleted_seq, .. } in self.0 {
-            if stored_first.is_some_and(|first| first <= deleted_seq) {
-                rows::write_deleted(sql, session.number, deleted_seq)?;
-            }
-            let mut executed: Vec<(i64, &Taken, &Outcome, Value)> = Vec::new();
+        for Open { session, stored, places, deleted_seq, .. } in self.0 {
+            let (first, last) = stored.unwrap_or((1, 0));
+            let mut gone = first..=deleted_seq.min(last);
+            let mut executed: Vec<(i64, &Taken, &Outcome, &Fingerprint)> = Vec::new();
             for (seq, taken) in &places {
                 match &taken.state {
-                    TakenState::Executed(fingerprint, outcome) => {
-                        executed.push((*seq, taken, outcome, fingerprint.as_bytes().into()));
-                    }
+                    TakenState::Executed(fingerprint, outcome) => executed.push((*seq, taken, outcome, fingerprint)),
                     _ => rows::write_taken(sql, session.number, *seq, taken)?,
                 }
             }
             // Those that ran in one commit differ in little: mostly, the first is like all.
             while let Some(&(_, first, outcome, _)) = executed.first() {
-                let is_alike = |(_, taken, other, _): &(i64, &Taken, &Outcome, Value)| {
+                let is_alike = |(_, taken, other, _): &(i64, &Taken, &Outcome, &Fingerprint)| {
                     (taken.epoch, taken.at_ms, other.status) == (first.epoch, first.at_ms, outcome.status)
                         && other.headers == outcome.headers
                 };
-                let alike = executed.iter().filter(|each| is_alike(each));
-                let own: Vec<[Value; 3]> = alike
-                    .map(|(seq, _, outcome, fingerprint)| {
-                        [(*seq).into(), fingerprint.clone(), outcome.body.as_slice().into()]
-                    })
-                    .collect();
+                let (mut own, mut over) = (Vec::new(), Vec::new());
+                for (seq, _, outcome, fingerprint) in executed.iter().filter(|each| is_alike(each)) {
+                    let bytes = [fingerprint.as_bytes(), outcome.body.as_slice()].concat();
+                    let columns = [(*seq).into(), Value::Blob(bytes)];
+                    match gone.next() {
+                        Some(gone) => over.extend(columns.into_iter().chain([gone.into()])),
+                        None => own.extend(columns),
+                    }
+                }
                 executed.retain(|each| !is_alike(each));
                 let (epoch, at_ms, status) = (first.epoch.into(), first.at_ms.into(), i64::from(outcome.status).into());
                 let common = [session.number.into(), epoch, at_ms, status, outcome.headers.to_lines().into()];
-                insert(sql, (rows::INTO, SELECT), &common, (&own.concat(), 3))?;
+                let shape = Shape { table: "semel_places", columns: rows::COLUMNS, values: &VALUES };
+                shape.replace(sql, ("session = ?1 AND seq = column3", true), &common, (&over, 3))?;
+                shape.insert(sql, &common, (&own, 2))?;
+            }
+            if !gone.is_empty() {
+                rows::write_deleted(sql, session.number, deleted_seq)?;
             }
         }
         Ok(())
     }
 }
 
-/// In the order of [`rows::INTO`].
-const SELECT: &str = "?1, column1, ?2, ?3, 1, column2, ?4, ?5, column3";
+/// Of what the columns of [`rows::COLUMNS`] are made.
+const VALUES: [&str; 9] =
+    ["?1", "column1", "?2", "?3", "1", "substr(column2, 1, 32)", "?4", "?5", "substr(column2, 33)"];

@@ -2,11 +2,13 @@
 //!
 //! Invariant: of an id that is here, what is known is what the tables have, or are to have.
 
-use super::insert;
+use super::Shape;
+use crate::fingerprint::Fingerprint;
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
 use crate::server::record::{Outcome, Record, State};
-use crate::server::rows;
+use crate::server::rows::{self, Ahead};
+use crate::server::schema::{self, Versions};
 use crate::server::sql::{Sql, SqlError, Value};
 
 #[derive(Debug)]
@@ -15,8 +17,8 @@ struct Known {
     record: Option<Record>,
     /// Whether fingerprint and outcome are left out.
     is_bare: bool,
-    /// Whether the tables have a row of the id, whatever it says.
-    is_stored: bool,
+    /// Whether the tables have a row of the id, whatever it says; `None`: nobody has asked.
+    is_stored: Option<bool>,
     /// Whether the tables have yet to be told.
     is_changed: bool,
 }
@@ -45,13 +47,18 @@ impl Records {
         }
     }
 
-    /// Takes what was found of ids.
-    pub fn know(&mut self, ids: &[RequestId], found: Vec<(RequestId, Record)>, is_bare: bool) {
-        for id in ids {
-            self.put(id, Known { record: None, is_bare, is_stored: false, is_changed: false });
+    /// Takes what was found of ids, and of others without fingerprint and outcome.
+    pub fn know(&mut self, ids: &[RequestId], bare: &[RequestId], found: Vec<Ahead>) {
+        for (ids, is_bare) in [(bare, true), (ids, false)] {
+            for id in ids {
+                self.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
+            }
         }
-        for (id, record) in found {
-            self.put(&id, Known { record: Some(record), is_bare, is_stored: true, is_changed: false });
+        for Ahead { id, record, is_bare } in found {
+            // Of one that is among both, there is more to know.
+            if !is_bare || self.get(&id).is_none_or(|known| known.is_bare) {
+                self.put(&id, Known { record: Some(record), is_bare, is_stored: Some(true), is_changed: false });
+            }
         }
     }
 
@@ -63,8 +70,7 @@ impl Records {
 
     /// Takes what becomes of a record. Answers of how many bytes its outcome is.
     pub fn change(&mut self, id: &RequestId, record: Option<&Record>) -> usize {
-        // Of a row that nobody has asked for, nothing is known.
-        let is_stored = self.get(id).is_none_or(|known| known.is_stored);
+        let is_stored = self.get(id).and_then(|known| known.is_stored);
         if holds(Rule::DeskSeen) || self.get(id).is_none() {
             self.put(id, Known { record: record.cloned(), is_bare: false, is_stored, is_changed: true });
         }
@@ -74,31 +80,69 @@ impl Records {
     /// Writes what has changed.
     pub fn write(self, sql: &dyn Sql, texts: &mut Texts) -> Result<(), SqlError> {
         let changed = || self.0.iter().filter(|(_, known)| known.is_changed);
-        let gone = changed().filter(|(_, known)| known.record.is_none() && known.is_stored).map(|(id, _)| id);
-        rows::delete_all(sql, gone)?;
-        let mut executed: Vec<(&RequestId, &Record, &Outcome)> = Vec::new();
-        for (id, record) in changed().filter_map(|(id, known)| Some((id, known.record.as_ref()?))) {
-            match outcome(record) {
-                Some(outcome) => executed.push((id, record, outcome)),
-                None => rows::write(sql, id, record)?,
+        let gone = || changed().filter(|(_, known)| known.record.is_none());
+        rows::delete_all(sql, gone().filter(|(_, known)| known.is_stored.is_none()).map(|(id, _)| id))?;
+        let mut gone: Vec<_> = gone().filter(|(_, known)| known.is_stored == Some(true)).map(|(id, _)| id).collect();
+        let mut executed: Vec<(Executed<'_>, bool)> = Vec::new();
+        for (id, record, is_stored) in
+            changed().filter_map(|(id, known)| Some((id, known.record.as_ref()?, known.is_stored)))
+        {
+            match &record.state {
+                State::Executed(fingerprint, outcome) => {
+                    executed.push((Executed { id, record, fingerprint, outcome }, is_stored == Some(false)));
+                }
+                _ => rows::write(sql, id, record)?,
             }
         }
         // Those that ran in one commit differ in little: mostly, the first is like all.
-        while let Some(&(_, first, outcome)) = executed.first() {
-            let is_alike = |(_, record, other): &(&RequestId, &Record, &Outcome)| {
+        while let Some(&(Executed { record: first, outcome, .. }, _)) = executed.first() {
+            let is_alike = |(Executed { record, outcome: other, .. }, _): &(Executed<'_>, bool)| {
                 (&record.principal, record.at_ms, other.status) == (&first.principal, first.at_ms, outcome.status)
                     && other.headers == outcome.headers
             };
-            let own: Vec<_> =
-                executed.iter().filter(|each| is_alike(each)).map(|(id, record, _)| own(id, record)).collect();
+            let (mut own, mut over) = (Vec::new(), Vec::new());
+            for (executed, is_new) in executed.iter().filter(|each| is_alike(each)) {
+                match gone.pop_if(|_| *is_new) {
+                    Some(gone) => over.extend(executed.columns().into_iter().chain([gone.as_str().into()])),
+                    None => own.extend(executed.columns()),
+                }
+            }
             executed.retain(|each| !is_alike(each));
             let (principal, headers) = (first.principal.as_str(), outcome.headers.to_lines());
             texts.number(sql, principal)?;
             texts.number(sql, &headers)?;
             let common = [principal.into(), first.at_ms.into(), i64::from(outcome.status).into(), headers.into()];
-            insert(sql, (&rows::into(), &select()), &common, (&own.concat(), 6))?;
+            let [principal, headers] = ["?1", "?4"].map(rows::number_of);
+            let values = values(&principal, &headers);
+            let shape = Shape { table: "semel_records", columns: rows::COLUMNS, values: &values };
+            shape.replace(sql, ("id = column6", false), &common, (&over, 6))?;
+            shape.insert(sql, &common, (&own, 5))?;
         }
-        Ok(())
+        rows::delete_all(sql, gone.into_iter())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Executed<'a> {
+    id: &'a RequestId,
+    record: &'a Record,
+    fingerprint: &'a Fingerprint,
+    outcome: &'a Outcome,
+}
+
+impl Executed<'_> {
+    /// What it alone has. To hand over bytes takes long, so fingerprint and body are handed over as one.
+    fn columns(&self) -> [Value; 5] {
+        let Self { id, record, fingerprint, outcome } = self;
+        let bytes = [fingerprint.as_bytes(), outcome.body.as_slice()].concat();
+        let deadline = rows::deadline_value(record.deadline);
+        [
+            id.as_str().into(),
+            record.first_sent_s.into(),
+            deadline,
+            rows::carried_value(&record.carried),
+            Value::Blob(bytes),
+        ]
     }
 }
 
@@ -114,6 +158,11 @@ fn outcome(record: &Record) -> Option<&Outcome> {
 pub struct Texts(Vec<String>);
 
 impl Texts {
+    /// Those of tables of these versions: a deleted key has none.
+    pub fn of(self, versions: Versions) -> Self {
+        if versions.handler == schema::DELETED { Self::default() } else { self }
+    }
+
     /// Gives a text a number, unless it has one, or there is none to be given.
     fn number(&mut self, sql: &dyn Sql, text: &str) -> Result<(), SqlError> {
         if self.0.iter().any(|known| known == text) || self.0.len() >= TEXTS_MAX {
@@ -128,19 +177,12 @@ impl Texts {
 /// So many texts are known: no more have a number.
 const TEXTS_MAX: usize = 128;
 
-/// In the order of [`rows::into`].
-fn select() -> String {
-    let [principal, headers] = ["?1", "?4"].map(rows::number_of);
-    format!(
-        "column1, {principal}, column2, ?2, column3, 1, NULL, NULL, NULL, NULL, column4, column5, ?3, {headers}, column6"
-    )
-}
-
-fn own(id: &RequestId, record: &Record) -> [Value; 6] {
-    let (fingerprint, body) = match &record.state {
-        State::Executed(fingerprint, outcome) => (fingerprint.as_bytes().into(), outcome.body.as_slice().into()),
-        _ => (Value::Null, Value::Null),
-    };
-    let deadline = rows::deadline_value(record.deadline);
-    [id.as_str().into(), record.first_sent_s.into(), deadline, rows::carried_value(&record.carried), fingerprint, body]
+/// Of what the columns of [`rows::COLUMNS`] are made.
+fn values<'a>(principal: &'a str, headers: &'a str) -> [&'a str; 15] {
+    let [print, body] = ["substr(column5, 1, 32)", "substr(column5, 33)"];
+    let null = "NULL";
+    [
+        "column1", principal, "column2", "?2", "column3", "1", null, null, null, null, "column4", print, "?3", headers,
+        body,
+    ]
 }

@@ -89,9 +89,8 @@ fn taken_of(row: Row) -> Option<Taken> {
     Some(Taken { epoch: epoch.as_integer()?, at_ms: at_ms.as_integer()?, state })
 }
 
-/// The table of places with its columns.
-pub(in crate::server) const INTO: &str =
-    "semel_places (session, seq, epoch, at_ms, state, fingerprint, status, headers, body)";
+/// All columns of a place.
+pub(in crate::server) const COLUMNS: &str = "session, seq, epoch, at_ms, state, fingerprint, status, headers, body";
 
 /// Writes a place.
 pub fn put_taken(sql: &dyn Sql, session: i64, seq: i64, taken: &Taken) -> Result<(), SqlError> {
@@ -111,7 +110,8 @@ pub(in crate::server) fn write_taken(sql: &dyn Sql, session: i64, seq: i64, take
         TakenState::Acknowledged => (number::ACKNOWLEDGED, Value::Null),
     };
     let [status, headers, body] = outcome;
-    let statement = format!("INSERT OR REPLACE INTO {INTO} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
+    let statement =
+        format!("INSERT OR REPLACE INTO semel_places ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
     let (epoch, at_ms) = (taken.epoch.into(), taken.at_ms.into());
     sql.exec(
         &statement,
