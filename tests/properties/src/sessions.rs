@@ -16,6 +16,7 @@ use semel_core::client::session::row::{decode, encode};
 use semel_core::client::session::{Action, Change, Changed, Entry, Place, Session, Settings, TAKE_OVER};
 use semel_core::client::{Answer, Draft, Receiver, Ticket, Transmission};
 use semel_core::message::Headers;
+use semel_core::session::NUMBER_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -64,7 +65,8 @@ fn check_damaged(source: &mut Source<'_>) {
 }
 
 fn place(source: &mut Source<'_>) -> Place {
-    Place { epoch: source.integer(), seq: source.integer() }
+    let mut number = || source.integer().rem_euclid(NUMBER_MAX) + 1;
+    Place { epoch: number(), seq: number() }
 }
 
 fn entry(source: &mut Source<'_>) -> Entry {

@@ -8,6 +8,7 @@
 use super::super::bytes::{Reader, Writer};
 use super::super::row::{Answered, Draft, Unreadable, Write};
 use crate::rules::{Rule, holds};
+use crate::session::NUMBER_MAX;
 use std::rc::Rc;
 
 const VERSION: u8 = 3;
@@ -169,12 +170,21 @@ pub fn decode(bytes: &[u8]) -> Result<Entry, Unreadable> {
         session: input.text(),
         owner: input.text(),
         orphaned: input.integer(),
-        place: input.optional(|input| Place { epoch: input.integer(), seq: input.integer() }),
+        place: input.optional(|input| Place { epoch: number(input), seq: number(input) }),
         turn: input.integer(),
         is_cancelling: input.flag(),
         answered: input.optional(Reader::answered).map(Rc::new),
     };
     input.end().map(|()| row).ok_or(Unreadable)
+}
+
+/// A number of a place. What is none would be reckoned with.
+fn number(input: &mut Reader<'_>) -> i64 {
+    let number = input.integer();
+    if !(1..=NUMBER_MAX).contains(&number) {
+        input.fail();
+    }
+    number
 }
 
 #[cfg(test)]
@@ -213,6 +223,15 @@ mod tests {
             }
             assert_eq!(decode(&[bytes.as_slice(), &[0]].concat()), Err(Unreadable));
             assert_eq!(decode(&[&[VERSION + 1], &bytes[1..]].concat()), Err(Unreadable));
+        }
+    }
+
+    #[test]
+    fn a_place_that_can_not_be_is_damaged() {
+        for number in [i64::MIN, -1, 0, NUMBER_MAX + 1, i64::MAX] {
+            for place in [Place { epoch: number, ..PLACE }, Place { seq: number, ..PLACE }] {
+                assert_eq!(decode(&encode(&Entry { place: Some(place), ..row() })), Err(Unreadable), "{place:?}");
+            }
         }
     }
 
