@@ -47,12 +47,14 @@ async function burst({ semel, server }, count, make = () => overlapping(semel)) 
   };
   const counted = () => (attempts += 1) === count && open();
   semel.addEventListener("attempt", counted);
-  const calls = many(count, make);
+  const calls = Promise.all(many(count, make));
+  // Whoever wants to know waits below.
+  calls.catch(() => {});
   await all;
   semel.removeEventListener("attempt", counted);
   await turns();
   server.each = each;
-  return Promise.all(calls);
+  return calls;
 }
 
 /** Time goes by at once. */
@@ -236,9 +238,7 @@ for (const [what, refusal] of [
     const { semel, server } = await gathering(t, { retryIntervalMs: 3_600_000, onpaused: ({ error }) => assert.fail(error.message) });
     const later = clock(t);
     let isRefused = true;
-    server.each = async (call, serve) => {
-      return call.kind === "batch" && isRefused ? refusal() : serve();
-    };
+    server.each = (call, serve) => (call.kind === "batch" && isRefused ? refusal() : serve());
     const round = async () => {
       server.calls.length = 0;
       assert.ok((await burst({ semel, server }, 20)).every(({ status }) => status === 200));
@@ -341,9 +341,7 @@ test("one that is unavailable in a batch has the others go by themselves: it may
 
 test("a batch that hangs is given up with what is in it, and each goes by itself; those that came meanwhile too", async (t) => {
   const { semel, server } = await gathering(t, { attemptTimeoutMs: 1_000 });
-  server.each = async (call, serve) => {
-    return call.kind === "batch" ? hang() : serve();
-  };
+  server.each = (call, serve) => (call.kind === "batch" ? hang() : serve());
   assert.ok((await burst({ semel, server }, 20, (n) => overlapping(semel, { id: `${n}` }))).every(({ status }) => status === 200));
   const batches = server.of("batch");
   assert.ok(batches.every(({ init }) => init.signal.aborted), "they were aborted");
@@ -402,9 +400,7 @@ test("a page that goes sends what is held and what is in a batch once more, each
 test("a row that was stored for a batch is as it would be alone, and the next start goes on with it", async (t) => {
   const store = new Rows();
   const { semel, server } = await gathering(t, { store });
-  server.each = async (call, serve) => {
-    return call.kind === "batch" ? (await serve(), hang()) : serve();
-  };
+  server.each = async (call, serve) => (call.kind === "batch" ? (await serve(), hang()) : serve());
   burst({ semel, server }, 10, (n) => overlapping(semel, { id: `${n}` })).catch(() => {});
   await until(() => server.runs.size === 2 * AT_ONCE + 10, "all have run");
   await semel.close();
@@ -526,6 +522,31 @@ test("a batch has 64 requests and 512 KiB of bodies at most; what has more by it
   assert.deepEqual([calls[6].ids.length, calls[6].ids.at(-1), calls.length], [38, "y", 7]);
   await release("c");
   assert.deepEqual(sent().slice(7), ["z"]);
+});
+
+test("a batch takes no further request once the acknowledgements would be more than one header holds, to the id and to the byte", async () => {
+  const acks = (count, length = 1) => many(count, (n) => `"${`${n}`.padEnd(length, "x")}";until=1`).join(", ");
+  const filled = (bytes) => acks(1, bytes - acks(1, 1).length + 1);
+  const long = filled(2_000);
+  for (const [one, other, isTogether] of [
+    [acks(63), acks(1), true],
+    [acks(64), acks(1), false],
+    [long, filled(4_096 - 2_000 - 2), true],
+    [long, filled(4_096 - 2_000 - 1), false],
+  ]) {
+    const { answer, release } = byHand();
+    const { send, sent, calls } = bare(answer);
+    for (const id of ["a", "b", "c", "d"]) send(id);
+    send("e", { ack: one });
+    send("f", { ack: other });
+    send("g");
+    await release("a");
+    assert.deepEqual(sent().slice(4), [isTogether ? "efg" : "e"]);
+    await release("b");
+    assert.deepEqual(sent().slice(5), isTogether ? [] : ["fg"]);
+    const said = calls.slice(4).map(({ init }) => new Headers(init.headers).get("semel-ack"));
+    assert.deepEqual(said, isTogether ? [`${one}, ${other}`] : [one, other]);
+  }
 });
 
 test("an acknowledgement of which the id looks like many goes by itself, and is not waited for", async () => {
