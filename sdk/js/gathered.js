@@ -1,7 +1,8 @@
 // Attempts of an outbox that may overlap, sent together: what comes while others are under way at its key goes as one batch.
 //
 // Invariants:
-// - What finds few under way at its key goes at once, by itself. What is held goes when one of those has come back: nothing waits for a timer.
+// - What finds few under way at its key goes in the same turn, by itself unless many come in it. What is held goes when one of those has come back: nothing
+//   waits for a timer.
 // - Order is the module's: of two requests that have one, it gives only one to `fetch` at a time.
 // - Nothing pauses for what only a batch is told: that is asked for again, by itself. An attempt may be made twice, under its one id.
 // - What is aborted is not sent any more.
@@ -42,13 +43,17 @@ export function gather(setup) {
         return answered;
       };
       lane.held.push({ ...one, url, init, resolve, reject, alone });
-      next(lane);
+      // Those that one answer has set free come in a row.
+      queueMicrotask(() => next(lane));
     });
   };
 
   function next(lane) {
     lane.held = lane.held.filter(isWanted);
-    while (lane.held.length && (isOff() || lane.underWay < UNDER_WAY_MAX)) go(lane, lane.held.splice(0, isOff() ? 1 : fitting(lane.held)));
+    while (lane.held.length && (isOff() || lane.underWay < UNDER_WAY_MAX)) {
+      const areFew = isOff() || lane.underWay + lane.held.length <= UNDER_WAY_MAX;
+      go(lane, lane.held.splice(0, areFew ? 1 : fitting(lane.held)));
+    }
     if (!lane.underWay) lanes.delete(lane.name);
   }
 

@@ -36,25 +36,27 @@ async function gathering(t, options) {
   return opened;
 }
 
-/** Makes calls, by `make`. Those that go by themselves hear nothing before all are made: by then, the rest is held. */
+/** Makes calls, by `make`: the first go by themselves, and hear nothing before all are made; by then, the rest is held. */
 async function burst({ semel, server }, count, make = () => overlapping(semel)) {
   const { each } = server;
-  let [attempts, open] = [0];
+  let [open, sent] = [undefined, 0];
   const all = new Promise((resolve) => (open = resolve));
   server.each = async (call, serve) => {
     if (call.kind === "change") await all;
     return each(call, serve);
   };
-  const counted = () => (attempts += 1) === count && open();
+  const counted = () => (sent += 1);
   semel.addEventListener("attempt", counted);
-  const calls = Promise.all(many(count, make));
-  // Whoever wants to know waits below.
-  calls.catch(() => {});
-  await all;
+  const calls = [];
+  for (const upTo of [AT_ONCE, count]) {
+    while (calls.length < upTo) calls.push(make(calls.length));
+    await until(() => sent >= upTo, "they are on their way");
+    await turns();
+  }
   semel.removeEventListener("attempt", counted);
-  await turns();
+  open();
   server.each = each;
-  return calls;
+  return Promise.all(calls);
 }
 
 /** Time goes by at once. */
@@ -179,7 +181,7 @@ test("credentials are the batch's, each under its own; other headers of the opti
   asked = 0;
   await burst({ semel, server }, 20, () => overlapping(semel, { headers: { "x-own": "1" } }));
   const batches = server.of("batch");
-  assert.deepEqual(batches.map(({ headers, json }) => [headers.get("authorization"), headers.get("cookie"), json.length]).sort(), [["Bearer 0", "c=1", 6], ["Bearer 1", "c=1", 6]]);
+  assert.deepEqual(batches.map(({ headers, json }) => [headers.get("authorization"), headers.get("cookie"), json.length]).sort(), [["Bearer 0", "c=1", 8], ["Bearer 1", "c=1", 8]]);
   for (const { headers, json } of batches) {
     assert.equal(headers.get("x-trace"), null);
     for (const element of json) {
@@ -367,8 +369,10 @@ test("those that hang hold up the others for one attempt, and then none for a mi
 test("what is closed sends nothing that was held", async (t) => {
   const { semel, server } = await gathering(t);
   server.each = hang;
-  const calls = many(20, () => rejection(overlapping(semel)));
+  const first = many(AT_ONCE, () => rejection(overlapping(semel)));
   await until(() => server.calls.length === AT_ONCE, "they are under way");
+  const calls = [...first, ...many(16, () => rejection(overlapping(semel)))];
+  await until(() => semel.getSnapshot().pending === 20, "the others are in hand");
   await turns();
   await semel.close();
   const errors = await Promise.all(calls);
@@ -431,6 +435,12 @@ function bare(answer) {
   return { calls, send, setup, sent: () => calls.map(({ ids }) => ids.join("")) };
 }
 
+/** As many are under way as may be. */
+async function busy(send) {
+  for (const id of ["a", "b", "c", "d"]) send(id);
+  await turns();
+}
+
 /** The answer of a key to a call of `bare`. */
 const executed = ({ url, ids }) => {
   const said = { "semel-status": "executed", "semel-key": '"k"' };
@@ -449,11 +459,27 @@ function byHand() {
   return { answer, release };
 }
 
+test("many that come in one turn go in it, in one batch; few go each by itself", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  for (const id of ["a", "b"]) send(id);
+  await null;
+  assert.deepEqual(sent(), ["a", "b"]);
+  for (const id of ["c", "d", "e"]) send(id);
+  await null;
+  assert.deepEqual(sent().slice(2), ["cde"]);
+  await release("a");
+  for (const id of ["f", "g"]) send(id);
+  await null;
+  assert.deepEqual(sent().slice(3), ["f", "g"]);
+});
+
 test("one that is aborted in a batch ends at once, and the batch goes on; with the last of them it is aborted", async () => {
   const { answer, release } = byHand();
   const { send, sent, calls } = bare(answer);
-  const [, , , , e, f, g] = ["a", "b", "c", "d", "e", "f", "g"].map((id) => send(id));
+  await busy(send);
   assert.deepEqual(sent(), ["a", "b", "c", "d"]);
+  const [e, f, g] = ["e", "f", "g"].map((id) => send(id));
   await release("a");
   assert.deepEqual(sent(), ["a", "b", "c", "d", "efg"]);
   e.abort();
@@ -462,21 +488,22 @@ test("one that is aborted in a batch ends at once, and the batch goes on; with t
   assert.equal(signal.aborted, false);
   await release("f");
   assert.deepEqual([await (await f.answered).text(), await (await g.answered).text()], ["f", "g"]);
-  const [h, i] = ["h", "i", "j"].map((id) => send(id)).slice(1);
-  await release("b");
-  assert.deepEqual(sent().slice(5), ["h", "ij"]);
-  for (const each of [h, i]) each.abort();
+  const last = ["h", "i", "j"].map((id) => send(id));
+  await turns();
+  assert.deepEqual(sent().slice(5), ["hij"]);
+  for (const { abort } of last) abort();
   assert.equal(calls.at(-1).init.signal.aborted, true, "by a fetch that knows of no signal, it would hang for ever");
   await turns();
   send("k");
   send("l");
-  assert.deepEqual(sent().slice(7), ["k", "l"], "what hangs holds up nobody");
+  assert.deepEqual(sent().slice(6), ["k", "l"], "what hangs holds up nobody");
 });
 
 test("one that is aborted before it is sent is never sent", async () => {
   const { answer, release } = byHand();
   const { send, sent } = bare(answer);
-  const [, , , , e, f, g] = ["a", "b", "c", "d", "e", "f", "g"].map((id) => send(id));
+  await busy(send);
+  const [e, f, g] = ["e", "f", "g"].map((id) => send(id));
   f.abort();
   assert.equal((await rejection(f.answered)).message, "f is over");
   await release("a");
@@ -493,7 +520,8 @@ test("what is refused whole is not sent again for who has left, and acknowledges
   for (const [status, again] of [[503, []], [404, ["e", "f"]]]) {
     const { answer, release } = byHand();
     const { send, sent } = bare(answer);
-    const [, , , , e, f, g] = ["a", "b", "c", "d", "e", "f", "g"].map((id) => send(id));
+    await busy(send);
+    const [e, f, g] = ["e", "f", "g"].map((id) => send(id));
     await release("a");
     g.abort();
     const refusal = new Response("{}", { status, headers: { "semel-status": "unavailable", "semel-key": '"k"', "retry-after": "7" } });
@@ -510,7 +538,7 @@ test("what is refused whole is not sent again for who has left, and acknowledges
 test("a batch has 64 requests and 512 KiB of bodies at most; what has more by itself waits for nobody", async () => {
   const { answer, release } = byHand();
   const { send, sent, calls } = bare(answer);
-  for (const id of ["a", "b", "c", "d"]) send(id);
+  await busy(send);
   for (let n = 0; n < 100; n += 1) send(`n${n},`);
   await release("a");
   assert.deepEqual([calls[4].ids.length, calls.length], [64, 5]);
@@ -536,7 +564,7 @@ test("a batch takes no further request once the acknowledgements would be more t
   ]) {
     const { answer, release } = byHand();
     const { send, sent, calls } = bare(answer);
-    for (const id of ["a", "b", "c", "d"]) send(id);
+    await busy(send);
     send("e", { ack: one });
     send("f", { ack: other });
     send("g");
@@ -552,7 +580,7 @@ test("a batch takes no further request once the acknowledgements would be more t
 test("an acknowledgement of which the id looks like many goes by itself, and is not waited for", async () => {
   const { answer, release } = byHand();
   const { send, sent, calls } = bare(answer);
-  for (const id of ["a", "b", "c", "d"]) send(id);
+  await busy(send);
   const ack = `"${";until=1".repeat(80)}";until=1`;
   for (const id of ["e", "f"]) send(id, { ack });
   await release("a");
