@@ -360,6 +360,7 @@ test("those that hang hold up the others for one attempt, and then none for a mi
   assert.ok((await Promise.all(many(10, () => overlapping(semel)))).every(({ status }) => status === 200));
   const hangingMs = server.calls.at(-1).startedMs - server.calls[0].startedMs;
   assert.ok(hangingMs >= 990, `${hangingMs}`);
+  assert.equal(server.of("batch").length, 0, "what was held goes by itself then, however much it is");
   await until(() => server.attempts.filter(({ id }) => id === "hung 0").length > 1, "they are sent again");
   const calls = server.calls.length;
   assert.ok((await Promise.all(many(10, () => overlapping(semel)))).every(({ status }) => status === 200));
