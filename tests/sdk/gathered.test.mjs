@@ -307,16 +307,19 @@ test("a batch that comes too soon is as each would be: Retry-After is obeyed, an
 
 test("what would pause in a batch is asked for by itself first, and nobody is told", async (t) => {
   const { semel, server } = await gathering(t, { retryIntervalMs: 3_600_000, onpaused: ({ error }) => assert.fail(error.message) });
+  const later = clock(t);
   server.each = async (call, serve) => {
     if (call.kind !== "batch") return serve();
     const refusal = problem(400, "key-invalid", { executed: "no", retry: "after-fix", detail: "what is executed elsewhere has no place in a batch yet" });
     const each = { status: 400, headers: Object.fromEntries(refusal.headers), body: await refusal.text() };
     return new Response(JSON.stringify(call.json.map(() => each)), { headers: { "semel-status": "executed" } });
   };
-  for (const batches of [1, 0]) {
+  // However many it refuses, it is one batch.
+  for (const batches of [1, 0, 1]) {
     server.calls.length = 0;
     assert.ok((await burst({ semel, server }, 20)).every(({ status }) => status === 200));
     assert.deepEqual([server.of("batch").length, server.attempts.length], [batches, 20]);
+    if (batches === 0) later(MINUTE_MS);
   }
   // What is wrong by itself as well pauses as it always did.
   const told = [];
@@ -426,9 +429,9 @@ function bare(answer) {
   };
   const setup = { origin: URL_OF_STUB, fetch };
   gather(setup);
-  const send = (id, { ack, body = new Uint8Array() } = {}) => {
+  const send = (id, { ack, key = "k", body = new Uint8Array() } = {}) => {
     const controller = new AbortController();
-    const headers = new Headers({ "semel-key": '"k"', "idempotency-key": `"${id}"`, "semel-first-sent": "@1", "semel-deadline": "2", ...(ack && { "semel-ack": ack }) });
+    const headers = new Headers({ "semel-key": `"${key}"`, "idempotency-key": `"${id}"`, "semel-first-sent": "@1", "semel-deadline": "2", ...(ack && { "semel-ack": ack }) });
     const answered = setup.fetch(`${URL_OF_STUB}/x`, { method: "POST", headers, body, signal: controller.signal });
     answered.catch(() => {});
     return { answered, abort: () => controller.abort(new Error(`${id} is over`)) };
@@ -534,6 +537,46 @@ test("what is refused whole is not sent again for who has left, and acknowledges
       assert.deepEqual([status, headers.get("semel-key"), headers.get("retry-after")], [503, null, "7"]);
     }
   }
+});
+
+test("after a batch that is refused all that is held goes at once, by itself, however much is under way", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  for (const id of ["e", "f"]) send(id);
+  await release("a");
+  const held = ["g", "h", "i", "j", "k", "l"];
+  for (const id of held) send(id);
+  // At another key as well.
+  for (const id of ["1", "2", "3", "4"]) send(id, { key: "other" });
+  await turns();
+  for (const id of ["m", "n"]) send(id, { key: "other" });
+  await turns();
+  assert.deepEqual(sent().slice(4), ["ef", "1", "2", "3", "4"]);
+  await release("e", () => new Response("", { status: 404 }));
+  assert.deepEqual(sent().slice(9).sort(), ["e", "f", ...held, "m", "n"]);
+});
+
+test("of what a batch refuses, who has left is not asked for again", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  const [, f] = ["e", "f", "g"].map((id) => send(id));
+  await release("a");
+  f.abort();
+  const headers = { "semel-status": "key-invalid", "content-type": "application/problem+json" };
+  const refused = { status: 400, headers, body: '{"code":"key-invalid","executed":"no","retry":"after-fix"}' };
+  await release("e", ({ ids }) => new Response(JSON.stringify(ids.map(() => refused)), { headers: { "semel-status": "executed" } }));
+  assert.deepEqual(sent().slice(5), ["e", "g"]);
+});
+
+test("one that is lost by itself keeps nobody from a batch", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  for (const id of ["e", "f"]) send(id);
+  await release("a", lost);
+  assert.deepEqual(sent().slice(4), ["ef"]);
 });
 
 test("a batch has 64 requests and 512 KiB of bodies at most; what has more by itself waits for nobody", async () => {
