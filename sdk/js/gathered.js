@@ -98,7 +98,6 @@ export function gather(setup) {
     }
     const answers = JSON.parse(answer);
     if (said.get("semel-status") !== "executed" || answers.length !== all.length) throw new TypeError("these are no answers to a batch");
-    patience = 1;
     for (const [index, one] of all.entries()) {
       const answered = answerOf(one.path, answers[index]);
       const isRefused = /^retry:after-fix$/m.test(answered[3]);
@@ -107,6 +106,7 @@ export function gather(setup) {
       if (!isRefused) one.resolve(responseOf(one.url, answered));
       else if (isWanted(one)) one.alone();
     }
+    if (!isOff()) patience = 1;
   }
 
   /** For a while each goes by itself. */

@@ -174,6 +174,26 @@ test("what is ordered goes one after another all the same, and other keys have b
   assert.equal(server.attempts.filter(({ path }) => path.includes("/ordered/")).length, 5);
 });
 
+test("what is ordered may be in a batch with what is not, and never with what comes after it", async (t) => {
+  const { semel, server } = await gathering(t);
+  const seen = [];
+  server.each = async (call, serve) => {
+    const ids = (call.kind === "batch" ? call.json : [call]).map(({ id }) => id).filter((id) => id?.startsWith("ordered"));
+    const answer = await serve();
+    seen.push([call.kind, ...ids]);
+    return answer;
+  };
+  let ordered;
+  await burst({ semel, server }, 20, (n) => {
+    if (n === AT_ONCE) ordered = many(4, (index) => deposit(semel, "a", { key: "accounts/a", id: `ordered ${index}` }));
+    return overlapping(semel);
+  });
+  await Promise.all(ordered);
+  const withOrdered = seen.filter(([, ...ids]) => ids.length > 0);
+  assert.equal(withOrdered[0][0], "batch");
+  assert.deepEqual(withOrdered.map(([, ...ids]) => ids), many(4, (n) => [`ordered ${n}`]));
+});
+
 test("credentials are the batch's, each under its own; other headers of the option are in each", async (t) => {
   let asked = 0;
   const headers = async () => ({ authorization: `Bearer ${(asked += 1) % 2}`, cookie: "c=1", "x-trace": `${asked}`, "semel-key": '"no"', "content-type": "text/no" });
@@ -314,12 +334,12 @@ test("what would pause in a batch is asked for by itself first, and nobody is to
     const each = { status: 400, headers: Object.fromEntries(refusal.headers), body: await refusal.text() };
     return new Response(JSON.stringify(call.json.map(() => each)), { headers: { "semel-status": "executed" } });
   };
-  // However many it refuses, it is one batch.
-  for (const batches of [1, 0, 1]) {
+  // However many it refuses, it is one batch: a minute, then two.
+  for (const [batches, minutes] of [[1, 0], [0, 1], [1, 1], [0, 1], [1, 0]]) {
     server.calls.length = 0;
     assert.ok((await burst({ semel, server }, 20)).every(({ status }) => status === 200));
     assert.deepEqual([server.of("batch").length, server.attempts.length], [batches, 20]);
-    if (batches === 0) later(MINUTE_MS);
+    later(minutes * MINUTE_MS);
   }
   // What is wrong by itself as well pauses as it always did.
   const told = [];
@@ -631,6 +651,10 @@ test("an acknowledgement of which the id looks like many goes by itself, and is 
   await release("b");
   assert.deepEqual(sent().slice(4), ["e", "f"]);
   assert.ok(calls.slice(4).every(({ init }) => init.headers.get("semel-ack") === ack));
+  for (const id of ["g", "h"]) send(id);
+  await turns();
+  await release("c");
+  assert.deepEqual(sent().slice(6), ["gh"]);
 });
 
 test("all else that an outbox or a session sends is passed on as it is", async () => {
