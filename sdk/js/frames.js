@@ -7,10 +7,10 @@ import { linesOf, toLines } from "./lines.js";
 import { given, membersOf, send } from "./transport.js";
 
 /** Headers of the option that are of the frame, and not of what is in it. */
-const isOfFrame = /^(authorization|cookie|content-(type|encoding)|idempotency-key|(semel|cf)-.*)$/;
+export const isOfFrame = /^(authorization|cookie|content-(type|encoding)|idempotency-key|(semel|cf)-.*)$/;
 
-/** Where a socket does not open, or does not answer, the next is tried after so long. */
-const AGAIN_MS = 60_000;
+/** Where a socket does not open, or does not answer, the next is tried after so long; and so is a batch of an outbox. */
+export const AGAIN_MS = 60_000;
 
 /**
  * Sends what the module asks for; resolves as `send` does, but that the body of a batch is the answers in it, as the module reads them.
@@ -62,7 +62,7 @@ function elementsOf(from, headers) {
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** A body as JSON: as text, unless it is none, or base64 is shorter. */
-function inJson(bytes) {
+export function inJson(bytes) {
   const base64 = () => `{"base64":"${btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""))}"}`;
   try {
     const text = JSON.stringify(strict.decode(bytes));
@@ -72,15 +72,17 @@ function inJson(bytes) {
   }
 }
 
-/** The answers to elements. What is none of them the module finds out. */
+/** The answers to elements, as the module reads them. What is none of them it finds out. */
 function answersOf(paths, given) {
   try {
-    const answers = given().map(({ status, headers, body: text }, index) => {
-      const body = typeof text === "string" ? text : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
-      return [status, toLines(Object.entries(headers)), body, membersOf(paths[index], headers["content-type"], body)];
-    });
-    return laid(answers.flat());
+    return laid(given().map((answer, index) => answerOf(paths[index], answer)).flat());
   } catch {
     return new Uint8Array();
   }
+}
+
+/** The answer to an element, as `send` has it of a request. */
+export function answerOf(path, { status, headers, body: text }) {
+  const body = typeof text === "string" ? text : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
+  return [status, toLines(Object.entries(headers)), body, membersOf(path, headers["content-type"], body)];
 }

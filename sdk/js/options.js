@@ -23,13 +23,8 @@ export function setupOf(options) {
   const { identity = "", headers, store, salt = "", fetch = globalThis.fetch } = options;
   const setup = { origin: originOf(options.url), identity, store, salt };
   if (typeof identity !== "string" || !/^[ -~]{0,255}$/.test(identity)) throw new TypeError("semel: identity has at most 255 characters of printable ASCII");
-  for (const [name, call] of [["fetch", fetch], ...HANDLERS.map((name) => [name, options[name] ?? fetch])]) {
-    if (typeof call !== "function") throw new TypeError(`semel: ${name} is not a function`);
-  }
-  for (const name of Object.keys(CHOICES)) {
-    const { [name]: value = CHOICES[name][0] } = options;
-    setup[name] = checked(name, value);
-  }
+  for (const name of ["fetch", ...HANDLERS]) if (typeof (options[name] ?? fetch) !== "function") throw new TypeError(`semel: ${name} is not a function`);
+  for (const name of Object.keys(CHOICES)) setup[name] = checked(name, options[name]);
   for (const [name, [preset, min, max]] of Object.entries(NUMBERS)) {
     const { [name]: value = preset } = options;
     setup[name] = value;
@@ -46,8 +41,8 @@ export function setupOf(options) {
   return setup;
 }
 
-/** The value of an option that is one of some. */
-export function checked(name, value) {
+/** The value of an option that is one of some: the first, unless there is one. */
+export function checked(name, value = CHOICES[name][0]) {
   if (!CHOICES[name].includes(value)) throw new TypeError(`semel: ${name} is one of ${CHOICES[name].join(", ")}`);
   return value;
 }

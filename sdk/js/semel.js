@@ -40,6 +40,8 @@ export class Outbox extends View {
   #waiting = new Set();
   /** Answers that nobody has taken yet. */
   #recovered = [];
+  /** Loads what makes attempts go together, once. */
+  #gathered;
   #onrecovered = null;
   onpaused = null;
 
@@ -95,8 +97,7 @@ export class Outbox extends View {
     if (this.#closing.signal.aborted) return;
     const owners = await this.#machine.takeOver(async () => (this.#alive = await this.#beacon?.alive()));
     // Of those that are gone, what is left was taken now, or will be at the next look.
-    const alive = owners.filter((owner) => this.#alive?.includes(owner));
-    for (const owner of alive) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
+    for (const owner of owners) if (this.#alive?.includes(owner)) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
   }
 
   get onrecovered() {
@@ -124,6 +125,8 @@ export class Outbox extends View {
       return () => {
         signal?.throwIfAborted();
         this.#closing.signal.throwIfAborted();
+        // What may overlap at a key goes together, once there is much of it: see `gathered.js`. Until then, and where that does not load, each goes by itself.
+        if (!ordered && key && this.#callers.size > 3) this.#gathered ??= this.session(this).catch(() => {});
         return this.#change(requestId, [request.method, pathname + search, key, lines, body, ordered], signal, isHash || own !== undefined);
       };
     });
@@ -160,16 +163,14 @@ export class Outbox extends View {
     return own;
   }
 
-  /** A session at a key: see `session.js`, which is loaded at the first. */
+  /** A session at a key: see `session.js`, which is loaded at the first. At the outbox itself: see `gathered.js`. */
   async session(...named) {
     return (await this.#setup.sessions()).default(this, this.#setup, this.#closing.signal, ...named);
   }
 
   async pending() {
     const all = await this.#unlessClosed(() => this.#machine.overview());
-    return all.map(([requestId, method, target, state, attempts]) => {
-      return { requestId, method, url: this.#setup.origin + target, attempts: Number(attempts), state };
-    });
+    return all.map((each) => ({ ...this.#described(each), attempts: Number(each[4]), state: each[3] }));
   }
 
   resume() {
@@ -332,8 +333,7 @@ export class Outbox extends View {
     const keep = () => this.#recovered.push([ticket, request, outcome, error]);
     if (!this.#onrecovered || this.#closing.signal.aborted) return keep();
     try {
-      const response = outcome && responseOf(request.url, outcome);
-      await this.#onrecovered({ ...request, response, error });
+      await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome), error });
     } catch (thrown) {
       console.error("semel: onrecovered failed:", thrown);
       return keep();

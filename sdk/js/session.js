@@ -8,6 +8,7 @@
 import { optional } from "./bytes.js";
 import { SemelError } from "./errors.js";
 import { sendFrame } from "./frames.js";
+import { gather } from "./gathered.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { DELIVERED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
@@ -33,6 +34,8 @@ const TRANSPORTS = ["http", "socket", "auto"];
 export const sessions = (source, Made) => {
   const load = loadedOnce(source);
   return async (outbox, setup, closing, key, name, options = {}) => {
+    // The outbox asks for what it sends itself.
+    if (key === outbox) return gather(setup);
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
     const { after, store, transport = "http", onrecovered = null, onpaused = null, onended = null } = options;
     if (!TRANSPORTS.includes(transport)) throw new TypeError(`semel: transport is one of ${TRANSPORTS.join(", ")}`);

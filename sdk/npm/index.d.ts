@@ -243,7 +243,7 @@ export interface Init extends RequestInit {
   id?: string;
   /** Instead of the option. */
   salt?: Salt;
-  /** Instead of the option: whether it waits until those before it at its key have their answers. */
+  /** Instead of the option: whether it waits until those before it at its key have their answers. Those that don't, and name a `key`, go together where they are many. */
   ordered?: boolean;
 }
 

@@ -189,6 +189,27 @@ test("what is not from Semel is no answer: a portal's 200, a CDN's 403, a redire
   assert.deepEqual([proxy.counts.instead, elsewhere], [expected, []]);
 });
 
+test("what may overlap at a key goes together, once what that takes is loaded: exact, each with its own answer", LIMIT, async (t) => {
+  const { proxy, tab } = await through(t);
+  let [batches, made] = [0, 0];
+  proxy.settings.instead = ({ method, url }) => void (batches += method === "POST" && url.endsWith("/batch"));
+  const page = await tab();
+  const entries = [];
+  await until(async () => {
+    made += 40;
+    const round = await page.evaluate(() => {
+      const one = () => bank.fetch("/accounts/gathered/deposit", { method: "POST", body: '{"amount":1}', key: "accounts/gathered", ordered: false });
+      return Promise.all(Array.from({ length: 40 }, async () => (await one()).json()));
+    });
+    entries.push(...round.map(({ entries }) => entries));
+    return batches > 0;
+  }, "some go together");
+  assert.deepEqual(entries.sort((one, next) => one - next), Array.from({ length: made }, (_, n) => n + 1));
+  assert.deepEqual(await server.account("gathered"), { id: "gathered", balance: made, entries: made });
+  await until(async () => (await pending(page)).length === 0, "nothing is pending");
+  t.diagnostic(JSON.stringify({ made, batches, requests: proxy.counts.requests }));
+});
+
 test("offline nothing is lost, and online it goes on", LIMIT, async (t) => {
   const { proxy, tab } = await through(t);
   const page = await tab();

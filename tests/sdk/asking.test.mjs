@@ -59,6 +59,13 @@ test("ids that can't be ids are refused before anything is stored or sent", asyn
 
 test("with hashes the same request is one while it is pending, and any part of it makes another", async (t) => {
   const { semel, server, letGo } = await held(t, { ids: "hash", identity: "alice", ordered: false });
+  const { digest } = crypto.subtle;
+  let hashes = 0;
+  t.mock.method(crypto.subtle, "digest", async (...given) => {
+    const made = await digest.apply(crypto.subtle, given);
+    hashes += 1;
+    return made;
+  });
   const calls = [
     deposit(semel),
     deposit(semel),
@@ -71,6 +78,9 @@ test("with hashes the same request is one while it is pending, and any part of i
     deposit(semel, "a", { id: "own" }),
   ];
   await sent(server, 7);
+  // Made after the answer, one that is the same would be refused.
+  await until(() => hashes === calls.length - 1, "those that are the same have joined");
+  await new Promise((resolve) => setImmediate(resolve));
   letGo();
   await Promise.all(calls);
   const ids = server.attempts.map((call) => call.id);

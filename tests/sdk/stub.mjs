@@ -5,11 +5,14 @@
 //   and forgets what is acknowledged.
 // - It treats a signal as the real `fetch` does: what is aborted rejects. What had arrived before stays done.
 // - It records every call, also of what is lost on the way.
+// - What is in a batch is served as if it had come alone; of that, the batch is the call.
 
 import { Semel } from "../../sdk/npm/node.js";
 
 export const URL_OF_STUB = "https://worker.test";
 const AHEAD_MS_MAX = 120_000;
+const ACKS_MAX = 64;
+const ACK_BYTES_MAX = 4_096;
 
 /** No test may take longer. */
 const TEST_MS_MAX = 9_000;
@@ -100,7 +103,7 @@ export class Stub {
     }
   };
 
-  /** `health`, `change`, `read`, `acks` or `cancel`. */
+  /** `health`, `change`, `read`, `acks`, `cancel` or `batch`. */
   of(kind) {
     return this.calls.filter((call) => call.kind === kind);
   }
@@ -121,12 +124,14 @@ export class Stub {
   serve(call) {
     const { kind, path, key } = call;
     if (kind === "health") return this.#answer(undefined, 200, "read", { status: "ok", now: this.now() });
+    if (call.acks.length > ACKS_MAX || call.headers.get("semel-ack")?.length > ACK_BYTES_MAX) return problem(400, "key-invalid", { executed: "no", retry: "after-fix" });
     for (const [id, until] of call.acks) this.#acknowledge(key, id, until, call.principal);
     if (kind === "read") return this.#answer(key, 200, "read", { path });
     if (kind === "acks") {
       for (const each of call.json.ids) this.#acknowledge(key, each.id ?? each, each.until, call.principal);
       return this.#answer(key, 204, "executed");
     }
+    if (kind === "batch") return this.#batch(call);
     const record = this.record(key, call.id);
     if (record) return this.#ofRecord(call, record);
     const refused = this.#judgeDeadline(call);
@@ -134,6 +139,15 @@ export class Stub {
     if (kind === "cancel") return this.#cancel(call);
     this.runs.set(call.id, (this.runs.get(call.id) ?? 0) + 1);
     return this.#keep(call, this.handler(call));
+  }
+
+  async #batch(call) {
+    const answers = [];
+    for (const element of call.elements) {
+      const answer = await this.serve(element);
+      answers.push({ status: answer.status, headers: Object.fromEntries(answer.headers), body: await answer.text() });
+    }
+    return this.#answer(call.key, 200, "executed", answers);
   }
 
   #ofRecord({ key, principal, fingerprint }, record) {
@@ -221,7 +235,15 @@ class Call {
   }
 
   get json() {
-    return JSON.parse(this.body);
+    return JSON.parse(Buffer.from(this.body, "latin1").toString());
+  }
+
+  /** What is in a batch, each as the call that it would be. */
+  get elements() {
+    return this.json.map(({ id, firstSent, deadline, method, path, headers, body }) => {
+      const said = { ...headers, "idempotency-key": JSON.stringify(id), "semel-first-sent": `@${firstSent}`, "semel-deadline": String(deadline), "semel-principal": this.headers.get("semel-principal"), "semel-key": `"${this.key}"` };
+      return new Call(this.origin + path, { method, headers: said, body: typeof body === "string" ? body : Buffer.from(body.base64, "base64") });
+    });
   }
 
   #keyOf(pathname) {

@@ -1,0 +1,96 @@
+// What may overlap at a key goes together, on workerd: how many requests that takes, what ran of it, and who is blamed for what. By the SDK in Node;
+// in Chromium it is in `sdk-browser.test.mjs`.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { Semel } from "../../sdk/npm/node.js";
+// The outbox loads it with the first burst; here it is there by the second, however slow the disk is.
+import "../../sdk/npm/session-node.js";
+import { startLossy, until } from "./lossy.mjs";
+import { otherSide } from "./other-side.mjs";
+import { serve } from "./server.mjs";
+
+const BURST = 200;
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 120_000 };
+
+const ledger = await serve(after, "ledger");
+const probe = await serve(after, "probe");
+const other = await otherSide(after);
+const front = await serve(after, "upstream", { SEMEL_UPSTREAM: other.url, SEMEL_UPSTREAM_ROUTES: '[{"path":"/orders","methods":["POST"]}]' }, { reachesLocal: true });
+
+/** An outbox, and what it has sent: the batches, and how many requests there were of any kind. */
+async function outbox(t, url, options) {
+  const sent = { requests: 0, batches: 0 };
+  const counting = (url, init) => {
+    sent.requests += 1;
+    sent.batches += `${url}`.endsWith("/batch");
+    return fetch(url, init);
+  };
+  const semel = await Semel.open({ url, durability: "memory", fetch: counting, retryIntervalMs: 50, attemptTimeoutMs: 60_000, ...options });
+  t.after(() => semel.close());
+  const reset = () => Object.assign(sent, { requests: 0, batches: 0 });
+  return { semel, sent, reset };
+}
+
+const overlapping = (semel, path, key, body = '{"amount":1}') => semel.fetch(path, { method: "POST", body, key, ordered: false, headers: { "content-type": "application/json" } });
+const deposits = (semel, account, count) => Promise.all(Array.from({ length: count }, async () => (await overlapping(semel, `/accounts/${account}/deposit`, `accounts/${account}`)).json()));
+/** Each deposit of 1 has an answer of its own: the account as it was then, after none, one, two and so on of them. */
+const inOrder = (answers) => answers.map(({ balance, entries }) => (assert.equal(balance, entries), entries)).sort((one, next) => one - next);
+const upTo = (count, from = 0) => Array.from({ length: count }, (_, n) => from + n + 1);
+
+test("200 at once take a few requests; each is made once, and each caller has its own answer", LIMIT, async (t) => {
+  const { semel, sent, reset } = await outbox(t, ledger.url);
+  // What makes them go together is loaded with the first of these.
+  assert.deepEqual(inOrder(await deposits(semel, "many", BURST)), upTo(BURST));
+  reset();
+  assert.deepEqual(inOrder(await deposits(semel, "many", BURST)), upTo(BURST, BURST));
+  assert.ok(sent.batches > 0 && sent.requests < BURST / 2, JSON.stringify(sent));
+  assert.deepEqual(await ledger.account("many"), { id: "many", balance: 2 * BURST, entries: 2 * BURST });
+  const kept = async () => (await ledger.admin("GET", "keys/accounts%2Fmany")).json;
+  await until(async () => (await semel.pending()).length === 0, "nothing is pending");
+  // What was settled last rides with the next.
+  await deposits(semel, "many", 1);
+  await until(async () => (await kept()).records <= 1, "all that is settled is acknowledged", 30_000);
+  t.diagnostic(JSON.stringify(sent));
+});
+
+test("where requests and answers are lost, batches among them, each is made once all the same", LIMIT, async (t) => {
+  const proxy = await startLossy({ target: () => ledger.url, seed: 5, loseRequests: 1 / 10, loseAnswers: 1 / 10, duplicate: 1 / 10, delayMsMax: 5 });
+  t.after(() => proxy.close());
+  // After one that is lost there are none for a minute: so an outbox of its own for each round.
+  const rounds = await Promise.all(Array.from({ length: 5 }, () => outbox(t, proxy.url)));
+  let batches = 0;
+  for (const [round, { semel, sent }] of rounds.entries()) {
+    await deposits(semel, "warm", 40);
+    await deposits(semel, `lossy-${round}`, 100);
+    assert.deepEqual(await ledger.account(`lossy-${round}`), { id: `lossy-${round}`, balance: 100, entries: 100 });
+    batches += sent.batches;
+  }
+  assert.ok(batches > 0 && proxy.counts.lostAnswers > 0, JSON.stringify(proxy.counts));
+});
+
+test("one that crashes the handler is poisoned, and nobody is blamed for being in a batch with it", LIMIT, async (t) => {
+  const { semel, sent } = await outbox(t, probe.url);
+  const at = (path) => overlapping(semel, path, "crowd").then(({ status }) => status, ({ code }) => code);
+  await Promise.all(Array.from({ length: 40 }, () => at("/status/200")));
+  const before = sent.batches;
+  const all = await Promise.all(Array.from({ length: 40 }, (_, n) => at(n === 20 ? "/panic" : "/status/200")));
+  assert.ok(sent.batches > before);
+  assert.deepEqual(all.map((status, n) => (n === 20 ? status === "poisoned" : status === 200)), Array(40).fill(true));
+  const runs = await probe.send("GET", "/runs", { key: '"crowd"' });
+  assert.equal(Number(runs.text) - 1, 79);
+});
+
+test("what is executed elsewhere, and has no place in a batch, goes by itself, and nobody is told", LIMIT, async (t) => {
+  const { semel, sent, reset } = await outbox(t, front.url, { retryIntervalMs: 3_600_000, onpaused: ({ error }) => assert.fail(error.message) });
+  const order = async (n) => (await overlapping(semel, "/orders", "orders", JSON.stringify({ ref: `r${n}` }))).json();
+  const orders = (first) => Promise.all(Array.from({ length: 40 }, (_, n) => order(first + n)));
+  const expected = (first) => Array.from({ length: 40 }, (_, n) => ({ ref: `r${first + n}`, times: 1 }));
+  assert.deepEqual(await orders(0), expected(0));
+  assert.deepEqual(await orders(40), expected(40));
+  assert.ok(sent.batches > 0, "one was tried");
+  reset();
+  assert.deepEqual(await orders(80), expected(80));
+  assert.equal(sent.batches, 0, "and then none");
+});

@@ -1,0 +1,244 @@
+// `gather`, without an outbox: what it makes of what it is given, step by step.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { gather } from "../../sdk/js/gathered.js";
+import { many, turns } from "./gathering.mjs";
+import { lost, rejection, URL_OF_STUB } from "./stub.mjs";
+
+/** A `fetch` that gathers, without an outbox: `send` gives what it answers, and what aborts that. `answer`: to each call. */
+function bare(answer) {
+  const calls = [];
+  const fetch = async (url, init) => {
+    const call = { url, init, ids: url.endsWith("/batch") ? JSON.parse(init.body).map(({ id }) => id) : [init.headers.get("idempotency-key").slice(1, -1)] };
+    calls.push(call);
+    return answer(call);
+  };
+  const setup = { origin: URL_OF_STUB, fetch };
+  gather(setup);
+  const send = (id, { ack, key = "k", body = new Uint8Array() } = {}) => {
+    const controller = new AbortController();
+    const headers = new Headers({ "semel-key": `"${key}"`, "idempotency-key": `"${id}"`, "semel-first-sent": "@1", "semel-deadline": "2", ...(ack && { "semel-ack": ack }) });
+    const answered = setup.fetch(`${URL_OF_STUB}/x`, { method: "POST", headers, body, signal: controller.signal });
+    answered.catch(() => {});
+    return { answered, abort: () => controller.abort(new Error(`${id} is over`)) };
+  };
+  return { calls, send, setup, sent: () => calls.map(({ ids }) => ids.join("")) };
+}
+
+/** As many are under way as may be. */
+async function busy(send) {
+  for (const id of ["a", "b", "c", "d"]) send(id);
+  await turns();
+}
+
+/** The answer of a key to a call of `bare`. */
+const executed = ({ url, ids }) => {
+  const said = { "semel-status": "executed", "semel-key": '"k"' };
+  return new Response(url.endsWith("/batch") ? JSON.stringify(ids.map((body) => ({ status: 200, headers: said, body }))) : ids[0], { headers: said });
+};
+
+/** What is sent is answered when `release` is called with one of its ids. */
+function byHand() {
+  const held = [];
+  const answer = (call) => new Promise((resolve, reject) => held.push({ call, resolve, reject }));
+  const release = async (id, given = executed) => {
+    const { call, resolve, reject } = held.find(({ call }) => call.ids.includes(id));
+    Promise.resolve(call).then(given).then(resolve, reject);
+    await turns();
+  };
+  return { answer, release };
+}
+
+test("many that come in one turn go in it, in one batch; few go each by itself", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  for (const id of ["a", "b"]) send(id);
+  await null;
+  assert.deepEqual(sent(), ["a", "b"]);
+  for (const id of ["c", "d", "e"]) send(id);
+  await null;
+  assert.deepEqual(sent().slice(2), ["cde"]);
+  await release("a");
+  for (const id of ["f", "g"]) send(id);
+  await null;
+  assert.deepEqual(sent().slice(3), ["f", "g"]);
+});
+
+test("one that is aborted in a batch ends at once, and the batch goes on; with the last of them it is aborted", async () => {
+  const { answer, release } = byHand();
+  const { send, sent, calls } = bare(answer);
+  await busy(send);
+  assert.deepEqual(sent(), ["a", "b", "c", "d"]);
+  const [e, f, g] = ["e", "f", "g"].map((id) => send(id));
+  await release("a");
+  assert.deepEqual(sent(), ["a", "b", "c", "d", "efg"]);
+  e.abort();
+  assert.equal((await rejection(e.answered)).message, "e is over");
+  const { signal } = calls.at(-1).init;
+  assert.equal(signal.aborted, false);
+  await release("f");
+  assert.deepEqual([await (await f.answered).text(), await (await g.answered).text()], ["f", "g"]);
+  const last = ["h", "i", "j"].map((id) => send(id));
+  await turns();
+  assert.deepEqual(sent().slice(5), ["hij"]);
+  for (const { abort } of last) abort();
+  assert.equal(calls.at(-1).init.signal.aborted, true, "by a fetch that knows of no signal, it would hang for ever");
+  await turns();
+  send("k");
+  send("l");
+  assert.deepEqual(sent().slice(6), ["k", "l"], "what hangs holds up nobody");
+});
+
+test("one that is aborted before it is sent is never sent", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  const [e, f, g] = ["e", "f", "g"].map((id) => send(id));
+  f.abort();
+  assert.equal((await rejection(f.answered)).message, "f is over");
+  await release("a");
+  assert.deepEqual(sent().slice(4), ["eg"]);
+  await release("g");
+  assert.deepEqual([await (await e.answered).text(), await (await g.answered).text()], ["e", "g"]);
+  send("h");
+  send("i").abort();
+  await release("b");
+  assert.deepEqual(sent().slice(5), ["h"], "one was free, and the other is over");
+});
+
+test("what is refused whole is not sent again for who has left, and acknowledges nothing, though the key has answered", async () => {
+  for (const [status, again] of [[503, []], [404, ["e", "f"]]]) {
+    const { answer, release } = byHand();
+    const { send, sent } = bare(answer);
+    await busy(send);
+    const [e, f, g] = ["e", "f", "g"].map((id) => send(id));
+    await release("a");
+    g.abort();
+    const refusal = new Response("{}", { status, headers: { "semel-status": "unavailable", "semel-key": '"k"', "retry-after": "7" } });
+    await release("e", () => refusal);
+    assert.deepEqual(sent().slice(5), again);
+    if (again.length > 0) continue;
+    for (const { answered } of [e, f]) {
+      const { status, headers } = await answered;
+      assert.deepEqual([status, headers.get("semel-key"), headers.get("retry-after")], [503, null, "7"]);
+    }
+  }
+});
+
+test("after a batch that is refused all that is held goes at once, by itself, however much is under way", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  for (const id of ["e", "f"]) send(id);
+  await release("a");
+  const held = ["g", "h", "i", "j", "k", "l"];
+  for (const id of held) send(id);
+  // At another key as well.
+  for (const id of ["1", "2", "3", "4"]) send(id, { key: "other" });
+  await turns();
+  for (const id of ["m", "n"]) send(id, { key: "other" });
+  await turns();
+  assert.deepEqual(sent().slice(4), ["ef", "1", "2", "3", "4"]);
+  await release("e", () => new Response("", { status: 404 }));
+  assert.deepEqual(sent().slice(9).sort(), ["e", "f", ...held, "m", "n"]);
+});
+
+test("of what a batch refuses, who has left is not asked for again", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  const [, f] = ["e", "f", "g"].map((id) => send(id));
+  await release("a");
+  f.abort();
+  const headers = { "semel-status": "key-invalid", "content-type": "application/problem+json" };
+  const refused = { status: 400, headers, body: '{"code":"key-invalid","executed":"no","retry":"after-fix"}' };
+  await release("e", ({ ids }) => new Response(JSON.stringify(ids.map(() => refused)), { headers: { "semel-status": "executed" } }));
+  assert.deepEqual(sent().slice(5), ["e", "g"]);
+});
+
+test("one that is lost by itself keeps nobody from a batch", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  for (const id of ["e", "f"]) send(id);
+  await release("a", lost);
+  assert.deepEqual(sent().slice(4), ["ef"]);
+});
+
+test("a batch has 64 requests and 512 KiB of bodies at most; what has more by itself waits for nobody", async () => {
+  const { answer, release } = byHand();
+  const { send, sent, calls } = bare(answer);
+  await busy(send);
+  for (let n = 0; n < 100; n += 1) send(`n${n},`);
+  await release("a");
+  assert.deepEqual([calls[4].ids.length, calls.length], [64, 5]);
+  const body = new Uint8Array(200 << 10);
+  for (const id of ["x", "y", "z"]) send(id, { body });
+  send("large", { body: new Uint8Array((512 << 10) + 1) });
+  assert.deepEqual(sent().slice(5), ["large"]);
+  await release("b");
+  assert.deepEqual([calls[6].ids.length, calls[6].ids.at(-1), calls.length], [38, "y", 7]);
+  await release("c");
+  assert.deepEqual(sent().slice(7), ["z"]);
+});
+
+test("a batch takes no further request once the acknowledgements would be more than one header holds, to the id and to the byte", async () => {
+  const acks = (count, length = 1) => many(count, (n) => `"${`${n}`.padEnd(length, "x")}";until=1`).join(", ");
+  const filled = (bytes) => acks(1, bytes - acks(1, 1).length + 1);
+  const long = filled(2_000);
+  for (const [one, other, isTogether] of [
+    [acks(63), acks(1), true],
+    [acks(64), acks(1), false],
+    [long, filled(4_096 - 2_000 - 2), true],
+    [long, filled(4_096 - 2_000 - 1), false],
+  ]) {
+    const { answer, release } = byHand();
+    const { send, sent, calls } = bare(answer);
+    await busy(send);
+    send("e", { ack: one });
+    send("f", { ack: other });
+    send("g");
+    await release("a");
+    assert.deepEqual(sent().slice(4), [isTogether ? "efg" : "e"]);
+    await release("b");
+    assert.deepEqual(sent().slice(5), isTogether ? [] : ["fg"]);
+    const said = calls.slice(4).map(({ init }) => new Headers(init.headers).get("semel-ack"));
+    assert.deepEqual(said, isTogether ? [`${one}, ${other}`] : [one, other]);
+  }
+});
+
+test("an acknowledgement of which the id looks like many goes by itself, and is not waited for", async () => {
+  const { answer, release } = byHand();
+  const { send, sent, calls } = bare(answer);
+  await busy(send);
+  const ack = `"${";until=1".repeat(80)}";until=1`;
+  for (const id of ["e", "f"]) send(id, { ack });
+  await release("a");
+  await release("b");
+  assert.deepEqual(sent().slice(4), ["e", "f"]);
+  assert.ok(calls.slice(4).every(({ init }) => init.headers.get("semel-ack") === ack));
+  for (const id of ["g", "h"]) send(id);
+  await turns();
+  await release("c");
+  assert.deepEqual(sent().slice(6), ["gh"]);
+});
+
+test("all else that an outbox or a session sends is passed on as it is", async () => {
+  const calls = [];
+  const setup = { origin: URL_OF_STUB, fetch: async (...given) => void calls.push(given) };
+  gather(setup);
+  const { signal } = new AbortController();
+  const headers = (own) => ({ method: "POST", headers: new Headers(own), body: "x", signal });
+  const others = [
+    [new Request(`${URL_OF_STUB}/x`, { headers: { "semel-key": '"k"' } }), { signal }],
+    [`${URL_OF_STUB}/semel/v1/health`, { method: "GET", headers: new Headers(), signal }],
+    [`${URL_OF_STUB}/semel/v1/keys/k/cancel`, headers({ "idempotency-key": '"cancel-1"' })],
+    [`${URL_OF_STUB}/semel/v1/keys/k/acks`, headers({ "content-type": "application/json" })],
+    [`${URL_OF_STUB}/x`, headers({ "semel-key": '"k"', "semel-session": '"s";epoch=1;seq=1' })],
+    [`${URL_OF_STUB}/x`, headers({ "idempotency-key": '"of no key"' })],
+  ];
+  for (let round = 0; round < 3; round += 1) for (const each of others) setup.fetch(...each);
+  assert.equal(calls.length, 3 * others.length);
+  for (const [index, given] of calls.entries()) assert.deepEqual(given, others[index % others.length]);
+});
