@@ -1,8 +1,10 @@
 // Whose turn it is at an object, and what is committed together.
 //
 // Invariants:
-// - Nothing waits while no commit is under way. What came during one is in the next, in the order in which it came, all in one turn: the
-//   runtime commits a turn as a whole, and lets no answer out before.
+// - Nothing waits while no commit is under way, but for what has come already: where requests have come together, one that finds nothing under
+//   way lets in those that the runtime has read meanwhile. It waits for no time, only for its turn.
+// - What came during a commit is in the next, in the order in which it came, all in one turn: the runtime commits a turn as a whole, and lets no
+//   answer out before.
 // - Nobody is in one commit with who has the object to itself.
 
 /** So many are in one commit. Whoever comes beyond them waits for one more. */
@@ -13,9 +15,10 @@ export class Turns {
   taken;
   #sync;
   #isCommitting = false;
+  /** Whether requests have come together, of late. */
+  #isShared = false;
   /** Who waits for the commit that is under way: `go` lets them go. */
   #waiting = [];
-
   #many;
 
   /**
@@ -45,9 +48,11 @@ export class Turns {
   /** Works, in one turn with all that waited for the same commit. `work` is given what `many` gives, if it does. */
   async together(work, brought) {
     while (this.taken) await this.taken;
-    if (!this.#isCommitting) {
+    if (this.#isCommitting) {
+      this.#isShared = true;
+    } else {
       this.#commit();
-      return work();
+      if (!this.#isShared) return work();
     }
     return work(await new Promise((go) => this.#waiting.push({ go, brought })));
   }
@@ -55,7 +60,7 @@ export class Turns {
   async #commit() {
     this.#isCommitting = true;
     for (let group = [undefined]; group.length > 0; ) {
-      // Those who were let go work first.
+      // Those who were let go work first. Where nobody has, there is nothing to commit, and that takes a turn of the runtime's.
       await undefined;
       try {
         await this.#sync();
@@ -64,6 +69,7 @@ export class Turns {
       }
       while (this.taken) await this.taken;
       group = this.#waiting.splice(0, GROUP_MAX);
+      if (group.length === 1) this.#isShared = false;
       const isOfMany = group.length > 1 && group.every(({ brought }) => brought !== undefined);
       const given = isOfMany ? this.#many(group.map(({ brought }) => brought)) : undefined;
       for (const [at, { go }] of group.entries()) go(given?.[at]);

@@ -54,6 +54,28 @@ test("what comes during a commit is in the next, all of it in one turn, in the o
   assert.deepEqual(log.length, 8, "with nobody waiting nothing is committed");
 });
 
+test("where requests have come together, the next lets in what has come already, and one that finds itself alone waits no more", LIMIT, async () => {
+  const { log, commit, together } = object();
+  for (const name of ["a", "b", "c"]) together(name);
+  await turn();
+  for (let commits = 0; commits < 2; commits += 1) await commit();
+  assert.deepEqual(log.splice(0), ["a", "commit", "b", "c", "commit"]);
+  together("d");
+  await turn();
+  assert.deepEqual(log, ["commit"], "there is nothing in it, and it takes a turn");
+  together("e");
+  await commit();
+  assert.deepEqual(log.splice(0), ["commit", "d", "e", "commit"]);
+  await commit();
+  together("f");
+  await turn();
+  await commit();
+  assert.deepEqual(log.splice(0), ["commit", "f", "commit"]);
+  await commit();
+  together("g");
+  assert.deepEqual(log, ["g"]);
+});
+
 test("a commit has a bounded number in it, and the others are in the next", LIMIT, async () => {
   const { log, commit, together } = object();
   for (let number = 0; number <= 300; number += 1) together(number);
@@ -121,7 +143,11 @@ test("one that fails tells its own caller, and a commit that fails holds up nobo
   await Promise.all([assert.rejects(fails, /broken/), assert.rejects(throws, /thrown/), commit(new Error("the disk is full")), other]);
   assert.deepEqual(log, ["a", "commit", "b", "commit"]);
   await commit();
-  assert.equal(await together("c"), 5);
+  const last = together("c");
+  await turn();
+  await commit();
+  await last;
+  assert.deepEqual(log.slice(4), ["commit", "c", "commit"]);
 });
 
 test("a storage that can't even be asked for a commit holds up nobody", LIMIT, async () => {
