@@ -13,7 +13,6 @@ use crate::fingerprint::Fingerprint;
 use crate::id::{Principal, RequestId};
 use crate::message::Headers;
 use crate::problem::Executed;
-use std::fmt::Write as _;
 
 /// The number that stands for a state in a row.
 pub(super) mod number {
@@ -62,11 +61,7 @@ fn columns(is_bare: bool) -> String {
 
 /// The same with as many columns whichever it is, `1` for one that is bare, and the id.
 fn either(is_bare: bool) -> String {
-    if is_bare {
-        format!("{}, NULL, NULL, NULL, NULL, 1, id", bare_columns())
-    } else {
-        format!("{}, 0, id", columns(false))
-    }
+    columns(is_bare) + if is_bare { ", NULL, NULL, NULL, NULL, 1, id" } else { ", 0, id" }
 }
 
 fn from_columns(row: Row, is_bare: bool) -> Option<Record> {
@@ -106,12 +101,10 @@ pub(super) fn read_ahead(sql: &dyn Sql, ids: &[RequestId], bare: &[RequestId]) -
         let union = if arguments.is_empty() { "" } else { " UNION ALL " };
         let end = if ids.len() > 1 { ")" } else { "" };
         arguments.push(argument);
-        let _ = write!(
-            statement,
-            "{union}SELECT {} FROM semel_records WHERE id {condition}(?{}){end}",
-            either(is_bare),
-            arguments.len()
-        );
+        let number = if arguments.len() == 1 { "1" } else { "2" };
+        let parts =
+            [union, "SELECT ", &either(is_bare), " FROM semel_records WHERE id ", condition, "(?", number, ")", end];
+        parts.iter().for_each(|part| statement.push_str(part));
     }
     if arguments.is_empty() {
         return Ok(Vec::new());

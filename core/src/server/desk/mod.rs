@@ -236,8 +236,9 @@ impl Shape<'_> {
     /// Writes new rows. `rows`: the columns of one after those of the other.
     fn insert(&self, sql: &dyn Sql, common: &[Value], rows: (&[Value], usize)) -> Result<(), SqlError> {
         let Self { table, columns, values } = self;
-        let before = format!("INSERT OR REPLACE INTO {table} ({columns}) SELECT {} FROM (VALUES ", values.join(", "));
-        many((&before, ")"), common, rows, |statement, arguments, _| sql.run(statement, arguments))
+        let before =
+            ["INSERT OR REPLACE INTO ", table, " (", columns, ") SELECT ", &values.join(", "), " FROM (VALUES "];
+        self.write(sql, (&before.concat(), ")", false), common, rows)
     }
 
     /// Writes new rows in place of others: the one that goes is that of which `is_gone` holds. The platform counts one row for the two. Where
@@ -249,36 +250,42 @@ impl Shape<'_> {
         common: &[Value],
         rows: (&[Value], usize),
     ) -> Result<(), SqlError> {
-        let Self { table, columns, values } = self;
-        let set: Vec<_> =
-            columns.split(", ").zip(*values).map(|(column, value)| format!("{column} = {value}")).collect();
-        let before = format!("UPDATE {table} SET {} FROM (VALUES ", set.join(", "));
-        let after = format!(") WHERE {is_gone}{}", if is_checked { " RETURNING 1" } else { "" });
-        many((&before, &after), common, rows, |statement, arguments, length| match is_checked {
-            true if sql.exec(statement, arguments)?.len() != length => {
-                Err(SqlError(format!("a row of {table} is not where it was")))
-            }
-            true => Ok(()),
-            false => sql.run(statement, arguments),
-        })
-    }
-}
-
-fn many(
-    around: (&str, &str),
-    common: &[Value],
-    (rows, columns): (&[Value], usize),
-    run: impl Fn(&str, &[Value], usize) -> Result<(), SqlError>,
-) -> Result<(), SqlError> {
-    let mut rest = rows;
-    // Few lengths, for each is a statement of its own that has to be compiled and kept.
-    for length in [32, 16, 8, 4, 2, 1].into_iter().filter(|length| common.len() + length * columns <= ARGUMENTS_MAX) {
-        while let Some((some, left)) = rest.split_at_checked(length * columns).filter(|(some, _)| !some.is_empty()) {
-            run(&statement(around, (common.len(), columns), length), &[common, some].concat(), length)?;
-            rest = left;
+        let mut before = ["UPDATE ", self.table].concat();
+        let mut between = " SET ";
+        for (column, value) in self.columns.split(", ").zip(self.values) {
+            [between, column, " = ", value].iter().for_each(|part| before.push_str(part));
+            between = ", ";
         }
+        before.push_str(" FROM (VALUES ");
+        let after = [") WHERE ", is_gone, if is_checked { " RETURNING 1" } else { "" }].concat();
+        self.write(sql, (&before, &after, is_checked), common, rows)
     }
-    Ok(())
+
+    fn write(
+        &self,
+        sql: &dyn Sql,
+        (before, after, is_checked): (&str, &str, bool),
+        common: &[Value],
+        (rows, columns): (&[Value], usize),
+    ) -> Result<(), SqlError> {
+        let mut rest = rows;
+        let has_room = |length: &usize| common.len() + length * columns <= ARGUMENTS_MAX;
+        // Few lengths, for each is a statement of its own that has to be compiled and kept.
+        for length in [32, 16, 8, 4, 2, 1].into_iter().filter(has_room) {
+            while let Some((some, left)) = rest.split_at_checked(length * columns).filter(|(some, _)| !some.is_empty())
+            {
+                let statement = statement((before, after), (common.len(), columns), length);
+                let arguments = [common, some].concat();
+                if !is_checked {
+                    sql.run(&statement, &arguments)?;
+                } else if sql.exec(&statement, &arguments)?.len() != length {
+                    return Err(SqlError(["a row of ", self.table, " is not where it was"].concat()));
+                }
+                rest = left;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn statement((before, after): (&str, &str), (common, columns): (usize, usize), length: usize) -> String {

@@ -1,7 +1,8 @@
 //! The object of the key: whose turn it is, what is committed together, and when answers leave.
 //!
 //! Invariants:
-//! - As in `turns.js`, nothing waits while no commit is under way. What came during one is in the next, in the order in which it came.
+//! - As in `turns.js`, nothing waits while no commit is under way. What came during one is in the next, in the order in which it came. That one may
+//!   first wait for a commit of nothing changes no order, and is left out.
 //!   The engine is asked for all of that at once; where it can't be, for one by one.
 //! - As in `host.js`, what may have ended the object before runs alone: its start is durable before it runs, and nobody else is in its commit.
 //! - As in the runtime, no answer leaves before its commit, and of a turn all is committed or nothing. The object may end between any two
