@@ -16,7 +16,7 @@ import { listen } from "./page.js";
 import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { Socket } from "./socket.js";
-import { memoryStore, rowsOf } from "./stores.js";
+import { rowsOf } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { sessionsOf } from "./together.js";
 
@@ -24,6 +24,8 @@ import { sessionsOf } from "./together.js";
 const LOOK_MS = 1_000;
 /** As many as a key takes: what it refuses would hold up all that comes after it, over reloads too. */
 const BODY_BYTES_MAX = 1 << 20;
+/** Rows in memory are the module's: no store has any. */
+const KEPT = { load: async () => [] };
 /** The ticket of the take-over. */
 const TAKE_OVER = 0;
 const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused", "onended"];
@@ -100,7 +102,8 @@ class Session {
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
     // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
-    const own = store ?? (durability === "memory" ? memoryStore() : undefined);
+    const isKept = !store && durability === "memory";
+    const own = isKept ? KEPT : store;
     const stored = own ?? rowsOf(await indexedDbStore(database, "strict"), `${key}\n${this.name}\n`);
     let rows;
     try {
@@ -114,7 +117,7 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), rows.length, ...rows.flat());
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), isKept, rows.length, ...rows.flat());
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);

@@ -10,7 +10,8 @@ use super::host::{
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::numbered::Numbered;
 use semel_core::client::session::left::are_readable;
-use semel_core::client::session::{Action, Change, Changed, Session, Settings};
+use semel_core::client::session::{AHEAD, Action, Change, Changed, Session, Settings};
+use crate::kept::Kept;
 use semel_core::text::split;
 
 /// A change that is on its way to the store.
@@ -26,6 +27,8 @@ struct Changing {
 #[derive(Debug, Default)]
 pub struct Host {
     session: Option<Session>,
+    /// The rows, where they are nowhere else.
+    kept: Option<Kept>,
     changes: Numbered<Changing>,
     last_change: u64,
 }
@@ -33,7 +36,7 @@ pub struct Host {
 impl Host {
     /// One that is not open yet.
     pub const fn new() -> Self {
-        Self { session: None, changes: Numbered::new(), last_change: 0 }
+        Self { session: None, kept: None, changes: Numbered::new(), last_change: 0 }
     }
 
     /// Does what `input` says. `None`: it can't be read.
@@ -44,7 +47,7 @@ impl Host {
         match what {
             // Which session it is, and what is stored: once and for all. What can't be read is never taken over.
             0 => {
-                let settings = Settings {
+                let mut settings = Settings {
                     outbox: input.text(),
                     owner: input.text(),
                     principal: input.text(),
@@ -52,12 +55,18 @@ impl Host {
                     attempt_timeout_ms: input.integer(),
                     requests_max: input.integer() as usize,
                     is_framed: input.flag(),
+                    ahead: 0,
                     key: input.text(),
                     name: input.text(),
                     take_over_id: input.text(),
                     after: input.optional(Reader::integer),
                 };
+                // A socket keeps the order of frames.
+                if settings.is_framed {
+                    settings.ahead = AHEAD;
+                }
                 let gives_up_after_ms = input.optional(Reader::integer);
+                self.kept = input.flag().then(Kept::default);
                 let rows = rows(&mut input);
                 input.end()?;
                 are_readable(&rows).ok()?;
@@ -110,17 +119,18 @@ impl Host {
                 let Changing { ticket, changed, .. } = *self.changes.remove(&number)?;
                 self.session.as_mut()?.changed(now_ms, ticket, changed.filter(|_| is_committed));
             }
-            // What is stored. Back: each request of this session without an answer, one a line, with tabs between.
+            // What is stored elsewhere. Back: each request of this session without an answer, one a line, with tabs between.
             6 => {
-                let rows = rows(&mut input);
+                let mut rows = rows(&mut input);
                 input.end()?;
+                rows.extend(self.kept.iter().flat_map(Kept::rows));
                 result.text(&lines_of(self.session.as_ref()?.overview(&rows).ok()?));
             }
             // The end, also of one that never began.
             15 => {
                 input.integer();
                 input.end()?;
-                self.session = None;
+                *self = Self::new();
             }
             _ => {
                 let number = input.integer() as u64;
@@ -146,15 +156,19 @@ impl Host {
                 }
             }
         }
-        Some(self.output(&result.done()))
+        Some(self.output(now_ms, &result.done()))
     }
 
-    fn output(&mut self, result: &[u8]) -> Vec<u8> {
+    fn output(&mut self, now_ms: i64, result: &[u8]) -> Vec<u8> {
         let mut out = Writer::default();
         let mut actions = Writer::default();
         let (mut open, mut paused) = (0, 0);
         if let Some(session) = &mut self.session {
             while let Some(action) = session.poll() {
+                if let (Some(kept), Action::Change { ticket, id, change }) = (&mut self.kept, &action) {
+                    session.changed(now_ms, *ticket, Some(kept.change(*ticket, id, change)));
+                    continue;
+                }
                 self.last_change += 1;
                 write_action(&mut actions, session, action, self.last_change, &mut self.changes);
             }

@@ -162,6 +162,7 @@ impl Holder {
             attempt_timeout_ms: 100 * TIMEOUT_MS,
             requests_max: REQUESTS_MAX,
             is_framed: false,
+            ahead: 0,
         });
         session.give_up_after(self.give_up_after_ms);
         let mut machine = Machine { session, asked: VecDeque::new() };

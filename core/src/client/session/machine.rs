@@ -42,6 +42,9 @@ pub struct Settings {
     pub requests_max: usize,
     /// Whether one request alone is a batch too: on a socket, all are.
     pub is_framed: bool,
+    /// So many requests are ready before a second frame leaves beside the one that is under way; 0: none does. It is for what keeps the order of
+    /// frames. Elsewhere nothing breaks, but what comes before the first is refused, and goes again.
+    pub ahead: usize,
 }
 
 /// A session, as its client has it.
@@ -55,7 +58,10 @@ pub struct Session {
     /// The number that comes next.
     pub(super) next_seq: i64,
     pub(super) requests: Hand,
-    pub(super) in_flight: Option<InFlight>,
+    /// What is under way, two at most, in the order in which they left.
+    pub(super) in_flight: Vec<InFlight>,
+    /// Whether frames leave one by one: of the last that was under way something goes again.
+    pub(super) is_alone: bool,
     /// The first place of which somebody else on this store has still to hear, who lives, as of the last look.
     pub(super) unheard_seq: Option<i64>,
     /// Up to here others had their time to hear: a tab that is frozen holds nobody up for ever.
@@ -104,7 +110,8 @@ impl Session {
             epoch: None,
             next_seq: 0,
             requests: Hand::default(),
-            in_flight: None,
+            in_flight: Vec::new(),
+            is_alone: false,
             unheard_seq: None,
             unheeded_seq: 0,
             taken_over_seq: 0,
@@ -168,7 +175,7 @@ impl Session {
 
     /// Reports the answer to [`Action::Transmit`].
     pub fn answered(&mut self, now_ms: i64, attempt: u64, answer: Answer) {
-        if let Some(ended) = self.in_flight.take_if(|each| each.attempt == attempt) {
+        if let Some(ended) = self.land(now_ms, attempt) {
             self.judge(now_ms, ended, answer);
         }
         self.advance(now_ms);
@@ -176,7 +183,8 @@ impl Session {
 
     /// Reports that [`Action::Transmit`] got no answer.
     pub fn lost(&mut self, now_ms: i64, attempt: u64) {
-        if self.in_flight.take_if(|each| each.attempt == attempt).is_some() {
+        if self.land(now_ms, attempt).is_some() {
+            self.is_alone = true;
             self.wait(now_ms, 0);
         }
         self.advance(now_ms);
@@ -233,8 +241,10 @@ impl Session {
 
     /// Time has passed.
     pub fn wake(&mut self, now_ms: i64) {
-        if let Some(ended) = self.in_flight.take_if(|each| each.ends_ms <= now_ms) {
+        let overdue = self.in_flight.first().filter(|each| each.ends_ms <= now_ms).map(|each| each.attempt);
+        if let Some(ended) = overdue.and_then(|attempt| self.land(now_ms, attempt)) {
             self.actions.push(Action::Abort(ended.attempt));
+            self.is_alone = true;
             self.shorten(&ended);
             self.wait(now_ms, 0);
         }
@@ -244,7 +254,7 @@ impl Session {
 
     /// When [`Session::wake`] is to be called.
     pub fn wakes_at(&self) -> Option<i64> {
-        let mut earliest_ms = match &self.in_flight {
+        let mut earliest_ms = match self.in_flight.first() {
             Some(in_flight) => in_flight.ends_ms,
             None if self.is_to_send() => self.due_ms,
             None => i64::MAX,
@@ -277,6 +287,7 @@ impl Session {
             is_stored: !has_caller,
             has_caller,
             was_sent: false,
+            is_under_way: false,
             is_cancelling: false,
             ran_anyway: false,
             attempts: 0,
