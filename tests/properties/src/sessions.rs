@@ -190,7 +190,7 @@ fn check_machine(source: &mut Source<'_>) {
         attempt_timeout_ms: 10_000,
         requests_max: 1 + source.below(12),
         is_framed: source.flag(),
-        ahead: 0,
+        ahead: source.below(4),
     };
     let mut session = Session::new(settings);
     session.give_up_after(source.optional(|_| 5_000));

@@ -35,7 +35,9 @@ impl Session {
         let is_one = requests.next().is_none();
         let last = frame.requests.last().map_or(first, |(ticket, _)| *ticket);
         self.patience_ms = self.settings.attempt_timeout_ms;
-        self.elements_max = (self.elements_max * 2).min(ELEMENTS_MAX);
+        if !frame.is_second {
+            self.elements_max = (self.elements_max * 2).min(ELEMENTS_MAX);
+        }
         if !frame.is_batch {
             self.judge_elements(now_ms, &frame, vec![answer]);
         } else {
