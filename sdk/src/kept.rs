@@ -24,8 +24,10 @@ impl Kept {
         Changed::Made(row)
     }
 
-    /// All of them, as they are stored elsewhere.
-    pub(crate) fn rows(&self) -> Rows {
-        self.0.values().map(|(id, row)| (id.clone(), encode(row))).collect()
+    /// Adds all of them, as they are stored elsewhere.
+    pub(crate) fn list(&self, rows: &mut Rows) {
+        for (_, (id, row)) in self.0.iter() {
+            rows.push((id.clone(), encode(row)));
+        }
     }
 }

@@ -7,11 +7,12 @@ use super::host::{
     lines_of, push_line, read_answer, read_draft, rows, write_answered, write_failure, write_request, write_row,
     write_transmission,
 };
+use crate::kept::Kept;
+use semel_core::client::Receiver;
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::numbered::Numbered;
 use semel_core::client::session::left::are_readable;
 use semel_core::client::session::{AHEAD, Action, Change, Changed, Session, Settings};
-use crate::kept::Kept;
 use semel_core::text::split;
 
 /// A change that is on its way to the store.
@@ -43,6 +44,7 @@ impl Host {
     pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
         let mut input = Reader::new(input);
         let (what, now_ms) = (input.byte(), input.integer());
+        let told = input.rest();
         let mut result = Writer::default();
         match what {
             // Which session it is, and what is stored: once and for all. What can't be read is never taken over.
@@ -66,10 +68,11 @@ impl Host {
                     settings.ahead = AHEAD;
                 }
                 let gives_up_after_ms = input.optional(Reader::integer);
-                self.kept = input.flag().then(Kept::default);
+                let is_kept = input.flag();
                 let rows = rows(&mut input);
                 input.end()?;
                 are_readable(&rows).ok()?;
+                self.kept = is_kept.then(Kept::default);
                 self.session.get_or_insert_with(|| Session::new(settings)).give_up_after(gives_up_after_ms);
             }
             // What is stored, and who lives, one a line. Back: who owns rows of this session, one a line.
@@ -88,13 +91,34 @@ impl Host {
                 }
                 result.text(&owners);
             }
-            // A request. Its key is the session's, and it comes after those before it. Back: its ticket.
+            // What the receivers of answers have, by their tickets, and requests: at the key of the session, each after those before it. Back: the
+            // ticket of the last of them, before which the others' come in a row.
             2 => {
-                let id = input.text();
-                let draft = read_draft(&mut input);
-                input.flag();
-                input.end()?;
-                result.integer(self.session.as_mut()?.request(now_ms, id, draft) as i64);
+                let session = self.session.as_mut()?;
+                let mut last = 0;
+                // Read to its end before anything is done.
+                for is_readable in [false, true] {
+                    let mut input = Reader::new(told);
+                    for _ in 0..input.integer() {
+                        let ticket = input.integer() as u64;
+                        if is_readable {
+                            session.delivered(now_ms, ticket);
+                        } else if input.has_failed() {
+                            break;
+                        }
+                    }
+                    for _ in 0..input.integer() {
+                        let (id, draft) = (input.text(), read_draft(&mut input));
+                        if is_readable {
+                            last = session.request(now_ms, id, draft);
+                        } else if input.has_failed() {
+                            break;
+                        }
+                    }
+                    input.end()?;
+                    session.hold();
+                }
+                result.integer(last as i64);
             }
             // The answer to an attempt. Of a batch, the body holds the answers, each as here.
             3 => {
@@ -123,7 +147,9 @@ impl Host {
             6 => {
                 let mut rows = rows(&mut input);
                 input.end()?;
-                rows.extend(self.kept.iter().flat_map(Kept::rows));
+                if let Some(kept) = &self.kept {
+                    kept.list(&mut rows);
+                }
                 result.text(&lines_of(self.session.as_ref()?.overview(&rows).ok()?));
             }
             // The end, also of one that never began.
@@ -139,8 +165,6 @@ impl Host {
                 match what {
                     // An attempt got no answer.
                     8 => session.lost(now_ms, number),
-                    // The receiver of an answer has it.
-                    9 => session.delivered(now_ms, number),
                     // The application gives a request up.
                     10 => session.give_up(now_ms, number),
                     // It goes on after a pause.
@@ -164,7 +188,7 @@ impl Host {
         let mut actions = Writer::default();
         let (mut open, mut paused) = (0, 0);
         if let Some(session) = &mut self.session {
-            while let Some(action) = session.poll() {
+            while let Some(action) = session.poll().or_else(|| session.release(now_ms)) {
                 if let (Some(kept), Action::Change { ticket, id, change }) = (&mut self.kept, &action) {
                     session.changed(now_ms, *ticket, Some(kept.change(*ticket, id, change)));
                     continue;
@@ -204,7 +228,10 @@ fn write_action(out: &mut Writer, session: &Session, action: Action, number: u64
         }
         Action::Deliver { ticket, to, answered } => {
             out.byte(4);
-            write_request(out, ticket, session.describe(ticket));
+            // Who waits for it knows what it asked for.
+            let describe =
+                |(id, method, target)| if to == Receiver::Caller { (id, "", "") } else { (id, method, target) };
+            write_request(out, ticket, session.describe(ticket).map(describe));
             write_answered(out, to, &answered);
         }
         Action::Pause { ticket, failure } => {

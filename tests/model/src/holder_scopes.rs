@@ -44,7 +44,19 @@ const RETENTION_S: i64 = 1_000;
 
 /// All of them.
 pub fn all() -> Vec<HolderScope> {
-    vec![overtaken(), two_epochs(), left(), waits_no_longer(), given_up(), expired(), unheard(), failing(), unaware(), two_frames(), two_given_up()]
+    vec![
+        overtaken(),
+        two_epochs(),
+        left(),
+        waits_no_longer(),
+        given_up(),
+        expired(),
+        unheard(),
+        failing(),
+        unaware(),
+        two_frames(),
+        two_given_up(),
+    ]
 }
 
 /// The scope of a name.

@@ -59,10 +59,9 @@ impl Session {
                 Verdict::Pause(_) | Verdict::Never(_) => self.wait(now_ms, 0),
             }
         }
-        self.is_alone = self.requests.first(List::Ready).is_some_and(|(_, ticket)| ticket <= last);
-        if !frame.is_second
-            && self.requests.get(&first).is_some_and(|request| matches!(request.stage, Stage::Placed))
-        {
+        self.is_alone =
+            self.settings.ahead > 0 && self.requests.first(List::Ready).is_some_and(|(_, ticket)| ticket <= last);
+        if !frame.is_second && self.requests.get(&first).is_some_and(|request| matches!(request.stage, Stage::Placed)) {
             // It may be what keeps the others from theirs: an answer that is too large for a batch, say.
             self.elements_max = 1;
         }

@@ -58,10 +58,13 @@ pub struct Session {
     /// The number that comes next.
     pub(super) next_seq: i64,
     pub(super) requests: Hand,
-    /// What is under way, two at most, in the order in which they left.
-    pub(super) in_flight: Vec<InFlight>,
+    pub(super) in_flight: Option<InFlight>,
+    /// What left beside it.
+    pub(super) second: Option<InFlight>,
     /// Whether frames leave one by one: of the last that was under way something goes again.
     pub(super) is_alone: bool,
+    /// Whether nothing leaves yet, for there is more to be told.
+    pub(super) is_held: bool,
     /// The first place of which somebody else on this store has still to hear, who lives, as of the last look.
     pub(super) unheard_seq: Option<i64>,
     /// Up to here others had their time to hear: a tab that is frozen holds nobody up for ever.
@@ -110,8 +113,10 @@ impl Session {
             epoch: None,
             next_seq: 0,
             requests: Hand::default(),
-            in_flight: Vec::new(),
+            in_flight: None,
+            second: None,
             is_alone: false,
+            is_held: false,
             unheard_seq: None,
             unheeded_seq: 0,
             taken_over_seq: 0,
@@ -138,6 +143,19 @@ impl Session {
     /// is recovered.
     pub fn give_up_after(&mut self, after_ms: Option<i64>) {
         self.gives_up_after_ms = after_ms;
+    }
+
+    /// Nothing leaves before [`Session::release`]: what is told together leaves together, once what is asked of the store at once is done.
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// All of it is told, if there was such. The next thing to do.
+    pub fn release(&mut self, now_ms: i64) -> Option<Action> {
+        if std::mem::take(&mut self.is_held) {
+            self.advance(now_ms);
+        }
+        self.poll()
     }
 
     /// The next thing to do.
@@ -184,7 +202,7 @@ impl Session {
     /// Reports that [`Action::Transmit`] got no answer.
     pub fn lost(&mut self, now_ms: i64, attempt: u64) {
         if self.land(now_ms, attempt).is_some() {
-            self.is_alone = true;
+            self.is_alone = self.settings.ahead > 0;
             self.wait(now_ms, 0);
         }
         self.advance(now_ms);
@@ -241,10 +259,10 @@ impl Session {
 
     /// Time has passed.
     pub fn wake(&mut self, now_ms: i64) {
-        let overdue = self.in_flight.first().filter(|each| each.ends_ms <= now_ms).map(|each| each.attempt);
+        let overdue = self.in_flight.as_ref().filter(|each| each.ends_ms <= now_ms).map(|each| each.attempt);
         if let Some(ended) = overdue.and_then(|attempt| self.land(now_ms, attempt)) {
             self.actions.push(Action::Abort(ended.attempt));
-            self.is_alone = true;
+            self.is_alone = self.settings.ahead > 0;
             self.shorten(&ended);
             self.wait(now_ms, 0);
         }
@@ -254,7 +272,7 @@ impl Session {
 
     /// When [`Session::wake`] is to be called.
     pub fn wakes_at(&self) -> Option<i64> {
-        let mut earliest_ms = match self.in_flight.first() {
+        let mut earliest_ms = match &self.in_flight {
             Some(in_flight) => in_flight.ends_ms,
             None if self.is_to_send() => self.due_ms,
             None => i64::MAX,

@@ -52,7 +52,7 @@ impl Session {
         }
         self.leave();
         self.give_places();
-        while self.due_ms <= now_ms && self.is_to_send() && self.may_leave() && self.send(now_ms) {}
+        while !self.is_held && self.due_ms <= now_ms && self.is_to_send() && self.may_leave() && self.send(now_ms) {}
     }
 
     /// Up to here it needs no answer any more.
@@ -135,13 +135,19 @@ impl Session {
 
     /// Whether a frame may leave now: alone, or behind the one that is under way.
     fn may_leave(&self) -> bool {
-        let [first] = self.in_flight.as_slice() else { return self.in_flight.is_empty() };
+        let Some(first) = &self.in_flight else { return true };
+        if !first.may_be_first || self.is_alone || self.second.is_some() {
+            return false;
+        }
         let last = first.requests.last().map_or(Ticket::MAX, |(ticket, _)| *ticket);
-        let ahead = self.settings.ahead;
-        let ready = self.sendable().take(ahead).filter(|(ticket, request)| {
-            self.is_plain(request) && (*ticket > last || !holds(Rule::UnderWayOnce))
-        });
-        ahead > 0 && first.may_be_first && !self.is_alone && ready.count() == ahead
+        let mut missing = self.settings.ahead;
+        for (ticket, request) in self.sendable() {
+            if missing == 0 || !self.is_plain(request) || ticket < last && holds(Rule::UnderWayOnce) {
+                break;
+            }
+            missing -= 1;
+        }
+        missing == 0
     }
 
     fn is_plain(&self, request: &super::request::Request) -> bool {
@@ -150,14 +156,18 @@ impl Session {
 
     /// What was under way is so no more.
     pub(super) fn land(&mut self, now_ms: i64, attempt: u64) -> Option<InFlight> {
-        let at = self.in_flight.iter().position(|each| each.attempt == attempt)?;
-        let landed = self.in_flight.remove(at);
+        let is_it = |each: &mut InFlight| each.attempt == attempt;
+        let landed = self.second.take_if(is_it).or_else(|| {
+            let landed = self.in_flight.take_if(is_it)?;
+            self.in_flight = self.second.take();
+            // It has waited for the other.
+            if let Some(next) = &mut self.in_flight {
+                next.ends_ms = now_ms + self.patience_ms;
+            }
+            Some(landed)
+        })?;
         for (ticket, _) in &landed.requests {
             self.with(*ticket, |request, _| request.is_under_way = false);
-        }
-        // What left behind it has waited for it.
-        if let (0, Some(next)) = (at, self.in_flight.first_mut()) {
-            next.ends_ms = now_ms + self.patience_ms;
         }
         Some(landed)
     }
@@ -170,14 +180,16 @@ impl Session {
         if self.epoch.is_none() {
             self.actions.push(Action::Transmit(frame::take_over(attempt, &self.settings)));
             let (requests, is_batch, is_second, may_be_first) = Default::default();
-            self.in_flight.push(InFlight { attempt, ends_ms, requests, is_batch, is_second, may_be_first });
+            self.in_flight = Some(InFlight { attempt, ends_ms, requests, is_batch, is_second, may_be_first });
             return true;
         }
-        let ack = Some(self.ack()).filter(|ack| *ack > 0 && !self.has_room(self.next_seq - 1));
-        let is_second = !self.in_flight.is_empty();
+        // Who holds the session no more acknowledges nothing.
+        let ack = Some(self.ack()).filter(|ack| *ack > 0 && self.ended.is_none() && !self.has_room(self.next_seq - 1));
+        let is_second = self.in_flight.is_some();
         let (mut elements, mut requests, mut count, mut bytes) = (Vec::new(), Vec::new(), 0, 0);
         let mut may_be_first = true;
-        let elements_max = if self.settings.ahead > 0 { self.elements_max.min(self.settings.ahead) } else { self.elements_max };
+        let elements_max =
+            if self.settings.ahead > 0 { self.elements_max.min(self.settings.ahead) } else { self.elements_max };
         for (ticket, request) in self.sendable() {
             let Some(place) = request.entry.place else { continue };
             // An older epoch acknowledges nothing.
@@ -200,7 +212,7 @@ impl Session {
         }
         // What is too large for a frame of a socket goes by itself.
         let is_batch = elements.len() > 1 || (self.settings.is_framed && bytes <= FRAME_BYTES_MAX);
-        may_be_first &= is_batch;
+        may_be_first &= is_batch && self.settings.ahead > 0;
         if is_second && !(may_be_first && count == self.settings.ahead) {
             return false;
         }
@@ -212,7 +224,8 @@ impl Session {
             });
         }
         self.actions.push(Action::Transmit(frame::frame(attempt, &self.settings, elements, is_batch)));
-        self.in_flight.push(InFlight { attempt, ends_ms, requests, is_batch, is_second, may_be_first });
+        let left = Some(InFlight { attempt, ends_ms, requests, is_batch, is_second, may_be_first });
+        *if is_second { &mut self.second } else { &mut self.in_flight } = left;
         true
     }
 
