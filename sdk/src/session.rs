@@ -156,7 +156,8 @@ impl Host {
             15 => {
                 input.integer();
                 input.end()?;
-                *self = Self::new();
+                // What the store was asked for before is made all the same.
+                (self.session, self.kept) = (None, None);
             }
             _ => {
                 let number = input.integer() as u64;

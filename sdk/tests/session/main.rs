@@ -211,6 +211,16 @@ fn what_was_closed_or_never_began_is_told_nothing() {
 }
 
 #[test]
+fn what_the_store_was_asked_for_before_it_was_closed_is_made_all_the_same() {
+    let mut host = ready();
+    let (_, actions) = output(&mut host, &request("id-1"));
+    let mut asked = Reader::new(&actions);
+    let (_, change_number) = (asked.byte(), asked.integer());
+    output(&mut host, &number(CLOSE, 0));
+    assert_eq!(output(&mut host, &change(change_number, None)).0.first(), Some(&1), "its row is written");
+}
+
+#[test]
 fn a_session_does_not_begin_where_what_is_stored_cannot_be_read() {
     let mut host = Host::new();
     assert_eq!(host.call(&open_with(Some(&[9]))), None);
