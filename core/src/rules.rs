@@ -185,6 +185,8 @@ rules! {
     FrameOfToken = "frame-of-token",
     /// The client: what may have left under a place is sent under that place, whoever goes on with it.
     PlaceKept = "place-kept",
+    /// The client: what is under way in a frame is in no other.
+    UnderWayOnce = "under-way-once",
     /// The client: only what is fenced and never ran gets another place.
     OnlyFencedRenumbered = "only-fenced-renumbered",
     /// The client: a place of one's own waits for all that was taken over under older ones.

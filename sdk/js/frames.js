@@ -21,19 +21,29 @@ export async function sendFrame(setup, request, signal, way, leaves) {
   const [method, target, lines, body] = request;
   const sent = (own, headers) => send({ ...setup, headers }, own, signal, leaves);
   if (!/^\/semel\/v1\/keys\/[^/]+\/batch$/.test(target)) return sent(request, setup.headers);
-  const headers = new Headers(await given(setup.headers));
-  const { paths, json } = elementsOf(new Reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
-  const bySocket = await sentBySocket(setup, headers, paths, json, signal, way);
-  if (bySocket) return bySocket;
-  const [status, answerLines, answer, members] = await sent([method, target, lines, json], headers);
-  return [status, answerLines, status === 200 ? answersOf(paths, () => JSON.parse(new TextDecoder().decode(answer))) : answer, members];
+  // In the order in which they were asked for, whatever becomes of those before: without a socket, one after the other.
+  const before = way.last;
+  let next;
+  way.last = new Promise((resolve) => (next = resolve));
+  signal.addEventListener("abort", next);
+  try {
+    const headers = new Headers(await given(setup.headers));
+    await before;
+    const { paths, json } = elementsOf(new Reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
+    const bySocket = await sentBySocket(setup, headers, paths, json, signal, way, next);
+    if (bySocket) return bySocket;
+    const [status, answerLines, answer, members] = await sent([method, target, lines, json], headers);
+    return [status, answerLines, status === 200 ? answersOf(paths, () => JSON.parse(new TextDecoder().decode(answer))) : answer, members];
+  } finally {
+    next();
+  }
 }
 
-async function sentBySocket({ identity }, headers, paths, json, signal, way) {
+async function sentBySocket({ identity }, headers, paths, json, signal, way, next) {
   if (!way.socket || performance.now() < way.againMs) return undefined;
   signal.throwIfAborted();
   try {
-    const answers = await way.socket.send({ authorization: headers.get("authorization") ?? undefined, principal: identity }, json, signal);
+    const answers = await way.socket.send({ authorization: headers.get("authorization") ?? undefined, principal: identity }, json, signal, next);
     return [200, "semel-status:executed\n", answersOf(paths, () => answers), ""];
   } catch (error) {
     if (error.status) return [error.status, `semel-status:${error.code}\n`, new Uint8Array(), ""];

@@ -9,7 +9,8 @@ import { lay, optional, Reader, roomFor } from "./bytes.js";
 import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
-const [OPEN, STORED, REQUEST, ANSWERED, CHANGE, COMMITTED, OVERVIEW] = [0, 1, 2, 3, 4, 5, 6];
+export const REQUEST = 2;
+const [OPEN, STORED, , ANSWERED, CHANGE, COMMITTED, OVERVIEW] = [0, 1, 2, 3, 4, 5, 6];
 export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 export const LEAVE = 19;
 const WATCH = 20;
@@ -99,8 +100,8 @@ export class Machine {
   }
 
   /** One of those above, of an attempt or a ticket. */
-  tell(what, number = 0) {
-    this.#tell(what, number);
+  tell(what, number = 0, ...more) {
+    return this.#tell(what, number, ...more);
   }
 
   close() {

@@ -60,7 +60,7 @@ export async function bodyOf(request, signal, stream = request.body) {
 
 /** `Made`: what it is of. */
 export function responseOf(url, [status, lines, body], Made = Response) {
-  const response = new Made(WITHOUT_BODY.has(status) ? null : body, { status, headers: [...linesOf(lines)] });
+  const response = new Made(WITHOUT_BODY.has(status) ? null : body, { status, headers: linesOf(lines) });
   // As `fetch` has it; a Response that was made by hand has none.
   Object.defineProperty(response, "url", { value: url });
   return response;

@@ -10,14 +10,14 @@ import { SemelError } from "./errors.js";
 import { sendFrame } from "./frames.js";
 import { gather } from "./gathered.js";
 import { indexedDbStore } from "./indexeddb.js";
-import { DELIVERED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, RESUME_ALL } from "./machine.js";
+import { GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
 import { encodedKey } from "./options.js";
 import { listen } from "./page.js";
 import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { Socket } from "./socket.js";
-import { memoryStore, rowsOf } from "./stores.js";
+import { rowsOf } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { sessionsOf } from "./together.js";
 
@@ -25,6 +25,10 @@ import { sessionsOf } from "./together.js";
 const LOOK_MS = 1_000;
 /** As many as a key takes: what it refuses would hold up all that comes after it, over reloads too. */
 const BODY_BYTES_MAX = 1 << 20;
+/** Calls of the same moment are told of together, up to so many bytes of bodies. */
+const TOGETHER_BYTES = 1 << 15;
+/** Rows in memory are the module's: no store has any. */
+const KEPT = { load: async () => [] };
 /** The ticket of the take-over. */
 const TAKE_OVER = 0;
 const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused", "onended"];
@@ -68,6 +72,10 @@ class Session {
   /** Who calls, from the call to the answer, and by request id once there is one. */
   #calls = new Set();
   #callers = new Map();
+  /** What the module is still to be told, all at once: tickets of which the answer was taken, and calls, with how many bytes they have. */
+  #heard = [];
+  #asked = [];
+  #bytes = 0;
   /** When the last call has its place; undefined where all have. */
   #turn;
   /** The attempts under way, by number: what aborts each, and what left. */
@@ -103,7 +111,8 @@ class Session {
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
     // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
-    const own = store ?? (durability === "memory" ? memoryStore() : undefined);
+    const isKept = !store && durability === "memory";
+    const own = isKept ? KEPT : store;
     const stored = own ?? rowsOf(await indexedDbStore(database, "strict"), `${key}\n${this.name}\n`);
     let rows;
     try {
@@ -117,7 +126,7 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), rows.length, ...rows.flat());
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), isKept, rows.length, ...rows.flat());
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
@@ -157,45 +166,85 @@ class Session {
 
   fetch(input, init = {}) {
     return new Promise((resolve, reject) => {
-      const ending = (settle) => (value) => {
-        this.#calls.delete(call);
-        settle(value);
-      };
-      const call = { resolve: ending(resolve), reject: ending(reject) };
+      const call = { resolve, reject };
       this.#calls.add(call);
-      if (this.#isClosed) this.#stop(call);
-      else this.#call(call, input, init).catch(call.reject);
+      if (this.#isClosed) return this.#stop(call);
+      const fail = (error) => this.#end(call).reject(error);
+      try {
+        this.#call(call, input, init)?.catch(fail);
+      } catch (error) {
+        fail(error);
+      }
     });
   }
 
-  async #call(call, input, { signal = input.signal, ...init }) {
-    const request = plain(this.#setup.origin, input, init);
-    if (request && !this.#turn) return this.#place(call, signal, ...request);
+  /** Nobody waits for it any more. */
+  #end(call) {
+    this.#calls.delete(call);
+    this.#callers.delete(call.id);
+    call.signal?.removeEventListener("abort", call.abort);
+    return call;
+  }
+
+  #call(call, input, { signal = input.signal, ...init }) {
+    const request = this.#turn ? undefined : plain(this.#setup.origin, input, init);
+    return request ? this.#place(call, signal, request) : this.#slowly(call, signal, input, init);
+  }
+
+  async #slowly(call, signal, input, init) {
     const { made, request: given, stream, pathname, search } = normalised(this.#setup.origin, input, init);
-    if (!CHANGES.has(given.method)) return call.resolve(await this.#passThrough(stream ? made({ duplex: "half" }) : given, signal));
+    if (!CHANGES.has(given.method)) return this.#end(call).resolve(await this.#passThrough(stream ? made({ duplex: "half" }) : given, signal));
     const lines = storable(given.headers);
     const before = this.#turn;
     const own = (async () => {
       const body = await bodyOf(given, signal, stream);
       if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
       await before;
-      this.#place(call, signal, given.method, pathname + search, lines, body);
+      this.#place(call, signal, [given.method, pathname + search, lines, body]);
     })();
     const turn = Promise.allSettled([before, own]).then(() => this.#turn === turn && (this.#turn = undefined));
     this.#turn = turn;
     return own;
   }
 
-  #place(call, signal, method, target, lines, body) {
+  #place(call, signal, [method, target, lines, body]) {
     signal?.throwIfAborted();
     if (this.#isClosed) throw closed();
     call.id = this.#machine.id();
-    const abort = () => this.#machine.tell(GIVE_UP, ticket);
-    call.settled = () => signal?.removeEventListener("abort", abort);
     this.#callers.set(call.id, call);
-    const ticket = this.#machine.request(call.id, method, target, undefined, lines, body, true);
-    signal?.addEventListener("abort", abort, { once: true });
+    call.url = this.#setup.origin + target;
+    call.parts = [call.id, method, target, false, lines, body];
+    this.#bytes += body.length;
+    this.#soon(this.#asked, call);
+    // So much more is not held in memory twice.
+    if (this.#bytes > TOGETHER_BYTES) this.#tell();
+    if (!signal) return;
+    call.abort = () => {
+      this.#tell();
+      this.#machine.tell(GIVE_UP, call.ticket);
+    };
+    call.signal = signal;
+    signal.addEventListener("abort", call.abort, { once: true });
   }
+
+  /** The module is told once all is done that was about to be: those who got an answer call again, say. So they leave together. */
+  #soon(list, told) {
+    if (!this.#heard.length && !this.#asked.length) Promise.resolve().then(() => queueMicrotask(this.#tell));
+    list.push(told);
+  }
+
+  #tell = () => {
+    const [heard, asked] = [this.#heard.splice(0), this.#asked.splice(0)];
+    this.#bytes = 0;
+    if (this.#isClosed || !(heard.length + asked.length)) return;
+    try {
+      const told = this.#machine.tell(REQUEST, heard.length, ...heard, asked.length, ...asked.flatMap(({ parts }) => parts));
+      const next = told.integer() + 1;
+      asked.forEach((call, index) => (call.ticket = next - asked.length + index));
+    } catch (error) {
+      for (const call of asked) this.#end(call).reject(error);
+    }
+  };
 
   /** A read: sent as it is, and once. */
   async #passThrough(request, signal) {
@@ -218,12 +267,12 @@ class Session {
 
   close = async () => {
     if (this.#isClosed) return;
+    this.#tell();
     this.#ending.abort();
     this.#closing.removeEventListener("abort", this.close);
     clearInterval(this.#looking);
     this.#taking?.reject(closed());
     for (const call of this.#calls) this.#stop(call);
-    for (const { settled } of this.#callers.values()) settled();
     for (const { abort } of this.#attempts.values()) abort();
     this.#attempts.clear();
     this.#way.socket?.close();
@@ -232,8 +281,8 @@ class Session {
     this.#beacon?.leave();
   };
 
-  #stop({ id, reject }) {
-    reject(closed(id));
+  #stop(call) {
+    this.#end(call).reject(closed(call.id));
   }
 
   /** What the module calls. */
@@ -248,14 +297,11 @@ class Session {
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
         const error = failure && new SemelError(requestId, failure, cause);
         if (ticket === TAKE_OVER) return this.#taken(outcome, error);
-        const request = this.#described(requestId, method, target);
-        if (!isAwaited) return this.#recover(ticket, request, outcome, error);
-        const { resolve, reject, settled } = this.#callers.get(requestId);
-        this.#callers.delete(requestId);
-        settled();
-        if (outcome) resolve(responseOf(request.url, outcome, this.#setup.Made));
+        if (!isAwaited) return this.#recover(ticket, this.#described(requestId, method, target), outcome, error);
+        const { url, resolve, reject } = this.#end(this.#callers.get(requestId));
+        if (outcome) resolve(responseOf(url, outcome, this.#setup.Made));
         else reject(error);
-        this.#machine.tell(DELIVERED, ticket);
+        this.#soon(this.#heard, ticket);
       },
       pause: ([ticket, requestId, method, target], failure) => this.#pause(ticket, this.#described(requestId, method, target), failure),
     };
@@ -307,7 +353,7 @@ class Session {
       console.error("semel: onrecovered failed, so the answer is kept:", thrown);
       return keep();
     }
-    this.#machine.tell(DELIVERED, ticket);
+    this.#soon(this.#heard, ticket);
   }
 }
 

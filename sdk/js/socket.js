@@ -1,4 +1,4 @@
-// A socket to a key, for the frames of a session, one after another. It is opened with the first, and again with the next after it was closed.
+// A socket to a key, for the frames of a session. It is opened with the first, and again with the next after it was closed.
 //
 // Invariants:
 // - A frame gets its own answers, or none: what was under way on a socket that is closed is lost.
@@ -21,19 +21,19 @@ export class Socket {
 
   /**
    * Resolves to the answers to `requests`, which are in JSON; rejects with what has a `status` and a `code` where they are refused, and else says whether it
-   * `wasOpen`, so that they may have left, and `hasAnswered` any before. `first`: what a connection begins with. One that does not answer until `signal` aborts may be dead, and is closed.
+   * `wasOpen`, so that they may have left, and `hasAnswered` any before. `first`: what a connection begins with. `sent()` is called once they have left. One that does not
+   * answer until `signal` aborts may be dead, and is closed.
    */
-  async send(first, requests, signal) {
+  async send(first, requests, signal, sent) {
     const own = (this.#current ??= this.#connect());
     signal.addEventListener("abort", own.close);
     try {
       await own.opened;
       if (own.frame === 0) own.socket.send(JSON.stringify(first));
-      own.frame += 1;
-      return await new Promise((resolve, reject) => {
-        own.waiting = { resolve, reject };
-        own.socket.send(`{"frame":${own.frame},"requests":${requests}}`);
-      });
+      const frame = (own.frame += 1);
+      own.socket.send(`{"frame":${frame},"requests":${requests}}`);
+      sent();
+      return await new Promise((resolve, reject) => own.waiting.set(frame, { resolve, reject }));
     } finally {
       signal.removeEventListener("abort", own.close);
     }
@@ -44,7 +44,7 @@ export class Socket {
   }
 
   #connect() {
-    const own = { socket: new WebSocket(this.#url), frame: 0, waiting: undefined };
+    const own = { socket: new WebSocket(this.#url), frame: 0, waiting: new Map() };
     let [wasOpen, hasAnswered] = [false, false];
     own.opened = new Promise((resolve, reject) => {
       own.socket.onopen = () => {
@@ -56,7 +56,7 @@ export class Socket {
         clearTimeout(overdue);
         if (this.#current === own) this.#current = undefined;
         reject(Object.assign(error, { wasOpen, hasAnswered }));
-        own.waiting?.reject(error);
+        for (const { reject } of own.waiting.values()) reject(error);
       };
     });
     own.close = () => {
@@ -72,7 +72,8 @@ export class Socket {
     own.socket.onmessage = ({ data }) => {
       const { frame, answers } = JSON.parse(data);
       hasAnswered = true;
-      if (frame === own.frame) own.waiting.resolve(answers);
+      own.waiting.get(frame)?.resolve(answers);
+      own.waiting.delete(frame);
     };
     return own;
   }

@@ -12,6 +12,7 @@
 //! - What can't be read changes nothing.
 
 pub mod host;
+mod kept;
 #[cfg(target_arch = "wasm32")]
 mod memory;
 pub mod session;

@@ -7,10 +7,12 @@ use super::host::{
     lines_of, push_line, read_answer, read_draft, rows, write_answered, write_failure, write_request, write_row,
     write_transmission,
 };
+use crate::kept::Kept;
+use semel_core::client::Receiver;
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::numbered::Numbered;
 use semel_core::client::session::left::are_readable;
-use semel_core::client::session::{Action, Change, Changed, Session, Settings};
+use semel_core::client::session::{AHEAD, Action, Change, Changed, Session, Settings};
 use semel_core::text::split;
 
 /// A change that is on its way to the store.
@@ -26,6 +28,8 @@ struct Changing {
 #[derive(Debug, Default)]
 pub struct Host {
     session: Option<Session>,
+    /// The rows, where they are nowhere else.
+    kept: Option<Kept>,
     changes: Numbered<Changing>,
     last_change: u64,
 }
@@ -33,18 +37,19 @@ pub struct Host {
 impl Host {
     /// One that is not open yet.
     pub const fn new() -> Self {
-        Self { session: None, changes: Numbered::new(), last_change: 0 }
+        Self { session: None, kept: None, changes: Numbered::new(), last_change: 0 }
     }
 
     /// Does what `input` says. `None`: it can't be read.
     pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
         let mut input = Reader::new(input);
         let (what, now_ms) = (input.byte(), input.integer());
+        let told = input.rest();
         let mut result = Writer::default();
         match what {
             // Which session it is, and what is stored: once and for all. What can't be read is never taken over.
             0 => {
-                let settings = Settings {
+                let mut settings = Settings {
                     outbox: input.text(),
                     owner: input.text(),
                     principal: input.text(),
@@ -52,15 +57,22 @@ impl Host {
                     attempt_timeout_ms: input.integer(),
                     requests_max: input.integer() as usize,
                     is_framed: input.flag(),
+                    ahead: 0,
                     key: input.text(),
                     name: input.text(),
                     take_over_id: input.text(),
                     after: input.optional(Reader::integer),
                 };
+                // A socket keeps the order of frames.
+                if settings.is_framed {
+                    settings.ahead = AHEAD;
+                }
                 let gives_up_after_ms = input.optional(Reader::integer);
+                let is_kept = input.flag();
                 let rows = rows(&mut input);
                 input.end()?;
                 are_readable(&rows).ok()?;
+                self.kept = is_kept.then(Kept::default);
                 self.session.get_or_insert_with(|| Session::new(settings)).give_up_after(gives_up_after_ms);
             }
             // What is stored, and who lives, one a line. Back: who owns rows of this session, one a line.
@@ -79,13 +91,34 @@ impl Host {
                 }
                 result.text(&owners);
             }
-            // A request. Its key is the session's, and it comes after those before it. Back: its ticket.
+            // What the receivers of answers have, by their tickets, and requests: at the key of the session, each after those before it. Back: the
+            // ticket of the last of them, before which the others' come in a row.
             2 => {
-                let id = input.text();
-                let draft = read_draft(&mut input);
-                input.flag();
-                input.end()?;
-                result.integer(self.session.as_mut()?.request(now_ms, id, draft) as i64);
+                let session = self.session.as_mut()?;
+                let mut last = 0;
+                // Read to its end before anything is done.
+                for is_readable in [false, true] {
+                    let mut input = Reader::new(told);
+                    for _ in 0..input.integer() {
+                        let ticket = input.integer() as u64;
+                        if is_readable {
+                            session.delivered(now_ms, ticket);
+                        } else if input.has_failed() {
+                            break;
+                        }
+                    }
+                    for _ in 0..input.integer() {
+                        let (id, draft) = (input.text(), read_draft(&mut input));
+                        if is_readable {
+                            last = session.request(now_ms, id, draft);
+                        } else if input.has_failed() {
+                            break;
+                        }
+                    }
+                    input.end()?;
+                    session.hold();
+                }
+                result.integer(last as i64);
             }
             // The answer to an attempt. Of a batch, the body holds the answers, each as here.
             3 => {
@@ -110,17 +143,21 @@ impl Host {
                 let Changing { ticket, changed, .. } = *self.changes.remove(&number)?;
                 self.session.as_mut()?.changed(now_ms, ticket, changed.filter(|_| is_committed));
             }
-            // What is stored. Back: each request of this session without an answer, one a line, with tabs between.
+            // What is stored elsewhere. Back: each request of this session without an answer, one a line, with tabs between.
             6 => {
-                let rows = rows(&mut input);
+                let mut rows = rows(&mut input);
                 input.end()?;
+                if let Some(kept) = &self.kept {
+                    kept.list(&mut rows);
+                }
                 result.text(&lines_of(self.session.as_ref()?.overview(&rows).ok()?));
             }
             // The end, also of one that never began.
             15 => {
                 input.integer();
                 input.end()?;
-                self.session = None;
+                // What the store was asked for before is made all the same.
+                (self.session, self.kept) = (None, None);
             }
             _ => {
                 let number = input.integer() as u64;
@@ -129,8 +166,6 @@ impl Host {
                 match what {
                     // An attempt got no answer.
                     8 => session.lost(now_ms, number),
-                    // The receiver of an answer has it.
-                    9 => session.delivered(now_ms, number),
                     // The application gives a request up.
                     10 => session.give_up(now_ms, number),
                     // It goes on after a pause.
@@ -146,15 +181,19 @@ impl Host {
                 }
             }
         }
-        Some(self.output(&result.done()))
+        Some(self.output(now_ms, &result.done()))
     }
 
-    fn output(&mut self, result: &[u8]) -> Vec<u8> {
+    fn output(&mut self, now_ms: i64, result: &[u8]) -> Vec<u8> {
         let mut out = Writer::default();
         let mut actions = Writer::default();
         let (mut open, mut paused) = (0, 0);
         if let Some(session) = &mut self.session {
-            while let Some(action) = session.poll() {
+            while let Some(action) = session.poll().or_else(|| session.release(now_ms)) {
+                if let (Some(kept), Action::Change { ticket, id, change }) = (&mut self.kept, &action) {
+                    session.changed(now_ms, *ticket, Some(kept.change(*ticket, id, change)));
+                    continue;
+                }
                 self.last_change += 1;
                 write_action(&mut actions, session, action, self.last_change, &mut self.changes);
             }
@@ -190,7 +229,10 @@ fn write_action(out: &mut Writer, session: &Session, action: Action, number: u64
         }
         Action::Deliver { ticket, to, answered } => {
             out.byte(4);
-            write_request(out, ticket, session.describe(ticket));
+            // Who waits for it knows what it asked for.
+            let describe =
+                |(id, method, target)| if to == Receiver::Caller { (id, "", "") } else { (id, method, target) };
+            write_request(out, ticket, session.describe(ticket).map(describe));
             write_answered(out, to, &answered);
         }
         Action::Pause { ticket, failure } => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deposit, outbox } from "./session-stub.mjs";
-import { until } from "./stub.mjs";
+import { until, within } from "./stub.mjs";
 
 const ran = async (response) => (await response).json();
 
@@ -42,8 +42,9 @@ test("by a socket all goes in frames, over one connection, each with its answers
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer t", "x-tenant": "n" } });
   const connections = sockets(t, server);
   const session = await semel.session("accounts/a", "s", { transport: "socket" });
-  const answers = await Promise.all(["a", "b", "c"].map((body) => ran(deposit(session, body))));
-  assert.deepEqual(answers, [{ ran: "a" }, { ran: "b" }, { ran: "c" }]);
+  assert.deepEqual(await ran(deposit(session, "a")), { ran: "a" });
+  const answers = await Promise.all(["b", "c"].map((body) => ran(deposit(session, body))));
+  assert.deepEqual(answers, [{ ran: "b" }, { ran: "c" }]);
   assert.deepEqual(connections.map(({ url }) => url), ["wss://worker.test/semel/v1/keys/accounts%2Fa/socket"]);
   const [first, alone, two] = connections[0].frames;
   assert.deepEqual(first, { authorization: "Bearer t", principal: "alice" });
@@ -52,6 +53,38 @@ test("by a socket all goes in frames, over one connection, each with its answers
   assert.equal(server.frames.length, 0, "nothing by HTTP but the take-over");
   await session.close();
   assert.ok(connections[0].isClosed);
+});
+
+test("by a socket two frames are under way, each of half a window, and each gets its own answers", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  server.each = (call, serve) => (call.frame === undefined ? serve() : "silent");
+  const bodies = Array.from({ length: 70 }, (_, index) => `${index}`);
+  const answering = Promise.all(bodies.map((body) => ran(deposit(session, body))));
+  await until(() => connections[0]?.frames.length === 3, "two frames are under way");
+  const [, ...frames] = connections[0].frames;
+  assert.deepEqual(frames.map(({ frame, requests }) => [frame, requests.length, requests[0].body]), [[1, 32, "0"], [2, 32, "32"]]);
+  server.each = (call, serve) => (call.frame === undefined ? serve() : "answered");
+  // Whichever is answered first.
+  for (const { frame, requests } of frames.reverse()) {
+    connections[0].onmessage({ data: JSON.stringify({ frame, now: 1, answers: JSON.parse(server.batch(requests)) }) });
+  }
+  assert.deepEqual(await within(answering, "all are answered"), bodies.map((body) => ({ ran: body })));
+  assert.deepEqual(server.effects, bodies);
+});
+
+test("frames leave in the order in which they were asked for, however long the headers of one take", async (t) => {
+  let [given, calls] = [undefined, 0];
+  const slow = new Promise((resolve) => (given = resolve));
+  const { semel, server } = await outbox(t, { headers: () => ((calls += 1) === 2 ? slow : {}) });
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  const answering = Promise.all(Array.from({ length: 64 }, (_, index) => ran(deposit(session, `${index}`))));
+  await until(() => calls === 3, "both are asked for");
+  given({});
+  await within(answering, "all are answered");
+  assert.deepEqual(connections[0].frames.slice(1).map(({ requests }) => requests[0].body), ["0", "32"]);
 });
 
 test("a socket that is closed in the middle is opened anew, and what was lost goes again", async (t) => {

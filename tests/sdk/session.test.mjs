@@ -12,7 +12,16 @@ test("the first call goes alone and at once, those that come meanwhile in one fr
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer t", "x-tenant": "n" } });
   const session = await semel.session("accounts/a", "s");
   assert.deepEqual([session.key, session.name, session.epoch, session.lastSeq], ["accounts/a", "s", 1, 0]);
-  const answers = await Promise.all(["a", "b", "ü", "\u0001\u0002"].map((body) => ran(deposit(session, body))));
+  let answer;
+  const answered = new Promise((resolve) => (answer = resolve));
+  server.each = async (_call, serve) => (await answered, serve());
+  const first = ran(deposit(session, "a"));
+  await until(() => server.frames.length === 1, "the first has left");
+  const others = ["b", "ü", "\u0001\u0002"].map((body) => ran(deposit(session, body)));
+  // They are told of in the turn of their calls.
+  await new Promise(setImmediate);
+  answer();
+  const answers = await Promise.all([first, ...others]);
   assert.deepEqual(answers, [{ ran: "a" }, { ran: "b" }, { ran: "ü" }, { ran: "\u0001\u0002" }]);
   assert.deepEqual(server.frames.map(({ path }) => path), ["/accounts/a/deposit", "/semel/v1/keys/accounts%2Fa/batch"]);
   const [alone, batch] = server.frames;
@@ -24,6 +33,15 @@ test("the first call goes alone and at once, those that come meanwhile in one fr
   );
   const headers = { "content-type": "text/plain;charset=UTF-8", "x-tenant": "n" };
   assert.deepEqual(batch.elements[0], { session: { name: "s", epoch: 1, seq: 2 }, method: "POST", path: "/accounts/a/deposit", headers, body: "b" });
+});
+
+test("calls of one moment leave together, and none of them waits for another's answer to leave", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const again = async (body) => (await deposit(session, body), ran(deposit(session, `${body} again`)));
+  const answers = await within(Promise.all(["a", "b", "c"].map(again)), "all are answered");
+  assert.deepEqual(answers, [{ ran: "a again" }, { ran: "b again" }, { ran: "c again" }]);
+  assert.deepEqual(server.frames.map(({ elements }) => elements.map(({ body }) => body)), [["a", "b", "c"], ["a again", "b again", "c again"]]);
 });
 
 test("a body of bytes reaches the key as it is, alone and in a batch", async (t) => {

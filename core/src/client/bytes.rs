@@ -76,6 +76,11 @@ impl<'a> Reader<'a> {
         (self.rest.is_empty() && !self.has_failed).then_some(())
     }
 
+    /// What is still to be read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Whether something was not there.
     pub fn has_failed(&self) -> bool {
         self.has_failed

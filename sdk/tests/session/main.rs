@@ -23,6 +23,11 @@ fn told(what: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
 
 /// The beginning, with a row that is stored.
 fn open_with(row: Option<&[u8]>) -> Vec<u8> {
+    open_as(row, false)
+}
+
+/// The same; `is_kept`: no store has the rows.
+fn open_as(row: Option<&[u8]>, is_kept: bool) -> Vec<u8> {
     told(0, |input| {
         for text in ["semel sessions https://test alice", "tab", "alice"] {
             input.text(text);
@@ -36,6 +41,7 @@ fn open_with(row: Option<&[u8]>) -> Vec<u8> {
         }
         input.optional(Some(3), Writer::integer);
         input.optional(Some(60_000), Writer::integer);
+        input.flag(is_kept);
         match row {
             None => input.integer(0),
             Some(row) => {
@@ -56,14 +62,25 @@ fn number(what: u8, number: i64) -> Vec<u8> {
 }
 
 fn request(id: &str) -> Vec<u8> {
+    together(&[], &[id])
+}
+
+/// What receivers have, and what is asked for.
+fn together(heard: &[i64], ids: &[&str]) -> Vec<u8> {
     told(2, |input| {
-        for text in [id, "POST", "/deposit"] {
-            input.text(text);
+        input.integer(heard.len() as i64);
+        for ticket in heard {
+            input.integer(*ticket);
         }
-        input.flag(false);
-        input.text("x-note:a\n");
-        input.bytes(&[0, 255]);
-        input.flag(true);
+        input.integer(ids.len() as i64);
+        for id in ids {
+            for text in [id, "POST", "/deposit"] {
+                input.text(text);
+            }
+            input.flag(false);
+            input.text("x-note:a\n");
+            input.bytes(&[0, 255]);
+        }
     })
 }
 
@@ -110,8 +127,12 @@ fn sent(actions: &[u8]) -> (i64, String, String) {
 
 /// A session that is taken over, and what was called.
 fn ready() -> Host {
+    ready_as(false)
+}
+
+fn ready_as(is_kept: bool) -> Host {
     let mut host = Host::new();
-    output(&mut host, &open());
+    output(&mut host, &open_as(None, is_kept));
     let (_, actions) = output(&mut host, &number(13, 0));
     let (attempt, target, _) = sent(&actions);
     assert_eq!(target, "/semel/v1/keys/k/sessions");
@@ -143,7 +164,7 @@ fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome() {
     let (_, actions) = output(&mut host, &answered(attempt, ""));
     let mut actions = Reader::new(&actions);
     assert_eq!((actions.byte(), actions.integer(), actions.text().as_str()), (4, ticket, "id-1"));
-    let (_, actions) = output(&mut host, &number(9, ticket));
+    let (_, actions) = output(&mut host, &together(&[ticket], &[]));
     let mut asked = Reader::new(&actions);
     assert_eq!(asked.byte(), 0);
     let (made, _) = output(&mut host, &change(asked.integer(), Some(&stored)));
@@ -156,7 +177,7 @@ fn a_call_that_is_cut_short_is_not_read_and_changes_nothing() {
         input.integer(0);
         input.optional(Some("tab"), Writer::text);
     });
-    for call in [request("id-1"), answered(1, ""), rows, number(10, 1)] {
+    for call in [request("id-1"), together(&[7], &["id-1", "id-2"]), answered(1, ""), rows, number(10, 1)] {
         let mut host = ready();
         for length in 0..call.len() {
             assert_eq!(host.call(&call[..length]), None, "{length} of {call:?}");
@@ -190,6 +211,16 @@ fn what_was_closed_or_never_began_is_told_nothing() {
 }
 
 #[test]
+fn what_the_store_was_asked_for_before_it_was_closed_is_made_all_the_same() {
+    let mut host = ready();
+    let (_, actions) = output(&mut host, &request("id-1"));
+    let mut asked = Reader::new(&actions);
+    let (_, change_number) = (asked.byte(), asked.integer());
+    output(&mut host, &number(CLOSE, 0));
+    assert_eq!(output(&mut host, &change(change_number, None)).0.first(), Some(&1), "its row is written");
+}
+
+#[test]
 fn a_session_does_not_begin_where_what_is_stored_cannot_be_read() {
     let mut host = Host::new();
     assert_eq!(host.call(&open_with(Some(&[9]))), None);
@@ -216,6 +247,30 @@ fn what_is_stored_without_an_answer_is_listed() {
         }),
     );
     assert_eq!(Reader::new(&lines).text(), "id-1\tPOST\t/deposit\tsending\t0");
+}
+
+#[test]
+fn rows_that_no_store_has_are_changed_without_a_word_to_the_host_and_listed() {
+    let mut host = ready_as(true);
+    let (_, actions) = output(&mut host, &request("id-1"));
+    let (attempt, target, _) = sent(&actions);
+    assert_eq!(target, "/deposit");
+    let list = told(6, |input| input.integer(0));
+    assert_eq!(Reader::new(&output(&mut host, &list).0).text(), "id-1\tPOST\t/deposit\tsending\t1");
+    let (_, actions) = output(&mut host, &answered(attempt, ""));
+    let mut actions = Reader::new(&actions);
+    assert_eq!(actions.byte(), 4);
+    assert!(output(&mut host, &together(&[actions.integer()], &[])).1.is_empty());
+    assert_eq!(Reader::new(&output(&mut host, &list).0).text(), "");
+}
+
+#[test]
+fn what_is_told_together_leaves_together_and_has_tickets_in_a_row() {
+    let mut host = ready_as(true);
+    let (last, actions) = output(&mut host, &together(&[], &["id-1", "id-2", "id-3"]));
+    let (attempt, target, _) = sent(&actions);
+    assert_eq!(target, "/semel/v1/keys/k/batch");
+    assert_eq!((Reader::new(&last).integer(), attempt), (3, 2));
 }
 
 #[test]

@@ -104,6 +104,7 @@ pub struct Holder {
     /// Its name in rows.
     pub owner: String,
     give_up_after_ms: Option<i64>,
+    ahead: usize,
     history: History<Told>,
     /// Of every field of the machine but how often something was tried, and of what it has asked of the store.
     digest: u64,
@@ -111,8 +112,8 @@ pub struct Holder {
     pub next: Option<Arc<str>>,
     /// When the machine is to be woken.
     pub wakes_ms: Option<i64>,
-    /// What is under way.
-    pub under_way: Option<Attempt>,
+    /// What is under way, in the order in which it left.
+    pub under_way: Vec<Attempt>,
     /// The requests in hand that were stored from here.
     pub tickets: BTreeMap<String, Ticket>,
     /// Whether it was told its epoch.
@@ -129,15 +130,16 @@ pub struct Holder {
 
 impl Holder {
     /// A tab that was opened.
-    pub fn new(owner: String, give_up_after_ms: Option<i64>) -> Self {
+    pub fn new(owner: String, give_up_after_ms: Option<i64>, ahead: usize) -> Self {
         Self {
             owner,
             give_up_after_ms,
+            ahead,
             history: History::default(),
             digest: 0,
             next: None,
             wakes_ms: None,
-            under_way: None,
+            under_way: Vec::new(),
             tickets: BTreeMap::new(),
             has_taken: false,
             has_looked: false,
@@ -161,7 +163,8 @@ impl Holder {
             retry_interval_ms: 0,
             attempt_timeout_ms: 100 * TIMEOUT_MS,
             requests_max: REQUESTS_MAX,
-            is_framed: false,
+            is_framed: self.ahead > 0,
+            ahead: self.ahead,
         });
         session.give_up_after(self.give_up_after_ms);
         let mut machine = Machine { session, asked: VecDeque::new() };
@@ -192,7 +195,7 @@ impl Holder {
 
     /// Whether nothing comes of it any more, unless it is told something.
     pub fn is_quiet(&self) -> bool {
-        self.next.is_none() && self.under_way.is_none() && self.wakes_ms.is_none()
+        self.next.is_none() && self.under_way.is_empty() && self.wakes_ms.is_none()
     }
 }
 

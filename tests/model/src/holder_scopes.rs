@@ -26,6 +26,8 @@ pub struct HolderScope {
     pub gives_up: bool,
     /// When callers are told that they need not wait.
     pub give_up_after_ms: Option<i64>,
+    /// So many requests are ready before a second frame leaves beside another; 0: none does.
+    pub ahead: usize,
     /// Whether tabs can tell who lives.
     pub knows_who_lives: bool,
     /// Whether the key's process crashes.
@@ -42,7 +44,19 @@ const RETENTION_S: i64 = 1_000;
 
 /// All of them.
 pub fn all() -> Vec<HolderScope> {
-    vec![overtaken(), two_epochs(), left(), waits_no_longer(), given_up(), expired(), unheard(), failing(), unaware()]
+    vec![
+        overtaken(),
+        two_epochs(),
+        left(),
+        waits_no_longer(),
+        given_up(),
+        expired(),
+        unheard(),
+        failing(),
+        unaware(),
+        two_frames(),
+        two_given_up(),
+    ]
 }
 
 /// The scope of a name.
@@ -65,6 +79,7 @@ fn scope(
         instants_s: &[0],
         gives_up: false,
         give_up_after_ms: None,
+        ahead: 0,
         knows_who_lives: true,
         key_crashes: false,
         failures_max: 0,
@@ -137,4 +152,18 @@ fn unaware() -> HolderScope {
     let sometimes = &[Sometimes::Replay, Sometimes::Renumbered, Sometimes::Forgotten];
     let scope = scope("unaware", &[1, 1], &[&["a"], &[]], sometimes);
     HolderScope { knows_who_lives: false, ..scope }
+}
+
+/// A tab with two frames under way, which another one overtakes. Either frame may come first, or never.
+fn two_frames() -> HolderScope {
+    let sometimes =
+        &[Sometimes::Replay, Sometimes::Fenced, Sometimes::Renumbered, Sometimes::Gap, Sometimes::Forgotten];
+    HolderScope { ahead: 1, ..scope("two frames", &[1, 1], &[&["b", "a"], &[]], sometimes) }
+}
+
+/// The same, and the application gives one of the two up.
+fn two_given_up() -> HolderScope {
+    let sometimes = &[Sometimes::Cancelled, Sometimes::RanBefore, Sometimes::Gap, Sometimes::Forgotten];
+    let scope = scope("one of two frames given up", &[1], &[&["b", "a"]], sometimes);
+    HolderScope { ahead: 1, gives_up: true, ..scope }
 }

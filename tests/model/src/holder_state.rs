@@ -144,6 +144,7 @@ impl State {
             "acknowledged" => Some(Sometimes::Tombstone),
             "outcome-expired" => Some(Sometimes::Stub),
             "capacity" => Some(Sometimes::Full),
+            "sequence-gap" => Some(Sometimes::Gap),
             "executed" if part.closes && effect_in(&answer.body).is_some() => Some(Sometimes::RanBefore),
             _ => None,
         });

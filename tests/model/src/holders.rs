@@ -77,7 +77,7 @@ impl Holders {
         state.opened[at] += 1;
         let again = if state.opened[at] > 1 { " again" } else { "" };
         let owner = format!("tab {}{again}", at + 1);
-        state.holders[at] = Some(Holder::new(owner, self.scope.give_up_after_ms));
+        state.holders[at] = Some(Holder::new(owner, self.scope.give_up_after_ms, self.scope.ahead));
         self.tell(state, at, Told::Wakes);
     }
 
@@ -158,11 +158,11 @@ impl Holders {
                 state.sends(&frame);
                 let frame = Arc::new(frame);
                 state.frames.insert(frame.clone());
-                holder.under_way = Some(Attempt { number: made.attempt, frame });
+                holder.under_way.push(Attempt { number: made.attempt, frame });
                 None
             }
-            Action::Abort(_) => {
-                holder.under_way = None;
+            Action::Abort(attempt) => {
+                holder.under_way.retain(|each| each.number != attempt);
                 None
             }
             Action::Deliver { ticket: TAKE_OVER, answered, .. } => {
@@ -220,9 +220,9 @@ impl Holders {
             Step::Arrives(frame) => drop(self.arrives(state, &frame)),
             Step::Answers(at, frame) => {
                 let answer = self.arrives(state, &frame);
-                self.hears(state, at, |number| Told::Answered(number, answer));
+                self.hears(state, at, &frame, |number| Told::Answered(number, answer));
             }
-            Step::Loses(at, _) => self.hears(state, at, Told::Lost),
+            Step::Loses(at, frame) => self.hears(state, at, &frame, Told::Lost),
             Step::KeyCrashes => {
                 let now_ms = self.now_ms(state);
                 state.server.crash(now_ms);
@@ -231,15 +231,16 @@ impl Holders {
         }
     }
 
-    fn hears(&self, state: &mut State, at: usize, told: impl FnOnce(u64) -> Told) {
-        if let Some(attempt) = state.holders[at].as_mut().and_then(|holder| holder.under_way.take()) {
-            self.tell(state, at, told(attempt.number));
-        }
+    fn hears(&self, state: &mut State, at: usize, frame: &Arc<Frame>, told: impl FnOnce(u64) -> Told) {
+        let Some(holder) = state.holders[at].as_mut() else { return };
+        let Some(heard) = holder.under_way.iter().position(|each| each.frame == *frame) else { return };
+        let Attempt { number, .. } = holder.under_way.remove(heard);
+        self.tell(state, at, told(number));
     }
 
     fn holder_actions(&self, state: &State, at: usize, holder: &Holder, steps: &mut Vec<Step>) {
         steps.push(Step::Crashes(at));
-        if let Some(Attempt { frame, .. }) = &holder.under_way {
+        for Attempt { frame, .. } in &holder.under_way {
             steps.push(Step::Answers(at, frame.clone()));
             steps.push(Step::Loses(at, frame.clone()));
         }

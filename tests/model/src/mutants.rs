@@ -107,6 +107,7 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::FrameOfToken => ("frames", Never::AfterToken),
         Rule::PlaceKept => ("overtaken", Never::Twice),
         Rule::OnlyFencedRenumbered => ("expired", Never::Twice),
+        Rule::UnderWayOnce => ("two frames", Never::ToldTwice),
         Rule::OlderFirst => ("two epochs", Never::OutOfOrder),
         Rule::LeftInOrder => ("overtaken", Never::OutOfOrder),
         Rule::LeftTaken => ("left again", Never::Stuck),

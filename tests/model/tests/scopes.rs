@@ -54,6 +54,8 @@ const STATES: &[(&str, usize)] = &[
     ("unheard", 8_130),
     ("failing store", 16_693),
     ("unaware", 1_465),
+    ("two frames", 6_902),
+    ("one of two frames given up", 1_844),
     ("batches", 721),
     ("frames", 2_546),
     ("session batches", 3_161),
@@ -349,6 +351,16 @@ fn a_store_that_fails_loses_nothing_of_a_session_and_leaves_out_no_number() {
 #[test]
 fn where_nobody_can_tell_who_lives_nothing_of_a_session_runs_twice_and_no_is_the_truth() {
     hold_in_holders("unaware");
+}
+
+#[test]
+fn of_two_frames_under_way_either_may_come_first_and_each_request_happens_once_and_in_order() {
+    hold_in_holders("two frames");
+}
+
+#[test]
+fn what_is_given_up_of_two_frames_under_way_is_closed_and_the_other_happens_once() {
+    hold_in_holders("one of two frames given up");
 }
 
 #[test]

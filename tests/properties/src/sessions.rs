@@ -170,6 +170,8 @@ struct Host {
     /// Changes that the store has not made yet, oldest first.
     changes: Vec<(Ticket, String, Change)>,
     attempts: Vec<Transmission>,
+    /// So many of them are under way at most.
+    frames_max: usize,
     handed: Vec<Ticket>,
     told: BTreeSet<(Ticket, bool)>,
     tickets: Vec<Ticket>,
@@ -192,7 +194,9 @@ fn check_machine(source: &mut Source<'_>) {
         attempt_timeout_ms: 10_000,
         requests_max: 1 + source.below(12),
         is_framed: source.flag(),
+        ahead: source.below(4),
     };
+    let frames_max = if settings.ahead > 0 { 2 } else { 1 };
     let mut session = Session::new(settings);
     session.give_up_after(source.optional(|_| 5_000));
     let mut host = Host {
@@ -201,6 +205,7 @@ fn check_machine(source: &mut Source<'_>) {
         rows: BTreeMap::new(),
         changes: Vec::new(),
         attempts: Vec::new(),
+        frames_max,
         handed: Vec::new(),
         told: BTreeSet::new(),
         tickets: Vec::new(),
@@ -331,7 +336,11 @@ impl Host {
             match action {
                 Action::Change { ticket, id, change } => self.changes.push((ticket, id, change)),
                 Action::Transmit(made) => {
-                    assert!(self.attempts.is_empty(), "one frame is under way at a time");
+                    assert!(
+                        self.attempts.len() < self.frames_max,
+                        "{} frames are under way at a time",
+                        self.frames_max
+                    );
                     if self.is_alone {
                         self.check_stored(&made);
                     }

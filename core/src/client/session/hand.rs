@@ -7,6 +7,7 @@
 use super::super::numbered::Numbered;
 use super::request::{Request, Stage};
 use super::{Change, Ticket};
+use crate::rules::{Rule, holds};
 
 /// Which ones a list holds.
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +18,8 @@ pub(super) enum List {
     Lacking,
     /// In [`Stage::New`].
     New,
-    /// In [`Stage::Placed`].
-    Placed,
+    /// In [`Stage::Placed`], and not under way.
+    Ready,
     /// That were given up, which is still to be stored.
     GivenUp,
     /// Of which is being stored that they were given up.
@@ -57,7 +58,7 @@ fn marks(request: &Request) -> Marks {
         is(answered.is_none()),
         is(request.lacks_place()),
         is(matches!(stage, Stage::New)),
-        is(is_placed),
+        is(is_placed && !(request.is_under_way && holds(Rule::UnderWayOnce))),
         is(is_given_up),
         is(matches!(stage, Stage::Changing { change: Change::Cancel { .. }, .. })),
         again_ms,

@@ -10,6 +10,7 @@ use super::super::row::Answered;
 use super::super::sending::cancelled;
 use super::super::verdict::{self, Sent, Verdict};
 use super::frame;
+use super::hand::List;
 use super::machine::{Session, never_ran};
 use super::request::Stage;
 use super::sending::InFlight;
@@ -32,19 +33,22 @@ impl Session {
         let mut requests = frame.requests.iter().filter(|(ticket, _)| *ticket != TAKE_OVER);
         let Some((first, _)) = requests.next().copied() else { return self.judge_take_over(now_ms, answer) };
         let is_one = requests.next().is_none();
+        let last = frame.requests.last().map_or(first, |(ticket, _)| *ticket);
         self.patience_ms = self.settings.attempt_timeout_ms;
-        self.elements_max = (self.elements_max * 2).min(ELEMENTS_MAX);
+        if !frame.is_second {
+            self.elements_max = (self.elements_max * 2).min(ELEMENTS_MAX);
+        }
         if !frame.is_batch {
-            self.judge_elements(now_ms, frame.requests, vec![answer]);
+            self.judge_elements(now_ms, &frame, vec![answer]);
         } else {
             match verdict::judge(&answer, UNTIMED) {
                 Verdict::Outcome => match frame::answers(&answer.body, frame.requests.len()) {
-                    Some(answers) => self.judge_elements(now_ms, frame.requests, answers),
+                    Some(answers) => self.judge_elements(now_ms, &frame, answers),
                     None => self.wait(now_ms, 0),
                 },
                 Verdict::Again { after_ms, .. } => {
                     self.wait(now_ms, after_ms);
-                    if let Some(failure) = verdict::refusal(&answer) {
+                    if let Some(failure) = verdict::refusal(&answer).filter(|_| !frame.is_second) {
                         self.judge_refusal(first, failure, false);
                     }
                 }
@@ -55,7 +59,9 @@ impl Session {
                 Verdict::Pause(_) | Verdict::Never(_) => self.wait(now_ms, 0),
             }
         }
-        if self.requests.get(&first).is_some_and(|request| matches!(request.stage, Stage::Placed)) {
+        self.is_alone =
+            self.settings.ahead > 0 && self.requests.first(List::Ready).is_some_and(|(_, ticket)| ticket <= last);
+        if !frame.is_second && self.requests.get(&first).is_some_and(|request| matches!(request.stage, Stage::Placed)) {
             // It may be what keeps the others from theirs: an answer that is too large for a batch, say.
             self.elements_max = 1;
         }
@@ -82,10 +88,10 @@ impl Session {
         }
     }
 
-    fn judge_elements(&mut self, now_ms: i64, requests: Vec<(Ticket, bool)>, answers: Vec<Answer>) {
-        let (mut is_first, mut is_pressing) = (true, false);
-        let answered = requests.into_iter().zip(answers).filter(|((ticket, _), _)| *ticket != TAKE_OVER);
-        for ((ticket, was_cancellation), answer) in answered {
+    fn judge_elements(&mut self, now_ms: i64, frame: &InFlight, answers: Vec<Answer>) {
+        let (mut is_first, mut is_pressing) = (!frame.is_second, false);
+        let answered = frame.requests.iter().zip(answers).filter(|((ticket, _), _)| *ticket != TAKE_OVER);
+        for (&(ticket, was_cancellation), answer) in answered {
             match verdict::judge(&answer, UNTIMED) {
                 Verdict::Outcome if was_cancellation => match answer.member("state") {
                     Some("cancelled") => self.conclude(ticket, cancelled()),
@@ -106,7 +112,8 @@ impl Session {
                 Verdict::Again { after_ms, .. } => {
                     let refusal = verdict::refusal(&answer);
                     is_pressing |= refusal.as_ref().is_some_and(|failure| self.presses(failure, was_cancellation));
-                    if !is_pressing {
+                    let is_behind = |failure: &Failure| frame.is_second && failure.code == Code::SequenceGap.as_str();
+                    if !is_pressing && !refusal.as_ref().is_some_and(is_behind) {
                         self.wait(now_ms, after_ms);
                         // What comes after it is refused for its sake.
                         if let Some(failure) = refusal.filter(|_| is_first) {

@@ -42,6 +42,9 @@ pub struct Settings {
     pub requests_max: usize,
     /// Whether one request alone is a batch too: on a socket, all are.
     pub is_framed: bool,
+    /// So many requests are ready before a second frame leaves beside the one that is under way; 0: none does. It is for what keeps the order of
+    /// frames. Elsewhere nothing breaks, but what comes before the first is refused, and goes again.
+    pub ahead: usize,
 }
 
 /// A session, as its client has it.
@@ -56,6 +59,12 @@ pub struct Session {
     pub(super) next_seq: i64,
     pub(super) requests: Hand,
     pub(super) in_flight: Option<InFlight>,
+    /// What left beside it.
+    pub(super) second: Option<InFlight>,
+    /// Whether frames leave one by one: of the last that was under way something goes again.
+    pub(super) is_alone: bool,
+    /// Whether nothing leaves yet, for there is more to be told.
+    pub(super) is_held: bool,
     /// The first place of which somebody else on this store has still to hear, who lives, as of the last look.
     pub(super) unheard_seq: Option<i64>,
     /// Up to here others had their time to hear: a tab that is frozen holds nobody up for ever.
@@ -105,6 +114,9 @@ impl Session {
             next_seq: 0,
             requests: Hand::default(),
             in_flight: None,
+            second: None,
+            is_alone: false,
+            is_held: false,
             unheard_seq: None,
             unheeded_seq: 0,
             taken_over_seq: 0,
@@ -131,6 +143,19 @@ impl Session {
     /// is recovered.
     pub fn give_up_after(&mut self, after_ms: Option<i64>) {
         self.gives_up_after_ms = after_ms;
+    }
+
+    /// Nothing leaves before [`Session::release`]: what is told together leaves together, once what is asked of the store at once is done.
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// All of it is told, if there was such. The next thing to do.
+    pub fn release(&mut self, now_ms: i64) -> Option<Action> {
+        if std::mem::take(&mut self.is_held) {
+            self.advance(now_ms);
+        }
+        self.poll()
     }
 
     /// The next thing to do.
@@ -168,7 +193,7 @@ impl Session {
 
     /// Reports the answer to [`Action::Transmit`].
     pub fn answered(&mut self, now_ms: i64, attempt: u64, answer: Answer) {
-        if let Some(ended) = self.in_flight.take_if(|each| each.attempt == attempt) {
+        if let Some(ended) = self.land(now_ms, attempt) {
             self.judge(now_ms, ended, answer);
         }
         self.advance(now_ms);
@@ -176,7 +201,8 @@ impl Session {
 
     /// Reports that [`Action::Transmit`] got no answer.
     pub fn lost(&mut self, now_ms: i64, attempt: u64) {
-        if self.in_flight.take_if(|each| each.attempt == attempt).is_some() {
+        if self.land(now_ms, attempt).is_some() {
+            self.is_alone = self.settings.ahead > 0;
             self.wait(now_ms, 0);
         }
         self.advance(now_ms);
@@ -233,8 +259,10 @@ impl Session {
 
     /// Time has passed.
     pub fn wake(&mut self, now_ms: i64) {
-        if let Some(ended) = self.in_flight.take_if(|each| each.ends_ms <= now_ms) {
+        let overdue = self.in_flight.as_ref().filter(|each| each.ends_ms <= now_ms).map(|each| each.attempt);
+        if let Some(ended) = overdue.and_then(|attempt| self.land(now_ms, attempt)) {
             self.actions.push(Action::Abort(ended.attempt));
+            self.is_alone = self.settings.ahead > 0;
             self.shorten(&ended);
             self.wait(now_ms, 0);
         }
@@ -277,6 +305,7 @@ impl Session {
             is_stored: !has_caller,
             has_caller,
             was_sent: false,
+            is_under_way: false,
             is_cancelling: false,
             ran_anyway: false,
             attempts: 0,

@@ -44,6 +44,9 @@ pub use row::{Change, Changed, Entry, Place};
 pub const WINDOW: i64 = 64;
 /// Requests in a frame.
 pub const ELEMENTS_MAX: usize = 256;
+/// So many have a place, half of all that may, before a second frame leaves while one is under way: so the client makes and hears one while the
+/// server works on the other. A frame has no more of them then, or there would be no second.
+pub const AHEAD: usize = WINDOW as usize / 2;
 /// Bytes of a frame of more than one request, as far as the client counts them: the server takes 1 MiB.
 pub const FRAME_BYTES_MAX: usize = 1_000_000;
 /// The ticket of the take-over, which is delivered like a request.

@@ -41,6 +41,8 @@ pub(super) struct Request {
     pub(super) has_caller: bool,
     /// Whether it may have left under its place.
     pub(super) was_sent: bool,
+    /// Whether it is in a frame that is under way.
+    pub(super) is_under_way: bool,
     /// Whether the application gave it up, so that its place is to be closed.
     pub(super) is_cancelling: bool,
     /// It ran before its place could be closed: now for its outcome.

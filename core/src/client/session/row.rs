@@ -112,8 +112,14 @@ pub enum Changed {
 impl Change {
     /// Applies it to a row. To be called inside the store's transaction.
     pub fn apply(&self, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
-        let row = stored.map(decode).transpose()?;
-        let made = match (self, row) {
+        let Some(row) = self.made(stored.map(decode).transpose()?) else { return Ok((Write::Nothing, Changed::Not)) };
+        let write = if self.deletes() { Write::Delete } else { Write::Put(encode(&row)) };
+        Ok((write, Changed::Made(row)))
+    }
+
+    /// The same of what a row says. `None`: it is not made. Otherwise what the row says then, or said before it [`Change::deletes`] it.
+    pub fn made(&self, row: Option<Entry>) -> Option<Entry> {
+        match (self, row) {
             (Self::Add(entry), None) => Some(entry.clone()),
             (Self::Adopt { by, from, epoch }, Some(row)) if row.owner == *from || row.is_left_before(*epoch) => {
                 let place = row.place.filter(|_| holds(Rule::PlaceKept));
@@ -128,11 +134,12 @@ impl Change {
             (Self::Take { by }, Some(row)) if row.owner != *by => None,
             (Self::Take { .. } | Self::Remove, row) => row,
             _ => None,
-        };
-        let Some(row) = made else { return Ok((Write::Nothing, Changed::Not)) };
-        let deletes = matches!(self, Self::Take { .. } | Self::Remove);
-        let write = if deletes { Write::Delete } else { Write::Put(encode(&row)) };
-        Ok((write, Changed::Made(row)))
+        }
+    }
+
+    /// Whether it deletes the row.
+    pub fn deletes(&self) -> bool {
+        matches!(self, Self::Take { .. } | Self::Remove)
     }
 
     /// Whether it gives a place.

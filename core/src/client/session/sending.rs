@@ -2,7 +2,9 @@
 //!
 //! Invariants:
 //! - One place is given at a time, and only once all that was taken over under older epochs has its answer.
-//! - One frame is under way at a time. What is not answered for good is in the next one again, in the same order.
+//! - One frame is under way at a time, or, where their order is kept, two: the second begins behind the first. What is not answered for good is
+//!   in the next one again, in the same order.
+//! - A request is in one of them at most.
 //! - A holder that is fenced gives no more places, and sends only what it has sent before.
 
 use super::super::action::Ticket;
@@ -22,6 +24,10 @@ pub(super) struct InFlight {
     /// The requests in it, and whether each left as a cancellation; none: the take-over. One that only acknowledges has its ticket.
     pub(super) requests: Vec<(Ticket, bool)>,
     pub(super) is_batch: bool,
+    /// Whether it left beside another. That this one has not taken effect before says nothing of it, so no gap is held against it.
+    pub(super) is_second: bool,
+    /// Whether another may leave beside it: it has nothing but requests, all of one epoch.
+    may_be_first: bool,
 }
 
 impl Session {
@@ -46,9 +52,7 @@ impl Session {
         }
         self.leave();
         self.give_places();
-        if self.is_to_send() && self.in_flight.is_none() && self.due_ms <= now_ms {
-            self.send(now_ms);
-        }
+        while !self.is_held && self.due_ms <= now_ms && self.is_to_send() && self.may_leave() && self.send(now_ms) {}
     }
 
     /// Up to here it needs no answer any more.
@@ -116,7 +120,7 @@ impl Session {
         let has_ended = self.ended.is_some();
         // What comes after one that is about to be cancelled would leave a gap.
         let blocked = self.requests.first(List::Cancelling).map_or(Ticket::MAX, |(_, ticket)| ticket);
-        let placed = self.requests.listed(List::Placed).iter().map(|(_, ticket)| *ticket);
+        let placed = self.requests.listed(List::Ready).iter().map(|(_, ticket)| *ticket);
         let before = placed.take_while(move |ticket| *ticket < blocked);
         let requests = before.filter_map(|ticket| Some((ticket, self.requests.get(&ticket)?)));
         requests.filter(move |(_, request)| request.was_sent || !has_ended)
@@ -129,17 +133,63 @@ impl Session {
             && (self.epoch.is_none() && self.ended.is_none() || self.sendable().next().is_some())
     }
 
-    fn send(&mut self, now_ms: i64) {
+    /// Whether a frame may leave now: alone, or behind the one that is under way.
+    fn may_leave(&self) -> bool {
+        let Some(first) = &self.in_flight else { return true };
+        if !first.may_be_first || self.is_alone || self.second.is_some() {
+            return false;
+        }
+        let last = first.requests.last().map_or(Ticket::MAX, |(ticket, _)| *ticket);
+        let mut missing = self.settings.ahead;
+        for (ticket, request) in self.sendable() {
+            if missing == 0 || !self.is_plain(request) || ticket < last && holds(Rule::UnderWayOnce) {
+                break;
+            }
+            missing -= 1;
+        }
+        missing == 0
+    }
+
+    fn is_plain(&self, request: &super::request::Request) -> bool {
+        request.entry.place.map(|place| place.epoch) == self.epoch && !request.leaves_as_cancellation()
+    }
+
+    /// What was under way is so no more.
+    pub(super) fn land(&mut self, now_ms: i64, attempt: u64) -> Option<InFlight> {
+        let is_it = |each: &mut InFlight| each.attempt == attempt;
+        let landed = self.second.take_if(is_it).or_else(|| {
+            let landed = self.in_flight.take_if(is_it)?;
+            self.in_flight = self.second.take();
+            // It has waited for the other.
+            if let Some(next) = &mut self.in_flight {
+                next.ends_ms = now_ms + self.patience_ms;
+            }
+            Some(landed)
+        })?;
+        for (ticket, _) in &landed.requests {
+            self.with(*ticket, |request, _| request.is_under_way = false);
+        }
+        Some(landed)
+    }
+
+    /// Sends what is to be sent; whether it did. Behind another leaves a full frame or none.
+    fn send(&mut self, now_ms: i64) -> bool {
         self.last_attempt += 1;
         let attempt = self.last_attempt;
         let ends_ms = now_ms + self.patience_ms;
         if self.epoch.is_none() {
             self.actions.push(Action::Transmit(frame::take_over(attempt, &self.settings)));
-            self.in_flight = Some(InFlight { attempt, ends_ms, requests: Vec::new(), is_batch: false });
-            return;
+            let (requests, is_batch, is_second, may_be_first) = Default::default();
+            self.in_flight = Some(InFlight { attempt, ends_ms, requests, is_batch, is_second, may_be_first });
+            return true;
         }
-        let ack = Some(self.ack()).filter(|ack| *ack > 0 && !self.has_room(self.next_seq - 1));
+        // Who holds the session no more acknowledges nothing.
+        let ack = Some(self.ack()).filter(|ack| *ack > 0 && self.ended.is_none() && !self.has_room(self.next_seq - 1));
+        let is_second = self.in_flight.is_some();
         let (mut elements, mut requests, mut count, mut bytes) = (Vec::new(), Vec::new(), 0, 0);
+        let mut may_be_first = true;
+        let elements_max =
+            if self.settings.ahead > 0 { self.elements_max.min(self.settings.ahead) } else { self.elements_max };
         for (ticket, request) in self.sendable() {
             let Some(place) = request.entry.place else { continue };
             // An older epoch acknowledges nothing.
@@ -150,25 +200,33 @@ impl Session {
                 requests.push((TAKE_OVER, false));
             }
             let element = Element::new(&self.settings, &request.id, &request.entry, place, ack, is_cancelled);
-            let is_full = count >= self.elements_max || bytes + element.bytes() > FRAME_BYTES_MAX;
+            let is_full = count >= elements_max || bytes + element.bytes() > FRAME_BYTES_MAX;
             if is_full && count > 0 {
                 break;
             }
             count += 1;
+            may_be_first &= self.is_plain(request);
             bytes += element.bytes();
             elements.push(element);
             requests.push((ticket, is_cancelled));
         }
+        // What is too large for a frame of a socket goes by itself.
+        let is_batch = elements.len() > 1 || (self.settings.is_framed && bytes <= FRAME_BYTES_MAX);
+        may_be_first &= is_batch && self.settings.ahead > 0;
+        if is_second && !(may_be_first && count == self.settings.ahead) {
+            return false;
+        }
         for (ticket, _) in &requests {
             self.with(*ticket, |request, _| {
                 request.was_sent = true;
+                request.is_under_way = true;
                 request.attempts += 1;
             });
         }
-        // What is too large for a frame of a socket goes by itself.
-        let is_batch = elements.len() > 1 || (self.settings.is_framed && bytes <= FRAME_BYTES_MAX);
         self.actions.push(Action::Transmit(frame::frame(attempt, &self.settings, elements, is_batch)));
-        self.in_flight = Some(InFlight { attempt, ends_ms, requests, is_batch });
+        let left = Some(InFlight { attempt, ends_ms, requests, is_batch, is_second, may_be_first });
+        *if is_second { &mut self.second } else { &mut self.in_flight } = left;
+        true
     }
 
     /// A frame did not come through in time: the next one is shorter, or, where that can't be, has longer.

@@ -65,6 +65,7 @@ impl Tab {
             attempt_timeout_ms: TIMEOUT_MS,
             requests_max: 1_000,
             is_framed: false,
+            ahead: 0,
         };
         set(&mut settings);
         Self {
