@@ -97,7 +97,7 @@ export class SemelObject extends DurableObject {
   }
 
   webSocketClose(socket) {
-    this.#sockets.closed(socket);
+    this.#sockets.left(socket);
   }
 
   /** Who the first frame of a socket says it is. */

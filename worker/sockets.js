@@ -139,6 +139,12 @@ export class Sockets {
     this.#strangers.delete(socket);
   }
 
+  /** Its peer has closed it, and waits to hear that it is: the connection stays open until then. */
+  left(socket) {
+    this.closed(socket);
+    socket.close();
+  }
+
   /** Closes those whose token has ended. */
   end(nowMs) {
     this.endsMs = Infinity;

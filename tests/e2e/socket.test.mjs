@@ -31,6 +31,8 @@ const TEXT = { "content-type": "text/plain;charset=UTF-8" };
 const path = (account) => `/semel/v1/keys/accounts%2F${account}/socket`;
 const deposit = (account, amount = 1, id = randomUUID()) => ({ id, firstSent: seconds(), method: "POST", path: `/accounts/${account}/deposit`, headers: TEXT, body: JSON.stringify({ amount }) });
 const frame = (number, requests, more) => JSON.stringify({ frame: number, requests, ...more });
+/** A frame that closes, masked by zero. */
+const CLOSE = Buffer.from([0x88, 0x80, 0, 0, 0, 0]);
 const hello = (as = alice, more) => JSON.stringify({ authorization: `Bearer ${as}`, ...more });
 const account = async (name) => (await server.send("GET", `/accounts/${name}`, { as: alice })).json;
 const statuses = ({ answers }) => answers.map(({ headers }) => headers["semel-status"]);
@@ -271,6 +273,16 @@ test("frames that come before it is known who sends them wait, and who sends mor
   }
   assert.deepEqual([(await account("patient")).balance, (await account("flood")).balance], [7, 0]);
   for (const socket of [patient, flood]) socket.destroy();
+});
+
+test("who closes a socket hears that it is closed, and so lets go of its connection", { timeout: 30_000 }, async () => {
+  const before = await connect("leaves");
+  assert.deepEqual(statuses(await before.ask(1, [deposit("leaves")])), ["executed"]);
+  const { socket: stranger } = await open(server.url, path("leaves"));
+  for (const socket of [before, stranger]) {
+    socket.raw(CLOSE);
+    assert.notEqual((await socket.closed)[0], 1006, "its connection ended without a word");
+  }
 });
 
 test("many sockets of one key, opened and dropped at any moment, leave each deposit once", { timeout: 60_000 }, async () => {
