@@ -69,7 +69,7 @@ impl Session {
 
     fn judge_take_over(&mut self, now_ms: i64, answer: Answer) {
         let member = |name: &str| answer.member(name).and_then(number);
-        match (verdict::judge(&answer, UNTIMED), member("epoch"), member("lastseq")) {
+        match (verdict::judge(&answer, UNTIMED), member("epoch").filter(|epoch| *epoch > 0), member("lastseq")) {
             (Verdict::Outcome, Some(epoch), Some(last_seq)) => {
                 self.epoch = Some(epoch);
                 self.next_seq = last_seq + 1;
