@@ -240,11 +240,12 @@ impl<H: Handler> Engine<H> {
         // Where others share one, it is theirs.
         let has_desk = sql.desk().is_none() && has_row(&loaded, arrival, purpose);
         let desk = has_desk.then(|| Desk::of_one(sql, std::mem::take(&mut self.texts.0)));
-        let ahead = Ahead::of(std::iter::once(arrival.request), acks.iter().cloned());
+        let ahead = has_desk.then(|| Ahead::of(std::iter::once(arrival.request), acks.iter().cloned()));
         let sql = desk.as_ref().map_or(sql, |desk| desk);
         let turn = Turn { handler, config, counters, outbox: &self.outbox.0, sql, arrival, acks, instant, purpose };
         let count = loaded.count;
-        let read = desk.as_ref().map_or(Ok(()), |desk| desk.read_ahead(&ahead.acknowledged, &ahead.ids));
+        let read =
+            desk.as_ref().zip(ahead).map_or(Ok(()), |(desk, ahead)| desk.read_ahead(&ahead.acknowledged, &ahead.ids));
         let answered = read.and_then(|()| run(turn, &mut loaded));
         let texts = desk.map_or_else(|| std::mem::take(&mut self.texts.0), Desk::into_texts);
         self.texts.0 = texts.of(loaded.versions);

@@ -81,7 +81,7 @@ pub(super) fn read(sql: &dyn Sql, id: &RequestId, is_bare: bool) -> Result<Optio
 }
 
 /// A record that was read with others.
-pub(super) struct Ahead {
+pub(super) struct Found {
     pub id: RequestId,
     pub record: Record,
     /// Whether fingerprint and outcome are left out.
@@ -89,7 +89,7 @@ pub(super) struct Ahead {
 }
 
 /// Reads the records of ids from the tables, and others without fingerprint and outcome, all in one statement.
-pub(super) fn read_ahead(sql: &dyn Sql, ids: &[RequestId], bare: &[RequestId]) -> Result<Vec<Ahead>, SqlError> {
+pub(super) fn read_ahead(sql: &dyn Sql, ids: &[RequestId], bare: &[RequestId]) -> Result<Vec<Found>, SqlError> {
     let mut statement = String::new();
     let mut arguments = Vec::new();
     for (ids, is_bare) in [(ids, false), (bare, true)] {
@@ -115,7 +115,7 @@ pub(super) fn read_ahead(sql: &dyn Sql, ids: &[RequestId], bare: &[RequestId]) -
         if is_bare {
             row.truncate(BARE_COLUMNS);
         }
-        Some(Ahead { id, record: from_columns(row, is_bare)?, is_bare })
+        Some(Found { id, record: from_columns(row, is_bare)?, is_bare })
     };
     let rows = sql.exec(&statement, &arguments)?;
     rows.into_iter().map(|row| ahead(row).ok_or_else(unreadable_row)).collect()

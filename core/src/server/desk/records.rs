@@ -7,7 +7,7 @@ use crate::fingerprint::Fingerprint;
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
 use crate::server::record::{Outcome, Record, State};
-use crate::server::rows::{self, Ahead};
+use crate::server::rows::{self, Found};
 use crate::server::schema::{self, Versions};
 use crate::server::sql::{Sql, SqlError, Value};
 
@@ -48,13 +48,13 @@ impl Records {
     }
 
     /// Takes what was found of ids, and of others without fingerprint and outcome.
-    pub fn know(&mut self, ids: &[RequestId], bare: &[RequestId], found: Vec<Ahead>) {
+    pub fn know(&mut self, ids: &[RequestId], bare: &[RequestId], found: Vec<Found>) {
         for (ids, is_bare) in [(bare, true), (ids, false)] {
             for id in ids {
                 self.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
             }
         }
-        for Ahead { id, record, is_bare } in found {
+        for Found { id, record, is_bare } in found {
             // Of one that is among both, there is more to know.
             if !is_bare || self.get(&id).is_none_or(|known| known.is_bare) {
                 self.put(&id, Known { record: Some(record), is_bare, is_stored: Some(true), is_changed: false });

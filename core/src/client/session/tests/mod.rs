@@ -10,6 +10,7 @@ mod pipelining;
 mod reloading;
 mod server;
 mod stuck;
+mod two_frames;
 
 use self::server::Server;
 use super::super::Failure;
