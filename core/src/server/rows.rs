@@ -134,7 +134,7 @@ fn with_id(mut row: Row, record: impl FnOnce(Row) -> Option<Record>) -> Result<(
 
 /// Up to `limit` records with ids after `after`, in the order of ids, without fingerprints and outcomes.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
-    let statement = format!("SELECT {}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2", bare_columns());
+    let statement = format!("SELECT {}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT +?2", bare_columns());
     let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
     rows.into_iter().map(|row| with_id(row, from_bare_row)).collect()
 }

@@ -36,7 +36,7 @@ pub struct Glance {
 /// Up to `limit` records with ids after `after`, in the order of ids. Packed tombstones are none.
 pub fn glance(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<Glance>, SqlError> {
     let statement = format!(
-        "SELECT {}, id, status, length(body) FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2",
+        "SELECT {}, id, status, length(body) FROM semel_records WHERE id > ?1 ORDER BY id LIMIT +?2",
         bare_columns()
     );
     let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
@@ -65,7 +65,7 @@ pub struct Times {
 pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize, now_ms: i64) -> Result<Times, SqlError> {
     // In an object arguments are floats, and their quotient would be one.
     let statement = "SELECT (at_ms - CAST(?1 AS INTEGER)) / CAST(?2 AS INTEGER) AS step, sum(state IN (?4, ?5, ?6)), count(*) \
-         FROM (SELECT at_ms, state FROM semel_records ORDER BY id LIMIT ?7) WHERE at_ms >= ?1 GROUP BY step HAVING step < ?3";
+         FROM (SELECT at_ms, state FROM semel_records ORDER BY id LIMIT +?7) WHERE at_ms >= ?1 GROUP BY step HAVING step < ?3";
     let arguments = [
         from_ms.into(),
         step_ms.into(),
@@ -86,10 +86,10 @@ pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize, now_ms: i6
         };
         (*of_records, *of_tombstones) = (records, all - records);
     }
-    let carrying = "SELECT id, at_ms, carried FROM (SELECT id, at_ms, carried FROM semel_records ORDER BY id LIMIT ?3) \
-         WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT ?2";
-    let chunks = "SELECT chunk, at_ms, entries FROM (SELECT chunk, at_ms, entries FROM semel_tombstones ORDER BY chunk LIMIT ?3) \
-         WHERE chunk > ?1 ORDER BY chunk LIMIT ?2";
+    let carrying = "SELECT id, at_ms, carried FROM (SELECT id, at_ms, carried FROM semel_records ORDER BY id LIMIT +?3) \
+         WHERE id > ?1 AND carried IS NOT NULL ORDER BY id LIMIT +?2";
+    let chunks = "SELECT chunk, at_ms, entries FROM (SELECT chunk, at_ms, entries FROM semel_tombstones ORDER BY chunk LIMIT +?3) \
+         WHERE chunk > ?1 ORDER BY chunk LIMIT +?2";
     for (statement, first) in [(carrying, Value::from("")), (chunks, Value::from(0))] {
         let rows_read = each_packed(sql, statement, first, |at_ms, entries| {
             let step = at_ms.checked_sub(from_ms).filter(|since_ms| *since_ms >= 0).map(|since_ms| since_ms / step_ms);

@@ -176,7 +176,7 @@ impl Index {
     /// Reads a page of chunks after `after`, but for what has lapsed by now. The last of them, where there may be more.
     pub fn read_chunks(&mut self, sql: &dyn Sql, after: i64, now_ms: i64) -> Result<Option<i64>, SqlError> {
         let statement = "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 \
-             ORDER BY chunk LIMIT ?2";
+             ORDER BY chunk LIMIT +?2";
         let rows = sql.exec(statement, &[after.into(), CHUNKS_MAX.into(), now_ms.into()])?;
         let is_last = (rows.len() as i64) < CHUNKS_MAX;
         let last = self.read(rows)?.and_then(|last| last.as_integer());
@@ -252,7 +252,7 @@ pub struct Dropped {
 
 /// Deletes chunks that have lapsed, from the oldest on. None keeps those behind it for longer than [`AHEAD_MS_MAX`].
 pub fn drop_lapsed(sql: &dyn Sql, now_ms: i64) -> Result<Dropped, SqlError> {
-    let statement = "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT ?1";
+    let statement = "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT +?1";
     let rows = sql.exec(statement, &[CHUNKS_MAX.into()])?;
     let is_all = (rows.len() as i64) < CHUNKS_MAX;
     let mut last = None;

@@ -93,17 +93,17 @@ impl EffectTables {
                 let mut after = self.waiting.range((integer(arguments, 0)? + 1, i64::MIN)..);
                 Ok(after.next().map(|((lane, seq), _)| vec![(*lane).into(), (*seq).into()]).into_iter().collect())
             }
-            "SELECT seq, closing, at_ms, id, method, url, headers, body FROM semel_effects WHERE lane = ?1 ORDER BY seq LIMIT 1" =>
+            "SELECT seq, closing, at_ms, id, method, url, headers, body FROM semel_effects WHERE lane = +?1 ORDER BY seq LIMIT 1" =>
             {
                 let first = self.of(integer(arguments, 0)?).next();
                 Ok(first.map(|(seq, Stored(row))| [&[Value::from(seq)], row.as_slice()].concat()).into_iter().collect())
             }
-            "SELECT min(seq) FROM semel_effects WHERE lane = ?1 AND seq > ?2" => {
+            "SELECT min(seq) FROM semel_effects WHERE lane = +?1 AND seq > ?2" => {
                 let beyond = integer(arguments, 1)?;
                 let first = self.of(integer(arguments, 0)?).map(|(seq, _)| seq).find(|seq| *seq > beyond);
                 Ok(vec![vec![first.into()]])
             }
-            _ if statement.starts_with("SELECT (SELECT count(*) FROM (SELECT 1 FROM semel_effects LIMIT ?1)) + ") => {
+            _ if statement.starts_with("SELECT (SELECT count(*) FROM (SELECT 1 FROM semel_effects LIMIT +?1)) + ") => {
                 Ok(vec![vec![((self.waiting.len() + self.parked.len()) as i64).into()]])
             }
             _ => Err(SqlError(format!("unknown here: {statement}"))),
@@ -161,7 +161,7 @@ impl EffectTables {
                 }
                 &[]
             }
-            "UPDATE semel_effects SET seq = -(seq + ?3) WHERE lane = ?1 AND seq > ?2" => {
+            "UPDATE semel_effects SET seq = -(seq + ?3) WHERE lane = +?1 AND seq > ?2" => {
                 let (beyond, shift) = (integer(arguments, 1)?, integer(arguments, 2)?);
                 self.renumber(number, |seq| if seq > beyond { -(seq + shift) } else { seq });
                 &[]

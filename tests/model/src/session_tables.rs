@@ -72,7 +72,7 @@ impl SessionTables {
                 .into_iter()
                 .collect());
         }
-        if statement.contains("FROM semel_sessions WHERE number > ?1 ORDER BY number LIMIT ?2") {
+        if statement.contains("FROM semel_sessions WHERE number > ?1 ORDER BY number LIMIT +?2") {
             let after = integer(arguments, 0)?;
             let row = |(number, (_, Stored(row))): (&i64, &(String, Stored))| {
                 let columns = [column::CLOSED_SEQ, column::CLOSED_ACK, column::AT_MS].map(|column| row[column].clone());
@@ -80,7 +80,7 @@ impl SessionTables {
             };
             return Ok(self.sessions.range(after + 1..).take(integer(arguments, 1)? as usize).map(row).collect());
         }
-        if statement.starts_with("SELECT (SELECT seq FROM semel_places WHERE session = ?1 ORDER BY seq LIMIT 1)") {
+        if statement.starts_with("SELECT (SELECT seq FROM semel_places WHERE session = +?1 ORDER BY seq LIMIT 1)") {
             let session = integer(arguments, 0)?;
             let (first, last) = (self.of(session).next(), self.of(session).next_back());
             let row = first.zip(last).map(|((first, _), (last, Stored(row)))| {
@@ -112,7 +112,7 @@ impl SessionTables {
             return Ok(Vec::new());
         }
         if starts("UPDATE semel_places SET session = ") {
-            let shape = (place::ALL, "session = ?1 AND seq = column3 RETURNING 1");
+            let shape = (place::ALL, "session = +?1 AND seq = column3 RETURNING 1");
             let mut found = Vec::new();
             for (row, made_of) in values::replaced(statement, shape, arguments)? {
                 if self.places.remove(&(integer(arguments, 0)?, integer(&made_of, 2)?)).is_some() {

@@ -276,7 +276,7 @@ impl Tables {
         if let Some(rows) = self.read_ahead(statement, arguments) {
             return Ok(rows);
         }
-        if statement.ends_with("FROM semel_records WHERE id > ?1 ORDER BY id LIMIT ?2") && is_bare {
+        if statement.ends_with("FROM semel_records WHERE id > ?1 ORDER BY id LIMIT +?2") && is_bare {
             let (after, limit) = (text(arguments, 0)?, integer(arguments, 1)?);
             let rows = self.records.iter().filter(|(id, _)| **id > after);
             return Ok(rows.take(limit as usize).map(with_id).collect());
@@ -299,7 +299,7 @@ impl Tables {
             return Ok(ends.map(|(first, last)| vec![first.1.into(), last.0.into()]).into_iter().collect());
         }
         if statement
-            == "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 ORDER BY chunk LIMIT ?2"
+            == "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 ORDER BY chunk LIMIT +?2"
         {
             let (after, limit, now_ms) = (integer(arguments, 0)?, integer(arguments, 1)?, integer(arguments, 2)?);
             let chunks = self.chunks.range(after + 1..).filter(|(_, chunk)| chunk.1 > now_ms).take(limit as usize);
@@ -310,7 +310,7 @@ impl Tables {
         }
         type Chunk<'a> = (&'a i64, &'a (i64, i64, String, Vec<u8>));
         let (after, limit, row): (_, _, fn(Chunk<'_>) -> Row) = match statement {
-            "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT ?1" => {
+            "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT +?1" => {
                 (0, integer(arguments, 0)?, |(chunk, (_, lapses_ms, ..))| vec![(*chunk).into(), (*lapses_ms).into()])
             }
             _ => return Err(SqlError(format!("unknown here: {statement}"))),

@@ -9,7 +9,7 @@
 
 use place::Place;
 use rusqlite::types::{Value as SqliteValue, ValueRef};
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, StatementStatus, params_from_iter};
 use semel_core::server::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
 use std::cell::{Cell, RefCell};
@@ -48,6 +48,7 @@ pub struct Database {
     is_undone: Cell<bool>,
     fault: Cell<Fault>,
     statements: Cell<u64>,
+    prepared_again: RefCell<Vec<String>>,
     /// Whether what is nested in a transaction stays where it was to be undone: no database is so, and a checker must find it out.
     pub keeps_nested: Cell<bool>,
 }
@@ -78,6 +79,7 @@ impl Database {
             is_undone: Cell::new(false),
             fault: Cell::new(Fault::None),
             statements: Cell::new(0),
+            prepared_again: RefCell::default(),
             keeps_nested: Cell::new(false),
         };
         database.reopen();
@@ -196,6 +198,11 @@ impl Database {
         self.statements.get()
     }
 
+    /// The statements that had to be prepared again since this was asked last.
+    pub fn prepared_again(&self) -> Vec<String> {
+        self.prepared_again.take()
+    }
+
     /// How many rows this connection has inserted, updated and deleted.
     pub fn rows_written(&self) -> u64 {
         self.connection.borrow().as_ref().map_or(0, Connection::total_changes)
@@ -284,7 +291,11 @@ impl Database {
     fn run(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         let connection = self.connection.borrow();
         let Some(connection) = connection.as_ref() else { return Err(SqlError("the object has died".to_owned())) };
-        query(connection, statement, arguments).map_err(|error| SqlError(error.to_string()))
+        let (rows, is_again) = asked(connection, statement, arguments).map_err(|error| SqlError(error.to_string()))?;
+        if is_again {
+            self.prepared_again.borrow_mut().push(statement.to_owned());
+        }
+        Ok(rows)
     }
 
     fn command(&self, outermost: &str, nested: &str) -> Result<(), SqlError> {
@@ -355,6 +366,11 @@ impl Database {
 
 /// Runs one statement and reads all its rows.
 pub fn query(connection: &Connection, statement: &str, arguments: &[Value]) -> rusqlite::Result<Vec<Row>> {
+    asked(connection, statement, arguments).map(|(rows, _)| rows)
+}
+
+/// The same, and whether the statement had to be prepared again: for other tables, or since SQLite plans by the values of its arguments.
+fn asked(connection: &Connection, statement: &str, arguments: &[Value]) -> rusqlite::Result<(Vec<Row>, bool)> {
     let mut prepared = connection.prepare_cached(statement)?;
     let columns = prepared.column_count();
     let mut found = prepared.query(params_from_iter(arguments.iter().map(to_sqlite)))?;
@@ -362,7 +378,8 @@ pub fn query(connection: &Connection, statement: &str, arguments: &[Value]) -> r
     while let Some(row) = found.next()? {
         rows.push((0..columns).map(|column| row.get_ref(column).map(from_sqlite)).collect::<Result<_, _>>()?);
     }
-    Ok(rows)
+    drop(found);
+    Ok((rows, prepared.reset_status(StatementStatus::RePrepare) > 0))
 }
 
 /// What an object calls the size of its database.

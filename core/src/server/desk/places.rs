@@ -106,7 +106,7 @@ impl Places {
                 let (epoch, at_ms, status) = (first.epoch.into(), first.at_ms.into(), i64::from(outcome.status).into());
                 let common = [session.number.into(), epoch, at_ms, status, outcome.headers.to_lines().into()];
                 let shape = Shape { table: "semel_places", columns: rows::COLUMNS, values: &VALUES };
-                shape.replace(sql, ("session = ?1 AND seq = column3", true), &common, (&over, 3))?;
+                shape.replace(sql, ("session = +?1 AND seq = column3", true), &common, (&over, 3))?;
                 shape.insert(sql, &common, (&own, 2))?;
             }
             if !gone.is_empty() {

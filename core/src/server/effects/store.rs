@@ -67,8 +67,8 @@ pub fn create(sql: &dyn Sql) -> Result<(), SqlError> {
 
 /// How many wait or are parked, counted no further than `max`.
 pub fn count(sql: &dyn Sql, max: i64) -> Result<i64, SqlError> {
-    let statement = "SELECT (SELECT count(*) FROM (SELECT 1 FROM semel_effects LIMIT ?1)) + \
-                     (SELECT count(*) FROM (SELECT 1 FROM semel_effects_parked LIMIT ?1))";
+    let statement = "SELECT (SELECT count(*) FROM (SELECT 1 FROM semel_effects LIMIT +?1)) + \
+                     (SELECT count(*) FROM (SELECT 1 FROM semel_effects_parked LIMIT +?1))";
     number(&sql.exec(statement, &[max.into()])?).ok_or_else(unreadable)
 }
 
@@ -148,7 +148,7 @@ pub fn next_lane(sql: &dyn Sql, after: i64) -> Result<Option<(i64, i64)>, SqlErr
 }
 
 pub fn head(sql: &dyn Sql, lane: i64) -> Result<Option<Head>, SqlError> {
-    let statement = "SELECT seq, closing, at_ms, id, method, url, headers, body FROM semel_effects WHERE lane = ?1 ORDER BY seq LIMIT 1";
+    let statement = "SELECT seq, closing, at_ms, id, method, url, headers, body FROM semel_effects WHERE lane = +?1 ORDER BY seq LIMIT 1";
     let rows = sql.exec(statement, &[lane.into()])?;
     let Some(row) = rows.into_iter().next() else { return Ok(None) };
     let seq = row.first().and_then(Value::as_integer).ok_or_else(unreadable)?;
@@ -209,7 +209,7 @@ pub fn park(
 /// The lowest number of a lane beyond one.
 pub fn first_beyond(sql: &dyn Sql, lane: i64, seq: i64) -> Result<Option<i64>, SqlError> {
     let rows =
-        sql.exec("SELECT min(seq) FROM semel_effects WHERE lane = ?1 AND seq > ?2", &[lane.into(), seq.into()])?;
+        sql.exec("SELECT min(seq) FROM semel_effects WHERE lane = +?1 AND seq > ?2", &[lane.into(), seq.into()])?;
     Ok(number(&rows))
 }
 
@@ -217,7 +217,7 @@ pub fn first_beyond(sql: &dyn Sql, lane: i64, seq: i64) -> Result<Option<i64>, S
 pub fn open(sql: &dyn Sql, Opened { lane, kept, shift }: &Opened) -> Result<(), SqlError> {
     if *shift != 0 {
         // By way of negative ones: on the way up, or down, a number may be in use.
-        let statement = "UPDATE semel_effects SET seq = -(seq + ?3) WHERE lane = ?1 AND seq > ?2";
+        let statement = "UPDATE semel_effects SET seq = -(seq + ?3) WHERE lane = +?1 AND seq > ?2";
         sql.exec(statement, &[lane.number.into(), (*kept).into(), (*shift).into()])?;
         sql.exec("UPDATE semel_effects SET seq = -seq WHERE lane = ?1 AND seq < 0", &[lane.number.into()])?;
     }
@@ -238,7 +238,7 @@ pub fn delete_lane(sql: &dyn Sql, number: i64) -> Result<(), SqlError> {
 
 pub fn parked(sql: &dyn Sql, after: i64, limit: i64) -> Result<Vec<Parked>, SqlError> {
     let statement = "SELECT number, target, parked_ms, executed, reason, at_ms, id, method, url, headers, body FROM semel_effects_parked \
-                     WHERE number > ?1 ORDER BY number LIMIT ?2";
+                     WHERE number > ?1 ORDER BY number LIMIT +?2";
     let parked = |row: Row| {
         let text = |column: usize| row.get(column).cloned().and_then(Value::into_text);
         let at = |column: usize| row.get(column).and_then(Value::as_integer);

@@ -164,7 +164,7 @@ impl<'a> Shard<'a> {
         let within = if end.is_some() { "key >= ?3 AND key < ?4" } else { "key >= ?3 AND ?4 IS NULL" };
         let statement = format!(
             "SELECT key, created_ms, seen_ms, records, tombstones, bytes, oldest_ms FROM keys \
-             WHERE {after} AND {within} ORDER BY {order} LIMIT ?5"
+             WHERE {after} AND {within} ORDER BY {order} LIMIT +?5"
         );
         let prefix = [Value::from(listing.prefix.as_str()), end.clone().into()];
         let arguments =
@@ -189,14 +189,14 @@ impl<'a> Shard<'a> {
                 None => self.begin(id, before_s)?,
             };
             if !job.is_walked {
-                let statement = "SELECT key FROM keys WHERE key > ?1 ORDER BY key LIMIT ?2";
+                let statement = "SELECT key FROM keys WHERE key > ?1 ORDER BY key LIMIT +?2";
                 let keys = self.texts(statement, &[job.place.as_str().into(), VISIT_KEYS.into()])?;
                 if !keys.is_empty() {
                     return Ok(Visit { place: Some(job.place), keys });
                 }
                 self.sql.exec("UPDATE jobs SET is_walked = 1 WHERE id = ?1", &[id.into()])?;
             }
-            let statement = "SELECT key FROM undone WHERE id = ?1 ORDER BY tries, key LIMIT ?2";
+            let statement = "SELECT key FROM undone WHERE id = +?1 ORDER BY tries, key LIMIT +?2";
             Ok(Visit { place: None, keys: self.texts(statement, &[id.into(), VISIT_KEYS.into()])? })
         })
     }
@@ -216,7 +216,7 @@ impl<'a> Shard<'a> {
                     (true, Tried::Done) => done += 1,
                     (true, _) => drop(self.sql.exec("INSERT INTO undone VALUES (?1, ?2, 0, ?3)", &row)?),
                     (false, Tried::Done) => {
-                        let statement = "DELETE FROM undone WHERE id = ?1 AND key = ?2 RETURNING 1";
+                        let statement = "DELETE FROM undone WHERE id = +?1 AND key = ?2 RETURNING 1";
                         done += self.sql.exec(statement, row.get(..2).unwrap_or_default())?.len() as i64;
                     }
                     (false, _) => {
@@ -245,12 +245,12 @@ impl<'a> Shard<'a> {
 
     fn progress(&self, id: i64) -> Result<Progress, SqlError> {
         let Some(job) = self.job(id)? else { return Err(SqlError("no such job".to_owned())) };
-        let undone = self.number_of("SELECT count(*) FROM undone WHERE id = ?1", &[id.into()])?;
+        let undone = self.number_of("SELECT count(*) FROM undone WHERE id = +?1", &[id.into()])?;
         let ahead = match job.is_walked {
             true => 0,
             false => self.number_of("SELECT count(*) FROM keys WHERE key > ?1", &[job.place.as_str().into()])?,
         };
-        let statement = "SELECT key FROM undone WHERE id = ?1 AND has_failed = 1 ORDER BY key LIMIT ?2";
+        let statement = "SELECT key FROM undone WHERE id = +?1 AND has_failed = 1 ORDER BY key LIMIT +?2";
         let failed = self.texts(statement, &[id.into(), FAILED_MAX.into()])?;
         Ok(Progress { keys: job.done + undone + ahead, done: job.done, failed, is_done: job.is_walked && undone == 0 })
     }

@@ -46,8 +46,8 @@ fn session_of(row: Row) -> Option<Session> {
 
 /// Which rows the places of a session have.
 pub fn rows_of(sql: &dyn Sql, session: i64) -> Result<Option<Rows>, SqlError> {
-    let statement = "SELECT (SELECT seq FROM semel_places WHERE session = ?1 ORDER BY seq LIMIT 1), seq, state, at_ms \
-         FROM semel_places WHERE session = ?1 ORDER BY seq DESC LIMIT 1";
+    let statement = "SELECT (SELECT seq FROM semel_places WHERE session = +?1 ORDER BY seq LIMIT 1), seq, state, at_ms \
+         FROM semel_places WHERE session = +?1 ORDER BY seq DESC LIMIT 1";
     let Some(row) = sql.exec(statement, &[session.into()])?.into_iter().next() else { return Ok(None) };
     let integer = |column: usize| row.get(column).and_then(Value::as_integer).ok_or_else(unreadable);
     let is_last_acknowledged = integer(2)? == number::ACKNOWLEDGED;

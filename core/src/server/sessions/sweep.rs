@@ -135,7 +135,7 @@ impl Sessions {
         }
         let statement = format!(
             "SELECT number, closed_seq, closed_ack, at_ms, {NEWEST} FROM semel_sessions WHERE number > ?1 \
-             ORDER BY number LIMIT ?2"
+             ORDER BY number LIMIT +?2"
         );
         let found = sql.exec(&statement, &[self.after.into(), PAGE_SESSIONS.into()])?;
         let mut is_last = (found.len() as i64) < PAGE_SESSIONS;
