@@ -23,12 +23,12 @@ use super::rows;
 use super::schema;
 use super::sql::{SqlError, atomically};
 use super::turn::{Identified, Loaded, Turn, Work, rolled_back};
-use crate::header::Attempt;
+use crate::header::{Attempt, quoted};
 use crate::id::RequestId;
 use crate::message::{Headers, Method};
 use crate::path::Path;
 use crate::rules::{Rule, holds};
-use crate::session::{Numbered, SessionName};
+use crate::session::Numbered;
 
 /// An id on which the handler crashed so often never runs again.
 pub const CRASHES_MAX: i64 = 3;
@@ -42,15 +42,16 @@ const EARLIER_MS: i64 = 5_000;
 /// [`Suspects`] knows more.
 pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
     // A control request runs no handler.
-    if !method.changes() || Path::begins_control(pathname) {
+    let is_young = |young_ms: i64| now_ms < started_ms.saturating_add(young_ms);
+    let may_be = is_young(YOUNG_MS) || headers.get("semel-session").is_some();
+    if !may_be || !method.changes() || Path::begins_control(pathname) {
         return false;
     }
     let Ok(attempt) = Attempt::parse(headers, now_ms) else { return false };
-    let is_young = |young_ms: i64| now_ms < started_ms.saturating_add(young_ms);
     let was_sent_before = attempt.first_sent_s.map(|first_sent_s| was_before(first_sent_s, started_ms));
     match attempt {
         Attempt { session: Some(_), .. } => was_sent_before.unwrap_or(true),
-        Attempt { id: Some(_), .. } => was_sent_before.unwrap_or_else(|| is_young(EARLIER_MS)) && is_young(YOUNG_MS),
+        Attempt { id: Some(_), .. } => was_sent_before.unwrap_or_else(|| is_young(EARLIER_MS)),
         Attempt { .. } => false,
     }
 }
@@ -74,31 +75,40 @@ fn was_before(first_sent_s: i64, started_ms: i64) -> bool {
 #[derive(Debug, Default)]
 pub struct Suspects {
     /// Of these this object has executed a place. What ended the one before was the next of its session, and would have come first.
-    /// In order.
-    gone_on: Vec<SessionName>,
+    /// In order, and as headers have them: each request of a session is looked for, and to read its place takes longer.
+    gone_on: Vec<String>,
 }
 
 impl Suspects {
     /// Whether an attempt may have; as [`is_suspect`].
     pub fn has(&self, method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
-        is_suspect(method, pathname, headers, started_ms, now_ms)
+        !self.has_gone_on(headers)
+            && is_suspect(method, pathname, headers, started_ms, now_ms)
             && session_of(headers).is_none_or(|session| self.gone_on.binary_search(&session).is_err())
     }
 
     /// An attempt was answered.
     pub fn answered(&mut self, headers: &Headers, answer: &Answer) {
         if answer.headers.get("semel-status") == Some("executed")
+            && !self.has_gone_on(headers)
             && let Some(session) = session_of(headers)
             && let Err(place) = self.gone_on.binary_search(&session)
         {
             self.gone_on.insert(place, session);
         }
     }
+
+    fn has_gone_on(&self, headers: &Headers) -> bool {
+        // Where a name has this within, it is not found so, and is read.
+        let name = headers.get("semel-session").and_then(|value| value.get(..value.find("\";")? + 1));
+        name.is_some_and(|name| self.gone_on.binary_search_by(|known| known.as_str().cmp(name)).is_ok())
+    }
 }
 
-fn session_of(headers: &Headers) -> Option<SessionName> {
+/// The name of its session, as headers have it.
+fn session_of(headers: &Headers) -> Option<String> {
     let numbered = Numbered::parse(&headers.combined("semel-session")?).ok()?;
-    Some(numbered.place.session)
+    Some(quoted(numbered.place.session.as_str()))
 }
 
 /// What an engine has counted the start of.

@@ -260,6 +260,24 @@ fn a_session_that_has_gone_on_here_has_ended_no_object_before() {
     assert!(!has(&suspects, &place(SESSION, 2)) && has(&suspects, &place("another", 1)));
 }
 
+#[test]
+fn a_session_is_known_again_whatever_its_name_has_in_it() {
+    let mut executed = Answer::changed();
+    executed.headers = Headers::from_iter([("semel-status", "executed")]);
+    let mut suspects = Suspects::default();
+    let place = |name: &str| numbered_of(name, 1).headers();
+    let has = |suspects: &Suspects, name: &str| {
+        suspects.has(&Method::Post, "/count", &place(name), START_MS, START_MS + 3_600_000)
+    };
+    let names = ["a", r#"a\";b"#, r#"a\""#, r"a\\", "a;b", r#"a\\\";epoch=1;seq=1;x="#];
+    for (n, name) in names.iter().enumerate() {
+        suspects.answered(&place(name), &executed);
+        suspects.answered(&place(name), &executed);
+        let known: Vec<_> = names.iter().filter(|name| !has(&suspects, name)).collect();
+        assert_eq!(known, names[..=n].iter().collect::<Vec<_>>());
+    }
+}
+
 fn numbered_of(name: &str, seq: i64) -> Call {
     post("/count").header("semel-session", format!("\"{name}\";epoch=1;seq={seq}"))
 }
