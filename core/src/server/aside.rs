@@ -20,7 +20,9 @@ use crate::rules::{Rule, holds};
 use std::collections::BTreeMap;
 
 /// While a database has less than half of what it may, its size is asked for once, and not for so many new requests after that.
-const UNASKED_MAX: u8 = 15;
+const UNASKED_MAX: u64 = 63;
+/// Nor for more than reach that half, where each writes so much: a body, an outcome, and what a handler makes of them.
+const WRITTEN_BYTES: u64 = 4 << 20;
 
 /// What an attempt changes besides executing.
 #[derive(Default)]
@@ -180,15 +182,14 @@ impl Turn<'_> {
         if !holds(Rule::Capacity) {
             return Ok(None);
         }
-        // To ask takes 6 % of a request.
+        // To ask takes a statement's time, and a quarter of a request's in a batch.
         if let Some(left) = loaded.unasked.0.checked_sub(1) {
             loaded.unasked.0 = left;
             return Ok(None);
         }
         let bytes = self.sql.database_bytes()?;
-        if bytes < bytes_max / 2 {
-            loaded.unasked.0 = UNASKED_MAX;
-        }
+        let unasked = ((bytes_max / 2).saturating_sub(bytes) / WRITTEN_BYTES).min(UNASKED_MAX);
+        loaded.unasked.0 = u8::try_from(unasked).unwrap_or(0);
         let is_large = bytes >= bytes_max;
         Ok(is_large.then(|| format!("the key's database has {bytes_max} bytes, as many as it may, or more")))
     }

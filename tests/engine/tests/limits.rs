@@ -89,19 +89,31 @@ fn each_limit_of_a_rule_holds_and_a_refusal_says_which() {
 fn a_database_that_is_full_of_the_handlers_own_refuses_until_it_shrinks() {
     let mut world = World::with(|config| config.bytes_max = 400_000);
     world.send(&change("a")).is_executed(200);
-    let fill = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 500) \
-         INSERT INTO effects (id) SELECT hex(randomblob(500)) FROM n";
-    world.database.tamper(fill);
-    // With less than half of what it may have, its size is asked for with one new request in 16.
-    for n in 0..15 {
-        world.send(&change(&format!("unasked {n}"))).is_executed(200);
-    }
+    filled(&world, 500);
     world.send(&change("b")).is_problem(503, "capacity", "no", "same-id");
     world.start(&change("b"));
-    assert_eq!(world.rows(), 16, "what is refused is no suspect");
+    assert_eq!(world.rows(), 1, "what is refused is no suspect");
     world.send(&change("a")).is_replayed(200);
     world.database.tamper("DELETE FROM effects");
     world.send(&change("b")).is_executed(200);
+}
+
+/// Has the handler's tables filled with so many KB.
+fn filled(world: &World, kilobytes: u32) {
+    let rows = format!("WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {kilobytes})");
+    world.database.tamper(&format!("{rows} INSERT INTO effects (id) SELECT hex(randomblob(500)) FROM n"));
+}
+
+#[test]
+fn the_size_is_not_asked_for_while_what_may_be_written_leaves_half_of_it_free() {
+    // The half and twice 4 MiB before it, and a little.
+    let mut world = World::with(|config| config.bytes_max = 2 * (9 << 20));
+    world.send(&change("a")).is_executed(200);
+    filled(&world, 20_000);
+    for n in 0..2 {
+        world.send(&change(&format!("unasked {n}"))).is_executed(200);
+    }
+    world.send(&change("b")).is_problem(503, "capacity", "no", "same-id");
 }
 
 #[test]
