@@ -7,37 +7,46 @@ import { DEADLINE_MS } from "./load.mjs";
 /** While one is answered, the next is on its way. */
 const UNDER_WAY = 2;
 
-/** For `forMs`, sends frames of `size` deposits to an account. Each acknowledges those of an answered one. Resolves to deposits a second. */
+/**
+ * For `forMs`, sends frames of `size` deposits to an account. Each acknowledges those of an answered one; what is left then, frames of one. Resolves
+ * to deposits a second.
+ */
 export async function frames(url, { account, size, forMs }) {
   const { status, socket } = await open(url, `/semel/v1/keys/accounts%2F${account}/socket`);
   if (status !== 101) throw new Error(`the socket was refused with ${status}`);
   socket.send("{}");
   let number = 0;
   let done = 0;
-  let answered = [];
   const sent = [];
-  const send = () => {
+  const send = (many, answered = []) => {
     const now = Date.now();
-    const ids = Array.from({ length: size }, () => randomUUID());
+    const ids = Array.from({ length: many }, () => randomUUID());
     const times = { firstSent: Math.floor(now / 1000), deadline: now + DEADLINE_MS };
     const requests = ids.map((id) => ({ id, ...times, method: "POST", path: `/accounts/${account}/deposit`, body: '{"amount":1}' }));
     number += 1;
     socket.send(JSON.stringify({ frame: number, requests, acks: answered.map((id) => ({ id, until: now })) }));
-    answered = [];
     sent.push(ids);
   };
-  const startedMs = performance.now();
-  for (let each = 0; each < UNDER_WAY; each += 1) send();
-  while (sent.length > 0) {
+  const answered = async () => {
     const { answers } = JSON.parse(await socket.next());
     const ids = sent.shift();
     const wrong = answers.find((answer) => answer.headers["semel-status"] !== "executed");
     if (wrong || answers.length !== ids.length) throw new Error(`unexpected answer: ${JSON.stringify(wrong)}`);
+    return ids;
+  };
+  const startedMs = performance.now();
+  for (let each = 0; each < UNDER_WAY; each += 1) send(size);
+  const left = [];
+  while (sent.length > 0) {
+    const ids = await answered();
     done += ids.length;
-    answered = ids;
-    if (performance.now() - startedMs < forMs) send();
+    if (performance.now() - startedMs < forMs) send(size, ids);
+    else left.push(ids);
   }
   const rate = (done * 1000) / (performance.now() - startedMs);
+  // Else each round would leave as many records, and the next would work among them.
+  for (const ids of left) send(1, ids);
+  while (sent.length > 0) await answered();
   socket.destroy();
   return rate;
 }
