@@ -4,8 +4,8 @@
 //! - Synchronous: between the first write of a transaction and its end, nothing else runs.
 //! - A transaction that ends with an error leaves nothing behind. Transactions nest.
 //! - Numbers cross the object's boundary as `f64`, so no integer is past 2^53 - 1.
-//! - A statement is prepared once. SQLite plans by the value of an argument that limits, or that is all that is asked of the first column of a key,
-//!   and prepares again for the next; `+?1` keeps the value from it.
+//! - A statement is prepared once. SQLite plans by the value of an argument that limits, or that several rows may have which are put in order or
+//!   joined, and prepares again for the next; `+?1` keeps the value from it.
 
 use super::desk::Desk;
 use std::fmt;
