@@ -42,9 +42,6 @@ const HEADERS: &str = "CASE typeof(headers) WHEN 'integer' \
 /// What comes between, with as much as is enough to judge what becomes of a record.
 const BARE: &str = "first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried";
 
-/// How many these are, with the principal.
-const BARE_COLUMNS: usize = 10;
-
 /// Reads the record of an id.
 pub fn find(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
     sql.desk().map_or_else(|| read(sql, id, false), |desk| desk.find(id, false))
@@ -59,15 +56,6 @@ fn columns(is_bare: bool) -> String {
     if is_bare { bare_columns() } else { format!("{PRINCIPAL}, {BARE}, fingerprint, status, {HEADERS}, body") }
 }
 
-/// The same with as many columns whichever it is, `1` for one that is bare, and the id.
-fn either(is_bare: bool) -> String {
-    columns(is_bare) + if is_bare { ", NULL, NULL, NULL, NULL, 1, id" } else { ", 0, id" }
-}
-
-fn from_columns(row: Row, is_bare: bool) -> Option<Record> {
-    if is_bare { from_bare_row(row) } else { from_row(row) }
-}
-
 /// Reads the record of an id without fingerprint and outcome.
 pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlError> {
     sql.desk().map_or_else(|| read(sql, id, true), |desk| desk.find(id, true))
@@ -77,48 +65,63 @@ pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlErr
 pub(super) fn read(sql: &dyn Sql, id: &RequestId, is_bare: bool) -> Result<Option<Record>, SqlError> {
     let statement = format!("SELECT {} FROM semel_records WHERE id = ?1 LIMIT 1", columns(is_bare));
     let rows = sql.exec(&statement, &[id.as_str().into()])?;
-    rows.into_iter().next().map(|row| from_columns(row, is_bare).ok_or_else(|| unreadable(id))).transpose()
+    let record = |row| if is_bare { from_bare_row(row) } else { from_row(row) };
+    rows.into_iter().next().map(|row| record(row).ok_or_else(|| unreadable(id))).transpose()
 }
 
 /// A record that was read with others.
 pub(super) struct Found {
     pub id: RequestId,
-    pub record: Record,
+    /// `None`: there is a row, which is to be read by itself.
+    pub record: Option<Record>,
     /// Whether fingerprint and outcome are left out.
     pub is_bare: bool,
 }
 
-/// Reads the records of ids from the tables, and others without fingerprint and outcome, all in one statement.
-pub(super) fn read_ahead(sql: &dyn Sql, ids: &[RequestId], bare: &[RequestId]) -> Result<Vec<Found>, SqlError> {
-    let mut statement = String::new();
-    let mut arguments = Vec::new();
-    for (ids, is_bare) in [(ids, false), (bare, true)] {
-        let (condition, argument) = match ids {
-            [] => continue,
-            [id] => ("=", id.as_str().into()),
-            ids => ("IN (SELECT value FROM json_each", list(ids).into()),
-        };
-        let union = if arguments.is_empty() { "" } else { " UNION ALL " };
-        let end = if ids.len() > 1 { ")" } else { "" };
-        arguments.push(argument);
-        let number = if arguments.len() == 1 { "1" } else { "2" };
-        let parts =
-            [union, "SELECT ", &either(is_bare), " FROM semel_records WHERE id ", condition, "(?", number, ")", end];
-        parts.iter().for_each(|part| statement.push_str(part));
-    }
-    if arguments.is_empty() {
-        return Ok(Vec::new());
-    }
-    let ahead = |mut row: Row| {
-        let id = RequestId::new(row.pop()?.into_text()?).ok()?;
-        let is_bare = row.pop()?.as_integer()? == 1;
-        if is_bare {
-            row.truncate(BARE_COLUMNS);
+/// Reads the records of ids from the tables, all in one statement.
+pub(super) fn read_whole(sql: &dyn Sql, ids: &[RequestId]) -> Result<Vec<Found>, SqlError> {
+    let (condition, arguments) = among(ids.iter());
+    let statement = ["SELECT ", &columns(false), ", id FROM semel_records WHERE id ", condition].concat();
+    let found = |row| with_id(row, from_row).map(|(id, record)| Found { id, record: Some(record), is_bare: false });
+    if ids.is_empty() { Ok(Vec::new()) } else { sql.exec(&statement, &arguments)?.into_iter().map(found).collect() }
+}
+
+/// Reads from the tables, in one statement, which of ids have a row, and of those that were executed the record without fingerprint and outcome:
+/// that is what becomes a tombstone, and what crosses to JavaScript for it are half as many values.
+pub(super) fn read_executed<'a>(
+    sql: &dyn Sql,
+    ids: impl Iterator<Item = &'a RequestId> + Clone,
+) -> Result<Vec<Found>, SqlError> {
+    let (condition, arguments) = among(ids);
+    let columns = ["SELECT ", PRINCIPAL, ", first_sent_s, at_ms, deadline_ms, carried, state, id"];
+    let statement = [&columns.concat(), " FROM semel_records WHERE id ", condition].concat();
+    let record = |row: Row| {
+        let [principal, first_sent_s, at_ms, deadline_ms, carried, state] = <[Value; 6]>::try_from(row).ok()?;
+        if state.as_integer()? != number::EXECUTED {
+            return Some(None);
         }
-        Some(Found { id, record: from_columns(row, is_bare)?, is_bare })
+        let [lapses_ms, crashes, is_started, executed] = [const { Value::Null }; 4];
+        let times = [first_sent_s, at_ms, deadline_ms, state];
+        let rest = [lapses_ms, crashes, is_started, executed, carried];
+        from_bare_row([principal].into_iter().chain(times).chain(rest).collect()).map(Some)
     };
-    let rows = sql.exec(&statement, &arguments)?;
-    rows.into_iter().map(|row| ahead(row).ok_or_else(unreadable_row)).collect()
+    let found = |row| with_id(row, record).map(|(id, record)| Found { id, record, is_bare: true });
+    sql.exec(&statement, &arguments)?.into_iter().map(found).collect()
+}
+
+/// The condition that an id is one of these, behind its column, and its arguments.
+fn among<'a>(ids: impl Iterator<Item = &'a RequestId> + Clone) -> (&'static str, Vec<Value>) {
+    // A request and the one that it acknowledges are what most come with.
+    let mut first: Vec<Value> = ids.clone().take(3).map(|id| id.as_str().into()).collect();
+    match first.len() {
+        1 => ("= ?1", first),
+        2 => ("IN (?1, ?2)", first),
+        _ => {
+            first.clear();
+            first.push(list(ids).into());
+            ("IN (SELECT value FROM json_each(?1))", first)
+        }
+    }
 }
 
 /// Ids as an array in JSON.
@@ -127,7 +130,7 @@ fn list<'a>(ids: impl IntoIterator<Item = &'a RequestId>) -> String {
 }
 
 /// A row with the id at its end.
-fn with_id(mut row: Row, record: impl FnOnce(Row) -> Option<Record>) -> Result<(RequestId, Record), SqlError> {
+fn with_id<T>(mut row: Row, record: impl FnOnce(Row) -> Option<T>) -> Result<(RequestId, T), SqlError> {
     let id = row.pop().and_then(Value::into_text).and_then(|id| RequestId::new(id).ok());
     id.zip(record(row)).ok_or_else(unreadable_row)
 }

@@ -112,10 +112,10 @@ impl SessionTables {
             return Ok(Vec::new());
         }
         if starts("UPDATE semel_places SET session = ") {
-            let shape = (place::ALL, "session = +?1 AND seq = column3 RETURNING 1");
+            let shape = (place::ALL, "session = +?1 AND seq = ? RETURNING 1");
             let mut found = Vec::new();
-            for (row, made_of) in values::replaced(statement, shape, arguments)? {
-                if self.places.remove(&(integer(arguments, 0)?, integer(&made_of, 2)?)).is_some() {
+            for (row, gone) in values::replaced(statement, shape, arguments)? {
+                if self.places.remove(&(integer(arguments, 0)?, integer(&[gone], 0)?)).is_some() {
                     self.places.insert((integer(&row, 0)?, integer(&row, 1)?), Stored(row[2..].to_vec()));
                     found.push(vec![1.into()]);
                 }

@@ -158,8 +158,8 @@ impl Tables {
             // No principal and no header lines have a number, nor will they.
             Ok(if statement.contains(" RETURNING ") { vec![vec![0.into(), 0.into()]] } else { Vec::new() })
         } else if starts("UPDATE semel_records SET id = ") {
-            for (row, made_of) in values::replaced(statement, (column::ALL, "id = column6"), arguments)? {
-                if self.records.remove(&text(&made_of, 5)?).is_some() {
+            for (row, gone) in values::replaced(statement, (column::ALL, "id = ?"), arguments)? {
+                if self.records.remove(&text(&[gone], 0)?).is_some() {
                     self.records.insert(text(&row, 0)?, Stored(row[1..].to_vec()));
                 }
             }
@@ -191,25 +191,27 @@ impl Tables {
         }
     }
 
-    /// Whole rows of ids, and of others without fingerprint and outcome, in one statement.
+    /// Rows of ids: whole ones, or as much of them as becomes a tombstone.
     fn read_ahead(&self, statement: &str, arguments: &[Value]) -> Option<Vec<Row>> {
-        let mut rows = Vec::new();
-        for part in statement.split(" UNION ALL ") {
-            let (asked, condition) = part.split_once(" FROM semel_records WHERE ")?;
-            let is_bare = asked.strip_suffix(", 0, id").is_none();
-            if is_bare && !asked.ends_with(", carried, NULL, NULL, NULL, NULL, 1, id") {
-                return None;
-            }
-            for (id, row) in
-                values::ids_of(condition, arguments)?.iter().filter_map(|id| self.records.get_key_value(id))
-            {
-                let mut row = row.row(is_bare);
-                row.resize(column::FINGERPRINT + 4, Value::Null);
-                row.extend([i64::from(is_bare).into(), id.as_str().into()]);
-                rows.push(row);
-            }
-        }
-        Some(rows)
+        let (asked, condition) = statement.split_once(" FROM semel_records WHERE id ")?;
+        let ids = values::ids_of(condition, arguments).filter(|_| asked.ends_with(", id"))?;
+        let rows = ids.iter().filter_map(|id| self.records.get_key_value(id));
+        let columns: &[usize] = if asked.ends_with(", first_sent_s, at_ms, deadline_ms, carried, state, id") {
+            &[
+                column::PRINCIPAL,
+                column::FIRST_SENT_S,
+                column::AT_MS,
+                column::DEADLINE_MS,
+                column::CARRIED,
+                column::STATE,
+            ]
+        } else {
+            return Some(rows.map(|(id, row)| [row.0.as_slice(), &[id.as_str().into()]].concat()).collect());
+        };
+        let row = |(id, row): (&String, &Stored)| {
+            columns.iter().map(|column| row.0[*column].clone()).chain([id.as_str().into()]).collect()
+        };
+        Some(rows.map(row).collect())
     }
 
     fn select(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {

@@ -24,27 +24,39 @@ pub fn rows(statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> 
     rows.iter().map(selected).collect()
 }
 
-/// The rows that are written in place of others, and of what each is made: the last of that says which goes. `columns`: those that are set,
-/// in order; `is_gone`: how the statement says which goes.
+/// The rows that are written in place of others, and which each of these is: the values that `?` stands for in `is_gone`. `columns`: those that are
+/// set, in order; `is_gone`: how the statement says which goes, where many are written by a column of theirs.
 pub fn replaced(
     statement: &str,
     (columns, is_gone): (&str, &str),
     arguments: &[Value],
-) -> Result<Vec<(Row, Row)>, SqlError> {
+) -> Result<Vec<(Row, Value)>, SqlError> {
     let unknown = || SqlError(format!("unknown here: {statement}"));
-    let (before, listed) = statement.split_once(" FROM (VALUES ").ok_or_else(unknown)?;
-    let (rows, rest) = listed_rows(listed, arguments).ok_or_else(unknown)?;
+    let (before, condition, rows) = match statement.split_once(" FROM (VALUES ") {
+        Some((before, listed)) => {
+            let (rows, rest) = listed_rows(listed, arguments).ok_or_else(unknown)?;
+            (before, rest.strip_prefix(") WHERE ").ok_or_else(unknown)?, rows)
+        }
+        None => {
+            // What looks for a number has a condition of its own.
+            let (before, condition) = statement.rsplit_once(" WHERE ").ok_or_else(unknown)?;
+            (before, condition, vec![Row::new()])
+        }
+    };
+    let (first, rest) = is_gone.rsplit_once('?').ok_or_else(unknown)?;
+    let asked = condition.strip_prefix(first).and_then(|asked| asked.strip_suffix(rest)).ok_or_else(unknown)?;
     let mut set = before.split_once(" SET ").ok_or_else(unknown)?.1;
-    if rest != format!(") WHERE {is_gone}") {
-        return Err(unknown());
+    let gone = |row: &Row| value(asked, arguments, row).filter(|(_, left)| left.is_empty()).map(|(gone, _)| gone);
+    let mut made = Vec::new();
+    for row in &rows {
+        made.push((Row::new(), gone(row).ok_or_else(unknown)?));
     }
-    let mut made: Vec<_> = rows.into_iter().map(|row| (Row::new(), row)).collect();
     for column in columns.split(", ") {
         set = set.strip_prefix(&format!("{column} = ")).ok_or_else(unknown)?;
         let mut left = set;
-        for (new, row) in &mut made {
-            let (made, rest) = value(set, arguments, row).ok_or_else(unknown)?;
-            new.push(made);
+        for ((new, _), row) in made.iter_mut().zip(&rows) {
+            let (value, rest) = value(set, arguments, row).ok_or_else(unknown)?;
+            new.push(value);
             left = rest;
         }
         set = left.strip_prefix(", ").unwrap_or(left);
@@ -52,17 +64,11 @@ pub fn replaced(
     if set.is_empty() { Ok(made) } else { Err(unknown()) }
 }
 
-/// The ids of a condition on them: one, or a list in JSON.
+/// The ids of a condition on them: one, two, or a list in JSON.
 pub fn ids_of(condition: &str, arguments: &[Value]) -> Option<Vec<String>> {
-    let (list, is_one) = match condition.strip_prefix("id =(?") {
-        Some(argument) => (argument, true),
-        None => (condition.strip_prefix("id IN (SELECT value FROM json_each(?")?, false),
-    };
-    let (argument, left) = number(list)?;
-    let argument = numbered(arguments, argument)?.into_text()?;
-    match (is_one, left) {
-        (true, ")") => Some(vec![argument]),
-        (false, "))") => serde_json::from_str(&argument).ok(),
+    match condition {
+        "= ?1" | "IN (?1, ?2)" => arguments.iter().map(|id| id.clone().into_text()).collect(),
+        "IN (SELECT value FROM json_each(?1))" => ids(arguments).ok(),
         _ => None,
     }
 }
@@ -109,8 +115,9 @@ fn value<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value
     if let Some((number, left)) = rest.strip_prefix("column").and_then(number) {
         return Some((numbered(columns, number)?, left));
     }
-    if let Some((asked, left)) = rest.strip_prefix("substr(column").and_then(number) {
-        let bytes = numbered(columns, asked)?.into_blob()?;
+    if let Some(of) = rest.strip_prefix("substr(") {
+        let (bytes, left) = value(of, arguments, columns)?;
+        let bytes = bytes.into_blob()?;
         return match left.strip_prefix(", 1, 32)") {
             Some(left) => Some((bytes.get(..32)?.into(), left)),
             None => Some((bytes.get(32..)?.into(), left.strip_prefix(", 33)")?)),

@@ -57,7 +57,7 @@ const STATES: &[(&str, usize)] = &[
     ("two frames", 6_902),
     ("one of two frames given up", 1_844),
     ("batches", 721),
-    ("frames", 2_546),
+    ("frames", 2_610),
     ("session batches", 3_161),
     ("batches crash", 2_454),
     ("full batches", 746),

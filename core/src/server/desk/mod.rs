@@ -26,6 +26,7 @@ use crate::session::SessionName;
 use places::Places;
 use records::Records;
 pub use records::Texts;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
 /// When outcomes of so many bytes wait, all are written.
@@ -83,10 +84,17 @@ impl<'a> Desk<'a> {
         self.is_undone.set(true);
     }
 
-    /// Reads, without their outcomes, the records that are to be acknowledged, and those of ids.
+    /// Reads, without their outcomes, the records that are to be acknowledged, and those of ids: of these there is none, but where one is replayed.
     pub fn read_ahead(&self, acknowledged: &[RequestId], ids: &[RequestId]) -> Result<(), SqlError> {
-        let found = rows::read_ahead(self.sql, ids, acknowledged)?;
-        self.records.borrow_mut().know(ids, acknowledged, found);
+        let found = match acknowledged {
+            [] => rows::read_whole(self.sql, ids)?,
+            _ => rows::read_executed(self.sql, acknowledged.iter().chain(ids))?,
+        };
+        let more = self.records.borrow_mut().know(ids, acknowledged, found);
+        if !more.is_empty() {
+            let found = rows::read_whole(self.sql, &more)?;
+            self.records.borrow_mut().know(&more, &[], found);
+        }
         Ok(())
     }
 
@@ -223,60 +231,91 @@ impl Sql for Desk<'_> {
     }
 }
 
-/// How rows are written that have some values in common, as many in one statement as it takes arguments.
-struct Shape<'a> {
-    table: &'a str,
-    /// All columns, parted by commas.
-    columns: &'a str,
-    /// What each is made of: what the rows have in common is `?1` and so on, the columns of each `column1` and so on.
-    values: &'a [&'a str],
+/// How rows are written that have some values in common, as many in one statement as it takes arguments. It is made once.
+struct Shape {
+    table: &'static str,
+    /// How many values the rows have in common, and how many columns each has of its own.
+    common: usize,
+    own: usize,
+    /// New rows.
+    insert: Writing,
+    /// New rows in place of others, each of which is one more column.
+    replace: Writing,
 }
 
-impl Shape<'_> {
-    /// Writes new rows. `rows`: the columns of one after those of the other.
-    fn insert(&self, sql: &dyn Sql, common: &[Value], rows: (&[Value], usize)) -> Result<(), SqlError> {
-        let Self { table, columns, values } = self;
-        let before =
-            ["INSERT OR REPLACE INTO ", table, " (", columns, ") SELECT ", &values.join(", "), " FROM (VALUES "];
-        self.write(sql, (&before.concat(), ")", false), common, rows)
+/// A statement for one row, and what is around the values of many.
+struct Writing {
+    one: String,
+    before: String,
+    after: String,
+    is_checked: bool,
+}
+
+impl Shape {
+    /// `columns`: all of a table, parted by commas, and what each is made of: what the rows have in common is `?1` and so on, the columns of each
+    /// `column1` and so on. Of `is_gone`, the row holds that goes. Where it was not looked at in this turn (`is_checked`), one that is not there is an
+    /// error, for the new one would be nowhere.
+    fn new(
+        table: &'static str,
+        (columns, values): (&str, &[&str]),
+        (common, own): (usize, usize),
+        (is_gone, is_checked): (&str, bool),
+    ) -> Self {
+        let into = ["INSERT OR REPLACE INTO ", table, " (", columns, ")"].concat();
+        let set = columns.split(", ").zip(values).map(|(column, value)| [column, " = ", value].concat());
+        let set = ["UPDATE ", table, " SET ", &set.collect::<Vec<_>>().join(", ")].concat();
+        let values = values.join(", ");
+        let returning = if is_checked { " RETURNING 1" } else { "" };
+        // Of one row, its columns are arguments: what there is to choose from takes as long as the row itself.
+        let one = |text: String| {
+            (1..=own + 1).fold(text, |text, n| text.replace(&format!("column{n}"), &format!("?{}", common + n)))
+        };
+        Self {
+            table,
+            common,
+            own,
+            insert: Writing {
+                one: one([&into, " VALUES (", &values, ")"].concat()),
+                before: [&into, " SELECT ", &values, " FROM (VALUES "].concat(),
+                after: ")".to_owned(),
+                is_checked: false,
+            },
+            replace: Writing {
+                one: one([&set, " WHERE ", is_gone, returning].concat()),
+                before: [&set, " FROM (VALUES "].concat(),
+                after: [") WHERE ", is_gone, returning].concat(),
+                is_checked,
+            },
+        }
     }
 
-    /// Writes new rows in place of others: the one that goes is that of which `is_gone` holds. The platform counts one row for the two. Where
-    /// it was not looked at in this turn (`is_checked`), one that is not there is an error, for the new one would be nowhere.
-    fn replace(
-        &self,
-        sql: &dyn Sql,
-        (is_gone, is_checked): (&str, bool),
-        common: &[Value],
-        rows: (&[Value], usize),
-    ) -> Result<(), SqlError> {
-        let mut before = ["UPDATE ", self.table].concat();
-        let mut between = " SET ";
-        for (column, value) in self.columns.split(", ").zip(self.values) {
-            [between, column, " = ", value].iter().for_each(|part| before.push_str(part));
-            between = ", ";
-        }
-        before.push_str(" FROM (VALUES ");
-        let after = [") WHERE ", is_gone, if is_checked { " RETURNING 1" } else { "" }].concat();
-        self.write(sql, (&before, &after, is_checked), common, rows)
+    /// Writes new rows. `rows`: the columns of one after those of the other.
+    fn insert(&self, sql: &dyn Sql, common: &[Value], rows: &[Value]) -> Result<(), SqlError> {
+        self.write(sql, &self.insert, common, (rows, self.own))
+    }
+
+    /// Writes new rows in place of others. The platform counts one row for the two.
+    fn replace(&self, sql: &dyn Sql, common: &[Value], rows: &[Value]) -> Result<(), SqlError> {
+        self.write(sql, &self.replace, common, (rows, self.own + 1))
     }
 
     fn write(
         &self,
         sql: &dyn Sql,
-        (before, after, is_checked): (&str, &str, bool),
+        writing: &Writing,
         common: &[Value],
         (rows, columns): (&[Value], usize),
     ) -> Result<(), SqlError> {
         let mut rest = rows;
-        let has_room = |length: &usize| common.len() + length * columns <= ARGUMENTS_MAX;
+        let has_room = |length: &usize| self.common + length * columns <= ARGUMENTS_MAX;
         // Few lengths, for each is a statement of its own that has to be compiled and kept.
         for length in [32, 16, 8, 4, 2, 1].into_iter().filter(has_room) {
             while let Some((some, left)) = rest.split_at_checked(length * columns).filter(|(some, _)| !some.is_empty())
             {
-                let statement = statement((before, after), (common.len(), columns), length);
+                let many = || many(writing, (self.common, columns), length);
+                let statement = if length == 1 { Cow::Borrowed(&writing.one) } else { Cow::Owned(many()) };
                 let arguments = [common, some].concat();
-                if !is_checked {
+                if !writing.is_checked {
                     sql.run(&statement, &arguments)?;
                 } else if sql.exec(&statement, &arguments)?.len() != length {
                     return Err(SqlError(["a row of ", self.table, " is not where it was"].concat()));
@@ -288,8 +327,8 @@ impl Shape<'_> {
     }
 }
 
-fn statement((before, after): (&str, &str), (common, columns): (usize, usize), length: usize) -> String {
-    let mut statement = before.to_owned();
+fn many(Writing { before, after, .. }: &Writing, (common, columns): (usize, usize), length: usize) -> String {
+    let mut statement = before.clone();
     for argument in 0..length * columns {
         statement.push_str(match argument % columns {
             0 if argument == 0 => "(?",

@@ -9,6 +9,7 @@ use crate::server::sessions::rows;
 use crate::server::sessions::state::{Rows, Session, Taken, TakenState};
 use crate::server::sql::{Sql, SqlError, Value};
 use crate::session::SessionName;
+use std::sync::LazyLock;
 
 #[derive(Debug)]
 struct Open {
@@ -105,9 +106,8 @@ impl Places {
                 executed.retain(|each| !is_alike(each));
                 let (epoch, at_ms, status) = (first.epoch.into(), first.at_ms.into(), i64::from(outcome.status).into());
                 let common = [session.number.into(), epoch, at_ms, status, outcome.headers.to_lines().into()];
-                let shape = Shape { table: "semel_places", columns: rows::COLUMNS, values: &VALUES };
-                shape.replace(sql, ("session = +?1 AND seq = column3", true), &common, (&over, 3))?;
-                shape.insert(sql, &common, (&own, 2))?;
+                SHAPE.replace(sql, &common, &over)?;
+                SHAPE.insert(sql, &common, &own)?;
             }
             if !gone.is_empty() {
                 rows::write_deleted(sql, session.number, deleted_seq)?;
@@ -117,6 +117,9 @@ impl Places {
     }
 }
 
-/// Of what the columns of [`rows::COLUMNS`] are made.
-const VALUES: [&str; 9] =
-    ["?1", "column1", "?2", "?3", "1", "substr(column2, 1, 32)", "?4", "?5", "substr(column2, 33)"];
+/// In common: session, epoch, clock, status and headers; of its own, the number, and fingerprint and body as one.
+static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
+    let [print, body] = ["substr(column2, 1, 32)", "substr(column2, 33)"];
+    let values = ["?1", "column1", "?2", "?3", "1", print, "?4", "?5", body];
+    Shape::new("semel_places", (rows::COLUMNS, &values), (5, 2), ("session = +?1 AND seq = column3", true))
+});

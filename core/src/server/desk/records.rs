@@ -10,6 +10,7 @@ use crate::server::record::{Outcome, Record, State};
 use crate::server::rows::{self, Found};
 use crate::server::schema::{self, Versions};
 use crate::server::sql::{Sql, SqlError, Value};
+use std::sync::LazyLock;
 
 #[derive(Debug)]
 struct Known {
@@ -47,19 +48,26 @@ impl Records {
         }
     }
 
-    /// Takes what was found of ids, and of others without fingerprint and outcome.
-    pub fn know(&mut self, ids: &[RequestId], bare: &[RequestId], found: Vec<Found>) {
+    /// Takes what was found of ids, and of others without fingerprint and outcome. Answers of which ids there is more to read.
+    pub fn know(&mut self, ids: &[RequestId], bare: &[RequestId], found: Vec<Found>) -> Vec<RequestId> {
         for (ids, is_bare) in [(bare, true), (ids, false)] {
             for id in ids {
                 self.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
             }
         }
+        let mut more = Vec::new();
         for Found { id, record, is_bare } in found {
-            // Of one that is among both, there is more to know.
-            if !is_bare || self.get(&id).is_none_or(|known| known.is_bare) {
-                self.put(&id, Known { record: Some(record), is_bare, is_stored: Some(true), is_changed: false });
+            let Ok(at) = self.at(&id) else { continue };
+            match (self.0.get_mut(at), record) {
+                (Some((_, known)), _) if is_bare && !known.is_bare => more.push(id),
+                (Some((_, known)), Some(record)) => {
+                    **known = Known { record: Some(record), is_bare, is_stored: Some(true), is_changed: false };
+                }
+                // It is read once it is asked for.
+                _ => drop(self.0.remove(at)),
             }
         }
+        more
     }
 
     /// The record of an id; the outer `None`: it is not known here.
@@ -112,11 +120,8 @@ impl Records {
             texts.number(sql, principal)?;
             texts.number(sql, &headers)?;
             let common = [principal.into(), first.at_ms.into(), i64::from(outcome.status).into(), headers.into()];
-            let [principal, headers] = ["?1", "?4"].map(rows::number_of);
-            let values = values(&principal, &headers);
-            let shape = Shape { table: "semel_records", columns: rows::COLUMNS, values: &values };
-            shape.replace(sql, ("id = column6", false), &common, (&over, 6))?;
-            shape.insert(sql, &common, (&own, 5))?;
+            SHAPE.replace(sql, &common, &over)?;
+            SHAPE.insert(sql, &common, &own)?;
         }
         rows::delete_all(sql, gone.into_iter())
     }
@@ -177,12 +182,14 @@ impl Texts {
 /// So many texts are known: no more have a number.
 const TEXTS_MAX: usize = 128;
 
-/// Of what the columns of [`rows::COLUMNS`] are made.
-fn values<'a>(principal: &'a str, headers: &'a str) -> [&'a str; 15] {
-    let [print, body] = ["substr(column5, 1, 32)", "substr(column5, 33)"];
+/// In common: principal, clock, status and headers; of its own, [`Executed::columns`].
+static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
+    let [principal, headers] = ["?1", "?4"].map(rows::number_of);
     let null = "NULL";
-    [
-        "column1", principal, "column2", "?2", "column3", "1", null, null, null, null, "column4", print, "?3", headers,
-        body,
-    ]
-}
+    let [print, body] = ["substr(column5, 1, 32)", "substr(column5, 33)"];
+    let values = [
+        "column1", &principal, "column2", "?2", "column3", "1", null, null, null, null, "column4", print, "?3",
+        &headers, body,
+    ];
+    Shape::new("semel_records", (rows::COLUMNS, &values), (4, 5), ("id = column6", false))
+});
