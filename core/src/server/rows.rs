@@ -80,10 +80,14 @@ pub(super) struct Found {
 
 /// Reads the records of ids from the tables, all in one statement.
 pub(super) fn read_whole(sql: &dyn Sql, ids: &[RequestId]) -> Result<Vec<Found>, SqlError> {
+    // A request of a session has none.
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
     let (condition, arguments) = among(ids.iter());
     let statement = ["SELECT ", &columns(false), ", id FROM semel_records WHERE id ", condition].concat();
     let found = |row| with_id(row, from_row).map(|(id, record)| Found { id, record: Some(record), is_bare: false });
-    if ids.is_empty() { Ok(Vec::new()) } else { sql.exec(&statement, &arguments)?.into_iter().map(found).collect() }
+    sql.exec(&statement, &arguments)?.into_iter().map(found).collect()
 }
 
 /// Reads from the tables, in one statement, which of ids have a row, and of those that were executed the record without fingerprint and outcome:

@@ -41,9 +41,9 @@ const EARLIER_MS: i64 = 5_000;
 /// Whether an attempt that arrives at `now_ms` may have ended the object that ran before this one, started at `started_ms`. Of a place,
 /// [`Suspects`] knows more.
 pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
-    // A control request runs no handler.
     let is_young = |young_ms: i64| now_ms < started_ms.saturating_add(young_ms);
     let may_be = is_young(YOUNG_MS) || headers.get("semel-session").is_some();
+    // A control request runs no handler.
     if !may_be || !method.changes() || Path::begins_control(pathname) {
         return false;
     }
