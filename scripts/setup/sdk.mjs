@@ -107,7 +107,7 @@ async function bundle(source, name, options) {
 async function shrink(path, isModule) {
   // Loaded here: most starts need no build.
   const { minify } = await import("terser");
-  const { code } = await minify(await readFile(path, "utf8"), { module: isModule, toplevel: true, ecma: 2020, compress: { passes: 3 } });
+  const { code } = await minify(await readFile(path, "utf8"), { module: isModule, toplevel: true, ecma: 2020, compress: { passes: 3, hoist_funs: true } });
   await writeFile(path, code);
 }
 

@@ -208,7 +208,7 @@ export interface Options {
   /** Whether requests to one key go one after another, in the order of their calls. Default true. See `Init`. */
   ordered?: boolean;
   /**
-   * How ids are made: at random (`uuid`, the default), or from what a request is (`hash`: a UUID of SHA-256 over identity, method, path,
+   * How ids are made: by the time and at random (`uuid`, the default: version 7), or from what a request is (`hash`: a UUID of SHA-256 over identity, method, path,
    * key, `salt` and body, with `crypto.subtle`). With hashes a double click is one request, and so are two orders that were meant to be
    * two: give a `salt` that tells them apart, or a function of the time, as `() => Math.floor(Date.now() / 60_000)`. Made again
    * after its answer, a request is refused as `outcome-lost` or `acknowledged`, until its key has forgotten it: a minute or more.

@@ -1,8 +1,7 @@
 // A load on one key by one WebSocket: frames of so many requests, a few of them on their way at a time.
 
-import { randomUUID } from "node:crypto";
 import { open } from "../e2e/websocket.mjs";
-import { DEADLINE_MS } from "./load.mjs";
+import { DEADLINE_MS, requestId } from "./load.mjs";
 
 /** While one is answered, the next is on its way. */
 const UNDER_WAY = 2;
@@ -20,7 +19,7 @@ export async function frames(url, { account, size, forMs }) {
   const sent = [];
   const send = (many, answered = []) => {
     const now = Date.now();
-    const ids = Array.from({ length: many }, () => randomUUID());
+    const ids = Array.from({ length: many }, () => requestId());
     const times = { firstSent: Math.floor(now / 1000), deadline: now + DEADLINE_MS };
     const requests = ids.map((id) => ({ id, ...times, method: "POST", path: `/accounts/${account}/deposit`, body: '{"amount":1}' }));
     number += 1;

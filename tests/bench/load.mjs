@@ -10,15 +10,24 @@ const ANSWER_MS_MAX = 20_000;
 /** An attempt may be under way for so long: the SDK's timeout. */
 export const DEADLINE_MS = 10_000;
 
+/** An id as the SDK makes them: a UUID of version 7. */
+export function requestId() {
+  const time = Date.now().toString(16).padStart(12, "0");
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
+}
+
 /** Requests to deposit 1, each under a new id, with the headers that an SDK sends. */
-export const deposit = (path) => change(path, '{"amount":1}');
+export const deposit = (path, idOf) => change(path, '{"amount":1}', idOf);
 
 /** The same of any change. */
-export const change = (path, body) => (ack) => attempt(path, body, randomUUID(), Math.floor(Date.now() / 1000), ack);
+export const change =
+  (path, body, idOf = requestId) =>
+  (ack) =>
+    attempt(path, body, idOf(), Math.floor(Date.now() / 1000), ack);
 
 /** Attempts at one and the same change: all but the first are replayed. */
 export function repeated(path, body = '{"amount":1}') {
-  const [id, firstSentS] = [randomUUID(), Math.floor(Date.now() / 1000)];
+  const [id, firstSentS] = [requestId(), Math.floor(Date.now() / 1000)];
   return () => attempt(path, body, id, firstSentS);
 }
 

@@ -3,6 +3,7 @@
 // Invariant: a part is a function of `{ sides, rounds, forMs, … }` that resolves to `{ rows, curves, handlers }`, and leaves nothing running that
 // `sides` does not end.
 
+import { randomUUID } from "node:crypto";
 import { buildCrowd } from "../e2e/crowd.mjs";
 import { inChromium } from "./chromium.mjs";
 import { frames } from "./frames.mjs";
@@ -25,6 +26,9 @@ const SOME = 16;
 /** Outcomes are replayed of so many ids. */
 const RECORDED = 1_000;
 const SDK_WARM_UP = 1_000;
+/** An open load runs in a third of the rounds, each six times as long. */
+const PACED_ROUNDS = 3;
+const PACED_TIMES = 6;
 const ACCOUNT = "bench";
 const PATH = `/accounts/${ACCOUNT}/deposit`;
 
@@ -32,7 +36,7 @@ const perSecond = (rate) => `${Math.round(rate).toLocaleString("en-US")}/s`;
 const rates = (made) => ({ value: ratio(made.semel, made.floor), floor: perSecond(median(made.floor)), ours: perSecond(median(made.semel)) });
 
 /** How many deposits a second a server makes of `connections`, on one key or on one for each of them. */
-const closed = ({ url }, connections, forMs, pathOf = () => PATH) => load(url, { connections, forMs, of: (number) => deposit(pathOf(number)) });
+const closed = ({ url }, connections, forMs, pathOf = () => PATH, idOf = undefined) => load(url, { connections, forMs, of: (number) => deposit(pathOf(number), idOf) });
 
 /** The floor and the ledger on one disk: they are started once, and their objects live on. */
 async function both(sides) {
@@ -99,34 +103,36 @@ async function sdk({ servers: { floor, semel }, rounds, forMs, sdkRequests }) {
   return { rows: [judged("node-sdk", rates(await interleaved(sides, rounds, { isWarm: true })))] };
 }
 
-/** Deposits at keys that have few and very many records, each on a server of its own. */
+/** Deposits at keys that have few and very many records, each on a server of its own; of the latter a second one, under ids at random all over. */
 async function records({ sides, rounds, forMs, recordsMax }) {
   const crowd = await buildCrowd();
   const counts = RECORDS.filter((count, index) => index === 0 || count <= recordsMax);
+  const [few, most] = [counts[0], counts.at(-1)];
   const measured = {};
-  for (const count of counts) {
-    const state = `records-${count}`;
+  for (const [name, count, idOf] of [...counts.map((count) => [count, count]), ["scattered", most, randomUUID]]) {
+    const state = `records-${name}`;
     const empty = await sides.ledger({ state });
     await load(empty.url, { connections: 1, requests: 1, of: () => deposit(PATH) });
     await empty.kill();
     await crowd(empty, "records", count, Math.floor(Date.now() / 1000));
     const server = await sides.ledger({ state });
-    measured[count] = async () => (await closed(server, SOME, forMs)).rate;
+    measured[name] = async () => (await closed(server, SOME, forMs, () => PATH, idOf)).rate;
   }
   const made = await interleaved(measured, rounds);
-  const [few, most] = [counts[0], counts.at(-1)];
-  const figures = { value: ratio(made[most], made[few]), floor: `with ${few.toLocaleString("en-US")}: ${perSecond(median(made[few]))}`, ours: `with ${most.toLocaleString("en-US")}: ${perSecond(median(made[most]))}` };
+  const shown = (count) => `with ${count.toLocaleString("en-US")}: ${perSecond(median(made[count]))}`;
+  const scattered = ratio(made.scattered, made[few]).toFixed(2);
+  const figures = { value: ratio(made[most], made[few]), floor: shown(few), ours: `${shown(most)}; under random ids: ${scattered}` };
   return { rows: [judged("records", figures)], curves: { records: counts.map((count) => ({ at: count, semel: median(made[count]) })) } };
 }
 
-/** How long requests take where the server has half of what it can do. */
+/** How long requests take where the server has half of what it can do. A collection of garbage comes now and then: the rounds are fewer, and longer. */
 async function latency({ servers, rounds, forMs }) {
   const peak = await interleaved(Object.fromEntries(Object.entries(servers).map(([name, server]) => [name, async () => (await closed(server, MANY, forMs)).rate])), rounds);
   const side = (name) => async () => {
-    const took = await paced(servers[name].url, { rate: median(peak[name]) / 2, forMs: 2 * forMs, next: deposit(PATH) });
+    const took = await paced(servers[name].url, { rate: median(peak[name]) / 2, forMs: PACED_TIMES * forMs, next: deposit(PATH) });
     return quantile(took.map(({ ms }) => ms), 0.99);
   };
-  const made = await interleaved({ floor: side("floor"), semel: side("semel") }, rounds);
+  const made = await interleaved({ floor: side("floor"), semel: side("semel") }, Math.ceil(rounds / PACED_ROUNDS));
   const shown = (name) => `${median(made[name]).toFixed(1)} ms at ${perSecond(median(peak[name]) / 2)}`;
   return { rows: [judged("p99", { value: median(made.semel) / median(made.floor), floor: shown("floor"), ours: shown("semel") })] };
 }

@@ -193,17 +193,24 @@ test("a time longer than a timer can be set for does not end at once", async (t)
 
 /** A page that came without encryption has no function for it. */
 for (const [where, randomUUID] of Object.entries({ "by the runtime": crypto.randomUUID, "without it": undefined })) {
-  test(`an id is a random UUID of version 4, in lower case, and no other has it: ${where}`, (t) => {
+  test(`an id is a UUID of version 7, in lower case: its beginning is the time, the rest is random: ${where}`, (t) => {
     Object.defineProperty(crypto, "randomUUID", { value: randomUUID, configurable: true });
     t.after(() => delete crypto.randomUUID);
     const { machine } = tab(t);
-    assert.equal(machine.id(new Uint8Array(16).fill(255)), "ffffffff-ffff-4fff-bfff-ffffffffffff", "of bytes it is of those");
+    assert.equal(machine.id(new Uint8Array(16).fill(255)), "ffffffff-ffff-4fff-bfff-ffffffffffff", "of bytes it is of those, and of version 4");
+    const fromMs = Date.now();
     const ids = Array.from({ length: 10_000 }, () => machine.id());
-    for (const id of ids) assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    const toMs = Date.now();
+    for (const id of ids) {
+      assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+      const atMs = parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
+      assert.ok(fromMs <= atMs && atMs <= toMs, `${id} is of ${atMs}`);
+    }
     assert.equal(new Set(ids).size, ids.length);
-    for (let place = 0; place < 36; place += 1) {
+    for (let place = 14; place < 36; place += 1) {
       const values = new Set(ids.map((id) => id[place])).size;
-      assert.equal(values, [8, 13, 14, 18, 23].includes(place) ? 1 : place === 19 ? 4 : 16, `at ${place}`);
+      const isFixed = [14, 18, 23].includes(place) || (place === 19 && !randomUUID);
+      assert.equal(values, isFixed ? 1 : place === 19 ? 4 : 16, `at ${place}`);
     }
   });
 }
