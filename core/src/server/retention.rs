@@ -5,6 +5,7 @@
 //! - An unacknowledged record leaves only when the fence has passed it: whoever still sends that id is refused.
 //! - A sweep reads a bounded page a request, starts over no sooner than ten seconds after its end, and not before anything that
 //!   it has walked by, or that came since, may leave.
+//! - It goes from the last id to the first. Ids that begin with the time come above it, so it ends however many there are.
 
 use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
 use super::rows;
@@ -66,8 +67,8 @@ pub fn fate(record: &Record, fence_s: i64, now_ms: i64, retention_s: i64) -> Fat
 /// The place of the sweep. Rebuilt after a restart by starting over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Sweep {
-    /// The id that the walk has come to; empty: no walk is under way.
-    after: String,
+    /// The id that the walk has come down to; empty: no walk is under way.
+    above: String,
     /// The next walk begins no sooner.
     rests_until_ms: i64,
     /// When the first record may leave; [`i64::MAX`]: none may.
@@ -123,7 +124,7 @@ impl Sweep {
 
     /// Whether a page is to be swept now.
     pub fn is_due(&self, now_ms: i64) -> bool {
-        !self.after.is_empty() || now_ms >= self.chunks_due_ms || now_ms >= self.rests_until_ms.max(self.due_ms)
+        !self.above.is_empty() || now_ms >= self.chunks_due_ms || now_ms >= self.rests_until_ms.max(self.due_ms)
     }
 
     /// When the first of what is kept may leave, by the clock alone; `None` where nothing may.
@@ -149,7 +150,7 @@ impl Sweep {
             swept.is_written |= dropped.any;
             swept.next.chunks_due_ms = dropped.next_due_ms;
         }
-        if !self.after.is_empty() || now_ms >= self.due_ms {
+        if !self.above.is_empty() || now_ms >= self.due_ms {
             swept.walk(sql, fence_s, now_ms, retention_s)?;
         }
         Ok(swept)
@@ -178,10 +179,11 @@ impl Swept {
     /// Walks by a page of records.
     fn walk(&mut self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<(), SqlError> {
         let sweep = &mut self.next;
-        if sweep.after.is_empty() {
+        if sweep.above.is_empty() {
             sweep.walked.0 = Walked { oldest_ms: sweep.walked.0.oldest_ms, ..Walked::default() };
+            rows::ABOVE_ALL.clone_into(&mut sweep.above);
         }
-        let rows = rows::page(sql, &sweep.after, SWEEP_ROWS)?;
+        let rows = rows::page(sql, &sweep.above, SWEEP_ROWS)?;
         let mut leaving = Vec::new();
         for (id, record) in &rows {
             match fate(record, fence_s, now_ms, retention_s) {
@@ -208,10 +210,10 @@ impl Swept {
         }
         match leaving.as_slice() {
             // Where all of a page is due, one statement: each costs more than the row that it deletes.
-            [.., last] if leaving.len() == rows.len() => rows::delete_page(sql, &sweep.after, last)?,
+            [.., last] if leaving.len() == rows.len() => rows::delete_page(sql, &sweep.above, last)?,
             _ => leaving.iter().try_for_each(|id| rows::delete(sql, id))?,
         }
-        sweep.after = match rows.last() {
+        sweep.above = match rows.last() {
             Some((last, _)) if rows.len() as i64 == SWEEP_ROWS => last.as_str().to_owned(),
             _ => {
                 let Walked { due_ms, walking_oldest_ms, .. } = sweep.walked.0;

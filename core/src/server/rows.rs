@@ -139,10 +139,14 @@ fn with_id<T>(mut row: Row, record: impl FnOnce(Row) -> Option<T>) -> Result<(Re
     id.zip(record(row)).ok_or_else(unreadable_row)
 }
 
-/// Up to `limit` records with ids after `after`, in the order of ids, without fingerprints and outcomes.
-pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
-    let statement = format!("SELECT {}, id FROM semel_records WHERE id > ?1 ORDER BY id LIMIT +?2", bare_columns());
-    let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
+/// Above all ids, which are printable.
+pub const ABOVE_ALL: &str = "\u{7f}";
+
+/// Up to `limit` records with ids below `above`, the last first, without fingerprints and outcomes.
+pub fn page(sql: &dyn Sql, above: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
+    let statement =
+        format!("SELECT {}, id FROM semel_records WHERE id < ?1 ORDER BY id DESC LIMIT +?2", bare_columns());
+    let rows = sql.exec(&statement, &[above.into(), limit.into()])?;
     rows.into_iter().map(|row| with_id(row, from_bare_row)).collect()
 }
 
@@ -282,9 +286,9 @@ pub(super) fn delete_all<'a>(sql: &dyn Sql, ids: impl Iterator<Item = &'a Reques
     sql.run("DELETE FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))", &[list(ids).into()])
 }
 
-/// Deletes the records with ids after `after`, up to `last`.
-pub fn delete_page(sql: &dyn Sql, after: &str, last: &RequestId) -> Result<(), SqlError> {
-    sql.exec("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2", &[after.into(), last.as_str().into()]).map(|_| ())
+/// Deletes the records with ids below `above`, down to `last`.
+pub fn delete_page(sql: &dyn Sql, above: &str, last: &RequestId) -> Result<(), SqlError> {
+    sql.exec("DELETE FROM semel_records WHERE id < ?1 AND id >= ?2", &[above.into(), last.as_str().into()]).map(|_| ())
 }
 
 pub(super) fn carried_value(carried: &Bundle) -> Value {

@@ -381,8 +381,8 @@ fn much_due() -> World {
 
 #[test]
 fn a_batch_sweeps_one_page_however_many_requests_are_in_it() {
-    // The walk, which is in the order of ids, comes to these last.
-    let elements: Vec<Value> = (0..5).map(|n| count(&format!("z{n}"))).collect();
+    // The walk, which is from the last id to the first, comes to these last.
+    let elements: Vec<Value> = (0..5).map(|n| count(&format!("a{n}"))).collect();
     let mut world = much_due();
     assert_eq!(statuses(&run(&mut world, &json!(elements))), ["executed"; 5]);
     assert_eq!(world.rows(), 2 * SWEEP_ROWS + 5);
@@ -394,7 +394,7 @@ fn a_batch_sweeps_one_page_however_many_requests_are_in_it() {
     assert_eq!(world.rows(), 2 * SWEEP_ROWS + 5);
     // The next turn has the next page.
     assert_eq!(
-        statuses(&run(&mut world, &json!([{ "method": "GET", "path": "/count" }, count("z5")]))),
+        statuses(&run(&mut world, &json!([{ "method": "GET", "path": "/count" }, count("a5")]))),
         ["read", "executed"]
     );
     assert_eq!(world.rows(), SWEEP_ROWS + 6);

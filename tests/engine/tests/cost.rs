@@ -2,7 +2,7 @@
 
 use semel_support::batches::{count, run};
 use semel_support::{Call, START_MS, World, acknowledge, get, look_up, post};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn change(id: &str) -> Call {
     post("/count").id(id)
@@ -88,4 +88,24 @@ fn a_batch_reads_and_writes_in_a_few_statements_what_is_of_many() {
     assert_eq!(rows, 2 * 64, "an effect and a record of each");
     // Of the handler are two of each. The others: one begins, one reads ahead, those that write, and the last commits.
     assert_eq!(statements - 2 * 64, 7);
+}
+
+#[test]
+fn a_batch_that_brings_a_page_of_the_sweep_still_reads_its_records_in_one_statement() {
+    let mut world = world();
+    let batch = |from: u64, first_sent_s: i64| {
+        let element =
+            |n| json!({ "id": format!("{n:03}"), "firstSent": first_sent_s, "method": "POST", "path": "/count" });
+        Value::Array((from..from + 64).map(element).collect())
+    };
+    let first_sent_s = world.wall_s();
+    run(&mut world, &batch(0, first_sent_s));
+    world.pass_s(86_400 + 1);
+    let before = world.database.statements();
+    let now_s = world.wall_s();
+    run(&mut world, &batch(64, now_s));
+    // As without the sweep, but for its page, what deletes that, the fence, and the first record, which is written before: 63 take more
+    // statements than 64.
+    assert_eq!(world.database.statements() - before - 2 * 64, 15);
+    assert!(world.row("063", "id").is_none() && world.row("127", "id").is_some());
 }

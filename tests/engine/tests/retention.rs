@@ -1,7 +1,9 @@
 //! *Retention*, a sentence a test.
 
 use semel_core::server::retention::SWEEP_ROWS;
+use semel_support::batches::{count, run};
 use semel_support::*;
+use serde_json::json;
 
 fn change(id: &str) -> Call {
     post("/count").id(id)
@@ -231,7 +233,7 @@ fn a_sweep_looks_at_a_bounded_page_with_each_request_and_reaches_all() {
 #[test]
 fn a_sweep_goes_on_behind_a_page_of_which_nothing_leaves() {
     let mut world = world();
-    world.send(&change("z").first_sent_s(world.wall_s()));
+    world.send(&change("0").first_sent_s(world.wall_s()));
     world.pass_s(500);
     let stay = SWEEP_ROWS + 1;
     for n in 0..stay {
@@ -371,4 +373,24 @@ fn forgetting_leaves_an_untouched_key_untouched_and_a_failure_nothing_behind() {
     }
     world.forget(START_S + 1).expect("it forgets");
     assert_eq!(world.fence_s(), START_S + 1);
+}
+
+#[test]
+fn a_sweep_ends_although_each_turn_brings_a_page_of_ids_past_all_before_them() {
+    let mut world = world();
+    // One row is due soon, and with it a walk begins when nothing else is.
+    world.send(&change("z").deadline_ms(START_MS));
+    world.send(&acknowledge(&json!([{ "id": "z", "until": START_MS }]).to_string()));
+    // As those are that begin with the time.
+    for turn in 0..30 {
+        let element = |n| {
+            let mut element = count(&format!("{turn:02}-{n:02}"));
+            element["firstSent"] = json!(world.wall_s());
+            element
+        };
+        let elements = (0..SWEEP_ROWS).map(element).collect();
+        run(&mut world, &elements);
+        world.pass_s(RETENTION_S / 10);
+    }
+    assert_eq!(world.database.number("SELECT count(*) FROM semel_records WHERE id < '01'"), 0, "the first have left");
 }

@@ -182,9 +182,9 @@ impl Tables {
             Ok(Vec::new())
         } else if starts("INSERT OR IGNORE INTO semel_texts ") {
             Ok(Vec::new())
-        } else if starts("DELETE FROM semel_records WHERE id > ?1 AND id <= ?2") {
-            let (after, last) = (text(arguments, 0)?, text(arguments, 1)?);
-            self.records.retain(|id, _| *id <= after || *id > last);
+        } else if starts("DELETE FROM semel_records WHERE id < ?1 AND id >= ?2") {
+            let (above, last) = (text(arguments, 0)?, text(arguments, 1)?);
+            self.records.retain(|id, _| *id >= above || *id < last);
             Ok(Vec::new())
         } else {
             self.change(statement, arguments)
@@ -278,9 +278,9 @@ impl Tables {
         if let Some(rows) = self.read_ahead(statement, arguments) {
             return Ok(rows);
         }
-        if statement.ends_with("FROM semel_records WHERE id > ?1 ORDER BY id LIMIT +?2") && is_bare {
-            let (after, limit) = (text(arguments, 0)?, integer(arguments, 1)?);
-            let rows = self.records.iter().filter(|(id, _)| **id > after);
+        if statement.ends_with("FROM semel_records WHERE id < ?1 ORDER BY id DESC LIMIT +?2") && is_bare {
+            let (above, limit) = (text(arguments, 0)?, integer(arguments, 1)?);
+            let rows = self.records.iter().rev().filter(|(id, _)| **id < above);
             return Ok(rows.take(limit as usize).map(with_id).collect());
         }
         if statement.ends_with(", carried FROM semel_records WHERE id > ?1 AND id <= ?2 AND carried IS NOT NULL") {

@@ -98,14 +98,14 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Writes all that waits.
+    /// Writes all that waits. What is known of other records stays known.
     pub fn write(&self) -> Result<(), SqlError> {
         self.bytes.set(0);
-        let (records, places) = (self.records.take(), self.places.take());
+        let (changed, places) = (self.records.borrow_mut().take_changed(), self.places.take());
         if !holds(Rule::DeskWritten) {
             return Ok(());
         }
-        records.write(self.sql, &mut self.texts.borrow_mut())?;
+        changed.write(self.sql, &mut self.texts.borrow_mut())?;
         places.write(self.sql)
     }
 
@@ -175,7 +175,13 @@ impl<'a> Desk<'a> {
             let name = statement.get(at + 1..).unwrap_or_default();
             ["records", "texts", "places", "sessions"].iter().any(|table| name.starts_with(table))
         });
-        if is_concerned { self.write() } else { Ok(()) }
+        if is_concerned {
+            self.write()?;
+            if !statement.starts_with("SELECT ") {
+                self.records.take();
+            }
+        }
+        Ok(())
     }
 }
 

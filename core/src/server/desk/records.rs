@@ -85,6 +85,11 @@ impl Records {
         record.and_then(outcome).map_or(0, |outcome| outcome.body.len())
     }
 
+    /// What has changed, of which nothing is known any more.
+    pub fn take_changed(&mut self) -> Self {
+        Self(self.0.extract_if(.., |(_, known)| known.is_changed).collect())
+    }
+
     /// Writes what has changed.
     pub fn write(self, sql: &dyn Sql, texts: &mut Texts) -> Result<(), SqlError> {
         let changed = || self.0.iter().filter(|(_, known)| known.is_changed);

@@ -54,7 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sql = File(Connection::open(fullest(Path::new(folder))?)?);
     sql.0.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -500000; BEGIN IMMEDIATE").map_err(text)?;
     let before = sql.database_bytes().map_err(text)?;
-    let first = rows::page(&sql, "", 1).map_err(text)?.into_iter().next().ok_or("there is no record to go by")?.0;
+    let first =
+        rows::page(&sql, rows::ABOVE_ALL, 1).map_err(text)?.into_iter().next().ok_or("there is no record to go by")?.0;
     let like = rows::find(&sql, &first).map_err(text)?.ok_or("the first record is gone")?;
     let model = Record {
         first_sent_s: Some(at_s),
