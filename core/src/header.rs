@@ -204,6 +204,11 @@ pub fn wait_s(headers: &Headers) -> u32 {
 
 /// A string as the value of a structured field.
 pub fn quoted(text: &str) -> String {
+    // Of most nothing is escaped.
+    #[cfg(feature = "server")]
+    if !text.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
+        return ["\"", text, "\""].concat();
+    }
     let escaped = replaced(&replaced(text, b'\\', "\\\\"), b'"', "\\\"");
     joined(&["\"", &escaped, "\""])
 }

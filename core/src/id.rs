@@ -3,6 +3,7 @@
 //! Invariant: a value of these types is valid. Each is checked once, where it enters, and nowhere after.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use std::borrow::Cow;
 use std::fmt;
 
 /// The longest request id, in characters.
@@ -86,8 +87,8 @@ impl Key {
     }
 
     /// The key in percent-encoded UTF-8.
-    pub fn encoded(&self) -> String {
-        utf8_percent_encode(&self.0, KEY_ESCAPED).to_string()
+    pub fn encoded(&self) -> Cow<'_, str> {
+        utf8_percent_encode(&self.0, KEY_ESCAPED).into()
     }
 
     /// The key, decoded.

@@ -6,9 +6,48 @@ use crate::path::Path;
 use crate::text::{cut, split};
 use std::borrow::Cow;
 
+#[cfg(feature = "server")]
+use names::{Name, name_of};
+
+/// A client has few requests, and every byte of it is downloaded.
+#[cfg(not(feature = "server"))]
+type Name = String;
+
+#[cfg(not(feature = "server"))]
+fn name_of(name: &str) -> Name {
+    name.to_ascii_lowercase()
+}
+
+/// Names without memory of their own: a server makes a dozen of them for each request, and nearly all are these.
+#[cfg(feature = "server")]
+mod names {
+    use std::borrow::Cow;
+
+    pub type Name = Cow<'static, str>;
+
+    macro_rules! known {
+        ($($name:literal)+) => {
+            // Once, and not in each place that makes a header.
+            #[inline(never)]
+            pub fn name_of(name: &str) -> Name {
+                match name {
+                    $($name => Cow::Borrowed($name),)+
+                    _ => Cow::Owned(name.to_ascii_lowercase()),
+                }
+            }
+        };
+    }
+
+    known! {
+        "accept" "accept-encoding" "accept-language" "cache-control" "content-length" "content-type" "host"
+        "idempotency-key" "idempotent-replayed" "origin" "semel-ack" "semel-deadline" "semel-expires"
+        "semel-first-sent" "semel-key" "semel-now" "semel-principal" "semel-session" "semel-status" "user-agent"
+    }
+}
+
 /// Header lines in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Headers(Vec<(String, String)>);
+pub struct Headers(Vec<(Name, String)>);
 
 impl Headers {
     /// No headers.
@@ -18,7 +57,7 @@ impl Headers {
 
     /// Adds a line; earlier lines of that name stay.
     pub fn append(&mut self, name: &str, value: impl Into<String>) {
-        self.0.push((name.to_ascii_lowercase(), value.into()));
+        self.0.push((name_of(name), value.into()));
     }
 
     /// The first line of that (lower-case) name.
@@ -40,7 +79,7 @@ impl Headers {
 
     /// Every line, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.iter().map(|(name, value)| (&**name, value.as_str()))
     }
 
     /// Keeps the lines of which the test is true.

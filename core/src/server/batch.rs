@@ -150,7 +150,7 @@ fn element(request: Json) -> Result<Element, String> {
     let Json::Object(mut members) = request else { return Err("not a JSON object".to_owned()) };
     let (method, path): (String, String) = (members.required("method")?, members.required("path")?);
     let mut headers = Headers::new();
-    for (name, value) in members.optional("headers")?.map(Members::all).unwrap_or_default() {
+    for (name, value) in members.optional("headers")?.into_iter().flat_map(Members::all) {
         let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
         check_header(&name, &value)?;
         // Who reads them elsewhere may take the other one.

@@ -48,7 +48,7 @@ fn read_outcome(mut members: Members) -> Result<Outcome, String> {
     let status: i64 = members.required("status")?;
     let status = u16::try_from(status).map_err(|_| "status must be one of HTTP")?;
     let mut headers = Headers::new();
-    for (name, value) in members.optional("headers")?.map(Members::all).unwrap_or_default() {
+    for (name, value) in members.optional("headers")?.into_iter().flat_map(Members::all) {
         let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
         headers.append(&name.to_ascii_lowercase(), value);
     }

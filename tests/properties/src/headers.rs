@@ -82,7 +82,7 @@ pub fn check_key(key: &Key) {
     let encoded = key.encoded();
     assert!(encoded.bytes().all(|byte| (0x21..0x7f).contains(&byte)), "{encoded}");
     assert_eq!(Key::from_encoded(&encoded).as_ref(), Ok(key));
-    assert_eq!(unquoted(&quoted(&encoded)), Some(encoded.clone()));
+    assert_eq!(unquoted(&quoted(&encoded)), Some(encoded.clone().into_owned()));
     assert_eq!(header::key(&one("semel-key", &quoted(&encoded))), Ok(Some(key.clone())));
 }
 

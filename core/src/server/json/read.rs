@@ -5,6 +5,7 @@
 //! - An integer is written as one: `1.0` and `1e3` are none.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 
 /// What a text says.
@@ -28,7 +29,27 @@ pub enum Json {
 
 /// The members of an object that are not taken yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Members(Vec<(String, Json)>);
+pub struct Members(Vec<(Name, Json)>);
+
+/// The name of a member. Those of which a frame has hundreds are without memory of their own.
+#[derive(Debug, Clone, PartialEq)]
+struct Name(Cow<'static, str>);
+
+macro_rules! known {
+    ($($name:literal)+) => {
+        impl From<&str> for Name {
+            #[inline(never)]
+            fn from(name: &str) -> Self {
+                Self(match name {
+                    $($name => Cow::Borrowed($name),)+
+                    _ => Cow::Owned(name.to_owned()),
+                })
+            }
+        }
+    };
+}
+
+known! { "ack" "body" "deadline" "epoch" "firstSent" "headers" "id" "method" "name" "path" "seq" "session" "until" }
 
 impl Json {
     /// Reads a whole text. The error may quote it.
@@ -45,7 +66,7 @@ impl Members {
 
     /// Takes a member of any type.
     pub fn any(&mut self, name: &str) -> Result<Option<Json>, String> {
-        let mut found = self.0.extract_if(.., |(each, _)| each == name).map(|(_, json)| json);
+        let mut found = self.0.extract_if(.., |(each, _)| each.0 == name).map(|(_, json)| json);
         match (found.next(), found.next()) {
             (_, Some(_)) => Err(format!("duplicate field `{name}`")),
             (json, None) => Ok(json.filter(|json| *json != Json::Null)),
@@ -64,13 +85,13 @@ impl Members {
     }
 
     /// Takes all, whatever their names.
-    pub fn all(self) -> Vec<(String, Json)> {
-        self.0
+    pub fn all(self) -> impl Iterator<Item = (String, Json)> {
+        self.0.into_iter().map(|(name, json)| (name.0.into_owned(), json))
     }
 
     /// Makes sure that all were taken.
     pub fn end(self) -> Result<(), String> {
-        self.0.first().map_or(Ok(()), |(name, _)| Err(format!("unknown field `{name}`")))
+        self.0.first().map_or(Ok(()), |(Name(name), _)| Err(format!("unknown field `{name}`")))
     }
 }
 
@@ -110,6 +131,26 @@ impl TryFrom<Json> for Vec<String> {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Tree)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Named)
+    }
+}
+
+struct Named;
+
+impl Visitor<'_> for Named {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Name, E> {
+        Ok(name.into())
     }
 }
 

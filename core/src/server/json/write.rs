@@ -2,6 +2,9 @@
 //!
 //! Invariant: whatever text is given, what is written is JSON. What is put in as it is has been written here.
 
+/// Most objects have fewer.
+const OBJECT_BYTES: usize = 256;
+
 /// JSON that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written(String);
@@ -46,6 +49,10 @@ impl Object {
     }
 
     fn put(&mut self, name: &str, value: Value<'_>) {
+        // Else one of some members is moved with each of them.
+        if self.0.is_empty() {
+            self.0.reserve(OBJECT_BYTES);
+        }
         self.0.push(if self.0.is_empty() { '{' } else { ',' });
         quote(&mut self.0, name);
         self.0.push(':');
