@@ -103,6 +103,9 @@ test("who does not want to wait hears that it is under way, and another that it 
   const [same, next] = await Promise.all([order(server, "report", ref, { id, ...impatient }), order(server, "report", randomUUID(), impatient)]);
   assert.deepEqual([same.status, same.json.code, same.json.executed], [409, "in-flight", "unknown"]);
   assert.deepEqual([next.status, next.json.code, next.json.executed], [409, "locked", "no"]);
+  // Who comes too late to start waits for nothing: it would be told no sooner than the other side answers.
+  const [late, tooLate] = [await order(server, "report", ref, { id, deadline: 0 }), await order(server, "report", randomUUID(), { deadline: 0 })];
+  assert.deepEqual([late.semel, tooLate.semel, tooLate.status], ["in-flight", "attempt-expired", 408]);
   const cancelled = await server.send("POST", `/semel/v1/keys/${encodeURIComponent("report/orders")}/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) });
   assert.deepEqual([cancelled.status, cancelled.json.code], [409, "in-flight"]);
   finish();

@@ -70,7 +70,7 @@ pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &m
     if after.sessions.is_due(instant.now_ms) {
         is_written |= after.sessions.page(sql, instant, retention_s)?;
     }
-    let swept = after.sweep.page(sql, instant.passed_s(retention_s), instant.now_ms, retention_s)?;
+    let swept = after.sweep.page(sql, instant.passed_s(), instant.now_ms, retention_s)?;
     after.count.records += swept.change.records;
     after.count.tombstones += swept.change.tombstones;
     after.sweep = swept.next;
@@ -141,7 +141,7 @@ impl<H: Handler> Engine<H> {
             self.loaded = Some(loaded);
             return Ok(false);
         }
-        let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
+        let instant = loaded.instant(self.config.retention_s);
         let mut after = loaded.clone();
         after.swept_ms.0 = Some(now_ms);
         let ended = atomically(sql, || {

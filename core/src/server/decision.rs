@@ -6,7 +6,6 @@
 //! - Then the fence, then the deadline: what can't be proven new, or comes too late, is refused.
 
 use super::record::{Record, State, TombstoneKind};
-use super::retention;
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::problem::{Code, Executed, Problem};
@@ -38,8 +37,10 @@ pub struct Instant {
     pub now_ms: i64,
     /// What was first sent before this and has no record is refused, in Unix s.
     pub fence_s: i64,
-    /// How far an administrator has moved the fence, in Unix s.
+    /// How far an administrator has moved the fence, in Unix s. A deletion of the key moves it further than it says here.
     pub forgotten_s: i64,
+    /// Where age alone puts the fence, in Unix s.
+    pub aged_s: i64,
 }
 
 impl Instant {
@@ -50,8 +51,8 @@ impl Instant {
 
     /// What came before this may leave, in Unix s. It is not past the fence; and other than that, which a deletion may have moved
     /// ahead of the clock, it has not passed what comes now.
-    pub fn passed_s(&self, retention_s: i64) -> i64 {
-        retention::fence_s(self.now_ms, retention_s).max(self.forgotten_s)
+    pub fn passed_s(&self) -> i64 {
+        self.aged_s.max(self.forgotten_s)
     }
 }
 
@@ -133,7 +134,9 @@ fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
 
 /// The problem of what is before the fence: one of two, by who has moved it there.
 fn outside_window(asked: &Asked<'_>, instant: Instant) -> Problem {
-    if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < instant.forgotten_s) {
+    let Instant { forgotten_s, aged_s, .. } = instant;
+    let is_moved = |first_sent_s| first_sent_s < forgotten_s || forgotten_s > 0 && first_sent_s >= aged_s;
+    if asked.first_sent_s.is_some_and(is_moved) {
         return Problem::new(Code::Forgotten, "an administrator had this key forget what was first sent that early");
     }
     let detail = "first sent before what this key still remembers; whether it ran can't be told";

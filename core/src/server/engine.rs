@@ -9,7 +9,6 @@ use super::answer::Answer;
 use super::chores::Chores;
 use super::config::Config;
 use super::counters::Counters;
-use super::decision::Instant;
 use super::desk::{Desk, Texts};
 use super::effects::Outbox;
 use super::handler::Handler;
@@ -235,7 +234,7 @@ impl<H: Handler> Engine<H> {
                 return Answer::problem(&Problem::from(error)).stamped(now_ms, None);
             }
         };
-        let instant = Instant { now_ms, fence_s: loaded.fence_s, forgotten_s: loaded.forgotten_s };
+        let instant = loaded.instant(self.config.retention_s);
         let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
         // Where others share one, it is theirs.
         let has_desk = sql.desk().is_none() && has_row(&loaded, arrival, purpose);

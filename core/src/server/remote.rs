@@ -228,7 +228,8 @@ impl Turn<'_> {
         });
         let identified = Identified { id, attempt: &attempt, fingerprint, found };
         if !is_this && holds(Rule::OwnDispatch) {
-            return self.told(loaded, &identified, |decision| match decision {
+            // It was let in by fence and deadline, wherever these are by now.
+            return self.told(loaded, &identified, &Attempt::default(), |decision| match decision {
                 // A later start, of which somebody else will hear.
                 Decision::Doubt => in_flight(),
                 _ => outcome_unknown(),
@@ -280,38 +281,46 @@ impl Turn<'_> {
             Ok(attempt) => attempt,
             Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
         };
+        // What is refused for its form is refused now as ever.
+        if self.arrival.body_too_large || attempt.session.is_some() && self.sends() {
+            return self.run(loaded);
+        }
         let Some(id) = &attempt.id else {
             return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
         };
         let found = self.find(loaded, id, attempt.first_sent_s)?;
         let fingerprint = Fingerprint::of(self.arrival.request);
         let identified = Identified { id, attempt: &attempt, fingerprint, found };
-        self.told(loaded, &identified, |decision| match decision {
+        self.told(loaded, &identified, &attempt, |decision| match decision {
             Decision::Doubt => in_flight(),
             _ => Problem::new(Code::Locked, "another request of this key is under way to where it is executed"),
         })
     }
 
     /// Tells what there is of a request, and runs nothing: it is another's turn, or an administrator has settled or deleted it while
-    /// it was under way.
+    /// it was under way. `judged`: what is said of its time.
     fn told(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
+        judged: &Attempt,
         open: impl Fn(&Decision) -> Problem,
     ) -> Result<Answer, SqlError> {
         let asked = Asked {
             principal: self.arrival.principal,
             fingerprint: Some(&identified.fingerprint),
-            first_sent_s: None,
-            deadline_ms: None,
+            first_sent_s: judged.first_sent_s,
+            deadline_ms: judged.deadline_ms,
         };
         match (decide(identified.found.as_ref(), &asked, self.instant), &identified.found) {
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
                 self.set_aside(loaded, Some(identified.id), Aside::default())?;
                 Ok(self.replayed(outcome.clone(), *at_ms))
             }
-            (Decision::Refuse(problem), _) => self.refuse(loaded, &problem, Some(identified.id), Aside::default()),
+            (Decision::Refuse(problem), _) => {
+                let fence = problem.code == Code::OutsideWindow;
+                self.refuse(loaded, &problem, Some(identified.id), Aside { fence, ..Aside::default() })
+            }
             (decision, _) => self.refuse(loaded, &open(&decision), Some(identified.id), Aside::default()),
         }
     }

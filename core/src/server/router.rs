@@ -177,7 +177,8 @@ pub(super) fn judge<H: Handler>(
     // done here as well, to give the first reason.
     let key = ruled.map_err(|problem| malformed(method, path, headers, now_ms).unwrap_or(problem))?;
     let control = control.ok().flatten().map(|(_, control)| control);
-    check_granted(asker, method, control.as_ref(), &key, headers)?;
+    let granted = check_granted(asker, method, control.as_ref(), &key, headers);
+    granted.map_err(|problem| malformed(method, path, headers, now_ms).unwrap_or(problem))?;
     Ok((key, control))
 }
 
@@ -222,15 +223,18 @@ fn administrative(
 ) -> Result<Route, Refusal> {
     let principal = gate.admit_administrator(headers, now_ms)?;
     let path = Path::new(pathname, search).map_err(Problem::from)?;
+    let named = header::key(headers).map_err(Problem::from)?;
     let wait_ms = wait_ms(headers, now_ms);
     if let Some(asked) = registry::parse(method, &path)? {
+        // Of a listing nothing is read any more.
+        malformed(method, &path, headers, now_ms).filter(|_| matches!(asked, Asked::Keys(_))).map_or(Ok(()), Err)?;
         return Ok(Route::Registry { asked, wait_ms });
     }
     // A path of the application that decodes to one of these is neither.
     let segments = if path.is_control() { path.segments() } else { Vec::new() };
     match segments.as_slice() {
         ["semel", "v1", "admin", "keys", key, ..] if control::parse(method, &path)?.is_some() => {
-            let key = Key::new(*key).map_err(Problem::from)?;
+            let key = agreed(Key::new(*key).map_err(Problem::from)?, named)?;
             Ok(Route::Object { key, principal, wait_ms })
         }
         _ => Err(Problem::new(Code::NotFound, "no such path and method of the administrator").into()),
@@ -283,11 +287,20 @@ fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Op
 /// As long as the client would wait, never past its deadline. An attempt that comes late may still get an outcome.
 pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
     let wait_ms = i64::from(header::wait_s(headers)) * 1000;
-    let deadline_ms = Attempt::parse(headers, now_ms).ok().and_then(|attempt| attempt.deadline_ms);
-    match deadline_ms {
+    match deadline_ms(headers, now_ms) {
         Some(deadline_ms) if deadline_ms > now_ms => wait_ms.min(deadline_ms - now_ms),
         _ => wait_ms,
     }
+}
+
+/// The same for who waits until another attempt is through. Who comes too late to start is told at once what there is.
+pub fn turn_wait_ms(headers: &Headers, now_ms: i64) -> i64 {
+    let is_late = deadline_ms(headers, now_ms).is_some_and(|deadline_ms| deadline_ms < now_ms);
+    if is_late { 0 } else { wait_ms(headers, now_ms) }
+}
+
+fn deadline_ms(headers: &Headers, now_ms: i64) -> Option<i64> {
+    Attempt::parse(headers, now_ms).ok().and_then(|attempt| attempt.deadline_ms)
 }
 
 fn health(config: &Config, now_ms: i64) -> Answer {

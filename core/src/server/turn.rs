@@ -13,7 +13,7 @@ use super::packed::{Bundle, Packed};
 use super::record::{Change, LatestDeadline, Record, State};
 use super::remote::Call;
 use super::resolve::Resolution;
-use super::retention::Sweep;
+use super::retention::{self, Sweep};
 use super::rows;
 use super::schema::{self, Versions};
 use super::sessions::sweep::Sessions;
@@ -76,6 +76,12 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
+    /// Where the key is in time.
+    pub fn instant(&self, retention_s: i64) -> Instant {
+        let Self { clock_ms: now_ms, fence_s, forgotten_s, .. } = *self;
+        Instant { now_ms, fence_s, forgotten_s, aged_s: retention::fence_s(now_ms, retention_s) }
+    }
+
     /// Takes over what was committed of packed tombstones, and lets go what has lapsed by now.
     pub fn settle(&mut self, now_ms: i64) {
         self.count.tombstones += self.packed.settle(now_ms);

@@ -19,7 +19,9 @@ fn of_a_batch_that_cannot_be_read_nothing_runs() {
         json!({ "id": "a" }),
         json!({ "id": "a", "method": "POST" }),
         json!({ "id": 1, "method": "POST", "path": "/count" }),
-        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "X-A": "1" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "X-A": "1", "x-a": "2" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "Semel-Principal": "\"bob\"" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "Authorization": "Bearer b" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "": "1" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": "1\nsemel-principal:\"bob\"" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": " 1" } }),
@@ -52,6 +54,17 @@ fn of_a_batch_that_cannot_be_read_nothing_runs() {
         assert_eq!(refused.code, Code::BodyInvalid, "{bad}");
     }
     assert_eq!((world.calls(), world.database.tables()), (0, Vec::new()));
+}
+
+#[test]
+fn the_names_of_headers_are_read_in_any_case() {
+    let mut world = World::new();
+    let typed =
+        |name: &str| json!([{ "id": "a", "method": "POST", "path": "/count", "headers": { name: "text/plain" } }]);
+    assert_eq!(statuses(&run(&mut world, &typed("Content-Type"))), ["executed"]);
+    assert_eq!(statuses(&run(&mut world, &typed("content-type"))), ["replayed"], "it is the same request");
+    world.send(&post("/count").id("a").header("Content-Type", "text/plain")).is_replayed(200);
+    assert_eq!(world.effects(), 1);
 }
 
 fn key() -> Key {

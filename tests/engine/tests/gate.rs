@@ -111,6 +111,25 @@ fn the_administrators_paths_are_the_administrators() {
 }
 
 #[test]
+fn a_malformed_header_of_an_administrators_request_is_refused_and_so_is_another_key() {
+    let mut gate = with_keys(&[]);
+    let mut code = |method: &str, path: &str, name: &str, value: &str| {
+        let mut headers = bearer(ADMIN);
+        headers.append(name, value);
+        outcome(&ask(&mut gate, method, path, headers))
+    };
+    let (keys, key) = ("/semel/v1/admin/keys", "/semel/v1/admin/keys/a%2Fb");
+    for (name, value) in [("semel-deadline", "soon"), ("semel-ack", "a"), ("semel-session", "a"), ("semel-key", "a")] {
+        assert_eq!(code("GET", keys, name, value), "key-invalid", "{name}");
+    }
+    for method in ["GET", "DELETE"] {
+        assert_eq!(code(method, key, "semel-key", "a/b"), "key-invalid");
+        assert_eq!(code(method, key, "semel-key", "\"a\""), "key-mismatch");
+        assert_eq!(code(method, key, "semel-key", "\"a%2fb\""), "semel:admin a/b");
+    }
+}
+
+#[test]
 fn the_administrators_token_is_nobodys_name() {
     let open = |admin: &'static str| {
         Gate::new(
@@ -191,6 +210,15 @@ fn a_claim_limits_methods_and_keys() {
     ] {
         assert_eq!(code(semel, method, path), expected, "{semel} {method} {path}");
     }
+}
+
+#[test]
+fn parsing_comes_before_what_a_token_allows() {
+    let mut gate = with_keys(&[]);
+    let mut headers = bearer(&limited(&json!({ "keys": ["b"] })));
+    assert_eq!(outcome(&ask(&mut gate, "POST", "/a", headers.clone())), "forbidden");
+    headers.append("semel-deadline", "soon");
+    assert_eq!(outcome(&ask(&mut gate, "POST", "/a", headers)), "key-invalid");
 }
 
 #[test]

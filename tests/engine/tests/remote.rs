@@ -168,6 +168,28 @@ fn an_attempt_that_waits_for_a_call_is_counted_once() {
 }
 
 #[test]
+fn who_waits_for_anothers_call_is_judged_in_the_order_of_checks() {
+    let mut world = resend();
+    let sent = dispatched(&mut world, &order("a"), 1);
+    let late = |call: Call| call.deadline_ms(START_MS - 1);
+    let early = |call: Call| call.first_sent_s(1);
+    let other = || post("/orders").id("b");
+    world.wait(&other()).is_problem(409, "locked", "no", "same-id");
+    world.wait(&late(other())).is_problem(408, "attempt-expired", "no", "same-id");
+    world.wait(&early(late(other()))).is_problem(412, "outside-window", "unknown", "never");
+    world.wait(&other().too_large()).is_problem(413, "too-large", "no", "after-fix");
+    let placed = post("/orders").header("semel-session", "\"s\";epoch=1;seq=1");
+    world.wait(&placed).is_problem(400, "key-invalid", "no", "after-fix");
+    // Of its own request it can't be told that it does not run.
+    for own in [order("a"), late(order("a")), early(late(post("/orders").id("a").body("one")))] {
+        world.wait(&own).is_problem(409, "in-flight", "unknown", "same-id");
+    }
+    world.wait(&late(order("a").body("two"))).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    assert_eq!(world.take_call(), None);
+    world.settle(&order("a"), &sent, answered(201, "made")).is_executed(201);
+}
+
+#[test]
 fn after_a_crash_the_handler_is_not_asked_for_what_is_in_doubt() {
     let mut world = resend();
     dispatched(&mut world, &order("a"), 1);

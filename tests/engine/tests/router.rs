@@ -1,7 +1,7 @@
 //! What happens before a key's object is asked.
 
 use semel_core::message::Headers;
-use semel_core::server::router::{Route, route};
+use semel_core::server::router::{Route, route, turn_wait_ms};
 use semel_core::server::{Access, Gate};
 use semel_support::call::control;
 use semel_support::{Call, Counter, Reply, START_MS, World, cancel, delete, get, head, look_up, post, take_over};
@@ -172,6 +172,14 @@ fn waiting_is_bounded_and_never_past_the_deadline() {
     assert_eq!(wait(change("/count").deadline_ms(START_MS + 7)), 7);
     assert_eq!(wait(change("/count").deadline_ms(START_MS + 100_000)), 30_000);
     assert_eq!(wait(change("/count").deadline_ms(START_MS + 100_000).header("prefer", "wait=60")), 60_000);
+}
+
+#[test]
+fn who_comes_too_late_to_start_waits_for_no_turn() {
+    let waits =
+        |deadline_ms: i64| turn_wait_ms(&Headers::from_iter([("semel-deadline", deadline_ms.to_string())]), START_MS);
+    assert_eq!((waits(0), waits(START_MS - 1), waits(START_MS + 7)), (0, 0, 7));
+    assert_eq!(turn_wait_ms(&Headers::from_iter([("prefer", "wait=5")]), START_MS), 5_000);
 }
 
 #[test]

@@ -26,7 +26,7 @@ extern "C" {
 /// How long an attempt waits for its turn, or for its outcome, in ms.
 #[wasm_bindgen]
 pub fn wait_ms(headers: &str, now_ms: f64) -> f64 {
-    router::wait_ms(&Lines::from_lines(headers), now_ms as i64) as f64
+    router::turn_wait_ms(&Lines::from_lines(headers), now_ms as i64) as f64
 }
 
 /// The handler.
