@@ -27,8 +27,6 @@ mod names {
 
     macro_rules! known {
         ($($name:literal)+) => {
-            // Once, and not in each place that makes a header.
-            #[inline(never)]
             pub fn name_of(name: &str) -> Name {
                 match name {
                     $($name => Cow::Borrowed($name),)+
@@ -57,7 +55,13 @@ impl Headers {
 
     /// Adds a line; earlier lines of that name stay.
     pub fn append(&mut self, name: &str, value: impl Into<String>) {
-        self.0.push((name_of(name), value.into()));
+        self.push(name, value.into());
+    }
+
+    // Once, and not in each place that makes a header.
+    #[cfg_attr(feature = "server", inline(never))]
+    fn push(&mut self, name: &str, value: String) {
+        self.0.push((name_of(name), value));
     }
 
     /// The first line of that (lower-case) name.
