@@ -8,9 +8,10 @@
 
 import { textOf } from "./bytes.js";
 import { linesOf, toLines } from "./lines.js";
+import { isOfConnection } from "./requests.js";
 
 /** What the headers option must not set. */
-const isReserved = (name) => /^(content-(type|encoding)|idempotency-key|semel-.*)$/.test(name);
+const isReserved = (name) => isOfConnection(name) || /^(content-(type|encoding)|idempotency-key|semel-.*)$/.test(name);
 
 /** Sends, and resolves to `[status, header lines, body, member lines]`. `leaves` is told what is given to `fetch`. */
 export async function send({ origin, headers, fetch }, [method, target, lines, body], signal, leaves) {
