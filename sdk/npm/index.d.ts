@@ -353,7 +353,8 @@ export class Semel extends EventTarget {
   /**
    * As `fetch`: `POST`, `PUT`, `PATCH` and `DELETE` are stored, happen exactly once and resolve with the first answer.
    * Other methods pass through. A body is read to its end first, and has at most 8 MiB. Aborting `init.signal` asks the key to cancel:
-   * `fetch` rejects with `executed: "no"`, or resolves with the outcome if it was too late. It needs no receiver: it can be given to
+   * `fetch` rejects with `executed: "no"`, or resolves with the outcome if it was too late, once the server has answered that. What bounds
+   * the waiting is the option `giveUpAfterMs`. It needs no receiver: it can be given to
    * whatever takes a `fetch`.
    */
   readonly fetch: (input: string | URL | Request, init?: Init) => Promise<Response>;
