@@ -343,7 +343,7 @@ class Session {
     const error = new SemelError(request.requestId, failure);
     if (ticket === TAKE_OVER) return later(() => this.onended?.(error));
     if (typeof this.onpaused !== "function") {
-      console.warn(`semel: the session ${this.name} waits at ${request.method} ${request.url}, and there is no onpaused: ${error.message}`);
+      console.warn(`semel: the session ${this.name} waits at ${request.method} ${request.url}, without onpaused: ${error.message}`);
       return;
     }
     const paused = { ...request, error, resume: () => this.resume(), giveUp: () => this.#machine.tell(GIVE_UP, ticket) };

@@ -18,7 +18,7 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   const all = new Headers(await given(headers));
   // The attempt may be over by now.
   signal.throwIfAborted();
-  for (const name of [...all.keys()]) if (isReserved(name)) all.delete(name);
+  for (const [name] of [...all]) if (isReserved(name)) all.delete(name);
   // The request's own win over the option's.
   for (const [name, value] of linesOf(lines)) all.set(name, value);
   const init = { method, headers: all, redirect: "manual", signal };
