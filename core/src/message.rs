@@ -37,9 +37,9 @@ mod names {
     }
 
     known! {
-        "accept" "accept-encoding" "accept-language" "cache-control" "content-length" "content-type" "host"
-        "idempotency-key" "idempotent-replayed" "origin" "semel-ack" "semel-deadline" "semel-expires"
-        "semel-first-sent" "semel-key" "semel-now" "semel-principal" "semel-session" "semel-status" "user-agent"
+        "cache-control" "content-length" "content-type" "host" "idempotency-key" "idempotent-replayed" "semel-ack"
+        "semel-deadline" "semel-expires" "semel-first-sent" "semel-key" "semel-now" "semel-principal" "semel-session"
+        "semel-status"
     }
 }
 

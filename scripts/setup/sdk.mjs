@@ -94,6 +94,7 @@ async function build(rust) {
   }
   await bundle(join(ROOT, "sdk/js/browser.js"), "index.js", ["--format=esm", "--minify", "--external:./semel.js", "--external:./session-browser.js"]);
   await bundle(join(ROOT, "sdk/js/service-worker.js"), "service-worker.js", ["--format=esm", "--minify", "--alias:semel=./index.js", "--external:./index.js"]);
+  for (const file of ["index.js", "service-worker.js"]) await shrink(join(SDK_PACKAGE, file), true);
   // They ask for the package by its name, so that its classes are the ones that the application has.
   for (const name of [...REQUIRED, ...REQUIRED_INSIDE]) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
   await writeCopies();

@@ -5,8 +5,8 @@
 import { linesOf, toLines } from "./lines.js";
 
 export const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
-/** Statuses with which a Response takes no body. */
-const WITHOUT_BODY = new Set([101, 103, 204, 205, 304]);
+/** Statuses of outcomes with which a Response takes no body. */
+const WITHOUT_BODY = [204, 205];
 /** A request is held in memory, and in the store. */
 const BODY_BYTES_MAX = 8 << 20;
 
@@ -22,11 +22,15 @@ export function normalised(ownOrigin, input, init) {
   return { made, request, stream, pathname, search };
 }
 
-/** What is stored must hold no credentials, and nothing that the module sets itself. */
+/** What the connection says, and no request: browsers let nobody set it, and Node sends nothing that has it wrong, however often. */
+export const isOfConnection = (name) => /^(connection|content-length|expect|keep-alive|transfer-encoding|upgrade)$/.test(name);
+
+/** What is stored must hold no credentials, and nothing that the module or the connection sets itself. */
 export function storable(headers) {
-  for (const [name] of headers) {
-    if (name === "authorization" || name === "cookie") throw new TypeError(`semel: ${name} would be stored; give it in the option headers`);
-    if (name === "idempotency-key" || name.startsWith("semel-")) throw new TypeError(`semel: ${name} is set by the SDK`);
+  for (const [name] of [...headers]) {
+    if (isOfConnection(name)) headers.delete(name);
+    if (/^(authorization|cookie)$/.test(name)) throw new TypeError(`semel: ${name} would be stored; give it in the option headers`);
+    if (/^(idempotency-key|semel-.*)$/.test(name)) throw new TypeError(`semel: ${name} is set by the SDK`);
   }
   return toLines(headers);
 }
@@ -60,7 +64,7 @@ export async function bodyOf(request, signal, stream = request.body) {
 
 /** `Made`: what it is of. */
 export function responseOf(url, [status, lines, body], Made = Response) {
-  const response = new Made(WITHOUT_BODY.has(status) ? null : body, { status, headers: linesOf(lines) });
+  const response = new Made(WITHOUT_BODY.includes(status) ? null : body, { status, headers: linesOf(lines) });
   // As `fetch` has it; a Response that was made by hand has none.
   Object.defineProperty(response, "url", { value: url });
   return response;

@@ -109,8 +109,9 @@ export class Outbox extends View {
     for (const recovered of this.#recovered.splice(0)) this.#recover(...recovered);
   }
 
-  async fetch(input, init = {}) {
-    const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init;
+  /** Bound, as `fetch` itself is: whoever takes a `fetch` calls it without a receiver. */
+  fetch = async (input, init) => {
+    const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init ?? {};
     const key = encodedKey(named);
     checked("ordered", ordered);
     const own = id === undefined ? undefined : ownId(id);
@@ -131,7 +132,7 @@ export class Outbox extends View {
       };
     });
     return answer;
-  }
+  };
 
   /**
    * The answer to a request that was made before: in this tab, in another, or before a reload. Aborting `signal` ends the waiting,

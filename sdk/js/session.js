@@ -33,6 +33,8 @@ const KEPT = { load: async () => [] };
 const TAKE_OVER = 0;
 const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused", "onended"];
 const TRANSPORTS = ["http", "socket", "auto"];
+/** What only a call of the outbox has: to leave an `id` out of account would be no exactly once. */
+const NOT_HERE = ["key", "id", "salt", "ordered"];
 
 /** What opens sessions. `source` gives the module: see `loadedOnce`; `Made`: what answers are made of. */
 export const sessions = (source, Made) => {
@@ -164,19 +166,19 @@ class Session {
     for (const recovered of this.#recovered.splice(0)) this.#recover(...recovered);
   }
 
-  fetch(input, init = {}) {
-    return new Promise((resolve, reject) => {
+  /** Bound, as that of the outbox. */
+  fetch = (input, init) =>
+    new Promise((resolve, reject) => {
       const call = { resolve, reject };
       this.#calls.add(call);
       if (this.#isClosed) return this.#stop(call);
       const fail = (error) => this.#end(call).reject(error);
       try {
-        this.#call(call, input, init)?.catch(fail);
+        this.#call(call, input, init ?? {})?.catch(fail);
       } catch (error) {
         fail(error);
       }
     });
-  }
 
   /** Nobody waits for it any more. */
   #end(call) {
@@ -187,29 +189,41 @@ class Session {
   }
 
   #call(call, input, { signal = input.signal, ...init }) {
+    for (const name of NOT_HERE) if (init[name] !== undefined) throw new TypeError(`semel: a session has no option ${name}`);
+    signal?.throwIfAborted();
+    call.signal = signal;
+    call.abort = () => {
+      // Without a place yet it leaves no gap, and waits for nobody.
+      if (!call.id) return this.#end(call).reject(signal.reason);
+      this.#tell();
+      this.#machine.tell(GIVE_UP, call.ticket);
+    };
+    signal?.addEventListener("abort", call.abort);
     const request = this.#turn ? undefined : plain(this.#setup.origin, input, init);
-    return request ? this.#place(call, signal, request) : this.#slowly(call, signal, input, init);
+    return request ? this.#place(call, request) : this.#slowly(call, signal, input, init);
   }
 
   async #slowly(call, signal, input, init) {
     const { made, request: given, stream, pathname, search } = normalised(this.#setup.origin, input, init);
-    if (!CHANGES.has(given.method)) return this.#end(call).resolve(await this.#passThrough(stream ? made({ duplex: "half" }) : given, signal));
+    if (!CHANGES.has(given.method)) {
+      const answer = await this.#passThrough(stream ? made({ duplex: "half" }) : given, signal);
+      return this.#end(call).resolve(answer);
+    }
     const lines = storable(given.headers);
     const before = this.#turn;
     const own = (async () => {
       const body = await bodyOf(given, signal, stream);
       if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
       await before;
-      this.#place(call, signal, [given.method, pathname + search, lines, body]);
+      // It may be aborted or closed by now.
+      if (this.#calls.has(call)) this.#place(call, [given.method, pathname + search, lines, body]);
     })();
     const turn = Promise.allSettled([before, own]).then(() => this.#turn === turn && (this.#turn = undefined));
     this.#turn = turn;
     return own;
   }
 
-  #place(call, signal, [method, target, lines, body]) {
-    signal?.throwIfAborted();
-    if (this.#isClosed) throw closed();
+  #place(call, [method, target, lines, body]) {
     call.id = this.#machine.id();
     this.#callers.set(call.id, call);
     call.url = this.#setup.origin + target;
@@ -218,13 +232,6 @@ class Session {
     this.#soon(this.#asked, call);
     // So much more is not held in memory twice.
     if (this.#bytes > TOGETHER_BYTES) this.#tell();
-    if (!signal) return;
-    call.abort = () => {
-      this.#tell();
-      this.#machine.tell(GIVE_UP, call.ticket);
-    };
-    call.signal = signal;
-    signal.addEventListener("abort", call.abort, { once: true });
   }
 
   /** The module is told once all is done that was about to be: those who got an answer call again, say. So they leave together. */
@@ -336,7 +343,7 @@ class Session {
     const error = new SemelError(request.requestId, failure);
     if (ticket === TAKE_OVER) return later(() => this.onended?.(error));
     if (typeof this.onpaused !== "function") {
-      console.warn(`semel: the session ${this.name} waits at ${request.method} ${request.url}, and there is no onpaused: ${error.message}`);
+      console.warn(`semel: the session ${this.name} waits at ${request.method} ${request.url}, without onpaused: ${error.message}`);
       return;
     }
     const paused = { ...request, error, resume: () => this.resume(), giveUp: () => this.#machine.tell(GIVE_UP, ticket) };
@@ -350,7 +357,7 @@ class Session {
     try {
       await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome, this.#setup.Made), error });
     } catch (thrown) {
-      console.error("semel: onrecovered failed, so the answer is kept:", thrown);
+      console.error("semel: onrecovered failed:", thrown);
       return keep();
     }
     this.#soon(this.#heard, ticket);

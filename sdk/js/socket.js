@@ -70,10 +70,15 @@ export class Socket {
       own.fail(Object.assign(new Error(`the socket was closed: ${code} ${reason}`), refusal));
     };
     own.socket.onmessage = ({ data }) => {
-      const { frame, answers } = JSON.parse(data);
-      hasAnswered = true;
-      own.waiting.get(frame)?.resolve(answers);
-      own.waiting.delete(frame);
+      try {
+        const { frame, answers } = JSON.parse(data);
+        hasAnswered = true;
+        own.waiting.get(frame)?.resolve(answers);
+        own.waiting.delete(frame);
+      } catch {
+        // It is not the worker's. Nobody would catch it: in Node it would end the process.
+        own.close();
+      }
     };
     return own;
   }

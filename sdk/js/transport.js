@@ -8,16 +8,17 @@
 
 import { textOf } from "./bytes.js";
 import { linesOf, toLines } from "./lines.js";
+import { isOfConnection } from "./requests.js";
 
 /** What the headers option must not set. */
-const isReserved = (name) => /^(content-(type|encoding)|idempotency-key|semel-.*)$/.test(name);
+const isReserved = (name) => isOfConnection(name) || /^(content-(type|encoding)|idempotency-key|semel-.*)$/.test(name);
 
 /** Sends, and resolves to `[status, header lines, body, member lines]`. `leaves` is told what is given to `fetch`. */
 export async function send({ origin, headers, fetch }, [method, target, lines, body], signal, leaves) {
   const all = new Headers(await given(headers));
   // The attempt may be over by now.
   signal.throwIfAborted();
-  for (const name of [...all.keys()]) if (isReserved(name)) all.delete(name);
+  for (const [name] of [...all]) if (isReserved(name)) all.delete(name);
   // The request's own win over the option's.
   for (const [name, value] of linesOf(lines)) all.set(name, value);
   const init = { method, headers: all, redirect: "manual", signal };

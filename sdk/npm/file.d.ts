@@ -25,7 +25,7 @@ export function fileStore(folder: string, options?: FileOptions): FileStore;
 
 export interface FileOptions {
   /** How long a call waits for another process that holds the folder, in ms. Default 10,000. At most 3,600,000. */
-  busyMs?: number;
+  busyMs?: number | undefined;
 }
 
 export interface FileStore extends Store {

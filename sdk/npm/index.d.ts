@@ -189,45 +189,48 @@ export interface Presence {
   leave(): void;
 }
 
+/** What `fetch` takes for headers. By this way: without the types of browsers nothing is called `HeadersInit`. */
+type HeadersGiven = NonNullable<RequestInit["headers"]>;
+
 export interface Options {
   /** The origin of the worker, such as `https://api.example.com`. */
   url: string | URL;
   /** Who makes the requests, as the server authenticates them. Each identity has an outbox of its own. Default `""`: nobody in particular. */
-  identity?: string;
+  identity?: string | undefined;
   /** Headers of every attempt, credentials above all. A function is called for each attempt. Never stored. */
-  headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>);
+  headers?: HeadersGiven | (() => HeadersGiven | Promise<HeadersGiven>) | undefined;
   /** The pause between two attempts of a request, in ms. Default 1,000. At least 10. */
-  retryIntervalMs?: number;
+  retryIntervalMs?: number | undefined;
   /** How long an attempt may take, in ms. Default 10,000. 100 to 100,000. */
-  attemptTimeoutMs?: number;
+  attemptTimeoutMs?: number | undefined;
   /** After so many ms without a definitive answer, `fetch` rejects with `OutcomeUnknownError`, and the request goes on. Default: never. */
-  giveUpAfterMs?: number;
+  giveUpAfterMs?: number | undefined;
   /** How many requests may be pending in this tab, and how many attempts under way. Default 1,000 and 32. */
-  maxPending?: number;
-  maxAttempts?: number;
+  maxPending?: number | undefined;
+  maxAttempts?: number | undefined;
   /** Whether requests to one key go one after another, in the order of their calls. Default true. See `Init`. */
-  ordered?: boolean;
+  ordered?: boolean | undefined;
   /**
    * How ids are made: by the time and at random (`uuid`, the default: version 7), or from what a request is (`hash`: a UUID of SHA-256 over identity, method, path,
    * key, `salt` and body, with `crypto.subtle`). With hashes a double click is one request, and so are two orders that were meant to be
    * two: give a `salt` that tells them apart, or a function of the time, as `() => Math.floor(Date.now() / 60_000)`. Made again
    * after its answer, a request is refused as `outcome-lost` or `acknowledged`, until its key has forgotten it: a minute or more.
    */
-  ids?: "uuid" | "hash";
-  salt?: Salt;
+  ids?: "uuid" | "hash" | undefined;
+  salt?: Salt | undefined;
   /** Instead of the runtime's `fetch`. */
-  fetch?: typeof globalThis.fetch;
+  fetch?: typeof globalThis.fetch | undefined;
   /** Instead of IndexedDB. */
-  store?: Store;
+  store?: Store | undefined;
   /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system; not in sessions. `memory`: lost with the page. */
-  durability?: "strict" | "relaxed" | "memory";
-  onrecovered?: Semel["onrecovered"];
-  onpaused?: Semel["onpaused"];
+  durability?: "strict" | "relaxed" | "memory" | undefined;
+  onrecovered?: Semel["onrecovered"] | undefined;
+  onpaused?: Semel["onpaused"] | undefined;
   /**
    * The browser has thrown the store away since it was last open: what was pending can't be told. Only where `localStorage` outlived
    * it, as in Chromium.
    */
-  onstorelost?: () => void;
+  onstorelost?: (() => void) | undefined;
 }
 
 /** Anything that tells two equal requests apart; a function is asked for each. */
@@ -235,16 +238,16 @@ export type Salt = string | number | (() => string | number);
 
 export interface Init extends RequestInit {
   /** The key, where the application's key rule leaves it open. */
-  key?: string;
+  key?: string | undefined;
   /**
    * An id of your own: 1 to 200 characters of printable ASCII, not beginning with `cancel-`. While a request is pending, another call
    * with its id waits for the same answer; one with another method, path, key, headers or body is refused as `fingerprint-mismatch`.
    */
-  id?: string;
+  id?: string | undefined;
   /** Instead of the option. */
-  salt?: Salt;
+  salt?: Salt | undefined;
   /** Instead of the option: whether it waits until those before it at its key have their answers. Those that don't, and name a `key`, go together where they are many. */
-  ordered?: boolean;
+  ordered?: boolean | undefined;
 }
 
 /** How many changes wait, in this tab. It never changes; what has changed is another one. */
@@ -279,17 +282,17 @@ export interface SemelEventMap {
 
 export interface SessionOptions {
   /** The epoch that is expected to be current, 0 for none: where another one is, it is not fenced, and the error is a `FencedError`. */
-  after?: number;
+  after?: number | undefined;
   /** Where its requests are kept, of this session alone: closed with it. Default: as the outbox, in a database of its own; needed where the outbox has a store of one's own. */
-  store?: Store;
+  store?: Store | undefined;
   /**
    * `http` (default): requests alone by themselves, more of them in a batch. `socket`: all by one WebSocket, which is opened anew when it
    * was closed. `auto`: by a WebSocket where the runtime has one and it opens in time, else as `http` for a minute.
    */
-  transport?: "http" | "socket" | "auto";
-  onrecovered?: Session["onrecovered"];
-  onpaused?: Session["onpaused"];
-  onended?: Session["onended"];
+  transport?: "http" | "socket" | "auto" | undefined;
+  onrecovered?: Session["onrecovered"] | undefined;
+  onpaused?: Session["onpaused"] | undefined;
+  onended?: Session["onended"] | undefined;
 }
 
 /**
@@ -309,8 +312,9 @@ export interface Session {
    * As `semel.fetch`, in order with all other calls of the session. Rejects with a `FencedError` once somebody else has taken over: where
    * its `executed` is `"no"`, the request never ran and never will. Other methods than `POST`, `PUT`, `PATCH` and `DELETE` pass through,
    * in no order. Aborting `init.signal` closes its place: it rejects with `executed: "no"`, or resolves with the outcome if it was too late.
+   * `key`, `id`, `salt` and `ordered`, which calls of the outbox take, are a `TypeError`.
    */
-  fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
+  readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
   /** What is stored of it and has no definitive answer yet, of every holder. */
   pending(): Promise<Pending[]>;
@@ -349,18 +353,20 @@ export class Semel extends EventTarget {
   /**
    * As `fetch`: `POST`, `PUT`, `PATCH` and `DELETE` are stored, happen exactly once and resolve with the first answer.
    * Other methods pass through. A body is read to its end first, and has at most 8 MiB. Aborting `init.signal` asks the key to cancel:
-   * `fetch` rejects with `executed: "no"`, or resolves with the outcome if it was too late.
+   * `fetch` rejects with `executed: "no"`, or resolves with the outcome if it was too late, once the server has answered that. What bounds
+   * the waiting is the option `giveUpAfterMs`. It needs no receiver: it can be given to
+   * whatever takes a `fetch`.
    */
-  fetch(input: string | URL | Request, init?: Init): Promise<Response>;
+  readonly fetch: (input: string | URL | Request, init?: Init) => Promise<Response>;
 
   /**
    * The answer to a request that was made before: in this tab, in another one, or before a reload. It is kept for others only if they
    * asked before it was given, and for a day; else the error is an `OutcomeLostError`. Aborting `signal` ends the waiting alone.
    */
-  outcome(requestId: string, options?: { signal?: AbortSignal }): Promise<Response>;
+  outcome(requestId: string, options?: { signal?: AbortSignal | undefined }): Promise<Response>;
 
   /**
-   * Takes over the session of that name at a key, and goes on with what its holders before left: see `Session`. A holder that lives is
+   * Takes over the session of that name, 1 to 255 characters of printable ASCII, at a key, and goes on with what its holders before left: see `Session`. A holder that lives is
    * fenced. Resolves once the key has answered; rejects with a `SemelError` where it refuses. What sessions take is loaded at the first.
    */
   session(key: string, name: string, options?: SessionOptions): Promise<Session>;

@@ -37,6 +37,12 @@ for (const [way, { flags, files }] of Object.entries(WAYS)) {
   });
 }
 
+test("it compiles without the types of browsers, with those of Node alone, and a wrong option is still wrong", LIMIT, async () => {
+  const types = ["--types", "node", "--typeRoots", join(RUNTIMES, "node_modules/@types")];
+  const args = [toolOf(ROOT, "typescript", "tsc"), "--strict", "--noEmit", "--target", "es2023", "--lib", "es2023", "--module", "nodenext", ...types, join(folder, "types/without-browsers.mts")];
+  assert.equal(await complaintOf(run(process.execPath, args, { cwd: folder })), "");
+});
+
 test("attw finds nothing wrong: each way to resolve leads to types of the right format", LIMIT, async () => {
   const args = [toolOf(RUNTIMES, "@arethetypeswrong/cli", "attw"), tarball, "--no-color", "--no-emoji"];
   // A service worker requires nothing, nor does what runs on workerd.

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { serveStub } from "./http-stub.mjs";
 import { Rows, Stub, deposit, lost, outbox, rejection, until } from "./stub.mjs";
 
 test("a headers function is called for each attempt, and nothing that it gives is stored", async (t) => {
@@ -129,6 +130,17 @@ for (const name of ["Authorization", "authorization", "Idempotency-Key", "Semel-
   });
 }
 
+test("what a connection says for itself is left out, as browsers leave it out: no request waits for ever for what Node refuses to send", async (t) => {
+  const { stub, url } = await serveStub(t);
+  for (const [name, value] of Object.entries({ connection: "upgrade", "content-length": "99", expect: "100-continue", "keep-alive": "timeout=5", "transfer-encoding": "chunked", upgrade: "h2c" })) {
+    const headers = { [name]: value, "x-a": "1" };
+    const { semel } = await outbox(t, { url, fetch: globalThis.fetch, headers });
+    for (const init of [{ headers }, {}]) assert.equal((await deposit(semel, name, init)).status, 200, name);
+    for (const call of stub.attempts) assert.deepEqual([call.headers.get("x-a"), call.headers.get(name) === value, call.body], ["1", false, '{"amount":5}']);
+  }
+  assert.equal(stub.attempts.length, 12, "each went once");
+});
+
 test("methods in lower case are those of fetch", async (t) => {
   const { semel, server } = await outbox(t);
   for (const method of ["post", "Put", "delete"]) await semel.fetch("/things", { method });
@@ -227,6 +239,14 @@ test("a Request will do: its method, headers, body and signal count, and those o
     return call.kind === "change" ? server.problem(call.key, 503, "unavailable") : serve();
   };
   assert.equal((await rejection(semel.fetch(new Request(url, { method: "POST", signal: giveUp.signal })))).code, "cancelled");
+});
+
+test("it can be given to whatever takes a fetch: it needs no receiver, and no init", async (t) => {
+  const { semel, server } = await outbox(t);
+  const { fetch } = semel;
+  assert.equal((await fetch("/accounts/a/deposit", { method: "POST" })).status, 200);
+  assert.equal((await fetch("/accounts/a", null)).status, 200);
+  assert.deepEqual([server.attempts.length, server.of("read").length], [1, 1]);
 });
 
 test("a read may have credentials of its own, and its errors and answers are the fetch's", async (t) => {

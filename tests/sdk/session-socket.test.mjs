@@ -28,7 +28,7 @@ function sockets(t, server, { opens = () => true, hangs = () => false, refuses =
       if (code || this.frames.length === 1) return;
       const answers = JSON.parse(server.batch(frame.requests));
       const say = () => this.isClosed || this.onmessage({ data: JSON.stringify({ frame: frame.frame, now: 1, answers }) });
-      const fates = { lost: () => this.onclose?.({ code: 1006, reason: "" }), silent: () => {} };
+      const fates = { lost: () => this.onclose?.({ code: 1006, reason: "" }), silent: () => {}, strange: () => this.onmessage({ data: "<h1>Who are you?</h1>" }), null: () => this.onmessage({ data: "null" }) };
       queueMicrotask(fates[server.each(frame, () => {})] ?? say);
     }
     close() {
@@ -97,6 +97,16 @@ test("a socket that is closed in the middle is opened anew, and what was lost go
   for (const body of bodies) await deposit(session, body);
   assert.deepEqual(server.effects, bodies);
   assert.equal(connections.length, 21);
+});
+
+test("what is none of the worker's on a socket ends that socket, and not the process", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  const fates = ["strange", "null"];
+  server.each = () => fates.shift();
+  assert.deepEqual(await within(ran(deposit(session, "a")), "it goes on by another socket"), { ran: "a" });
+  assert.deepEqual([connections.length, connections.map(({ isClosed }) => isClosed)], [3, [true, true, false]]);
 });
 
 test("a socket that does not answer in time is closed, and another is opened", async (t) => {

@@ -215,6 +215,22 @@ test("a call that is aborted on its way has its place closed, or gets the outcom
   assert.deepEqual(server.effects, ["ran", "next"]);
 });
 
+test("a call that is aborted before it has a place waits for none before it, and leaves no gap", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const [before, stop] = [new AbortController(), new AbortController()];
+  const endless = rejection(deposit(session, new ReadableStream(), { signal: before.signal }));
+  const behind = rejection(deposit(session, "behind", { signal: stop.signal }));
+  const last = deposit(session, "last");
+  stop.abort(new Error("enough"));
+  assert.equal((await within(behind, "it waits for no body", 2_000)).message, "enough");
+  assert.equal((await within(rejection(deposit(session, "never", { signal: AbortSignal.abort(new Error("before")) })), "nor does this", 2_000)).message, "before");
+  before.abort(new Error("no more"));
+  assert.equal((await endless).message, "no more");
+  assert.deepEqual(await ran(last), { ran: "last" });
+  assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["last"], 1]);
+});
+
 test("a store that fails says so, and the number of what it did not store is the next one's", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
@@ -249,6 +265,29 @@ test("a read passes through, with the key and the headers of the outbox", async 
   const session = await semel.session("accounts/a b", "s");
   assert.equal(await (await session.fetch("/accounts/a")).text(), "read");
   assert.deepEqual(reads.map(({ method, headers }) => [method, headers.get("semel-key"), headers.get("x-tenant")]), [["GET", '"accounts/a%20b"', "n"]]);
+});
+
+test("a read that is under way is settled when the session is closed, and fetch needs no receiver", async (t) => {
+  const server = new SessionStub();
+  const { semel } = await outbox(t, { server, fetch: (url, init) => (url instanceof Request ? new Promise(() => {}) : server.fetch(url, init)) });
+  const session = await semel.session("accounts/a", "s");
+  const { fetch } = session;
+  assert.equal((await fetch("/accounts/a/deposit", { method: "POST", body: "x" })).status, 200);
+  const read = rejection(fetch("/accounts/a", null));
+  await session.close();
+  assert.equal((await within(read, "the read", 2_000)).code, "closed");
+});
+
+test("what only calls of the outbox have is refused: an id that counts for nothing would be no exactly once", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const { length } = server.calls;
+  for (const init of [{ id: "order-7" }, { key: "accounts/b" }, { salt: 1 }, { ordered: false }]) {
+    const error = await rejection(deposit(session, "x", init));
+    assert.ok(error instanceof TypeError && error.message.includes(Object.keys(init)[0]), String(error));
+  }
+  assert.equal(server.calls.length, length);
+  assert.deepEqual(await ran(deposit(session, "y", { id: undefined })), { ran: "y" });
 });
 
 test("wrong calls are refused before anything is sent", async (t) => {

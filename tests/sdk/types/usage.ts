@@ -71,6 +71,8 @@ const init: Init = { method: "POST", body: JSON.stringify({ amount: 5 }), key: "
 const response: Response = await semel.fetch("/accounts/alice/deposit", init);
 const body: { balance: number } = await response.json();
 await asFetch(new URL("https://api.example.com/accounts/alice"));
+const given: { fetch: typeof fetch } = { fetch: semel.fetch };
+await given.fetch("/accounts/alice");
 await semel.fetch(new Request("https://api.example.com/things", { method: "POST" }), { key: "things" });
 console.log(body.balance);
 
@@ -136,6 +138,13 @@ session.onrecovered = null;
 const answers: Response[] = await Promise.all([session.fetch("/accounts/a/deposit", { method: "POST", signal: AbortSignal.timeout(1_000) }), session.fetch("/accounts/a")]);
 console.log(answers.length);
 await session.close();
+
+// What is undefined is not given, and may come from elsewhere.
+declare const maybe: { identity: string | undefined; key: string | undefined; store: Store | undefined; signal: AbortSignal | undefined; after: number | undefined };
+await Semel.open({ url: "https://api.example.com", identity: maybe.identity, store: maybe.store, headers: undefined, giveUpAfterMs: undefined, onrecovered: undefined, onstorelost: undefined });
+await semel.fetch("/things", { method: "POST", key: maybe.key, id: undefined, salt: undefined, ordered: undefined });
+await semel.outcome("order-7", { signal: maybe.signal });
+await semel.session("accounts/a", "till-3", { after: maybe.after, store: maybe.store, transport: undefined, onended: undefined });
 
 // Ids, asking, showing.
 await Semel.open({ ...options, ids: "hash", salt: () => Math.floor(Date.now() / 60_000), maxPending: 5, maxAttempts: 2, ordered: false, onstorelost: () => {} });
