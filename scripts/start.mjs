@@ -9,9 +9,10 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
+import { checkMachine } from "./setup/machine.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { installPackages } from "./setup/packages.mjs";
-import { StepError, main, run, step } from "./setup/step.mjs";
+import { StepError, main, step } from "./setup/step.mjs";
 import { buildWorker, workerFolder } from "./setup/worker.mjs";
 
 const HOST = "127.0.0.1";
@@ -96,11 +97,4 @@ function checkPort(port) {
     });
     probe.listen(port, HOST, () => probe.close(() => resolve("free")));
   });
-}
-
-async function checkMachine() {
-  const [major] = process.versions.node.split(".").map(Number);
-  if (major < 20) throw new StepError(`Node is ${process.versions.node}; 20 or newer is needed.`, "Install a newer Node from https://nodejs.org.");
-  await run("cc", ["--version"], { advice: "Install a C compiler: `apt-get install gcc`, or `xcode-select --install`." });
-  return `Node ${process.versions.node}`;
 }

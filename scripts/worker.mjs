@@ -3,6 +3,7 @@
 import { realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { checkMachine } from "./setup/machine.mjs";
 import { installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
 import { buildWorkerOf } from "./setup/worker.mjs";
@@ -13,6 +14,7 @@ await main(async () => {
   const folder = await realpath(positionals[0]).catch(() => {
     throw new StepError(`There is no folder ${positionals[0]}.`);
   });
+  await step("this machine", checkMachine);
   await step("npm packages", installPackages);
   await buildWorkerOf(folder, values.outdir ?? join(folder, "build"));
 });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
@@ -59,6 +59,16 @@ test("a command that is missing or fails says so, with its output and what to do
     return error instanceof StepError;
   });
   await assert.rejects(run("sh", ["-c", "echo why >&2; exit 3"]), /ended with 3\nwhy/);
+});
+
+test("without a C compiler every command that builds says so, and what to install, before it does anything", async () => {
+  const bin = join(scratch, "without-cc");
+  await mkdir(bin);
+  await symlink(process.execPath, join(bin, "node"));
+  for (const [name, ...args] of [["start"], ["build"], ["worker", "examples/orders-rust"], ["deploy", "--dry-run"]]) {
+    const running = run(process.execPath, [join(ROOT, `scripts/${name}.mjs`), ...args], { cwd: ROOT, env: { PATH: bin, SEMEL_PORT: "0" } });
+    await assert.rejects(running, /this machine \.\.\. FAILED\n\ncc was not found on PATH\n\nWhat to do: Install a C compiler/, name);
+  }
 });
 
 test("a browser loads at most 28,000 bytes brotli of the SDK, its wasm and JavaScript together, that of service workers too", async () => {
