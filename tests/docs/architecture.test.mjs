@@ -1,4 +1,5 @@
-// `ARCHITECTURE.md` says of each file of the core, of the SDK's host and of the worker's what it is for, and of none that isn't there.
+// `ARCHITECTURE.md` says of each file of the core, of the SDK's host and of the worker's what it is for, and of none that isn't there. It and
+// `CONTRIBUTING.md` have each folder of tests.
 
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
@@ -36,3 +37,11 @@ test("each file of the SDK's host, and of the worker's, is named", async () => {
     assert.deepEqual(files.filter((name) => !named.includes(name)), [], folder);
   }
 });
+
+for (const document of ["ARCHITECTURE.md", "CONTRIBUTING.md"]) {
+  test(`each folder of tests is named in ${document}`, async () => {
+    const content = await readFile(join(ROOT, document), "utf8");
+    const folders = (await partsOf("tests")).filter((name) => name.endsWith("/"));
+    assert.deepEqual(folders.filter((name) => !content.includes(`\`tests/${name}\``)), []);
+  });
+}
