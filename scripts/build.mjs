@@ -1,5 +1,6 @@
 // `npm run build`: builds everything that ships.
 
+import { checkMachine } from "./setup/machine.mjs";
 import { installPackages } from "./setup/packages.mjs";
 import { main, step } from "./setup/step.mjs";
 import { packInspector } from "./setup/packed-inspector.mjs";
@@ -8,6 +9,7 @@ import { buildWorker } from "./setup/worker.mjs";
 import { buildWww } from "./setup/www.mjs";
 
 await main(async () => {
+  await step("this machine", checkMachine);
   await step("npm packages", installPackages);
   await buildWorker("ledger");
   await buildPackedWorkers();

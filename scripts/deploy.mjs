@@ -10,6 +10,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { judge } from "./deploy/settings.mjs";
 import { configOf, secretsAt, wrangler } from "./deploy/wrangler.mjs";
+import { checkMachine } from "./setup/machine.mjs";
 import { DEPLOY, installPackages } from "./setup/packages.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
@@ -27,6 +28,7 @@ const OPTIONS = {
 await main(async () => {
   const options = optionsOf(process.argv.slice(2));
   const file = resolve(options.config);
+  await step("this machine", checkMachine);
   await step("npm packages", installPackages);
   await step("wrangler", () => installPackages(DEPLOY));
   let config;
@@ -82,5 +84,5 @@ async function secretsIn(path) {
 function workerOf({ main: entry }) {
   const name = basename(dirname(entry));
   if (name in WORKERS) return name;
-  throw new StepError(`${entry} is of no worker that can be built.`, `"main" is build/NAME/index.js, where NAME is one of ${Object.keys(WORKERS).join(", ")}.`);
+  throw new StepError(`${entry} is of no worker that can be built.`, `Here "main" is build/NAME/index.js, where NAME is one of ${Object.keys(WORKERS).join(", ")}. What has a handler of your own is uploaded by wrangler: docs/operations.md#a-worker-of-your-own.`);
 }

@@ -2,24 +2,31 @@
 //
 // Settings: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state), SEMEL_ADMIN_TOKEN (a new one each time).
 // Only Node's built-ins are imported before the packages are installed.
+//
+// Invariant: one server at a time has a state. Each would keep in memory what the other changes on disk, and execute again what that one has executed.
 
 import { randomUUID } from "node:crypto";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
+import { checkMachine } from "./setup/machine.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { installPackages } from "./setup/packages.mjs";
-import { StepError, main, run, step } from "./setup/step.mjs";
+import { StepError, main, step } from "./setup/step.mjs";
 import { buildWorker, workerFolder } from "./setup/worker.mjs";
 
 const HOST = "127.0.0.1";
+/** As the worker asks for. */
+const ADMIN_TOKEN_CHARS_MIN = 16;
 
 await main(async () => {
   const port = portOf(process.env.SEMEL_PORT ?? "8787");
-  const adminToken = process.env.SEMEL_ADMIN_TOKEN ?? randomUUID();
+  const adminToken = tokenOf(process.env.SEMEL_ADMIN_TOKEN || randomUUID());
   const state = resolve(process.env.SEMEL_STATE ?? join(ROOT, ".semel/state"));
   console.log("Semel: setting up");
   await step("this machine", checkMachine);
   await step(`port ${port}`, () => checkPort(port));
+  const holder = await hold(state);
   await step("npm packages", installPackages);
   await buildWorker("ledger");
   const { WWW_FOLDER, buildWww } = await import("./setup/www.mjs");
@@ -34,15 +41,50 @@ await main(async () => {
     assets: WWW_FOLDER,
     onLog: (text) => process.stderr.write(text),
   });
+  await writeFile(holder, `${process.pid} ${server.pid}\n`);
   console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       inspector on ${server.url}/inspector, its token is ${adminToken}`);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => server.end());
   await server.ended;
+  await rm(holder, { force: true });
 });
 
 function portOf(text) {
   const port = Number(text);
   if (!/^\d+$/.test(text) || port > 65535) throw new StepError(`SEMEL_PORT is ${JSON.stringify(text)}; it must be a port number.`);
   return port;
+}
+
+function tokenOf(token) {
+  if (token.length < ADMIN_TOKEN_CHARS_MIN) throw new StepError(`SEMEL_ADMIN_TOKEN is too short: it has at least ${ADMIN_TOKEN_CHARS_MIN} characters.`, "Give a longer one, or none: then there is a new one each time.");
+  return token;
+}
+
+/** Takes a state, unless a server has it. Resolves to the file that says who does: the process that watches over a server, and the server. */
+async function hold(state) {
+  const holder = join(state, "held-by");
+  const holders = await mkdir(state, { recursive: true })
+    .then(() => readFile(holder, "utf8"))
+    .catch((error) => {
+      if (error.code === "ENOENT") return "";
+      throw new StepError(`The folder of the state, ${state}, can't be used: ${error.message}.`, "Choose another with SEMEL_STATE=FOLDER npm start.");
+    });
+  const living = await Promise.all(holders.trim().split(" ").map(isServer));
+  if (living.includes(true)) {
+    throw new StepError(`A server is running on the state in ${state}: process ${holders.trim().split(" ").join(" or ")}.`, `End that, or choose another state with SEMEL_STATE=FOLDER npm start. If it is no server of Semel's, delete ${holder}.`);
+  }
+  await writeFile(holder, `${process.pid}\n`);
+  return holder;
+}
+
+/** Whether a process lives that may be such a server. Numbers are given again: where the system tells what runs under one, it is looked at. */
+async function isServer(pid) {
+  if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false;
+  try {
+    process.kill(Number(pid), 0);
+  } catch (error) {
+    return error.code === "EPERM";
+  }
+  return /start\.mjs|workerd/.test(await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "workerd"));
 }
 
 /** Fails before the long steps if the port is taken: another port would be a surprise. */
@@ -55,11 +97,4 @@ function checkPort(port) {
     });
     probe.listen(port, HOST, () => probe.close(() => resolve("free")));
   });
-}
-
-async function checkMachine() {
-  const [major] = process.versions.node.split(".").map(Number);
-  if (major < 20) throw new StepError(`Node is ${process.versions.node}; 20 or newer is needed.`, "Install a newer Node from https://nodejs.org.");
-  await run("cc", ["--version"], { advice: "Install a C compiler: `apt-get install gcc`, or `xcode-select --install`." });
-  return `Node ${process.versions.node}`;
 }

@@ -12,6 +12,7 @@ import { cargoDeny } from "./audit/cargo-deny.mjs";
 import { checksWith } from "./audit/checks.mjs";
 import { findBrowser } from "./setup/browser.mjs";
 import { findFirefox } from "./setup/firefox.mjs";
+import { checkMachine } from "./setup/machine.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
@@ -33,6 +34,7 @@ for (const name of ["CI", "FORCE_COLOR"]) delete process.env[name];
 
 await main(async () => {
   try {
+    await step("this machine", checkMachine);
     await step("npm packages", installPackages);
     await step("npm packages of the runtimes", () => installPackages(RUNTIMES));
     await step("wrangler", () => installPackages(DEPLOY));

@@ -41,7 +41,14 @@ export async function renderDocuments(read = (file) => readFile(join(ROOT, file)
   const pages = [];
   for (const { name, file, title } of DOCUMENTS) {
     const dead = [];
+    const named = new Map();
+    let heading;
     const marked = new Marked(gfmHeadingId(), {
+      // In the order of the text: a table is named by the heading that it stands under.
+      walkTokens(token) {
+        if (token.type === "heading") heading = token.text.replaceAll("`", "");
+        if (token.type === "table") named.set(token, nameOf(heading, named));
+      },
       renderer: {
         link({ href, tokens }) {
           const text = this.parser.parseInline(tokens);
@@ -58,7 +65,7 @@ export async function renderDocuments(read = (file) => readFile(join(ROOT, file)
         table(token) {
           const table = tableOf.call(this, token);
           // A wide table scrolls by itself, and can be reached by keyboard.
-          return `<div class="wide" tabindex="0" role="region" aria-label="Table">${table}</div>`;
+          return `<div class="wide" tabindex="0" role="region" aria-label="${escape(named.get(token))}">${table}</div>`;
         },
         code({ text, lang }) {
           return `<pre tabindex="0" data-language="${escape(lang ?? "")}"><code>${escape(text)}</code></pre>`;
@@ -70,6 +77,16 @@ export async function renderDocuments(read = (file) => readFile(join(ROOT, file)
     pages.push({ name, title, navigation: navigationOf(name), content });
   }
   return pages;
+}
+
+/** Unlike any other on the page: who can't see them tells them apart by it. */
+function nameOf(heading, named) {
+  const name = heading === undefined ? "Table" : `Table: ${heading}`;
+  const names = new Set(named.values());
+  for (let many = 1; ; many += 1) {
+    const next = many === 1 ? name : `${name}, ${many}`;
+    if (!names.has(next)) return next;
+  }
 }
 
 function tableOf({ header, rows }) {

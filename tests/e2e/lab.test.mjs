@@ -234,6 +234,10 @@ test("on a phone nothing is wider than the screen, and nothing shifts", LIMIT, a
   const wide = await tab.evaluate(() => [...document.querySelectorAll("main *")].filter((element) => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".wide, pre, .track, .presets")).map(({ id, className }) => id || className));
   assert.deepEqual(wide, []);
   assert.ok(await tab.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+  // As narrow as a page at 1280 that is read at four times its size.
+  await tab.setViewportSize({ width: 320, height: 640 });
+  const [part, whole] = await tab.evaluate(() => ["counts", "timeline"].map((name) => document.querySelector(`.${name}`).getBoundingClientRect().right));
+  assert.ok(part <= whole, `the counts end at ${part}, and what they are in at ${whole}`);
 });
 
 test("every link of the page and the documents leads somewhere", LIMIT, async (t) => {

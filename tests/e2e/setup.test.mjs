@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
@@ -59,6 +59,26 @@ test("a command that is missing or fails says so, with its output and what to do
     return error instanceof StepError;
   });
   await assert.rejects(run("sh", ["-c", "echo why >&2; exit 3"]), /ended with 3\nwhy/);
+});
+
+test("without a C compiler every command that builds says so, and what to install, before it does anything", async () => {
+  const bin = join(scratch, "without-cc");
+  await mkdir(bin);
+  await symlink(process.execPath, join(bin, "node"));
+  for (const [name, ...args] of [["start"], ["build"], ["worker", "examples/orders-rust"], ["deploy", "--dry-run"]]) {
+    const running = run(process.execPath, [join(ROOT, `scripts/${name}.mjs`), ...args], { cwd: ROOT, env: { PATH: bin, SEMEL_PORT: "0" } });
+    await assert.rejects(running, /this machine \.\.\. FAILED\n\ncc was not found on PATH\n\nWhat to do: Install a C compiler/, name);
+  }
+});
+
+test("a crate that is not named, not there or none, and an option that is none, are errors that say so, and nothing is emptied that is no build", async () => {
+  const worker = (...args) => run(process.execPath, [join(ROOT, "scripts/worker.mjs"), ...args], { cwd: ROOT });
+  await assert.rejects(worker(), /Which crate\?\n\nWhat to do: npm run worker -- FOLDER/);
+  await assert.rejects(worker("nothing-here"), /There is no folder nothing-here/);
+  await writeFile(join(scratch, "own.txt"), "mine");
+  await assert.rejects(worker("examples/orders-rust", "--outdir", scratch), /has something else in it than a built Worker, and would be emptied\.\n\nWhat to do: /);
+  assert.equal(await readFile(join(scratch, "own.txt"), "utf8"), "mine");
+  await assert.rejects(worker("examples/orders-rust", "--out", "x"), /\nUnknown option '--out'[^\n]*\n\nWhat to do: npm run worker -- FOLDER/);
 });
 
 test("a browser loads at most 28,000 bytes brotli of the SDK, its wasm and JavaScript together, that of service workers too", async () => {

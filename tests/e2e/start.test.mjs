@@ -64,6 +64,38 @@ test("a port that is none is an error that says so", async (t) => {
   assert.match(wrong.output(), /SEMEL_PORT is "http"/);
 });
 
+test("a state has one server: another is refused as long as it runs, watched over or not, and has it when it is gone", async (t) => {
+  const env = { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "held") };
+  const first = await npmStart(t, env);
+  assert.ok(first.url, first.output());
+  const refused = await npmStart(t, env);
+  assert.equal(await refused.ended, 1, refused.output());
+  assert.match(refused.output(), /A server is running on the state in .*held: process \d+ or \d+\.\n\nWhat to do: .*SEMEL_STATE=FOLDER npm start/);
+  const [watching, server] = (await readFile(join(env.SEMEL_STATE, "held-by"), "utf8")).trim().split(" ").map(Number);
+  process.kill(watching, "SIGKILL");
+  await first.ended;
+  assert.equal((await fetch(`${first.url}/semel/v1/health`)).status, 200, "the server goes on, and nobody watches over it");
+  assert.equal(await (await npmStart(t, env)).ended, 1);
+  process.kill(server, "SIGKILL");
+  await until(() => fetch(`${first.url}/semel/v1/health`).then(() => false, () => true), "it is gone");
+  const next = await npmStart(t, env);
+  assert.ok(next.url, next.output());
+  next.interrupt();
+  await next.ended;
+  await assert.rejects(readFile(join(env.SEMEL_STATE, "held-by")), { code: "ENOENT" });
+});
+
+test("a token that the worker would not take, and a state that can't be one, are errors that say so", async (t) => {
+  const short = await npmStart(t, { SEMEL_PORT: "0", SEMEL_ADMIN_TOKEN: "dev", SEMEL_STATE: join(scratch, "short") });
+  assert.equal(await short.ended, 1, short.output());
+  assert.match(short.output(), /SEMEL_ADMIN_TOKEN is too short: it has at least 16 characters/);
+  await writeFile(join(scratch, "file"), "");
+  const none = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "file/state") });
+  assert.equal(await none.ended, 1, none.output());
+  assert.match(none.output(), /The folder of the state, .*file\/state, can't be used: ENOTDIR/);
+  assert.doesNotMatch(none.output(), /\n +at /);
+});
+
 test("the README's quickstart does what it says", async (t) => {
   const readme = await readFile(join(ROOT, "README.md"), "utf8");
   const commands = /<!-- quickstart -->\n```sh\n([\s\S]*?)```/.exec(readme)?.[1];

@@ -94,3 +94,10 @@ test("a table scrolls by itself, can be reached by keyboard, and has its links",
   const table = await html("| a | `b` |\n|---|---|\n| [1](PROTOCOL.md) | 2 |\n| 3 | 4 |");
   assert.equal(table, '<div class="wide" tabindex="0" role="region" aria-label="Table"><table><thead><tr><th>a</th><th><code>b</code></th></tr></thead><tbody><tr><td><a href="/docs/protocol">1</a></td><td>2</td></tr><tr><td>3</td><td>4</td></tr></tbody></table></div>');
 });
+
+test("each table is named by the heading that it stands under, and no two alike", async () => {
+  const table = "| a |\n|---|\n| 1 |\n";
+  const page = await html(["# One", table, table, "## `Two` & three", table, "# One", table].join("\n\n"));
+  const names = [...page.matchAll(/role="region" aria-label="([^"]*)"/g)].map(([, name]) => name);
+  assert.deepEqual(names, ["Table: One", "Table: One, 2", "Table: Two &#38; three", "Table: One, 3"]);
+});
