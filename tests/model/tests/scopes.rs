@@ -24,7 +24,7 @@ const STATES: &[(&str, usize)] = &[
     ("fence", 2_845),
     ("careless", 6_536),
     ("forget", 10_750),
-    ("administrator", 117_019),
+    ("administrator", 101_179),
     ("cancel", 4_747),
     ("principals", 1_217),
     ("turns", 18_018),

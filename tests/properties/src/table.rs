@@ -108,12 +108,12 @@ fn check_round_trip(source: &mut Source<'_>) {
         assert_eq!(rows::find(&sql, &id).as_ref(), Ok(&Some(record.clone())));
         written.push((id, record));
     }
-    let page = rows::page(&sql, "", 10).expect("a page");
+    let page = rows::page(&sql, rows::ABOVE_ALL, 10).expect("a page");
     let (totals, last) = totals::page(&sql, "", 10).expect("totals").expect("rows");
     assert_eq!(totals::page(&sql, &last, 10), Ok(None));
     assert_eq!((page.len(), totals.count.records + totals.count.tombstones), (written.len(), written.len() as i64));
     assert_eq!(totals.clock_ms, written.iter().map(|(_, record)| record.at_ms).max().expect("one"));
-    for ((id, record), (paged_id, paged)) in written.iter().zip(&page) {
+    for ((id, record), (paged_id, paged)) in written.iter().rev().zip(&page) {
         assert_eq!(id, paged_id);
         assert_eq!(rows::find_bare(&sql, id).as_ref(), Ok(&Some(paged.clone())));
         assert_eq!((&record.principal, record.at_ms, record.deadline), (&paged.principal, paged.at_ms, paged.deadline));
