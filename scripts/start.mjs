@@ -43,9 +43,10 @@ await main(async () => {
   });
   await writeFile(holder, `${process.pid} ${server.pid}\n`);
   console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       inspector on ${server.url}/inspector, its token is ${adminToken}`);
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => server.end());
-  await server.ended;
-  await rm(holder, { force: true });
+  // Not once: npm passes on what its group has got already, and a signal that nobody takes ends this process where it is.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => server.end());
+  // Ctrl-C reaches the server too, and it may end before this process has heard of it.
+  await server.ended.finally(() => rm(holder, { force: true }));
 });
 
 function portOf(text) {
