@@ -41,10 +41,11 @@ await main(async () => {
     assets: WWW_FOLDER,
     onLog: (text) => process.stderr.write(text),
   });
+  // Before anybody is told that it serves. Not once: npm passes on what its group has got already, and a signal that nobody takes ends this
+  // process where it is.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => server.end());
   await writeFile(holder, `${process.pid} ${server.pid}\n`);
   console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       inspector on ${server.url}/inspector, its token is ${adminToken}`);
-  // Not once: npm passes on what its group has got already, and a signal that nobody takes ends this process where it is.
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => server.end());
   // Ctrl-C reaches the server too, and it may end before this process has heard of it.
   await server.ended.finally(() => rm(holder, { force: true }));
 });
