@@ -26,8 +26,8 @@ const wallAhead = () => Date.now() - performance.now();
 
 /** A UUID of version 4 of 16 bytes. */
 function uuid(bytes) {
-  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return hex.replace(/(.{8})(.{4}).(.{3}).(.{3})/, "$1-$2-4$3-b$4-");
+  const hex = Array.from(bytes, (byte, at) => (at === 8 ? (byte % 64) + 128 : byte).toString(16).padStart(2, "0")).join("");
+  return hex.replace(/(.{8})(.{4}).(.{3})(.{4})/, "$1-$2-4$3-$4-");
 }
 
 const unreadable = () => new StoreError("store-damaged", "a stored row is damaged, or was written by a newer version");
