@@ -125,6 +125,11 @@ impl Principal {
         Self(format!("{RESERVED}another"))
     }
 
+    /// Whether it is who holds the administration token.
+    pub fn is_administrator(&self) -> bool {
+        self.0.strip_prefix(RESERVED) == Some("admin")
+    }
+
     /// Whether nobody may be authenticated under this name but by the layer itself.
     pub fn is_reserved(&self) -> bool {
         self.0.starts_with(RESERVED)

@@ -53,6 +53,14 @@ impl Headers {
         Self::default()
     }
 
+    /// The same lines, and room for more.
+    #[cfg(feature = "server")]
+    pub fn with_room(&self, more: usize) -> Self {
+        let mut lines = Vec::with_capacity(self.0.len() + more);
+        lines.extend_from_slice(&self.0);
+        Self(lines)
+    }
+
     /// Adds a line; earlier lines of that name stay.
     pub fn append(&mut self, name: &str, value: impl Into<String>) {
         self.push(name, value.into());

@@ -317,7 +317,7 @@ impl Turn<'_> {
         let bytes = outcome.map(|outcome| outcome.body.len() as i64);
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let body = record_json(id, (&record, is_packed), status, bytes)
-            .with("outcome", outcome.map(wire_outcome))
+            .with("outcome", outcome.map(|outcome| wire_outcome(outcome)))
             .with("fingerprint", fingerprint.map(|fingerprint| hex(fingerprint.as_bytes())).as_deref());
         Ok(read(body))
     }

@@ -13,6 +13,9 @@ use crate::message::{Headers, Response};
 use crate::problem::{Code, Position, Problem};
 use crate::rules::{Rule, holds};
 
+/// So many headers of the layer's own does an outcome get.
+const ADDED: usize = 5;
+
 /// An answer, and a line for the log if an operator should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -28,23 +31,23 @@ pub struct Answer {
 
 impl Answer {
     /// The outcome of an attempt that ran just now.
-    pub fn executed(outcome: Outcome, expires_s: Option<i64>) -> Self {
+    pub fn executed(outcome: &Outcome, expires_s: Option<i64>) -> Self {
         Self::outcome(outcome, "executed", "false", expires_s)
     }
 
     /// The recorded outcome.
-    pub fn replayed(outcome: Outcome, expires_s: Option<i64>) -> Self {
+    pub fn replayed(outcome: &Outcome, expires_s: Option<i64>) -> Self {
         Self::outcome(outcome, "replayed", "true", expires_s)
     }
 
-    fn outcome(outcome: Outcome, status: &str, replayed: &str, expires_s: Option<i64>) -> Self {
-        let mut headers = outcome.headers;
+    fn outcome(outcome: &Outcome, status: &str, replayed: &str, expires_s: Option<i64>) -> Self {
+        let mut headers = outcome.headers.with_room(ADDED);
         headers.append("semel-status", status);
         headers.append("idempotent-replayed", replayed);
         if let Some(expires_s) = expires_s {
             headers.append("semel-expires", format!("@{expires_s}"));
         }
-        Self { status: outcome.status, headers, body: outcome.body, log: None }
+        Self { status: outcome.status, headers, body: outcome.body.clone(), log: None }
     }
 
     /// What a reader gets: nothing of it is recorded.

@@ -168,7 +168,7 @@ fn element(request: Json) -> Result<Element, String> {
     };
     // What these may be is for their headers to say.
     say("idempotency-key", members.optional("id")?.map(|id: String| quoted(&id)));
-    say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| format!("@{seconds}")));
+    say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| ["@", &seconds.to_string()].concat()));
     say("semel-deadline", members.optional("deadline")?.map(|ms: i64| ms.to_string()));
     say("semel-session", members.optional("session")?.map(session).transpose()?);
     let body = members.any("body")?.map(control::wire_body_bytes).transpose()?.unwrap_or_default();

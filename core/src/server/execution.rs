@@ -22,10 +22,11 @@ use super::suspicion::Started;
 use super::turn::{Command, Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
 use crate::fingerprint::Fingerprint;
 use crate::header::{self, Ack, Attempt};
-use crate::id::{Principal, RequestId};
+use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
+use std::sync::Arc;
 
 impl Turn<'_> {
     /// Answers the attempt. An error means that storage failed, and nothing is known of what it holds.
@@ -35,7 +36,7 @@ impl Turn<'_> {
             Ok(control) => control.map(|(_, control)| control),
             Err(problem) => return self.refuse_unread(loaded, &problem),
         };
-        let is_allowed = *self.arrival.principal == Principal::administrator() || !holds(Rule::AdministratorOnly);
+        let is_allowed = self.arrival.principal.is_administrator() || !holds(Rule::AdministratorOnly);
         if matches!(control, Some(Control::Admin(_))) && !is_allowed {
             let problem = Problem::new(Code::Forbidden, "this takes the administration token");
             return self.refuse_unread(loaded, &problem);
@@ -107,7 +108,7 @@ impl Turn<'_> {
             }
             (Decision::Refuse(problem), _) => Answer::problem(&problem),
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
-                self.replayed(outcome, at_ms)
+                self.replayed(&outcome, at_ms)
             }
             (Decision::Doubt, _) => Answer::problem(&remote::in_flight()),
             _ => Answer::problem(&Problem::new(Code::NotSeen, "this key has no outcome under this id")),
@@ -237,7 +238,7 @@ impl Turn<'_> {
             }
             (_, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
                 self.set_aside(loaded, Some(id), aside)?;
-                Ok(self.replayed(outcome.clone(), *at_ms))
+                Ok(self.replayed(outcome, *at_ms))
             }
             _ => Err(SqlError("a decision to replay without an outcome".to_owned())),
         }
@@ -257,7 +258,7 @@ impl Turn<'_> {
             return self.refuse(loaded, &problem, Some(identified.id), Aside { sweep: true, ..Aside::default() });
         }
         let mut work = self.work(loaded);
-        let ended: Result<Outcome, Undone> = atomically(self.sql, || {
+        let ended: Result<Arc<Outcome>, Undone> = atomically(self.sql, || {
             let outcome = match command {
                 None => {
                     schema::migrate(self.sql, self.handler, loaded.versions)?;
@@ -270,7 +271,7 @@ impl Turn<'_> {
                     checked_outcome(self.obey(&mut work, command, identified.attempt)?, control::CANCEL_BODY_BYTES_MAX)
                 }
             };
-            let outcome = outcome.map_err(Undone::Rejected)?;
+            let outcome = Arc::new(outcome.map_err(Undone::Rejected)?);
             let carried = self.acknowledge_carried(&mut work, identified.id)?;
             let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()), carried);
             // With all of the key, what was found of the id is gone as well.
@@ -285,7 +286,7 @@ impl Turn<'_> {
         match ended {
             Ok(outcome) => {
                 *loaded = work.after;
-                Ok(Answer::executed(outcome, self.expires_s(self.instant.now_ms)))
+                Ok(Answer::executed(&outcome, self.expires_s(self.instant.now_ms)))
             }
             Err(Undone::Failed(Failure::Remote(_))) if self.sends() => self.dispatch(loaded, identified),
             Err(undone) => {
@@ -331,7 +332,7 @@ impl Turn<'_> {
         Ok(Answer::problem(problem))
     }
 
-    pub(super) fn replayed(&self, outcome: Outcome, at_ms: i64) -> Answer {
+    pub(super) fn replayed(&self, outcome: &Outcome, at_ms: i64) -> Answer {
         Answer::replayed(outcome, self.expires_s(at_ms))
     }
 

@@ -12,6 +12,7 @@ use crate::id::Principal;
 use crate::message::Headers;
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
+use std::sync::Arc;
 
 /// How long a tombstone stays after the latest deadline that an attempt may carry.
 pub const TOMBSTONE_GRACE_MS: i64 = 60_000;
@@ -71,7 +72,7 @@ pub enum TombstoneKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// It ran, and this is its outcome.
-    Executed(Fingerprint, Outcome),
+    Executed(Fingerprint, Arc<Outcome>),
     /// The handler crashed on it too often.
     Poisoned(Fingerprint),
     /// It was cancelled before it ran. `lapses_ms`: only for one without first-sent, in its second retention.
@@ -157,8 +158,7 @@ impl Change {
 impl Record {
     /// Whether it answers a principal: its own. What an administrator cancelled before anybody asked for it is cancelled for all.
     pub fn answers(&self, principal: &Principal) -> bool {
-        let is_for_all =
-            || matches!(self.state, State::Cancelled { .. }) && self.principal == Principal::administrator();
+        let is_for_all = || matches!(self.state, State::Cancelled { .. }) && self.principal.is_administrator();
         self.principal == *principal || is_for_all()
     }
 
@@ -227,7 +227,8 @@ impl Record {
             }
         };
         let state = State::Tombstone { kind: TombstoneKind::Acknowledged, executed, lapses_ms };
-        Some(Self { at_ms: now_ms, deadline, state, ..self.clone() })
+        let (principal, carried) = (self.principal.clone(), self.carried.clone());
+        Some(Self { principal, first_sent_s: self.first_sent_s, at_ms: now_ms, deadline, state, carried })
     }
 }
 

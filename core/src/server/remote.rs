@@ -27,6 +27,7 @@ use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use std::sync::Arc;
 
 /// What becomes of a request that is in doubt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -315,7 +316,7 @@ impl Turn<'_> {
         match (decide(identified.found.as_ref(), &asked, self.instant), &identified.found) {
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
                 self.set_aside(loaded, Some(identified.id), Aside::default())?;
-                Ok(self.replayed(outcome.clone(), *at_ms))
+                Ok(self.replayed(outcome, *at_ms))
             }
             (Decision::Refuse(problem), _) => {
                 let fence = problem.code == Code::OutsideWindow;
@@ -346,7 +347,7 @@ impl Turn<'_> {
         identified: &Identified<'_>,
         outcome: Outcome,
     ) -> Result<Answer, SqlError> {
-        let mut work = self.work(loaded);
+        let (mut work, outcome) = (self.work(loaded), Arc::new(outcome));
         atomically(self.sql, || {
             self.create(&mut work)?;
             let carried = self.acknowledge_carried(&mut work, identified.id)?;
@@ -355,7 +356,7 @@ impl Turn<'_> {
             self.write_rest(&mut work, &Aside::default())
         })?;
         *loaded = work.after;
-        Ok(Answer::executed(outcome, self.expires_s(self.instant.now_ms)))
+        Ok(Answer::executed(&outcome, self.expires_s(self.instant.now_ms)))
     }
 
     /// It may have had its effect, or may have it yet.

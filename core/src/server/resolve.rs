@@ -16,6 +16,7 @@ use super::turn::{Undone, Work};
 use crate::id::RequestId;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Problem};
+use std::sync::Arc;
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub(super) fn resolve(work: &mut Work<'_>, id: &RequestId, resolution: &Resoluti
         return Err(Undone::Problem(Problem::new(Code::BodyInvalid, "this id is not in doubt, and keeps what it has")));
     };
     let state = match resolution {
-        Resolution::Executed(outcome) => State::Executed(fingerprint, outcome.clone()),
+        Resolution::Executed(outcome) => State::Executed(fingerprint, Arc::new(outcome.clone())),
         Resolution::NotExecuted => State::Cancelled { lapses_ms: None },
     };
     let settled = Record { at_ms: work.instant.now_ms, state, ..found.clone() };

@@ -13,6 +13,7 @@ use crate::fingerprint::Fingerprint;
 use crate::id::{Principal, RequestId};
 use crate::message::Headers;
 use crate::problem::Executed;
+use std::sync::Arc;
 
 /// The number that stands for a state in a row.
 pub(super) mod number {
@@ -355,7 +356,7 @@ fn from_row(row: Row) -> Option<Record> {
                 headers: Headers::from_stored(&headers.into_text()?)?,
                 body: body.into_blob()?,
             };
-            State::Executed(Fingerprint::from_bytes(&fingerprint.into_blob()?)?, outcome)
+            State::Executed(Fingerprint::from_bytes(&fingerprint.into_blob()?)?, Arc::new(outcome))
         }
         number::POISONED => State::Poisoned(Fingerprint::from_bytes(&fingerprint.into_blob()?)?),
         number::CANCELLED => State::Cancelled { lapses_ms: optional(&lapses_ms)? },

@@ -282,9 +282,7 @@ impl Ahead {
 
 /// The id that a request names in the way that nearly all do. Of others the record is read when it is asked for.
 fn written_id(headers: &Headers) -> Option<RequestId> {
-    let value = headers.get("idempotency-key")?;
-    let id = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-    RequestId::new(id).ok().filter(|id| !id.as_str().contains(['"', '\\']))
+    RequestId::new(header::plain_id(headers.get("idempotency-key")?)?).ok()
 }
 
 /// What reads runs in a transaction that is undone, whatever comes of it.

@@ -52,7 +52,7 @@ fn record(source: &mut Source<'_>) -> Record {
             let count = source.below(3);
             let headers: Headers = (0..count).map(|_| (source.pick(&["x-a", "x"]), source.header_text())).collect();
             let status = source.pick(&[200, 204, 299, 400, 499]);
-            State::Executed(fingerprint, Outcome { status, headers, body: source.bytes().to_vec() })
+            State::Executed(fingerprint, Outcome { status, headers, body: source.bytes().to_vec() }.into())
         }
         1 => State::Poisoned(fingerprint),
         2 => State::Cancelled { lapses_ms: source.optional(number) },

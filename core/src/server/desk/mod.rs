@@ -26,7 +26,6 @@ use crate::session::SessionName;
 use places::Places;
 use records::Records;
 pub use records::Texts;
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
 /// When outcomes of so many bytes wait, all are written.
@@ -249,11 +248,9 @@ struct Shape {
     replace: Writing,
 }
 
-/// A statement for one row, and what is around the values of many.
 struct Writing {
-    one: String,
-    before: String,
-    after: String,
+    /// How many rows each writes. They are few, for each is a statement of its own that has to be compiled and kept.
+    statements: [(usize, String); 6],
     is_checked: bool,
 }
 
@@ -276,32 +273,32 @@ impl Shape {
         let one = |text: String| {
             (1..=own + 1).fold(text, |text, n| text.replace(&format!("column{n}"), &format!("?{}", common + n)))
         };
+        let statements = |alone: String, before: &str, after: &str, columns| {
+            [32, 16, 8, 4, 2, 1].map(|length| match length {
+                1 => (1, one(alone.clone())),
+                _ => (length, [before, &choices(common, columns, length), after].concat()),
+            })
+        };
+        let insert = [&into, " VALUES (", &values, ")"].concat();
+        let replace = [&set, " WHERE ", is_gone, returning].concat();
+        let (into, set) = ([&into, " SELECT ", &values, " FROM (VALUES "].concat(), [&set, " FROM (VALUES "].concat());
+        let replaced = [") WHERE ", is_gone, returning].concat();
         Self {
             table,
             common,
             own,
-            insert: Writing {
-                one: one([&into, " VALUES (", &values, ")"].concat()),
-                before: [&into, " SELECT ", &values, " FROM (VALUES "].concat(),
-                after: ")".to_owned(),
-                is_checked: false,
-            },
-            replace: Writing {
-                one: one([&set, " WHERE ", is_gone, returning].concat()),
-                before: [&set, " FROM (VALUES "].concat(),
-                after: [") WHERE ", is_gone, returning].concat(),
-                is_checked,
-            },
+            insert: Writing { statements: statements(insert, &into, ")", own), is_checked: false },
+            replace: Writing { statements: statements(replace, &set, &replaced, own + 1), is_checked },
         }
     }
 
     /// Writes new rows. `rows`: the columns of one after those of the other.
-    fn insert(&self, sql: &dyn Sql, common: &[Value], rows: &[Value]) -> Result<(), SqlError> {
+    fn insert(&self, sql: &dyn Sql, common: &[Value], rows: Vec<Value>) -> Result<(), SqlError> {
         self.write(sql, &self.insert, common, (rows, self.own))
     }
 
     /// Writes new rows in place of others. The platform counts one row for the two.
-    fn replace(&self, sql: &dyn Sql, common: &[Value], rows: &[Value]) -> Result<(), SqlError> {
+    fn replace(&self, sql: &dyn Sql, common: &[Value], rows: Vec<Value>) -> Result<(), SqlError> {
         self.write(sql, &self.replace, common, (rows, self.own + 1))
     }
 
@@ -310,40 +307,34 @@ impl Shape {
         sql: &dyn Sql,
         writing: &Writing,
         common: &[Value],
-        (rows, columns): (&[Value], usize),
+        (rows, columns): (Vec<Value>, usize),
     ) -> Result<(), SqlError> {
-        let mut rest = rows;
-        let has_room = |length: &usize| self.common + length * columns <= ARGUMENTS_MAX;
-        // Few lengths, for each is a statement of its own that has to be compiled and kept.
-        for length in [32, 16, 8, 4, 2, 1].into_iter().filter(has_room) {
-            while let Some((some, left)) = rest.split_at_checked(length * columns).filter(|(some, _)| !some.is_empty())
-            {
-                let many = || many(writing, (self.common, columns), length);
-                let statement = if length == 1 { Cow::Borrowed(&writing.one) } else { Cow::Owned(many()) };
-                let arguments = [common, some].concat();
+        let mut rest = rows.into_iter();
+        for (length, statement) in &writing.statements {
+            let values = length * columns;
+            while rest.len() >= values && self.common + values <= ARGUMENTS_MAX {
+                let arguments: Vec<Value> = common.iter().cloned().chain(rest.by_ref().take(values)).collect();
                 if !writing.is_checked {
-                    sql.run(&statement, &arguments)?;
-                } else if sql.exec(&statement, &arguments)?.len() != length {
+                    sql.run(statement, &arguments)?;
+                } else if sql.exec(statement, &arguments)?.len() != *length {
                     return Err(SqlError(["a row of ", self.table, " is not where it was"].concat()));
                 }
-                rest = left;
             }
         }
         Ok(())
     }
 }
 
-fn many(Writing { before, after, .. }: &Writing, (common, columns): (usize, usize), length: usize) -> String {
-    let mut statement = before.clone();
+/// The values of so many rows, as arguments.
+fn choices(common: usize, columns: usize, length: usize) -> String {
+    let mut choices = String::new();
     for argument in 0..length * columns {
-        statement.push_str(match argument % columns {
+        choices.push_str(match argument % columns {
             0 if argument == 0 => "(?",
             0 => "), (?",
             _ => ", ?",
         });
-        statement.push_str(&(common + argument + 1).to_string());
+        choices.push_str(&(common + argument + 1).to_string());
     }
-    statement.push(')');
-    statement.push_str(after);
-    statement
+    choices + ")"
 }

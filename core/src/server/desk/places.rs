@@ -106,8 +106,8 @@ impl Places {
                 executed.retain(|each| !is_alike(each));
                 let (epoch, at_ms, status) = (first.epoch.into(), first.at_ms.into(), i64::from(outcome.status).into());
                 let common = [session.number.into(), epoch, at_ms, status, outcome.headers.to_lines().into()];
-                SHAPE.replace(sql, &common, &over)?;
-                SHAPE.insert(sql, &common, &own)?;
+                SHAPE.replace(sql, &common, over)?;
+                SHAPE.insert(sql, &common, own)?;
             }
             if !gone.is_empty() {
                 rows::write_deleted(sql, session.number, deleted_seq)?;

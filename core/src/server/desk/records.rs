@@ -125,8 +125,8 @@ impl Records {
             texts.number(sql, principal)?;
             texts.number(sql, &headers)?;
             let common = [principal.into(), first.at_ms.into(), i64::from(outcome.status).into(), headers.into()];
-            SHAPE.replace(sql, &common, &over)?;
-            SHAPE.insert(sql, &common, &own)?;
+            SHAPE.replace(sql, &common, over)?;
+            SHAPE.insert(sql, &common, own)?;
         }
         rows::delete_all(sql, gone.into_iter())
     }

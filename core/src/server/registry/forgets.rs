@@ -64,7 +64,7 @@ impl Handler for Forgets {
     }
 
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
-        if *context.principal != Principal::administrator() {
+        if !context.principal.is_administrator() {
             let detail = "only the administrator has keys forget";
             return Err(Failure::Refused(Problem::new(Code::Forbidden, detail)));
         }

@@ -22,6 +22,7 @@ use crate::server::sql::{SqlError, atomically};
 use crate::server::suspicion::{CRASHES_MAX, Count, Started};
 use crate::server::turn::{Loaded, Purpose, Turn, Undone, Work, rolled_back};
 use crate::session::{Numbered, Place, SessionName};
+use std::sync::Arc;
 
 /// What an attempt that takes no place changes of its session.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +131,7 @@ impl Turn<'_> {
             (Decision::Refuse(problem), _) => self.refuse_place(loaded, &problem, &asking, false),
             (Decision::Replay, Some(Taken { at_ms, state: TakenState::Executed(_, outcome), .. })) => {
                 self.set_aside(loaded, None, Aside { session: asking.noted(None), ..Aside::default() })?;
-                Ok(self.replayed(outcome, at_ms))
+                Ok(self.replayed(&outcome, at_ms))
             }
             (Decision::Replay | Decision::Doubt, _) => Err(rows::unreadable()),
         }
@@ -174,11 +175,11 @@ impl Turn<'_> {
             return self.refuse_place(loaded, &Problem::new(Code::Capacity, want), asking, true);
         }
         let mut work = self.work(loaded);
-        let executed: Result<Outcome, Undone> = atomically(self.sql, || {
+        let executed: Result<Arc<Outcome>, Undone> = atomically(self.sql, || {
             schema::migrate(self.sql, self.handler, loaded.versions)?;
             work.after.versions = Versions::current(self.handler);
             let response = self.handler.serve(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
-            let outcome = checked_outcome(response, OUTCOME_BODY_BYTES_MAX).map_err(Undone::Rejected)?;
+            let outcome = Arc::new(checked_outcome(response, OUTCOME_BODY_BYTES_MAX).map_err(Undone::Rejected)?);
             let state = TakenState::Executed(asking.fingerprint, outcome.clone());
             work.take(&asking.session, asking.place, state, asking.freed_seq)?;
             self.write_aside(&mut work, None, &Aside::default())?;
@@ -187,7 +188,7 @@ impl Turn<'_> {
         match executed {
             Ok(outcome) => {
                 *loaded = work.after;
-                Ok(Answer::executed(outcome, self.expires_s(self.instant.now_ms)))
+                Ok(Answer::executed(&outcome, self.expires_s(self.instant.now_ms)))
             }
             Err(undone) => {
                 let answer = self.undone(undone)?;

@@ -13,6 +13,7 @@ use crate::server::rows::number;
 use crate::server::sql::{Row, Sql, SqlError, Value};
 use crate::server::suspicion::Count;
 use crate::session::SessionName;
+use std::sync::Arc;
 
 /// Reads a session.
 pub fn find(sql: &dyn Sql, name: &SessionName) -> Result<Option<Session>, SqlError> {
@@ -79,7 +80,7 @@ fn taken_of(row: Row) -> Option<Taken> {
                 headers: Headers::from_stored(&headers.into_text()?)?,
                 body: body.into_blob()?,
             };
-            TakenState::Executed(Fingerprint::from_bytes(&fingerprint.into_blob()?)?, outcome)
+            TakenState::Executed(Fingerprint::from_bytes(&fingerprint.into_blob()?)?, Arc::new(outcome))
         }
         number::POISONED => TakenState::Poisoned(Fingerprint::from_bytes(&fingerprint.into_blob()?)?),
         number::CANCELLED => TakenState::Cancelled,
@@ -101,7 +102,8 @@ pub fn put_taken(sql: &dyn Sql, session: i64, seq: i64, taken: &Taken) -> Result
 pub(in crate::server) fn write_taken(sql: &dyn Sql, session: i64, seq: i64, taken: &Taken) -> Result<(), SqlError> {
     let mut outcome = [Value::Null, Value::Null, Value::Null];
     let (state, fingerprint) = match &taken.state {
-        TakenState::Executed(fingerprint, Outcome { status, headers, body }) => {
+        TakenState::Executed(fingerprint, recorded) => {
+            let Outcome { status, headers, body } = &**recorded;
             outcome = [i64::from(*status).into(), headers.to_lines().into(), body.as_slice().into()];
             (number::EXECUTED, fingerprint.as_bytes().into())
         }

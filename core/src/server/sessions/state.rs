@@ -9,6 +9,7 @@ use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::server::record::Outcome;
 use crate::server::suspicion::Count;
+use std::sync::Arc;
 
 /// The key knows what so many holders took, the current one among them.
 pub const EPOCHS_MAX: usize = 64;
@@ -187,7 +188,7 @@ pub struct Taken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakenState {
     /// It ran, and this is its outcome.
-    Executed(Fingerprint, Outcome),
+    Executed(Fingerprint, Arc<Outcome>),
     /// The handler crashed on it too often.
     Poisoned(Fingerprint),
     /// It was cancelled before it ran.
