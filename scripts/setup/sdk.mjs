@@ -53,7 +53,7 @@ const REQUIRED_INSIDE = ["late"];
 const REQUIRED_FILES = ["index.d.cts", "semel.cjs", "session.cjs", ...REQUIRED_INSIDE.map((name) => `${name}.cjs`), ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
 const INLINED = { wasm: "semel.wasm", "session-wasm": "session.wasm" };
 const INLINED_FILES = Object.keys(INLINED).flatMap((name) => [`inline/${name}.js`, `inline/${name}.cjs`]);
-const GENERATED = ["semel.js", "semel.wasm", "session.js", "session.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, ...INLINED_FILES, ...LICENSES];
+const GENERATED = ["semel.js", "semel.wasm", "session.js", "session-browser.js", "session.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, ...INLINED_FILES, ...LICENSES];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The npm package: entry points and types by hand, and what is built. */
@@ -94,7 +94,8 @@ async function build(rust) {
   }
   await bundle(join(ROOT, "sdk/js/browser.js"), "index.js", ["--format=esm", "--minify", "--external:./semel.js", "--external:./session-browser.js"]);
   await bundle(join(ROOT, "sdk/js/service-worker.js"), "service-worker.js", ["--format=esm", "--minify", "--alias:semel=./index.js", "--external:./index.js"]);
-  for (const file of ["index.js", "service-worker.js"]) await shrink(join(SDK_PACKAGE, file), true);
+  await bundle(join(ROOT, "sdk/js/session-browser.js"), "session-browser.js", ["--format=esm", "--minify", "--external:./session.js"]);
+  for (const file of ["index.js", "service-worker.js", "session-browser.js"]) await shrink(join(SDK_PACKAGE, file), true);
   // They ask for the package by its name, so that its classes are the ones that the application has.
   for (const name of [...REQUIRED, ...REQUIRED_INSIDE]) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
   await writeCopies();

@@ -272,7 +272,7 @@ export class Outbox extends View {
         }
         this.#machine.tell(DELIVERED, ticket);
       },
-      gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure))),
+      gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure, caller.lost))),
       pause: ([ticket, ...described], failure) => this.#pause(ticket, this.#described(described), failure),
     };
   }
@@ -298,13 +298,16 @@ export class Outbox extends View {
     const underWay = { abort: () => controller.abort() };
     this.#attempts.set(attempt, underWay);
     const [method, target, lines] = request;
-    const [, id] = /^idempotency-key:"(.*)"$/m.exec(lines) ?? [];
-    if (id && !target.startsWith("/semel/v1/")) this.#tell("attempt", this.#described([id.replace(/\\(.)/g, "$1"), method, target]));
+    const id = /^idempotency-key:"(.*)"$/m.exec(lines)?.[1].replace(/\\(.)/g, "$1");
+    const described = this.#described([id, method, target]);
+    if (!target.startsWith("/semel/v1/")) this.#tell("attempt", described);
     let answer;
     try {
       answer = await send(this.#setup, request, controller.signal, (left) => (underWay.left = left));
-    } catch {
-      // No answer, for whatever reason: the network, or the headers function.
+    } catch (error) {
+      // No answer, for whatever reason: the network, the time that it took, or the headers function.
+      this.#tell("lost", { ...described, error });
+      for (const caller of this.#callers.get(described.requestId) ?? []) caller.lost = error;
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;

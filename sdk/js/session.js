@@ -330,8 +330,9 @@ class Session {
     let answer;
     try {
       answer = await sendFrame(this.#setup, request, controller.signal, this.#way, (left) => (underWay.left = left));
-    } catch {
-      // No answer, for whatever reason: the network, or the headers function.
+    } catch (error) {
+      // No answer, for whatever reason: the network, the time that it took, or the headers function.
+      this.#together.lose(this.#described(undefined, ...request), error);
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;

@@ -14,12 +14,14 @@ export function sessionsOf(outbox, setup) {
 class Together {
   /** How many requests of each have no answer, and at how many of them it pauses; of the outbox too. */
   #counts = new Map();
+  #outbox;
   #show;
 
   constructor(outbox, { host }) {
     const { pending, paused } = outbox.getSnapshot();
     const own = { pending: outbox.pending, resume: outbox.resume };
     this.#counts.set(outbox, [pending, paused]);
+    this.#outbox = outbox;
     this.#show = host.count;
     host.count = (...counts) => this.count(outbox, counts);
     const sessions = () => [...this.#counts.keys()].filter((each) => each !== outbox);
@@ -36,6 +38,11 @@ class Together {
     if (pending === counts[0] && paused === counts[1]) return;
     this.#counts.set(one, counts);
     this.#sum();
+  }
+
+  /** An attempt of one of them got no answer. */
+  lose(request, error) {
+    this.#outbox.dispatchEvent(new CustomEvent("lost", { detail: { ...request, error } }));
   }
 
   /** `one` is closed. */

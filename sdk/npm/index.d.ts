@@ -42,7 +42,8 @@ export type ProtocolCode =
  * - `outbox-full`: too many requests are pending, or too large ones; this one was neither stored nor sent. Its `executed` is `unknown`
  *   where the id is one's own or a hash: another tab may have it in hand
  * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw. `executed` as above
- * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on
+ * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on.
+ *   `cause`, but in sessions, is why the last attempt got no answer, where one did not
  * - `closed`: `close()` was called; the request stays stored and goes on at the next `open`
  * - `outcome-lost`: the answer was given before, here or in another tab, and is no longer kept; or there is no such request
  */
@@ -270,6 +271,11 @@ interface Described {
 export interface SemelEventMap {
   /** An attempt leaves. */
   attempt: CustomEvent<Described>;
+  /**
+   * An attempt got no answer, by what was thrown; it is made again. `requestId` is undefined for what goes along with requests (the clock, acknowledgements),
+   * and for what a session sends.
+   */
+  lost: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly error: unknown }>;
   /** A request has its answer, and its caller gets it: the status of the outcome, or the error. */
   settled: CustomEvent<Described & { readonly status?: number; readonly error?: SemelError }>;
   /** It pauses until something is mended. */

@@ -39,6 +39,7 @@ test("after giveUpAfterMs the caller learns that the outcome is unknown; the req
   const { name, code, executed, retry, requestId, problem: said } = error;
   assert.deepEqual({ name, code, executed, retry, said }, { name: "GaveUpError", code: "gave-up", executed: "unknown", retry: "same-id", said: undefined });
   assert.equal(requestId, server.attempts[0].id);
+  assert.deepEqual(error.cause, new TypeError("fetch failed"), "why the last attempt got no answer");
   assert.deepEqual([await states(semel), store.holds("amount")], [["sending"], true]);
   const attempts = server.attempts.length;
   await until(() => server.attempts.length > attempts + 2, "it goes on");

@@ -311,3 +311,13 @@ test("a take-over that is refused rejects, and an outbox with a store of its own
   assert.equal((await rejection(semel.session("accounts/a", "s", { store }))).code, "forbidden");
   assert.deepEqual([[...store.living], store.closed], [[], 1]);
 });
+
+test("what of a session gets no answer is told by its outbox", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const all = [];
+  semel.addEventListener("lost", ({ detail }) => all.push(detail));
+  server.each = (_call, serve) => (all.length ? serve() : lost());
+  await within(deposit(session, "a"), "it is answered");
+  assert.deepEqual(all, [{ requestId: undefined, method: "POST", url: "https://worker.test/accounts/a/deposit", error: new TypeError("fetch failed") }]);
+});

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { PoisonedError, UnauthorizedError } from "../../sdk/npm/node.js";
 import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, problem, rejection, until } from "./stub.mjs";
 
-const TYPES = ["attempt", "settled", "stalled", "recovered", "offline", "online"];
+const TYPES = ["attempt", "lost", "settled", "stalled", "recovered", "offline", "online"];
 const url = `${URL_OF_STUB}/accounts/a/deposit`;
 
 /** All events of an outbox from now on: type and detail. */
@@ -23,9 +23,29 @@ test("each attempt and the answer are told, with what they are of", async (t) =>
   const of = { requestId: 'x "1" \\', method: "POST", url };
   assert.deepEqual(events, [
     ["attempt", of],
+    ["lost", { ...of, error: new TypeError("fetch failed") }],
     ["attempt", of],
     ["settled", { ...of, status: 200, error: undefined }],
   ]);
+});
+
+test("an attempt that gets no answer in its time is lost", async (t) => {
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
+  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? hang() : serve());
+  const events = heard(semel);
+  await deposit(semel, "a", { id: "1" });
+  const all = events.filter(([type]) => type === "lost");
+  assert.deepEqual(all.map(([, { requestId, url, error }]) => [requestId, url, error.name]), [["1", url, "AbortError"]]);
+});
+
+test("what is sent besides requests is lost without an id", async (t) => {
+  const server = new Stub();
+  server.each = (call, serve) => (call.kind === "health" && call.n === 1 ? lost() : serve());
+  const { semel } = await outbox(t, { server });
+  const events = heard(semel);
+  await deposit(semel);
+  const [, of] = events.find(([type]) => type === "lost");
+  assert.deepEqual(of, { requestId: undefined, method: "GET", url: `${URL_OF_STUB}/semel/v1/health`, error: new TypeError("fetch failed") });
 });
 
 test("an answer that is no outcome, a pause and what nobody waited for are told with their errors", async (t) => {
