@@ -106,7 +106,10 @@ async function routed(request, lines, env, decide = (head) => routerOf(env).rout
   return answerOf(env, [method, lines], ask, waitMs);
 }
 
-const objectOf = (env, key) => env.SEMEL.get(env.SEMEL.idFromName(key));
+function objectOf({ SEMEL }, key) {
+  if (!SEMEL) throw new Error("SEMEL is not bound");
+  return SEMEL.get(SEMEL.idFromName(key));
+}
 
 /** Opens a socket to the object, which refuses only for want of room. */
 async function opened(request, lines, env, [key, says, waitMs]) {

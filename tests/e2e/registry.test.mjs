@@ -93,6 +93,13 @@ test("without a registry all is as it was, and the log says so once", async (t) 
   assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
 });
 
+test("without objects nothing runs, and the log says what is not bound", async (t) => {
+  const server = await serve((end) => t.after(end), "probe", {}, { objects: { REGISTRY: "SemelRegistry" } });
+  const answer = await change(server, "a", randomUUID());
+  assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
+  await until(() => server.log.includes("SEMEL is not bound"), "the log says so");
+});
+
 test("an idle key is swept by its alarm, and tells the registry that it is empty", async (t) => {
   const server = await serve((end) => t.after(end), "probe", { ...OFTEN, SEMEL_RETENTION_SECONDS: "2" });
   const before = nowS();
