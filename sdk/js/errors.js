@@ -9,6 +9,8 @@ const BRAND = Symbol.for("semel.error");
 
 /** An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. */
 export class SemelError extends Error {
+  // Its own is made short. Node prints it beside that of the error.
+  static name = "SemelError";
   static codes;
 
   constructor(requestId, [code, executed, retry, detail, problem], cause) {
@@ -25,6 +27,8 @@ SemelError.prototype[BRAND] = 1;
 
 /** The store can't be used, or has not made a change: `code` says why. */
 export class StoreError extends Error {
+  static name = "StoreError";
+
   constructor(code, message, cause) {
     super(`${code}: ${message}`, cause && { cause });
     Object.assign(this, { name: "StoreError", code });

@@ -36,6 +36,8 @@ export class Outbox extends View {
   #turns = new Map();
   /** The attempts under way, by number: what aborts each, and what left. */
   #attempts = new Map();
+  /** Why the last attempt got no answer, unless it got one. */
+  #lost;
   /** What ends the other waits, once it is closed. */
   #waiting = new Set();
   /** Answers that nobody has taken yet. */
@@ -272,7 +274,7 @@ export class Outbox extends View {
         }
         this.#machine.tell(DELIVERED, ticket);
       },
-      gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure, caller.lost))),
+      gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure, this.#lost))),
       pause: ([ticket, ...described], failure) => this.#pause(ticket, this.#described(described), failure),
     };
   }
@@ -307,12 +309,13 @@ export class Outbox extends View {
     } catch (error) {
       // No answer, for whatever reason: the network, the time that it took, or the headers function.
       this.#tell("lost", { ...described, error });
-      for (const caller of this.#callers.get(described.requestId) ?? []) caller.lost = error;
+      this.#lost = error;
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;
-    if (answer) this.#machine.answered(attempt, ...answer);
-    else this.#machine.tell(LOST, attempt);
+    if (!answer) return this.#machine.tell(LOST, attempt);
+    this.#lost = undefined;
+    this.#machine.answered(attempt, ...answer);
   }
 
   #pause(ticket, request, failure) {

@@ -332,7 +332,7 @@ class Session {
       answer = await sendFrame(this.#setup, request, controller.signal, this.#way, (left) => (underWay.left = left));
     } catch (error) {
       // No answer, for whatever reason: the network, the time that it took, or the headers function.
-      this.#together.lose(this.#described(undefined, ...request), error);
+      this.#together.lose({ ...this.#described(undefined, ...request), error });
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;
@@ -344,7 +344,7 @@ class Session {
     const error = new SemelError(request.requestId, failure);
     if (ticket === TAKE_OVER) return later(() => this.onended?.(error));
     if (typeof this.onpaused !== "function") {
-      console.warn(`semel: the session ${this.name} waits at ${request.method} ${request.url}, without onpaused: ${error.message}`);
+      console.warn(`semel: session ${this.name} waits at ${request.method} ${request.url}, without onpaused: ${error.message}`);
       return;
     }
     const paused = { ...request, error, resume: () => this.resume(), giveUp: () => this.#machine.tell(GIVE_UP, ticket) };
@@ -367,4 +367,4 @@ class Session {
 
 /** Not from within the module's call. */
 const later = (work) => void Promise.resolve().then(work).catch(console.error);
-const closed = (id = "") => new SemelError(id, ["closed", "unknown", "same-id", "the session was closed; what is stored goes on when it is opened again"]);
+const closed = (id = "") => new SemelError(id, ["closed", "unknown", "same-id", "it was closed; what is stored goes on when it is opened again"]);

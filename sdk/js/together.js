@@ -41,8 +41,8 @@ class Together {
   }
 
   /** An attempt of one of them got no answer. */
-  lose(request, error) {
-    this.#outbox.dispatchEvent(new CustomEvent("lost", { detail: { ...request, error } }));
+  lose(detail) {
+    this.#outbox.dispatchEvent(new CustomEvent("lost", { detail }));
   }
 
   /** `one` is closed. */

@@ -43,7 +43,7 @@ export type ProtocolCode =
  *   where the id is one's own or a hash: another tab may have it in hand
  * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw. `executed` as above
  * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on.
- *   `cause`, but in sessions, is why the last attempt got no answer, where one did not
+ *   `cause`, but in sessions, is why the last attempt of all got no answer, where it got none
  * - `closed`: `close()` was called; the request stays stored and goes on at the next `open`
  * - `outcome-lost`: the answer was given before, here or in another tab, and is no longer kept; or there is no such request
  */

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
+import { inspect } from "node:util";
 import * as esm from "../../sdk/npm/node.js";
 import cjs from "../../sdk/npm/cjs/index.cjs";
 import { Stub, deposit, outbox, problem, rejection } from "./stub.mjs";
@@ -39,6 +40,13 @@ test("an error of the store is none of a request, and anything else is neither",
   for (const other of [new Error("x"), null, undefined, { code: "cancelled" }]) {
     assert.ok(!(other instanceof esm.SemelError) && !(other instanceof esm.StoreError) && !(other instanceof esm.CancelledError));
   }
+});
+
+test("what Node prints of an error begins with names that a reader knows", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 0 });
+  server.each = () => Promise.reject(new TypeError("fetch failed"));
+  assert.match(inspect(await rejection(deposit(semel))), /^SemelError \[GaveUpError\]: gave-up: /);
+  assert.match(inspect(new esm.StoreError("store-full", "there is no space")), /^StoreError: store-full: there is no space/);
 });
 
 test("every code that a caller can get has its class, and both copies export the same", async () => {

@@ -361,3 +361,15 @@ describe("without a ride", { concurrency: true }, () => {
     assert.ok(waited > 4_900 && waited < 7_000, `${waited} ms`);
   });
 });
+
+test("who gives up learns why nothing is answered, and where all else is answered, no reason that is over", async (t) => {
+  const server = new Stub();
+  const { semel } = await outbox(t, { server, giveUpAfterMs: 60, onrecovered: () => {} });
+  // The first that is asked is the worker's clock.
+  server.each = lost;
+  const error = await rejection(deposit(semel));
+  assert.deepEqual([error.code, error.cause], ["gave-up", new TypeError("fetch failed")]);
+  server.each = (call, serve) => (call.kind === "change" ? problem(503, "unavailable", { executed: "unknown", retry: "same-id" }) : serve());
+  const answered = await rejection(deposit(semel, "b"));
+  assert.deepEqual([answered.code, answered.cause], ["gave-up", undefined]);
+});
