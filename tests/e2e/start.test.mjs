@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -21,6 +21,7 @@ test("it serves, tells how, keeps the state, and killing its group frees the por
   const first = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
   assert.ok(first.url, first.output());
   assert.equal((await deposit(first.url)).headers.get("semel-status"), "executed");
+  assert.equal((await stat(join(state, "config.capnp"))).mode & 0o077, 0, "the administrator's token is in it");
   const env = { SEMEL_PORT: new URL(first.url).port, SEMEL_STATE: state };
   const taken = await npmStart(t, env);
   assert.equal(await taken.ended, 1);
