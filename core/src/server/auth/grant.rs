@@ -1,6 +1,7 @@
 //! What a token allows: its claim `semel`, `{"methods":[...],"keys":[patterns]}`.
 //!
-//! Invariant: a limit that can't be read makes the token invalid. It is never taken for none.
+//! Invariant: a limit that can't be read makes the token invalid. It is never taken for none; nor is `null`, which some issuers write for an
+//! empty list.
 
 use super::super::json::read::Members;
 use super::super::json::write::{Object, Written, array};
@@ -17,6 +18,9 @@ pub struct Grant {
 
 impl Grant {
     pub(super) fn read(mut members: Members) -> Result<Self, String> {
+        if members.has_null("methods") || members.has_null("keys") {
+            return Err("a limit is null".to_owned());
+        }
         let method = |name: String| {
             let method = Some(Method::new(&name)).filter(|method| method.changes() || method.reads());
             method.ok_or("no method")

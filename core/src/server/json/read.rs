@@ -73,6 +73,11 @@ impl Members {
         }
     }
 
+    /// Whether a member is there and `null`, for whom that is not the same as left out.
+    pub fn has_null(&self, name: &str) -> bool {
+        self.0.iter().any(|(each, json)| each.0 == name && *json == Json::Null)
+    }
+
     /// Takes a member that may be left out.
     pub fn optional<T: TryFrom<Json, Error = &'static str>>(&mut self, name: &str) -> Result<Option<T>, String> {
         let taken = self.any(name)?.map(T::try_from).transpose();
