@@ -18,16 +18,16 @@ pub struct Grant {
 
 impl Grant {
     pub(super) fn read(mut members: Members) -> Result<Self, String> {
-        if members.has_null("methods") || members.has_null("keys") {
-            return Err("a limit is null".to_owned());
-        }
+        let count = members.count();
         let method = |name: String| {
             let method = Some(Method::new(&name)).filter(|method| method.changes() || method.reads());
             method.ok_or("no method")
         };
         let methods: Option<Vec<String>> = members.optional("methods")?;
         let keys: Option<Vec<String>> = members.optional("keys")?;
-        members.end()?;
+        if usize::from(methods.is_some()) + usize::from(keys.is_some()) != count {
+            return Err("a limit is unknown, or null".to_owned());
+        }
         Ok(Self { methods: each(methods, method)?, keys: each(keys, KeyPattern::try_from)? })
     }
 
