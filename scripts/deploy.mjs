@@ -1,20 +1,21 @@
 // `npm run deploy`: builds the worker and the page, looks at the settings, and uploads all by wrangler.
 //
 // Invariants:
-// - What speaks against it is said before anything is built or uploaded.
+// - What speaks against it is said before anything is uploaded, and before anything is built where it can be told without the Worker.
 // - With --dry-run nobody is asked and nothing is uploaded; --outdir keeps what would be.
 
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { unreadable } from "./deploy/reading.mjs";
 import { judge } from "./deploy/settings.mjs";
 import { configOf, secretsAt, wrangler } from "./deploy/wrangler.mjs";
 import { checkMachine } from "./setup/machine.mjs";
 import { DEPLOY, installPackages } from "./setup/packages.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
-import { WORKERS, buildWorker } from "./setup/worker.mjs";
+import { WORKERS, buildWorker, workerFolder } from "./setup/worker.mjs";
 
 const OPTIONS = {
   config: { type: "string", default: join(ROOT, "wrangler.toml") },
@@ -39,7 +40,9 @@ await main(async () => {
     return said.length === 0 ? "nothing speaks against them" : "to know:";
   });
   for (const text of said) console.log(`    ${text}`);
-  await buildWorker(workerOf(config));
+  const worker = workerOf(config);
+  await buildWorker(worker);
+  await step("settings, as the Worker reads them", () => checkReading(config, worker, options));
   const { buildWww } = await import("./setup/www.mjs");
   await buildWww();
   const kept = ["secrets-file", "outdir", "message"].flatMap((name) => (options[name] === undefined ? [] : [`--${name}`, options[name]]));
@@ -58,7 +61,7 @@ function optionsOf(args) {
 
 /** Resolves to what is to be known of the settings; what speaks against them is an error. */
 async function checkSettings({ vars }, file, options) {
-  const given = options["secrets-file"] === undefined ? {} : await secretsIn(options["secrets-file"]);
+  const given = await secretsOf(options);
   const there = options["dry-run"] ? [] : await secretsAt(file);
   const { wrong, missing, noted } = judge({ vars, given, there, isOpenMeant: options.open });
   const refused = options["dry-run"] ? wrong : [...wrong, ...missing];
@@ -67,8 +70,15 @@ async function checkSettings({ vars }, file, options) {
   return [...missing.map((text) => `Missing, unless it was deployed before: ${text}`), ...noted];
 }
 
+/** Fails where the Worker would serve nobody with what it is given. */
+async function checkReading({ vars }, worker, options) {
+  const why = await unreadable(workerFolder(worker), { vars, given: await secretsOf(options) });
+  if (why !== undefined) throw new StepError(`These settings are not deployed, for the Worker would serve nobody with them:\n  ${why}.`, "README.md says what each may be.");
+}
+
 /** Secrets by name: a file of JSON, as wrangler takes it too. */
-async function secretsIn(path) {
+async function secretsOf({ "secrets-file": path }) {
+  if (path === undefined) return {};
   if (!existsSync(path)) throw new StepError(`There is no ${path}.`);
   const text = await readFile(path, "utf8");
   try {

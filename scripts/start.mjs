@@ -57,24 +57,25 @@ function portOf(text) {
 }
 
 function tokenOf(token) {
-  if (token.length < ADMIN_TOKEN_CHARS_MIN) throw new StepError(`SEMEL_ADMIN_TOKEN is too short: it has at least ${ADMIN_TOKEN_CHARS_MIN} characters.`, "Give a longer one, or none: then there is a new one each time.");
+  const advice = "Give another, or none: then there is a new one each time.";
+  if (token.length < ADMIN_TOKEN_CHARS_MIN) throw new StepError(`SEMEL_ADMIN_TOKEN is too short: it has at least ${ADMIN_TOKEN_CHARS_MIN} characters.`, advice);
+  if (!/^[!-~]+$/.test(token)) throw new StepError("SEMEL_ADMIN_TOKEN has characters that no header can hold: it is of printable ASCII, without spaces.", advice);
   return token;
 }
 
 /** Takes a state, unless a server has it. Resolves to the file that says who does: the process that watches over a server, and the server. */
 async function hold(state) {
   const holder = join(state, "held-by");
-  const holders = await mkdir(state, { recursive: true })
-    .then(() => readFile(holder, "utf8"))
-    .catch((error) => {
-      if (error.code === "ENOENT") return "";
-      throw new StepError(`The folder of the state, ${state}, can't be used: ${error.message}.`, "Choose another with SEMEL_STATE=FOLDER npm start.");
-    });
+  const unusable = (error) => {
+    throw new StepError(`The folder of the state, ${state}, can't be used: ${error.message}.`, "Choose another with SEMEL_STATE=FOLDER npm start.");
+  };
+  await mkdir(state, { recursive: true }).catch(unusable);
+  const holders = await readFile(holder, "utf8").catch((error) => (error.code === "ENOENT" ? "" : unusable(error)));
   const living = await Promise.all(holders.trim().split(" ").map(isServer));
   if (living.includes(true)) {
     throw new StepError(`A server is running on the state in ${state}: process ${holders.trim().split(" ").join(" or ")}.`, `End that, or choose another state with SEMEL_STATE=FOLDER npm start. If it is no server of Semel's, delete ${holder}.`);
   }
-  await writeFile(holder, `${process.pid}\n`);
+  await writeFile(holder, `${process.pid}\n`).catch(unusable);
   return holder;
 }
 

@@ -18,6 +18,8 @@ const SWEEP_PAGES = 2_000;
 const REPORT_MS = 10_000;
 /** An alarm that didn't come for so long won't. After a failure, the next comes so much later. */
 const OVERDUE_MS = 60_000;
+/** None is set for later than in so long: the platform has none after 2189, and a token may last longer. It comes, and sets the next. */
+const AHEAD_MS_MAX = 1e12;
 
 /** Lets whoever waits for the object in. */
 const PAUSE_MS = 5;
@@ -133,7 +135,7 @@ export class Chores {
     const nowMs = Date.now();
     const isOverdue = this.#alarmMs !== null && this.#alarmMs + OVERDUE_MS < nowMs;
     if (this.#alarmMs !== null && this.#alarmMs <= atMs && !isOverdue) return;
-    this.#set(Math.max(atMs, nowMs));
+    this.#set(Math.min(Math.max(atMs, nowMs), nowMs + AHEAD_MS_MAX));
     if (isOverdue) this.#ctx.waitUntil(this.run());
   }
 

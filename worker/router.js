@@ -20,8 +20,11 @@ const KEYS_WAIT_MS = 8_000;
 /** So long each shard of the registry has for its part of a listing. */
 const LIST_MS = 5_000;
 
-/** What the router alone says, in whatever a client sends. */
-const ROUTERS = /^semel-(?:key|principal):.*\n/gm;
+/**
+ * What the router alone says, and which key sends, in whatever a client sends. Only a line feed ends a line: a value may have what a pattern takes for
+ * the end of one. What comes before is looked at last, which takes a quarter of the time.
+ */
+const ROUTERS = /semel-(?<=(?:^|\n)semel-)(?:key|principal|from):[^\n]*\n/g;
 
 /** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
 const tables = [new Table(), new Table(), new Table()];

@@ -6,7 +6,7 @@
 //   acknowledged is on disk anyway.
 
 import { spawn } from "node:child_process";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join, relative, resolve } from "node:path";
 import { StepError } from "./step.mjs";
@@ -26,7 +26,9 @@ const LISTEN_TIMEOUT_MS = 20_000;
 export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, inspected, onLog }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
-  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, state }));
+  // Settings are in it, the administrator's token among them.
+  await rm(config, { force: true });
+  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, state }), { mode: 0o600 });
   const { default: binary } = createRequire(import.meta.url)("workerd");
   const inspector = inspected ? ["--inspector-addr=127.0.0.1:0"] : [];
   const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", ...inspector, config], {

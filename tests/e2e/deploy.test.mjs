@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { build } from "esbuild";
+import { unreadable } from "../../scripts/deploy/reading.mjs";
 import { SETTINGS, judge } from "../../scripts/deploy/settings.mjs";
 import { configOf, nodeForWrangler, secretsAt } from "../../scripts/deploy/wrangler.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
@@ -19,8 +20,8 @@ const CONFIG = join(ROOT, "wrangler.toml");
 const DEMO = join(ROOT, "scripts/deploy/demo.toml");
 /** Both as wrangler reads them. */
 const configs = { [CONFIG]: await configOf(CONFIG), [DEMO]: await configOf(DEMO) };
-const KEYS = JSON.stringify({ keys: [{ kty: "oct", kid: "one", k: "a2V5IG9mIGEgdGVzdA" }] });
-const TOKEN = "the token of a test";
+const KEYS = JSON.stringify({ keys: [{ kty: "oct", kid: "one", k: "YS1rZXktb2YtYS10ZXN0LW9mLXRoaXJ0eS10d28tYnl0ZXM" }] });
+const TOKEN = "the-token-of-a-test";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-deploy-"));
 after(() => rm(scratch, { recursive: true, force: true }));
@@ -107,10 +108,32 @@ test("secrets that go along are looked at, and never shown", LIMIT, async () => 
   for (const [file, why] of [[short, /SEMEL_ADMIN_TOKEN is too short/], [broken, /is no JSON object/]]) {
     await assert.rejects(dryRun("--secrets-file", file), ({ message }) => {
       assert.match(message, why);
-      assert.doesNotMatch(message, /swordfish|a2V5IG9mIGEgdGVzdA/);
+      assert.doesNotMatch(message, /swordfish|YS1rZXkt/);
       return true;
     });
   }
+});
+
+test("what the Worker could not read is refused before anything is uploaded, and no secret is shown", LIMIT, async () => {
+  const folder = workerFolder("ledger");
+  const vars = { SEMEL_JWT_AUDIENCE: "semel" };
+  const given = { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: TOKEN };
+  const read = (deployment) => unreadable(folder, { vars, given, ...deployment });
+  assert.equal(await read({}), undefined);
+  // As TOML has them.
+  assert.equal(await read({ vars: { ...vars, SEMEL_RATE_BURST: 5, SEMEL_KEY_RULES: [{ keys: "a/*", recordsMax: 1 }] } }), undefined);
+  assert.match(await read({ vars: { ...vars, SEMEL_RATE_BURST: 0 } }), /^SEMEL_RATE_BURST is "0"; it must be/);
+  assert.match(await read({ vars: { ...vars, SEMEL_ORIGINS: "app.example" } }), /^SEMEL_ORIGINS has "app.example"/);
+  assert.equal(await read({ given: { ...given, SEMEL_RATE_BURST: "swordfish" } }), "SEMEL_RATE_BURST can't be read");
+  const short = JSON.stringify({ keys: [{ kty: "oct", kid: "one", k: "swordfis" }] });
+  assert.match(await read({ given: { ...given, SEMEL_JWT_KEYS: short } }), /fewer than 32 bytes$/);
+  assert.equal(await unreadable(workerFolder("upstream"), { vars: { SEMEL_RATE_BURST: 0 }, given: {} }), undefined, "only the runtime can ask it");
+  const file = await secretsFile("spaced.json", { ...given, SEMEL_ADMIN_TOKEN: "swordfish with spaces" });
+  await assert.rejects(dryRun("--secrets-file", file), ({ message }) => {
+    assert.match(message, /would serve nobody with them:\n  SEMEL_ADMIN_TOKEN has characters that no header can hold/);
+    assert.doesNotMatch(message, /swordfish|exiting now/);
+    return true;
+  });
 });
 
 test("every class that the worker exports is bound and has its step, the naive one in the demonstration alone", async () => {

@@ -91,6 +91,25 @@ test("header injection: no byte of a request makes a header of the answer", asyn
   }
 });
 
+test("what ends a line in Unicode ends no header: what the router says reaches the object, and so does all else", async () => {
+  const ends = ["\u0085", "\u2028", "\u2029"];
+  for (const [n, end] of ends.entries()) {
+    for (const name of ["semel-key", "semel-principal"]) {
+      const id = randomUUID();
+      const ask = async (id) => {
+        const lines = [`Idempotency-Key: ${id}`, `X-Last: ${end}${name}:"accounts/victim"`];
+        const head = `POST /accounts/ends/deposit HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 12\r\n${lines.join("\r\n")}\r\n\r\n{"amount":1}`;
+        return /^semel-status: (.*)$/im.exec(await server.raw(Buffer.from(head)))?.[1].trim();
+      };
+      assert.deepEqual([await ask(id), await ask(id)], ["executed", "replayed"], `${name} behind ${n}`);
+    }
+  }
+  // Where it is in the name of the header before it, that is there as it was sent.
+  const lines = `Accept: \u2028semel-key:x\r\nIdempotency-Key: ${randomUUID()}`;
+  const head = `POST /accounts/ends/deposit HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${lines}\r\nContent-Length: 12\r\n\r\n{"amount":1}`;
+  assert.match(await server.raw(Buffer.from(head)), /semel-status: executed/i);
+});
+
 test("two requests in the bytes of one: neither is smuggled in", async () => {
   const inner = `POST /accounts/victim/deposit HTTP/1.1\r\nHost: x\r\nIdempotency-Key: ${randomUUID()}\r\nContent-Length: 12\r\n\r\n{"amount":1}`;
   for (const framing of [

@@ -83,12 +83,14 @@ test("a setting that can't be read is told in the log and serves nobody", LIMIT,
     [{ SEMEL_UPSTREAM: `${url}?a=1` }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "soon" }, /SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most 600/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_CONNECT_FIRST: "yes" }, /SEMEL_UPSTREAM_CONNECT_FIRST must be true or false/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_AUTHORIZATION: "Bearer sword\nfish" }, /SEMEL_UPSTREAM_AUTHORIZATION can't be the value of a header/],
   ]) {
     const wrong = await front(vars);
     seen.length = 0;
     const answer = await change(wrong, "orders");
     assert.deepEqual([answer.status, answer.semel, seen.length], [503, "unavailable", 0], JSON.stringify(vars));
     assert.match(wrong.log, says);
+    assert.doesNotMatch(wrong.log, /sword|fish/);
     await wrong.kill();
   }
 });

@@ -103,10 +103,10 @@ test("text, bytes and JSON go out as what they are, and are replayed so", LIMIT,
   }));
 
 test("it sees the whole request, the key and its clock, and the object that it is in", LIMIT, async () => {
-  const options = { body: "caf\u00e9", headers: { "content-type": "text/plain" }, as: "alice" };
+  const options = { body: "caf\u00e9", headers: { "content-type": "text/plain", "semel-from": '"accounts/ann"' }, as: "alice" };
   const { now, ...seen } = (await change("/echo/a%20b?key=shelf&x=1", options)).json;
   assert.deepEqual(seen, {
-    ...{ method: "POST", path: "/echo/a%20b", segments: ["echo", "a b"], query: [["key", "shelf"], ["x", "1"]], type: "text/plain", bytes: 5, text: "caf\u00e9" },
+    ...{ method: "POST", path: "/echo/a%20b", segments: ["echo", "a b"], query: [["key", "shelf"], ["x", "1"]], type: "text/plain", from: null, bytes: 5, text: "caf\u00e9" },
     ...{ key: "shelf", principal: "alice", id: "shelf", open: "true" },
   });
   assert.ok(Math.abs(now - Date.now()) < 60_000);

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
+import { until } from "./lossy.mjs";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 import { AUDIENCE, jwks, signer } from "./tokens.mjs";
 import { open } from "./websocket.mjs";
@@ -234,6 +235,21 @@ test("a socket ends with its token, whether anything is sent on it or not", { ti
   assert.deepEqual(statuses(await lasting.ask(2, [deposit("ends")])), ["executed"]);
   assert.equal((await account("ends")).balance, 4);
   lasting.destroy();
+});
+
+test("a token may last longer than any alarm of the platform's, and the log says nothing of it", async (t) => {
+  const server = await serve((end) => t.after(end), "ledger", { ...vars, SEMEL_LOG_SAMPLE: "1" }, { reachesLocal: true });
+  const { socket } = await open(server.url, path("lasting"));
+  socket.send(hello(token("alice", { exp: 9_999_999_999 })));
+  const id = randomUUID();
+  socket.send(frame(1, [deposit("lasting", 1, id)]));
+  assert.deepEqual(statuses(JSON.parse(await socket.next())), ["executed"]);
+  // Of what came after that, too.
+  const last = randomUUID();
+  assert.equal((await server.deposit("lasting", 1, { id: last, as: alice })).semel, "executed");
+  await until(() => server.log.includes(last), "the log is read");
+  assert.ok(server.log.includes(id) && !server.log.includes("alarm"), server.log);
+  socket.destroy();
 });
 
 test("a client that reads nothing holds nobody up, and nothing of it is lost or done twice", { timeout: 60_000 }, async () => {

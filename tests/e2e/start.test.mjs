@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -21,6 +21,7 @@ test("it serves, tells how, keeps the state, and killing its group frees the por
   const first = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
   assert.ok(first.url, first.output());
   assert.equal((await deposit(first.url)).headers.get("semel-status"), "executed");
+  assert.equal((await stat(join(state, "config.capnp"))).mode & 0o077, 0, "the administrator's token is in it");
   const env = { SEMEL_PORT: new URL(first.url).port, SEMEL_STATE: state };
   const taken = await npmStart(t, env);
   assert.equal(await taken.ended, 1);
@@ -89,11 +90,21 @@ test("a token that the worker would not take, and a state that can't be one, are
   const short = await npmStart(t, { SEMEL_PORT: "0", SEMEL_ADMIN_TOKEN: "dev", SEMEL_STATE: join(scratch, "short") });
   assert.equal(await short.ended, 1, short.output());
   assert.match(short.output(), /SEMEL_ADMIN_TOKEN is too short: it has at least 16 characters/);
+  const spaced = await npmStart(t, { SEMEL_PORT: "0", SEMEL_ADMIN_TOKEN: "a token with spaces in it", SEMEL_STATE: join(scratch, "spaced") });
+  assert.equal(spaced.url, undefined, spaced.output());
+  assert.match(spaced.output(), /SEMEL_ADMIN_TOKEN has characters that no header can hold/);
   await writeFile(join(scratch, "file"), "");
   const none = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "file/state") });
   assert.equal(await none.ended, 1, none.output());
   assert.match(none.output(), /The folder of the state, .*file\/state, can't be used: ENOTDIR/);
   assert.doesNotMatch(none.output(), /\n +at /);
+  // One where nothing can be written.
+  await mkdir(join(scratch, "shut"));
+  await symlink(join(scratch, "nowhere/held-by"), join(scratch, "shut/held-by"));
+  const shut = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "shut") });
+  assert.equal(await shut.ended, 1, shut.output());
+  assert.match(shut.output(), /The folder of the state, .*shut, can't be used: ENOENT/);
+  assert.doesNotMatch(shut.output(), /\n +at /);
 });
 
 test("the README's quickstart does what it says", async (t) => {

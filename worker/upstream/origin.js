@@ -44,6 +44,12 @@ function settingsOf(env) {
   const seconds = Number(env.SEMEL_UPSTREAM_TIMEOUT_SECONDS ?? TIMEOUT_SECONDS);
   if (!(seconds > 0 && seconds <= TIMEOUT_SECONDS_MAX)) throw new Error(`SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most ${TIMEOUT_SECONDS_MAX}`);
   const timeoutMs = seconds * 1000;
+  try {
+    new Headers({ authorization: env.SEMEL_UPSTREAM_AUTHORIZATION ?? "" });
+  } catch {
+    // What is thrown may have some of it in it.
+    throw new Error("SEMEL_UPSTREAM_AUTHORIZATION can't be the value of a header");
+  }
   const { UPSTREAM: service, SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_METHOD: name } = env;
   if (service && address === undefined) {
     return { send: (asked) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, timeoutMs) : called(service, name, asked, timeoutMs)) };

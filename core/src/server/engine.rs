@@ -242,7 +242,7 @@ impl<H: Handler> Engine<H> {
         let ahead = has_desk.then(|| Ahead::of(std::iter::once(arrival.request), acks.iter().cloned()));
         let sql = desk.as_ref().map_or(sql, |desk| desk);
         let turn = Turn { handler, config, counters, outbox: &self.outbox.0, sql, arrival, acks, instant, purpose };
-        let count = loaded.count;
+        let (count, was_deleted) = (loaded.count, loaded.versions.handler == schema::DELETED);
         let read =
             desk.as_ref().zip(ahead).map_or(Ok(()), |(desk, ahead)| desk.read_ahead(&ahead.acknowledged, &ahead.ids));
         let answered = read.and_then(|()| run(turn, &mut loaded));
@@ -251,6 +251,9 @@ impl<H: Handler> Engine<H> {
         match answered {
             Ok(answer) => {
                 loaded.settle(now_ms);
+                if H::EMITS && !was_deleted && loaded.versions.handler == schema::DELETED {
+                    self.outbox.0.forget();
+                }
                 self.chores.counted(count, loaded.count);
                 self.loaded = Some(loaded);
                 answer.stamped(now_ms, Some(arrival.key))

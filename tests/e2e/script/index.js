@@ -75,7 +75,7 @@ export class Probe extends SemelObject {
     if (what === "told") return { status: 200, body: late ?? null };
     if (what === "null") return null;
     const { method, path, segments, headers, body } = request;
-    const seen = { method, path, segments, query: [...request.query], type: headers.get("content-type"), bytes: body.length, text: request.text(), now: ctx.now, key: ctx.key, principal: ctx.principal };
+    const seen = { method, path, segments, query: [...request.query], type: headers.get("content-type"), from: headers.get("semel-from"), bytes: body.length, text: request.text(), now: ctx.now, key: ctx.key, principal: ctx.principal };
     return { status: 200, body: { ...seen, id: this.ctx.id.name, open: this.env.SEMEL_OPEN } };
   }
 

@@ -408,6 +408,31 @@ fn nobody_else_holds_the_session_of_a_key() {
 }
 
 #[test]
+fn what_a_key_sends_after_its_deletion_has_nothing_to_do_with_what_it_had_sent() {
+    let ((mut alice, mut bob), mut carol) = (two(), account("carol"));
+    alice.send(&transfer("t1", &["bob"], 5));
+    let take_over = alice.send_next().expect("a take-over");
+    let reply = delivered(&mut bob, &take_over);
+    alice.sent(&take_over, heard(&reply));
+    // It is under way as the key is deleted.
+    let late = alice.send_next().expect("a credit");
+    alice.send(&delete_key("alice")).is_executed(200);
+    assert!(alice.send_next().is_none());
+    assert_eq!((alice.has_to_send(), alice.wakes_to_send_at()), (false, None), "nobody asks in vain for ever");
+    alice.send(&post("/accounts/alice/deposit").id("again").body(json!({"amount": 100}).to_string()));
+    alice.send(&transfer("t2", &["carol"], 3));
+    let take_over = alice.send_next().expect("it is not known to hold a session");
+    assert!(take_over.url.ends_with("/keys/accounts%2Fcarol/sessions"), "{}", take_over.url);
+    let reply = delivered(&mut bob, &late);
+    alice.sent(&late, heard(&reply));
+    assert_eq!(alice.database.number("SELECT count(*) FROM semel_effects"), 1, "the answer was to another");
+    let reply = delivered(&mut carol, &take_over);
+    alice.sent(&take_over, heard(&reply));
+    assert_eq!(drained(&mut alice, &mut carol), 1);
+    assert_eq!((alice.balance(), bob.balance(), carol.balance()), (97, 5, 3));
+}
+
+#[test]
 fn a_key_that_is_deleted_sends_nothing_any_more() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));

@@ -205,6 +205,9 @@ fn a_claim_limits_methods_and_keys() {
         (&json!({ "methods": ["get"] }), "GET", "/keyed/1", "unauthorized"),
         (&json!({ "methods": "GET" }), "GET", "/keyed/1", "unauthorized"),
         (&json!({ "keys": [""] }), "GET", "/keyed/1", "unauthorized"),
+        // Some issuers write an empty list so.
+        (&json!({ "keys": null }), "GET", "/keyed/1", "unauthorized"),
+        (&json!({ "methods": null, "keys": ["keyed/*"] }), "GET", "/keyed/1", "unauthorized"),
         (&json!([]), "GET", "/keyed/1", "unauthorized"),
         (&json!("all"), "GET", "/keyed/1", "unauthorized"),
     ] {

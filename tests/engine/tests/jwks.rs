@@ -70,6 +70,26 @@ fn keys_are_fetched_once_when_they_are_needed() {
 }
 
 #[test]
+fn a_key_that_cannot_be_read_is_left_out_of_what_is_fetched() {
+    let odd = [
+        json!({"kty": "oct", "kid": 7}),
+        json!({"kty": "EC", "crv": "P-256", "kid": "odd", "x": 1, "y": []}),
+        json!({"kty": "OKP", "crv": "Ed25519", "kid": "odd", "key_ops": "verify"}),
+        json!({}),
+        json!(null),
+        json!("a key"),
+    ];
+    for odd in odd {
+        let mut set: serde_json::Value = serde_json::from_str(&jwks(&[OLD])).expect("a set");
+        set["keys"].as_array_mut().expect("keys").insert(0, odd.clone());
+        let mut gate = with_url();
+        is(asked(&mut gate, OLD, START_MS), "wait", true);
+        assert_eq!(gate.keys_fetched(Some(&set.to_string()), START_MS), Ok(()), "{odd}");
+        is(asked(&mut gate, OLD, START_MS), "let in", false);
+    }
+}
+
+#[test]
 fn a_set_that_ages_is_fetched_again_while_nobody_waits() {
     let mut gate = with_fetched(&[OLD]);
     is(asked(&mut gate, OLD, START_MS + 149_999), "let in", false);

@@ -131,6 +131,11 @@ impl<H: Handler> World<H> {
         self.engine.sent(&self.database, self.wall_ms, (sending.lane, sending.token), heard).ok().flatten()
     }
 
+    /// Whether something may be there to be sent, so that the host asks again.
+    pub fn has_to_send(&self) -> bool {
+        self.engine.has_to_send()
+    }
+
     /// When the object is to be woken, should it die.
     pub fn wakes_to_send_at(&self) -> Option<i64> {
         self.engine.wakes_to_send_at(self.wall_ms)

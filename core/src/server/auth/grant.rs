@@ -1,6 +1,7 @@
 //! What a token allows: its claim `semel`, `{"methods":[...],"keys":[patterns]}`.
 //!
-//! Invariant: a limit that can't be read makes the token invalid. It is never taken for none.
+//! Invariant: a limit that can't be read makes the token invalid. It is never taken for none; nor is `null`, which some issuers write for an
+//! empty list.
 
 use super::super::json::read::Members;
 use super::super::json::write::{Object, Written, array};
@@ -17,13 +18,16 @@ pub struct Grant {
 
 impl Grant {
     pub(super) fn read(mut members: Members) -> Result<Self, String> {
+        let count = members.count();
         let method = |name: String| {
             let method = Some(Method::new(&name)).filter(|method| method.changes() || method.reads());
             method.ok_or("no method")
         };
         let methods: Option<Vec<String>> = members.optional("methods")?;
         let keys: Option<Vec<String>> = members.optional("keys")?;
-        members.end()?;
+        if usize::from(methods.is_some()) + usize::from(keys.is_some()) != count {
+            return Err("a limit is unknown, or null".to_owned());
+        }
         Ok(Self { methods: each(methods, method)?, keys: each(keys, KeyPattern::try_from)? })
     }
 

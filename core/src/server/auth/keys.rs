@@ -108,7 +108,8 @@ impl KeySet {
     /// Reads what an operator has set. An error never holds anything of a key.
     pub fn from_setting(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
-        for (index, jwk) in jwks(text)?.into_iter().enumerate() {
+        for (index, json) in jwks(text)?.into_iter().enumerate() {
+            let jwk = Jwk::read(json).map_err(no_set)?;
             let (kid, key) = key(jwk, true).map_err(|reason| format!("its key {index} {reason}"))?;
             if set.0.insert(kid, Rc::new(key)).is_some() {
                 return Err(format!("its key {index} has the kid of another"));
@@ -120,7 +121,8 @@ impl KeySet {
     /// Reads what was fetched. Of two keys with one `kid`, the first counts.
     pub fn from_url(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
-        for (kid, key) in jwks(text)?.into_iter().filter_map(|jwk| key(jwk, false).ok()) {
+        let usable = |json| key(Jwk::read(json).ok()?, false).ok();
+        for (kid, key) in jwks(text)?.into_iter().filter_map(usable) {
             set.0.entry(kid).or_insert_with(|| Rc::new(key));
         }
         Ok(set)
@@ -132,14 +134,14 @@ impl KeySet {
     }
 }
 
-fn jwks(text: &str) -> Result<Vec<Jwk>, String> {
-    let keys = || -> Result<Vec<Jwk>, String> {
-        let keys: Vec<Json> = Members::parse(text.as_bytes())?.required("keys")?;
-        keys.into_iter().map(Jwk::read).collect()
-    };
-    // What was said of an error may quote a secret.
-    let keys = keys().map_err(|_| "it is not a JWK set: {\"keys\":[...]}".to_owned())?;
+fn jwks(text: &str) -> Result<Vec<Json>, String> {
+    let keys = Members::parse(text.as_bytes()).and_then(|mut set| set.required::<Vec<Json>>("keys")).map_err(no_set)?;
     if keys.len() > KEYS_MAX { Err(format!("it has more than {KEYS_MAX} keys")) } else { Ok(keys) }
+}
+
+/// What was said of an error may quote a secret.
+fn no_set(_: String) -> String {
+    "it is not a JWK set: {\"keys\":[...]}".to_owned()
 }
 
 fn key(jwk: Jwk, allow_secret: bool) -> Result<(String, VerifyingKey), &'static str> {

@@ -102,6 +102,12 @@ impl Outbox {
         self.lanes.get(&lane).is_some_and(|running| running.is_open)
     }
 
+    /// All of the key was deleted, its lanes too: what goes by their numbers from now on is another's. What is under way is nobody's; only
+    /// what was given out with it is never given out again.
+    pub(in crate::server) fn forget(&mut self) {
+        *self = Self { token: self.token, ..Self::default() };
+    }
+
     /// Something was stored, or will have been.
     pub(in crate::server) fn may_wait(&self) {
         self.waits.set(Some(true));

@@ -73,6 +73,11 @@ impl Members {
         }
     }
 
+    /// How many there are, `null` too.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Takes a member that may be left out.
     pub fn optional<T: TryFrom<Json, Error = &'static str>>(&mut self, name: &str) -> Result<Option<T>, String> {
         let taken = self.any(name)?.map(T::try_from).transpose();
