@@ -9,6 +9,7 @@
 
 import { connect } from "cloudflare:sockets";
 import { within } from "./chores.js";
+import { pairsOf, valueIn } from "./lines.js";
 
 const TIMEOUT_SECONDS = 25;
 const TIMEOUT_SECONDS_MAX = 600;
@@ -87,18 +88,10 @@ async function connected({ hostname, port, protocol }) {
 /** `id` is the engine's: a client may have sent none, or the same in another form. `left`: which headers are left out as well. */
 function headOf(lines, env, id, left) {
   const headers = new Headers();
-  const named = new Set();
-  const each = lines
-    .split("\n")
-    .map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)])
-    .filter(([name]) => name !== "");
-  for (const [name, value] of each) if (name === "connection") for (const one of value.split(",")) named.add(one.trim().toLowerCase());
-  let key;
-  let principal;
-  for (const [name, value] of each) {
-    if (name === "semel-key") key = value;
-    else if (name === "semel-principal") principal = value;
-    if (KEPT_HERE.has(name) || named.has(name) || KEPT_HERE_FROM.test(name) || left?.test(name)) continue;
+  const named = (valueIn(lines, "connection") ?? "").split(",").map((one) => one.trim().toLowerCase());
+  const [key, principal] = ["semel-key", "semel-principal"].map((name) => valueIn(lines, name));
+  for (const [name, value] of pairsOf(lines)) {
+    if (KEPT_HERE.has(name) || named.includes(name) || KEPT_HERE_FROM.test(name) || left?.test(name)) continue;
     headers.append(name, value);
   }
   // What is encoded would be recorded so, for clients that may not know the encoding.
