@@ -14,8 +14,9 @@ import { attempted, guarded, note } from "./module.js";
 const ANSWER_MS = 30_000;
 /** The engine's interval, and a little more, so that what is due by then is found. */
 const AGAIN_MS = 1_010;
-/** So much is read of what an address outside answers. */
+/** So much is read of what an address outside answers, and waited for so long: its status says what becomes of it, and the rest is for people. */
 const OUTSIDE_BYTES_MAX = 4_096;
+const OUTSIDE_MS = 5_000;
 
 /** The effects of one key. */
 export class Effects {
@@ -109,7 +110,7 @@ export class Effects {
       return [null, String(error), new Uint8Array()];
     }
     try {
-      return await within(ANSWER_MS, key === undefined ? this.#called(request) : this.#asked(key, request, body));
+      return await (key === undefined ? this.#called(request) : within(ANSWER_MS, this.#asked(key, request, body)));
     } catch (error) {
       return [undefined, String(error), new Uint8Array()];
     }
@@ -125,8 +126,8 @@ export class Effects {
   async #called(request) {
     const answer = await fetch(request, { signal: AbortSignal.timeout(ANSWER_MS) });
     const reader = answer.body?.getReader();
-    const { value } = (await reader?.read()) ?? {};
-    await reader?.cancel();
+    const { value } = (await within(OUTSIDE_MS, reader?.read()).catch(() => {})) ?? {};
+    reader?.cancel().catch(() => {});
     return [answer.status, "", (value ?? new Uint8Array()).subarray(0, OUTSIDE_BYTES_MAX)];
   }
 }

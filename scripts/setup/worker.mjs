@@ -16,6 +16,8 @@ import { wasmBindgen } from "./tools.mjs";
 const BUNDLE_GZIP_BYTES_MAX = 350_000;
 /** Of one whose handler may have requests sent: that is in no other. */
 const EMITTING_GZIP_BYTES_MAX = 380_000;
+/** Of a crate of somebody's own, on which this checkout has no say: what Cloudflare takes of everybody. */
+export const OWN_GZIP_BYTES_MAX = 3_000_000;
 const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/router.js", "worker/lines.js", "worker/storage.js", "worker/module.js", "worker/batches.js", "worker/turns.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers of the checkout: the deployed one, the tests' own, what is packed for handlers in JavaScript, and an example. */
@@ -46,7 +48,7 @@ export async function buildWorkerOf(folder, output) {
   const { packages } = JSON.parse(await run("cargo", ["metadata", "--no-deps", "--format-version=1"], { cwd: folder }));
   const own = packages.find(({ manifest_path: path }) => path === join(folder, "Cargo.toml"));
   if (!own) throw new StepError(`${folder} has no Cargo.toml of a crate.`);
-  await build(own.name, { crate: own.name, bytesMax: EMITTING_GZIP_BYTES_MAX, folder, output, isLocked: false });
+  await build(own.name, { crate: own.name, bytesMax: OWN_GZIP_BYTES_MAX, folder, output, isLocked: false });
 }
 
 async function build(name, { folder, output, bytesMax = BUNDLE_GZIP_BYTES_MAX, ...crate }) {
@@ -93,7 +95,7 @@ export async function checkSize(output, bytesMax = BUNDLE_GZIP_BYTES_MAX) {
   let bytes = 0;
   for (const name of await readdir(output)) bytes += gzipSync(await readFile(join(output, name)), { level: 9 }).length;
   if (bytes > bytesMax) {
-    throw new StepError(`The bundle has ${bytes} bytes gzip; the limit is ${bytesMax}.`, "Find what grew: a new dependency, as a rule.");
+    throw new StepError(`The bundle has ${bytes} bytes gzip; the limit is ${bytesMax}.`, "Find what grew: a new dependency, as a rule; in a crate elsewhere, one without [profile.release] of this checkout's Cargo.toml.");
   }
   return `${bytes} of ${bytesMax} bytes gzip`;
 }

@@ -4,6 +4,32 @@
 
 import { WorkerEntrypoint } from "cloudflare:workers";
 
+const bytes = new TextEncoder().encode("bytes");
+const typed = { "content-type": "text/csv" };
+
+/** What a call may give for an answer, or what it is mistaken for, by the last part of the path. */
+const GIVEN = {
+  response: () => Response.json({ made: 1 }, { status: 201, headers: { "x-mine": "kept" } }),
+  headers: () => ({ status: 201, headers: new Headers(typed), body: "a,b" }),
+  pairs: () => ({ status: 201, headers: Object.entries(typed), body: bytes }),
+  buffer: () => ({ status: 201, headers: null, body: bytes.buffer.slice(0) }),
+  stream: () => ({ status: 201, body: new Blob([bytes]).stream() }),
+  empty: () => ({ status: 204, body: "" }),
+};
+const NOT_GIVEN = {
+  text: () => ({ status: "201", body: "made" }),
+  bigint: () => ({ status: 201n }),
+  yes: () => ({ status: true }),
+  "no-status": () => ({ body: "made" }),
+  nothing: () => undefined,
+  beyond: () => ({ status: 1201 }),
+  object: () => ({ status: 201, body: { made: 1 } }),
+  array: () => ({ status: 201, body: [1, 2] }),
+  number: () => ({ status: 201, body: 5 }),
+  large: () => ({ status: 201, body: new Uint8Array((1 << 20) + 1) }),
+  injected: () => ({ status: 201, headers: { "x-one": "1\nx-two:2" } }),
+};
+
 /** What it was asked, for as long as it runs. */
 const asked = [];
 
@@ -19,6 +45,8 @@ export default class extends WorkerEntrypoint {
   order({ id, key, principal, method, path, body }) {
     if (method === "GET") return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify({ asked }) };
     asked.push({ by: "call", id, key, principal, path, body: new TextDecoder().decode(body) });
+    const [, , how, name] = path.split("/");
+    if (how === "gives") return { ...GIVEN, ...NOT_GIVEN }[name]();
     if (path.endsWith("/throws")) throw new Error("told to throw");
     return { status: 201, headers: { "content-type": "application/json" }, body: JSON.stringify({ made: asked.length }) };
   }

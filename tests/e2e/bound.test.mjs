@@ -39,6 +39,40 @@ test("what fails is in doubt, and is not asked again", async () => {
   }
 });
 
+/** Asks by a call for what the service gives, twice under one id. */
+async function given(name) {
+  const id = randomUUID();
+  const send = () => byCall.send("POST", `/orders/gives/${name}`, { id });
+  const [first, again] = [await send(), await send()];
+  const { asked } = (await byCall.send("GET", "/orders")).json;
+  return { first, again, times: asked.filter((each) => each.id === id).length };
+}
+
+test("what a call answers is recorded whole, in whatever form an answer can have", async () => {
+  const all = {
+    response: [201, '{"made":1}', "application/json"],
+    headers: [201, "a,b", "text/csv"],
+    pairs: [201, "bytes", "text/csv"],
+    buffer: [201, "bytes", null],
+    stream: [201, "bytes", null],
+    empty: [204, "", null],
+  };
+  for (const [name, expected] of Object.entries(all)) {
+    const { first, again, times } = await given(name);
+    assert.deepEqual([first.status, first.text, first.headers.get("content-type")], expected, name);
+    assert.deepEqual([first.semel, again.semel, again.text, times], ["executed", "replayed", first.text, 1], name);
+    if (name === "response") assert.equal(again.headers.get("x-mine"), "kept");
+  }
+});
+
+test("what is no answer is in doubt: it is not said that nothing was sent, and nothing else is made of it", async () => {
+  for (const name of ["text", "bigint", "yes", "no-status", "nothing", "beyond", "object", "array", "number", "large", "injected"]) {
+    const { first, again, times } = await given(name);
+    assert.deepEqual([first.semel, first.json.executed, again.semel, times], ["outcome-unknown", "unknown", "outcome-unknown", 1], name);
+  }
+  assert.match(byCall.log, /the service gave a status that is no number, or a body that is no text or bytes/);
+});
+
 test("the example: an order that is sent twice is made once, and what is wrong with one stays its answer", async () => {
   const id = randomUUID();
   const send = () => example.send("POST", "/orders", { id, as: "alice", body: JSON.stringify({ item: "tea" }) });

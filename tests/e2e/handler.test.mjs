@@ -170,6 +170,15 @@ test("a body that the handler has encoded is handed on as it is", () =>
     }
   }));
 
+test("an integer that a row can't hold as it is fails its statement, and is never another one", () =>
+  keeps(2, async () => {
+    for (const most of ["9007199254740991", "-9007199254740991"]) assert.equal((await change(`/integer/${most}`)).text, most);
+    for (const beyond of ["9007199254740993", "-9007199254740992", "9223372036854775807", "-9223372036854775808"]) {
+      assert.equal((await change(`/integer/${beyond}`)).semel, "rolled-back", beyond);
+      assert.match(server.log.trim().split("\n").at(-1), /a statement of the handler failed: .*BigInt/);
+    }
+  }));
+
 test("an escaped path is the application's, whatever it decodes to", async () => {
   const answer = await change("/%73emel/v1/keys/victim/acks", { body: '{"ids":[]}' });
   assert.deepEqual([answer.semel, answer.headers.get("semel-key")], ["executed", key]);

@@ -75,7 +75,7 @@ class OtherSide {
     const { method, url, headers } = request;
     const body = Buffer.concat(chunks).toString();
     this.requests.push({ method, url, headers, body });
-    if (method === "GET") return this.#find(url, response);
+    if (method === "GET") return this.#find(url, headers, response);
     const id = headers["idempotency-key"];
     const known = this.#knowsIds ? this.#answers.get(id) : undefined;
     const made = known ?? this.#make(JSON.parse(body));
@@ -91,7 +91,9 @@ class OtherSide {
     return JSON.stringify({ ref, times });
   }
 
-  #find(url, response) {
+  #find(url, headers, response) {
+    const isConditional = Object.keys(headers).some((name) => name.startsWith("if-") || name === "range");
+    if (isConditional) return this.#answer(response, 412, "{}");
     const ref = decodeURIComponent(url.split("/").at(-1));
     const times = this.made.get(ref);
     if (times === undefined) this.#answer(response, 404, "{}");

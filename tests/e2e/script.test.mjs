@@ -5,6 +5,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { until } from "./lossy.mjs";
 import { scriptWorker } from "./script.mjs";
 import { serve } from "./server.mjs";
 
@@ -102,6 +103,34 @@ test("text, bytes and JSON go out as what they are, and are replayed so", LIMIT,
     }
   }));
 
+/** How many of those that it sends arrive: all have, once nothing waits. */
+async function arrives(count, path, check) {
+  const onShelf = async () => (await server.send("GET", "/runs?key=shelf")).json - 1;
+  const before = await onShelf();
+  await check(await change(path));
+  await until(async () => (await server.admin("GET", "keys/probe/effects")).json.lanes?.length !== 1, "all was sent");
+  assert.equal(await onShelf(), before + count, path);
+}
+
+test("what it sends goes with the transaction that it is sent in, also with one that the handler undoes by itself", LIMIT, () =>
+  keeps(3, async () => {
+    const is200 = ({ semel, status }) => assert.deepEqual([semel, status], ["executed", 200]);
+    await arrives(0, "/sends/undone", is200);
+    await arrives(2, "/sends/undone-first", is200);
+    await arrives(2, "/sends/nested", is200);
+  }));
+
+test("what can't be sent is an error where it is sent: who catches it goes on without, and else the client is told what the layer refused", LIMIT, () =>
+  keeps(2, async () => {
+    const limit = /the handler has more than 64 requests sent/;
+    await arrives(0, "/sends/caught", ({ semel, text }) => assert.deepEqual([semel, text], ["executed", "ctx.emit: nothing can be sent so: the key of /elsewhere is probe, not shelf"]));
+    await arrives(0, "/sends/wrong", ({ semel }) => assert.equal(semel, "rolled-back"));
+    assert.match(server.log.trim().split("\n").at(-1), /the key of \/elsewhere is probe, not shelf\\n +at .*index\.js/);
+    await arrives(0, "/sends/too-many", ({ status, semel, json }) => assert.deepEqual([status, semel, limit.test(json.detail)], [413, "too-large", true]));
+    await arrives(0, "/sends/too-many-told", ({ semel }) => assert.equal(semel, "rolled-back"));
+    await arrives(64, "/sends/too-many-caught", ({ semel, text }) => assert.deepEqual([semel, limit.test(text)], ["executed", true]));
+  }));
+
 test("it sees the whole request, the key and its clock, and the object that it is in", LIMIT, async () => {
   const options = { body: "caf\u00e9", headers: { "content-type": "text/plain", "semel-from": '"accounts/ann"' }, as: "alice" };
   const { now, ...seen } = (await change("/echo/a%20b?key=shelf&x=1", options)).json;
@@ -128,6 +157,16 @@ test("a key rule that fails is a failure of its request, and no crash", LIMIT, (
     }
     assert.doesNotMatch(server.log, /restarted/);
   }));
+
+test("a key whose handler has read half of a table is deleted by the second attempt", LIMIT, async () => {
+  assert.equal((await change("/half?key=half")).status, 200);
+  const id = randomUUID();
+  const remove = () => server.admin("DELETE", "keys/half", { id });
+  const [first, second] = [await remove(), await remove()];
+  assert.deepEqual([first.semel, first.json.retry, second.semel, second.json.state], ["unavailable", "same-id", "executed", "deleted"]);
+  assert.match(server.log, /a cursor that was not read to its end/);
+  assert.deepEqual((await change("/half?key=half")).json, { n: 1 });
+});
 
 test("in a batch, each element's failure is its own", LIMIT, () =>
   keeps(2, async () => {

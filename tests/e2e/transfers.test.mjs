@@ -96,6 +96,33 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   assert.equal((await told()).count, 0);
 });
 
+test("the status of a call says what becomes of it, whatever comes of the body: what is done is not sent again", { timeout: 90_000 }, async () => {
+  const seen = [];
+  const BODIES = {
+    "/hangs": (response) => response.writeHead(200).flushHeaders(),
+    "/ends": (response) => response.writeHead(201, { "content-length": 10 }).flushHeaders() ?? setImmediate(() => response.destroy()),
+    "/garbled": (response) => response.writeHead(200, { "content-encoding": "gzip" }).end("no gzip"),
+    "/refuses": (response) => response.writeHead(400, { "content-length": 10 }).write("no"),
+    "/refuses-garbled": (response) => response.writeHead(400, { "content-encoding": "gzip" }).end("no gzip"),
+  };
+  const other = createServer((request, response) => {
+    seen.push(request.url);
+    request.resume().on("end", () => BODIES[request.url](response));
+  });
+  await new Promise((resolve) => other.listen(0, "127.0.0.1", resolve));
+  after(() => other.close() && other.closeAllConnections());
+  const folder = await scriptWorker(after, join(ROOT, "tests/e2e/script/caller.js"));
+  const caller = await serve(after, "script", {}, { folder, objects: { SEMEL: "Caller", REGISTRY: "SemelRegistry" }, reachesLocal: true });
+  const paths = Object.keys(BODIES);
+  // A key for each: those of one origin go one at a time.
+  for (const path of paths) await caller.send("POST", "/one", { id: randomUUID(), key: `"one${path}"`, body: JSON.stringify({ urls: [`http://127.0.0.1:${other.address().port}${path}`] }) });
+  const told = async (path) => (await caller.admin("GET", `keys/${encodeURIComponent(`one${path}`)}/effects`)).json;
+  await eventually("nothing waits", async () => (await Promise.all(paths.map(told))).every(({ lanes }) => lanes.length === 0));
+  assert.deepEqual(seen.toSorted(), paths.toSorted());
+  const parked = await Promise.all(paths.map(async (path) => (await told(path)).parked.map(({ reason }) => reason)));
+  assert.deepEqual(parked, [[], [], [], ["answered 400: no"], ["answered 400: "]]);
+});
+
 test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and none lost`, { timeout: 400_000 }, async (context) => {
   const names = Array.from({ length: ACCOUNTS }, (_, n) => `account-${n}`);
   await Promise.all(names.map((name) => surely(name, "deposit", { amount: FIRST })));

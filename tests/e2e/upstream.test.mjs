@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
+import { deflateSync, gzipSync } from "node:zlib";
 import { otherSide } from "./other-side.mjs";
 import { serve } from "./server.mjs";
 
@@ -136,6 +137,45 @@ test("an answer that is too large leaves the request in doubt", async () => {
   other.trouble.push((response) => response.writeHead(200).end(Buffer.alloc((1 << 20) + 1)));
   const answer = await order(server, "report", randomUUID());
   assert.deepEqual([answer.status, answer.json.code], [409, "outcome-unknown"]);
+});
+
+test("a header that can't be recorded is left out of the answer, and leaves nothing in doubt", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const utf8 = (text) => Buffer.from(text).toString("latin1");
+  const headers = { "content-disposition": utf8('attachment; filename="\u65e5.txt"'), "x-latin": "caf\u00e9", "x-name": utf8("caf\u00e9"), "x-mine": "kept" };
+  other.trouble.push((response, status, body) => response.writeHead(status, headers).end(body));
+  const send = () => order(server, "report", ref, { id });
+  for (const answer of [await send(), await send()]) {
+    const { status, text, headers: sent } = answer;
+    assert.deepEqual([status, text], [201, JSON.stringify({ ref, times: 1 })]);
+    assert.deepEqual(["content-disposition", "x-latin", "x-name", "x-mine"].map((name) => sent.get(name)), [null, null, headers["x-name"], "kept"]);
+  }
+});
+
+test("an encoding that nobody here decodes stays on the answer", async () => {
+  const ref = randomUUID();
+  other.trouble.push((response, status, body) => response.writeHead(status, { "content-encoding": "deflate" }).end(deflateSync(body)));
+  const answer = await order(server, "report", ref);
+  assert.deepEqual([answer.headers.get("content-encoding"), answer.text], ["deflate", JSON.stringify({ ref, times: 1 })]);
+  const zipped = randomUUID();
+  other.trouble.push((response, status, body) => response.writeHead(status, { "content-encoding": "gzip" }).end(gzipSync(body)));
+  const decoded = await order(server, "report", zipped);
+  assert.deepEqual([decoded.headers.get("content-encoding"), decoded.text], [null, JSON.stringify({ ref: zipped, times: 1 })]);
+});
+
+test("a change with conditions is probed for without them", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const headers = { "if-none-match": "*", "if-match": '"old"', range: "bytes=0-0", "content-encoding": "identity", "content-language": "en", "x-mine": "kept" };
+  other.trouble.push((response) => response.destroy());
+  const send = () => order(server, "probe", ref, { id, headers });
+  assert.equal((await send()).semel, "unavailable");
+  const found = await send();
+  assert.deepEqual([found.status, found.semel, found.json], [200, "executed", { ref, times: 1 }]);
+  const [change, probe] = other.requests.slice(-2);
+  assert.deepEqual([change.method, change.headers["if-match"], change.headers.range, change.headers["x-mine"]], ["POST", '"old"', "bytes=0-0", "kept"]);
+  assert.equal(probe.method, "GET");
+  assert.deepEqual(Object.keys(probe.headers).filter((name) => /^(content-|if-|range)/.test(name)), []);
+  assert.equal(probe.headers["x-mine"], "kept");
 });
 
 test("a client without ids is deduplicated by what it sends", async () => {

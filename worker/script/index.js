@@ -4,6 +4,7 @@
 
 import { Effects } from "./effects.js";
 import { SemelObject as Hosted, sendBy } from "./host.js";
+import { note } from "./module.js";
 import { serve } from "./router.js";
 import { NO_PROMISE, bind, setKeyRule } from "./script.js";
 
@@ -16,11 +17,27 @@ sendBy(Effects);
 const TAKEN = Object.getOwnPropertyNames(Hosted.prototype).filter((name) => name !== "constructor");
 const WAITS = ["[object AsyncFunction]", "[object AsyncGeneratorFunction]", "[object GeneratorFunction]"];
 
+/** Where an administrator deletes. */
+const ADMIN_KEYS = "/semel/v1/admin/keys/";
+
 export class SemelObject extends Hosted {
   storage() {
     const storage = super.storage();
     bind(storage, this);
     return storage;
+  }
+
+  /** A cursor that a handler has not read to its end keeps its table from being dropped, and nothing ends it but the end of the object. */
+  run(attempt, known) {
+    const answer = super.run(attempt, known);
+    if (answer[0] === 503) {
+      const [method, pathname] = attempt();
+      if (method === "DELETE" && pathname.startsWith(ADMIN_KEYS)) {
+        note("warn", "a key could not be deleted, and its object ends: the next attempt finds no table in use, as one is by a cursor that was not read to its end");
+        this.ctx.abort("a key could not be deleted");
+      }
+    }
+    return answer;
   }
 }
 

@@ -66,11 +66,19 @@ function headersOf(lines) {
 /** What a handler works on, until it has answered. */
 export class Context {
   #storage;
-  /** What it has sent: `[key or undefined, URL, method, header lines, body]` of each; undefined: nothing. */
-  sent;
+  #store;
+  /** What was thrown last for that the layer refused to have something sent. */
+  refused;
+  /** What came of a call into the module that did not come back. */
+  trap;
 
-  constructor(storage, now, key, principal) {
+  /**
+   * `store` has `[key or undefined, URL, method, header lines, body]` sent, if it is committed: in the transaction of whoever calls it, so that
+   * one that the handler undoes by itself takes it along. It gives `[why not, whether the layer refused]`, or undefined.
+   */
+  constructor(storage, store, now, key, principal) {
     this.#storage = storage;
+    this.#store = store;
     this.now = now;
     this.key = key;
     this.principal = principal;
@@ -100,7 +108,22 @@ export class Context {
     if (this.#storage === undefined) throw new Error(`ctx.${name} is of a request that has its answer: nothing is sent any more`);
     const [, lines, content] = answerOf({ status: 200, headers, body });
     const bytes = typeof content === "string" ? new TextEncoder().encode(content) : (content ?? new Uint8Array());
-    (this.sent ??= []).push([key, url, method, lines, bytes]);
+    const wrong = this.#stored([key, url, method, lines, bytes]);
+    if (wrong === undefined) return;
+    const [reason, isRefused] = wrong;
+    const error = new Error(`ctx.${name}: ${reason}`);
+    if (isRefused) this.refused = error;
+    throw error;
+  }
+
+  /** What does not come back is no error of the handler's, whoever catches it. */
+  #stored(sent) {
+    try {
+      return this.#store(sent);
+    } catch (error) {
+      this.trap = { error };
+      throw error;
+    }
   }
 
   end() {

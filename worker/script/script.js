@@ -2,7 +2,7 @@
 //
 // Invariants:
 // - Nothing that an application throws leaves these functions: to the module it would be a trap of its own. What went wrong is
-//   told as text, for the log.
+//   told as text, for the log. A trap of the module's own leaves them, whatever the application has made of it.
 // - A handler answers at once. What it did after an `await` would be another commit than the record of its request.
 
 import { answerOf } from "./answers.js";
@@ -55,22 +55,26 @@ export function migrate(storage, from) {
 
 const schemaOf = (storage) => objects.get(storage).constructor.schema ?? [];
 
-export function handle(storage, method, url, lines, body, now, key, principal) {
-  const context = new Context(storage, now, key, principal);
+export function handle(storage, method, url, lines, body, now, key, principal, store) {
+  const context = new Context(storage, store, now, key, principal);
+  const answer = answered(context, objects.get(storage), new Request(method, url, lines, body));
+  if (context.trap !== undefined) throw context.trap.error;
+  return answer;
+}
+
+function answered(context, object, request) {
   try {
-    const answer = objects.get(storage).handle(context, new Request(method, url, lines, body));
+    const answer = object.handle(context, request);
     if (answer === null) return null;
     if (isPromise(answer)) {
       // It is nobody's any more: what it rejects with is no news.
       answer.then(undefined, () => {});
       throw new TypeError(`handle gave a promise: ${NO_PROMISE}`);
     }
-    const taken = answerOf(answer);
-    // Stored by the module, in the same transaction.
-    if (context.sent !== undefined) taken.push(context.sent);
-    return taken;
+    return answerOf(answer);
   } catch (error) {
-    return wordsOf(error);
+    // The module knows what it has refused, and the client is told that.
+    return error !== undefined && error === context.refused ? undefined : wordsOf(error);
   } finally {
     context.end();
   }

@@ -122,6 +122,8 @@ fn failure(error: &JsValue) -> SqlError {
 pub fn to_js(value: &Value) -> JsValue {
     match value {
         Value::Null => JsValue::NULL,
+        // Past 2^53 - 1 it would be another one: the runtime refuses what is no number, with that name.
+        Value::Integer(value) if value.unsigned_abs() >> 53 != 0 => JsValue::from(*value),
         Value::Integer(value) => JsValue::from_f64(*value as f64),
         Value::Real(value) => JsValue::from_f64(*value),
         Value::Text(value) => JsValue::from_str(value),

@@ -8,6 +8,8 @@
 //   runtime says the same whether or not it has left.
 
 import { connect } from "cloudflare:sockets";
+import { within } from "./chores.js";
+import { pairsOf, valueIn } from "./lines.js";
 
 const TIMEOUT_SECONDS = 25;
 const TIMEOUT_SECONDS_MAX = 600;
@@ -16,31 +18,37 @@ const BODY_BYTES_MAX = 1 << 20;
 
 /** Of one connection, or of the client's own. What begins with one of the others as well. */
 const KEPT_HERE = new Set(
-  "accept-encoding authorization connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer proxy-authenticate proxy-authorization proxy-connection referer te trailer transfer-encoding upgrade via".split(" "),
+  "accept-encoding authorization connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding upgrade via".split(" "),
 );
-const KEPT_HERE_FROM = ["semel-", "cf-", "sec-", "access-control-", "x-forwarded-", "x-real-ip"];
+const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
+/** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
+const NOT_PROBED = /^(content-|if-|range$)/;
+/** What the runtime decodes. */
+const DECODED = /^(gzip|br)$/i;
+/** What no header that is recorded may have. */
+const UNRECORDED = /[^\t -~\x80-\xff]/;
 
 /** So long a connection may take. */
 const CONNECT_MS_MAX = 5_000;
 
 /** What sends: to `SEMEL_UPSTREAM`, or to the service that is bound as UPSTREAM. It resolves to what came of a call, and never rejects. */
 export function senderOf(env) {
-  const settings = settingsOf(env);
+  const send = sendOf(env);
   return async (call, _answer, [method, pathname, search, lines, body]) => {
     const [, probe, , id] = call;
-    const head = headOf(lines, env, id);
-    if (probe !== undefined) head.headers.delete("content-type");
-    const asked = probe === undefined ? { method, path: pathname + search, body } : { method: "GET", path: probe };
-    if (asked.method === "GET" || asked.method === "HEAD") asked.body = undefined;
+    const head = headOf(lines, env, id, probe && NOT_PROBED);
+    const asked = probe ? { method: "GET", path: probe } : { method, path: pathname + search, body };
+    if (["GET", "HEAD"].includes(asked.method)) asked.body = undefined;
     try {
-      return await settings.send({ ...head, ...asked });
+      return await send({ ...head, ...asked });
     } catch (error) {
       return [error instanceof Unconnected, String(error)];
     }
   };
 }
 
-function settingsOf(env) {
+/** What the settings say. */
+function sendOf(env) {
   const seconds = Number(env.SEMEL_UPSTREAM_TIMEOUT_SECONDS ?? TIMEOUT_SECONDS);
   if (!(seconds > 0 && seconds <= TIMEOUT_SECONDS_MAX)) throw new Error(`SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most ${TIMEOUT_SECONDS_MAX}`);
   const timeoutMs = seconds * 1000;
@@ -52,20 +60,19 @@ function settingsOf(env) {
   }
   const { UPSTREAM: service, SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_METHOD: name } = env;
   if (service && address === undefined) {
-    return { send: (asked) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, timeoutMs) : called(service, name, asked, timeoutMs)) };
+    return (asked) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, timeoutMs) : called(service, name, asked, timeoutMs));
   }
   if (address === undefined) throw new Error("SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM");
   const base = new URL(address);
-  const isPlain = base.username === "" && base.password === "" && base.search === "" && base.hash === "";
+  const isPlain = base.username + base.password + base.search + base.hash === "";
   if (!["http:", "https:"].includes(base.protocol) || !isPlain) throw new Error("SEMEL_UPSTREAM must be an origin, with a path at most");
   const root = base.origin + base.pathname.replace(/\/$/, "");
   const first = { true: () => connected(base), false: () => {} }[env.SEMEL_UPSTREAM_CONNECT_FIRST ?? false];
   if (!first) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
-  const send = async (asked) => {
+  return async (asked) => {
     await first();
     return fetched((request) => fetch(request), root, asked, timeoutMs);
   };
-  return { send };
 }
 
 /** No connection could be made, so nothing was sent. */
@@ -75,35 +82,22 @@ async function connected({ hostname, port, protocol }) {
   const socket = connect({ hostname, port: Number(port) || (protocol === "http:" ? 80 : 443) });
   // It is told by `opened`; nobody else is to hear it again.
   socket.closed.catch(() => {});
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error("no connection in time")), CONNECT_MS_MAX);
-  });
   try {
-    await Promise.race([socket.opened, late]);
+    await within(CONNECT_MS_MAX, socket.opened);
   } catch (error) {
     throw new Unconnected(`no connection: ${error}`);
   } finally {
-    clearTimeout(timer);
     socket.close().catch(() => {});
   }
 }
 
-/** `id` is the engine's: a client may have sent none, or the same in another form. */
-function headOf(lines, env, id) {
+/** `id` is the engine's: a client may have sent none, or the same in another form. `left`: which headers are left out as well. */
+function headOf(lines, env, id, left) {
   const headers = new Headers();
-  const named = new Set();
-  const each = lines
-    .split("\n")
-    .map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)])
-    .filter(([name]) => name !== "");
-  for (const [name, value] of each) if (name === "connection") for (const one of value.split(",")) named.add(one.trim().toLowerCase());
-  let key;
-  let principal;
-  for (const [name, value] of each) {
-    if (name === "semel-key") key = value;
-    else if (name === "semel-principal") principal = value;
-    if (KEPT_HERE.has(name) || named.has(name) || KEPT_HERE_FROM.some((from) => name.startsWith(from))) continue;
+  const named = (valueIn(lines, "connection") ?? "").split(",").map((one) => one.trim().toLowerCase());
+  const [key, principal] = ["semel-key", "semel-principal"].map((name) => valueIn(lines, name));
+  for (const [name, value] of pairsOf(lines)) {
+    if (KEPT_HERE.has(name) || named.includes(name) || KEPT_HERE_FROM.test(name) || left?.test(name)) continue;
     headers.append(name, value);
   }
   // What is encoded would be recorded so, for clients that may not know the encoding.
@@ -118,7 +112,13 @@ function headOf(lines, env, id) {
 async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) {
   const signal = AbortSignal.timeout(timeoutMs);
   const response = await fetch(new Request(root + path, { method, headers, body, redirect: "manual", signal }));
-  const lines = [...response.headers].filter(([name]) => name !== "content-encoding").map(([name, value]) => `${name}:${value}\n`);
+  return heardOf(response, DECODED);
+}
+
+/** What came of a call that was answered. A header that can't be recorded is left out: the answer is known for all that. */
+async function heardOf(response, decoded) {
+  const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && decoded?.test(value));
+  const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
   const bytes = await bytesOf(response);
   return bytes === undefined ? [false, `the answer has more than ${BODY_BYTES_MAX} bytes`] : [response.status, lines.join(""), bytes];
 }
@@ -126,30 +126,23 @@ async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) 
 async function bytesOf(response) {
   const chunks = [];
   let bytes = 0;
-  if (response.body) {
-    for await (const chunk of response.body) {
-      bytes += chunk.byteLength;
-      if (bytes > BODY_BYTES_MAX) return undefined;
-      chunks.push(chunk);
-    }
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > BODY_BYTES_MAX) return undefined;
+    chunks.push(chunk);
   }
   return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
-/** Calls a method of the service: `{ id, key, principal, method, path, headers, body }` for `{ status, headers?, body? }`. */
-async function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error("the service did not answer in time")), timeoutMs);
-  });
-  try {
-    const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
-    const answer = await Promise.race([service[name](asked), late]);
-    const lines = Object.entries(answer.headers ?? {}).map(([header, value]) => `${header}:${value}\n`);
-    const bytes = typeof answer.body === "string" ? new TextEncoder().encode(answer.body) : new Uint8Array(answer.body ?? []);
-    if (bytes.byteLength > BODY_BYTES_MAX) return [false, `the answer has more than ${BODY_BYTES_MAX} bytes`];
-    return [answer.status, lines.join(""), bytes];
-  } finally {
-    clearTimeout(timer);
-  }
+/** Calls a method of the service: `{ id, key, principal, method, path, headers, body }` for `{ status, headers?, body? }`, or a `Response`. */
+function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
+  const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
+  return within(timeoutMs, service[name](asked).then(responded));
+}
+
+/** What is no answer is an error, and leaves the request in doubt: nothing is made of it that was not said. */
+function responded({ status, headers, body }) {
+  const isBody = body == null || typeof body === "string" || [ArrayBuffer, Uint8Array, ReadableStream].some((each) => body instanceof each);
+  if (typeof status !== "number" || !isBody) throw new TypeError("the service gave a status that is no number, or a body that is no text or bytes");
+  return heardOf(new Response(body, { status, headers: headers ?? {} }));
 }

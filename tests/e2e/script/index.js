@@ -4,6 +4,8 @@ import { SemelObject, SemelRegistry, worker } from "semel/worker";
 
 /** What is done after an answer, once a test asks for it. */
 let late;
+/** What was read half. */
+let half;
 
 const recurse = (depth) => recurse(depth + 1) + depth;
 const worst = { get [Symbol.toPrimitive]() { throw new Error("looked at"); }, get stack() { throw new Error("looked at"); } };
@@ -55,6 +57,22 @@ const GIVEN = {
   empty: () => ({ status: 204, headers: null }),
 };
 
+const TO_SHELF = { path: "/shelf?key=shelf" };
+const often = (ctx, count) => { for (let n = 0; n < count; n += 1) ctx.emit("shelf", TO_SHELF); };
+/** What `work` throws, as text. */
+const thrown = (work) => { try { work(); } catch (error) { return error.message; } };
+
+const SENDS = {
+  undone: (ctx, storage) => thrown(() => storage.transactionSync(() => { often(ctx, 3); throw new Error("undone"); })),
+  "undone-first": (ctx, storage) => { SENDS.undone(ctx, storage); often(ctx, 2); },
+  nested: (ctx, storage) => storage.transactionSync(() => often(ctx, 2)),
+  caught: (ctx) => thrown(() => ctx.emit("shelf", { path: "/elsewhere" })),
+  "too-many": (ctx) => often(ctx, 65),
+  "too-many-caught": (ctx) => thrown(() => often(ctx, 65)),
+  "too-many-told": (ctx) => { throw new Error(SENDS["too-many-caught"](ctx)); },
+  wrong: (ctx) => ctx.emit("shelf", { path: "/elsewhere" }),
+};
+
 export class Probe extends SemelObject {
   static key({ segments, query }) {
     if (segments[0] !== "key") return query.get("key") ?? "probe";
@@ -73,6 +91,12 @@ export class Probe extends SemelObject {
     if (what === "runs") return { status: 200, body: sql.exec("SELECT runs FROM probe").one().runs };
     if (what === "late") return this.late(ctx);
     if (what === "told") return { status: 200, body: late ?? null };
+    if (what === "sends") return { status: 200, body: SENDS[name](ctx, this.ctx.storage) ?? null };
+    if (what === "half") {
+      sql.exec("CREATE TABLE half (n INTEGER NOT NULL) STRICT; INSERT INTO half VALUES (1), (2), (3)");
+      half = sql.exec("SELECT n FROM half");
+      return { status: 200, body: half.next().value };
+    }
     if (what === "null") return null;
     const { method, path, segments, headers, body } = request;
     const seen = { method, path, segments, query: [...request.query], type: headers.get("content-type"), from: headers.get("semel-from"), bytes: body.length, text: request.text(), now: ctx.now, key: ctx.key, principal: ctx.principal };

@@ -98,6 +98,18 @@ fn what_is_undone_sends_nothing() {
 }
 
 #[test]
+fn what_a_handler_undoes_by_itself_sends_nothing_and_what_it_sends_then_goes() {
+    let (mut alice, mut bob) = two();
+    // The first one makes the tables, which go with it.
+    for n in 1..=2 {
+        let retry = post("/accounts/alice/retry").id(&format!("t{n}")).body(json!({"amount": 50}).to_string());
+        assert_eq!(alice.send(&retry).status(), 200);
+    }
+    drained(&mut alice, &mut bob);
+    assert_eq!((alice.balance(), bob.balance()), (98, 2));
+}
+
+#[test]
 fn it_is_known_by_its_number_when_its_answer_is_lost_and_its_sender_starts_again() {
     let (mut alice, mut bob) = two();
     for n in 1..=2 {

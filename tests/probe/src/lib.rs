@@ -71,6 +71,12 @@ impl Handler for Probe {
             }),
             "headers" => Ok(Response { status: 201, headers: all_headers(), body: b"made".to_vec() }),
             "gzip" => Ok(gzipped()),
+            "integer" => {
+                let integer: i64 = segments.get(1).and_then(|text| text.parse().ok()).unwrap_or_default();
+                let rows = context.sql.exec("SELECT ?1", &[integer.into()])?;
+                let given = rows.first().and_then(|row| row.first()).and_then(Value::as_integer);
+                Ok(Response::json(200, given.unwrap_or_default().to_string()))
+            }
             "who" => Ok(Response::json(200, format!("{:?}", (context.key.as_str(), context.principal.as_str())))),
             "trace" => Ok(Response {
                 status: 200,

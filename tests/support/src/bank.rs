@@ -6,7 +6,7 @@ use crate::world::World;
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::effects::{Heard, Outgoing, Sending};
-use semel_core::server::sql::{SqlError, Value};
+use semel_core::server::sql::{Rollback, SqlError, Value};
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
 use serde_json::json;
 use std::cell::Cell;
@@ -92,6 +92,21 @@ impl Handler for Bank {
                     }
                 }
                 Vec::new()
+            }
+            // What it sends first it undoes by itself, and goes on.
+            [_, _, "retry"] => {
+                let sql = context.sql;
+                let mut credit = |amount: i64| {
+                    let credit = json!({ "amount": amount, "transfer": amount });
+                    context.emit("accounts/bob", "/accounts/bob/credit", Outgoing::json(credit.to_string()))
+                };
+                let mut tried = Ok(());
+                sql.transaction(&mut || {
+                    tried = credit(amount);
+                    Err(Rollback)
+                })?;
+                tried.and_then(|()| credit(1))?;
+                add(sql, -1)?
             }
             [_, _, "odd"] => {
                 let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();

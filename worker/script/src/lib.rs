@@ -25,7 +25,8 @@ extern "C" {
     /// Brings the tables up to date from a version; what went wrong, if anything.
     fn migrate(storage: &JsValue, from: f64) -> Option<String>;
 
-    /// `[status, header lines, text or bytes or undefined, what is sent if there is any]`; null: it knows no such path; what went wrong, as text.
+    /// `[status, header lines, text or bytes or undefined]`; null: it knows no such path; undefined: `store` has refused, and it went no further;
+    /// what went wrong, as text. `store` takes what is to be sent, and gives `[why not, whether the layer refused]` where it can't be.
     fn handle(
         storage: &JsValue,
         method: &str,
@@ -35,6 +36,7 @@ extern "C" {
         now_ms: f64,
         key: &str,
         principal: &str,
+        store: &mut dyn FnMut(Array) -> Option<Array>,
     ) -> JsValue;
 }
 
@@ -82,16 +84,43 @@ impl Handler for Script {
 
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         let body = Uint8Array::from(request.body.as_slice());
+        let (now_ms, key, principal) = (context.now_ms as f64, context.key, context.principal);
+        let (mut refused, mut broken) = (None, None);
+        let mut store = |sent: Array| {
+            let (reason, is_refused) = match emit(context, &sent).err()? {
+                Failure::Refused(problem) => {
+                    let reason = problem.detail.clone();
+                    refused = Some(problem);
+                    (reason, true)
+                }
+                Failure::Sql(error) => {
+                    let reason = error.0.clone();
+                    broken = Some(error);
+                    (reason, false)
+                }
+                Failure::Other(reason) => (reason, false),
+                other => (format!("{other:?}"), false),
+            };
+            Some(Array::of2(&JsValue::from_str(&reason), &JsValue::from(is_refused)))
+        };
         let answer = handle(
             &self.storage,
             request.method.as_str(),
             request.path.with_query(),
             &request.headers.to_lines(),
             &body,
-            context.now_ms as f64,
-            context.key.as_str(),
-            context.principal.as_str(),
+            now_ms,
+            key.as_str(),
+            principal.as_str(),
+            &mut store,
         );
+        // Half of an effect may be there, whatever the handler has made of the error.
+        if let Some(error) = broken {
+            return Err(Failure::Sql(error));
+        }
+        if answer.is_undefined() {
+            return Err(refused.map_or_else(|| Failure::Other("it has no answer".to_owned()), Failure::Refused));
+        }
         if let Some(reason) = answer.as_string() {
             return Err(Failure::Other(reason));
         }
@@ -99,11 +128,6 @@ impl Handler for Script {
             return Err(Failure::NotFound);
         }
         let answer: &Array = answer.unchecked_ref();
-        if answer.length() > 3 {
-            for sent in answer.get(3).unchecked_into::<Array>().iter() {
-                emit(context, sent.unchecked_ref())?;
-            }
-        }
         Ok(Response {
             status: answer.get(0).as_f64().unwrap_or_default() as u16,
             headers: Headers::from_lines(&answer.get(1).as_string().unwrap_or_default()),
@@ -112,7 +136,7 @@ impl Handler for Script {
     }
 }
 
-/// Stores one of `[key or undefined, URL, method, header lines, body]`.
+/// Stores `[key or undefined, URL, method, header lines, body]`.
 fn emit(context: &mut Context<'_>, sent: &Array) -> Result<(), Failure> {
     let text = |at: u32| sent.get(at).as_string().unwrap_or_default();
     let method = Method::new(&text(2));

@@ -90,12 +90,11 @@ impl Context<'_> {
         }
         // It may be undone; then there is one look in vain.
         outbox.may_wait();
+        // Each time: a handler may have undone by itself what it had sent first, and the tables with it.
+        store::create(self.sql)?;
         let waiting = match emitted.waiting {
             Some(waiting) => waiting,
-            None => {
-                store::create(self.sql)?;
-                store::count(self.sql, EFFECTS_PER_KEY_MAX)?
-            }
+            None => store::count(self.sql, EFFECTS_PER_KEY_MAX)?,
         };
         emitted.waiting = Some(waiting + 1);
         if waiting >= EFFECTS_PER_KEY_MAX {
