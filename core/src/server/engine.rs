@@ -248,6 +248,9 @@ impl<H: Handler> Engine<H> {
         let answered = read.and_then(|()| run(turn, &mut loaded));
         let texts = desk.map_or_else(|| std::mem::take(&mut self.texts.0), Desk::into_texts);
         self.texts.0 = texts.of(loaded.versions);
+        if H::EMITS && loaded.versions.handler == schema::DELETED {
+            self.outbox.0.forget();
+        }
         match answered {
             Ok(answer) => {
                 loaded.settle(now_ms);

@@ -102,6 +102,11 @@ impl Outbox {
         self.lanes.get(&lane).is_some_and(|running| running.is_open)
     }
 
+    /// The key was deleted: of the lanes to come each may have the number of one that was, and an answer that is still to come is of none of them.
+    pub(in crate::server) fn forget(&mut self) {
+        *self = Self { token: self.token, ..Self::default() };
+    }
+
     /// Something was stored, or will have been.
     pub(in crate::server) fn may_wait(&self) {
         self.waits.set(Some(true));
