@@ -172,7 +172,10 @@ impl<H: Handler> Engine<H> {
             self.started = loaded.started;
         }
         self.opening = None;
-        self.told_ms = clock_ms;
+        // What was given a number may have it no longer.
+        self.texts = Uncompared::default();
+        // Where nothing could be loaded it is the wall clock's, which may have gone back.
+        self.told_ms = self.told_ms.max(clock_ms);
     }
 
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {

@@ -235,13 +235,8 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
     Ok(())
 }
 
-/// Gives a short text a number, if there is one to be given and it has none.
-pub(super) fn number_short(sql: &dyn Sql, text: &str) -> Result<(), SqlError> {
-    let text = text.into();
-    if is_short(&text) { number(sql, &text) } else { Ok(()) }
-}
-
-fn is_short(text: &Value) -> bool {
+/// Whether a text may have a number.
+pub(super) fn is_short(text: &Value) -> bool {
     matches!(text, Value::Text(text) if text.len() <= TEXT_BYTES_MAX)
 }
 
@@ -250,8 +245,8 @@ pub(super) fn number_of(argument: &str) -> String {
     format!("coalesce((SELECT number FROM semel_texts WHERE text = {argument}), {argument})")
 }
 
-/// Gives a text a number, for the rows to come.
-fn number(sql: &dyn Sql, text: &Value) -> Result<(), SqlError> {
+/// Gives a text a number, for the rows to come, if there is one to be given and it has none.
+pub(super) fn number(sql: &dyn Sql, text: &Value) -> Result<(), SqlError> {
     let statement = "INSERT OR IGNORE INTO semel_texts (text) SELECT ?1 WHERE (SELECT count(*) FROM semel_texts) < ?2";
     sql.exec(statement, &[text.clone(), TEXTS_MAX.into()]).map(|_| ())
 }

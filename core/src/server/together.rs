@@ -143,6 +143,7 @@ impl<H: Handler> Engine<H> {
         ahead: &Ahead,
         work: impl FnOnce(&mut Self, &Desk<'_>) -> Result<T, SqlError>,
     ) -> Result<Option<T>, SqlError> {
+        let packed_count = self.loaded.as_ref().map_or(0, |loaded| loaded.packed.count());
         let before = self.loaded.as_mut().map(|loaded| {
             let packed = std::mem::take(&mut loaded.packed);
             let before = loaded.clone();
@@ -174,7 +175,10 @@ impl<H: Handler> Engine<H> {
         self.loaded = self.loaded.take().zip(before).map(|(loaded, before)| {
             let mut packed = loaded.packed;
             packed.take_back();
-            Loaded { packed, ..before }
+            // What has lapsed meanwhile is not taken back.
+            let mut count = before.count;
+            count.tombstones += packed.count() - packed_count;
+            Loaded { packed, count, ..before }
         });
         Ok(None)
     }

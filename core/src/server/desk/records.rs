@@ -178,8 +178,12 @@ impl Texts {
         if self.0.iter().any(|known| known == text) || self.0.len() >= TEXTS_MAX {
             return Ok(());
         }
-        rows::number_short(sql, text)?;
-        self.0.push(text.to_owned());
+        // A long one is known to nobody: as many of these as are known would be megabytes, and keep short ones from their numbers.
+        let value = text.into();
+        if rows::is_short(&value) {
+            rows::number(sql, &value)?;
+            self.0.push(text.to_owned());
+        }
         Ok(())
     }
 }
