@@ -249,10 +249,15 @@ impl<H: Handler> Engine<H> {
         let read =
             desk.as_ref().zip(ahead).map_or(Ok(()), |(desk, ahead)| desk.read_ahead(&ahead.acknowledged, &ahead.ids));
         let answered = read.and_then(|()| run(turn, &mut loaded));
-        let texts = desk.map_or_else(|| std::mem::take(&mut self.texts.0), Desk::into_texts);
-        self.texts.0 = texts.of(loaded.versions);
-        if H::EMITS && loaded.versions.handler == schema::DELETED {
-            self.outbox.0.forget();
+        if let Some(desk) = desk {
+            self.texts.0 = desk.into_texts();
+        }
+        // A key that was deleted has no texts, and the lanes to come have the numbers of those that were.
+        if loaded.versions.handler == schema::DELETED {
+            self.texts = Uncompared::default();
+            if H::EMITS {
+                self.outbox.0.forget();
+            }
         }
         match answered {
             Ok(answer) => {

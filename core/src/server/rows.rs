@@ -28,7 +28,7 @@ pub(super) mod number {
 /// At most so many texts have a number: what a key is asked with differs little. The others stay in their rows.
 const TEXTS_MAX: i64 = 128;
 /// A longer text gets no number, so that all of them are a few pages at most.
-const TEXT_BYTES_MAX: usize = 256;
+pub(super) const TEXT_BYTES_MAX: usize = 256;
 
 /// All columns.
 pub(super) const COLUMNS: &str = "id, principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, \
@@ -235,8 +235,7 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
     Ok(())
 }
 
-/// Whether a text may have a number.
-pub(super) fn is_short(text: &Value) -> bool {
+fn is_short(text: &Value) -> bool {
     matches!(text, Value::Text(text) if text.len() <= TEXT_BYTES_MAX)
 }
 

@@ -164,8 +164,7 @@ impl<H: Handler> Engine<H> {
         });
         let is_undone = desk.is_undone();
         if ended.is_ok() {
-            let versions = self.loaded.as_ref().map(|loaded| loaded.versions).unwrap_or_default();
-            self.texts.0 = desk.into_texts().of(versions);
+            self.texts.0 = desk.into_texts();
         }
         if !is_undone {
             self.loaded.iter_mut().for_each(|loaded| loaded.packed.keep());
