@@ -172,7 +172,10 @@ impl<H: Handler> Engine<H> {
             self.started = loaded.started;
         }
         self.opening = None;
-        self.told_ms = clock_ms;
+        // What was given a number may have it no longer.
+        self.texts = Uncompared::default();
+        // Where nothing could be loaded it is the wall clock's, which may have gone back.
+        self.told_ms = self.told_ms.max(clock_ms);
     }
 
     fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
@@ -242,18 +245,23 @@ impl<H: Handler> Engine<H> {
         let ahead = has_desk.then(|| Ahead::of(std::iter::once(arrival.request), acks.iter().cloned()));
         let sql = desk.as_ref().map_or(sql, |desk| desk);
         let turn = Turn { handler, config, counters, outbox: &self.outbox.0, sql, arrival, acks, instant, purpose };
-        let (count, was_deleted) = (loaded.count, loaded.versions.handler == schema::DELETED);
+        let count = loaded.count;
         let read =
             desk.as_ref().zip(ahead).map_or(Ok(()), |(desk, ahead)| desk.read_ahead(&ahead.acknowledged, &ahead.ids));
         let answered = read.and_then(|()| run(turn, &mut loaded));
-        let texts = desk.map_or_else(|| std::mem::take(&mut self.texts.0), Desk::into_texts);
-        self.texts.0 = texts.of(loaded.versions);
+        if let Some(desk) = desk {
+            self.texts.0 = desk.into_texts();
+        }
+        // A key that was deleted has no texts, and the lanes to come have the numbers of those that were.
+        if loaded.versions.handler == schema::DELETED {
+            self.texts = Uncompared::default();
+            if H::EMITS {
+                self.outbox.0.forget();
+            }
+        }
         match answered {
             Ok(answer) => {
                 loaded.settle(now_ms);
-                if H::EMITS && !was_deleted && loaded.versions.handler == schema::DELETED {
-                    self.outbox.0.forget();
-                }
                 self.chores.counted(count, loaded.count);
                 self.loaded = Some(loaded);
                 answer.stamped(now_ms, Some(arrival.key))

@@ -29,7 +29,7 @@ pub(super) mod number {
 /// At most so many texts have a number: what a key is asked with differs little. The others stay in their rows.
 const TEXTS_MAX: i64 = 128;
 /// A longer text gets no number, so that all of them are a few pages at most.
-const TEXT_BYTES_MAX: usize = 256;
+pub(super) const TEXT_BYTES_MAX: usize = 256;
 
 /// All columns.
 pub(super) const COLUMNS: &str = "id, principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, \
@@ -236,12 +236,6 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
     Ok(())
 }
 
-/// Gives a short text a number, if there is one to be given and it has none.
-pub(super) fn number_short(sql: &dyn Sql, text: &str) -> Result<(), SqlError> {
-    let text = text.into();
-    if is_short(&text) { number(sql, &text) } else { Ok(()) }
-}
-
 fn is_short(text: &Value) -> bool {
     matches!(text, Value::Text(text) if text.len() <= TEXT_BYTES_MAX)
 }
@@ -251,8 +245,8 @@ pub(super) fn number_of(argument: &str) -> String {
     format!("coalesce((SELECT number FROM semel_texts WHERE text = {argument}), {argument})")
 }
 
-/// Gives a text a number, for the rows to come.
-fn number(sql: &dyn Sql, text: &Value) -> Result<(), SqlError> {
+/// Gives a text a number, for the rows to come, if there is one to be given and it has none.
+pub(super) fn number(sql: &dyn Sql, text: &Value) -> Result<(), SqlError> {
     let statement = "INSERT OR IGNORE INTO semel_texts (text) SELECT ?1 WHERE (SELECT count(*) FROM semel_texts) < ?2";
     sql.exec(statement, &[text.clone(), TEXTS_MAX.into()]).map(|_| ())
 }

@@ -143,6 +143,7 @@ impl<H: Handler> Engine<H> {
         ahead: &Ahead,
         work: impl FnOnce(&mut Self, &Desk<'_>) -> Result<T, SqlError>,
     ) -> Result<Option<T>, SqlError> {
+        let packed_count = self.loaded.as_ref().map_or(0, |loaded| loaded.packed.count());
         let before = self.loaded.as_mut().map(|loaded| {
             let packed = std::mem::take(&mut loaded.packed);
             let before = loaded.clone();
@@ -163,8 +164,7 @@ impl<H: Handler> Engine<H> {
         });
         let is_undone = desk.is_undone();
         if ended.is_ok() {
-            let versions = self.loaded.as_ref().map(|loaded| loaded.versions).unwrap_or_default();
-            self.texts.0 = desk.into_texts().of(versions);
+            self.texts.0 = desk.into_texts();
         }
         if !is_undone {
             self.loaded.iter_mut().for_each(|loaded| loaded.packed.keep());
@@ -174,7 +174,10 @@ impl<H: Handler> Engine<H> {
         self.loaded = self.loaded.take().zip(before).map(|(loaded, before)| {
             let mut packed = loaded.packed;
             packed.take_back();
-            Loaded { packed, ..before }
+            // What has lapsed meanwhile is not taken back.
+            let mut count = before.count;
+            count.tombstones += packed.count() - packed_count;
+            Loaded { packed, count, ..before }
         });
         Ok(None)
     }

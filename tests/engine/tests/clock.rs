@@ -1,6 +1,11 @@
 //! The clock of a key: the latest of the wall clock and all that was committed. It never goes back.
 
-use semel_support::{Call, START_MS, START_S, Trouble, World, cancel, get, look_up, post};
+use semel_core::id::Key;
+use semel_core::message::Headers;
+use semel_core::server::batch::Batch;
+use semel_support::batches::{asker, count};
+use semel_support::{Call, KEY, START_MS, START_S, Trouble, World, cancel, get, look_up, post};
+use serde_json::json;
 
 fn change(id: &str) -> Call {
     post("/count").id(id)
@@ -38,6 +43,23 @@ fn it_stays_though_the_storage_failed_meanwhile() {
         world.send(&change("a")).is_problem(503, "unavailable", "unknown", "same-id");
     };
     stays(fails, false);
+}
+
+#[test]
+fn it_stays_though_a_batch_can_not_even_look_at_the_storage() {
+    let mut world = World::new();
+    world.send(&change("before").first_sent_s(START_S));
+    world.pass_s(3600);
+    let later_ms = world.send(&look_up("a")).now_ms();
+    world.database.fail(0);
+    world.send(&look_up("a")).is_problem(503, "unavailable", "unknown", "same-id");
+    world.wall_ms = START_MS;
+    world.database.fail_at("SELECT 1 FROM sqlite_master", 2);
+    let batch = json!([count("b")]).to_string();
+    let key = Key::new(KEY).expect("a key");
+    let batch = Batch::parse(&key, &Headers::new(), Some(batch.as_bytes())).expect("a batch");
+    assert_eq!(world.in_one_commit(&asker("alice"), batch), Ok(None));
+    assert_eq!(world.send(&look_up("a")).now_ms(), later_ms);
 }
 
 #[test]

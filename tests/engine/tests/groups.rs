@@ -173,6 +173,51 @@ fn where_one_fails_nothing_was_done_and_each_goes_by_itself() {
 }
 
 #[test]
+fn of_a_group_that_is_undone_nothing_is_counted_that_has_lapsed_on_its_way() {
+    let mut world = used();
+    world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
+    world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
+    assert_eq!(world.count().map(|count| count.tombstones), Ok(1), "it is packed");
+    // A minute after the latest deadline, which is before the second of these comes.
+    world.pass_ms(59_999);
+    assert_eq!(world.group_over(&[change("c"), post("/not-found").id("d"), change("e")], 1), None);
+    world.pass_ms(1);
+    let counted = world.count();
+    world.restart();
+    assert_eq!(world.count(), counted, "what is in memory is what is stored");
+}
+
+#[test]
+fn texts_have_their_numbers_though_a_key_is_deleted_in_the_middle_of_a_group() {
+    let calls =
+        [change("a"), change("b"), admin::delete_key("deletes"), change("c"), change("d"), change("e").by("bob")];
+    is_as_one_by_one(&mut used(), &calls);
+}
+
+#[test]
+fn texts_have_their_numbers_though_a_commit_has_failed() {
+    let (mut world, mut other) = (used(), used());
+    // What reads is undone by itself, so these are at no desk together.
+    let elements = json!([count("a"), { "method": "GET", "path": "/count" }]);
+    world.database.fail_at("COMMIT", 1);
+    for world in [&mut world, &mut other] {
+        world.batch_by(&asker("bob"), &[], &elements).expect("answers");
+    }
+    assert_eq!(kept(&world), kept(&other));
+}
+
+#[test]
+fn texts_that_are_too_long_for_a_number_keep_none_from_those_that_come_later() {
+    let mut world = used();
+    for n in 0..130 {
+        let long = format!("{n}{}", "x".repeat(256));
+        world.send(&post("/headers").id(&format!("{n}")).header("x-answer-x-long", long)).is_executed(201);
+    }
+    world.send(&change("a").by("bob")).is_executed(200);
+    assert_eq!(world.database.number("SELECT count(*) FROM semel_texts WHERE text = 'bob'"), 1);
+}
+
+#[test]
 fn a_group_with_a_read_is_asked_for_one_by_one() {
     let mut world = used();
     let statements = world.database.statements();

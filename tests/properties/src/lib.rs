@@ -8,6 +8,7 @@
 //! - [`sessions`]: the client's sessions: rows, changes, and the machine
 //! - [`table`]: rows of a key, whole and damaged
 //! - [`engine`]: any requests in any order
+//! - [`desk`]: many requests together, and one by one. [`desk_calls`]: which; [`desk_handler`]: what answers them
 //! - [`source`]: choices out of bytes. [`memory`]: SQLite in memory. [`effects`]: a handler whose effects are counted
 //!
 //! Invariants:
@@ -18,6 +19,9 @@
 
 pub mod bodies;
 pub mod client;
+pub mod desk;
+pub mod desk_calls;
+pub mod desk_handler;
 pub mod effects;
 pub mod engine;
 pub mod headers;

@@ -7,12 +7,14 @@ use semel_core::id::{KEY_BYTES_MAX, Key, PRINCIPAL_BYTES_MAX, Principal, REQUEST
 use semel_core::message::{Headers, Method};
 use semel_core::server::config::CONTROL_IDS_MAX;
 use semel_core::server::control;
-use semel_properties::{bodies, client, engine, headers, machine, paths, sessions, table};
+use semel_properties::{bodies, client, desk, engine, headers, machine, paths, sessions, table};
 
 /// Enough to find what is wrong in one of a hundred inputs; what is rarer is the fuzzer's.
 const CASES: u32 = 2_000;
 /// Those that need a database.
 const DATABASE_CASES: u32 = 1_000;
+/// Those that need two, and much of both.
+const DESK_CASES: u32 = 300;
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
@@ -149,6 +151,15 @@ proptest! {
     #[test]
     fn any_requests_in_any_order_have_as_many_effects_as_answers(bytes in vec(any::<u8>(), 0..600)) {
         engine::check(&bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(DESK_CASES))]
+
+    #[test]
+    fn requests_that_are_committed_together_end_as_one_by_one(bytes in vec(any::<u8>(), 0..800)) {
+        desk::check(&bytes);
     }
 }
 

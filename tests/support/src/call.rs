@@ -136,6 +136,11 @@ impl Call {
         self
     }
 
+    /// Who sends it.
+    pub fn principal(&self) -> &str {
+        &self.principal
+    }
+
     /// The method.
     pub fn method(&self) -> &Method {
         &self.method

@@ -142,7 +142,22 @@ impl<H: Handler> World<H> {
     /// Sends one attempt to the key's object.
     #[track_caller]
     pub fn send(&mut self, call: &Call) -> Reply {
-        let handled = catch_unwind(AssertUnwindSafe(|| self.ask(call, Engine::handle)));
+        self.send_by(call, Engine::handle)
+    }
+
+    /// Sends one that follows another in one turn of the object.
+    #[track_caller]
+    pub fn follow(&mut self, call: &Call) -> Reply {
+        self.send_by(call, Engine::handle_next)
+    }
+
+    #[track_caller]
+    fn send_by(
+        &mut self,
+        call: &Call,
+        handle: impl Fn(&mut Engine<Shared<H>>, &dyn Sql, Arrival<'_>) -> Answer,
+    ) -> Reply {
+        let handled = catch_unwind(AssertUnwindSafe(|| self.ask(call, handle)));
         let answer = handled.unwrap_or_else(|_| {
             self.database.unwind();
             self.start_engine();
@@ -154,16 +169,23 @@ impl<H: Handler> World<H> {
     /// Sends attempts that waited for the same commit, as `host.js` asks for them at once; `None`: each is to be sent by itself.
     #[track_caller]
     pub fn group(&mut self, calls: &[Call]) -> Option<Vec<Reply>> {
+        self.group_over(calls, 0)
+    }
+
+    /// The same, each so long after that before it: the host asks for the time of each.
+    #[track_caller]
+    pub fn group_over(&mut self, calls: &[Call], between_ms: i64) -> Option<Vec<Reply>> {
         let asked: Vec<_> = calls.iter().map(asked_of).collect();
         let arrivals: Vec<_> = asked
             .iter()
             .zip(calls)
-            .map(|((request, principal), call)| Arrival {
+            .zip(0..)
+            .map(|(((request, principal), call), n)| Arrival {
                 key: &self.key,
                 principal,
                 request,
                 body_too_large: call.is_too_large,
-                wall_ms: self.wall_ms,
+                wall_ms: self.wall_ms + n * between_ms,
             })
             .collect();
         let answers = catch_unwind(AssertUnwindSafe(|| self.engine.group(&self.database, &arrivals)));

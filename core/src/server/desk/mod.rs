@@ -178,6 +178,7 @@ impl<'a> Desk<'a> {
             self.write()?;
             if !statement.starts_with("SELECT ") {
                 self.records.take();
+                self.texts.take();
             }
         }
         Ok(())

@@ -8,7 +8,6 @@ use crate::id::RequestId;
 use crate::rules::{Rule, holds};
 use crate::server::record::{Outcome, Record, State};
 use crate::server::rows::{self, Found};
-use crate::server::schema::{self, Versions};
 use crate::server::sql::{Sql, SqlError, Value};
 use std::sync::LazyLock;
 
@@ -168,17 +167,14 @@ fn outcome(record: &Record) -> Option<&Outcome> {
 pub struct Texts(Vec<String>);
 
 impl Texts {
-    /// Those of tables of these versions: a deleted key has none.
-    pub fn of(self, versions: Versions) -> Self {
-        if versions.handler == schema::DELETED { Self::default() } else { self }
-    }
-
     /// Gives a text a number, unless it has one, or there is none to be given.
     fn number(&mut self, sql: &dyn Sql, text: &str) -> Result<(), SqlError> {
-        if self.0.iter().any(|known| known == text) || self.0.len() >= TEXTS_MAX {
+        // Long ones are not known either: so many of them would be megabytes, and keep short ones from their numbers.
+        let has_none = text.len() > rows::TEXT_BYTES_MAX || self.0.len() >= TEXTS_MAX;
+        if has_none || self.0.iter().any(|known| known == text) {
             return Ok(());
         }
-        rows::number_short(sql, text)?;
+        rows::number(sql, &text.into())?;
         self.0.push(text.to_owned());
         Ok(())
     }

@@ -1,0 +1,5 @@
+//! Any bytes through `semel_properties::desk`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| semel_properties::desk::check(bytes));

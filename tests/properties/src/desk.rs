@@ -1,0 +1,406 @@
+//! Requests that are committed together, and the same one by one at another object of the same key: nobody can tell the two apart.
+//!
+//! Invariants, whatever is sent and however it is parted:
+//! - Each request has the same answer, and the tables say the same in the end.
+//! - What an object has in mind is the same, and what one that starts anew would read.
+//! - A fault on the way of many leaves nothing of them: asked for again, one by one, they end as if it had not come.
+
+use crate::desk_calls::{Calls, RETENTION_S, element};
+use crate::desk_handler::{Asked, Book, UNDOING};
+use crate::source::Source;
+use semel_core::id::Key;
+use semel_core::message::Headers;
+use semel_core::problem::Code;
+use semel_core::server::Config;
+use semel_core::server::batch::Batch;
+use semel_core::server::registry::Report;
+use semel_support::batches::asker;
+use semel_support::{Call, KEY, Reply, World};
+use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// More steps than this say nothing new.
+const STEPS_MAX: usize = 40;
+/// So many go together at most, but for a burst of places.
+const TOGETHER_MAX: usize = 7;
+/// A few pages of the sweep, and then some.
+const FILLED_ROWS: i64 = 150;
+/// No fault comes later than before so many statements.
+const STATEMENTS_MAX: usize = 48;
+
+/// All that is kept. The number of a text is resolved: who comes first has its number sooner where many are written together.
+const KEPT: &[&str] = &[
+    "SELECT id, CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END, \
+     first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, fingerprint, status, \
+     CASE typeof(headers) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END, body \
+     FROM semel_records ORDER BY id",
+    "SELECT * FROM semel_places ORDER BY session, seq",
+    "SELECT * FROM semel_sessions ORDER BY number",
+    "SELECT * FROM semel_tombstones ORDER BY chunk",
+    "SELECT * FROM semel_totals",
+    "SELECT * FROM semel_meta",
+    "SELECT * FROM effects ORDER BY number",
+];
+
+/// Texts that have no number though they may, and are in more rows than the one that was written before it could have one.
+const UNNUMBERED: &str = "SELECT text, count(*) FROM (SELECT principal AS text FROM semel_records WHERE typeof(principal) = 'text' \
+     UNION ALL SELECT headers FROM semel_records WHERE typeof(headers) = 'text') \
+     WHERE length(text) <= 256 AND (SELECT count(*) FROM semel_texts) < 128 GROUP BY text HAVING count(*) > 2";
+
+/// Sends what the bytes stand for.
+pub fn check(bytes: &[u8]) {
+    let mut source = Source::new(bytes);
+    let config = config(&mut source);
+    let world = || World::in_memory(KEY, Book, config.clone());
+    let mut run = Run { one: world(), many: world(), calls: Calls::default(), latest_ms: 0 };
+    for _ in 0..STEPS_MAX {
+        if source.is_empty() {
+            break;
+        }
+        run.step(&mut source);
+        run.compare();
+    }
+    run.end();
+}
+
+/// A key that is full soon, or never.
+fn config(source: &mut Source<'_>) -> Config {
+    let default = Config { open: true, retention_s: RETENTION_S, ..Config::default() };
+    match source.below(3) {
+        0 => Config { records_max: 8, tombstones_max: 6, sessions_max: 2, ..default },
+        _ => default,
+    }
+}
+
+struct Run {
+    /// Where each request goes by itself.
+    one: World<Book>,
+    /// Where many go together.
+    many: World<Book>,
+    calls: Calls,
+    /// The latest that their clocks have been since they started.
+    latest_ms: i64,
+}
+
+impl Run {
+    fn step(&mut self, source: &mut Source<'_>) {
+        match source.below(20) {
+            0 => self.pass_ms(i64::from(source.byte()) * 100),
+            1 => self.pass_ms(source.pick(&[60_000, 120_000, RETENTION_S * 500, RETENTION_S * 1_000])),
+            2 => self.pass_ms(-5_000),
+            3 => self.restart(),
+            4 => {
+                let woken = [&mut self.one, &mut self.many].map(|world| world.wake());
+                assert_eq!(woken, [Ok(()), Ok(())]);
+            }
+            5 => {
+                let before_s = self.one.wall_s() - i64::from(source.byte());
+                self.report(before_s);
+            }
+            6 if source.flag() => self.fill(),
+            6 => self.suspect(source),
+            7 => self.burst(source),
+            8..=11 => self.batch(source, None),
+            12 => {
+                let fault = Fault::of(source);
+                self.restart();
+                self.batch(source, Some(fault));
+            }
+            13 | 14 => {
+                let fault = Fault::of(source);
+                self.restart();
+                self.group(source, Some(fault));
+            }
+            _ => self.group(source, None),
+        }
+    }
+
+    fn pass_ms(&mut self, ms: i64) {
+        self.one.pass_ms(ms);
+        self.many.pass_ms(ms);
+    }
+
+    /// Ends the object, and starts one that knows what was known, unless the clock has gone back.
+    fn restart(&mut self) {
+        let counted = [&mut self.one, &mut self.many].map(|world| world.count());
+        let is_ahead = self.latest_ms > self.one.wall_ms;
+        self.restart_anew();
+        let found = [&mut self.one, &mut self.many].map(|world| world.count());
+        assert!(is_ahead || found == counted, "{counted:?} were known, {found:?} are there");
+    }
+
+    fn restart_anew(&mut self) {
+        self.one.restart();
+        self.many.restart();
+        self.latest_ms = 0;
+    }
+
+    /// Puts more rows there than a page of the sweep has, of all ages and between the ids of all others.
+    fn fill(&mut self) {
+        for world in [&self.one, &self.many] {
+            if world.rows() == 0 || world.rows() > FILLED_ROWS {
+                continue;
+            }
+            let now_ms = world.wall_ms;
+            world.database.fill(&format!(
+                "INSERT OR IGNORE INTO semel_texts (text) VALUES ('alice'), ('a:b' || char(10)); \
+                 WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {FILLED_ROWS}), \
+                 aged AS (SELECT n, {now_ms} - n * 7919 % 1200 * 1000 AS at_ms FROM numbers) \
+                 INSERT OR IGNORE INTO semel_records \
+                 (id, state, at_ms, first_sent_s, lapses_ms, executed, principal, fingerprint, status, headers, body) \
+                 SELECT char(48 + n % 75) || n, iif(n % 5 = 0, 5, 1), at_ms, iif(n % 3 = 0, NULL, at_ms / 1000), \
+                 iif(n % 5 = 0, at_ms + {RETENTION_S}000, NULL), iif(n % 5 = 0, 1, NULL), \
+                 (SELECT number FROM semel_texts WHERE text = 'alice'), zeroblob(32), 200, \
+                 (SELECT number FROM semel_texts WHERE text = 'a:b' || char(10)), x'' FROM aged"
+            ));
+        }
+        self.restart_anew();
+    }
+
+    /// Both tell the registry, which answers what is to be forgotten.
+    fn report(&mut self, before_s: i64) {
+        let told = [&mut self.one, &mut self.many].map(|world| {
+            let report = world.report().expect("storage works");
+            report.iter().for_each(|report| world.reported(report, before_s).expect("storage works"));
+            report.map(|report| Report { changes: 0, ..report })
+        });
+        assert_eq!(told[0], told[1]);
+    }
+
+    /// What may have ended the object before runs by itself at both: nothing of it is ever together with anything.
+    fn suspect(&mut self, source: &mut Source<'_>) {
+        let call = self.calls.change(source, &self.one);
+        let is_lost = source.flag();
+        let replies = [&mut self.one, &mut self.many].map(|world| {
+            world.start(&call);
+            if is_lost {
+                world.restart();
+            }
+            world.send(&call)
+        });
+        assert_eq!(replies[0], replies[1]);
+    }
+
+    /// As many places as there may be without an acknowledgement, and some more.
+    fn burst(&mut self, source: &mut Source<'_>) {
+        let calls = self.calls.burst(source, &self.one);
+        self.together(&calls, 0, None);
+    }
+
+    fn group(&mut self, source: &mut Source<'_>, fault: Option<Fault>) {
+        let count = 1 + source.below(TOGETHER_MAX);
+        // A storage that failed leaves the clock where the last of them has put it; and so does one of them that is undone with the tables it made.
+        let has_tables = self.one.database.number("SELECT count(*) FROM semel_meta") == 1;
+        let between_ms = if fault.is_some() || !has_tables { 0 } else { source.pick(&[0, 0, 0, 1, 700, 20_000]) };
+        let mut calls: Vec<Call> = Vec::new();
+        for _ in 0..count {
+            // What is sent twice at once is a duplicate in the same commit.
+            let call = match source.below(6) {
+                0 if !calls.is_empty() => calls[source.below(calls.len())].clone(),
+                _ => self.calls.any(source, &self.one),
+            };
+            calls.push(call);
+        }
+        // Of a group a panic ends the object, and with it what it has in mind; one by one it does so only where it comes.
+        if calls.iter().any(panics) {
+            self.restart();
+        }
+        self.together(&calls, between_ms, fault);
+    }
+
+    fn together(&mut self, calls: &[Call], between_ms: i64, fault: Option<Fault>) {
+        let since_ms = self.one.wall_ms;
+        let each = one_by_one(&mut self.one, calls, between_ms);
+        let Self { many, .. } = self;
+        let all = with_fault(many, fault, |many| many.group_over(calls, between_ms));
+        let all = all.flatten().unwrap_or_else(|| {
+            let may_fail = fault.is_some() || calls.iter().zip(&each).any(|(call, reply)| undoes(call, reply));
+            assert!(may_fail, "nothing was undone of {calls:#?}");
+            many.wall_ms = since_ms;
+            one_by_one(many, calls, between_ms)
+        });
+        many.wall_ms = self.one.wall_ms;
+        is_same(&all, &each, calls);
+    }
+
+    fn batch(&mut self, source: &mut Source<'_>, fault: Option<Fault>) {
+        let count = source.below(TOGETHER_MAX + 1);
+        let mut elements: Vec<Value> = Vec::new();
+        for _ in 0..count {
+            let element = match source.below(6) {
+                0 if !elements.is_empty() => elements[source.below(elements.len())].clone(),
+                _ => element(&self.calls.any(source, &self.one)),
+            };
+            elements.push(element);
+        }
+        // Where one is undone the others are in one transaction all the same, and a fault is that of the one it comes upon.
+        if fault.is_some() {
+            elements.retain(|element| !may_be_undone(element));
+        }
+        let is_frame = source.flag();
+        let acks = source.optional(|source| self.calls.acks(source, &self.one));
+        let principal = self.calls.principal(source);
+        if elements.iter().any(|element| element["path"] == "/panics") {
+            self.restart();
+        }
+        let batch = |elements: &[Value]| batch_of(is_frame, acks.as_deref(), elements, self.one.wall_ms);
+        let (all, none) = (batch(&elements), batch(&[]));
+        let asker = asker(principal);
+        let each = |world: &mut World<Book>| {
+            world.in_one_commit(&asker, none.clone()).expect("no refusal").expect("an empty batch");
+            // What acknowledges has had the page that one turn may sweep.
+            let mut have_run = usize::from(acks.is_some());
+            let each = elements.iter().map(|element| {
+                let reply = world.alone_by(&asker, element, (have_run, false)).expect("a batch that can be read");
+                have_run += usize::from(reply.header("semel-key").is_some());
+                reply
+            });
+            each.collect::<Vec<_>>()
+        };
+        let expected = each(&mut self.one);
+        let all = with_fault(&mut self.many, fault, |many| many.in_one_commit(&asker, all));
+        let all = match all {
+            Some(Ok(Some(all))) => all,
+            // What goes along with none is told that it is not done.
+            Some(Err(problem)) => {
+                assert!(problem.code == Code::Unavailable && fault.is_some(), "{problem:?}");
+                each(&mut self.many)
+            }
+            Some(Ok(None)) | None => {
+                let may_fail = fault.is_some() || elements.iter().any(|element| element["path"] == "/panics");
+                assert!(may_fail, "nothing has failed with {elements:#?}");
+                each(&mut self.many)
+            }
+        };
+        is_same(&all, &expected, &elements);
+    }
+
+    #[track_caller]
+    fn compare(&mut self) {
+        self.latest_ms = self.latest_ms.max(self.one.wall_ms);
+        let Self { one, many, .. } = self;
+        for query in KEPT {
+            assert_eq!(many.database.query(query), one.database.query(query), "{query}");
+        }
+        assert_eq!(many.count(), one.count());
+        assert_eq!(many.wakes_at(), one.wakes_at());
+        for (world, which) in [(&*one, "one by one"), (&*many, "together")] {
+            assert_eq!(world.database.query(UNNUMBERED), Vec::<Vec<_>>::new(), "{which}");
+        }
+    }
+
+    /// Once all that may leave has left, there is nothing of it that only an object which starts anew would find.
+    fn end(&mut self) {
+        for _ in 0..3 {
+            self.pass_ms(2 * RETENTION_S * 1_000);
+            for world in [&mut self.one, &mut self.many] {
+                world.wake().expect("storage works");
+            }
+            self.compare();
+        }
+        let before = self.many.database.query(KEPT[0]);
+        self.restart();
+        self.many.wake().expect("storage works");
+        assert_eq!(self.many.database.query(KEPT[0]), before);
+    }
+}
+
+/// Sends one after the other, each so long after that before it, as what goes on in one turn.
+fn one_by_one(world: &mut World<Book>, calls: &[Call], between_ms: i64) -> Vec<Reply> {
+    let each = calls.iter().enumerate().map(|(n, call)| {
+        if n > 0 {
+            world.pass_ms(between_ms);
+        }
+        if n == 0 { world.send(call) } else { world.follow(call) }
+    });
+    each.collect()
+}
+
+#[track_caller]
+fn is_same(together: &[Reply], each: &[Reply], asked: &[impl std::fmt::Debug]) {
+    assert_eq!((together.len(), each.len()), (asked.len(), asked.len()));
+    for (n, (one, other)) in together.iter().zip(each).enumerate() {
+        let texts = [one, other].map(|reply| String::from_utf8_lossy(reply.body()));
+        assert_ne!(one.only("semel-status"), "unavailable", "{n} of {asked:#?}");
+        // Of what is refused before its key is asked, the clock may be another's.
+        let is_refused = [one, other].map(|reply| reply.header("semel-key").is_none()) == [true; 2];
+        let is_same = one == other || is_refused && texts[0] == texts[1];
+        assert!(is_same, "{n} of {asked:#?}: {one:?}, {other:?}: {texts:?}");
+    }
+}
+
+fn panics(call: &Call) -> bool {
+    call.url().0 == "/panics"
+}
+
+/// Whether what was answered so was undone, all of it or a part.
+fn undoes(call: &Call, reply: &Reply) -> bool {
+    let path = call.url().0;
+    let is_done = matches!(reply.only("semel-status"), "executed" | "replayed");
+    path == "/nested"
+        || !is_done && (UNDOING.contains(&path) || panics(call) || path.starts_with("/semel/"))
+        || reads(call)
+}
+
+fn reads(call: &Call) -> bool {
+    call.method().reads() && !call.url().0.starts_with("/semel/")
+}
+
+fn may_be_undone(element: &Value) -> bool {
+    let path = element["path"].as_str().unwrap_or_default();
+    path == "/panics" || UNDOING.contains(&path) || element["method"] == "GET" || path.starts_with("/semel/")
+}
+
+fn batch_of(is_frame: bool, acks: Option<&[Value]>, elements: &[Value], wall_ms: i64) -> Batch {
+    let key = Key::new(KEY).expect("a key");
+    if is_frame {
+        let mut frame = json!({ "frame": 1, "requests": elements });
+        if let Some(acks) = acks {
+            frame["acks"] = json!(acks);
+        }
+        let text = frame.to_string();
+        return Batch::parse_frame(&key, &asker("alice"), wall_ms, Some(text.as_bytes())).expect("a frame");
+    }
+    let header = acks.map(|acks| {
+        let each = acks.iter().map(|ack| match &ack["until"] {
+            Value::Number(until) => format!("{};until={until}", ack["id"]),
+            _ => ack.to_string(),
+        });
+        ("semel-ack", each.collect::<Vec<_>>().join(", "))
+    });
+    Batch::parse(&key, &Headers::from_iter(header), Some(json!(elements).to_string().as_bytes())).expect("a batch")
+}
+
+/// What goes wrong on the way of many.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Fails(u64),
+    Full(u64),
+    Crash(u64),
+}
+
+impl Fault {
+    fn of(source: &mut Source<'_>) -> Self {
+        let fault = source.pick(&[Self::Fails as fn(u64) -> Self, Self::Full, Self::Crash]);
+        fault(source.below(STATEMENTS_MAX) as u64)
+    }
+}
+
+/// Works with a fault, or with a panic of the handler's; `None`: the object has died of it.
+fn with_fault<T>(world: &mut World<Book>, fault: Option<Fault>, work: impl FnOnce(&mut World<Book>) -> T) -> Option<T> {
+    match fault {
+        Some(Fault::Fails(n)) => world.database.fail(n),
+        Some(Fault::Full(n)) => world.database.full(n),
+        Some(Fault::Crash(n)) => world.database.crash_before(n),
+        None => {}
+    }
+    let done = catch_unwind(AssertUnwindSafe(|| work(world)));
+    world.database.calm();
+    match done {
+        Ok(done) if !world.database.has_crashed() => return Some(done),
+        // What is told by the harness itself is no panic of the handler's.
+        Err(panic) if !panic.is::<Asked>() => std::panic::resume_unwind(panic),
+        _ => world.restart(),
+    }
+    None
+}

@@ -1,0 +1,117 @@
+//! A handler whose answers tell what came before, and whose path says what it does.
+//!
+//! Invariants:
+//! - Whatever it is asked, it first writes an effect.
+//! - It goes by its tables, its clock and its request alone.
+
+use semel_core::message::{Headers, Method, Request, Response};
+use semel_core::path::Path;
+use semel_core::server::sql::atomically;
+use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, Value};
+
+/// The handler.
+#[derive(Debug, Default)]
+pub struct Book;
+
+/// What it panics with where it is asked to.
+pub struct Asked;
+
+/// The paths of what succeeds, sooner or later.
+pub const PATHS: &[&str] = &[
+    "/count",
+    "/count",
+    "/count",
+    "/echo",
+    "/rows",
+    "/large",
+    "/tagged",
+    "/long-tag",
+    "/refuses",
+    "/peek",
+    "/records",
+    "/now",
+    "/flaky",
+    "/swallows",
+];
+
+/// The paths of what undoes, all or a part.
+pub const UNDOING: &[&str] = &["/nested", "/fails", "/not-found", "/five-hundred", "/bad-header", "/flaky"];
+
+impl Handler for Book {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, _method: &Method, path: &Path) -> KeyRule {
+        if path.segments().first() == Some(&"unhandled") { KeyRule::Unhandled } else { KeyRule::Any }
+    }
+
+    fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        sql.exec("CREATE TABLE effects (number INTEGER PRIMARY KEY, id TEXT NOT NULL) STRICT", &[]).map(|_| ())
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        let sql = context.sql;
+        let id = ["idempotency-key", "semel-session"].into_iter().find_map(|name| request.headers.get(name));
+        let insert = |id: &str| sql.exec("INSERT INTO effects (id) VALUES (?1)", &[id.into()]).map(|_| ());
+        let number = |statement: &str| {
+            let rows = sql.exec(statement, &[])?;
+            Ok::<_, SqlError>(rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(-1))
+        };
+        insert(id.unwrap_or_default())?;
+        let (mut status, mut headers) = (200, Headers::new());
+        let body = match request.path.segments().first().copied().unwrap_or_default() {
+            "echo" => request.body.clone(),
+            "rows" => {
+                (0..3).try_for_each(|_| insert("row"))?;
+                number("SELECT sum(number) FROM effects WHERE id = 'row'")?.to_string().into()
+            }
+            "large" => vec![b'x'; 100_000],
+            "tagged" => {
+                headers.append("etag", format!("\"{}\"", number("SELECT count(*) FROM effects")?));
+                Vec::new()
+            }
+            "long-tag" => {
+                headers.append("x-long", "y".repeat(300));
+                Vec::new()
+            }
+            "refuses" => {
+                status = 409;
+                b"no".to_vec()
+            }
+            // Whoever asks for the engine's tables has in them what came before.
+            "peek" => {
+                number("SELECT count(*) + total(at_ms) + total(length(body)) FROM semel_records")?.to_string().into()
+            }
+            "records" => {
+                number("SELECT count(*) + total(seq) + total(length(body)) FROM semel_places")?.to_string().into()
+            }
+            "now" => context.now_ms.to_string().into(),
+            "flaky" if context.now_ms / 1_000 % 2 == 1 => return Err(Failure::Other("told to fail".to_owned())),
+            "swallows" => {
+                drop(sql.exec("INSERT INTO nowhere VALUES (1)", &[]));
+                Vec::new()
+            }
+            "nested" => {
+                let undone: Result<(), Failure> = atomically(sql, || {
+                    insert("undone")?;
+                    Err(Failure::NotFound)
+                });
+                atomically(sql, || insert("nested").map_err(Failure::Sql))?;
+                format!("{undone:?}").into()
+            }
+            "fails" => return Err(Failure::Other("told to fail".to_owned())),
+            "not-found" => return Err(Failure::NotFound),
+            "five-hundred" => {
+                status = 500;
+                Vec::new()
+            }
+            "bad-header" => {
+                headers.append("x-bad", "a\r\nb");
+                Vec::new()
+            }
+            // Without the hook that prints it: this panic is meant.
+            "panics" => std::panic::resume_unwind(Box::new(Asked)),
+            _ => number("SELECT count(*) FROM effects")?.to_string().into(),
+        };
+        Ok(Response { status, headers, body })
+    }
+}
