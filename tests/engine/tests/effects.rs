@@ -442,6 +442,7 @@ fn what_a_key_sends_after_its_deletion_has_nothing_to_do_with_what_it_had_sent()
     alice.sent(&take_over, heard(&reply));
     assert_eq!(drained(&mut alice, &mut carol), 1);
     assert_eq!((alice.balance(), bob.balance(), carol.balance()), (97, 5, 3));
+    assert_eq!(told(&mut alice)["parked"], json!([]));
 }
 
 #[test]
@@ -454,25 +455,4 @@ fn a_key_that_is_deleted_sends_nothing_any_more() {
     alice.send(&transfer("t2", &["bob"], 5));
     drained(&mut alice, &mut bob);
     assert_eq!(bob.balance(), 5);
-}
-
-#[test]
-fn a_key_that_was_deleted_knows_nothing_of_the_lanes_that_it_had() {
-    let (mut alice, mut bob) = two();
-    alice.send(&transfer("t1", &["bob"], 5));
-    assert_eq!(drained(&mut alice, &mut bob), 2, "a take-over and the credit");
-    alice.send(&transfer("t2", &["bob"], 5));
-    let under_way = alice.send_next().expect("what was emitted");
-    alice.send(&delete_key("alice"));
-    alice.send(&post("/accounts/alice/deposit").id("again").body("{\"amount\":20}"));
-    // Its lane has the number that the other one had, and it the number of what is still under way there.
-    let mut carol = account("carol");
-    alice.send(&transfer("t3", &["carol"], 5));
-    alice.send(&transfer("t4", &["carol"], 5));
-    let reply = delivered(&mut bob, &under_way);
-    reply.is_executed(200);
-    alice.sent(&under_way, heard(&reply));
-    drained(&mut alice, &mut carol);
-    assert_eq!((bob.balance(), carol.balance()), (10, 10));
-    assert_eq!(told(&mut alice)["parked"], json!([]));
 }
