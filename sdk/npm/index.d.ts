@@ -272,7 +272,7 @@ export interface SemelEventMap {
   /** An attempt leaves. */
   attempt: CustomEvent<Described>;
   /**
-   * An attempt got no answer, by what was thrown; it is made again. `requestId` is undefined for what goes along with requests (the clock, acknowledgements),
+   * An attempt got no answer, by what was thrown; it is made again, unless its request was given up, or all is closed. `requestId` is undefined for what goes along with requests (the clock, acknowledgements),
    * and for what a session sends.
    */
   lost: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly error: unknown }>;
