@@ -4,12 +4,9 @@ use semel_support::batches::{asker, count, run, statuses};
 use semel_support::*;
 use serde_json::json;
 
-/// All that is kept. The number of a text is resolved: who comes first has its number sooner where many are written together.
+/// All that is kept.
 const KEPT: &[&str] = &[
-    "SELECT id, CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END, \
-     first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, fingerprint, status, \
-     CASE typeof(headers) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END, body \
-     FROM semel_records ORDER BY id",
+    RECORDS,
     "SELECT text FROM semel_texts ORDER BY text",
     "SELECT * FROM semel_places ORDER BY session, seq",
     "SELECT * FROM semel_sessions ORDER BY number",

@@ -15,7 +15,7 @@ use semel_core::server::Config;
 use semel_core::server::batch::Batch;
 use semel_core::server::registry::Report;
 use semel_support::batches::asker;
-use semel_support::{Call, KEY, Reply, World};
+use semel_support::{Call, KEY, RECORDS, Reply, World};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,12 +28,9 @@ const FILLED_ROWS: i64 = 150;
 /// No fault comes later than before so many statements.
 const STATEMENTS_MAX: usize = 48;
 
-/// All that is kept. The number of a text is resolved: who comes first has its number sooner where many are written together.
+/// All that is kept.
 const KEPT: &[&str] = &[
-    "SELECT id, CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END, \
-     first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, fingerprint, status, \
-     CASE typeof(headers) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END, body \
-     FROM semel_records ORDER BY id",
+    RECORDS,
     "SELECT * FROM semel_places ORDER BY session, seq",
     "SELECT * FROM semel_sessions ORDER BY number",
     "SELECT * FROM semel_tombstones ORDER BY chunk",

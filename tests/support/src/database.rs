@@ -59,6 +59,13 @@ impl Default for Database {
     }
 }
 
+/// All records, with their texts in place of numbers: who comes first has its number sooner where many are written together.
+pub const RECORDS: &str = "SELECT id, \
+    CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END, \
+    first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, fingerprint, status, \
+    CASE typeof(headers) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END, body \
+    FROM semel_records ORDER BY id";
+
 impl Database {
     /// A new, empty database in a temporary folder of its own.
     pub fn new() -> Self {

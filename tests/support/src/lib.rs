@@ -35,7 +35,7 @@ pub mod world;
 pub use bank::Bank;
 pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, post, put};
 pub use counter::{Counter, Trouble};
-pub use database::Database;
+pub use database::{Database, RECORDS};
 pub use reply::Reply;
 pub use session::{SESSION, cancel_place, numbered, take_over, take_over_after, take_over_with};
 pub use token::{Signer, claims};
