@@ -89,7 +89,9 @@ export class SemelObject extends DurableObject {
     const opening = this.#chores.ready();
     if (opening) await opening;
     if (this.isSuspect(...attempt())) return this.#runAlone(attempt);
-    return this.#turns.together((known) => this.run(attempt, known), attempt);
+    const [, , , lines] = attempt();
+    const names = { id: valueIn(lines, "idempotency-key"), acks: valueIn(lines, "semel-ack") };
+    return this.#turns.together((known) => this.run(attempt, known), attempt, names);
   }
 
   webSocketMessage(socket, message) {

@@ -3,6 +3,8 @@
 // Invariants:
 // - Nothing waits while no commit is under way, but for what has come already: where requests have come together, one that finds nothing under
 //   way lets in those that the runtime has read meanwhile. It waits for no time, only for its turn.
+// - To be told when a commit is over takes the runtime a turn of its own, a twentieth to a tenth of what a request costs. So of a request that acknowledges others
+//   nobody asks: the next of its client acknowledges it, which tells the same. One that doesn't asks, and waits for what it is told.
 // - What came during a commit is in the next, in the order in which it came, all in one turn: the runtime commits a turn as a whole, and lets no
 //   answer out before.
 // - Nobody is in one commit with who has the object to itself.
@@ -15,6 +17,8 @@ export class Turns {
   taken;
   #sync;
   #isCommitting = false;
+  /** The id of a request that ran by itself, of whose commit nobody has asked whether it is over. */
+  #unasked;
   /** Whether requests have come together, of late. */
   #isShared = false;
   /** Who waits for the commit that is under way: `go` lets them go. */
@@ -45,20 +49,29 @@ export class Turns {
     }
   }
 
-  /** Works, in one turn with all that waited for the same commit. `work` is given what `many` gives, if it does. */
-  async together(work, brought) {
+  /**
+   * Works, in one turn with all that waited for the same commit. `work` is given what `many` gives, if it does. `id`, and the text that names the ids
+   * that are acknowledged: undefined where there is none. Who acknowledges what it has no answer to may be in one commit with it, and no worse.
+   */
+  async together(work, brought, { id, acks } = {}) {
     while (this.taken) await this.taken;
     if (this.#isCommitting) {
       this.#isShared = true;
     } else {
+      const isFree = !this.#isShared && (this.#unasked === undefined || acks?.includes(this.#unasked));
+      if (isFree && id !== undefined && acks !== undefined) {
+        this.#unasked = id;
+        return work();
+      }
       this.#commit();
-      if (!this.#isShared) return work();
+      if (isFree) return work();
     }
     return work(await new Promise((go) => this.#waiting.push({ go, brought })));
   }
 
   async #commit() {
     this.#isCommitting = true;
+    this.#unasked = undefined;
     for (let group = [undefined]; group.length > 0; ) {
       // Those who were let go work first. Where nobody has, there is nothing to commit, and that takes a turn of the runtime's.
       await undefined;

@@ -76,6 +76,65 @@ test("where requests have come together, the next lets in what has come already,
   assert.deepEqual(log, ["g"]);
 });
 
+/** The same object, asked by those who acknowledge what they have answers to: `[id, acks]` of each. */
+const acknowledging = ({ log, turns }) => (id, acks) => turns.together(() => log.push(id), id, { id, acks });
+
+test("of a request that acknowledges others nobody asks whether it is committed, and the next that acknowledges it waits for nobody", LIMIT, async () => {
+  const one = object();
+  const ask = acknowledging(one);
+  ask("a", '"z"');
+  await turn();
+  ask("b", '"a";until=7');
+  ask("c", '"y","b"');
+  await turn();
+  assert.deepEqual(one.log, ["a", "b", "c"]);
+});
+
+test("one that does not acknowledge what ran last asks for its commit, and all that come meanwhile are in the next", LIMIT, async () => {
+  const one = object();
+  const ask = acknowledging(one);
+  ask("a", '"z"');
+  for (const [id, acks] of [["b", '"y"'], ["c", '"a"'], ["d", undefined]]) ask(id, acks);
+  await turn();
+  assert.deepEqual(one.log, ["a", "commit"], "the last of them has an answer, but it came after one that has not");
+  await one.commit();
+  assert.deepEqual(one.log, ["a", "commit", "b", "c", "d", "commit"]);
+  await one.commit();
+  ask("e", '"d"');
+  await turn();
+  assert.deepEqual(one.log.slice(6), ["commit"], "they came together: it lets in who has come already");
+  await one.commit();
+  assert.deepEqual(one.log.slice(6), ["commit", "e", "commit"]);
+  await one.commit();
+});
+
+test("of a request that acknowledges nothing, or has no id, its commit is asked for at once", LIMIT, async () => {
+  for (const names of [{ id: "a" }, { acks: '"z"' }, { id: undefined, acks: undefined }, undefined]) {
+    const { log, turns, commit, together } = object();
+    turns.together(() => log.push("a"), "a", names);
+    await turn();
+    assert.deepEqual(log, ["a", "commit"]);
+    together("b");
+    await commit();
+    assert.deepEqual(log, ["a", "commit", "b", "commit"]);
+    await commit();
+  }
+});
+
+test("who has the object to itself leaves nobody waiting, though the one before it was not asked for", LIMIT, async () => {
+  const one = object();
+  const ask = acknowledging(one);
+  ask("a", '"z"');
+  await one.turns.alone(async () => one.log.push("alone"));
+  ask("b", '"y"');
+  await turn();
+  await one.commit();
+  assert.deepEqual(one.log, ["a", "alone", "commit", "b", "commit"]);
+  await one.commit();
+  ask("c", '"y"');
+  assert.equal(one.log.at(-1), "c", "of that commit it is known that it is over");
+});
+
 test("a commit has a bounded number in it, and the others are in the next", LIMIT, async () => {
   const { log, commit, together } = object();
   for (let number = 0; number <= 300; number += 1) together(number);
