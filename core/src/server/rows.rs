@@ -85,8 +85,7 @@ pub(super) fn read_whole(sql: &dyn Sql, ids: &[RequestId]) -> Result<Vec<Found>,
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let (condition, arguments) = among(ids.iter());
-    let statement = ["SELECT ", &columns(false), ", id FROM semel_records WHERE id ", condition].concat();
+    let (statement, arguments) = of_ids(&columns(false), ids.iter());
     let found = |row| with_id(row, from_row).map(|(id, record)| Found { id, record: Some(record), is_bare: false });
     sql.exec(&statement, &arguments)?.into_iter().map(found).collect()
 }
@@ -97,9 +96,8 @@ pub(super) fn read_executed<'a>(
     sql: &dyn Sql,
     ids: impl Iterator<Item = &'a RequestId> + Clone,
 ) -> Result<Vec<Found>, SqlError> {
-    let (condition, arguments) = among(ids);
-    let columns = ["SELECT ", PRINCIPAL, ", first_sent_s, at_ms, deadline_ms, carried, state, id"];
-    let statement = [&columns.concat(), " FROM semel_records WHERE id ", condition].concat();
+    let columns = [PRINCIPAL, ", first_sent_s, at_ms, deadline_ms, carried, state"].concat();
+    let (statement, arguments) = of_ids(&columns, ids);
     let record = |row: Row| {
         let [principal, first_sent_s, at_ms, deadline_ms, carried, state] = <[Value; 6]>::try_from(row).ok()?;
         if state.as_integer()? != number::EXECUTED {
@@ -114,19 +112,24 @@ pub(super) fn read_executed<'a>(
     sql.exec(&statement, &arguments)?.into_iter().map(found).collect()
 }
 
-/// The condition that an id is one of these, behind its column, and its arguments.
-fn among<'a>(ids: impl Iterator<Item = &'a RequestId> + Clone) -> (&'static str, Vec<Value>) {
-    // A request and the one that it acknowledges are what most come with.
+/// The statement that reads these columns, and the id, of ids, and its arguments.
+fn of_ids<'a>(columns: &str, ids: impl Iterator<Item = &'a RequestId> + Clone) -> (String, Vec<Value>) {
+    let select = ["SELECT ", columns, ", id FROM semel_records WHERE id "].concat();
+    // A request and the one that it acknowledges are what most come with. For a list SQLite makes a table, which takes it as long as a row.
     let mut first: Vec<Value> = ids.clone().take(3).map(|id| id.as_str().into()).collect();
-    match first.len() {
-        1 => ("= ?1", first),
-        2 => ("IN (?1, ?2)", first),
+    if matches!(first.as_slice(), [one, other] if one == other) {
+        first.pop();
+    }
+    let statement = match first.len() {
+        1 => [&select, "= ?1"].concat(),
+        2 => [&select, "= ?1 UNION ALL ", &select, "= ?2"].concat(),
         _ => {
             first.clear();
             first.push(list(ids).into());
-            ("IN (SELECT value FROM json_each(?1))", first)
+            [&select, "IN (SELECT value FROM json_each(?1))"].concat()
         }
-    }
+    };
+    (statement, first)
 }
 
 /// Ids as an array in JSON.

@@ -46,6 +46,26 @@ fn it_is_applied_with_any_answer_of_the_object() {
 }
 
 #[test]
+fn an_id_that_is_named_again_keeps_no_other_from_being_acknowledged() {
+    for named in [
+        vec!["a", "a"],
+        vec!["a", "a", "b"],
+        vec!["b", "a", "a"],
+        vec!["new", "a"],
+        vec!["a", "b", "c", "a"],
+        vec!["a", "a", "b", "c"],
+    ] {
+        let mut world = world_with(&["a", "b", "c"]);
+        let carrier = named.iter().fold(change("new"), |carrier, id| carrier.ack(id));
+        assert_eq!(world.send(&carrier).only("semel-status"), "executed");
+        for id in ["a", "b", "c"] {
+            let status = if named.contains(&id) { "acknowledged" } else { "replayed" };
+            assert_eq!(asked(&mut world, id), status, "{id} of {named:?}");
+        }
+    }
+}
+
+#[test]
 fn it_goes_without_a_request_too() {
     let mut world = world_with(&["a", "b", "c"]);
     let body = "{\"ids\":[\"a\",{\"id\":\"b\",\"until\":1800000005000},\"never seen\"]}";

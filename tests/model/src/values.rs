@@ -66,8 +66,11 @@ pub fn replaced(
 
 /// The ids of a condition on them: one, two, or a list in JSON.
 pub fn ids_of(condition: &str, arguments: &[Value]) -> Option<Vec<String>> {
-    match condition {
-        "= ?1" | "IN (?1, ?2)" => arguments.iter().map(|id| id.clone().into_text()).collect(),
+    let (first, second) = condition.split_once(" UNION ALL SELECT ").unwrap_or((condition, ""));
+    match first {
+        "= ?1" if second.is_empty() || second.ends_with(" FROM semel_records WHERE id = ?2") => {
+            arguments.iter().map(|id| id.clone().into_text()).collect()
+        }
         "IN (SELECT value FROM json_each(?1))" => ids(arguments).ok(),
         _ => None,
     }
