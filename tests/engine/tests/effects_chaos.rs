@@ -2,12 +2,14 @@
 //! die between any two statements and start again, on both sides.
 //!
 //! Invariants that are checked: of what was answered, each credit is there once; no money is made or lost; those of one account at another are
-//! in the order of its commits; and what was refused is parked, and nothing else.
+//! in the order of its commits; and what was refused is parked, and nothing else. Where an administrator deletes the key that sends: of what it had to send
+//! before, some of the first are there, each once and in order; of what it sends afterwards all.
 
 use semel_core::header::unquoted;
 use semel_core::server::Config;
 use semel_core::server::effects::{Heard, Sending};
-use semel_support::{Bank, Call, World, get, post};
+use semel_core::server::sql::{Row, Value};
+use semel_support::{Bank, Call, World, delete, get, post};
 use serde_json::json;
 
 const ACCOUNTS: usize = 4;
@@ -30,8 +32,15 @@ impl Chance {
     }
 }
 
+/// An account that gets nothing may be deleted: what is on its way to a key that is deleted may be parked.
+const DELETED: usize = 0;
+/// So the numbers of its transfers begin after each deletion: they are told apart.
+const BEFORE_NEXT: i64 = 10_000;
+
 struct Run {
     chance: Chance,
+    /// What was to be sent to each account by [`DELETED`] before each of its deletions; `None`: it is not deleted.
+    gone: Option<Vec<[Vec<i64>; ACCOUNTS]>>,
     worlds: Vec<World<Bank>>,
     /// What is under way: who sent it, and what.
     under_way: Vec<(usize, Sending)>,
@@ -50,12 +59,13 @@ fn account_of(sending: &Sending) -> usize {
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, gone: Option<Vec<[Vec<i64>; ACCOUNTS]>>) -> Self {
         let config = || Config { open: true, ..Config::default() };
         let worlds =
             (0..ACCOUNTS).map(|each| World::at(&format!("accounts/{}", name(each)), Bank::default(), config()));
         let mut run = Self {
             chance: Chance(seed),
+            gone,
             worlds: worlds.collect(),
             under_way: Vec::new(),
             late: Vec::new(),
@@ -86,7 +96,9 @@ impl Run {
 
     fn transfer(&mut self) {
         let from = self.chance.below(ACCOUNTS);
-        let to: Vec<String> = (0..=self.chance.below(3)).map(|_| name(self.chance.below(ACCOUNTS))).collect();
+        let first = usize::from(self.gone.is_some());
+        let to = (0..=self.chance.below(3)).map(|_| name(first + self.chance.below(ACCOUNTS - first)));
+        let to: Vec<String> = to.collect();
         self.transfers += 1;
         let body = json!({ "to": to, "amount": 6 }).to_string();
         let call =
@@ -96,6 +108,28 @@ impl Run {
         if self.chance.once_in(4) {
             self.asked(from, &call);
         }
+    }
+
+    /// An administrator deletes all of a key, which then begins anew.
+    fn delete(&mut self) {
+        let sent = std::array::from_fn(|to| self.sent_to(DELETED, to));
+        let Some(gone) = &mut self.gone else { return };
+        gone.push(sent);
+        let generation = gone.len();
+        let path = format!("/semel/v1/admin/keys/accounts%2F{}", name(DELETED));
+        let call = delete(&path).id(&format!("deletion {generation}")).by("semel:admin");
+        while self.asked(DELETED, &call).is_none() {}
+        let deposit = post(&format!("/accounts/{}/deposit", name(DELETED))).id(&format!("deposit {generation}"));
+        let world = &mut self.worlds[DELETED];
+        assert_eq!(world.send(&deposit.body(json!({ "amount": FIRST }).to_string())).status(), 200);
+        let number = generation as i64 * BEFORE_NEXT;
+        world.database.tamper(&format!("INSERT INTO transfers VALUES ({number}, 'nobody')"));
+    }
+
+    fn sent_to(&self, from: usize, to: usize) -> Vec<i64> {
+        let database = &self.worlds[from].database;
+        let numbers = format!("SELECT number FROM transfers WHERE target = '{}' ORDER BY number", name(to));
+        numbers_of(database.query(&numbers))
     }
 
     fn send_some(&mut self, account: usize) {
@@ -153,6 +187,7 @@ impl Run {
                 self.deliver(&sending);
             }
             14 if self.chance.once_in(4) => self.worlds[account].restart(),
+            15 if self.gone.is_some() && self.chance.once_in(4) => self.delete(),
             _ => self.worlds.iter_mut().for_each(|world| world.pass_ms(500)),
         }
     }
@@ -164,10 +199,10 @@ impl Run {
                 self.arrive(false);
             }
             self.worlds.iter_mut().for_each(|world| world.pass_ms(1_000));
-            if self.worlds.iter().all(|world| world.wakes_to_send_at().is_none()) {
+            // An object that was started and that nobody has asked looks by itself.
+            if !self.worlds.iter().any(World::has_to_send) {
                 break;
             }
-            // An object that was started and that nobody has asked looks by itself.
         }
         // What is still on its way arrives after all.
         for sending in std::mem::take(&mut self.late) {
@@ -176,18 +211,29 @@ impl Run {
     }
 
     fn check(&mut self, seed: u64) {
-        let total: i64 = self.worlds.iter().map(World::balance).sum();
-        assert_eq!(total, ACCOUNTS as i64 * FIRST, "seed {seed}: money");
-        for (from, world) in self.worlds.iter().enumerate() {
+        if self.gone.is_none() {
+            let total: i64 = self.worlds.iter().map(World::balance).sum();
+            assert_eq!(total, ACCOUNTS as i64 * FIRST, "seed {seed}: money");
+        }
+        for from in 0..ACCOUNTS {
             for (to, other) in self.worlds.iter().enumerate() {
-                let sent = world
-                    .database
-                    .query(&format!("SELECT number FROM transfers WHERE target = '{}' ORDER BY number", name(to)));
                 let sender = format!("\"accounts/{}\"", name(from));
-                let credited = other
-                    .database
-                    .query(&format!("SELECT transfer FROM credits WHERE sender = '{sender}' ORDER BY at"));
-                assert_eq!(credited, sent, "seed {seed}: from {from} to {to}, each once and in order");
+                let credits = format!("SELECT transfer FROM credits WHERE sender = '{sender}' ORDER BY at");
+                let mut credited = numbers_of(other.database.query(&credits));
+                for (generation, gone) in self.gone.iter().flatten().enumerate().filter(|_| from == DELETED) {
+                    let next = (generation as i64 + 1) * BEFORE_NEXT;
+                    let before: Vec<_> = credited.extract_if(.., |number| *number < next).collect();
+                    let first = &gone[to][..before.len().min(gone[to].len())];
+                    assert_eq!(
+                        before, first,
+                        "seed {seed}: before deletion {generation}, to {to}: the first, once each"
+                    );
+                }
+                assert_eq!(
+                    credited,
+                    self.sent_to(from, to),
+                    "seed {seed}: from {from} to {to}, each once and in order"
+                );
             }
         }
         for (account, world) in self.worlds.iter_mut().enumerate() {
@@ -198,17 +244,29 @@ impl Run {
     }
 }
 
+fn numbers_of(rows: Vec<Row>) -> Vec<i64> {
+    rows.iter().flatten().filter_map(Value::as_integer).collect()
+}
+
+/// How many transfers and deletions there were.
+fn run(seed: u64, gone: Option<Vec<[Vec<i64>; ACCOUNTS]>>) -> (usize, usize) {
+    let mut run = Run::new(seed, gone);
+    for _ in 0..STEPS {
+        run.step();
+    }
+    run.end();
+    run.check(seed);
+    (run.transfers, run.gone.map_or(0, |gone| gone.len()))
+}
+
 #[test]
 fn no_money_is_made_or_lost_whatever_dies_and_whatever_is_lost() {
-    let mut transfers = 0;
-    for seed in 0..15 {
-        let mut run = Run::new(seed);
-        for _ in 0..STEPS {
-            run.step();
-        }
-        run.end();
-        run.check(seed);
-        transfers += run.transfers;
-    }
+    let transfers: usize = (0..15).map(|seed| run(seed, None).0).sum();
     assert!(transfers > 1_000, "{transfers} transfers");
+}
+
+#[test]
+fn a_key_that_is_deleted_now_and_then_sends_each_once_and_all_that_comes_after() {
+    let deletions: usize = (0..15).map(|seed| run(seed, Some(Vec::new())).1).sum();
+    assert!(deletions > 50, "{deletions} deletions");
 }
