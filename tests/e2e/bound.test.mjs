@@ -56,6 +56,10 @@ test("what a call answers is recorded whole, in whatever form an answer can have
     buffer: [201, "bytes", null],
     stream: [201, "bytes", null],
     empty: [204, "", null],
+    // What the service has of an origin that compresses is decoded by now, and not to be decoded once more; what it has encoded itself is.
+    gzip: [201, "fetched", "text/plain;charset=UTF-8"],
+    br: [201, "fetched", "text/plain;charset=UTF-8"],
+    zipped: [201, "bytes", null],
   };
   for (const [name, expected] of Object.entries(all)) {
     const { first, again, times } = await given(name);

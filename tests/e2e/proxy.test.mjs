@@ -13,6 +13,7 @@ const LIMIT = { timeout: 60_000 };
 /** What the API answers, by the last part of the path. */
 const ANSWERS = {
   zipped: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" }).end(gzipSync('{"zipped":true}')),
+  ZIPPED: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "GZIP" }).end(gzipSync('{"zipped":true}')),
   never: () => {},
   half: (response) => response.writeHead(200, { "content-length": 10 }).write("abc"),
   headers: (response) => response.writeHead(200, { connection: "x-named, keep-alive", "x-named": "1", "proxy-authenticate": "Basic", "semel-key": "another", "idempotent-replayed": "true", "x-own": "1" }).end("own"),
@@ -65,6 +66,9 @@ test("what a client names in Connection ends here, and so does what is of one co
 test("what the other side has compressed all the same is recorded as it is meant", LIMIT, async () => {
   const answer = await change(server, "zipped");
   assert.deepEqual([answer.status, answer.semel, answer.text, answer.headers.get("content-encoding")], [200, "executed", '{"zipped":true}', null]);
+  // Written so, the runtime decodes nothing: whoever asks does.
+  const undecoded = await change(server, "ZIPPED");
+  assert.deepEqual([undecoded.text, undecoded.headers.get("content-encoding")], ['{"zipped":true}', "GZIP"]);
 });
 
 test("an answer that is not there in time, or not whole, leaves a change in doubt, and a read without one", LIMIT, async () => {

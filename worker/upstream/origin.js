@@ -23,8 +23,8 @@ const KEPT_HERE = new Set(
 const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
 /** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
 const NOT_PROBED = /^(content-|if-|range$)/;
-/** What the runtime decodes. */
-const DECODED = /^(gzip|br)$/i;
+/** What the runtime decodes: written so, and in no other way. */
+const DECODED = /^(gzip|br)$/;
 /** What no header that is recorded may have. */
 const UNRECORDED = /[^\t -~\x80-\xff]/;
 
@@ -112,15 +112,19 @@ function headOf(lines, env, id, left) {
 async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) {
   const signal = AbortSignal.timeout(timeoutMs);
   const response = await fetch(new Request(root + path, { method, headers, body, redirect: "manual", signal }));
-  return heardOf(response, DECODED);
+  return heardOf(response, () => true);
 }
 
-/** What came of a call that was answered. A header that can't be recorded is left out: the answer is known for all that. */
-async function heardOf(response, decoded) {
-  const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && decoded?.test(value));
-  const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
+/**
+ * What came of a call that was answered. A header that can't be recorded is left out: the answer is known for all that. `isDecoded`: whether
+ * the runtime has decoded what it can of these bytes.
+ */
+async function heardOf(response, isDecoded) {
   const bytes = await bytesOf(response);
-  return bytes === undefined ? [false, `the answer has more than ${BODY_BYTES_MAX} bytes`] : [response.status, lines.join(""), bytes];
+  if (bytes === undefined) return [false, `the answer has more than ${BODY_BYTES_MAX} bytes`];
+  const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes));
+  const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
+  return [response.status, lines.join(""), bytes];
 }
 
 async function bytesOf(response) {
@@ -141,8 +145,11 @@ function called(service, name, { id, key, principal, method, path, headers, body
 }
 
 /** What is no answer is an error, and leaves the request in doubt: nothing is made of it that was not said. */
-function responded({ status, headers, body }) {
+function responded(answer) {
+  const { status, headers, body } = answer;
   const isBody = body == null || typeof body === "string" || [ArrayBuffer, Uint8Array, ReadableStream].some((each) => body instanceof each);
   if (typeof status !== "number" || !isBody) throw new TypeError("the service gave a status that is no number, or a body that is no text or bytes");
-  return heardOf(new Response(body, { status, headers: headers ?? {} }));
+  // A response that the service has fetched is decoded when it is read. One that it has encoded by itself is not, and begins as gzip does.
+  const isDecoded = ([first, second]) => answer instanceof Response && !(first === 0x1f && second === 0x8b);
+  return heardOf(new Response(body, { status, headers: headers ?? {} }), isDecoded);
 }
