@@ -40,6 +40,8 @@ const NOT_GIVEN = {
 const asked = [];
 
 export default class extends WorkerEntrypoint {
+  field = "no method";
+
   async fetch(request) {
     const { pathname } = new URL(request.url);
     if (request.method === "GET") return Response.json({ asked });

@@ -77,6 +77,19 @@ test("what is no answer is in doubt: it is not said that nothing was sent, and n
   assert.match(byCall.log, /the service gave a status that is no number, or a body that is no text or bytes/);
 });
 
+test("a method that the service lacks is found out before anything is sent: nothing is in doubt, and the id can be used once it is there", async () => {
+  for (const name of ["odrer", "field", "fetch", "toString"]) {
+    const server = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: name }, { services });
+    const id = randomUUID();
+    const send = () => server.send("POST", "/orders/1", { id, body: "one" });
+    for (const answer of [await send(), await send()]) assert.deepEqual([answer.status, answer.semel, answer.json.executed, answer.json.retry], [502, "upstream-unreachable", "no", "same-id"], name);
+    assert.match(server.log, /unreachable: .*SEMEL_UPSTREAM_METHOD/);
+    await server.restart({ vars: { ...server.vars, SEMEL_UPSTREAM_METHOD: "order" } });
+    assert.deepEqual([(await send()).semel, (await server.send("GET", "/orders")).json.asked.length], ["executed", 1], name);
+    await server.kill();
+  }
+});
+
 test("the example: an order that is sent twice is made once, and what is wrong with one stays its answer", async () => {
   const id = randomUUID();
   const send = () => example.send("POST", "/orders", { id, as: "alice", body: JSON.stringify({ item: "tea" }) });

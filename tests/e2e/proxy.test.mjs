@@ -86,6 +86,7 @@ test("a setting that can't be read is told in the log and serves nobody", LIMIT,
     [{ SEMEL_UPSTREAM: "ftp://example.com" }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: `${url}?a=1` }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "soon" }, /SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most 600/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_ROUTES: '[{"path":"orders"}]' }, /SEMEL_UPSTREAM_ROUTES: route 1: path \\"orders\\" is not as/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_CONNECT_FIRST: "yes" }, /SEMEL_UPSTREAM_CONNECT_FIRST must be true or false/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_AUTHORIZATION: "Bearer sword\nfish" }, /SEMEL_UPSTREAM_AUTHORIZATION can't be the value of a header/],
   ]) {

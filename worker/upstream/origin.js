@@ -4,10 +4,11 @@
 // - Nothing goes anywhere but to the configured origin, or the bound service. Redirects are not followed.
 // - What belongs to one connection, to the page, or to this layer stays here, credentials too: the other side's own are a setting.
 // - An answer is whole, within its limit and in time, or it is no answer.
-// - That surely nothing was sent is said only where a connection was to be made first, and could not be: of a request that fails the
-//   runtime says the same whether or not it has left.
+// - That surely nothing was sent is said only where a connection was to be made first, and could not be, or where a service lacks the method
+//   that is to be called: of a request that fails the runtime says the same whether or not it has left.
 
 import { connect } from "cloudflare:sockets";
+import { RpcStub } from "cloudflare:workers";
 import { within } from "./chores.js";
 import { pairsOf, valueIn } from "./lines.js";
 
@@ -75,7 +76,7 @@ function sendOf(env) {
   };
 }
 
-/** No connection could be made, so nothing was sent. */
+/** Nothing was sent: what comes before it has failed. */
 class Unconnected extends Error {}
 
 async function connected({ hostname, port, protocol }) {
@@ -138,10 +139,27 @@ async function bytesOf(response) {
   return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
+/** Which methods the isolate has found at its service: one look-up costs as much as a call. */
+const found = new Set();
+
 /** Calls a method of the service: `{ id, key, principal, method, path, headers, body }` for `{ status, headers?, body? }`, or a `Response`. */
-function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
+async function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
+  if (!found.has(name)) await find(service, name, timeoutMs);
   const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
   return within(timeoutMs, service[name](asked).then(responded));
+}
+
+/** Asks the service for a method, and calls nothing. */
+async function find(service, name, timeoutMs) {
+  try {
+    // What is the binding's own, `fetch` say, is no method of the service.
+    const method = await within(timeoutMs, Promise.resolve(service[name]));
+    if (!(method instanceof RpcStub)) throw new TypeError("the service has no such method");
+    method[Symbol.dispose]();
+  } catch (error) {
+    throw new Unconnected(`SEMEL_UPSTREAM_METHOD: ${error}`);
+  }
+  found.add(name);
 }
 
 /** What is no answer is an error, and leaves the request in doubt: nothing is made of it that was not said. */
