@@ -15,6 +15,8 @@ const DELIVERIES = 3;
 /** How long to wait for an answer, and, where it says nothing of it, until the next delivery: an interval that does not grow. */
 const WAIT_SECONDS = 20;
 const RETRY_SECONDS = 5;
+/** The objects that JSON can hold. What is to be told as another, as a date is, is a text by the time that it is looked at. */
+const JSON_KINDS = new Set(["[object Array]", "[object Object]", "[object Null]"]);
 /** So much of what an answer says is in a letter, which may have 128 kB with its message. */
 const DETAIL_CHARS_MAX = 1_000;
 
@@ -38,7 +40,9 @@ async function consume(message, { queue, env, asked, letters, deliveries }) {
     const reason = await reasonOf(message, env, asked, deliveries);
     if (reason === undefined) return message.ack();
     if (reason.retrySeconds !== undefined) return message.retry({ delaySeconds: reason.retrySeconds });
-    note("warn", `a message of the queue ${queue} is a dead letter: ${JSON.stringify({ message: message.id, ...reason })}`);
+    // What a handler has answered is in the letter alone: no body is in the log.
+    const told = reason.code === "refused" ? { ...reason, detail: undefined } : reason;
+    note("warn", `a message of the queue ${queue} is a dead letter: ${JSON.stringify({ message: message.id, ...told })}`);
     // Without a queue for it the platform's own takes it in the end, without the reason.
     if (letters === undefined) return message.retry({ delaySeconds: RETRY_SECONDS });
     await send(letters, { queue, id: message.id, timestamp: message.timestamp.getTime(), attempts: message.attempts, reason, body: message.body });
@@ -90,11 +94,16 @@ function contentOf(body) {
   return ["application/json", jsonOf(body)];
 }
 
-/** JSON makes {} of much that it does not know. */
+const kindOf = (value) => Object.prototype.toString.call(value);
+
+/** JSON makes {} of much that it does not know, wherever in a body that is. */
 function jsonOf(body) {
-  const isPlain = Array.isArray(body) || ["[object Object]", "[object Number]", "[object Boolean]", "[object Null]"].includes(Object.prototype.toString.call(body));
-  if (!isPlain) throw new TypeError(`the body is ${Object.prototype.toString.call(body)}: it is text, bytes, or what JSON can hold`);
-  return JSON.stringify(body);
+  const json = JSON.stringify(body, (_, value) => {
+    if (typeof value === "object" && !JSON_KINDS.has(kindOf(value))) throw new TypeError(`the body is or has ${kindOf(value)}: it is text, bytes, or what JSON can hold`);
+    return value;
+  });
+  if (json === undefined) throw new TypeError("there is no body");
+  return json;
 }
 
 /** A member of a body, which is not inherited. */

@@ -7,6 +7,9 @@ import { WorkerEntrypoint } from "cloudflare:workers";
 const bytes = new TextEncoder().encode("bytes");
 const typed = { "content-type": "text/csv" };
 
+/** A response as it comes of an origin that compresses. */
+const fetched = (encoding) => new Response("fetched", { status: 201, headers: { "content-encoding": encoding } });
+
 /** What a call may give for an answer, or what it is mistaken for, by the last part of the path. */
 const GIVEN = {
   response: () => Response.json({ made: 1 }, { status: 201, headers: { "x-mine": "kept" } }),
@@ -15,6 +18,9 @@ const GIVEN = {
   buffer: () => ({ status: 201, headers: null, body: bytes.buffer.slice(0) }),
   stream: () => ({ status: 201, body: new Blob([bytes]).stream() }),
   empty: () => ({ status: 204, body: "" }),
+  gzip: () => fetched("gzip"),
+  br: () => fetched("br"),
+  zipped: () => new Response(new Blob([bytes]).stream().pipeThrough(new CompressionStream("gzip")), { status: 201, headers: { "content-encoding": "gzip" }, encodeBody: "manual" }),
 };
 const NOT_GIVEN = {
   text: () => ({ status: "201", body: "made" }),
@@ -34,6 +40,8 @@ const NOT_GIVEN = {
 const asked = [];
 
 export default class extends WorkerEntrypoint {
+  field = "no method";
+
   async fetch(request) {
     const { pathname } = new URL(request.url);
     if (request.method === "GET") return Response.json({ asked });

@@ -56,6 +56,10 @@ test("what a call answers is recorded whole, in whatever form an answer can have
     buffer: [201, "bytes", null],
     stream: [201, "bytes", null],
     empty: [204, "", null],
+    // What the service has of an origin that compresses is decoded by now, and not to be decoded once more; what it has encoded itself is.
+    gzip: [201, "fetched", "text/plain;charset=UTF-8"],
+    br: [201, "fetched", "text/plain;charset=UTF-8"],
+    zipped: [201, "bytes", null],
   };
   for (const [name, expected] of Object.entries(all)) {
     const { first, again, times } = await given(name);
@@ -71,6 +75,19 @@ test("what is no answer is in doubt: it is not said that nothing was sent, and n
     assert.deepEqual([first.semel, first.json.executed, again.semel, times], ["outcome-unknown", "unknown", "outcome-unknown", 1], name);
   }
   assert.match(byCall.log, /the service gave a status that is no number, or a body that is no text or bytes/);
+});
+
+test("a method that the service lacks is found out before anything is sent: nothing is in doubt, and the id can be used once it is there", async () => {
+  for (const name of ["odrer", "field", "fetch", "toString"]) {
+    const server = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: name }, { services });
+    const id = randomUUID();
+    const send = () => server.send("POST", "/orders/1", { id, body: "one" });
+    for (const answer of [await send(), await send()]) assert.deepEqual([answer.status, answer.semel, answer.json.executed, answer.json.retry], [502, "upstream-unreachable", "no", "same-id"], name);
+    assert.match(server.log, /unreachable: .*SEMEL_UPSTREAM_METHOD/);
+    await server.restart({ vars: { ...server.vars, SEMEL_UPSTREAM_METHOD: "order" } });
+    assert.deepEqual([(await send()).semel, (await server.send("GET", "/orders")).json.asked.length], ["executed", 1], name);
+    await server.kill();
+  }
 });
 
 test("the example: an order that is sent twice is made once, and what is wrong with one stays its answer", async () => {

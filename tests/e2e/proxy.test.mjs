@@ -13,6 +13,7 @@ const LIMIT = { timeout: 60_000 };
 /** What the API answers, by the last part of the path. */
 const ANSWERS = {
   zipped: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" }).end(gzipSync('{"zipped":true}')),
+  ZIPPED: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "GZIP" }).end(gzipSync('{"zipped":true}')),
   never: () => {},
   half: (response) => response.writeHead(200, { "content-length": 10 }).write("abc"),
   headers: (response) => response.writeHead(200, { connection: "x-named, keep-alive", "x-named": "1", "proxy-authenticate": "Basic", "semel-key": "another", "idempotent-replayed": "true", "x-own": "1" }).end("own"),
@@ -65,6 +66,9 @@ test("what a client names in Connection ends here, and so does what is of one co
 test("what the other side has compressed all the same is recorded as it is meant", LIMIT, async () => {
   const answer = await change(server, "zipped");
   assert.deepEqual([answer.status, answer.semel, answer.text, answer.headers.get("content-encoding")], [200, "executed", '{"zipped":true}', null]);
+  // Written so, the runtime decodes nothing: whoever asks does.
+  const undecoded = await change(server, "ZIPPED");
+  assert.deepEqual([undecoded.text, undecoded.headers.get("content-encoding")], ['{"zipped":true}', "GZIP"]);
 });
 
 test("an answer that is not there in time, or not whole, leaves a change in doubt, and a read without one", LIMIT, async () => {
@@ -82,6 +86,7 @@ test("a setting that can't be read is told in the log and serves nobody", LIMIT,
     [{ SEMEL_UPSTREAM: "ftp://example.com" }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: `${url}?a=1` }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "soon" }, /SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most 600/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_ROUTES: '[{"path":"orders"}]' }, /SEMEL_UPSTREAM_ROUTES: route 1: path \\"orders\\" is not as/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_CONNECT_FIRST: "yes" }, /SEMEL_UPSTREAM_CONNECT_FIRST must be true or false/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_AUTHORIZATION: "Bearer sword\nfish" }, /SEMEL_UPSTREAM_AUTHORIZATION can't be the value of a header/],
   ]) {

@@ -50,6 +50,9 @@ test("each message of a batch is acknowledged by itself, and what is refused for
   assert.deepEqual([acknowledged.toSorted(), again], [[fine.id, refused.id, last.id].toSorted(), { [throws.id]: 5 }]);
   const { reason } = letter();
   assert.deepEqual(reason, { code: "refused", status: 409, executed: "yes", detail: '{"error":"sold out"}' });
+  // What the handler answered is for who has the letters, and not for who has the log.
+  assert.match(server.log, new RegExp(`a dead letter: .*${refused.id}`));
+  assert.doesNotMatch(server.log, /sold out/);
   // What its handler fails at each delivery is given up.
   assert.deepEqual((await deliver(server, "sales", [{ ...throws, attempts: 2 }])).again, { [throws.id]: 5 });
   assert.equal(side.letters.length, 0);
@@ -59,10 +62,10 @@ test("each message of a batch is acknowledged by itself, and what is refused for
 });
 
 test("text and bytes come as they are, and an id may be anything printable", LIMIT, async () => {
-  const messages = [{ id: "text", body: "caf\u00e9" }, { id: "bytes", made: "bytes" }, { id: "json", body: [1, null] }];
-  for (let time = 0; time < 2; time += 1) assert.equal((await deliver(server, "plain", messages)).acknowledged.length, 3);
+  const messages = [{ id: "text", body: "caf\u00e9" }, { id: "bytes", made: "bytes" }, { id: "json", body: [1, null] }, { id: "date", made: "date" }];
+  for (let time = 0; time < 2; time += 1) assert.equal((await deliver(server, "plain", messages)).acknowledged.length, 4);
   const found = (await sales("plain")).map(({ type, body }) => [type, body]).toSorted();
-  assert.deepEqual(found, [["application/json", "[1,null]"], ["application/octet-stream", "caf\u00e9"], ["text/plain; charset=utf-8", "caf\u00e9"]]);
+  assert.deepEqual(found, [["application/json", "[1,null]"], ["application/json", '{"at":"1970-01-01T00:00:00.000Z"}'], ["application/octet-stream", "caf\u00e9"], ["text/plain; charset=utf-8", "caf\u00e9"]]);
 });
 
 test("what can't be read is a letter at once, with the body that it had", LIMIT, async () => {
@@ -71,7 +74,8 @@ test("what can't be read is a letter at once, with the body that it had", LIMIT,
     "no member": ["sales", { body: { till: "east" } }, /no sale that is/],
     "inherited": ["inherited", { body: { till: "east" } }, /no constructor that is/],
     "a way out": ["sales", { body: { till: "..", sale: "1" } }, /can be no segment of a path/],
-    "no json": ["plain", { made: "map" }, /the body is \[object Map\]/],
+    "no json": ["plain", { made: "map" }, /the body is or has \[object Map\]/],
+    "no json in it": ["plain", { made: "set" }, /the body is or has \[object Set\]/],
     "no id": ["named", { body: { till: "east", sale: "\u00e9" } }, /printable ASCII/],
     "no path": ["nowhere", { body: { path: "elsewhere" } }, /begins with/],
   };

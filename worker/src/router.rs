@@ -31,6 +31,7 @@ impl<H: Handler> Router<H> {
     /// A router with a deployment's settings, that counts in tables of the host's.
     pub fn new(handler: H, settings: &str, tables: [JsValue; 3]) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
+        handler.settings().map_err(settings::thrown)?;
         let [principals, addresses, beyond] = tables.map(|kept| Box::new(kept.unchecked_into::<Table>()));
         let gate = Gate::with_tables(settings::access(settings, config.open)?, principals, addresses, beyond);
         Ok(Self { handler, config, cors, gate })

@@ -28,6 +28,7 @@ fn setting(settings: &str, name: &str) -> Option<String> {
     each.find(|(each, _)| *each == name).map(|(_, value)| value.to_owned())
 }
 
-fn thrown(error: String) -> JsValue {
+/// As the module throws what is wrong.
+pub fn thrown(error: String) -> JsValue {
     JsValue::from_str(&error)
 }

@@ -4,10 +4,11 @@
 // - Nothing goes anywhere but to the configured origin, or the bound service. Redirects are not followed.
 // - What belongs to one connection, to the page, or to this layer stays here, credentials too: the other side's own are a setting.
 // - An answer is whole, within its limit and in time, or it is no answer.
-// - That surely nothing was sent is said only where a connection was to be made first, and could not be: of a request that fails the
-//   runtime says the same whether or not it has left.
+// - That surely nothing was sent is said only where a connection was to be made first, and could not be, or where a service lacks the method
+//   that is to be called: of a request that fails the runtime says the same whether or not it has left.
 
 import { connect } from "cloudflare:sockets";
+import { RpcStub } from "cloudflare:workers";
 import { within } from "./chores.js";
 import { pairsOf, valueIn } from "./lines.js";
 
@@ -23,8 +24,8 @@ const KEPT_HERE = new Set(
 const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
 /** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
 const NOT_PROBED = /^(content-|if-|range$)/;
-/** What the runtime decodes. */
-const DECODED = /^(gzip|br)$/i;
+/** What the runtime decodes: written so, and in no other way. */
+const DECODED = /^(gzip|br)$/;
 /** What no header that is recorded may have. */
 const UNRECORDED = /[^\t -~\x80-\xff]/;
 
@@ -75,7 +76,7 @@ function sendOf(env) {
   };
 }
 
-/** No connection could be made, so nothing was sent. */
+/** Nothing was sent: what comes before it has failed. */
 class Unconnected extends Error {}
 
 async function connected({ hostname, port, protocol }) {
@@ -112,15 +113,19 @@ function headOf(lines, env, id, left) {
 async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) {
   const signal = AbortSignal.timeout(timeoutMs);
   const response = await fetch(new Request(root + path, { method, headers, body, redirect: "manual", signal }));
-  return heardOf(response, DECODED);
+  return heardOf(response, () => true);
 }
 
-/** What came of a call that was answered. A header that can't be recorded is left out: the answer is known for all that. */
-async function heardOf(response, decoded) {
-  const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && decoded?.test(value));
-  const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
+/**
+ * What came of a call that was answered. A header that can't be recorded is left out: the answer is known for all that. `isDecoded`: whether
+ * the runtime has decoded what it can of these bytes.
+ */
+async function heardOf(response, isDecoded) {
   const bytes = await bytesOf(response);
-  return bytes === undefined ? [false, `the answer has more than ${BODY_BYTES_MAX} bytes`] : [response.status, lines.join(""), bytes];
+  if (bytes === undefined) return [false, `the answer has more than ${BODY_BYTES_MAX} bytes`];
+  const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes));
+  const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
+  return [response.status, lines.join(""), bytes];
 }
 
 async function bytesOf(response) {
@@ -134,15 +139,35 @@ async function bytesOf(response) {
   return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
+/** Which methods the isolate has found at its service: one look-up costs as much as a call. */
+const found = new Set();
+
 /** Calls a method of the service: `{ id, key, principal, method, path, headers, body }` for `{ status, headers?, body? }`, or a `Response`. */
-function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
+async function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
+  if (!found.has(name)) await find(service, name, timeoutMs);
   const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
   return within(timeoutMs, service[name](asked).then(responded));
 }
 
+/** Asks the service for a method, and calls nothing. */
+async function find(service, name, timeoutMs) {
+  try {
+    // What is the binding's own, `fetch` say, is no method of the service.
+    const method = await within(timeoutMs, Promise.resolve(service[name]));
+    if (!(method instanceof RpcStub)) throw new TypeError("the service has no such method");
+    method[Symbol.dispose]();
+  } catch (error) {
+    throw new Unconnected(`SEMEL_UPSTREAM_METHOD: ${error}`);
+  }
+  found.add(name);
+}
+
 /** What is no answer is an error, and leaves the request in doubt: nothing is made of it that was not said. */
-function responded({ status, headers, body }) {
+function responded(answer) {
+  const { status, headers, body } = answer;
   const isBody = body == null || typeof body === "string" || [ArrayBuffer, Uint8Array, ReadableStream].some((each) => body instanceof each);
   if (typeof status !== "number" || !isBody) throw new TypeError("the service gave a status that is no number, or a body that is no text or bytes");
-  return heardOf(new Response(body, { status, headers: headers ?? {} }));
+  // A response that the service has fetched is decoded when it is read. One that it has encoded by itself is not, and begins as gzip does.
+  const isDecoded = ([first, second]) => answer instanceof Response && !(first === 0x1f && second === 0x8b);
+  return heardOf(new Response(body, { status, headers: headers ?? {} }), isDecoded);
 }

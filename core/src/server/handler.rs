@@ -153,6 +153,11 @@ pub trait Handler {
         Self::SCHEMA_VERSION
     }
 
+    /// What is wrong with the settings that it was made with: then nobody is served.
+    fn settings(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Maps a path to its key.
     fn key(&self, method: &Method, path: &Path) -> KeyRule;
 

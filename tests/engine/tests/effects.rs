@@ -176,6 +176,26 @@ fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_befor
 }
 
 #[test]
+fn an_answer_that_can_not_be_stored_is_asked_for_again_at_the_interval() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    alice.database.fail_at("DELETE FROM semel_effects ", 3);
+    let (started_ms, mut credits) = (alice.wall_ms, Vec::new());
+    for _ in 0..50 {
+        while let Some(sending) = alice.send_next() {
+            if sending.url.ends_with("/credit") {
+                credits.push(alice.wall_ms - started_ms);
+            }
+            let reply = delivered(&mut bob, &sending);
+            alice.sent(&sending, heard(&reply));
+        }
+        alice.pass_ms(100);
+    }
+    assert_eq!(credits, [0, 1_000, 2_000, 3_000], "and not as fast as the other side answers");
+    assert_eq!(bob.balance(), 5);
+}
+
+#[test]
 fn what_is_refused_is_parked_and_those_behind_it_go_on_until_an_administrator_mends_it() {
     let (mut alice, mut bob) = two();
     for n in 1..=2 {

@@ -208,6 +208,7 @@ fn a_claim_limits_methods_and_keys() {
         // Some issuers write an empty list so.
         (&json!({ "keys": null }), "GET", "/keyed/1", "unauthorized"),
         (&json!({ "methods": null, "keys": ["keyed/*"] }), "GET", "/keyed/1", "unauthorized"),
+        (&json!(null), "GET", "/keyed/1", "unauthorized"),
         (&json!([]), "GET", "/keyed/1", "unauthorized"),
         (&json!("all"), "GET", "/keyed/1", "unauthorized"),
     ] {

@@ -9,9 +9,7 @@ pub use routes::{Route, Routes};
 
 use semel_core::message::Headers as Lines;
 use semel_core::server::router;
-use semel_worker::{
-    Context, Failure, Handler, KeyRule, Method, Path, Principal, Request, Response, Sql, SqlError, object,
-};
+use semel_worker::{Context, Failure, Handler, KeyRule, Method, Path, Principal, Request, Response, Sql, SqlError};
 use wasm_bindgen::prelude::*;
 
 semel_worker::export!(Upstream);
@@ -31,26 +29,29 @@ pub fn wait_ms(headers: &str, now_ms: f64) -> f64 {
 
 /// The handler.
 pub struct Upstream {
-    routes: Result<Routes, String>,
+    routes: Routes,
+    /// Why there are none, where they can't be read.
+    wrong: Option<String>,
 }
 
 impl Default for Upstream {
     fn default() -> Self {
-        Self { routes: routes_text().map_or_else(|| Ok(Routes::default()), |text| Routes::parse(&text)) }
+        match routes_text().map_or_else(|| Ok(Routes::default()), |text| Routes::parse(&text)) {
+            Ok(routes) => Self { routes, wrong: None },
+            Err(reason) => Self { routes: Routes::default(), wrong: Some(format!("SEMEL_UPSTREAM_ROUTES: {reason}")) },
+        }
     }
 }
 
 impl Handler for Upstream {
     const SCHEMA_VERSION: i64 = 0;
 
+    fn settings(&self) -> Result<(), String> {
+        self.wrong.clone().map_or(Ok(()), Err)
+    }
+
     fn key(&self, method: &Method, path: &Path) -> KeyRule {
-        match &self.routes {
-            Ok(routes) => routes.key(method, path),
-            Err(reason) => {
-                object::note(&format!("SEMEL_UPSTREAM_ROUTES: {reason}"));
-                KeyRule::Failed
-            }
-        }
+        self.routes.key(method, path)
     }
 
     fn migrate(&self, _sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
@@ -62,13 +63,10 @@ impl Handler for Upstream {
     }
 
     fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
-        self.routes.as_ref().ok()?.id(principal, request)
+        self.routes.id(principal, request)
     }
 
     fn handle(&self, _context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
-        match &self.routes {
-            Ok(routes) => Err(Failure::Remote(routes.policy(request))),
-            Err(reason) => Err(Failure::Other(format!("SEMEL_UPSTREAM_ROUTES: {reason}"))),
-        }
+        Err(Failure::Remote(self.routes.policy(request)))
     }
 }

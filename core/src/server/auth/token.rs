@@ -54,6 +54,11 @@ impl Header {
 
 impl Claims {
     fn read(mut members: Members) -> Result<Self, String> {
+        let count = members.count();
+        let semel: Option<Members> = members.optional("semel")?;
+        if semel.is_none() && members.count() < count {
+            return Err("the limits are null".to_owned());
+        }
         Ok(Self {
             sub: members.required("sub")?,
             audiences: match members.any("aud")? {
@@ -63,7 +68,7 @@ impl Claims {
             iss: members.optional("iss")?,
             exp: members.required("exp")?,
             nbf: members.optional("nbf")?,
-            semel: members.optional("semel")?.map(Grant::read).transpose()?,
+            semel: semel.map(Grant::read).transpose()?,
         })
     }
 }

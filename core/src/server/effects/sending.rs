@@ -238,8 +238,8 @@ impl<H: Handler> Engine<H> {
                 Ok(is_parked.then(|| log::parked(now_ms, outbox.own.as_ref())))
             }
             Err(error) => {
-                // Whether it was committed is not known: what is stored is asked for once more.
-                outbox.lanes.remove(&number);
+                // Whether it was committed is not known: what is stored is asked for once more, at the interval, however long storage fails.
+                *running = Running { not_before_ms: wall_ms + RESEND_MS, ..Running::default() };
                 Err(error)
             }
         }
