@@ -11,6 +11,7 @@ import { Failure, changing, markOf, reading } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
 const PAGE = 200;
+const NO_EFFECTS = "There is no such key here, or its handler has nothing sent.";
 const LOOK_MS = 1_000;
 /** A forget that has not moved for so long, or for the time that was asked for, is left to itself. */
 const STANDSTILL_MS = 30_000;
@@ -172,7 +173,7 @@ async function showEffects(session, key) {
   const parked = [];
   let told;
   do {
-    told = await withWords("not-found", "There is no such key here, or its handler has nothing sent.", reading(session, () => admin.effects(key, { after: told?.next, limit: PAGE }, signal)));
+    told = await withWords("not-found", NO_EFFECTS, reading(session, () => admin.effects(key, { after: told?.next, limit: PAGE }, signal)));
     if (terminal.isJson) terminal.json(told);
     parked.push(...(told.parked ?? []));
   } while (typeof told.next === "number");
@@ -199,7 +200,8 @@ async function mendEffect(session, key, mending, which) {
   if (meaning !== undefined && !options.yes) await agree(session, `${meaning} Go on? [y/N] `);
   const again = ["effects", key, `--${mending}`, String(which), "--yes"];
   const mended = changing(session, again, (change) => admin.mendEffect(key, mending, which, change, signal));
-  const result = await withWords("not-seen", "This key has no such lane, or nothing parked of that number.", mended);
+  const known = withWords("not-found", NO_EFFECTS, mended);
+  const result = await withWords("not-seen", "This key has no such lane, or nothing parked of that number.", known);
   if (terminal.isJson) return terminal.json(result);
   terminal.line(results[result.state]);
 }

@@ -27,7 +27,8 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   leaves([origin + target, init]);
   const response = await fetch(origin + target, init);
   const answer = new Uint8Array(await response.arrayBuffer());
-  if (answer.length === 0 && response.headers.get("content-length") > 0) throw new TypeError("the answer broke off");
+  // An answer of somebody else's counts as none. It is told as one that was lost: else a wrong address would look like a slow server.
+  if (!response.headers.get("semel-status") || (answer.length === 0 && response.headers.get("content-length") > 0)) throw new TypeError("no whole answer");
   return [response.status, toLines(response.headers), answer, membersOf(target, response.headers.get("content-type"), answer)];
 }
 

@@ -229,6 +229,13 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   const gone = await semel(["effects", SMALL, "--drop", "18", "--yes"]);
   assert.deepEqual([gone.code, gone.stderr], [1, "This key has no such lane, or nothing parked of that number.\nNothing was changed.\n"]);
   assert.deepEqual(await semel(["effects", HEAVY]), { code: 0, stdout: "", stderr: "0 of at most 10,000, 0 of them parked\n" });
+  fake.effects.set(HEAVY, null);
+  const mended = [[], ["--retry", "1"], ["--drop", "1", "--yes"], ["--park", "1", "--yes"]];
+  for (const options of mended) {
+    // A key that is listed is not said to be none.
+    const { code, stderr } = await semel(["effects", HEAVY, ...options]);
+    assert.deepEqual([code, stderr.split("\n")[0]], [1, "There is no such key here, or its handler has nothing sent."], options.join(" "));
+  }
   assert.match((await semel(["effects", "nobody"])).stderr, /^There is no such key here, or its handler has nothing sent\.\n/);
 });
 

@@ -120,7 +120,7 @@ class Fake {
 
   #effectsOf(key, after, limit) {
     const effects = this.effects.get(key);
-    if (effects === null) return problem(404, "not-found", "this application has nothing sent");
+    if (effects === null) return nothingSent();
     if (effects === undefined) return read({ count: 0, max: 10_000 });
     const rest = effects.parked.filter(({ number }) => number > after);
     const parked = rest.slice(0, limit);
@@ -192,6 +192,7 @@ class Fake {
 
   #mend(key, [first, second, third]) {
     const effects = this.effects.get(key);
+    if (effects === null) return nothingSent();
     const none = problem(404, "not-seen", "there is no such effect at this key", "unknown");
     if (third === "park") return effects?.lanes.some(({ lane }) => String(lane) === second) ? executed({ state: "closing" }) : none;
     const at = effects?.parked.findIndex(({ number }) => String(number) === first) ?? -1;
@@ -263,6 +264,8 @@ function timesOf(i, from, step, count) {
 
 const read = (json) => ({ status: 200, semel: "read", json });
 const executed = (json) => ({ status: 200, semel: "executed", json });
+
+const nothingSent = () => problem(404, "not-found", "no effects leave this application");
 
 function problem(status, code, title, executed = "no", retry = status >= 500 || ["not-seen", "in-flight", "rate-limited"].includes(code) ? "same-id" : "after-fix") {
   return { status, semel: code, json: { type: "about:blank", title, status, code, executed, retry } };

@@ -80,6 +80,23 @@ test("the documents name commands and options that are there", async () => {
   assert.ok(named >= 5, String(named));
 });
 
+test("what is run by node --test is named by files: a folder is none to some of the versions of Node that do", async () => {
+  let named = 0;
+  for (const file of ["docs/operations.md", "CONTRIBUTING.md", "README.md", "examples/README.md"]) {
+    for (const [command, path] of (await read(file)).matchAll(/node --test ([^\s`]+)/g)) {
+      assert.match(path, /\.test\.mjs$/, `${file}: ${command}`);
+      named += 1;
+    }
+  }
+  assert.ok(named >= 5, String(named));
+});
+
+test("a crate elsewhere is told to pin what the checkout has", async () => {
+  const [, told] = /^wasm-bindgen = "(.*)"$/m.exec(await read("docs/handlers.md"));
+  const [, pinned] = /^wasm-bindgen = "(.*)"$/m.exec(await read("Cargo.toml"));
+  assert.equal(told, pinned);
+});
+
 test("what an operator has to do, and to know before, has its section", () => {
   const sections = [...operations.matchAll(/^##+ (.*)$/gm)].map(([, title]) => title);
   for (const title of ["First deploy", "A custom domain", "Settings", "Rotating keys", "Upgrade and roll back", "Back in time", "Backups", "What it costs", "Limits of one key", "Splitting a hot key", "What to watch"]) {

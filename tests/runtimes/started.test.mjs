@@ -83,8 +83,8 @@ async function start(t, name, change = (command) => command) {
   await Promise.race([until(address, `${name} is ready`, STARTED_MS_MAX).catch(({ message }) => assert.fail(`${message}\n${output}`)), ended]);
   assert.ok(address(), output);
   const url = address();
-  const send = async (method, path, { id, body } = {}) => {
-    const answer = await fetch(url + path, { method, headers: { "content-type": "application/json", ...(id && { "idempotency-key": `"${id}"` }) }, body: body && JSON.stringify(body) });
+  const send = async (method, path, { id, body, text = body && JSON.stringify(body) } = {}) => {
+    const answer = await fetch(url + path, { method, headers: { "content-type": "application/json", ...(id && { "idempotency-key": `"${id}"` }) }, body: text });
     return { status: answer.status, semel: answer.headers.get("semel-status"), text: await answer.text() };
   };
   return { url, send };
@@ -151,6 +151,11 @@ const examples = {
     const server = await start(t, "binding");
     await twice(server, "/orders", { item: "tea" }, [201, { number: 1, item: "tea", by: '""' }]);
     assert.equal(JSON.parse((await server.send("GET", "/orders")).text).length, 1);
+    // What a client gets wrong is told to it, and leaves nothing in doubt that an administrator would have to resolve.
+    for (const wrong of ["{", "null", ""]) {
+      const { status, text } = await server.send("POST", "/orders", { id: randomUUID(), text: wrong });
+      assert.deepEqual([status, JSON.parse(text)], [400, { error: "no-item" }], wrong);
+    }
     return server;
   },
 };

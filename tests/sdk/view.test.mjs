@@ -38,6 +38,23 @@ test("an attempt that gets no answer in its time is lost", async (t) => {
   assert.deepEqual(all.map(([, { requestId, url, error }]) => [requestId, url, error.name]), [["1", url, "AbortError"]]);
 });
 
+for (const [whose, stranger] of Object.entries({
+  "another server": () => new Response('{"made":true}', { headers: { "content-type": "application/json" } }),
+  "a proxy that knows no such site": () => new Response("<h1>404</h1>", { status: 404 }),
+  "a redirect": () => new Response(null, { status: 302, headers: { location: "https://elsewhere.test/" } }),
+  "who is cut off before the body": () => new Response(null, { headers: { "semel-status": "executed", "content-length": "34" } }),
+})) {
+  test(`an answer of no use is told as a lost one, and why a call gave up: that of ${whose}`, async (t) => {
+    const { semel, server } = await outbox(t, { giveUpAfterMs: 100 });
+    server.each = (call, serve) => (call.kind === "change" ? stranger() : serve());
+    const events = heard(semel);
+    const error = await rejection(deposit(semel, "a", { id: "1" }));
+    const [, told] = events.find(([type]) => type === "lost");
+    assert.deepEqual(told, { requestId: "1", method: "POST", url, error: new TypeError("no whole answer") });
+    assert.deepEqual([error.code, error.cause], ["gave-up", new TypeError("no whole answer")]);
+  });
+}
+
 test("what is sent besides requests is lost without an id", async (t) => {
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "health" && call.n === 1 ? lost() : serve());

@@ -9,6 +9,7 @@ use super::answer::Answer;
 use super::config::FOREVER_S;
 use super::control::wire_outcome;
 use super::effects::Mending;
+use super::handler::NO_EFFECTS;
 use super::json::write::{self, Object};
 use super::record::{LatestDeadline, Record, State, TombstoneKind};
 use super::rows;
@@ -228,15 +229,15 @@ fn read(body: Object) -> Answer {
     Answer::read(response)
 }
 
-fn not_found() -> Answer {
-    Answer::problem(&Problem::new(Code::NotFound, "nobody has used this key"))
+fn not_found(why: &str) -> Answer {
+    Answer::problem(&Problem::new(Code::NotFound, why))
 }
 
 impl Turn<'_> {
     /// Answers what reads.
     pub(super) fn tell(&self, loaded: &Loaded, admin: &Admin) -> Result<Answer, SqlError> {
         if loaded.versions.engine == 0 {
-            return Ok(not_found());
+            return Ok(not_found("nobody has used this key"));
         }
         match admin {
             Admin::Records { after, limit } => self.tell_records(after, *limit),
@@ -244,7 +245,7 @@ impl Turn<'_> {
             Admin::Record(id) => self.tell_record(loaded, id),
             Admin::Effects { after, limit } => {
                 let told = self.handler.tell_effects(self.sql, self.outbox, *after, *limit)?;
-                Ok(told.map_or_else(not_found, read))
+                Ok(told.map_or_else(|| not_found(NO_EFFECTS), read))
             }
             Admin::Show
             | Admin::DeleteKey

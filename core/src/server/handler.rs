@@ -13,6 +13,9 @@ use crate::message::{Method, Request, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 
+/// What an administrator is told who asks for effects of an application that has none.
+pub(super) const NO_EFFECTS: &str = "no effects leave this application";
+
 /// What a handler has at hand.
 pub struct Context<'a> {
     /// The key's database. Tables whose names begin with `semel_` are the engine's.
@@ -135,7 +138,7 @@ impl<H: Handler> Served for H {
         if H::EMITS {
             effects::mend(sql, outbox, now_ms, mended)
         } else {
-            Err(Undone::Problem(Problem::new(Code::NotFound, "no effects leave this application")))
+            Err(Undone::Problem(Problem::new(Code::NotFound, NO_EFFECTS)))
         }
     }
 }

@@ -69,6 +69,16 @@ fn nobody_else_is_answered_at_any_of_its_paths_and_nothing_changes() {
 }
 
 #[test]
+fn of_an_application_that_has_nothing_sent_it_is_said_that_no_effects_leave_it_and_not_that_the_key_is_unused() {
+    let mut world = world();
+    world.send(&change("a")).is_executed(200);
+    for call in [get(&path("/effects")), post(&path("/effects/1/retry")).id("mend").body("{}")] {
+        let reply = world.send(&call.by("semel:admin"));
+        assert_eq!((reply.status(), reply.json()["detail"].clone()), (404, json!("no effects leave this application")));
+    }
+}
+
+#[test]
 fn a_key_shows_what_it_holds_its_limits_and_its_answers() {
     let mut world = World::with(|config| {
         config.retention_s = 1000;

@@ -1,0 +1,89 @@
+// What PROTOCOL.md shows to be sent is taken, and answered as it shows: whoever writes a client goes by these examples.
+//
+// Invariants:
+// - Instants are those of the page, all moved by as much, so that what was a minute ahead of the page's present is so of this one.
+// - Headers that a page leaves out for brevity may come besides; what it shows is there, as it shows it.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { serve } from "./server.mjs";
+
+const PRESENT_MS = 1_795_238_129_894;
+const INSTANT = /\b1795\d{6}(?:\d{3})?\b/g;
+/** These are of the moment: they are as long as the page has them. */
+const OF_THE_MOMENT = /semel-now|semel-expires/;
+
+const text = await readFile(join(ROOT, "PROTOCOL.md"), "utf8");
+const server = await serve(after, "ledger");
+
+const now = Math.floor((Date.now() - PRESENT_MS) / 1000);
+const moved = (shown) => shown.replace(INSTANT, (instant) => (instant.length === 13 ? String(Number(instant) + now * 1000) : String(Number(instant) + now)));
+
+/** The blocks of a section: `{ first, headers, body }` of what is HTTP, and the others as they are. */
+function blocksOf(title) {
+  const [, section] = new RegExp(`\n##+ ${title}\n([\\s\\S]*?)(?=\n##+ |$)`).exec(text) ?? assert.fail(`PROTOCOL.md has ${title}`);
+  return [...section.matchAll(/```(\w+)\n([\s\S]*?)\n?```/g)].map(([, kind, block]) => {
+    if (kind !== "http") return block;
+    const [head, ...body] = block.split("\n\n");
+    const [first, ...lines] = head.split("\n");
+    const headers = Object.fromEntries(lines.map((line) => [line.split(": ")[0].toLowerCase(), line.slice(line.indexOf(": ") + 2)]));
+    return { first, headers, body: body.join("\n\n") };
+  });
+}
+
+/** Sends what is shown. */
+async function sent({ first, headers, body }, more = {}) {
+  const [method, path] = first.split(" ");
+  const { host, "content-length": length, ...others } = headers;
+  assert.ok(host && Number(length) === Buffer.byteLength(body), `${first}: a length of ${length}`);
+  const said = Object.fromEntries(Object.entries({ ...others, ...more }).map(([name, value]) => [name, moved(value)]));
+  return fetch(server.url + path, { method, headers: said, body: moved(body) });
+}
+
+/** An answer is what is shown of it. */
+async function isShown(answer, { first, headers, body }) {
+  const [, status] = first.split(" ");
+  const got = await answer.text();
+  assert.equal(answer.status, Number(status), got);
+  for (const [name, value] of Object.entries(headers)) {
+    const came = answer.headers.get(name);
+    if (OF_THE_MOMENT.test(name)) assert.match(String(came), new RegExp(`^@?\\d{${value.replace("@", "").length}}$`), name);
+    else assert.equal(came, value, name);
+  }
+  assert.equal(got, body);
+}
+
+test("the shortest client, a lost answer, another amount, and a deadline that has passed", async () => {
+  const [request, executed] = blocksOf("The shortest client");
+  const [again, replayed, mismatch] = blocksOf("An example: a lost answer");
+  const [expired] = blocksOf("Codes");
+  await isShown(await sent(request), executed);
+  await isShown(await sent(again), replayed);
+  const other = again.body.replace("5", "6");
+  await isShown(await sent({ ...again, body: other }), mismatch);
+  await isShown(await sent(request, { "idempotency-key": '"late"', "semel-deadline": "0" }), expired);
+});
+
+test("a look-up, an acknowledgement, and a cancellation", async () => {
+  await sent(blocksOf("The shortest client")[0]);
+  const [lookUp] = blocksOf("Look up");
+  const [, path] = /http:\/\/127\.0\.0\.1:8787(\S+)/.exec(lookUp);
+  const found = await fetch(server.url + path);
+  assert.deepEqual([found.status, found.headers.get("semel-status")], [200, "replayed"]);
+  const [acks, acknowledged] = blocksOf("Acknowledge without a request");
+  await isShown(await sent(acks), acknowledged);
+  assert.equal((await (await fetch(server.url + path)).json()).code, "acknowledged");
+  const [cancel] = blocksOf("Cancel");
+  assert.deepEqual(await (await sent(cancel)).json(), { state: "cancelled" });
+});
+
+test("a batch, to the header", async () => {
+  // At another key, where its id is new.
+  const [request, answers] = blocksOf("Batch").map((block) => block.replaceAll("alice", "bruno"));
+  const answer = await fetch(`${server.url}/semel/v1/keys/accounts%2Fbruno/batch`, { method: "POST", body: moved(request) });
+  const instants = (json) => JSON.parse(json, (name, value) => (OF_THE_MOMENT.test(name) ? value.replace(/\d/g, "0") : value));
+  assert.deepEqual(instants(await answer.text()), instants(answers));
+});
