@@ -85,17 +85,14 @@ pub(super) fn read_whole(sql: &dyn Sql, ids: &[RequestId]) -> Result<Vec<Found>,
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let (statement, arguments) = of_ids(&columns(false), ids.iter());
+    let (statement, arguments) = of_ids(&columns(false), &ids.iter().collect::<Vec<_>>());
     let found = |row| with_id(row, from_row).map(|(id, record)| Found { id, record: Some(record), is_bare: false });
     sql.exec(&statement, &arguments)?.into_iter().map(found).collect()
 }
 
 /// Reads from the tables, in one statement, which of ids have a row, and of those that were executed the record without fingerprint and outcome:
 /// that is what becomes a tombstone, and what crosses to JavaScript for it are half as many values.
-pub(super) fn read_executed<'a>(
-    sql: &dyn Sql,
-    ids: impl Iterator<Item = &'a RequestId> + Clone,
-) -> Result<Vec<Found>, SqlError> {
+pub(super) fn read_executed(sql: &dyn Sql, ids: &[&RequestId]) -> Result<Vec<Found>, SqlError> {
     let columns = [PRINCIPAL, ", first_sent_s, at_ms, deadline_ms, carried, state"].concat();
     let (statement, arguments) = of_ids(&columns, ids);
     let record = |row: Row| {
@@ -113,23 +110,17 @@ pub(super) fn read_executed<'a>(
 }
 
 /// The statement that reads these columns, and the id, of ids, and its arguments.
-fn of_ids<'a>(columns: &str, ids: impl Iterator<Item = &'a RequestId> + Clone) -> (String, Vec<Value>) {
+fn of_ids(columns: &str, ids: &[&RequestId]) -> (String, Vec<Value>) {
     let select = ["SELECT ", columns, ", id FROM semel_records WHERE id "].concat();
+    let text = |id: &RequestId| id.as_str().into();
     // A request and the one that it acknowledges are what most come with. For a list SQLite makes a table, which takes it as long as a row.
-    let mut first: Vec<Value> = ids.clone().take(3).map(|id| id.as_str().into()).collect();
-    if matches!(first.as_slice(), [one, other] if one == other) {
-        first.pop();
-    }
-    let statement = match first.len() {
-        1 => [&select, "= ?1"].concat(),
-        2 => [&select, "= ?1 UNION ALL ", &select, "= ?2"].concat(),
-        _ => {
-            first.clear();
-            first.push(list(ids).into());
-            [&select, "IN (SELECT value FROM json_each(?1))"].concat()
+    match *ids {
+        [one] => (select + "= ?1", vec![text(one)]),
+        [one, other] if one != other => {
+            ([&select, "= ?1 UNION ALL ", &select, "= ?2"].concat(), vec![text(one), text(other)])
         }
-    };
-    (statement, first)
+        _ => (select + "IN (SELECT value FROM json_each(?1))", vec![list(ids.iter().copied()).into()]),
+    }
 }
 
 /// Ids as an array in JSON.

@@ -87,7 +87,7 @@ impl<'a> Desk<'a> {
     pub fn read_ahead(&self, acknowledged: &[RequestId], ids: &[RequestId]) -> Result<(), SqlError> {
         let found = match acknowledged {
             [] => rows::read_whole(self.sql, ids)?,
-            _ => rows::read_executed(self.sql, acknowledged.iter().chain(ids))?,
+            _ => rows::read_executed(self.sql, &acknowledged.iter().chain(ids).collect::<Vec<_>>())?,
         };
         let more = self.records.borrow_mut().know(ids, acknowledged, found);
         if !more.is_empty() {
