@@ -223,6 +223,7 @@ export class Outbox extends View {
     const begin = (caller) => {
       if (this.#machine.request(requestId, ...request) !== 0) return;
       this.#leave(requestId, caller);
+      caller.settled();
       caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "unknown", "after-fix", "the id is of another request"]));
     };
     return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)), isChosen);
@@ -234,10 +235,9 @@ export class Outbox extends View {
       const abort = () => aborted(caller);
       const caller = { isChosen, resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };
       this.#callers.set(requestId, [...(this.#callers.get(requestId) ?? []), caller]);
+      // First: what begins may be over by the end of that, and a store that is asked synchronously may abort it.
+      signal?.addEventListener("abort", abort);
       begin(caller);
-      signal?.addEventListener("abort", abort, { once: true });
-      // A store that is asked synchronously may have aborted it by now.
-      if (signal?.aborted) abort();
     });
   }
 
