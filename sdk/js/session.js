@@ -12,7 +12,7 @@ import { gather } from "./gathered.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
-import { encodedKey } from "./options.js";
+import { encodedKey, NEVER_MS } from "./options.js";
 import { listen } from "./page.js";
 import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
@@ -127,7 +127,7 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), isKept, rows.length, ...rows.flat());
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined), isKept, rows.length, ...rows.flat());
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
