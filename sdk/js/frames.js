@@ -2,7 +2,7 @@
 //
 // Invariant: a request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
 
-import { laid, Reader } from "./bytes.js";
+import { bytesOf, laid, Reader } from "./bytes.js";
 import { linesOf, toLines } from "./lines.js";
 import { given, membersOf, send } from "./transport.js";
 
@@ -93,6 +93,7 @@ function answersOf(paths, given) {
 
 /** The answer to an element, as `send` has it of a request. */
 export function answerOf(path, { status, headers, body: text }) {
-  const body = typeof text === "string" ? text : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
+  // Bytes: a Response of a text has a type of its own.
+  const body = typeof text === "string" ? bytesOf(text) : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
   return [status, toLines(Object.entries(headers)), body, membersOf(path, headers["content-type"], body)];
 }

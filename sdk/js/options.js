@@ -4,6 +4,9 @@
 
 import { bytesOf } from "./bytes.js";
 
+/** As long as that is never: the module counts in integers. */
+export const NEVER_MS = 1e15;
+
 /** Numbers: the default, the least and the most. Infinity stands for no end. */
 const NUMBERS = {
   retryIntervalMs: [1_000, 10, 3_600_000],

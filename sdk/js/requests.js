@@ -12,7 +12,8 @@ const BODY_BYTES_MAX = 8 << 20;
 
 /** Method, headers and body as `fetch` has them, but that some browsers take no stream. */
 export function normalised(ownOrigin, input, init) {
-  const stream = init.body instanceof ReadableStream ? init.body : undefined;
+  // A Response refuses what something was read of already.
+  const stream = init.body instanceof ReadableStream ? new Response(init.body).body : undefined;
   const isRequest = input instanceof Request;
   const url = new URL(isRequest ? input.url : input, ownOrigin);
   const made = (more) => new Request(isRequest ? input : url, { ...init, ...more });

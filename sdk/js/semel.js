@@ -11,7 +11,7 @@ import { SemelError } from "./errors.js";
 import { hashOf, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
-import { checked, encodedKey, setupOf } from "./options.js";
+import { checked, encodedKey, NEVER_MS, setupOf } from "./options.js";
 import { listen } from "./page.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { memoryStore } from "./stores.js";
@@ -70,7 +70,7 @@ export class Outbox extends View {
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
     const { retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts } = this.#setup;
-    const givesUp = optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined);
+    const givesUp = optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined);
     this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...givesUp, maxPending, maxAttempts);
     const look = ({ type }) => {
       // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
@@ -223,6 +223,7 @@ export class Outbox extends View {
     const begin = (caller) => {
       if (this.#machine.request(requestId, ...request) !== 0) return;
       this.#leave(requestId, caller);
+      caller.settled();
       caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "unknown", "after-fix", "the id is of another request"]));
     };
     return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)), isChosen);
@@ -234,10 +235,9 @@ export class Outbox extends View {
       const abort = () => aborted(caller);
       const caller = { isChosen, resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };
       this.#callers.set(requestId, [...(this.#callers.get(requestId) ?? []), caller]);
+      // First: what begins may be over by the end of that, and a store that is asked synchronously may abort it.
+      signal?.addEventListener("abort", abort);
       begin(caller);
-      signal?.addEventListener("abort", abort, { once: true });
-      // A store that is asked synchronously may have aborted it by now.
-      if (signal?.aborted) abort();
     });
   }
 

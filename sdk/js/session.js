@@ -12,7 +12,7 @@ import { gather } from "./gathered.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
-import { encodedKey } from "./options.js";
+import { encodedKey, NEVER_MS } from "./options.js";
 import { listen } from "./page.js";
 import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
@@ -20,6 +20,7 @@ import { Socket } from "./socket.js";
 import { rowsOf } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { sessionsOf } from "./together.js";
+import { given } from "./transport.js";
 
 /** So often a holder looks for what others have left, and what they have still to hear. */
 const LOOK_MS = 1_000;
@@ -47,14 +48,14 @@ export const sessions = (source, Made) => {
     if (!TRANSPORTS.includes(transport)) throw new TypeError(`semel: transport is one of ${TRANSPORTS.join(", ")}`);
     if (typeof name !== "string" || !/^[ -~]{1,255}$/.test(name)) throw new TypeError("semel: the name of a session has 1 to 255 characters of printable ASCII");
     if (after !== undefined && !(Number.isSafeInteger(after) && after >= 0)) throw new RangeError("semel: after is the number of an epoch");
-    if (setup.store && !store) throw new TypeError("semel: where the outbox has a store of one's own, give the option store");
+    if (setup.store && !store) throw new TypeError("semel: where the outbox has a store, give the option store");
     const encoded = encodedKey(key);
     if (encoded === undefined) throw new TypeError("semel: a session is at a key");
     const module = await load();
     closing.throwIfAborted();
     const hasSocket = transport === "socket" || (transport === "auto" && globalThis.WebSocket !== undefined);
     const way = { isAuto: transport === "auto", socket: hasSocket ? new Socket(setup.origin, encoded, setup.attemptTimeoutMs) : undefined };
-    return Session.take(sessionsOf(outbox, setup), { ...setup, Made }, module, closing, way, { key, name, onrecovered, onpaused, onended }, encoded, after, store);
+    return Session.take(sessionsOf(outbox, setup, closing), { ...setup, Made }, module, way, { key, name, onrecovered, onpaused, onended }, encoded, after, store);
   };
 };
 
@@ -63,7 +64,6 @@ class Session {
   #machine;
   #beacon;
   #looking;
-  #closing;
   #ending = new AbortController();
   /** All that its outbox has. */
   #together;
@@ -87,8 +87,8 @@ class Session {
   #onrecovered;
 
   /** Takes it over, and goes on with what was left unfinished. */
-  static async take(together, setup, module, closing, way, named, key, after, store) {
-    const session = new this(together, setup, module, closing, way, named);
+  static async take(together, setup, module, way, named, key, after, store) {
+    const session = new this(together, setup, module, way, named);
     try {
       await session.#start(key, after, store);
     } catch (error) {
@@ -98,13 +98,12 @@ class Session {
     return session;
   }
 
-  constructor(together, setup, module, closing, way, named) {
+  constructor(together, setup, module, way, named) {
     this.#together = together;
     this.#setup = setup;
     this.#machine = new Machine(module, this.#host());
-    this.#closing = closing;
     this.#way = way;
-    closing.addEventListener("abort", this.close);
+    together.join(this);
     Object.assign(this, named);
   }
 
@@ -128,7 +127,7 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < Infinity ? giveUpAfterMs : undefined), isKept, rows.length, ...rows.flat());
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined), isKept, rows.length, ...rows.flat());
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
@@ -255,16 +254,17 @@ class Session {
 
   /** A read: sent as it is, and once. */
   async #passThrough(request, signal) {
-    const { headers: option, fetch } = this.#setup;
-    const headers = new Headers(typeof option === "function" ? await option() : option);
+    const headers = new Headers(await given(this.#setup.headers));
     for (const [name, value] of request.headers) headers.set(name, value);
     headers.set("semel-key", `"${encodedKey(this.key)}"`);
-    return fetch(new Request(request, { headers }), { signal });
+    return this.#setup.fetch(new Request(request, { headers }), { signal });
   }
 
   async pending() {
-    if (this.#isClosed) throw closed();
-    const all = await this.#machine.overview();
+    // It may be closed meanwhile, and whatever is read then says nothing.
+    const all = await this.#machine.overview().finally(() => {
+      if (this.#isClosed) throw closed();
+    });
     return all.map(([requestId, method, target, state, attempts]) => ({ ...this.#described(requestId, method, target), attempts: Number(attempts), state }));
   }
 
@@ -276,7 +276,6 @@ class Session {
     if (this.#isClosed) return;
     this.#tell();
     this.#ending.abort();
-    this.#closing.removeEventListener("abort", this.close);
     clearInterval(this.#looking);
     this.#taking?.reject(closed());
     for (const call of this.#calls) this.#stop(call);
@@ -367,4 +366,4 @@ class Session {
 
 /** Not from within the module's call. */
 const later = (work) => void Promise.resolve().then(work).catch(console.error);
-const closed = (id = "") => new SemelError(id, ["closed", "unknown", "same-id", "it was closed; what is stored goes on when it is opened again"]);
+const closed = (id = "") => new SemelError(id, ["closed", "unknown", "same-id", "it was closed; what is stored goes on when opened again"]);

@@ -6,30 +6,41 @@
 const opened = new WeakMap();
 
 /** Those of `outbox`. */
-export function sessionsOf(outbox, setup) {
-  if (!opened.has(setup)) opened.set(setup, new Together(outbox, setup));
+export function sessionsOf(outbox, setup, closing) {
+  if (!opened.has(setup)) opened.set(setup, new Together(outbox, setup, closing));
   return opened.get(setup);
 }
 
 class Together {
   /** How many requests of each have no answer, and at how many of them it pauses; of the outbox too. */
   #counts = new Map();
+  #sessions = new Set();
   #outbox;
   #show;
 
-  constructor(outbox, { host }) {
+  /** `closing` aborts when the outbox is closed: it has one listener, however many sessions there are. */
+  constructor(outbox, { host }, closing) {
     const { pending, paused } = outbox.getSnapshot();
     const own = { pending: outbox.pending, resume: outbox.resume };
     this.#counts.set(outbox, [pending, paused]);
     this.#outbox = outbox;
     this.#show = host.count;
     host.count = (...counts) => this.count(outbox, counts);
-    const sessions = () => [...this.#counts.keys()].filter((each) => each !== outbox);
-    outbox.pending = async () => (await Promise.all([own.pending.call(outbox), ...sessions().map((each) => each.pending())])).flat();
+    // Its own came first.
+    const sessions = () => [...this.#counts.keys()].slice(1);
+    // One that is closed meanwhile is left out.
+    const pendingOf = (each) => each.pending().catch((error) => (this.#counts.has(each) ? Promise.reject(error) : []));
+    outbox.pending = async () => (await Promise.all([own.pending.call(outbox), ...sessions().map(pendingOf)])).flat();
     outbox.resume = () => {
       own.resume.call(outbox);
       for (const each of sessions()) each.resume();
     };
+    closing.addEventListener("abort", () => this.#sessions.forEach((each) => each.close()));
+  }
+
+  /** `one` is closed with the outbox. */
+  join(one) {
+    this.#sessions.add(one);
   }
 
   /** Of `one` there are so many now. */
@@ -47,6 +58,7 @@ class Together {
 
   /** `one` is closed. */
   leave(one) {
+    this.#sessions.delete(one);
     this.#counts.delete(one);
     this.#sum();
   }

@@ -35,11 +35,11 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
 /** The headers option: a value, or a function that is asked for each attempt. */
 export const given = async (headers) => (typeof headers === "function" ? headers() : headers);
 
-/** Of a problem, or an answer to a control request: the members of the JSON object that are strings or numbers. `body`: as text, or bytes. */
+/** Of a problem, or an answer to a control request: the members of the JSON object that are strings or numbers. */
 export function membersOf(target, type, body) {
   if (!type?.startsWith("application/problem+json") && !target.startsWith("/semel/")) return "";
   try {
-    const members = Object.entries(JSON.parse(typeof body === "string" ? body : textOf(body)));
+    const members = Object.entries(JSON.parse(textOf(body)));
     return toLines(members.filter(([, value]) => typeof value !== "object").map(([name, value]) => [name, `${value}`.replace(/\s+/g, " ")]));
   } catch {
     return "";

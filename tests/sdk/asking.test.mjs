@@ -1,9 +1,10 @@
 // Ids: of one's own, by hash, and who else waits for the answer of one.
 
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { CancelledError, ClosedError, FingerprintMismatchError, GaveUpError, OutcomeLostError } from "../../sdk/npm/node.js";
-import { Rows, Stub, URL_OF_STUB, deposit, hang, outbox, rejection, until } from "./stub.mjs";
+import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until } from "./stub.mjs";
 
 /** A call that is under way: `server` holds its answers until they are let go. */
 async function held(t, options = {}) {
@@ -44,6 +45,25 @@ test("another request under an id that is in use is refused, and changes nothing
   letGo();
   assert.equal((await first).status, 200);
   assert.equal(server.runs.size, 1);
+});
+
+test("a call that was refused has no say any more: its signal cancels nothing that another made under its id", async (t) => {
+  const { semel, server } = await outbox(t, { maxPending: 1 });
+  const giveUp = new AbortController();
+  const { signal } = giveUp;
+  const isNext = (code, call) => rejection(call).then((error) => assert.equal(error.code, code));
+  server.each = (call, serve) => (call.kind === "change" && !signal.aborted ? lost() : serve());
+  const other = deposit(semel, "a", { id: "order-0" });
+  await isNext("outbox-full", deposit(semel, "a", { id: "order-1", signal }));
+  server.each = (call, serve) => (call.kind === "change" && call.id === "order-1" && !signal.aborted ? lost() : serve());
+  await other;
+  await until(async () => (await semel.pending()).length === 0, "there is room");
+  const first = deposit(semel, "a", { id: "order-1" });
+  await isNext("fingerprint-mismatch", deposit(semel, "a", { id: "order-1", body: "another", signal }));
+  await until(() => server.attempts.some(({ id }) => id === "order-1"), "it was sent");
+  assert.equal(getEventListeners(signal, "abort").length, 0, "a signal may live for long");
+  giveUp.abort();
+  assert.equal((await first).status, 200);
 });
 
 test("ids that can't be ids are refused before anything is stored or sent", async (t) => {

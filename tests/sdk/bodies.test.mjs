@@ -56,6 +56,19 @@ test("a stream without an end is not read past the limit, and told so", async (t
   assert.ok(cancelled && pulled < 12, `${pulled}`);
 });
 
+test("a stream of which something was read already is refused, as fetch has it: what is left of it is another body", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  for (const parts of [["one"], ["one", "two"]]) {
+    const stream = streamOf(...parts.map(bytes));
+    const reader = stream.getReader();
+    await reader.read();
+    reader.releaseLock();
+    assert.ok((await rejection(deposit(semel, "a", { body: stream }))) instanceof TypeError);
+  }
+  assert.deepEqual([server.attempts.length, store.log.filter(([what]) => what === "change").length], [0, 0]);
+});
+
 test("where a Request shows no body and takes no stream, as in Firefox, all of it goes", async (t) => {
   const { body } = Object.getOwnPropertyDescriptors(Request.prototype);
   Object.defineProperty(Request.prototype, "body", { value: undefined, configurable: true });

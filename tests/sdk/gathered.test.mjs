@@ -71,6 +71,7 @@ test("each caller has the answer to its own, whatever it is", async (t) => {
     // As a key answers what is no text, and what has no body.
     answers[0] = { ...answers[0], body: { base64: Buffer.from(answers[0].body).toString("base64") } };
     answers[1] = { status: 204, headers: { ...answers[1].headers, "x-own": "h\u{e9}" }, body: "" };
+    delete answers[2].headers["content-type"];
     return new Response(JSON.stringify(answers), { headers: answer.headers });
   };
   const answers = await burst({ semel, server }, bodies.length, (n) => overlapping(semel, { body: bodies[n], headers: { "content-type": "text/x", "x-n": `${n}` } }));
@@ -78,6 +79,7 @@ test("each caller has the answer to its own, whatever it is", async (t) => {
   assert.deepEqual([batch.json.length, kinds.at(-1)], [bodies.length - AT_ONCE, "object"]);
   for (const [index, answer] of answers.entries()) {
     assert.equal(answer.url, "https://worker.test/accounts/a/deposit");
+    if (index > AT_ONCE + 1) assert.equal(answer.headers.get("content-type"), index === AT_ONCE + 2 ? null : "application/json", "as it was answered");
     if (index === AT_ONCE + 1) assert.deepEqual([answer.status, answer.body, answer.headers.get("x-own")], [204, null, "h\u{e9}"]);
     else assert.deepEqual(await answer.json(), { path: "/accounts/a/deposit", body: Buffer.from(bodies[index]).toString("latin1") });
   }

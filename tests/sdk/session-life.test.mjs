@@ -170,3 +170,28 @@ test("a session that ended is left out of what is pending", async (t) => {
   await rejection(semel.session("accounts/a", "s"));
   assert.deepEqual([await semel.pending(), semel.getSnapshot().pending], [[], 0]);
 });
+
+test("what is pending is told where a session is closed meanwhile: it says so, and the outbox leaves it out", async (t) => {
+  const { semel } = await outbox(t);
+  for (const store of [undefined, new SharedRows()]) {
+    const session = await semel.session("accounts/a", "s", { store });
+    const [own, all] = [rejection(session.pending()), semel.pending()];
+    await session.close();
+    assert.equal((await own).code, "closed");
+    assert.deepEqual(await all, []);
+  }
+});
+
+test("however many sessions there are, the outbox has one listener for their end", async (t) => {
+  const warned = [];
+  const warn = ({ name }) => warned.push(name);
+  process.on("warning", warn);
+  t.after(() => process.off("warning", warn));
+  const { semel } = await outbox(t, { server: { fetch: (...given) => new SessionStub().fetch(...given) } });
+  const sessions = [];
+  for (let each = 0; each < 12; each += 1) sessions.push(await semel.session(`accounts/${each}`, "s"));
+  await new Promise((resolve) => setImmediate(resolve));
+  await semel.close();
+  for (const session of sessions) assert.equal((await rejection(deposit(session, "x"))).code, "closed");
+  assert.deepEqual(warned, []);
+});

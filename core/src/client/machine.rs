@@ -366,7 +366,8 @@ impl Client {
     /// Ends it: callers are told that they need not wait, and nothing is in hand any more. What is stored stays stored.
     pub fn close(&mut self) {
         self.actions.clear();
-        for request in self.requests.values().filter(|request| request.has_caller) {
+        // Of them all: the host may have been told to release a caller, and not have come to it.
+        for request in self.requests.values() {
             let (id, failure) = (request.id.clone(), ClientCode::Closed.into());
             self.actions.push(Action::GiveUp { id, failure });
         }
