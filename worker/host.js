@@ -88,8 +88,9 @@ export class SemelObject extends DurableObject {
   async #answer(attempt) {
     const opening = this.#chores.ready();
     if (opening) await opening;
-    if (this.isSuspect(...attempt())) return this.#runAlone(attempt);
-    const [, , , lines] = attempt();
+    const asked = attempt();
+    if (this.isSuspect(...asked)) return this.#runAlone(attempt);
+    const [, , , lines] = asked;
     const names = { id: valueIn(lines, "idempotency-key"), acks: valueIn(lines, "semel-ack") };
     return this.#turns.together((known) => this.run(attempt, known), attempt, names);
   }

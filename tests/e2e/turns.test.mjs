@@ -243,7 +243,7 @@ test("who has the object to itself is in no commit with others", LIMIT, async ()
 
 test("on workerd: of a hundred at once each has its own outcome, though some fail and some end the module", LIMIT, async (t) => {
   const server = await serve((end) => t.after(end), "probe");
-  const change = (path, id = randomUUID()) => server.send("POST", path, { id, key: '"k"', body: id });
+  const change = (path, id = randomUUID()) => server.send("POST", path, { id, key: '"k"', body: id, firstSent: nowS() });
   assert.equal((await change("/echo")).semel, "executed");
   const ids = Array.from({ length: 40 }, () => randomUUID());
   // Each twice; among them those that are undone by themselves.
@@ -254,3 +254,36 @@ test("on workerd: of a hundred at once each has its own outcome, though some fai
   // The read counts itself, and is undone.
   assert.equal(Number((await server.send("GET", "/runs", { key: '"k"' })).text), 1 + 45 + 1);
 });
+
+test("on workerd: those who are let go together have each its first outcome, and it is executed once", LIMIT, async (t) => {
+  const server = await serve((end) => t.after(end), "probe");
+  const ids = Array.from({ length: 60 }, () => randomUUID());
+  await asked(server, "first");
+  const all = await Promise.all(ids.map((id) => asked(server, id)));
+  assert.deepEqual(all.map(({ semel, text }) => [semel, text]), ids.map((id) => ["executed", id]));
+  assert.equal(Number((await server.send("GET", "/runs", { key: '"k"' })).text), 1 + 60 + 1);
+  assert.ok(syncsOf(await asked(server, "last")) < 60, "some have shared a commit");
+});
+
+test("on workerd: of a client that acknowledges, one by one, nobody asks whether it is committed; of one that doesn't somebody does", LIMIT, async (t) => {
+  const server = await serve((end) => t.after(end), "probe");
+  let last;
+  const grownBy = async (acknowledges) => {
+    const counts = [];
+    for (let each = 0; each <= 10; each += 1) {
+      const id = randomUUID();
+      counts.push(syncsOf(await asked(server, id, acknowledges && last ? `"${last}"` : undefined)));
+      last = id;
+    }
+    return counts.at(-1) - counts[0];
+  };
+  // The first of them asks, and one may find that under way.
+  const [acknowledging, others] = [await grownBy(true), await grownBy(false)];
+  assert.ok(acknowledging < 5 && others > 5, `${acknowledging}, ${others}`);
+});
+
+/** The answer to a change, with how often the object had asked by then whether all is durable. */
+const asked = (server, id, ack) => server.send("POST", "/echo", { id, ack, key: '"k"', body: id, firstSent: nowS(), headers: { "probe-object": "syncs" } });
+const syncsOf = ({ headers }) => Number(headers.get("probe-syncs"));
+/** One that does not say when it was first sent may have ended the object before, and runs alone. */
+const nowS = () => Math.floor(Date.now() / 1000);

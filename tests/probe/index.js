@@ -10,10 +10,22 @@ import { serve } from "./router.js";
 /** Whether every alarm fails; the platform gives one up after six failures. And how many have. */
 const alarms = { fail: false, failed: 0 };
 
-/** A header says what goes wrong: `busy MS`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. */
+/** A header says what goes wrong: `busy MS`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. Or `syncs`: how often that was asked for is told. */
 const HEADER = "probe-object";
 
 export class SemelObject extends Hosted {
+  /** How often the host has asked whether all is durable. */
+  #syncs = 0;
+
+  constructor(ctx, env) {
+    super(ctx, env);
+    const sync = ctx.storage.sync.bind(ctx.storage);
+    ctx.storage.sync = () => {
+      this.#syncs += 1;
+      return sync();
+    };
+  }
+
   async ask(...asked) {
     const [, , , lines] = asked;
     const [fault, argument] = (valueIn(lines, HEADER) ?? "").split(" ");
@@ -26,6 +38,7 @@ export class SemelObject extends Hosted {
     const answer = await super.ask(...asked);
     // It is made, and on its way for so long.
     if (fault === "late") await new Promise((resolve) => setTimeout(resolve, Number(argument)));
+    if (fault === "syncs") answer[1] += `probe-syncs:${this.#syncs}\n`;
     return answer;
   }
 
@@ -40,8 +53,8 @@ export class SemelObject extends Hosted {
     return super.forget(beforeS);
   }
 
-  run(attempt) {
-    const answer = super.run(attempt);
+  run(attempt, known) {
+    const answer = super.run(attempt, known);
     const [, , , lines] = attempt();
     // In the turn of the commit: what was written is not durable yet.
     if (valueIn(lines, HEADER) === "reset after") this.ctx.abort("reset");
