@@ -9,15 +9,12 @@ import { Batches } from "./batches.js";
 import { Chores } from "./chores.js";
 import { valueIn } from "./lines.js";
 import { glue, guarded, perInstance, settingsOf } from "./module.js";
-import { decided, routerOf } from "./router.js";
+import { decided, gathering, routerOf } from "./router.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
 import { Turns } from "./turns.js";
 
 /** After so long, an object has no suspects but places of sessions: nothing else of a crash before it is still being resent. */
 const YOUNG_MS = glue.young_ms();
-
-/** Requests whose bodies have more bytes are no group: the module's memory never shrinks. */
-const GROUP_BYTES_MAX = 1 << 20;
 
 let Effects;
 
@@ -37,7 +34,7 @@ export class SemelObject extends DurableObject {
   );
   #turns = new Turns(
     () => this.ctx.storage.sync(),
-    (attempts) => this.group(attempts),
+    (attempts) => gathering?.group(attempts, this.#engine(), () => this.#wake()),
   );
   #effects =
     Effects &&
@@ -80,6 +77,11 @@ export class SemelObject extends DurableObject {
     return [status, head, said, line, Date.now() - arrivedMs];
   }
 
+  /** Resolves to the answers to changes that have come to their router together, and how long they took: see gathering.js. */
+  askAll(calls) {
+    return gathering.answers(calls, this, { chores: this.#chores, turns: this.#turns });
+  }
+
   /** Opens a socket, where there is room for one. */
   fetch(request) {
     return this.#sockets.open(request) ?? new Response(null, { status: 503 });
@@ -92,7 +94,7 @@ export class SemelObject extends DurableObject {
     if (this.isSuspect(...asked)) return this.#runAlone(attempt);
     const [, , , lines] = asked;
     const names = { id: valueIn(lines, "idempotency-key"), acks: valueIn(lines, "semel-ack") };
-    return this.#turns.together((known) => this.run(attempt, known), attempt, names);
+    return this.#turns.together((known) => this.run(attempt, known?.[0]), [attempt], names);
   }
 
   webSocketMessage(socket, message) {
@@ -157,29 +159,6 @@ export class SemelObject extends DurableObject {
    */
   run(attempt, known) {
     return known ?? this.answered(attempt());
-  }
-
-  /** What the engine answers to attempts that are let go together; undefined: each is to run by itself. */
-  group(attempts) {
-    const all = attempts.map((attempt) => attempt());
-    const bytes = all.reduce((sum, [, , , , body]) => sum + (body?.byteLength ?? 0), 0);
-    if (bytes > GROUP_BYTES_MAX) return undefined;
-    const heads = all.map((args) => `${args.slice(0, 4).join("\0")}\0`).join("");
-    const bodies = new Uint8Array(bytes);
-    let at = 0;
-    const numbers = new Float64Array(all.length * 3);
-    for (const [n, [, , , , body, arrivedMs, nowMs]] of all.entries()) {
-      numbers.set([body?.byteLength ?? -1, arrivedMs, nowMs], n * 3);
-      if (body === undefined) continue;
-      bodies.set(body, at);
-      at += body.byteLength;
-    }
-    const answers = guarded(
-      () => this.#engine().group(heads, bodies, numbers),
-      () => undefined,
-    );
-    if (answers !== undefined) this.#wake();
-    return answers;
   }
 
   /** What the engine answers to the arguments of an attempt. */

@@ -26,6 +26,14 @@ const LIST_MS = 5_000;
  */
 const ROUTERS = /semel-(?<=(?:^|\n)semel-)(?:key|principal|from):[^\n]*\n/g;
 
+/** How changes of one key that come together are asked for together, and answered: see gathering.js. */
+export let gathering;
+
+/** A Worker in front of other code sends one after the other, and does without it. */
+export function gatherBy(its) {
+  gathering = its;
+}
+
 /** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
 const tables = [new Table(), new Table(), new Table()];
 const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
@@ -105,8 +113,14 @@ async function routed(request, lines, env, decide = (head) => routerOf(env).rout
   const [key, says, waitMs, asker] = route;
   if (key !== null && asker === "") return opened(request, lines, env, route);
   const head = [method, pathname, search, lines.replace(ROUTERS, "") + says];
-  const ask = key === null ? registered(head, request, env, asker) : async () => objectOf(env, key).ask(...head, await bodyOf(request), asker);
+  const ask = key === null ? registered(head, request, env, asker) : async () => askOf(env, key, [...head, await bodyOf(request), asker], waitMs);
   return answerOf(env, [method, lines], ask, waitMs);
+}
+
+/** A batch goes by itself. */
+function askOf(env, key, call, waitMs) {
+  const object = () => objectOf(env, key);
+  return gathering && call[5] === undefined ? gathering.ask(key, object, call, waitMs) : object().ask(...call);
 }
 
 function objectOf({ SEMEL }, key) {

@@ -26,7 +26,7 @@ export class Turns {
   #many;
 
   /**
-   * `sync()` resolves once all that was written is durable. `many`: given what some of those bring who were let go together, what each of them gets;
+   * `sync()` resolves once all that was written is durable. `many`: given all that is brought by those who were let go together, what each of it gets;
    * undefined where each is to work by itself.
    */
   constructor(sync, many = () => undefined) {
@@ -50,8 +50,8 @@ export class Turns {
   }
 
   /**
-   * Works, in one turn with all that waited for the same commit. `work` is given what `many` gives, if it does. `id`, and the text that names the ids
-   * that are acknowledged: undefined where there is none. Who acknowledges what it has no answer to may be in one commit with it, and no worse.
+   * Works, in one turn with all that waited for the same commit. `brought`: a list; `work` is given what `many` gives for each of it, if it does. `id`, and the
+   * text that names the ids that are acknowledged: undefined where there is none. Who acknowledges what it has no answer to may be in one commit with it, and no worse.
    */
   async together(work, brought, { id, acks } = {}) {
     while (this.taken) await this.taken;
@@ -64,7 +64,7 @@ export class Turns {
         return work();
       }
       this.#commit();
-      if (isFree) return work();
+      if (isFree) return work(...this.#givenTo([{ brought }]));
     }
     return work(await new Promise((go) => this.#waiting.push({ go, brought })));
   }
@@ -81,12 +81,30 @@ export class Turns {
         // The object is ended then, and all who wait are told.
       }
       while (this.taken) await this.taken;
-      group = this.#waiting.splice(0, GROUP_MAX);
+      group = this.#next();
       if (group.length === 1) this.#isShared = false;
-      const isOfMany = group.length > 1 && group.every(({ brought }) => brought !== undefined);
-      const given = isOfMany ? this.#many(group.map(({ brought }) => brought)) : undefined;
-      for (const [at, { go }] of group.entries()) go(given?.[at]);
+      const given = this.#givenTo(group);
+      for (const [at, { go }] of group.entries()) go(given[at]);
     }
     this.#isCommitting = false;
+  }
+
+  /** Who is let go next. */
+  #next() {
+    let count = 0;
+    const end = this.#waiting.findIndex(({ brought }) => (count += brought?.length ?? 1) > GROUP_MAX);
+    return this.#waiting.splice(0, end < 0 ? GROUP_MAX : end || 1);
+  }
+
+  /** What each of a group gets for what it brings. */
+  #givenTo(group) {
+    const all = group.flatMap(({ brought }) => brought);
+    let given;
+    try {
+      if (all.length > 1 && !all.includes(undefined)) given = this.#many(all);
+    } catch {
+      // Each finds the same by itself, and tells its own caller.
+    }
+    return group.map(({ brought }) => given?.splice(0, brought.length));
   }
 }

@@ -2,8 +2,8 @@
 //
 // Invariant: the bundle stays below its limit, or the build fails.
 
-import { readFile, readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { readFile, readdir, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { compileWithGlue } from "./compile.mjs";
 import { BUILD, ROOT, bin } from "./paths.mjs";
@@ -18,7 +18,7 @@ const BUNDLE_GZIP_BYTES_MAX = 350_000;
 const EMITTING_GZIP_BYTES_MAX = 380_000;
 /** Of a crate of somebody's own, on which this checkout has no say: what Cloudflare takes of everybody. */
 export const OWN_GZIP_BYTES_MAX = 3_000_000;
-const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/router.js", "worker/lines.js", "worker/storage.js", "worker/module.js", "worker/batches.js", "worker/turns.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "scripts/setup", "scripts/tools", "package-lock.json"];
+const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/router.js", "worker/lines.js", "worker/storage.js", "worker/module.js", "worker/batches.js", "worker/turns.js", "worker/gathering.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers of the checkout: the deployed one, the tests' own, what is packed for handlers in JavaScript, and an example. */
 export const WORKERS = {
@@ -82,12 +82,19 @@ async function imported(modules) {
   return [...reached].map((name) => modules.get(name));
 }
 
-/** Writes modules without comments and spaces. Names stay, so a stack trace still says which function threw; but for the glue, which nobody wrote. */
+/** Writes modules without comments and spaces, and with short names of what is local; but functions keep theirs, so a stack trace still says which threw. Of the glue, which nobody wrote, none does. */
 async function withoutSpace(modules, output) {
   const options = ["--minify-whitespace", "--minify-syntax", "--format=esm", "--target=es2022", "--log-level=warning", "--entry-names=[name]", "--allow-overwrite", `--outdir=${output}`];
   const isGlue = (module) => module.endsWith("/semel.js");
-  await run(bin("esbuild"), [...modules.filter((module) => !isGlue(module)), ...options]);
+  const own = modules.filter((module) => !isGlue(module));
+  await run(bin("esbuild"), [...own, ...options]);
   await run(bin("esbuild"), [...modules.filter(isGlue), ...options, "--minify-identifiers"]);
+  // Loaded here: most starts need no build.
+  const { minify } = await import("terser");
+  for (const path of own.map((module) => join(output, basename(module)))) {
+    const { code } = await minify(await readFile(path, "utf8"), { module: true, toplevel: false, ecma: 2020, compress: false, mangle: { keep_fnames: true, keep_classnames: true } });
+    await writeFile(path, code);
+  }
 }
 
 /** Adds up the bundle, each file in gzip. */

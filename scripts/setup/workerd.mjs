@@ -21,14 +21,14 @@ const LISTEN_TIMEOUT_MS = 20_000;
  * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB; `services`: binding to the file of another Worker, one
  * module; `reachesLocal`: whether the worker may fetch from this machine; `deadLetters`: the address of a server that gets what is sent to
  * the queue DEAD_LETTERS, and then the worker can be given messages by itself, which is bound as SELF; `inspected`: whether debuggers may
- * look into it, at `inspector` of what is resolved.
+ * look into it, at `inspector` of what is resolved; `compatibilityFlags`, `v8Flags`: more of the runtime's.
  */
-export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, inspected, onLog }) {
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, inspected, compatibilityFlags = [], v8Flags = [], onLog }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
   // Settings are in it, the administrator's token among them.
   await rm(config, { force: true });
-  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, state }), { mode: 0o600 });
+  await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, compatibilityFlags, v8Flags, state }), { mode: 0o600 });
   const { default: binary } = createRequire(import.meta.url)("workerd");
   const inspector = inspected ? ["--inspector-addr=127.0.0.1:0"] : [];
   const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", ...inspector, config], {
@@ -86,7 +86,7 @@ function listening(child, exited, log, events) {
   });
 }
 
-async function configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, state }) {
+async function configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, compatibilityFlags, v8Flags, state }) {
   const text = JSON.stringify;
   const modules = [];
   // The entry comes first. A path that begins with / would be looked for in the schema's search path.
@@ -127,14 +127,14 @@ const config :Workerd.Config = (
     ${services.join(",\n    ")}
   ],
   sockets = [ (name = "http", address = ${text(address)}, http = (), service = "main") ],
-  v8Flags = [ ${inspected ? text("--expose-gc") : ""} ],
+  v8Flags = ${text([...v8Flags, ...(inspected ? ["--expose-gc"] : [])])},
 );
 const main :Workerd.Worker = (
   modules = [
     ${modules.join(",\n    ")}
   ],
   compatibilityDate = ${text(COMPATIBILITY_DATE)},
-  compatibilityFlags = [ ${deadLetters === undefined ? "" : text("service_binding_extra_handlers")} ],
+  compatibilityFlags = ${text([...compatibilityFlags, ...(deadLetters === undefined ? [] : ["service_binding_extra_handlers"])])},
   durableObjectNamespaces = [ ${namespaces.join(", ")} ],
   durableObjectStorage = (localDisk = "state"),
   bindings = [ ${bindings.join(", ")} ],

@@ -77,7 +77,7 @@ test("where requests have come together, the next lets in what has come already,
 });
 
 /** The same object, asked by those who acknowledge what they have answers to: `[id, acks]` of each. */
-const acknowledging = ({ log, turns }) => (id, acks) => turns.together(() => log.push(id), id, { id, acks });
+const acknowledging = ({ log, turns }) => (id, acks) => turns.together(() => log.push(id), [id], { id, acks });
 
 test("of a request that acknowledges others nobody asks whether it is committed, and the next that acknowledges it waits for nobody", LIMIT, async () => {
   const one = object();
@@ -111,7 +111,7 @@ test("one that does not acknowledge what ran last asks for its commit, and all t
 test("of a request that acknowledges nothing, or has no id, its commit is asked for at once", LIMIT, async () => {
   for (const names of [{ id: "a" }, { acks: '"z"' }, { id: undefined, acks: undefined }, undefined]) {
     const { log, turns, commit, together } = object();
-    turns.together(() => log.push("a"), "a", names);
+    turns.together(() => log.push("a"), ["a"], names);
     await turn();
     assert.deepEqual(log, ["a", "commit"]);
     together("b");
@@ -145,14 +145,24 @@ test("a commit has a bounded number in it, and the others are in the next", LIMI
   assert.deepEqual(log.filter((name) => name !== "commit"), Array.from({ length: 301 }, (_, number) => number));
 });
 
-/** An object that is asked for all at once, and gives each its name in capitals; or `gives`. */
+test("it is what is brought that is counted, and nobody is parted", LIMIT, async () => {
+  const { asked, commit, bring } = objectOfMany();
+  bring("first");
+  const names = (count) => Array.from({ length: count }, (_, number) => number);
+  for (const count of [200, 56, 1, 300, 255, 2]) bring(...names(count));
+  await turn();
+  for (let commits = 0; commits < 6; commits += 1) await commit();
+  assert.deepEqual(asked.map((all) => all.split(",").length), [256, 300, 255, 2]);
+});
+
+/** An object that is asked for all at once, and gives each its name in capitals; or `gives`. Who comes brings names. */
 function objectOfMany(gives = (names) => names.map((name) => name.toUpperCase())) {
   const asked = [];
   const all = object((names) => {
     asked.push(names.join());
     return gives(names);
   });
-  const bring = (name) => all.turns.together((given) => all.log.push(given ?? name), name);
+  const bring = (...brought) => all.turns.together((given) => all.log.push((given ?? brought).join("+")), brought);
   return { ...all, asked, bring };
 }
 
@@ -170,12 +180,36 @@ test("those who are let go together are asked for at once, in the order in which
   await commit();
 });
 
-test("where nothing is given, each works by itself", LIMIT, async () => {
-  const { log, asked, commit, bring } = objectOfMany(() => undefined);
-  for (const name of ["a", "b", "c"]) bring(name);
+const broken = () => {
+  throw new Error("the settings can't be read");
+};
+
+test("where nothing is given, or it fails, each works by itself", LIMIT, async () => {
+  for (const gives of [() => undefined, broken]) {
+    const { log, asked, commit, bring } = objectOfMany(gives);
+    for (const name of ["a", "b", "c"]) bring(name);
+    await turn();
+    await commit();
+    assert.deepEqual([asked, log], [["b,c"], ["a", "commit", "b", "c", "commit"]]);
+    await commit();
+    bring("d", "e");
+    await turn();
+    await commit();
+    assert.deepEqual([asked.at(-1), log.slice(-2)], ["d,e", ["d+e", "commit"]]);
+    await commit();
+  }
+});
+
+test("who brings several is given as many, with others or without, and waits for nobody where no commit is under way", LIMIT, async () => {
+  const { log, asked, commit, bring } = objectOfMany();
+  bring("a", "b");
+  assert.deepEqual([asked, log], [["a,b"], ["A+B"]]);
+  bring("c");
+  bring("d", "e", "f");
+  bring("g", "h");
   await turn();
   await commit();
-  assert.deepEqual([asked, log], [["b,c"], ["a", "commit", "b", "c", "commit"]]);
+  assert.deepEqual([asked, log], [["a,b", "c,d,e,f,g,h"], ["A+B", "commit", "C", "D+E+F", "G+H", "commit"]]);
   await commit();
 });
 
@@ -283,7 +317,7 @@ test("on workerd: of a client that acknowledges, one by one, nobody asks whether
 });
 
 /** The answer to a change, with how often the object had asked by then whether all is durable. */
-const asked = (server, id, ack) => server.send("POST", "/echo", { id, ack, key: '"k"', body: id, firstSent: nowS(), headers: { "probe-object": "syncs" } });
-const syncsOf = ({ headers }) => Number(headers.get("probe-syncs"));
+const asked = (server, id, ack) => server.send("POST", "/echo", { id, ack, key: '"k"', body: id, firstSent: nowS(), headers: { "probe-object": "counts" } });
+const syncsOf = ({ headers }) => JSON.parse(headers.get("probe-counts")).syncs;
 /** One that does not say when it was first sent may have ended the object before, and runs alone. */
 const nowS = () => Math.floor(Date.now() / 1000);

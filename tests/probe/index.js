@@ -1,44 +1,78 @@
 // The probe's Worker: the host, an object that goes wrong where a request asks for it, and what only tests ask for beside it.
 
 import { DurableObject } from "cloudflare:workers";
+import * as gathering from "./gathering.js";
 import { SemelObject as Hosted } from "./host.js";
 import { valueIn } from "./lines.js";
 import { consumer } from "./queue.js";
 import { SemelRegistry as Registry } from "./registry.js";
-import { serve } from "./router.js";
+import { gatherBy, serve } from "./router.js";
+
+gatherBy(gathering);
 
 /** Whether every alarm fails; the platform gives one up after six failures. And how many have. */
 const alarms = { fail: false, failed: 0 };
 
-/** A header says what goes wrong: `busy MS`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. Or `syncs`: how often that was asked for is told. */
+/**
+ * A header says what goes wrong: `busy MS`, `held NAME`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. With `all ` before it, it goes wrong with
+ * the call for all that came together. Or `counts`: what the object has counted by then is told.
+ */
 const HEADER = "probe-object";
+const faultOf = (lines) => valueIn(lines, HEADER) ?? "";
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Who is held goes on once its name is here. */
+const released = new Set();
 
 export class SemelObject extends Hosted {
-  /** How often the host has asked whether all is durable. */
-  #syncs = 0;
+  /** How often the host has asked whether all is durable, and how often the object was called, for how many requests. */
+  #counts = { syncs: 0, calls: 0, requests: 0 };
 
   constructor(ctx, env) {
     super(ctx, env);
     const sync = ctx.storage.sync.bind(ctx.storage);
     ctx.storage.sync = () => {
-      this.#syncs += 1;
+      this.#counts.syncs += 1;
       return sync();
     };
   }
 
-  async ask(...asked) {
+  ask(...asked) {
+    this.#count(1);
     const [, , , lines] = asked;
-    const [fault, argument] = (valueIn(lines, HEADER) ?? "").split(" ");
+    return this.#under(faultOf(lines), () => super.ask(...asked));
+  }
+
+  askAll(calls) {
+    this.#count(calls.length);
+    const faults = calls.map(([, , , lines]) => faultOf(lines));
+    // What is to happen to one happens where it is asked for by itself.
+    if (faults.some((fault) => fault !== "" && fault !== "counts" && fault !== "reset after" && !fault.startsWith("all "))) return [[], 0];
+    const fault = faults.find((its) => its.startsWith("all "))?.slice("all ".length) ?? "";
+    return this.#under(fault, () => super.askAll(calls));
+  }
+
+  #count(requests) {
+    this.#counts.calls += 1;
+    this.#counts.requests += requests;
+  }
+
+  async #under(fault, work) {
+    const [what, argument] = fault.split(" ");
     // Nothing else of the object goes on meanwhile, as when it has more to do than it can.
-    if (fault === "busy") await this.ctx.blockConcurrencyWhile(() => new Promise((resolve) => setTimeout(resolve, Number(argument))));
-    if (fault === "hangs") await new Promise(() => {});
+    if (what === "busy") await this.ctx.blockConcurrencyWhile(() => pause(Number(argument)));
+    if (what === "held") {
+      await this.ctx.blockConcurrencyWhile(async () => {
+        while (!released.has(argument)) await pause(5);
+      });
+    }
+    if (what === "hangs") await new Promise(() => {});
     // As the platform says it, of an object with too long a queue.
-    if (fault === "overloaded") throw Object.assign(new Error("Durable Object is overloaded."), { overloaded: true });
-    if (fault === "reset" && argument === "before") this.ctx.abort("reset");
-    const answer = await super.ask(...asked);
+    if (what === "overloaded") throw Object.assign(new Error("Durable Object is overloaded."), { overloaded: true });
+    if (what === "reset" && argument === "before") this.ctx.abort("reset");
+    const answer = await work();
     // It is made, and on its way for so long.
-    if (fault === "late") await new Promise((resolve) => setTimeout(resolve, Number(argument)));
-    if (fault === "syncs") answer[1] += `probe-syncs:${this.#syncs}\n`;
+    if (what === "late") await pause(Number(argument));
     return answer;
   }
 
@@ -57,7 +91,8 @@ export class SemelObject extends Hosted {
     const answer = super.run(attempt, known);
     const [, , , lines] = attempt();
     // In the turn of the commit: what was written is not durable yet.
-    if (valueIn(lines, HEADER) === "reset after") this.ctx.abort("reset");
+    if (faultOf(lines) === "reset after") this.ctx.abort("reset");
+    if (faultOf(lines) === "counts") answer[1] += `probe-counts:${JSON.stringify(this.#counts)}\n`;
     return answer;
   }
 }
@@ -103,6 +138,14 @@ async function putOn(request) {
   return new Response();
 }
 
+/** How many requests have come to the Worker, but for those that are its own. */
+let came = 0;
+
+async function release(request) {
+  released.add(await request.text());
+  return new Response();
+}
+
 /** Has alarms fail or not from now on; tells how many have failed. */
 async function failAlarms(request) {
   if (request.method === "POST") alarms.fail = (await request.text()) === "fail";
@@ -122,7 +165,11 @@ export default {
     const { pathname } = new URL(request.url);
     if (pathname === "/probe/reports") return report(request, env);
     if (pathname === "/probe/alarms") return failAlarms(request);
+    if (pathname === "/probe/clock") return putOn(request);
+    if (pathname === "/probe/came") return Response.json(came);
+    if (pathname === "/probe/release") return release(request);
     if (pathname === "/deliver") return deliver(request, env);
-    return pathname === "/probe/clock" ? putOn(request) : serve(request, env);
+    came += 1;
+    return serve(request, env);
   },
 };

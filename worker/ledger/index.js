@@ -2,13 +2,16 @@
 // beside it and the lab's log; where ASSETS is bound, it serves the page.
 
 import { DurableObject } from "cloudflare:workers";
+import * as gathering from "./gathering.js";
 import { SemelObject as Protected } from "./host.js";
 import { isForLab, serveLab, withLog } from "./lab.js";
 import { bodyOf, linesOf, responseOf, valueIn } from "./lines.js";
 import { guarded, perInstance } from "./module.js";
-import { serve } from "./router.js";
+import { gatherBy, serve } from "./router.js";
 import { NaiveEngine } from "./semel.js";
 import { isForSite, serveSite } from "./site.js";
+
+gatherBy(gathering);
 
 const NAIVE = "/naive";
 

@@ -3,15 +3,17 @@
 // Invariant: what would only fail once a request comes fails where the class is named, if that can be told by looking at it.
 
 import { Effects } from "./effects.js";
+import * as gathering from "./gathering.js";
 import { SemelObject as Hosted, sendBy } from "./host.js";
 import { note } from "./module.js";
-import { serve } from "./router.js";
+import { gatherBy, serve } from "./router.js";
 import { NO_PROMISE, bind, setKeyRule } from "./script.js";
 
 export { consumer } from "./queue.js";
 export { SemelRegistry } from "./registry.js";
 
 sendBy(Effects);
+gatherBy(gathering);
 
 /** What the runtime and Semel call of an object: a subclass that had its own would break it. */
 const TAKEN = Object.getOwnPropertyNames(Hosted.prototype).filter((name) => name !== "constructor");

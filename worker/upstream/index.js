@@ -15,11 +15,6 @@ export class SemelObject extends Hosted {
     return false;
   }
 
-  /** One after the other is sent. */
-  group() {
-    return undefined;
-  }
-
   run(attempt) {
     const answer = this.#remote.answer(attempt);
     // A caller that leaves takes nothing with it: what was sent is settled.

@@ -1,0 +1,170 @@
+// Changes of one key that come to a Worker together go to their object in one call: each has its own answer all the same, whoever of them leaves, is slow,
+// or ends the object. On workerd.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { connect } from "node:net";
+import { after, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
+import { deposit, load } from "../bench/load.mjs";
+import { serve } from "./server.mjs";
+
+const LIMIT = { timeout: 60_000 };
+const TELLS = { "probe-object": "counts" };
+
+const server = await serve(after, "probe");
+const nowS = () => Math.floor(Date.now() / 1000);
+const change = (key, { path = "/echo", id = randomUUID(), on = server, ...more } = {}) => on.send("POST", path, { id, key: `"${key}"`, body: id, firstSent: nowS(), headers: TELLS, ...more });
+const runs = async (key) => Number((await server.send("GET", "/runs", { key: `"${key}"` })).text) - 1;
+const times = (count, make) => Array.from({ length: count }, (_, number) => make(number));
+const countsOf = ({ headers }) => JSON.parse(headers.get("probe-counts"));
+const came = async () => (await server.send("GET", "/probe/came")).json;
+const release = (name) => server.send("POST", "/probe/release", { body: name });
+
+/** Resolves once so many more have come to the Worker than `before`. */
+async function haveCome(before, count) {
+  for (let tries = 0; tries < 2_000; tries += 1) {
+    if ((await came()) >= before + count) return;
+    await pause(5);
+  }
+  throw new Error("they did not come");
+}
+
+/** A client that may leave: a connection with one change on it. */
+function clientOf(key, id = randomUUID()) {
+  const { hostname: host, port } = new URL(server.url);
+  const socket = connect({ host, port: Number(port), noDelay: true });
+  let text = "";
+  const heard = new Promise((resolve) => {
+    socket.on("error", () => {});
+    socket.on("close", () => resolve(text));
+    socket.on("data", (chunk) => {
+      text += chunk;
+      if (text.includes(id)) resolve(text);
+    });
+  });
+  socket.write(`POST /echo HTTP/1.1\r\nHost: probe\r\nIdempotency-Key: ${id}\r\nSemel-Key: "${key}"\r\nSemel-First-Sent: @${nowS()}\r\nContent-Length: ${id.length}\r\n\r\n${id}`);
+  return { id, heard, leave: () => socket.destroy() };
+}
+
+test("what comes while something of its key is under way goes in one call, and each has its own answer; again, its own replay", LIMIT, async () => {
+  const before = countsOf(await change("many"));
+  const ids = times(60, () => randomUUID());
+  const first = await Promise.all(ids.map((id) => change("many", { id })));
+  assert.deepEqual(first.map(({ status, semel, text }) => [status, semel, text]), ids.map((id) => [200, "executed", id]));
+  const between = countsOf(await change("many"));
+  assert.equal(between.requests - before.requests, 61);
+  assert.ok(between.calls - before.calls < 40, `${between.calls - before.calls} calls`);
+  const again = await Promise.all(ids.map((id) => change("many", { id })));
+  assert.deepEqual(again.map(({ status, semel, text }) => [status, semel, text]), ids.map((id) => [200, "replayed", id]));
+  assert.ok(countsOf(await change("many")).calls - between.calls < 40);
+  assert.equal(await runs("many"), 63);
+});
+
+test("where nothing of its key is under way each is a call of its own, and so is what reads, has no id, or is large", LIMIT, async () => {
+  for (let number = 1; number <= 5; number += 1) assert.deepEqual(countsOf(await change("alone")).calls, number);
+  const held = change("alone", { headers: { "probe-object": "held alone" } });
+  const before = await came();
+  const large = "x".repeat(600_000);
+  const all = [
+    server.send("GET", "/runs", { key: '"alone"' }),
+    server.send("POST", "/echo", { key: '"alone"', body: "x" }),
+    ...times(2, () => change("alone", { body: large })),
+    ...times(3, () => change("alone")),
+  ];
+  await haveCome(before, all.length);
+  await release("alone");
+  await held;
+  const answers = await Promise.all(all);
+  assert.deepEqual(answers.map(({ status }) => status), [200, 400, 200, 200, 200, 200, 200]);
+  assert.equal(await runs("alone"), 5 + 1 + 5);
+});
+
+test("of two calls that would have too many bytes together each has its own", LIMIT, async () => {
+  const bodies = times(4, (number) => String(number).repeat(600_000));
+  await change("bytes");
+  const answers = await Promise.all(bodies.map((body) => change("bytes", { body })));
+  assert.deepEqual(answers.map(({ text }) => text), bodies);
+  const { calls, requests } = countsOf(await change("bytes"));
+  assert.deepEqual([calls, requests], [6, 6]);
+});
+
+test("the client of who asks for all leaves: the others have their answers, and what it asked for is done once", LIMIT, async () => {
+  const held = change("leader", { headers: { "probe-object": "held leader" } });
+  const before = await came();
+  const leader = clientOf("leader");
+  await haveCome(before, 1);
+  const others = times(10, () => clientOf("leader"));
+  await haveCome(before, 11);
+  leader.leave();
+  others[3].leave();
+  await leader.heard;
+  await release("leader");
+  assert.equal((await held).semel, "executed");
+  for (const [number, { id, heard }] of others.entries()) if (number !== 3) assert.match(await heard, new RegExp(`^HTTP/1.1 200 [^]*${id}$`));
+  for (const { id } of [leader, others[3]]) assert.match(await clientOf("leader", id).heard, /^HTTP\/1.1 200 [^]*semel-status: replayed/i);
+  assert.equal(await runs("leader"), 12);
+  assert.equal((await change("leader")).semel, "executed");
+});
+
+test("a call that does not come back: each is answered in its own time, and goes on under its id", LIMIT, async () => {
+  await change("hangs");
+  const ids = times(12, () => randomUUID());
+  const begunMs = Date.now();
+  const first = change("hangs", { headers: { "probe-object": "late 500" } });
+  const answers = await Promise.all(ids.map((id) => change("hangs", { id, headers: { "probe-object": "all hangs", prefer: "wait=1" } })));
+  const tookMs = Date.now() - begunMs;
+  assert.ok(tookMs < 3_000, `${tookMs} ms`);
+  const unanswered = answers.filter(({ status }) => status === 503);
+  assert.ok(unanswered.length >= 10, `${unanswered.length} of them went together`);
+  for (const { json } of unanswered) assert.deepEqual([json.executed, json.retry], ["unknown", "same-id"]);
+  await first;
+  const again = await Promise.all(ids.map((id) => change("hangs", { id })));
+  assert.ok(again.every(({ status }) => status === 200));
+  assert.equal(await runs("hangs"), 2 + 12);
+});
+
+test("the object ends before their commit is durable: nobody is told an outcome, and each is executed once", LIMIT, async () => {
+  await change("ends");
+  const ids = times(20, () => randomUUID());
+  const answers = await Promise.all(ids.map((id, number) => change("ends", { id, headers: number === 15 ? { "probe-object": "reset after" } : TELLS })));
+  assert.equal(answers[15].status, 503);
+  for (const { status, semel } of answers) assert.ok(`${status} ${semel}` === "503 unavailable" || `${status} ${semel}` === "200 executed", `${status} ${semel}`);
+  assert.ok(answers.filter(({ status }) => status === 503).length > 1, "some were in its commit");
+  const again = await Promise.all(ids.map((id) => change("ends", { id })));
+  assert.deepEqual(again.map(({ status, text }) => [status, text]), ids.map((id) => [200, id]));
+  assert.equal(await runs("ends"), 21);
+});
+
+test("where all that they answer is too much for one call, each has its own answer all the same", LIMIT, async () => {
+  await change("large");
+  const answers = await Promise.all(times(14, () => change("large", { path: "/large/900000" })));
+  assert.deepEqual(answers.map(({ status, semel, body }) => [status, semel, body.length]), times(14, () => [200, "executed", 900_000]));
+  assert.equal(await runs("large"), 15);
+});
+
+test("one that may have ended the object before is in no commit with others", LIMIT, async () => {
+  const first = await change("young", { firstSent: undefined });
+  const answers = await Promise.all(times(20, () => change("young", { firstSent: undefined })));
+  assert.ok([first, ...answers].every(({ semel }) => semel === "executed"));
+  const { calls, requests, syncs } = countsOf(await change("young"));
+  assert.ok(requests > 22 && calls > 22, "those that came together are asked for once more, one by one");
+  assert.ok(syncs >= 2 * 21, "each is alone in its commit, and so is its start");
+});
+
+test("what the compiler makes of it goes on in the right request too", LIMIT, async (t) => {
+  const optimised = await serve((end) => t.after(end), "probe", {}, { v8Flags: ["--no-maglev"] });
+  const path = "/keyed/optimised/echo";
+  // Whatever is no success ends the load.
+  const { took } = await load(optimised.url, { connections: 64, requests: 10_000, of: () => deposit(path) });
+  assert.equal(took.length, 10_000);
+  assert.doesNotMatch(optimised.log, /different request/);
+});
+
+test("a runtime that does not see to that is asked for each by itself", LIMIT, async (t) => {
+  const old = await serve((end) => t.after(end), "probe", {}, { compatibilityFlags: ["no_handle_cross_request_promise_resolution"] });
+  await change("old", { on: old });
+  const answers = await Promise.all(times(40, () => change("old", { on: old })));
+  assert.ok(answers.every(({ semel }) => semel === "executed"));
+  assert.deepEqual([countsOf(await change("old", { on: old }))].map(({ calls, requests }) => [calls, requests]), [[42, 42]]);
+});

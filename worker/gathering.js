@@ -1,0 +1,138 @@
+// Changes of one key that come to an isolate together go to the key's object in one call.
+//
+// Invariants:
+// - Nothing waits where nothing of its key is under way. Where something is, a change waits for no time, only for a turn of the runtime's: all that have
+//   come by then go together.
+// - Who is first of them asks for all, and to the end, though its own client leave meanwhile. Each of the others waits in a request of its own, no longer than
+//   its client does.
+// - What the object says it has done nothing of is asked for by itself. Where a call fails, so have all that were in it, as if each had been in one of its own.
+// - What is known of a key is bounded, and forgotten by itself: a request whose client leaves ends without a word.
+
+import { waitUntil } from "cloudflare:workers";
+import { within } from "./chores.js";
+import { guarded } from "./module.js";
+
+/** So many are in one call, with so many bytes of bodies: the object has them in one commit, and the module's memory never shrinks. */
+const CALLS_MAX = 256;
+const BYTES_MAX = 1 << 20;
+/** The object runs no more of a call than until its answers have so many bytes: the platform takes 32 MiB. */
+const ANSWERS_BYTES_MAX = 4 << 20;
+/** So many keys are known at a time. Changes of others go by themselves. */
+const KEYS_MAX = 1_000;
+
+/** Whether the runtime sees to it that who waits for what another request settles goes on in its own. It does unless its day of compatibility is an old one. */
+const CROSSES = globalThis.Cloudflare?.compatibilityFlags.handle_cross_request_promise_resolution === true;
+
+/** Of a key: how many calls are under way, until when one may be, and who goes together next. */
+const keys = new Map();
+
+/**
+ * Resolves to the answer of a key's object to a change, with others of its key or by itself. `objectOf()`: a stub; `call`: the arguments of its `ask`; so
+ * long an answer is waited for, in ms.
+ */
+export async function ask(key, objectOf, call, waitMs) {
+  const [method, , , lines, body] = call;
+  // What reads is undone, and takes all that is in one transaction with it. Of what has no id nobody could ask again.
+  const isAlone = !CROSSES || method === "GET" || method === "HEAD" || !lines.includes("idempotency-key:") || !(body?.byteLength <= BYTES_MAX);
+  if (isAlone) return objectOf().ask(...call);
+  const nowMs = Date.now();
+  let going = keys.get(key);
+  if (going === undefined || going.untilMs <= nowMs) {
+    if (!hasRoom(nowMs)) return objectOf().ask(...call);
+    going = { calls: 1, untilMs: nowMs + waitMs, next: undefined };
+    keys.set(key, going);
+    try {
+      return await objectOf().ask(...call);
+    } finally {
+      left(key, going);
+    }
+  }
+  going.untilMs = Math.max(going.untilMs, nowMs + waitMs);
+  if (going.next === undefined || going.next.calls.length === CALLS_MAX || going.next.bytes + body.byteLength > BYTES_MAX) {
+    going.next = { calls: [], told: [], bytes: 0, waitMs: 0 };
+    going.calls += 1;
+    waitUntil(led(key, going, going.next, objectOf));
+  }
+  const group = going.next;
+  // Made by a call: what the compiler makes of `new Promise` does not know whose request it is.
+  const { promise, resolve, reject } = Promise.withResolvers();
+  group.calls.push(call);
+  group.told.push({ resolve, reject });
+  group.bytes += body.byteLength;
+  group.waitMs = Math.max(group.waitMs, waitMs);
+  return (await promise) ?? objectOf().ask(...call);
+}
+
+/** Asks for all who have come by then, and tells each. It never rejects. */
+async function led(key, going, group, objectOf) {
+  await new Promise((go) => setTimeout(go, 0));
+  if (going.next === group) going.next = undefined;
+  try {
+    const [answers, objectMs] = await within(group.waitMs, objectOf().askAll(group.calls));
+    for (const [at, { resolve }] of group.told.entries()) resolve(answers[at] && [...answers[at], objectMs]);
+  } catch (error) {
+    for (const { reject } of group.told) reject(error);
+  }
+  left(key, going);
+}
+
+function left(key, going) {
+  going.calls -= 1;
+  if (going.calls === 0 && keys.get(key) === going) keys.delete(key);
+}
+
+/** Whether one more key may be known: those go of which nothing can be under way any more. */
+function hasRoom(nowMs) {
+  if (keys.size < KEYS_MAX) return true;
+  for (const [key, { untilMs }] of keys) if (untilMs <= nowMs) keys.delete(key);
+  return keys.size < KEYS_MAX;
+}
+
+/**
+ * Resolves to the answers of an object to the calls of one for all, and how long that took, in ms. Undefined instead of an answer: nothing was done of it.
+ * `object`: its `isSuspect` and `run`; `chores` and `turns` are its own.
+ */
+export async function answers(calls, object, { chores, turns }) {
+  const arrivedMs = Date.now();
+  const attempts = calls.map(([method, pathname, search, lines, body]) => () => [method, pathname, search, lines, body, arrivedMs, Date.now()]);
+  const all = async () => {
+    await chores.ready();
+    // Who may have ended the object before is in no commit with others.
+    if (attempts.some((attempt) => object.isSuspect(...attempt()))) return [];
+    return turns.together((known) => eachOf(attempts, object, known), attempts);
+  };
+  return [await chores.during(all), Date.now() - arrivedMs];
+}
+
+function eachOf(attempts, object, known) {
+  let room = ANSWERS_BYTES_MAX;
+  return attempts.map((attempt, at) => {
+    if (room <= 0) return undefined;
+    const answer = object.run(attempt, known?.[at]);
+    room -= answer[2]?.byteLength ?? 0;
+    return answer;
+  });
+}
+
+/** What the engine answers to attempts in one transaction, in their order; undefined: each is to run by itself. `wake()` follows what was done. */
+export function group(attempts, engine, wake) {
+  const all = attempts.map((attempt) => attempt());
+  const bytes = all.reduce((sum, [, , , , body]) => sum + (body?.byteLength ?? 0), 0);
+  if (bytes > BYTES_MAX) return undefined;
+  const heads = all.map((args) => `${args.slice(0, 4).join("\0")}\0`).join("");
+  const bodies = new Uint8Array(bytes);
+  let at = 0;
+  const numbers = new Float64Array(all.length * 3);
+  for (const [n, [, , , , body, arrivedMs, nowMs]] of all.entries()) {
+    numbers.set([body?.byteLength ?? -1, arrivedMs, nowMs], n * 3);
+    if (body === undefined) continue;
+    bodies.set(body, at);
+    at += body.byteLength;
+  }
+  const answers = guarded(
+    () => engine.group(heads, bodies, numbers),
+    () => undefined,
+  );
+  if (answers !== undefined) wake();
+  return answers;
+}
