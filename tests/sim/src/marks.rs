@@ -336,6 +336,8 @@ pub const SOMETIMES: &[&str] = &[
     "together, Deposit: rolled-back",
     "together, Deposit: unavailable",
     "together, Read: read",
+    "together: a call for many",
+    "together: a call for many is taken to pieces",
     "together: a group",
     "together: a group is asked for at once",
     "together: a group is asked for one by one",

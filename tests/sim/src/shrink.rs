@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 38] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 39] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -76,6 +76,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.give_up,
         |plan| &mut plan.together.lose_answers,
         |plan| &mut plan.together.repeat,
+        |plan| &mut plan.together.gather,
         |plan| &mut plan.together.troubles,
         |plan| &mut plan.together.crash,
         |plan| &mut plan.together.fail,

@@ -113,7 +113,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("crash-of-frame", 0, "blamed"),
     ("nested-kept", 10, "order"),
     ("sent-before-durable", 55, "unrecorded"),
-    ("group-isolation", 38, "effects"),
+    ("group-isolation", 174, "effects"),
     ("group-kept", 6, "effects"),
     ("group-order", 6, "order"),
     ("group-early-answer", 2, "early"),

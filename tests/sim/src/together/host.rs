@@ -4,6 +4,8 @@
 //! - As in `turns.js`, nothing waits while no commit is under way. What came during one is in the next, in the order in which it came. That one may
 //!   first wait for a commit of nothing changes no order, and is left out.
 //!   The engine is asked for all of that at once; where it can't be, for one by one.
+//! - As in `gathering.js`, what has come to a Worker together comes in one call, and is not parted; but where one of it may have ended the object before, each is
+//!   asked for by itself.
 //! - As in `host.js`, what may have ended the object before runs alone: its start is durable before it runs, and nobody else is in its commit.
 //! - As in the runtime, no answer leaves before its commit, and of a turn all is committed or nothing. The object may end between any two
 //!   statements, and takes all with it that is not committed, and all that waits.
@@ -35,7 +37,7 @@ enum Taken {
     #[default]
     Nobody,
     /// Once the commit is over that is under way.
-    Next(Rc<Asked>),
+    Next(Vec<Rc<Asked>>),
     Now,
 }
 
@@ -47,10 +49,10 @@ pub struct Object {
     /// `None`: it has ended, and nobody has asked since.
     started_ms: Option<i64>,
     taken: Taken,
-    /// Who found it taken, and whether they are to have it to themselves.
-    stalled: VecDeque<(Rc<Asked>, bool)>,
-    /// Who is in the next commit, or the one after it.
-    waiting: VecDeque<Rc<Asked>>,
+    /// The calls that found it taken, and whether they are to have it to themselves.
+    stalled: VecDeque<(Vec<Rc<Asked>>, bool)>,
+    /// Those that are in the next commit, or the one after it.
+    waiting: VecDeque<Vec<Rc<Asked>>>,
     /// What is in the commit that is under way.
     dealt: Vec<Dealt>,
 }
@@ -79,33 +81,45 @@ impl Object {
 }
 
 impl Run {
-    /// Something arrives at the key.
-    pub(super) fn arrive(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
-        let (call, now_ms) = (&asked.call, START_MS + self.now_ms);
+    /// A call arrives at the key.
+    pub(super) fn arrive(&mut self, all: Vec<Rc<Asked>>) -> Result<(), Violation> {
+        let now_ms = START_MS + self.now_ms;
         let started_ms = *self.object.started_ms.get_or_insert(now_ms);
-        let is_suspect = suspicion::is_suspect(call.method(), call.url().0, &call.headers(), started_ms, now_ms);
-        self.admit(asked, is_suspect)
+        let has_suspect = all.iter().any(|asked| {
+            let call = &asked.call;
+            suspicion::is_suspect(call.method(), call.url().0, &call.headers(), started_ms, now_ms)
+        });
+        if all.len() > 1 {
+            self.see(if has_suspect { "a call for many is taken to pieces" } else { "a call for many" });
+        }
+        if has_suspect && all.len() > 1 {
+            all.into_iter().for_each(|asked| self.send_alone(asked));
+            return Ok(());
+        }
+        self.admit(all, has_suspect)
     }
 
-    fn admit(&mut self, asked: Rc<Asked>, is_suspect: bool) -> Result<(), Violation> {
+    fn admit(&mut self, all: Vec<Rc<Asked>>, is_suspect: bool) -> Result<(), Violation> {
         if self.object.is_taken() {
             self.see("who comes while somebody has the object to itself waits");
-            self.object.stalled.push_back((asked, is_suspect));
+            self.object.stalled.push_back((all, is_suspect));
         } else if is_suspect && self.object.is_committing() {
             self.see("who is to be alone waits for the commit");
-            self.object.taken = Taken::Next(asked);
+            self.object.taken = Taken::Next(all);
         } else if is_suspect {
-            return self.work_alone(asked);
+            return self.work_alone(all);
         } else if self.object.is_committing() || !self.object.waiting.is_empty() {
-            self.object.waiting.push_back(asked);
+            self.object.waiting.push_back(all);
         } else {
-            return self.work(vec![asked]);
+            return self.work(all);
         }
         Ok(())
     }
 
-    fn work_alone(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
+    /// Of one alone.
+    fn work_alone(&mut self, one: Vec<Rc<Asked>>) -> Result<(), Violation> {
         self.object.taken = Taken::Now;
+        let Some(asked) = one.first() else { return Ok(()) };
         self.object.world.wall_ms = START_MS + self.now_ms;
         self.break_database(STATEMENTS_MAX);
         self.object.world.start(&asked.call);
@@ -114,7 +128,7 @@ impl Run {
         }
         self.object.world.database.calm();
         self.object.world.started(&asked.call);
-        self.work(vec![asked])
+        self.work(one)
     }
 
     /// One turn, and its commit, which takes its time.
@@ -249,7 +263,7 @@ impl Run {
             }
         }
         match std::mem::take(&mut self.object.taken) {
-            Taken::Next(asked) => self.work_alone(asked),
+            Taken::Next(one) => self.work_alone(one),
             Taken::Nobody | Taken::Now => self.go_on(),
         }
     }
@@ -257,15 +271,22 @@ impl Run {
     fn go_on(&mut self) -> Result<(), Violation> {
         // Those who wait for the commit came before those who found the object taken.
         while !self.object.is_taken() {
-            let Some((asked, is_suspect)) = self.object.stalled.pop_front() else { break };
-            self.admit(asked, is_suspect)?;
+            let Some((all, is_suspect)) = self.object.stalled.pop_front() else { break };
+            self.admit(all, is_suspect)?;
         }
         let is_free = !self.object.is_taken() && !self.object.is_committing();
-        let many = self.object.waiting.len().min(self.options.group_max);
-        if !is_free || many == 0 {
+        if !is_free {
             return Ok(());
         }
-        let group: Vec<_> = self.object.waiting.drain(..many).collect();
+        let mut group = self.object.waiting.pop_front().unwrap_or_default();
+        if group.is_empty() {
+            return Ok(());
+        }
+        while let Some(next) =
+            self.object.waiting.pop_front_if(|next| group.len() + next.len() <= self.options.group_max)
+        {
+            group.extend(next);
+        }
         if !self.object.waiting.is_empty() {
             self.see("a group is full, and who comes beyond it waits for one more commit");
         }

@@ -23,6 +23,8 @@ pub struct Options {
     pub lose_answers: u32,
     /// The share of messages that arrive twice, in percent.
     pub repeat: u32,
+    /// The share of messages that go to the key with those that come to its Worker in the same moment, in percent.
+    pub gather: u32,
     /// The share of wishes at which something goes wrong in the handler, in percent.
     pub troubles: u32,
     /// The share of calls in which the object ends, in percent.
@@ -44,6 +46,7 @@ impl Options {
         let mut some = |most: u32| if rng.u32(0..2) == 0 { 0 } else { rng.u32(1..=most) };
         let (lose_answers, repeat, troubles, ends, give_up) = (some(40), some(40), some(60), some(3), some(40));
         let (crash, fail, full, fail_commits) = (some(4), some(30), some(3), some(15));
+        let gather = Rng::with_seed(crate::plan::of_together(!seed)).u32(0..2) * 70;
         Self {
             busy_ms: [300, 1_000, 6_000, 15_000][rng.usize(0..4)],
             wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(4..=20) },
@@ -54,6 +57,7 @@ impl Options {
             give_up,
             lose_answers,
             repeat,
+            gather,
             troubles,
             crash,
             fail,

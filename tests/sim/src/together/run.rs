@@ -63,8 +63,10 @@ pub enum Event {
     Ask(usize),
     GiveUp(usize),
     Read(usize),
-    /// What is asked arrives at the key.
-    Arrival(Rc<Asked>),
+    /// Those go to the key that have come to its Worker together.
+    Gathered,
+    /// What is asked arrives at the key, all in one call.
+    Arrival(Vec<Rc<Asked>>),
     /// An answer arrives at who asked.
     Told(Rc<Asked>, Box<Reply>),
     /// The commit that is under way is over.
@@ -99,6 +101,10 @@ pub struct Run {
     wishes: Vec<Wish>,
     /// The ids to be acknowledged with the next message.
     acks: Vec<String>,
+    /// Who has come to the key's Worker, and goes on together.
+    gathered: Vec<Rc<Asked>>,
+    /// What is decided of them; apart, so that runs without them are as they were.
+    gathers: Rng,
     pub(super) is_calm: bool,
     pub(super) oracle: Oracle,
     pub trace: Option<Vec<String>>,
@@ -118,6 +124,8 @@ impl Run {
             arrived: 0,
             wishes: Vec::new(),
             acks: Vec::new(),
+            gathered: Vec::new(),
+            gathers: Rng::with_seed(crate::plan::of_together(!plan.seed)),
             is_calm: false,
             oracle: Oracle::default(),
             trace: is_traced.then(Vec::new),
@@ -184,10 +192,16 @@ impl Run {
                 self.oracle.wished(number, Errand::Read);
                 self.post(number, Errand::Read, get(PATH));
             }
-            Event::Arrival(asked) => {
-                self.arrived += 1;
-                asked.arrived.set(self.arrived);
-                self.arrive(asked)?;
+            Event::Gathered => {
+                let all = std::mem::take(&mut self.gathered);
+                self.later(WAY_MS_MAX, Event::Arrival(all));
+            }
+            Event::Arrival(all) => {
+                for asked in &all {
+                    self.arrived += 1;
+                    asked.arrived.set(self.arrived);
+                }
+                self.arrive(all)?;
             }
             Event::Told(asked, reply) => self.hear(&asked, &reply),
             Event::Durable(life) => self.durable(life)?,
@@ -240,7 +254,19 @@ impl Run {
     }
 
     fn send(&mut self, number: usize, errand: Errand, call: Call) {
-        self.later(WAY_MS_MAX, Event::Arrival(Rc::new(Asked { number, errand, call, arrived: Cell::new(0) })));
+        let asked = Rc::new(Asked { number, errand, call, arrived: Cell::new(0) });
+        // What reads goes by itself.
+        if errand == Errand::Read || self.gathers.u32(0..100) >= self.options.gather {
+            return self.send_alone(asked);
+        }
+        if self.gathered.is_empty() {
+            self.later(WAY_MS_MAX, Event::Gathered);
+        }
+        self.gathered.push(asked);
+    }
+
+    pub(super) fn send_alone(&mut self, asked: Rc<Asked>) {
+        self.later(WAY_MS_MAX, Event::Arrival(vec![asked]));
     }
 
     /// An answer leaves.
