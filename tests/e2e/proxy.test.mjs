@@ -83,6 +83,8 @@ test("an answer that is not there in time, or not whole, leaves a change in doub
 test("a setting that can't be read is told in the log and serves nobody", LIMIT, async () => {
   for (const [vars, says] of [
     [{}, /SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM/],
+    [{ SEMEL_UPSTREAM: "example.com" }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_METHOD: "handle" }, /SEMEL_UPSTREAM_METHOD is for a service that is bound as UPSTREAM, and SEMEL_UPSTREAM is set/],
     [{ SEMEL_UPSTREAM: "ftp://example.com" }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: `${url}?a=1` }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "soon" }, /SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most 600/],

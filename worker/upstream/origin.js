@@ -64,7 +64,8 @@ function sendOf(env) {
     return (asked) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, timeoutMs) : called(service, name, asked, timeoutMs));
   }
   if (address === undefined) throw new Error("SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM");
-  const base = new URL(address);
+  if (name !== undefined) throw new Error("SEMEL_UPSTREAM_METHOD is for a service that is bound as UPSTREAM, and SEMEL_UPSTREAM is set");
+  const base = URL.canParse(address) ? new URL(address) : {};
   const isPlain = base.username + base.password + base.search + base.hash === "";
   if (!["http:", "https:"].includes(base.protocol) || !isPlain) throw new Error("SEMEL_UPSTREAM must be an origin, with a path at most");
   const root = base.origin + base.pathname.replace(/\/$/, "");
