@@ -1,0 +1,78 @@
+// How docs/handlers.md charges a card: its Worker behind Semel, as it is written there, and a provider of payments that knows ids and loses answers.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { ROOT } from "../../scripts/setup/paths.mjs";
+import { stateFolder } from "./folders.mjs";
+import { serve } from "./server.mjs";
+
+const LIMIT = { timeout: 60_000 };
+const PROVIDER = "https://api.stripe.com";
+const CENTS = 1_250;
+const TRIES_MAX = 20;
+
+/** A provider that charges once for each id it is given, tells the same again, and of each charge loses so many answers, by its number. */
+const charges = new Map();
+const provider = createServer(async (request, response) => {
+  let form = "";
+  for await (const chunk of request) form += chunk;
+  const id = request.headers["idempotency-key"];
+  const charge = charges.get(id) ?? { number: charges.size, asked: 0, path: request.url, form };
+  charges.set(id, charge);
+  charge.asked += 1;
+  const lost = charge.number % 3;
+  if (charge.asked <= lost) return charge.number % 2 === 0 ? request.socket.destroy() : response.writeHead(500).end();
+  response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ id: `pi_${charge.number}` }));
+});
+await new Promise((listening) => provider.listen(0, "127.0.0.1", listening));
+after(() => provider.close());
+
+const [, section] = (await readFile(join(ROOT, "docs/handlers.md"), "utf8")).split("### To charge a card");
+const [, code] = /```js\n([^]*?)```/.exec(section);
+const [, toml] = /```toml\n([^]*?)```/.exec(section);
+const vars = Object.fromEntries([...toml.matchAll(/^(SEMEL_\w+) = ["'](.*)["']$/gm)].map(([, name, value]) => [name, value]));
+const folder = await stateFolder("semel-card-");
+after(() => rm(folder, { recursive: true, force: true }));
+const worker = join(folder, "payments.js");
+assert.ok(code.includes(PROVIDER));
+await writeFile(worker, `${code.replace(PROVIDER, `http://127.0.0.1:${provider.address().port}`)}\nconst priceOf = () => ${CENTS};\n`);
+const server = await serve(after, "upstream", vars, { services: { UPSTREAM: worker }, reachesLocal: true });
+
+/** Pays as a client does: again under the same id, until there is an outcome. */
+async function paid(customer, id = randomUUID()) {
+  for (let tries = 1; tries <= TRIES_MAX; tries += 1) {
+    const answer = await server.send("POST", "/payments", { id, key: `"customers/${customer}"`, body: "{}" });
+    if (answer.status === 200) return { id, customer, tries, payment: answer.json.id };
+  }
+  throw new Error("there is no outcome");
+}
+
+test("each payment is charged once, though the provider loses two answers of three", LIMIT, async () => {
+  const all = await Promise.all(Array.from({ length: 12 }, (_, number) => paid(number % 4)));
+  assert.equal(charges.size, 12);
+  assert.equal(new Set(all.map(({ payment }) => payment)).size, 12, "each has a charge of its own");
+  assert.ok(all.some(({ tries }) => tries > 1), "some answers were lost");
+  for (const { path, form, asked, number } of charges.values()) {
+    assert.deepEqual([path, form, asked], ["/v1/payment_intents", `amount=${CENTS}&currency=eur`, (number % 3) + 1]);
+  }
+  for (const { id, customer, payment } of all) assert.equal((await paid(customer, id)).payment, payment);
+  assert.equal(charges.size, 12, "again, it is the outcome that is recorded");
+});
+
+test("one id of two customers is two payments", LIMIT, async () => {
+  const [id, before] = [randomUUID(), charges.size];
+  const both = [await paid("one", id), await paid("other", id)];
+  assert.notEqual(both[0].payment, both[1].payment);
+  assert.equal(charges.size, before + 2);
+});
+
+test("what is no payment is told so, and nobody is charged", LIMIT, async () => {
+  const before = charges.size;
+  const answer = await server.send("POST", "/refunds", { id: randomUUID(), key: '"customers/1"', body: "{}" });
+  assert.deepEqual([answer.status, answer.semel], [404, "executed"]);
+  assert.equal(charges.size, before);
+});
