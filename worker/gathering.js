@@ -23,43 +23,43 @@ const KEYS_MAX = 1_000;
 /** Whether the runtime sees to it that who waits for what another request settles goes on in its own. It does unless its day of compatibility is an old one. */
 const CROSSES = globalThis.Cloudflare?.compatibilityFlags.handle_cross_request_promise_resolution === true;
 
-/** Of a key: how many calls are under way, until when one may be, and who goes together next. */
+/** Of a key: the calls that are under way, each until an instant at most, and who goes together next. */
 const keys = new Map();
 
 /**
- * Resolves to the answer of a key's object to a change, with others of its key or by itself. `objectOf()`: a stub; `call`: the arguments of its `ask`; so
- * long an answer is waited for, in ms.
+ * Resolves to the answer of a key's object to a change, with others of its key or by itself. `objectOf()`: a stub; `call`: the arguments of its `ask`;
+ * until then, in Unix ms, an answer is waited for.
  */
-export async function ask(key, objectOf, call, waitMs) {
+export async function ask(key, objectOf, call, untilMs) {
   const [method, , , lines, body] = call;
   // What reads is undone, and takes all that is in one transaction with it. Of what has no id nobody could ask again.
   const isAlone = !CROSSES || method === "GET" || method === "HEAD" || !lines.includes("idempotency-key:") || !(body?.byteLength <= BYTES_MAX);
   if (isAlone) return objectOf().ask(...call);
   const nowMs = Date.now();
   let going = keys.get(key);
-  if (going === undefined || going.untilMs <= nowMs) {
+  if (going === undefined || !isUnderWay(going, nowMs)) {
     if (!hasRoom(nowMs)) return objectOf().ask(...call);
-    going = { calls: 1, untilMs: nowMs + waitMs, next: undefined };
+    const first = { untilMs };
+    going = { calls: new Set([first]), next: undefined };
     keys.set(key, going);
     try {
       return await objectOf().ask(...call);
     } finally {
-      left(key, going);
+      left(key, going, first);
     }
   }
-  going.untilMs = Math.max(going.untilMs, nowMs + waitMs);
   if (going.next === undefined || going.next.calls.length === CALLS_MAX || going.next.bytes + body.byteLength > BYTES_MAX) {
-    going.next = { calls: [], told: [], bytes: 0, waitMs: 0 };
-    going.calls += 1;
+    going.next = { calls: [], told: [], bytes: 0, untilMs: 0 };
+    going.calls.add(going.next);
     waitUntil(led(key, going, going.next, objectOf));
   }
   const group = going.next;
   // Made by a call: what the compiler makes of `new Promise` does not know whose request it is.
   const { promise, resolve, reject } = Promise.withResolvers();
   group.calls.push(call);
-  group.told.push({ resolve, reject });
+  group.told.push({ resolve, reject, untilMs });
   group.bytes += body.byteLength;
-  group.waitMs = Math.max(group.waitMs, waitMs);
+  group.untilMs = Math.max(group.untilMs, untilMs);
   return (await promise) ?? objectOf().ask(...call);
 }
 
@@ -67,24 +67,37 @@ export async function ask(key, objectOf, call, waitMs) {
 async function led(key, going, group, objectOf) {
   await new Promise((go) => setTimeout(go, 0));
   if (going.next === group) going.next = undefined;
+  let tell;
   try {
-    const [answers, objectMs] = await within(group.waitMs, objectOf().askAll(group.calls));
-    for (const [at, { resolve }] of group.told.entries()) resolve(answers[at] && [...answers[at], objectMs]);
+    const [answers, objectMs] = await within(group.untilMs - Date.now(), objectOf().askAll(group.calls));
+    tell = ({ resolve }, at) => resolve(answers[at] && [...answers[at], objectMs]);
   } catch (error) {
-    for (const { reject } of group.told) reject(error);
+    tell = ({ reject }) => reject(error);
   }
-  left(key, going);
+  const nowMs = Date.now();
+  // Of each whose request has ended by then the runtime would warn in the log.
+  for (const [at, waits] of group.told.entries()) if (waits.untilMs > nowMs) tell(waits, at);
+  left(key, going, group);
 }
 
-function left(key, going) {
-  going.calls -= 1;
-  if (going.calls === 0 && keys.get(key) === going) keys.delete(key);
+function left(key, going, call) {
+  going.calls.delete(call);
+  if (going.calls.size === 0 && keys.get(key) === going) keys.delete(key);
+}
+
+/** Of one whose caller left, or waits no longer, nobody says that it is over. */
+function isUnderWay({ calls }, nowMs) {
+  for (const call of calls) {
+    if (call.untilMs > nowMs) return true;
+    calls.delete(call);
+  }
+  return false;
 }
 
 /** Whether one more key may be known: those go of which nothing can be under way any more. */
 function hasRoom(nowMs) {
   if (keys.size < KEYS_MAX) return true;
-  for (const [key, { untilMs }] of keys) if (untilMs <= nowMs) keys.delete(key);
+  for (const [key, going] of keys) if (!isUnderWay(going, nowMs)) keys.delete(key);
   return keys.size < KEYS_MAX;
 }
 

@@ -113,14 +113,15 @@ async function routed(request, lines, env, decide = (head) => routerOf(env).rout
   const [key, says, waitMs, asker] = route;
   if (key !== null && asker === "") return opened(request, lines, env, route);
   const head = [method, pathname, search, lines.replace(ROUTERS, "") + says];
-  const ask = key === null ? registered(head, request, env, asker) : async () => askOf(env, key, [...head, await bodyOf(request), asker], waitMs);
+  const ask = key === null ? registered(head, request, env, asker) : () => asked(request, env, [key, head, asker], Date.now() + waitMs);
   return answerOf(env, [method, lines], ask, waitMs);
 }
 
 /** A batch goes by itself. */
-function askOf(env, key, call, waitMs) {
+async function asked(request, env, [key, head, asker], untilMs) {
+  const call = [...head, await bodyOf(request), asker];
   const object = () => objectOf(env, key);
-  return gathering && call[5] === undefined ? gathering.ask(key, object, call, waitMs) : object().ask(...call);
+  return gathering && asker === undefined ? gathering.ask(key, object, call, untilMs) : object().ask(...call);
 }
 
 function objectOf({ SEMEL }, key) {

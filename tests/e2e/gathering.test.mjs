@@ -122,6 +122,20 @@ test("a call that does not come back: each is answered in its own time, and goes
   const again = await Promise.all(ids.map((id) => change("hangs", { id })));
   assert.ok(again.every(({ status }) => status === 200));
   assert.equal(await runs("hangs"), 2 + 12);
+  assert.doesNotMatch(server.log, /different request/, "nobody is told what it has not waited for");
+});
+
+test("of one whose caller waits no longer nothing is under way, however many come meanwhile", LIMIT, async () => {
+  const late = change("waits", { headers: { "probe-object": "hangs", prefer: "wait=1" } });
+  let isOver = false;
+  const over = late.then(({ status }) => {
+    isOver = true;
+    return status;
+  });
+  while (!isOver) assert.equal((await change("waits")).semel, "executed");
+  assert.equal(await over, 503);
+  // By itself it does not hang.
+  for (let number = 0; number < 3; number += 1) assert.equal((await change("waits", { headers: { "probe-object": "all hangs", prefer: "wait=1" } })).semel, "executed");
 });
 
 test("the object ends before their commit is durable: nobody is told an outcome, and each is executed once", LIMIT, async () => {
