@@ -82,6 +82,17 @@ test("where nothing of its key is under way each is a call of its own, and so is
   assert.equal(await runs("alone"), 5 + 1 + 5);
 });
 
+test("a batch goes by itself, though it has an id", LIMIT, async () => {
+  const held = change("batches", { headers: { "probe-object": "held batches" } });
+  const before = await came();
+  const batch = () => server.send("POST", "/semel/v1/keys/batches/batch", { id: randomUUID(), body: JSON.stringify([{ id: randomUUID(), method: "POST", path: "/echo", body: "one" }]) });
+  const answers = times(3, batch);
+  await haveCome(before, 3);
+  await release("batches");
+  await held;
+  for (const { status, json } of await Promise.all(answers)) assert.deepEqual([status, json[0].body], [200, "one"]);
+});
+
 test("of two calls that would have too many bytes together each has its own", LIMIT, async () => {
   const bodies = times(4, (number) => String(number).repeat(600_000));
   await change("bytes");
