@@ -108,10 +108,12 @@ fn an_answer_to_a_cancellation_that_says_nothing_is_asked_for_again() {
     let ticket = bench.request("x");
     bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
     bench.client.give_up(bench.now_ms, ticket);
-    bench.drive();
+    bench.pass(INTERVAL_MS);
+    let first = bench.last().attempt;
     bench.answer(outcome("not an object", bench.server_ms()));
     assert!(bench.delivered.is_empty(), "the outcome of a cancellation is not that of the request");
     bench.pass(INTERVAL_MS);
+    assert_ne!(bench.last().attempt, first);
     assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"cancel-x\""));
 }
 
