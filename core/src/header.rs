@@ -10,6 +10,8 @@ use crate::message::Headers;
 use crate::session::Numbered;
 use crate::text::{cut, joined, replaced};
 use sfv::{BareItem, Item, List, ListEntry, Parser};
+#[cfg(feature = "server")]
+use sfv::{Date, Integer};
 
 /// `Semel-Ack` names at most so many ids.
 pub const ACKS_MAX: usize = 64;
@@ -256,7 +258,21 @@ fn string(header: &str, value: &str) -> Result<String, Invalid> {
     }
 }
 
+/// The number that a value is, of digits and nothing else, or with an `@` before them: `true`. `None`: it has to be read.
+#[cfg(feature = "server")]
+fn plain_number(value: &str) -> Option<(bool, Integer)> {
+    let digits = value.strip_prefix('@').unwrap_or(value);
+    let is_number = (1..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i64 = digits.parse().ok().filter(|_| is_number)?;
+    Some((digits.len() < value.len(), number.try_into().ok()?))
+}
+
 fn bare_item(header: &str, value: &str) -> Result<BareItem, Invalid> {
+    // Deadlines and first-sents are written so, and the library takes several times as long.
+    #[cfg(feature = "server")]
+    if let Some((is_date, number)) = plain_number(value) {
+        return Ok(if is_date { BareItem::Date(Date::from_unix_seconds(number)) } else { BareItem::Integer(number) });
+    }
     let item: Item = Parser::new(value).parse().map_err(|error| Invalid::new(format!("{header}: {error}")))?;
     if !item.params.is_empty() {
         return Err(Invalid::new(format!("{header}: takes no parameters")));
@@ -402,6 +418,49 @@ mod tests {
             assert_eq!(unquoted(bad), None, "{bad}");
             assert!(string("Test", bad).is_err(), "{bad}");
         }
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn a_number_is_what_the_library_reads() {
+        let all = [
+            "0",
+            "5",
+            "007",
+            "999999999999999",
+            "1000000000000000",
+            "0000000000000001",
+            "-1",
+            "+1",
+            "1.5",
+            "",
+            "@",
+            "@0",
+            "@5",
+            "@007",
+            "@999999999999999",
+            "@1000000000000000",
+            "@-1",
+            "@+1",
+            "@1.5",
+            "@@1",
+            "5 ",
+            " 5",
+            "5;a",
+            "@5;a",
+            "5, 6",
+            "\u{665}",
+            "0x5",
+            "1e3",
+            "@ 5",
+            "5@",
+        ];
+        for value in all {
+            let read: Option<Item> = Parser::new(value).parse().ok();
+            let read = read.filter(|item| item.params.is_empty()).map(|item| item.bare_item);
+            assert_eq!(bare_item("X", value).ok(), read, "{value}");
+        }
+        assert!(plain_number("5").is_some() && plain_number("@5").is_some());
     }
 
     #[cfg(feature = "server")]

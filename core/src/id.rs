@@ -155,6 +155,10 @@ impl Principal {
 
 /// Decodes `%XX` once. Unlike browsers, it refuses an escape that is none, and what is not UTF-8.
 pub fn percent_decoded(text: &str) -> Result<String, Invalid> {
+    // As nearly all texts are.
+    if !text.contains('%') {
+        return Ok(text.to_owned());
+    }
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         let is_hex = |digit: Option<u8>| digit.is_some_and(|digit| digit.is_ascii_hexdigit());

@@ -7,45 +7,63 @@ use crate::text::{cut, split};
 use std::borrow::Cow;
 
 #[cfg(feature = "server")]
-use names::{Name, name_of};
+use known::{Name, Value, name_of, value_of};
 
 /// A client has few requests, and every byte of it is downloaded.
 #[cfg(not(feature = "server"))]
 type Name = String;
 
 #[cfg(not(feature = "server"))]
+type Value = String;
+
+#[cfg(not(feature = "server"))]
 fn name_of(name: &str) -> Name {
     name.to_ascii_lowercase()
 }
 
-/// Names without memory of their own: a server makes a dozen of them for each request, and nearly all are these.
+#[cfg(not(feature = "server"))]
+fn value_of(value: impl Into<String>) -> Value {
+    value.into()
+}
+
+/// Names and values without memory of their own: a server makes a dozen lines for each request, and nearly all names are these, and half of
+/// the values.
 #[cfg(feature = "server")]
-mod names {
+mod known {
     use std::borrow::Cow;
 
     pub type Name = Cow<'static, str>;
+    pub type Value = Cow<'static, str>;
 
     macro_rules! known {
-        ($($name:literal)+) => {
-            pub fn name_of(name: &str) -> Name {
-                match name {
-                    $($name => Cow::Borrowed($name),)+
-                    _ => Cow::Owned(name.to_ascii_lowercase()),
-                }
+        ($text:expr, $otherwise:expr, $($known:literal)+) => {
+            match $text {
+                $($known => Cow::Borrowed($known),)+
+                _ => Cow::Owned($otherwise),
             }
         };
     }
 
-    known! {
-        "cache-control" "content-length" "content-type" "host" "idempotency-key" "idempotent-replayed" "semel-ack"
-        "semel-deadline" "semel-expires" "semel-first-sent" "semel-key" "semel-now" "semel-principal" "semel-session"
-        "semel-status"
+    pub fn name_of(name: &str) -> Name {
+        known! {
+            name, name.to_ascii_lowercase(),
+            "cache-control" "content-length" "content-type" "host" "idempotency-key" "idempotent-replayed" "semel-ack"
+            "semel-deadline" "semel-expires" "semel-first-sent" "semel-key" "semel-now" "semel-principal" "semel-session"
+            "semel-status"
+        }
+    }
+
+    pub fn value_of(value: impl AsRef<str> + Into<String>) -> Value {
+        known! {
+            value.as_ref(), value.into(),
+            "application/json" "executed" "false" "no-store" "read" "replayed" "true"
+        }
     }
 }
 
 /// Header lines in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Headers(Vec<(Name, String)>);
+pub struct Headers(Vec<(Name, Value)>);
 
 impl Headers {
     /// No headers.
@@ -62,13 +80,13 @@ impl Headers {
     }
 
     /// Adds a line; earlier lines of that name stay.
-    pub fn append(&mut self, name: &str, value: impl Into<String>) {
-        self.push(name, value.into());
+    pub fn append(&mut self, name: &str, value: impl AsRef<str> + Into<String>) {
+        self.push(name, value_of(value));
     }
 
     // Once, and not in each place that makes a header.
     #[cfg_attr(feature = "server", inline(never))]
-    fn push(&mut self, name: &str, value: String) {
+    fn push(&mut self, name: &str, value: Value) {
         self.0.push((name_of(name), value));
     }
 
@@ -91,7 +109,7 @@ impl Headers {
 
     /// Every line, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, value.as_str()))
+        self.0.iter().map(|(name, value)| (&**name, value.as_ref()))
     }
 
     /// Keeps the lines of which the test is true.
@@ -127,7 +145,7 @@ impl Headers {
     }
 }
 
-impl<N: AsRef<str>, V: Into<String>> FromIterator<(N, V)> for Headers {
+impl<N: AsRef<str>, V: AsRef<str> + Into<String>> FromIterator<(N, V)> for Headers {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(lines: I) -> Self {
         let mut headers = Self::new();
         for (name, value) in lines {

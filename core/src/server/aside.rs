@@ -39,6 +39,9 @@ pub(super) struct Aside<'a> {
     pub session: Option<Noted<'a>>,
 }
 
+/// What is acknowledged, its record, and the tombstone in its place.
+type Buried<'a> = (&'a RequestId, Record, Record);
+
 impl Turn<'_> {
     /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
     pub(super) fn set_aside(
@@ -72,8 +75,9 @@ impl Turn<'_> {
     ) -> Result<(), SqlError> {
         let acknowledged = self.acknowledged(work, own)?;
         let now_ms = self.instant.now_ms;
-        let count = acknowledged.iter().filter_map(|(id, _, tombstone)| Packed::of(id, tombstone, now_ms)).count();
-        let packed = self.bury(work, acknowledged, count >= CHUNK_MIN)?;
+        let packable = acknowledged.iter().filter(|(id, _, tombstone)| Packed::of(id, tombstone, now_ms).is_some());
+        let is_chunk = packable.take(CHUNK_MIN).count() == CHUNK_MIN;
+        let packed = self.bury(work, acknowledged, is_chunk)?;
         work.put_chunk(&packed)?;
         self.write_rest(work, aside)
     }
@@ -90,11 +94,7 @@ impl Turn<'_> {
     }
 
     /// The records that are acknowledged, and their tombstones.
-    fn acknowledged(
-        &self,
-        work: &Work<'_>,
-        own: Option<&RequestId>,
-    ) -> Result<Vec<(RequestId, Record, Record)>, SqlError> {
+    fn acknowledged(&self, work: &Work<'_>, own: Option<&RequestId>) -> Result<Vec<Buried<'_>>, SqlError> {
         let mut acknowledged = BTreeMap::new();
         for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement)) {
             let Some(found) = rows::find_bare(self.sql, &ack.id)? else { continue };
@@ -105,21 +105,16 @@ impl Turn<'_> {
                 acknowledged.entry(&ack.id).or_insert((found, tombstone));
             }
         }
-        Ok(acknowledged.into_iter().map(|(id, (found, tombstone))| (id.clone(), found, tombstone)).collect())
+        Ok(acknowledged.into_iter().map(|(id, (found, tombstone))| (id, found, tombstone)).collect())
     }
 
     /// Writes the tombstones, and hands back those that are packed, if any may be: they are in no row yet.
-    fn bury(
-        &self,
-        work: &mut Work<'_>,
-        acknowledged: Vec<(RequestId, Record, Record)>,
-        may_pack: bool,
-    ) -> Result<Bundle, SqlError> {
+    fn bury(&self, work: &mut Work<'_>, acknowledged: Vec<Buried<'_>>, may_pack: bool) -> Result<Bundle, SqlError> {
         let mut packed = Bundle::default();
         for (id, found, tombstone) in acknowledged {
-            match Packed::of(&id, &tombstone, self.instant.now_ms).filter(|_| may_pack) {
+            match Packed::of(id, &tombstone, self.instant.now_ms).filter(|_| may_pack) {
                 Some(one) => packed.append(&work.pack(found, one)?),
-                None => work.put(&id, Some(&found), &tombstone)?,
+                None => work.put(id, Some(&found), &tombstone)?,
             }
         }
         Ok(packed)

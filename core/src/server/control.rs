@@ -242,12 +242,14 @@ pub(super) fn executed(outcome: &Outcome) -> Response {
 
 /// An outcome in JSON.
 pub(super) fn wire_outcome(outcome: &Outcome) -> Written {
-    let mut names: Vec<&str> = outcome.headers.iter().map(|(name, _)| name).collect();
-    names.sort_unstable();
-    names.dedup();
+    let mut lines: Vec<_> = outcome.headers.iter().collect();
+    lines.sort_by_key(|(name, _)| *name);
     // As `Headers.get` of a browser has it: lines of one name are one value.
-    let with_header = |headers: Object, name| headers.with(name, outcome.headers.combined(name).as_deref());
-    let headers = names.into_iter().fold(Object::default(), with_header);
+    let headers = lines.chunk_by(|one, next| one.0 == next.0).fold(Object::default(), |headers, lines| match lines {
+        [(name, value)] => headers.with(name, *value),
+        [(name, _), ..] => headers.with(name, outcome.headers.combined(name).as_deref()),
+        [] => headers,
+    });
     let body = wire_body(&outcome.body);
     Object::default().with("status", outcome.status).with("headers", headers.end()).with("body", body).end()
 }

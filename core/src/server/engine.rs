@@ -242,12 +242,13 @@ impl<H: Handler> Engine<H> {
         // Where others share one, it is theirs.
         let has_desk = sql.desk().is_none() && has_row(&loaded, arrival, purpose);
         let desk = has_desk.then(|| Desk::of_one(sql, std::mem::take(&mut self.texts.0)));
-        let ahead = has_desk.then(|| Ahead::of(std::iter::once(arrival.request), acks.iter().cloned()));
+        let read = desk.as_ref().map_or(Ok(()), |desk| {
+            let ahead = Ahead::of(std::iter::once(arrival.request), &acks);
+            desk.read_ahead(&ahead.acknowledged, &ahead.ids)
+        });
         let sql = desk.as_ref().map_or(sql, |desk| desk);
         let turn = Turn { handler, config, counters, outbox: &self.outbox.0, sql, arrival, acks, instant, purpose };
         let count = loaded.count;
-        let read =
-            desk.as_ref().zip(ahead).map_or(Ok(()), |(desk, ahead)| desk.read_ahead(&ahead.acknowledged, &ahead.ids));
         let answered = read.and_then(|()| run(turn, &mut loaded));
         if let Some(desk) = desk {
             self.texts.0 = desk.into_texts();

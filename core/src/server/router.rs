@@ -210,7 +210,8 @@ fn check_granted(
 pub(super) fn is_administrative(pathname: &str) -> bool {
     let mut segments = pathname.split('/').skip(1);
     ["semel", "v1", "admin"].iter().all(|expected| {
-        segments.next().is_some_and(|segment| percent_decoded(segment).is_ok_and(|decoded| decoded == *expected))
+        let is_escaped = |segment: &str| percent_decoded(segment).is_ok_and(|decoded| decoded == *expected);
+        segments.next().is_some_and(|segment| segment == *expected || segment.contains('%') && is_escaped(segment))
     })
 }
 

@@ -309,11 +309,15 @@ fn optional(value: &Value) -> Option<Option<i64>> {
 
 /// A record without fingerprint and outcome, which may be large: both are empty.
 pub(super) fn from_bare_row(mut row: Row) -> Option<Record> {
-    row.extend([vec![0; 32].as_slice().into(), 200.into(), "".into(), [].as_slice().into()]);
-    from_row(row)
+    row.extend([const { Value::Null }; 4]);
+    read_row(row, true)
 }
 
 fn from_row(row: Row) -> Option<Record> {
+    read_row(row, false)
+}
+
+fn read_row(row: Row, is_bare: bool) -> Option<Record> {
     let [
         principal,
         first_sent_s,
@@ -337,16 +341,23 @@ fn from_row(row: Row) -> Option<Record> {
             .find(|each| executed.as_integer() == Some(executed_number(*each)))?;
         Some(State::Tombstone { kind, executed, lapses_ms: lapses_ms.as_integer()? })
     };
+    let print = |fingerprint: Value| match is_bare {
+        true => Fingerprint::from_bytes(&[0; 32]),
+        false => Fingerprint::from_bytes(&fingerprint.into_blob()?),
+    };
     let state = match state.as_integer()? {
         number::EXECUTED => {
-            let outcome = Outcome {
-                status: u16::try_from(status.as_integer()?).ok().filter(|status| (200..=599).contains(status))?,
-                headers: Headers::from_stored(&headers.into_text()?)?,
-                body: body.into_blob()?,
+            let outcome = match is_bare {
+                true => Outcome { status: 200, headers: Headers::new(), body: Vec::new() },
+                false => Outcome {
+                    status: u16::try_from(status.as_integer()?).ok().filter(|status| (200..=599).contains(status))?,
+                    headers: Headers::from_stored(&headers.into_text()?)?,
+                    body: body.into_blob()?,
+                },
             };
-            State::Executed(Fingerprint::from_bytes(&fingerprint.into_blob()?)?, Arc::new(outcome))
+            State::Executed(print(fingerprint)?, Arc::new(outcome))
         }
-        number::POISONED => State::Poisoned(Fingerprint::from_bytes(&fingerprint.into_blob()?)?),
+        number::POISONED => State::Poisoned(print(fingerprint)?),
         number::CANCELLED => State::Cancelled { lapses_ms: optional(&lapses_ms)? },
         number::SUSPECT => {
             let is_started = match is_started.as_integer()? {
@@ -357,7 +368,7 @@ fn from_row(row: Row) -> Option<Record> {
             State::Suspect { crashes: crashes.as_integer().filter(|crashes| *crashes >= 0)?, is_started }
         }
         number::DISPATCHED => State::Dispatched {
-            fingerprint: Fingerprint::from_bytes(&fingerprint.into_blob()?)?,
+            fingerprint: print(fingerprint)?,
             times: crashes.as_integer().filter(|times| *times > 0)?,
             first_ms: is_started.as_integer()?,
         },

@@ -93,8 +93,8 @@ impl<H: Handler> Engine<H> {
         if !holds(Rule::BatchInOneCommit) || requests.iter().flatten().any(is_undone_always) {
             return Ok(None);
         }
-        let acks = acknowledgement.iter().flat_map(|acknowledgement| &acknowledgement.acks);
-        let ahead = Ahead::of(requests.iter().flatten(), acks.cloned());
+        let acks = acknowledgement.map_or(&[][..], |acknowledgement| &acknowledgement.acks);
+        let ahead = Ahead::of(requests.iter().flatten(), acks);
         self.at_a_desk(sql, &ahead, |engine, desk| engine.each(desk, asked, (acknowledgement, now_ms), requests))
     }
 
@@ -109,8 +109,8 @@ impl<H: Handler> Engine<H> {
         let loaded = self.load(sql, first.wall_ms).ok()?;
         let now_ms = self.loaded.insert(loaded).clock_ms;
         let requests = || arrivals.iter().map(|arrival| arrival.request);
-        let ahead =
-            Ahead::of(requests(), requests().flat_map(|request| header::acks(&request.headers).unwrap_or_default()));
+        let acks: Vec<_> = requests().flat_map(|request| header::acks(&request.headers).unwrap_or_default()).collect();
+        let ahead = Ahead::of(requests(), &acks);
         let answers = self.at_a_desk(sql, &ahead, |engine, desk| {
             let (mut may_sweep, mut room) = (true, batch::ROOM);
             let each = arrivals.iter().map(|arrival| {
@@ -140,7 +140,7 @@ impl<H: Handler> Engine<H> {
     fn at_a_desk<T>(
         &mut self,
         sql: &dyn Sql,
-        ahead: &Ahead,
+        ahead: &Ahead<'_>,
         work: impl FnOnce(&mut Self, &Desk<'_>) -> Result<T, SqlError>,
     ) -> Result<Option<T>, SqlError> {
         let packed_count = self.loaded.as_ref().map_or(0, |loaded| loaded.packed.count());
@@ -268,17 +268,17 @@ impl<H: Handler> Engine<H> {
 }
 
 /// Whose records are read before anything runs.
-pub(super) struct Ahead {
+pub(super) struct Ahead<'a> {
     pub ids: Vec<RequestId>,
-    pub acknowledged: Vec<RequestId>,
+    pub acknowledged: Vec<&'a RequestId>,
 }
 
-impl Ahead {
+impl<'a> Ahead<'a> {
     /// `acks`: those of all requests.
-    pub fn of<'a>(requests: impl Iterator<Item = &'a Request>, acks: impl IntoIterator<Item = Ack>) -> Self {
+    pub fn of<'r>(requests: impl Iterator<Item = &'r Request>, acks: &'a [Ack]) -> Self {
         Self {
             ids: requests.filter_map(|request| written_id(&request.headers)).collect(),
-            acknowledged: acks.into_iter().map(|ack| ack.id).collect(),
+            acknowledged: acks.iter().map(|ack| &ack.id).collect(),
         }
     }
 }

@@ -26,10 +26,10 @@ pub const CARRIED_MAX: usize = 24;
 pub const CHUNK_MIN: usize = 3;
 /// So many chunks are looked at in one page, of the sweep or when an object starts.
 pub const CHUNKS_MAX: i64 = 128;
-/// What stands for an id in memory.
-type IdHash = [u8; 16];
+/// What stands for an id in memory. As numbers, they are compared at once.
+type IdHash = u128;
 /// What stands for a principal in memory.
-type PrincipalHash = [u8; 8];
+pub type PrincipalHash = u64;
 
 fn hash<const N: usize>(text: impl AsRef<[u8]>) -> [u8; N] {
     let mut hash = [0; N];
@@ -39,7 +39,12 @@ fn hash<const N: usize>(text: impl AsRef<[u8]>) -> [u8; N] {
 
 /// Nobody can choose two ids, or be given two names, for which these are the same.
 fn id_hash(id: &RequestId) -> IdHash {
-    uuid_bytes(id.as_str()).unwrap_or_else(|| hash(id.as_str()))
+    u128::from_be_bytes(uuid_bytes(id.as_str()).unwrap_or_else(|| hash(id.as_str())))
+}
+
+/// The same of principals.
+pub fn principal_hash(principal: &str) -> PrincipalHash {
+    u64::from_be_bytes(hash(principal))
 }
 
 /// Which ids are packed. To copy it costs nothing: what a request adds is apart until that is committed.
@@ -76,8 +81,8 @@ impl Kept {
 
 impl Index {
     /// Adds a tombstone that was packed.
-    pub fn add(&mut self, principal: &Principal, packed: &Packed) {
-        self.added.push((packed.lapses_10s, id_hash(&packed.id), hash(principal.as_str())));
+    pub fn add(&mut self, principal: PrincipalHash, packed: &Packed) {
+        self.added.push((packed.lapses_10s, id_hash(&packed.id), principal));
     }
 
     /// What is taken over from now on may have to be taken back: a copy of all would cost the more, the more there is.
@@ -142,7 +147,7 @@ impl Index {
         let added = || self.added.iter().find(|added| added.1 == id).map(|added| (added.0, added.2));
         let (lapses_10s, owner) = kept.or_else(added)?;
         let lapses_ms = lapses_10s * GRAIN_MS;
-        let principal = if owner == hash(asks.as_str()) { asks.clone() } else { Principal::another() };
+        let principal = if owner == principal_hash(asks.as_str()) { asks.clone() } else { Principal::another() };
         Some(Record {
             principal,
             // Deadlines bound all that came before, so only what comes now counts.
@@ -189,10 +194,10 @@ impl Index {
         for row in rows {
             let [place, principal, entries] = <[Value; 3]>::try_from(row).map_err(|_| unreadable())?;
             let (principal, entries) = principal.into_text().zip(entries.into_blob()).ok_or_else(unreadable)?;
-            let principal = hash(&principal);
+            let principal = principal_hash(&principal);
             for entry in packed::entries(&entries) {
                 let Entry { lapses_10s, is_uuid, id, .. } = entry.ok_or_else(unreadable)?;
-                let id = id.try_into().ok().filter(|_| is_uuid).unwrap_or_else(|| hash(id));
+                let id = u128::from_be_bytes(id.try_into().ok().filter(|_| is_uuid).unwrap_or_else(|| hash(id)));
                 if holds(Rule::PackedKnown) {
                     self.added.push((lapses_10s, id, principal));
                 }

@@ -20,7 +20,7 @@ use super::sessions::sweep::Sessions;
 use super::sessions::takeover::TakeOver;
 use super::sql::{Sql, SqlError};
 use super::suspicion::Started;
-use super::tombstones::{self, Index};
+use super::tombstones::{self, Index, PrincipalHash, principal_hash};
 use super::totals;
 use super::uncompared::Uncompared;
 use crate::fingerprint::Fingerprint;
@@ -175,6 +175,8 @@ pub(super) struct Work<'a> {
     pub instant: Instant,
     pub retention_s: i64,
     pub after: Loaded,
+    /// Whose tombstones were packed last, and what stands for them in memory: of a frame's, it is told once.
+    pub packs_for: Option<(Principal, PrincipalHash)>,
 }
 
 /// The record of an id, or what its packed tombstone says to who asks: the principal, the first-sent of the attempt, and now.
@@ -218,7 +220,11 @@ impl Work<'_> {
     pub fn pack(&mut self, found: Record, packed: Packed) -> Result<Bundle, SqlError> {
         rows::delete(self.sql, &packed.id)?;
         self.after.count.left(&found);
-        self.after.packed.add(&found.principal, &packed);
+        let (_, owner) = match self.packs_for.take() {
+            Some(known) if known.0 == found.principal => self.packs_for.insert(known),
+            _ => self.packs_for.insert((found.principal.clone(), principal_hash(found.principal.as_str()))),
+        };
+        self.after.packed.add(*owner, &packed);
         let mut bundle =
             if holds(Rule::CarriedOn) { found.carried.lasting(self.instant.now_ms) } else { Bundle::default() };
         bundle.push(&packed);
@@ -271,7 +277,7 @@ impl Turn<'_> {
     pub fn work<'w>(&'w self, loaded: &Loaded) -> Work<'w> {
         let Self { sql, instant, .. } = *self;
         let retention_s = self.config.retention_s;
-        Work { sql, principal: self.arrival.principal, instant, retention_s, after: loaded.clone() }
+        Work { sql, principal: self.arrival.principal, instant, retention_s, after: loaded.clone(), packs_for: None }
     }
 
     pub fn record(&self, identified: &Identified<'_>, state: State, carried: Bundle) -> Record {

@@ -235,7 +235,7 @@ impl Letter {
         }
     }
 
-    pub(crate) fn with(mut self, header: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, header: &str, value: impl AsRef<str> + Into<String>) -> Self {
         self.request.headers.append(header, value);
         self
     }

@@ -86,7 +86,7 @@ impl Call {
     }
 
     /// The same with one more header line.
-    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub fn header(mut self, name: &str, value: impl AsRef<str> + Into<String>) -> Self {
         self.headers.append(name, value);
         self
     }

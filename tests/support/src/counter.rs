@@ -98,7 +98,7 @@ fn plain(status: u16, body: impl Into<Vec<u8>>) -> Response {
     Response { status, headers: Headers::new(), body: body.into() }
 }
 
-fn with_header(name: &str, value: impl Into<String>) -> Response {
+fn with_header(name: &str, value: impl AsRef<str> + Into<String>) -> Response {
     Response { status: 200, headers: Headers::from_iter([(name, value)]), body: Vec::new() }
 }
 

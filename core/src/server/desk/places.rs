@@ -2,12 +2,12 @@
 //!
 //! Invariant: a session that is here says what its rows are, once all that waits is written.
 
-use super::Shape;
+use super::{PRINT, Shape, number};
 use crate::fingerprint::Fingerprint;
 use crate::server::record::Outcome;
 use crate::server::sessions::rows;
 use crate::server::sessions::state::{Rows, Session, Taken, TakenState};
-use crate::server::sql::{Sql, SqlError, Value};
+use crate::server::sql::{Sql, SqlError};
 use crate::session::SessionName;
 use std::sync::LazyLock;
 
@@ -96,11 +96,10 @@ impl Places {
                 };
                 let (mut own, mut over) = (Vec::new(), Vec::new());
                 for (seq, _, outcome, fingerprint) in executed.iter().filter(|each| is_alike(each)) {
-                    let bytes = [fingerprint.as_bytes(), outcome.body.as_slice()].concat();
-                    let columns = [(*seq).into(), Value::Blob(bytes)];
+                    let row = |gone| super::row(fingerprint, &[*seq, gone], &[&outcome.body]);
                     match gone.next() {
-                        Some(gone) => over.extend(columns.into_iter().chain([gone.into()])),
-                        None => own.extend(columns),
+                        Some(gone) => over.push(row(gone)),
+                        None => own.push(row(0)),
                     }
                 }
                 executed.retain(|each| !is_alike(each));
@@ -117,9 +116,10 @@ impl Places {
     }
 }
 
-/// In common: session, epoch, clock, status and headers; of its own, the number, and fingerprint and body as one.
+/// In common: session, epoch, clock, status and headers; of its own, its number, that of the place whose row it takes, and the body.
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
-    let [print, body] = ["substr(column2, 1, 32)", "substr(column2, 33)"];
-    let values = ["?1", "column1", "?2", "?3", "1", print, "?4", "?5", body];
-    Shape::new("semel_places", (rows::COLUMNS, &values), (5, 2), ("session = +?1 AND seq = column3", true))
+    let body = format!("substr(column1, {})", super::at(2));
+    let values = ["?1", &number(0), "?2", "?3", "1", PRINT, "?4", "?5", &body];
+    let is_gone = format!("session = +?1 AND seq = {}", number(1));
+    Shape::new("semel_places", (rows::COLUMNS, &values), 5, (&is_gone, true))
 });

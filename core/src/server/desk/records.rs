@@ -2,11 +2,11 @@
 //!
 //! Invariant: of an id that is here, what is known is what the tables have, or are to have.
 
-use super::Shape;
+use super::{PRINT, Shape, number};
 use crate::fingerprint::Fingerprint;
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
-use crate::server::record::{Outcome, Record, State};
+use crate::server::record::{LatestDeadline, Outcome, Record, State};
 use crate::server::rows::{self, Found};
 use crate::server::sql::{Sql, SqlError, Value};
 use std::sync::LazyLock;
@@ -23,43 +23,53 @@ struct Known {
     is_changed: bool,
 }
 
-/// See the module. In the order of ids: of so few, a map takes no less time, and far more code.
+/// See the module. In the order in which ids are told apart soonest: of so few, a map takes no less time, and far more code.
 #[derive(Debug, Default)]
-pub(super) struct Records(Vec<(RequestId, Box<Known>)>);
+pub(super) struct Records(Vec<(End, RequestId, Box<Known>)>);
+
+/// The last bytes of an id, as a number. Those of the SDK's begin with the time, so many are alike until there.
+type End = u64;
+
+fn end(id: &RequestId) -> End {
+    id.as_str().as_bytes().last_chunk().copied().map_or(0, End::from_be_bytes)
+}
 
 impl Records {
     fn at(&self, id: &RequestId) -> Result<usize, usize> {
-        self.0.binary_search_by(|(known, _)| known.cmp(id))
+        let end = end(id);
+        self.0.binary_search_by(|(known_end, known, _)| known_end.cmp(&end).then_with(|| known.cmp(id)))
     }
 
     fn get(&self, id: &RequestId) -> Option<&Known> {
-        self.at(id).ok().and_then(|at| self.0.get(at)).map(|(_, known)| &**known)
+        self.at(id).ok().and_then(|at| self.0.get(at)).map(|(_, _, known)| &**known)
     }
 
     fn put(&mut self, id: &RequestId, known: Known) {
-        match self.at(id) {
+        self.put_at(self.at(id), id, known);
+    }
+
+    fn put_at(&mut self, at: Result<usize, usize>, id: &RequestId, known: Known) {
+        match at {
             Ok(at) => {
-                if let Some((_, there)) = self.0.get_mut(at) {
+                if let Some((_, _, there)) = self.0.get_mut(at) {
                     **there = known;
                 }
             }
-            Err(at) => self.0.insert(at, (id.clone(), Box::new(known))),
+            Err(at) => self.0.insert(at, (end(id), id.clone(), Box::new(known))),
         }
     }
 
-    /// Takes what was found of ids, and of others without fingerprint and outcome. Answers of which ids there is more to read.
-    pub fn know(&mut self, ids: &[RequestId], bare: &[RequestId], found: Vec<Found>) -> Vec<RequestId> {
-        for (ids, is_bare) in [(bare, true), (ids, false)] {
-            for id in ids {
-                self.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
-            }
+    /// Takes what was found of some ids without fingerprint and outcome, and of others whole. Answers of which ids there is more to read.
+    pub fn know(&mut self, bare: &[&RequestId], ids: &[RequestId], found: Vec<Found>) -> Vec<RequestId> {
+        for (id, is_bare) in bare.iter().map(|id| (*id, true)).chain(ids.iter().map(|id| (id, false))) {
+            self.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
         }
         let mut more = Vec::new();
         for Found { id, record, is_bare } in found {
             let Ok(at) = self.at(&id) else { continue };
             match (self.0.get_mut(at), record) {
-                (Some((_, known)), _) if is_bare && !known.is_bare => more.push(id),
-                (Some((_, known)), Some(record)) => {
+                (Some((_, _, known)), _) if is_bare && !known.is_bare => more.push(id),
+                (Some((_, _, known)), Some(record)) => {
                     **known = Known { record: Some(record), is_bare, is_stored: Some(true), is_changed: false };
                 }
                 // It is read once it is asked for.
@@ -77,21 +87,22 @@ impl Records {
 
     /// Takes what becomes of a record. Answers of how many bytes its outcome is.
     pub fn change(&mut self, id: &RequestId, record: Option<&Record>) -> usize {
-        let is_stored = self.get(id).and_then(|known| known.is_stored);
-        if holds(Rule::DeskSeen) || self.get(id).is_none() {
-            self.put(id, Known { record: record.cloned(), is_bare: false, is_stored, is_changed: true });
+        let at = self.at(id);
+        let is_stored = at.ok().and_then(|at| self.0.get(at)).and_then(|(_, _, known)| known.is_stored);
+        if holds(Rule::DeskSeen) || at.is_err() {
+            self.put_at(at, id, Known { record: record.cloned(), is_bare: false, is_stored, is_changed: true });
         }
         record.and_then(outcome).map_or(0, |outcome| outcome.body.len())
     }
 
     /// What has changed, of which nothing is known any more.
     pub fn take_changed(&mut self) -> Self {
-        Self(self.0.extract_if(.., |(_, known)| known.is_changed).collect())
+        Self(self.0.extract_if(.., |(_, _, known)| known.is_changed).collect())
     }
 
     /// Writes what has changed.
     pub fn write(self, sql: &dyn Sql, texts: &mut Texts) -> Result<(), SqlError> {
-        let changed = || self.0.iter().filter(|(_, known)| known.is_changed);
+        let changed = || self.0.iter().map(|(_, id, known)| (id, known)).filter(|(_, known)| known.is_changed);
         let gone = || changed().filter(|(_, known)| known.record.is_none());
         rows::delete_all(sql, gone().filter(|(_, known)| known.is_stored.is_none()).map(|(id, _)| id))?;
         let mut gone: Vec<_> = gone().filter(|(_, known)| known.is_stored == Some(true)).map(|(id, _)| id).collect();
@@ -106,6 +117,8 @@ impl Records {
                 _ => rows::write(sql, id, record)?,
             }
         }
+        // In their own order rows are added at the end of the tables, where those of the SDK's belong.
+        executed.sort_unstable_by_key(|(executed, _)| executed.id);
         // Those that ran in one commit differ in little: mostly, the first is like all.
         while let Some(&(Executed { record: first, outcome, .. }, _)) = executed.first() {
             let is_alike = |(Executed { record, outcome: other, .. }, _): &(Executed<'_>, bool)| {
@@ -115,8 +128,8 @@ impl Records {
             let (mut own, mut over) = (Vec::new(), Vec::new());
             for (executed, is_new) in executed.iter().filter(|each| is_alike(each)) {
                 match gone.pop_if(|_| *is_new) {
-                    Some(gone) => over.extend(executed.columns().into_iter().chain([gone.as_str().into()])),
-                    None => own.extend(executed.columns()),
+                    Some(gone) => over.push(executed.row(gone.as_str())),
+                    None => own.push(executed.row("")),
                 }
             }
             executed.retain(|each| !is_alike(each));
@@ -139,19 +152,26 @@ struct Executed<'a> {
     outcome: &'a Outcome,
 }
 
+/// An instant that is none: there is none before 0.
+const NONE: i64 = -1;
+/// Where the id is among the bytes of a row.
+const AT_ID: usize = super::at(5);
+
 impl Executed<'_> {
-    /// What it alone has. To hand over bytes takes long, so fingerprint and body are handed over as one.
-    fn columns(&self) -> [Value; 5] {
+    /// What it alone has: first-sent and deadline, and where the next three begin; the id; `gone`, whose row it takes; what is carried; the body.
+    fn row(&self, gone: &str) -> Value {
         let Self { id, record, fingerprint, outcome } = self;
-        let bytes = [fingerprint.as_bytes(), outcome.body.as_slice()].concat();
-        let deadline = rows::deadline_value(record.deadline);
-        [
-            id.as_str().into(),
-            record.first_sent_s.into(),
-            deadline,
-            rows::carried_value(&record.carried),
-            Value::Blob(bytes),
-        ]
+        let (id, carried) = (id.as_str(), record.carried.as_bytes());
+        let deadline_ms = match record.deadline {
+            LatestDeadline::At(deadline_ms) => deadline_ms,
+            LatestDeadline::None => NONE,
+        };
+        let at_gone = AT_ID + id.len();
+        let at_carried = at_gone + gone.len();
+        let at_body = at_carried + carried.len();
+        let [at_gone, at_carried, at_body] = [at_gone, at_carried, at_body].map(|at| at as i64);
+        let numbers = [record.first_sent_s.unwrap_or(NONE), deadline_ms, at_gone, at_carried, at_body];
+        super::row(fingerprint, &numbers, &[id.as_bytes(), gone.as_bytes(), carried, &outcome.body])
     }
 }
 
@@ -183,14 +203,32 @@ impl Texts {
 /// So many texts are known: no more have a number.
 const TEXTS_MAX: usize = 128;
 
-/// In common: principal, clock, status and headers; of its own, [`Executed::columns`].
+/// In common: principal, clock, status and headers; of its own, [`Executed::row`].
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
     let [principal, headers] = ["?1", "?4"].map(rows::number_of);
+    let [first_sent, deadline] = [0, 1].map(|n| format!("nullif({}, {NONE})", number(n)));
+    let [at_gone, at_carried, at_body] = [2, 3, 4].map(number);
+    let id = format!("CAST(substr(column1, {AT_ID}, {at_gone} - {AT_ID}) AS TEXT)");
+    let is_gone = format!("id = CAST(substr(column1, {at_gone}, {at_carried} - {at_gone}) AS TEXT)");
+    let carried = format!("nullif(substr(column1, {at_carried}, {at_body} - {at_carried}), x'')");
+    let body = format!("substr(column1, {at_body})");
     let null = "NULL";
-    let [print, body] = ["substr(column5, 1, 32)", "substr(column5, 33)"];
     let values = [
-        "column1", &principal, "column2", "?2", "column3", "1", null, null, null, null, "column4", print, "?3",
-        &headers, body,
+        &id,
+        &principal,
+        &first_sent,
+        "?2",
+        &deadline,
+        "1",
+        null,
+        null,
+        null,
+        null,
+        &carried,
+        PRINT,
+        "?3",
+        &headers,
+        &body,
     ];
-    Shape::new("semel_records", (rows::COLUMNS, &values), (4, 5), ("id = column6", false))
+    Shape::new("semel_records", (rows::COLUMNS, &values), 4, (&is_gone, false))
 });

@@ -65,7 +65,7 @@ impl Value<'_> {
         match self {
             Self::Null => text.push_str("null"),
             Self::Bool(bool) => text.push_str(if bool { "true" } else { "false" }),
-            Self::Integer(integer) => text.push_str(&integer.to_string()),
+            Self::Integer(integer) => text.push_str(itoa::Buffer::new().format(integer)),
             Self::Text(value) => quote(text, value),
             Self::Written(written) => text.push_str(&written.0),
         }
@@ -85,7 +85,7 @@ pub fn array<'a, T: Into<Value<'a>>>(items: impl IntoIterator<Item = T>) -> Writ
 
 fn quote(text: &mut String, value: &str) {
     // Most need no escape, and are looked at once.
-    if value.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
+    if is_plain(value) {
         text.push('"');
         text.push_str(value);
         text.push('"');
@@ -93,6 +93,25 @@ fn quote(text: &mut String, value: &str) {
         // A string can't fail to be written.
         text.push_str(&serde_json::to_string(value).unwrap_or_default());
     }
+}
+
+/// Whether nothing of it is to be escaped: no control character, no `"`, no `\`. Eight bytes are looked at together, for all of an answer goes
+/// through here.
+fn is_plain(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    match bytes.last_chunk() {
+        // The last eight overlap those before.
+        Some(last) => bytes.as_chunks().0.iter().chain([last]).all(|word| is_plain_word(u64::from_le_bytes(*word))),
+        None => !bytes.iter().any(|byte| matches!(byte, ..0x20 | b'"' | b'\\')),
+    }
+}
+
+fn is_plain_word(word: u64) -> bool {
+    const EACH: u64 = u64::MAX / 0xff;
+    // The high bit of the first byte that is below the limit, and maybe of some after it; of none past 0x7f.
+    let below = |word: u64, limit: u8| word.wrapping_sub(EACH * u64::from(limit)) & !word;
+    let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
+    (below(word, 0x20) | is(b'"') | is(b'\\')) & (EACH << 7) == 0
 }
 
 impl Written {
@@ -165,5 +184,16 @@ mod tests {
         });
         assert_eq!(serde_json::from_str::<serde_json::Value>(&all.end().into_text()).expect("JSON"), expected);
         assert_eq!(Object::default().end().into_text(), "{}");
+    }
+
+    #[test]
+    fn what_is_to_be_escaped_is_found_wherever_it_is() {
+        for char in (0..=0x100).filter_map(char::from_u32) {
+            for (before, after) in (0..20).flat_map(|before| (0..20).map(move |after| (before, after))) {
+                let text = ["~".repeat(before), char.to_string(), "!".repeat(after)].concat();
+                let is_escaped = char < ' ' || char == '"' || char == '\\';
+                assert_eq!(is_plain(&text), !is_escaped, "{text:?}");
+            }
+        }
     }
 }
