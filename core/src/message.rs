@@ -36,28 +36,30 @@ mod known {
     pub type Value = Cow<'static, str>;
 
     macro_rules! known {
-        ($text:expr, $otherwise:expr, $($known:literal)+) => {
-            match $text {
-                $($known => Cow::Borrowed($known),)+
-                _ => Cow::Owned($otherwise),
+        ($of:ident: $($known:literal)+) => {
+            fn $of(text: &str) -> Option<&'static str> {
+                match text {
+                    $($known => Some($known),)+
+                    _ => None,
+                }
             }
         };
     }
 
+    known! {
+        known_name:
+        "cache-control" "content-length" "content-type" "host" "idempotency-key" "idempotent-replayed" "semel-ack"
+        "semel-deadline" "semel-expires" "semel-first-sent" "semel-key" "semel-now" "semel-principal" "semel-session"
+        "semel-status"
+    }
+    known! { known_value: "application/json" "executed" "false" "no-store" "read" "replayed" "true" }
+
     pub fn name_of(name: &str) -> Name {
-        known! {
-            name, name.to_ascii_lowercase(),
-            "cache-control" "content-length" "content-type" "host" "idempotency-key" "idempotent-replayed" "semel-ack"
-            "semel-deadline" "semel-expires" "semel-first-sent" "semel-key" "semel-now" "semel-principal" "semel-session"
-            "semel-status"
-        }
+        known_name(name).map_or_else(|| name.to_ascii_lowercase().into(), Cow::Borrowed)
     }
 
     pub fn value_of(value: impl AsRef<str> + Into<String>) -> Value {
-        known! {
-            value.as_ref(), value.into(),
-            "application/json" "executed" "false" "no-store" "read" "replayed" "true"
-        }
+        known_value(value.as_ref()).map_or_else(|| Cow::Owned(value.into()), Cow::Borrowed)
     }
 }
 
@@ -80,14 +82,10 @@ impl Headers {
     }
 
     /// Adds a line; earlier lines of that name stay.
-    pub fn append(&mut self, name: &str, value: impl AsRef<str> + Into<String>) {
-        self.push(name, value_of(value));
-    }
-
     // Once, and not in each place that makes a header.
     #[cfg_attr(feature = "server", inline(never))]
-    fn push(&mut self, name: &str, value: Value) {
-        self.0.push((name_of(name), value));
+    pub fn append(&mut self, name: &str, value: impl AsRef<str> + Into<String>) {
+        self.0.push((name_of(name), value_of(value)));
     }
 
     /// The first line of that (lower-case) name.

@@ -9,16 +9,18 @@ import { ROOT, bin } from "./paths.mjs";
 import { run } from "./step.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
-/** What rustc lets the module use. wasm-opt would refuse it unnamed. */
-const FEATURES = ["bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals", "reference-types", "multivalue"];
+/** What rustc lets a module use. wasm-opt would refuse it unnamed. */
+const FEATURES = ["bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals", "reference-types", "multivalue", "simd"];
 
 /**
  * Compiles `crate`, and resolves to the module as rustc made it. `profile`: cargo's; `rust`: of `rustForWasm()`; `cwd`: where cargo finds
- * the crate; `isLocked`: whether it must have its lock file, as what is here has.
+ * the crate; `isLocked`: whether it must have its lock file, as what is here has; `hasSimd`: whether it may use vectors, which all runtimes of
+ * Workers have, and not all browsers.
  */
-export async function compileCrate({ crate, profile, features = [], rust: { env, target }, cwd = ROOT, isLocked = true }) {
+export async function compileCrate({ crate, profile, features = [], rust: { env, target }, cwd = ROOT, isLocked = true, hasSimd = false }) {
   const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
-  const flags = `--remap-path-prefix=${cargoHome}=/cargo --remap-path-prefix=${ROOT}=/semel`;
+  const simd = hasSimd ? " -Ctarget-feature=+simd128" : "";
+  const flags = `--remap-path-prefix=${cargoHome}=/cargo --remap-path-prefix=${ROOT}=/semel${simd}`;
   const args = ["build", "--profile", profile, ...(isLocked ? ["--locked"] : []), "--target", "wasm32-unknown-unknown", "-p", crate, "--features", features.join()];
   await run("cargo", args, { cwd, env: { ...env, CARGO_TARGET_DIR: target, RUSTFLAGS: flags } });
   return join(target, "wasm32-unknown-unknown", profile, `${crate.replaceAll("-", "_")}.wasm`);
