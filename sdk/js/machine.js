@@ -72,13 +72,13 @@ export class Machine {
     // Asked after the rows were read: an owner lives before it writes its first row, so whoever has a row and lives is among them.
     const alive = await whoLives();
     if (this.#isClosed) return [];
-    return this.#tell(STORED, rows.length, ...rows.flat(), ...optional(alive?.join("\n"))).text().split("\n");
+    return this.#tell(STORED, rows.length, rows, optional(alive?.join("\n"))).text().split("\n");
   }
 
   /** Each request that is stored and not answered: id, method, target, state and attempts. */
   async overview() {
     const rows = await this.#rows();
-    const lines = new Reader(this.#call(OVERVIEW, rows.length, ...rows.flat())).text();
+    const lines = new Reader(this.#call(OVERVIEW, rows.length, rows)).text();
     return lines === "" ? [] : lines.split("\n").map((line) => line.split("\t"));
   }
 
@@ -94,7 +94,7 @@ export class Machine {
 
   /** Takes a request in hand, and returns its ticket; 0 where its id is another request's. */
   request(id, method, target, key, lines, body, isOrdered) {
-    return this.#tell(REQUEST, id, method, target, ...optional(key), lines, body, isOrdered)?.integer();
+    return this.#tell(REQUEST, id, method, target, optional(key), lines, body, isOrdered)?.integer();
   }
 
   /** An attempt was answered. */
@@ -140,9 +140,9 @@ export class Machine {
   }
 
   /** One call of the module: what it gives back, until the next. What it asks for is put on the list. */
-  #call(what, ...parts) {
+  #call(what, ...told) {
     const { memory, semel_input, semel_call, semel_output_length } = this.#exports;
-    parts.unshift(performance.now());
+    const parts = [performance.now(), told].flat(Infinity);
     const room = roomFor(parts) + 1;
     // An address past 2 GiB comes as a negative number.
     const start = semel_input(room) >>> 0;
@@ -231,7 +231,7 @@ export class Machine {
         if (isAsked) throw new Error("semel: a change is made once");
         isAsked = true;
         if (row !== undefined && !(row instanceof Uint8Array)) throw unreadable();
-        const made = this.#call(CHANGE, number, ...optional(row));
+        const made = this.#call(CHANGE, number, optional(row));
         const [kind] = made;
         // A copy, of what comes after its length: a store may keep all that a view is of.
         return kind === 0 ? null : kind === 1 ? made.slice(9) : undefined;

@@ -71,7 +71,7 @@ export class Outbox extends View {
     this.onrecovered = onrecovered;
     const { retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts } = this.#setup;
     const givesUp = optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined);
-    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...givesUp, maxPending, maxAttempts);
+    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, retryIntervalMs, attemptTimeoutMs, givesUp, maxPending, maxAttempts);
     const look = ({ type }) => {
       // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
       if (type === "visibilitychange" && document.hidden) return;

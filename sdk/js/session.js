@@ -127,7 +127,7 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined), isKept, rows.length, ...rows.flat());
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, optional(after), optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined), isKept, rows.length, rows);
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
@@ -244,7 +244,7 @@ class Session {
     this.#bytes = 0;
     if (this.#isClosed || !(heard.length + asked.length)) return;
     try {
-      const told = this.#machine.tell(REQUEST, heard.length, ...heard, asked.length, ...asked.flatMap(({ parts }) => parts));
+      const told = this.#machine.tell(REQUEST, heard.length, heard, asked.length, asked.map(({ parts }) => parts));
       const next = told.integer() + 1;
       asked.forEach((call, index) => (call.ticket = next - asked.length + index));
     } catch (error) {
