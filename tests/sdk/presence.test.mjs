@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Semel } from "../../sdk/npm/node.js";
-import { Rows, Stub, deposit, hang, outbox, rejection, until } from "./stub.mjs";
+import { Rows, Stub, deposit, hang, outbox, rejection, until, within } from "./stub.mjs";
 
 const LOOK_MS = 5_000;
 
@@ -109,3 +109,28 @@ for (const [name, presence] of [
     assert.deepEqual([error.message, server.calls, store.closed], ["nobody knows", [], 1]);
   });
 }
+
+test("who waits for what another that lives has the answer to, and nobody takes there, asks for it and gets it", async (t) => {
+  const store = new Shared();
+  const { semel: gone, server } = await outbox(t, { store });
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const init = { method: "POST", body: "5", id: "own" };
+  const left = rejection(gone.fetch("/accounts/a/deposit", init));
+  await until(() => server.attempts.length === 1, "it is sent");
+  await gone.close();
+  await left;
+  server.each = (_call, serve) => serve();
+  // Without onrecovered.
+  const { semel: holder } = await outbox(t, { store, server });
+  const states = async () => (await holder.pending()).map(({ state }) => state);
+  await until(async () => (await states())[0] === "answered", "it has the answer");
+  const { semel: other } = await outbox(t, { store, server, attemptTimeoutMs: 100 });
+  const answers = await within(Promise.all([other.outcome("own"), other.fetch("/accounts/a/deposit", init)]), "both are answered");
+  assert.deepEqual(await Promise.all(answers.map(async (answer) => [answer.headers.get("semel-status"), (await answer.json()).ran])), Array(2).fill(["replayed", 1]));
+  assert.deepEqual([server.attempts.length, [...server.runs.values()]], [3, [1]]);
+  await until(async () => (await states()).length === 0, "it is settled");
+  const recovered = [];
+  holder.onrecovered = ({ response }) => recovered.push(response.status);
+  await until(() => recovered.length > 0, "who had it all the time takes it yet");
+  assert.deepEqual([recovered, server.attempts.length], [[200], 3]);
+});

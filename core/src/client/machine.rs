@@ -261,19 +261,14 @@ impl Client {
 
     /// Sends a paused request again.
     pub fn resume(&mut self, now_ms: i64, ticket: Ticket) {
-        self.with(ticket, |request, _| {
-            if matches!(request.stage, Stage::Paused) {
-                request.stage = Stage::Waiting { due_ms: request.not_before_ms.max(now_ms) };
-            }
-        });
+        self.with(ticket, |request, _| request.resume(now_ms));
         self.advance(now_ms);
     }
 
     /// Sends all paused requests again.
     pub fn resume_all(&mut self, now_ms: i64) {
-        for ticket in self.requests.keys().copied().collect::<Vec<_>>() {
-            self.resume(now_ms, ticket);
-        }
+        self.requests.iter_mut().for_each(|(_, request)| request.resume(now_ms));
+        self.advance(now_ms);
     }
 
     /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run. One that
