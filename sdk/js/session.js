@@ -5,14 +5,14 @@
 // - Calls have their places in the order in which they were made, however long their bodies take to read.
 // - After `close`, no promise is left that nobody will settle.
 
-import { optional } from "./bytes.js";
+import { optional, textOf } from "./bytes.js";
 import { SemelError } from "./errors.js";
 import { sendFrame } from "./frames.js";
 import { gather } from "./gathered.js";
 import { indexedDbStore } from "./indexeddb.js";
-import { GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
+import { ANSWERED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
-import { encodedKey, NEVER_MS } from "./options.js";
+import { encodedKey } from "./options.js";
 import { listen } from "./page.js";
 import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
@@ -108,7 +108,7 @@ class Session {
   }
 
   async #start(key, after, store) {
-    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending } = this.#setup;
+    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, givesUp, maxPending } = this.#setup;
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
     // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
@@ -127,7 +127,7 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, optional(after), optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined), isKept, rows.length, rows);
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, optional(after), givesUp, isKept, rows.length, rows);
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
@@ -280,7 +280,6 @@ class Session {
     this.#taking?.reject(closed());
     for (const call of this.#calls) this.#stop(call);
     for (const { abort } of this.#attempts.values()) abort();
-    this.#attempts.clear();
     this.#way.socket?.close();
     this.#machine.close();
     this.#together.leave(this);
@@ -319,7 +318,7 @@ class Session {
 
   #taken(outcome, error) {
     if (error) this.#taking.reject(error);
-    else this.#taking.resolve(JSON.parse(new TextDecoder().decode(outcome[2])));
+    else this.#taking.resolve(JSON.parse(textOf(outcome[2])));
   }
 
   async #transmit(attempt, request) {
@@ -335,7 +334,7 @@ class Session {
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;
-    if (answer) this.#machine.answered(attempt, ...answer);
+    if (answer) this.#machine.tell(ANSWERED, attempt, ...answer);
     else this.#machine.tell(LOST, attempt);
   }
 

@@ -92,9 +92,27 @@ test("after a look that failed comes the next one", async (t) => {
   const { load } = store;
   store.load = () => Promise.reject(new Error("no disk"));
   t.mock.timers.tick(LOOK_MS);
+  await new Promise((resolve) => setImmediate(resolve));
   store.load = load;
   t.mock.timers.tick(LOOK_MS);
   await until(() => recovered.length === 1, "it is taken over");
+});
+
+test("a store that takes longer than until the next look is looked through once at a time", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const store = new Shared();
+  const { semel } = await outbox(t, { store });
+  const finish = [];
+  store.load = () => new Promise((resolve) => finish.push(() => resolve([])));
+  for (let n = 0; n < 10; n += 1) t.mock.timers.tick(LOOK_MS);
+  assert.equal(finish.length, 1);
+  const asked = store.asked("alive");
+  finish[0]();
+  await until(() => store.asked("alive") === asked + 1, "it has looked");
+  await new Promise((resolve) => setImmediate(resolve));
+  t.mock.timers.tick(LOOK_MS);
+  assert.equal(finish.length, 2, "the next one comes");
+  await semel.close();
 });
 
 for (const [name, presence] of [
