@@ -65,6 +65,8 @@ class Session {
   #beacon;
   #looking;
   #ending = new AbortController();
+  /** Rejects once it is closed: what may never settle must not be waited for then. */
+  #ended = new Promise((_, reject) => this.#ending.signal.addEventListener("abort", () => reject(closed())));
   /** All that its outbox has. */
   #together;
   /** How frames go: see `sendFrame`. */
@@ -90,7 +92,7 @@ class Session {
   static async take(together, setup, module, way, named, key, after, store) {
     const session = new this(together, setup, module, way, named);
     try {
-      await session.#start(key, after, store);
+      await Promise.race([session.#ended, session.#start(key, after, store)]);
     } catch (error) {
       session.close();
       throw error;
@@ -118,8 +120,7 @@ class Session {
     let rows;
     try {
       // Nobody is fenced by who can't read what is stored.
-      rows = await stored.load();
-      if (this.#isClosed) throw closed();
+      rows = await Promise.race([this.#ended, stored.load()]);
     } catch (error) {
       stored.close?.();
       throw error;
@@ -198,7 +199,7 @@ class Session {
       this.#machine.tell(GIVE_UP, call.ticket);
     };
     signal?.addEventListener("abort", call.abort);
-    const request = this.#turn ? undefined : plain(this.#setup.origin, input, init);
+    const request = !this.#turn && plain(this.#setup.origin, input, init);
     return request ? this.#place(call, request) : this.#slowly(call, signal, input, init);
   }
 
@@ -261,10 +262,7 @@ class Session {
   }
 
   async pending() {
-    // It may be closed meanwhile, and whatever is read then says nothing.
-    const all = await this.#machine.overview().finally(() => {
-      if (this.#isClosed) throw closed();
-    });
+    const all = await Promise.race([this.#ended, this.#machine.overview()]);
     return all.map(([requestId, method, target, state, attempts]) => ({ ...this.#described(requestId, method, target), attempts: Number(attempts), state }));
   }
 
@@ -277,7 +275,6 @@ class Session {
     this.#tell();
     this.#ending.abort();
     clearInterval(this.#looking);
-    this.#taking?.reject(closed());
     for (const call of this.#calls) this.#stop(call);
     for (const { abort } of this.#attempts.values()) abort();
     this.#way.socket?.close();
@@ -301,7 +298,7 @@ class Session {
       },
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
         const error = failure && new SemelError(requestId, failure, cause);
-        if (ticket === TAKE_OVER) return this.#taken(outcome, error);
+        if (ticket === TAKE_OVER) return error ? this.#taking.reject(error) : this.#taking.resolve(JSON.parse(textOf(outcome[2])));
         if (!isAwaited) return this.#recover(ticket, this.#described(requestId, method, target), outcome, error);
         const { url, resolve, reject } = this.#end(this.#callers.get(requestId));
         if (outcome) resolve(responseOf(url, outcome, this.#setup.Made));
@@ -314,11 +311,6 @@ class Session {
 
   #described(requestId, method, target) {
     return { requestId, method, url: this.#setup.origin + target };
-  }
-
-  #taken(outcome, error) {
-    if (error) this.#taking.reject(error);
-    else this.#taking.resolve(JSON.parse(textOf(outcome[2])));
   }
 
   async #transmit(attempt, request) {
