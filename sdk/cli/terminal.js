@@ -57,7 +57,7 @@ export class Terminal {
 
   /** Rows of cells in columns, those of numbers to the right. */
   table(rows, numeric = []) {
-    const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
+    const widths = rows[0].map((_, column) => rows.reduce((widest, row) => Math.max(widest, row[column].length), 0));
     for (const [at, row] of rows.entries()) {
       const cells = row.map((cell, column) => (numeric.includes(column) ? cell.padStart(widths[column]) : cell.padEnd(widths[column])));
       const text = cells.join("  ").trimEnd();

@@ -2,7 +2,7 @@
 //
 // Invariant: a request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
 
-import { bytesOf, laid, Reader } from "./bytes.js";
+import { bytesOf, laid, Reader, textOf } from "./bytes.js";
 import { linesOf, toLines } from "./lines.js";
 import { given, membersOf, send } from "./transport.js";
 
@@ -33,7 +33,7 @@ export async function sendFrame(setup, request, signal, way, leaves) {
     const bySocket = await sentBySocket(setup, headers, paths, json, signal, way, next);
     if (bySocket) return bySocket;
     const [status, answerLines, answer, members] = await sent([method, target, lines, json], headers);
-    return [status, answerLines, status === 200 ? answersOf(paths, () => JSON.parse(new TextDecoder().decode(answer))) : answer, members];
+    return [status, answerLines, status === 200 ? answersOf(paths, () => JSON.parse(textOf(answer))) : answer, members];
   } finally {
     next();
   }

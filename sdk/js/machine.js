@@ -9,12 +9,10 @@ import { lay, optional, Reader, roomFor } from "./bytes.js";
 import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
-export const REQUEST = 2;
-const [OPEN, STORED, , ANSWERED, CHANGE, COMMITTED, OVERVIEW] = [0, 1, 2, 3, 4, 5, 6];
+export const [REQUEST, ANSWERED] = [2, 3];
+const [OPEN, STORED, CHANGE, COMMITTED, OVERVIEW] = [0, 1, 4, 5, 6];
 export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
-export const LEAVE = 19;
-const WATCH = 20;
-const TICKET_OF = 21;
+export const [LEAVE, WATCH, TICKET_OF] = [19, 20, 21];
 const IS_DONE = 22;
 /** The longest time for which a timer can be set; it is set again then. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
@@ -36,6 +34,8 @@ export class Machine {
   #exports;
   #store;
   #host;
+  /** The take-over that is under way. */
+  #taking;
   #todo = [];
   #isDoing = false;
   #isClosed = false;
@@ -66,45 +66,29 @@ export class Machine {
     this.#call(OPEN, ...settings);
   }
 
-  /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. */
-  async takeOver(whoLives) {
+  /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. Whoever asks meanwhile gets the same: a store may take longer than until the next look. */
+  takeOver(whoLives) {
+    return (this.#taking ??= this.#takeOver(whoLives).finally(() => (this.#taking = undefined)));
+  }
+
+  async #takeOver(whoLives) {
     const rows = await this.#rows();
     // Asked after the rows were read: an owner lives before it writes its first row, so whoever has a row and lives is among them.
     const alive = await whoLives();
     if (this.#isClosed) return [];
-    return this.#tell(STORED, rows.length, ...rows.flat(), ...optional(alive?.join("\n"))).text().split("\n");
+    return this.#tell(STORED, rows.length, rows, optional(alive?.join("\n"))).text().split("\n");
   }
 
   /** Each request that is stored and not answered: id, method, target, state and attempts. */
   async overview() {
     const rows = await this.#rows();
-    const lines = new Reader(this.#call(OVERVIEW, rows.length, ...rows.flat())).text();
+    const lines = new Reader(this.#call(OVERVIEW, rows.length, rows)).text();
     return lines === "" ? [] : lines.split("\n").map((line) => line.split("\t"));
   }
 
-  /** Waits for the answer of a request that was made before, and returns its ticket. */
-  watch(id) {
-    return this.#tell(WATCH, id)?.integer();
-  }
-
-  /** The ticket of a request that is in hand; 0 where there is none. */
-  ticketOf(id) {
-    return this.#tell(TICKET_OF, id)?.integer();
-  }
-
-  /** Takes a request in hand, and returns its ticket; 0 where its id is another request's. */
-  request(id, method, target, key, lines, body, isOrdered) {
-    return this.#tell(REQUEST, id, method, target, ...optional(key), lines, body, isOrdered)?.integer();
-  }
-
-  /** An attempt was answered. */
-  answered(attempt, status, lines, body, members) {
-    this.#tell(ANSWERED, attempt, status, lines, body, members);
-  }
-
-  /** One of those above, of an attempt or a ticket. */
-  tell(what, number = 0, ...more) {
-    return this.#tell(what, number, ...more);
+  /** One of those above, of an attempt, a ticket or an id, and what belongs to it: what is given back, if anything. */
+  tell(what, which = 0, ...more) {
+    return this.#tell(what, which, ...more);
   }
 
   close() {
@@ -140,9 +124,9 @@ export class Machine {
   }
 
   /** One call of the module: what it gives back, until the next. What it asks for is put on the list. */
-  #call(what, ...parts) {
+  #call(what, ...told) {
     const { memory, semel_input, semel_call, semel_output_length } = this.#exports;
-    parts.unshift(performance.now());
+    const parts = [performance.now(), told].flat(Infinity);
     const room = roomFor(parts) + 1;
     // An address past 2 GiB comes as a negative number.
     const start = semel_input(room) >>> 0;
@@ -231,7 +215,7 @@ export class Machine {
         if (isAsked) throw new Error("semel: a change is made once");
         isAsked = true;
         if (row !== undefined && !(row instanceof Uint8Array)) throw unreadable();
-        const made = this.#call(CHANGE, number, ...optional(row));
+        const made = this.#call(CHANGE, number, optional(row));
         const [kind] = made;
         // A copy, of what comes after its length: a store may keep all that a view is of.
         return kind === 0 ? null : kind === 1 ? made.slice(9) : undefined;

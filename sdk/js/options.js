@@ -2,10 +2,10 @@
 //
 // Invariant: a wrong option is a TypeError or RangeError at `open`, before anything is stored or sent.
 
-import { bytesOf } from "./bytes.js";
+import { bytesOf, optional } from "./bytes.js";
 
 /** As long as that is never: the module counts in integers. */
-export const NEVER_MS = 1e15;
+const NEVER_MS = 1e15;
 
 /** Numbers: the default, the least and the most. Infinity stands for no end. */
 const NUMBERS = {
@@ -33,6 +33,7 @@ export function setupOf(options) {
     setup[name] = value;
     if (typeof value !== "number" || !(value >= min && value <= max)) throw new RangeError(`semel: ${name} is ${value}; it is from ${min} to ${max}`);
   }
+  setup.givesUp = optional(setup.giveUpAfterMs < NEVER_MS ? setup.giveUpAfterMs : undefined);
   if (store !== undefined && !["load", "change", "remove"].every((name) => typeof store?.[name] === "function")) {
     throw new TypeError("semel: a store has the methods load, change and remove");
   }

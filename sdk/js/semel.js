@@ -10,8 +10,8 @@ import { optional } from "./bytes.js";
 import { SemelError } from "./errors.js";
 import { hashOf, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
-import { DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, RESUME, RESUME_ALL } from "./machine.js";
-import { checked, encodedKey, NEVER_MS, setupOf } from "./options.js";
+import { ANSWERED, DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME, RESUME_ALL, TICKET_OF, WATCH } from "./machine.js";
+import { checked, encodedKey, setupOf } from "./options.js";
 import { listen } from "./page.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { memoryStore } from "./stores.js";
@@ -69,9 +69,8 @@ export class Outbox extends View {
     const own = store ?? (durability === "memory" ? memoryStore() : undefined);
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
-    const { retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending, maxAttempts } = this.#setup;
-    const givesUp = optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined);
-    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, retryIntervalMs, attemptTimeoutMs, ...givesUp, maxPending, maxAttempts);
+    const { retryIntervalMs, attemptTimeoutMs, givesUp, maxPending, maxAttempts } = this.#setup;
+    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, retryIntervalMs, attemptTimeoutMs, givesUp, maxPending, maxAttempts);
     const look = ({ type }) => {
       // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
       if (type === "visibilitychange" && document.hidden) return;
@@ -130,7 +129,7 @@ export class Outbox extends View {
         this.#closing.signal.throwIfAborted();
         // What may overlap at a key goes together, once there is much of it: see `gathered.js`. Until then, and where that does not load, each goes by itself.
         if (!ordered && key && this.#callers.size > 3) this.#gathered ??= this.session(this).catch(() => {});
-        return this.#change(requestId, [request.method, pathname + search, key, lines, body, ordered], signal, isHash || own !== undefined);
+        return this.#change(requestId, [request.method, pathname + search, optional(key), lines, body, ordered], signal, isHash || own !== undefined);
       };
     });
     return answer;
@@ -145,9 +144,9 @@ export class Outbox extends View {
     if (this.#callers.size >= this.#setup.maxPending && !this.#callers.has(requestId)) throw new RangeError("semel: too many wait");
     this.#closing.signal.throwIfAborted();
     signal?.throwIfAborted();
-    return this.#wait(requestId, signal, () => this.#machine.watch(requestId), (caller) => {
+    return this.#wait(requestId, signal, () => this.#machine.tell(WATCH, requestId), (caller) => {
       caller.reject(signal.reason);
-      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, this.#machine.ticketOf(requestId));
+      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, this.#ticketOf(requestId));
     });
   }
 
@@ -221,12 +220,12 @@ export class Outbox extends View {
 
   #change(requestId, request, signal, isChosen) {
     const begin = (caller) => {
-      if (this.#machine.request(requestId, ...request) !== 0) return;
+      if (this.#machine.tell(REQUEST, requestId, request)?.integer() !== 0) return;
       this.#leave(requestId, caller);
       caller.settled();
       caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "unknown", "after-fix", "the id is of another request"]));
     };
-    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#machine.ticketOf(requestId)), isChosen);
+    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#ticketOf(requestId)), isChosen);
   }
 
   /** Waits for an answer with all who wait for it. Who only asks may be joined by a call, whose id is chosen then. */
@@ -239,6 +238,11 @@ export class Outbox extends View {
       signal?.addEventListener("abort", abort);
       begin(caller);
     });
+  }
+
+  /** Of a request in hand; 0 where there is none. */
+  #ticketOf(requestId) {
+    return this.#machine.tell(TICKET_OF, requestId)?.integer();
   }
 
   /** One waits no more; whether it was the last. */
@@ -315,7 +319,7 @@ export class Outbox extends View {
     if (!this.#attempts.delete(attempt)) return;
     if (!answer) return this.#machine.tell(LOST, attempt);
     this.#lost = undefined;
-    this.#machine.answered(attempt, ...answer);
+    this.#machine.tell(ANSWERED, attempt, ...answer);
   }
 
   #pause(ticket, request, failure) {

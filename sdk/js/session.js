@@ -5,14 +5,14 @@
 // - Calls have their places in the order in which they were made, however long their bodies take to read.
 // - After `close`, no promise is left that nobody will settle.
 
-import { optional } from "./bytes.js";
+import { optional, textOf } from "./bytes.js";
 import { SemelError } from "./errors.js";
 import { sendFrame } from "./frames.js";
 import { gather } from "./gathered.js";
 import { indexedDbStore } from "./indexeddb.js";
-import { GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
+import { ANSWERED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
-import { encodedKey, NEVER_MS } from "./options.js";
+import { encodedKey } from "./options.js";
 import { listen } from "./page.js";
 import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
@@ -65,6 +65,8 @@ class Session {
   #beacon;
   #looking;
   #ending = new AbortController();
+  /** Rejects once it is closed: what may never settle must not be waited for then. */
+  #ended = new Promise((_, reject) => this.#ending.signal.addEventListener("abort", () => reject(closed())));
   /** All that its outbox has. */
   #together;
   /** How frames go: see `sendFrame`. */
@@ -90,7 +92,7 @@ class Session {
   static async take(together, setup, module, way, named, key, after, store) {
     const session = new this(together, setup, module, way, named);
     try {
-      await session.#start(key, after, store);
+      await Promise.race([session.#ended, session.#start(key, after, store)]);
     } catch (error) {
       session.close();
       throw error;
@@ -108,7 +110,7 @@ class Session {
   }
 
   async #start(key, after, store) {
-    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending } = this.#setup;
+    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, givesUp, maxPending } = this.#setup;
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
     // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
@@ -118,8 +120,7 @@ class Session {
     let rows;
     try {
       // Nobody is fenced by who can't read what is stored.
-      rows = await stored.load();
-      if (this.#isClosed) throw closed();
+      rows = await Promise.race([this.#ended, stored.load()]);
     } catch (error) {
       stored.close?.();
       throw error;
@@ -127,7 +128,7 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, ...optional(after), ...optional(giveUpAfterMs < NEVER_MS ? giveUpAfterMs : undefined), isKept, rows.length, ...rows.flat());
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, optional(after), givesUp, isKept, rows.length, rows);
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
@@ -198,7 +199,7 @@ class Session {
       this.#machine.tell(GIVE_UP, call.ticket);
     };
     signal?.addEventListener("abort", call.abort);
-    const request = this.#turn ? undefined : plain(this.#setup.origin, input, init);
+    const request = !this.#turn && plain(this.#setup.origin, input, init);
     return request ? this.#place(call, request) : this.#slowly(call, signal, input, init);
   }
 
@@ -244,7 +245,7 @@ class Session {
     this.#bytes = 0;
     if (this.#isClosed || !(heard.length + asked.length)) return;
     try {
-      const told = this.#machine.tell(REQUEST, heard.length, ...heard, asked.length, ...asked.flatMap(({ parts }) => parts));
+      const told = this.#machine.tell(REQUEST, heard.length, heard, asked.length, asked.map(({ parts }) => parts));
       const next = told.integer() + 1;
       asked.forEach((call, index) => (call.ticket = next - asked.length + index));
     } catch (error) {
@@ -261,10 +262,7 @@ class Session {
   }
 
   async pending() {
-    // It may be closed meanwhile, and whatever is read then says nothing.
-    const all = await this.#machine.overview().finally(() => {
-      if (this.#isClosed) throw closed();
-    });
+    const all = await Promise.race([this.#ended, this.#machine.overview()]);
     return all.map(([requestId, method, target, state, attempts]) => ({ ...this.#described(requestId, method, target), attempts: Number(attempts), state }));
   }
 
@@ -277,10 +275,8 @@ class Session {
     this.#tell();
     this.#ending.abort();
     clearInterval(this.#looking);
-    this.#taking?.reject(closed());
     for (const call of this.#calls) this.#stop(call);
     for (const { abort } of this.#attempts.values()) abort();
-    this.#attempts.clear();
     this.#way.socket?.close();
     this.#machine.close();
     this.#together.leave(this);
@@ -302,7 +298,7 @@ class Session {
       },
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
         const error = failure && new SemelError(requestId, failure, cause);
-        if (ticket === TAKE_OVER) return this.#taken(outcome, error);
+        if (ticket === TAKE_OVER) return error ? this.#taking.reject(error) : this.#taking.resolve(JSON.parse(textOf(outcome[2])));
         if (!isAwaited) return this.#recover(ticket, this.#described(requestId, method, target), outcome, error);
         const { url, resolve, reject } = this.#end(this.#callers.get(requestId));
         if (outcome) resolve(responseOf(url, outcome, this.#setup.Made));
@@ -315,11 +311,6 @@ class Session {
 
   #described(requestId, method, target) {
     return { requestId, method, url: this.#setup.origin + target };
-  }
-
-  #taken(outcome, error) {
-    if (error) this.#taking.reject(error);
-    else this.#taking.resolve(JSON.parse(new TextDecoder().decode(outcome[2])));
   }
 
   async #transmit(attempt, request) {
@@ -335,7 +326,7 @@ class Session {
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;
-    if (answer) this.#machine.answered(attempt, ...answer);
+    if (answer) this.#machine.tell(ANSWERED, attempt, ...answer);
     else this.#machine.tell(LOST, attempt);
   }
 

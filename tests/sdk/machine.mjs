@@ -1,7 +1,7 @@
 // A tab of a test: the driver of the module over any store, which is told who lives, and sends to a stub.
 
 import { readFile } from "node:fs/promises";
-import { DELIVERED, LOST, Machine } from "../../sdk/js/machine.js";
+import { ANSWERED, DELIVERED, LOST, Machine, REQUEST } from "../../sdk/js/machine.js";
 import { send } from "../../sdk/js/transport.js";
 import { Rows, Stub, URL_OF_STUB, until } from "./stub.mjs";
 
@@ -49,7 +49,7 @@ class Tab {
   }
 
   posts(id, path) {
-    return this.machine.request(id, "POST", path, undefined, "", new Uint8Array([1]), false);
+    return this.machine.tell(REQUEST, id, "POST", path, false, "", new Uint8Array([1]), false)?.integer();
   }
 
   /** Takes over, where `alive` live: owners, or a function that says so. */
@@ -64,6 +64,6 @@ class Tab {
     } catch {
       return this.machine.tell(LOST, attempt);
     }
-    this.machine.answered(attempt, ...answer);
+    this.machine.tell(ANSWERED, attempt, ...answer);
   }
 }

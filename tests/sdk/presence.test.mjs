@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Semel } from "../../sdk/npm/node.js";
-import { Rows, Stub, deposit, hang, outbox, rejection, until } from "./stub.mjs";
+import { Rows, Stub, deposit, hang, outbox, rejection, until, within } from "./stub.mjs";
 
 const LOOK_MS = 5_000;
 
@@ -92,9 +92,27 @@ test("after a look that failed comes the next one", async (t) => {
   const { load } = store;
   store.load = () => Promise.reject(new Error("no disk"));
   t.mock.timers.tick(LOOK_MS);
+  await new Promise((resolve) => setImmediate(resolve));
   store.load = load;
   t.mock.timers.tick(LOOK_MS);
   await until(() => recovered.length === 1, "it is taken over");
+});
+
+test("a store that takes longer than until the next look is looked through once at a time", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const store = new Shared();
+  const { semel } = await outbox(t, { store });
+  const finish = [];
+  store.load = () => new Promise((resolve) => finish.push(() => resolve([])));
+  for (let n = 0; n < 10; n += 1) t.mock.timers.tick(LOOK_MS);
+  assert.equal(finish.length, 1);
+  const asked = store.asked("alive");
+  finish[0]();
+  await until(() => store.asked("alive") === asked + 1, "it has looked");
+  await new Promise((resolve) => setImmediate(resolve));
+  t.mock.timers.tick(LOOK_MS);
+  assert.equal(finish.length, 2, "the next one comes");
+  await semel.close();
 });
 
 for (const [name, presence] of [
@@ -109,3 +127,28 @@ for (const [name, presence] of [
     assert.deepEqual([error.message, server.calls, store.closed], ["nobody knows", [], 1]);
   });
 }
+
+test("who waits for what another that lives has the answer to, and nobody takes there, asks for it and gets it", async (t) => {
+  const store = new Shared();
+  const { semel: gone, server } = await outbox(t, { store });
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const init = { method: "POST", body: "5", id: "own" };
+  const left = rejection(gone.fetch("/accounts/a/deposit", init));
+  await until(() => server.attempts.length === 1, "it is sent");
+  await gone.close();
+  await left;
+  server.each = (_call, serve) => serve();
+  // Without onrecovered.
+  const { semel: holder } = await outbox(t, { store, server });
+  const states = async () => (await holder.pending()).map(({ state }) => state);
+  await until(async () => (await states())[0] === "answered", "it has the answer");
+  const { semel: other } = await outbox(t, { store, server, attemptTimeoutMs: 100 });
+  const answers = await within(Promise.all([other.outcome("own"), other.fetch("/accounts/a/deposit", init)]), "both are answered");
+  assert.deepEqual(await Promise.all(answers.map(async (answer) => [answer.headers.get("semel-status"), (await answer.json()).ran])), Array(2).fill(["replayed", 1]));
+  assert.deepEqual([server.attempts.length, [...server.runs.values()]], [3, [1]]);
+  await until(async () => (await states()).length === 0, "it is settled");
+  const recovered = [];
+  holder.onrecovered = ({ response }) => recovered.push(response.status);
+  await until(() => recovered.length > 0, "who had it all the time takes it yet");
+  assert.deepEqual([recovered, server.attempts.length], [[200], 3]);
+});

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { leavePage, page } from "./page-stub.mjs";
 import { deposit, outbox, SessionStub, SharedRows } from "./session-stub.mjs";
-import { hang, lost, problem, rejection, until } from "./stub.mjs";
+import { hang, lost, problem, rejection, until, within } from "./stub.mjs";
 
 afterEach(leavePage);
 
@@ -85,6 +85,25 @@ test("whose store can't be read fences nobody", async (t) => {
   assert.equal((await rejection(semel.session("accounts/a", "s", { store }))).message, "broken");
   await deposit(holder, "x");
   assert.deepEqual([server.effects, holder.epoch, store.closed], [["x"], 1, 2]);
+});
+
+test("close settles what waits for a store that never answers: who opens a session, and who asks what is pending", async (t) => {
+  const { semel } = await outbox(t);
+  const store = new SharedRows();
+  const session = await semel.session("accounts/a", "s", { store });
+  store.load = hang;
+  const isHeld = new SharedRows();
+  isHeld.load = hang;
+  const isDark = new SharedRows();
+  isDark.presence = () => ({ alive: hang, leave: () => {} });
+  const waiting = [session.pending(), semel.pending(), semel.session("accounts/b", "s", { store: isHeld }), semel.session("accounts/c", "s", { store: isDark })];
+  const settled = Promise.allSettled(waiting);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await semel.close();
+  // The outbox leaves out a session that is closed meanwhile.
+  const told = (await within(settled, "all are settled")).map(({ value, reason }) => value ?? reason.code);
+  assert.deepEqual(told, ["closed", [], "closed", "closed"]);
+  assert.deepEqual([isHeld.closed, isDark.closed], [1, 1]);
 });
 
 test("its requests are pending with those of the outbox, and counted with them", async (t) => {

@@ -67,7 +67,7 @@ pub(super) struct Request {
     pub(super) is_cancelling: bool,
     /// It ran before it could be cancelled: now for its outcome.
     pub(super) ran_anyway: bool,
-    /// The server asked for no attempt before.
+    /// The server asked for no attempt before. What another tab sees to is left to that one until then.
     pub(super) not_before_ms: i64,
 }
 
@@ -120,9 +120,22 @@ impl Request {
         actions.push(Action::Change { ticket, id: self.id.clone(), change: Change::Withdraw });
     }
 
+    /// Goes on if it pauses.
+    pub(super) fn resume(&mut self, now_ms: i64) {
+        if matches!(self.stage, Stage::Paused) {
+            self.stage = Stage::Waiting { due_ms: self.not_before_ms.max(now_ms) };
+        }
+    }
+
     /// Whether another tab sees to it.
     pub(super) fn is_watched(&self) -> bool {
         matches!(self.stage, Stage::Watching { .. })
+    }
+
+    /// Whether somebody waits here for what another tab has sent, and sends no more: it is frozen, say, or has the answer, and nobody there takes
+    /// it. What has left once waits for no turn.
+    pub(super) fn is_neglected(&self, now_ms: i64) -> bool {
+        self.has_caller && self.entry.until_ms.is_some() && self.not_before_ms <= now_ms
     }
 
     /// Whether it is known what it is: all but that of another tab whose row was not looked at yet.
@@ -135,6 +148,7 @@ impl Request {
         let change = Change::Adopt { by: by.to_owned(), from: self.entry.owner.clone(), is_shared };
         actions.push(Action::Change { ticket, id: self.id.clone(), change });
         self.stage = Stage::Adopting { is_shared };
+        self.is_stored = true;
     }
 
     pub(super) fn has_answer(&self) -> bool {

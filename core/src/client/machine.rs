@@ -64,6 +64,8 @@ pub struct Client {
     pub(super) acks: Acknowledgements,
     pub(super) keys_of_paths: Vec<(String, String)>,
     pub(super) actions: Vec<Action>,
+    /// Those that [`Self::poll`] is about to give: none is moved for one that is taken.
+    polled: std::vec::IntoIter<Action>,
     pub(super) last_ticket: Ticket,
     /// The last place of a request in order, of all that were ever in hand.
     pub(super) last_place: i64,
@@ -85,6 +87,7 @@ impl Client {
             acks: Acknowledgements::default(),
             keys_of_paths: Vec::new(),
             actions: Vec::new(),
+            polled: Default::default(),
             last_ticket: 0,
             last_place: 0,
             last_attempt: 0,
@@ -96,7 +99,10 @@ impl Client {
 
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Action> {
-        (!self.actions.is_empty()).then(|| self.actions.remove(0))
+        if self.polled.as_slice().is_empty() {
+            self.polled = std::mem::take(&mut self.actions).into_iter();
+        }
+        self.polled.next()
     }
 
     /// Takes what is stored: at the start, and when an owner has gone. `lives`: whether an owner certainly lives; `None`
@@ -261,19 +267,14 @@ impl Client {
 
     /// Sends a paused request again.
     pub fn resume(&mut self, now_ms: i64, ticket: Ticket) {
-        self.with(ticket, |request, _| {
-            if matches!(request.stage, Stage::Paused) {
-                request.stage = Stage::Waiting { due_ms: request.not_before_ms.max(now_ms) };
-            }
-        });
+        self.with(ticket, |request, _| request.resume(now_ms));
         self.advance(now_ms);
     }
 
     /// Sends all paused requests again.
     pub fn resume_all(&mut self, now_ms: i64) {
-        for ticket in self.requests.keys().copied().collect::<Vec<_>>() {
-            self.resume(now_ms, ticket);
-        }
+        self.requests.iter_mut().for_each(|(_, request)| request.resume(now_ms));
+        self.advance(now_ms);
     }
 
     /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run. One that
@@ -366,6 +367,7 @@ impl Client {
     /// Ends it: callers are told that they need not wait, and nothing is in hand any more. What is stored stays stored.
     pub fn close(&mut self) {
         self.actions.clear();
+        self.polled = Default::default();
         // Of them all: the host may have been told to release a caller, and not have come to it.
         for request in self.requests.values() {
             let (id, failure) = (request.id.clone(), ClientCode::Closed.into());

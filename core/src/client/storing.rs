@@ -91,7 +91,17 @@ impl Client {
             Some(Changed::Settled(_) | Changed::Gone | Changed::Withdrawn) => {
                 return self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into());
             }
-            Some(Changed::Pending(entry)) => request.entry = entry,
+            Some(Changed::Pending(entry)) => {
+                let known = std::mem::replace(&mut request.entry, entry);
+                // Each attempt raises it.
+                let is_idle = known.until_ms == request.entry.until_ms && known.owner == request.entry.owner;
+                if !is_idle || self.is_offline {
+                    request.not_before_ms = now_ms + 2 * self.settings.attempt_timeout_ms;
+                } else if request.is_neglected(now_ms) {
+                    request.adopt(&mut self.actions, ticket, &self.settings.owner, true);
+                    return true;
+                }
+            }
             None => {}
         }
         request.stage = Stage::Watching { due_ms: Some(now_ms + self.settings.retry_interval_ms) };

@@ -96,6 +96,8 @@ pub struct Session {
     /// Why there are no more places to be had.
     pub(super) ended: Option<Failure>,
     pub(super) actions: Vec<Action>,
+    /// Those that [`Self::poll`] is about to give: none is moved for one that is taken.
+    polled: std::vec::IntoIter<Action>,
     last_ticket: Ticket,
     pub(super) last_turn: i64,
     pub(super) last_attempt: u64,
@@ -133,6 +135,7 @@ impl Session {
             gives_up_after_ms: None,
             ended: None,
             actions: Vec::new(),
+            polled: Default::default(),
             last_ticket: TAKE_OVER,
             last_turn: 0,
             last_attempt: 0,
@@ -160,7 +163,10 @@ impl Session {
 
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Action> {
-        (!self.actions.is_empty()).then(|| self.actions.remove(0))
+        if self.polled.as_slice().is_empty() {
+            self.polled = std::mem::take(&mut self.actions).into_iter();
+        }
+        self.polled.next()
     }
 
     /// Takes a request in hand.

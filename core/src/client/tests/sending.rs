@@ -61,3 +61,27 @@ fn requests_to_a_key_that_hangs_do_not_keep_others_from_being_sent_for_ever() {
     bench.pass(3_600_000);
     assert!(bench.targets().contains(&"/elsewhere"), "not sent once in an hour, of {} attempts", bench.sent.len());
 }
+
+#[test]
+fn what_is_asked_for_comes_in_order_and_nothing_of_it_once_it_is_closed() {
+    let mut bench = Bench::ready();
+    for id in ["a", "b", "c"] {
+        bench.client.request(bench.now_ms, id.into(), draft(id), false);
+    }
+    let id = |action| match action {
+        Some(Action::Change { id, .. } | Action::GiveUp { id, .. }) => id,
+        action => panic!("{action:?}"),
+    };
+    assert_eq!(id(bench.client.poll()), "a");
+    bench.client.request(bench.now_ms, "d".into(), draft("d"), false);
+    assert_eq!([(); 3].map(|()| id(bench.client.poll())), ["b", "c", "d"]);
+    assert!(bench.client.poll().is_none());
+    for id in ["e", "f"] {
+        bench.client.request(bench.now_ms, id.into(), draft(id), false);
+    }
+    assert_eq!(id(bench.client.poll()), "e");
+    bench.client.close();
+    let left: Vec<_> = std::iter::from_fn(|| bench.client.poll()).collect();
+    assert_eq!(left.len(), 6);
+    assert!(left.iter().all(|action| matches!(action, Action::GiveUp { .. })), "{left:?}");
+}

@@ -59,6 +59,63 @@ fn who_waits_for_another_tab_goes_on_when_it_is_gone_and_gets_the_answer() {
     assert_eq!((bodies(&other), other.delivered[0].1), (vec!["done".into()], Receiver::Caller));
 }
 
+/// It is frozen, or has the answer, and nobody there takes it.
+#[test]
+fn who_waits_for_a_tab_that_lives_and_sends_no_more_asks_for_itself_in_the_end() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    watch(&mut other, "x");
+    other.pass(2 * TIMEOUT_MS - INTERVAL_MS);
+    assert!(other.sent.is_empty());
+    other.pass(2 * INTERVAL_MS);
+    assert_eq!(other.last().headers.get("idempotency-key"), Some("\"x\""));
+    other.answer(outcome("done", other.server_ms()));
+    assert_eq!((bodies(&other), other.delivered[0].1), (vec!["done".into()], Receiver::Caller));
+    assert_eq!(other.client.counts(), (0, 0));
+    // The other finds it answered when it goes on.
+    first.rows = other.rows.clone();
+    first.pass(TIMEOUT_MS + INTERVAL_MS);
+    assert_eq!((first.sent.len(), bodies(&first)), (1, vec!["done".into()]));
+}
+
+#[test]
+fn what_another_tab_sends_again_and_again_is_left_to_it_and_so_is_what_has_still_to_leave() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    watch(&mut other, "x");
+    for n in 1..100 {
+        other.change("x", &Change::Raise { first_sent_s: 0, until_ms: SERVER_MS + n * 60_000, is_cancelling: false });
+        other.pass(TIMEOUT_MS + INTERVAL_MS);
+    }
+    other.client.set_offline(other.now_ms, true);
+    other.pass(10 * TIMEOUT_MS);
+    other.client.set_offline(other.now_ms, false);
+    other.pass(2 * TIMEOUT_MS - INTERVAL_MS);
+    assert!(other.sent.is_empty(), "it could not be asked for, nor can the other have");
+    // In order, it must not overtake those before it, of which this tab knows nothing.
+    let entry = Entry { owner: "tab".into(), outbox: "outbox".into(), place: Some(2), ..Entry::default() };
+    other.change("y", &Change::Add(entry));
+    watch(&mut other, "y");
+    other.change("x", &Change::Raise { first_sent_s: 0, until_ms: i64::MAX, is_cancelling: false });
+    other.pass(2 * TIMEOUT_MS - INTERVAL_MS);
+    assert!(other.sent.is_empty() && other.delivered.is_empty());
+}
+
+#[test]
+fn what_nobody_waits_for_is_left_to_the_tab_that_has_it() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    let ticket = watch(&mut other, "x");
+    other.pass(2 * TIMEOUT_MS - INTERVAL_MS);
+    other.client.leave(ticket);
+    other.pass(10 * TIMEOUT_MS);
+    assert!(other.sent.is_empty() && other.delivered.is_empty());
+    assert_eq!(other.client.wakes_at(), None);
+}
+
 #[test]
 fn what_a_third_tab_takes_over_is_waited_for_all_the_same() {
     let mut first = Bench::ready();

@@ -1,0 +1,59 @@
+// However many there are: rows of a store, calls of one moment, lines of a table. A call of a function takes fewer arguments.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Terminal } from "../../sdk/cli/terminal.js";
+import * as sessions from "./session-stub.mjs";
+import { Rows, Stub, deposit, hang, outbox, until, within } from "./stub.mjs";
+
+const MANY = 70_000;
+const CALLS = 30_000;
+const TOLD_MS_MAX = 60_000;
+
+/** Very many rows, as `call` leaves one where `close` ends it before it has its answer. */
+async function manyRows(store, server, call, close) {
+  server.each = (each, serve) => (each.kind === "health" || each.path.endsWith("/sessions") ? serve() : hang());
+  const left = Promise.allSettled([call()]);
+  await until(() => store.rows.size === 1, "it is stored");
+  await close();
+  await left;
+  server.each = (_call, serve) => serve();
+  const [row] = store.rows.values();
+  for (let n = 0; n < MANY; n += 1) store.rows.set(`other-${n}`, row);
+}
+
+test("an outbox is opened, looked through and used on a store with very many rows of another", async (t) => {
+  const [store, server] = [new Rows(), new Stub()];
+  const { semel: other } = await outbox(t, { store, server, identity: "bob" });
+  await manyRows(store, server, () => deposit(other), () => other.close());
+  const { semel } = await outbox(t, { store, server });
+  assert.deepEqual(await semel.pending(), []);
+  assert.equal((await deposit(semel)).status, 200);
+});
+
+test("a session is opened, looked through and used on a store with very many rows of another", async (t) => {
+  const store = new sessions.SharedRows();
+  const { semel, server } = await sessions.outbox(t);
+  const other = await semel.session("accounts/b", "other", { store });
+  await manyRows(store, server, () => sessions.deposit(other, "x"), other.close);
+  const session = await semel.session("accounts/a", "s", { store });
+  assert.deepEqual(await session.pending(), []);
+  assert.equal((await sessions.deposit(session, "y")).status, 200);
+});
+
+test("of more calls of a session in one moment than have room, each is answered or told that there is none", async (t) => {
+  const { semel, server } = await sessions.outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const calls = await within(Promise.allSettled(Array.from({ length: CALLS }, () => sessions.deposit(session, ""))), "all are settled", TOLD_MS_MAX);
+  assert.deepEqual(new Set(calls.slice(0, 1_000).map(({ value }) => value?.status)), new Set([200]));
+  assert.deepEqual(new Set(calls.slice(1_000).map(({ reason }) => `${reason?.code} ${reason?.executed}`)), new Set(["outbox-full no"]));
+  assert.equal(server.effects.length, 1_000);
+});
+
+test("a table of the command line has very many rows", () => {
+  let lines = 0;
+  const stdout = { write: (text) => (lines += text.endsWith("x  2\n")) };
+  const terminal = new Terminal({ env: {}, stdin: {}, stdout, stderr: {}, isJson: false });
+  terminal.table([["KEY", "RECORDS"], ...Array.from({ length: 2 * MANY }, () => ["kxx", "2"])]);
+  assert.equal(lines, 2 * MANY);
+});
