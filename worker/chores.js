@@ -9,7 +9,7 @@
 // - The platform gives an alarm up after six failures. So nothing here fails an alarm, and one that is long overdue is made up for by
 //   the next request.
 
-import { attempted, guarded, note } from "./module.js";
+import { attempted, guarded, note, noteOf } from "./module.js";
 
 /** Sweeping goes on for so long; then the next alarm takes over, at once. */
 const SWEEP_MS = 5_000;
@@ -159,12 +159,12 @@ export class Chores {
       attempted(() => this.#engine().woken(Date.now()));
       await this.#sweep();
       // Where that fails, it is due again: the engine says when.
-      await this.#report().catch((error) => note("warn", `a key could not tell the registry: ${error}`));
+      await this.#report().catch((error) => noteOf(this.#engine, `a key could not tell the registry: ${error}`));
       // The answer may have had the key forget.
       isSwept = await this.#sweep();
     } catch (error) {
       hasFailed = true;
-      note("warn", `a key's sweep waits: ${error}`);
+      noteOf(this.#engine, `a key's sweep waits: ${error}`);
     } finally {
       this.#isRunning = false;
     }
@@ -187,7 +187,7 @@ export class Chores {
   #set(atMs) {
     const failed = (error) => {
       this.#alarmMs = null;
-      note("warn", `a key's alarm could not be set: ${error}`);
+      noteOf(this.#engine, `a key's alarm could not be set: ${error}`);
     };
     this.#alarmMs = atMs;
     try {

@@ -8,7 +8,7 @@
 
 import { within } from "./chores.js";
 import { linesOf, pairsOf, valueIn } from "./lines.js";
-import { attempted, guarded, note } from "./module.js";
+import { attempted, guarded, noteOf } from "./module.js";
 
 /** So long an answer may take. */
 const ANSWER_MS = 30_000;
@@ -68,7 +68,7 @@ export class Effects {
         }
       } while (this.#isAskedAgain);
     } catch (error) {
-      note("warn", `what a key has sent waits: ${error}`);
+      noteOf(this.#host.engine, `what a key has sent waits: ${error}`);
     } finally {
       this.#isAsking = false;
       this.#askLater();
@@ -95,7 +95,7 @@ export class Effects {
     try {
       attempted(() => this.#host.engine().sent(lane, token, ...heard, Date.now()));
     } catch (error) {
-      note("warn", `what came of a request that a key has sent is asked for once more: ${error}`);
+      noteOf(this.#host.engine, `what came of a request that a key has sent is asked for once more: ${error}`);
     }
     await this.#ask();
   }

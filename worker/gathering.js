@@ -12,7 +12,7 @@ import { waitUntil } from "cloudflare:workers";
 import { within } from "./chores.js";
 import { guarded } from "./module.js";
 
-/** So many are in one call, with so many bytes of bodies: the object has them in one commit, and the module's memory never shrinks. */
+/** So many are in one call, with so many bytes of heads and bodies: the object has them in one commit, and the module's memory never shrinks. */
 const CALLS_MAX = 256;
 const BYTES_MAX = 1 << 20;
 /** The object runs no more of a call than until its answers have so many bytes: the platform takes 32 MiB. */
@@ -21,7 +21,7 @@ const ANSWERS_BYTES_MAX = 4 << 20;
 const KEYS_MAX = 1_000;
 
 /** Whether the runtime sees to it that who waits for what another request settles goes on in its own. It does unless its day of compatibility is an old one. */
-const CROSSES = globalThis.Cloudflare?.compatibilityFlags.handle_cross_request_promise_resolution === true;
+const CROSSES = globalThis.Cloudflare?.compatibilityFlags?.handle_cross_request_promise_resolution === true;
 
 /** Of a key: the calls that are under way, each until an instant at most, and who goes together next. */
 const keys = new Map();
@@ -31,9 +31,10 @@ const keys = new Map();
  * until then, in Unix ms, an answer is waited for.
  */
 export async function ask(key, objectOf, call, untilMs) {
-  const [method, , , lines, body] = call;
+  const [method, , , lines] = call;
+  const bytes = bytesOf(call);
   // What reads is undone, and takes all that is in one transaction with it. Of what has no id nobody could ask again.
-  const isAlone = !CROSSES || method === "GET" || method === "HEAD" || !lines.includes("idempotency-key:") || !(body?.byteLength <= BYTES_MAX);
+  const isAlone = !CROSSES || method === "GET" || method === "HEAD" || !lines.includes("idempotency-key:") || !(bytes <= BYTES_MAX);
   if (isAlone) return objectOf().ask(...call);
   const nowMs = Date.now();
   let going = keys.get(key);
@@ -48,7 +49,7 @@ export async function ask(key, objectOf, call, untilMs) {
       left(key, going, first);
     }
   }
-  if (going.next === undefined || going.next.calls.length === CALLS_MAX || going.next.bytes + body.byteLength > BYTES_MAX) {
+  if (going.next === undefined || going.next.calls.length === CALLS_MAX || going.next.bytes + bytes > BYTES_MAX) {
     going.next = { calls: [], told: [], bytes: 0, untilMs: 0 };
     going.calls.add(going.next);
     waitUntil(led(key, going, going.next, objectOf));
@@ -58,10 +59,13 @@ export async function ask(key, objectOf, call, untilMs) {
   const { promise, resolve, reject } = Promise.withResolvers();
   group.calls.push(call);
   group.told.push({ resolve, reject, untilMs });
-  group.bytes += body.byteLength;
+  group.bytes += bytes;
   group.untilMs = Math.max(group.untilMs, untilMs);
   return (await promise) ?? objectOf().ask(...call);
 }
+
+/** How many there are in a call. A body that was too large to read is no number. */
+const bytesOf = ([, pathname, search, lines, body]) => pathname.length + search.length + lines.length + body?.byteLength;
 
 /** Asks for all who have come by then, and tells each. It never rejects. */
 async function led(key, going, group, objectOf) {
@@ -131,8 +135,8 @@ function eachOf(attempts, object, known) {
 export function group(attempts, engine, wake) {
   const all = attempts.map((attempt) => attempt());
   const bytes = all.reduce((sum, [, , , , body]) => sum + (body?.byteLength ?? 0), 0);
-  if (bytes > BYTES_MAX) return undefined;
   const heads = all.map((args) => `${args.slice(0, 4).join("\0")}\0`).join("");
+  if (heads.length + bytes > BYTES_MAX) return undefined;
   const bodies = new Uint8Array(bytes);
   let at = 0;
   const numbers = new Float64Array(all.length * 3);

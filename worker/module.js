@@ -31,8 +31,8 @@ const unitOf = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}
 const escaped = (character) => character.split("").map(unitOf).join("");
 
 /** A line of the log that belongs to no request. */
-export function note(level, message) {
-  console.log(JSON.stringify({ time: Date.now(), level, message }).replace(UNSAFE, escaped));
+export function note(level, message, key) {
+  console.log(JSON.stringify({ time: Date.now(), level, key, message }).replace(UNSAFE, escaped));
 }
 
 /** Calls into the module; after a panic, calls `otherwise` on a fresh instance. Settings that can't be read are no panic. */
@@ -58,6 +58,17 @@ export function attempted(call) {
     restart();
     throw error;
   }
+}
+
+/** The same, of an object: with what stands for its key, as far as its engine knows that. */
+export function noteOf(engine, message) {
+  let key;
+  try {
+    key = attempted(() => engine().key_hash());
+  } catch {
+    // What is wrong is told all the same.
+  }
+  note("warn", message, key);
 }
 
 /** `NAME=value` and a NUL, of each setting. wrangler hands over numbers, booleans and JSON as what they are. */

@@ -93,7 +93,7 @@ export class Turns {
   #next() {
     let count = 0;
     const end = this.#waiting.findIndex(({ brought }) => (count += brought?.length ?? 1) > GROUP_MAX);
-    return this.#waiting.splice(0, end < 0 ? GROUP_MAX : end || 1);
+    return this.#waiting.splice(0, end < 0 ? this.#waiting.length : end || 1);
   }
 
   /** What each of a group gets for what it brings. */

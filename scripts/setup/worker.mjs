@@ -93,7 +93,7 @@ async function withoutSpace(modules, output) {
   // Loaded here: most starts need no build.
   const { minify } = await import("terser");
   for (const path of own.map((module) => join(output, basename(module)))) {
-    const { code } = await minify(await readFile(path, "utf8"), { module: true, toplevel: false, ecma: 2020, compress: false, mangle: { keep_fnames: true, keep_classnames: true } });
+    const { code } = await minify(await readFile(path, "utf8"), { module: true, ecma: 2020, compress: false, mangle: { keep_fnames: true, keep_classnames: true } });
     await writeFile(path, code);
   }
 }

@@ -10,6 +10,12 @@ const typed = { "content-type": "text/csv" };
 /** A response as it comes of an origin that compresses. */
 const fetched = (encoding) => new Response("fetched", { status: 201, headers: { "content-encoding": encoding } });
 
+/** `{"made":"brotli"}`, as a service has it that keeps it compressed. */
+const brotli = Uint8Array.from(atob("CwiAeyJtYWRlIjoiYnJvdGxpIn0D"), (character) => character.charCodeAt(0));
+const compressed = (type) => new Response(brotli, { status: 201, headers: { "content-encoding": "br", ...(type && { "content-type": type }) }, encodeBody: "manual" });
+/** No text, and as it comes of an origin that compresses. */
+const picture = (type) => new Response(Uint8Array.of(0x89, 0x50), { status: 201, headers: { "content-encoding": "br", "content-type": type } });
+
 /** What a call may give for an answer, or what it is mistaken for, by the last part of the path. */
 const GIVEN = {
   response: () => Response.json({ made: 1 }, { status: 201, headers: { "x-mine": "kept" } }),
@@ -21,6 +27,10 @@ const GIVEN = {
   gzip: () => fetched("gzip"),
   br: () => fetched("br"),
   zipped: () => new Response(new Blob([bytes]).stream().pipeThrough(new CompressionStream("gzip")), { status: 201, headers: { "content-encoding": "gzip" }, encodeBody: "manual" }),
+  brotli: () => compressed("application/json; charset=utf-8"),
+  untyped: () => compressed(),
+  picture: () => picture("image/png"),
+  latin: () => picture("text/plain; charset=iso-8859-1"),
 };
 const NOT_GIVEN = {
   text: () => ({ status: "201", body: "made" }),

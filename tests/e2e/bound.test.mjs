@@ -60,6 +60,11 @@ test("what a call answers is recorded whole, in whatever form an answer can have
     gzip: [201, "fetched", "text/plain;charset=UTF-8"],
     br: [201, "fetched", "text/plain;charset=UTF-8"],
     zipped: [201, "bytes", null],
+    brotli: [201, '{"made":"brotli"}', "application/json; charset=utf-8"],
+    untyped: [201, '{"made":"brotli"}', null],
+    // As it comes, it may be anything.
+    picture: [201, "\u{fffd}P", "image/png"],
+    latin: [201, "\u{fffd}P", "text/plain; charset=iso-8859-1"],
   };
   for (const [name, expected] of Object.entries(all)) {
     const { first, again, times } = await given(name);

@@ -102,6 +102,32 @@ test("of two calls that would have too many bytes together each has its own", LI
   assert.deepEqual([calls, requests], [6, 6]);
 });
 
+/** How many were in each call, of changes that come in one turn: see the probe. */
+const gathered = async (...asks) => (await server.send("POST", "/probe/gather", { body: JSON.stringify(asks) })).json;
+const WAITS_MS = 60_000;
+
+test("so many go in one call, with so many bytes of heads and bodies, and those beyond in another", LIMIT, async () => {
+  assert.deepEqual(await gathered(["many", 600, 100, 10, WAITS_MS]), { many: [1, 256, 256, 87] });
+  assert.deepEqual(await gathered(["heads", 101, 32_768, 0, WAITS_MS]), { heads: [1, 32, 32, 32, 4] });
+  assert.deepEqual(await gathered(["both", 11, 20_000, 500_000, WAITS_MS]), { both: [1, 2, 2, 2, 2, 2] });
+  assert.deepEqual(await gathered(["alone", 3, 20_000, (1 << 20) - 19_999, WAITS_MS]), { alone: [1, 1, 1] });
+});
+
+test("into the module go no more bytes of heads and bodies together either", LIMIT, async () => {
+  const fits = async (...all) => (await server.send("POST", "/probe/group", { body: JSON.stringify(all) })).json;
+  for (const [all, expected] of [[[256, 1_000, 1_000], true], [[256, 1_000, 4_000], false], [[32, 32_000, 0], true], [[256, 32_000, 0], false]]) assert.equal(await fits(...all), expected, `${all}`);
+});
+
+test("of so many keys at a time is known what is under way, and changes of others go by themselves until one is forgotten", LIMIT, async () => {
+  const keys = (count, waitMs = WAITS_MS) => times(count, (number) => [`known ${number}`, 1, 100, 0, waitMs]);
+  const more = (key) => [key, 3, 100, 0, WAITS_MS];
+  const full = await gathered(...keys(1_000), more("beyond"), more("known 7"));
+  assert.deepEqual([full.beyond, full["known 7"]], [[1, 1, 1], [1, 3]]);
+  assert.deepEqual((await gathered(...keys(999), more("last"))).last, [1, 2], "what is over is known no more");
+  // Nobody says that a caller has left: who waits no longer is looked for where there is no room.
+  assert.deepEqual((await gathered(...keys(1_000, 0), more("after"))).after, [1, 2]);
+});
+
 test("the client of who asks for all leaves: the others have their answers, and what it asked for is done once", LIMIT, async () => {
   const held = change("leader", { headers: { "probe-object": "held leader" } });
   const before = await came();

@@ -57,7 +57,7 @@ test("each file has its type, is never sniffed, and is kept only where its name 
 });
 
 test("a path has one name", async () => {
-  for (const [path, location] of [["/docs", "/docs/"], ["/docs/protocol.html", "/docs/protocol"], ["/docs/protocol/", "/docs/protocol"], ["/assets//lab.js", "/assets/lab.js"]]) {
+  for (const [path, location] of [["/docs", "/docs/"], ["/docs/protocol.html", "/docs/protocol"], ["/docs/protocol/", "/docs/protocol"], ["/inspector/", "/inspector"], ["/assets//lab.js", "/assets/lab.js"]]) {
     const { status, headers } = await get(path);
     assert.deepEqual([status, headers.get("location")], [307, location]);
   }

@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
-import { gzipSync } from "node:zlib";
+import { brotliCompressSync, gzipSync } from "node:zlib";
 import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
@@ -14,6 +14,7 @@ const LIMIT = { timeout: 60_000 };
 const ANSWERS = {
   zipped: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" }).end(gzipSync('{"zipped":true}')),
   ZIPPED: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "GZIP" }).end(gzipSync('{"zipped":true}')),
+  br: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "br" }).end(brotliCompressSync('{"br":true}')),
   never: () => {},
   half: (response) => response.writeHead(200, { "content-length": 10 }).write("abc"),
   headers: (response) => response.writeHead(200, { connection: "x-named, keep-alive", "x-named": "1", "proxy-authenticate": "Basic", "semel-key": "another", "idempotent-replayed": "true", "x-own": "1" }).end("own"),
@@ -31,7 +32,7 @@ after(() => {
   return new Promise((resolve) => api.close(resolve));
 });
 const url = `http://127.0.0.1:${api.address().port}`;
-const front = (vars) => serve(after, "upstream", vars, { reachesLocal: true });
+const front = (vars, more) => serve(after, "upstream", vars, { reachesLocal: true, ...more });
 const server = await front({ SEMEL_UPSTREAM: `${url}/v1/` });
 /** It does not wait for an answer that does not come. */
 const impatient = await front({ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1" });
@@ -69,6 +70,12 @@ test("what the other side has compressed all the same is recorded as it is meant
   // Written so, the runtime decodes nothing: whoever asks does.
   const undecoded = await change(server, "ZIPPED");
   assert.deepEqual([undecoded.text, undecoded.headers.get("content-encoding")], ['{"zipped":true}', "GZIP"]);
+  // Before its day the runtime did not decode this, and a deployment may have an older one.
+  const old = await front({ SEMEL_UPSTREAM: url }, { compatibilityFlags: ["no_brotli_content_encoding"] });
+  for (const [by, encoding] of [[server, null], [old, "br"]]) {
+    const { text, headers } = await change(by, "br");
+    assert.deepEqual([text, headers.get("content-encoding")], ['{"br":true}', encoding]);
+  }
 });
 
 test("an answer that is not there in time, or not whole, leaves a change in doubt, and a read without one", LIMIT, async () => {

@@ -1,7 +1,7 @@
 // The registry of keys on workerd: keys register, are swept and told to forget by alarms, over kills. With the probe.
 
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { serve } from "./server.mjs";
@@ -73,7 +73,10 @@ test("a registry that fails changes nothing for requests, and once there is one 
   const objects = (REGISTRY) => ({ objects: { SEMEL: "SemelObject", REGISTRY } });
   const server = await serve((end) => t.after(end), "probe", OFTEN, objects("DeafRegistry"));
   for (let count = 0; count < 20; count += 1) assert.equal((await change(server, "unheard", randomUUID())).semel, "executed");
-  await until(() => /could not tell the registry/.test(server.log), "it was tried");
+  await until(() => /could not tell the registry.*\n/.test(server.log), "it was tried");
+  const line = server.log.split("\n").find((one) => one.includes("could not tell the registry"));
+  const { level, key } = JSON.parse(line);
+  assert.deepEqual({ level, key }, { level: "warn", key: createHash("sha256").update("unheard").digest("hex").slice(0, 16) });
   const startedMs = Date.now();
   const listing = await server.admin("GET", "keys");
   assert.deepEqual([listing.status, listing.semel], [503, "unavailable"]);

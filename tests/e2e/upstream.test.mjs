@@ -195,9 +195,12 @@ test("what is in doubt is settled by an administrator", async () => {
   assert.deepEqual([lost.status, lost.json.code, lost.json.retry], [409, "outcome-unknown", "never"]);
   const record = `keys/${encodeURIComponent("report/orders")}/records/${id}`;
   assert.equal((await server.admin("GET", record)).json.state, "in-doubt");
+  const lookUp = () => server.send("GET", `/semel/v1/keys/${encodeURIComponent("report/orders")}/outcomes/${id}`);
+  assert.equal((await lookUp()).semel, "outcome-unknown");
   const body = JSON.stringify({ executed: "yes", outcome: { status: 201, headers: { "content-type": "application/json" }, body: "{}" } });
   const resolved = await server.admin("POST", `${record}/resolve`, { id: randomUUID(), body });
   assert.deepEqual([resolved.status, resolved.json.state], [200, "executed"]);
+  assert.deepEqual([(await lookUp()).semel, (await lookUp()).status], ["replayed", 201]);
   const replayed = await order(server, "report", ref, { id });
   assert.deepEqual([replayed.status, replayed.semel, replayed.text], [201, "replayed", "{}"]);
   assert.equal(other.made.get(ref), 1);

@@ -152,6 +152,42 @@ async function failAlarms(request) {
   return Response.json(alarms.failed);
 }
 
+/**
+ * Asks for changes of keys, all in one turn, and tells how many were in each call of a key's object. `[[key, how many, characters of each head,
+ * bytes of each body, how long their callers wait in ms]…]`; the objects are made up, and answer once all was asked.
+ */
+async function gather(request) {
+  const calls = {};
+  const asks = [];
+  for (const [key, count, head, bytes, waitMs] of await request.json()) {
+    const sizes = (calls[key] ??= []);
+    const answer = () => new Array(5);
+    const object = {
+      ask: async () => {
+        sizes.push(1);
+        await pause(20);
+        return answer();
+      },
+      askAll: async (all) => {
+        sizes.push(all.length);
+        return [all.map(answer), 0];
+      },
+    };
+    const change = ["POST", "", "", "idempotency-key:".padEnd(head, "x"), new Uint8Array(bytes)];
+    for (let number = 0; number < count; number += 1) asks.push(gathering.ask(key, () => object, change, Date.now() + waitMs));
+  }
+  await Promise.all(asks);
+  return Response.json(calls);
+}
+
+/** Whether so many changes, each with so many characters of a head and bytes of a body, go into the module together. */
+async function group(request) {
+  const [count, head, bytes] = await request.json();
+  const attempts = Array.from({ length: count }, () => () => ["POST", "", "", "".padEnd(head, "x"), new Uint8Array(bytes), 0, 0]);
+  const answers = gathering.group(attempts, { group: () => [] }, () => {});
+  return Response.json(answers !== undefined);
+}
+
 /** Delivers messages of a queue, as the platform does. */
 async function deliver(request, env) {
   const { queue, messages } = await request.json();
@@ -168,6 +204,8 @@ export default {
     if (pathname === "/probe/clock") return putOn(request);
     if (pathname === "/probe/came") return Response.json(came);
     if (pathname === "/probe/release") return release(request);
+    if (pathname === "/probe/gather") return gather(request);
+    if (pathname === "/probe/group") return group(request);
     if (pathname === "/deliver") return deliver(request, env);
     came += 1;
     return serve(request, env);

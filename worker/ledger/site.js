@@ -8,7 +8,7 @@ const HASHED = /^\/assets\/[^/]+-[A-Z0-9]{8}(\.[a-z0-9]+)+$/;
 /** Whether a request is for the page or one of its files. */
 export function isForSite(method, pathname, env) {
   if (!env.ASSETS || (method !== "GET" && method !== "HEAD")) return false;
-  return ["/", "/docs", "/inspector"].includes(pathname) || pathname.startsWith("/docs/") || pathname.startsWith("/assets/");
+  return ["/", "/docs", "/inspector", "/inspector/"].includes(pathname) || pathname.startsWith("/docs/") || pathname.startsWith("/assets/");
 }
 
 /** Serves a file. Content types, names without `.html` and 404 are the platform's; how long it keeps is said here. */

@@ -393,6 +393,11 @@ macro_rules! export {
                 self.0.forget(before_s, now_ms)
             }
 
+            /// What stands for the key in the log; undefined where it is not known.
+            pub fn key_hash(&self) -> Option<String> {
+                self.0.key_hash()
+            }
+
             /// How many records and tombstones the key keeps; undefined where its storage can't be read.
             pub fn count(&mut self, now_ms: f64) -> Option<$crate::js_sys::Array> {
                 self.0.count(now_ms)

@@ -213,6 +213,11 @@ impl<H: Handler> Object<H> {
         ended.map_err(|error| wire::error(&error))
     }
 
+    /// What stands for the key in the log, as far as it is known.
+    pub fn key_hash(&self) -> Option<String> {
+        self.engine.key_hash(&self.sql)
+    }
+
     /// `[records, tombstones]` of the key; undefined where its storage can't be read.
     pub fn count(&mut self, now_ms: f64) -> Option<Array> {
         let ended = self.engine.count(&self.sql, wire::instant_ms(now_ms));

@@ -24,8 +24,11 @@ const KEPT_HERE = new Set(
 const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
 /** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
 const NOT_PROBED = /^(content-|if-|range$)/;
-/** What the runtime decodes: written so, and in no other way. */
+/** What the runtime decodes: written so, and in no other way. Brotli unless its day of compatibility is an old one. */
 const DECODED = /^(gzip|br)$/;
+const DECODES_BR = globalThis.Cloudflare?.compatibilityFlags?.brotli_content_encoding !== false;
+/** The types of what is text in UTF-8, or may be. */
+const TEXT = /^($|text\/|application\/(.*[+])?(json|xml|javascript)\b)(?!.*charset=(?!"?utf-?8))/i;
 /** What no header that is recorded may have. */
 const UNRECORDED = /[^\t -~\x80-\xff]/;
 
@@ -114,17 +117,17 @@ function headOf(lines, env, id, left) {
 async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) {
   const signal = AbortSignal.timeout(timeoutMs);
   const response = await fetch(new Request(root + path, { method, headers, body, redirect: "manual", signal }));
-  return heardOf(response, () => true);
+  return heardOf(response, (_, encoding) => encoding === "gzip" || DECODES_BR);
 }
 
 /**
  * What came of a call that was answered. A header that can't be recorded is left out: the answer is known for all that. `isDecoded`: whether
- * the runtime has decoded what it can of these bytes.
+ * the runtime has decoded these bytes, which have that encoding.
  */
 async function heardOf(response, isDecoded) {
   const bytes = await bytesOf(response);
   if (bytes === undefined) return [false, `the answer has more than ${BODY_BYTES_MAX} bytes`];
-  const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes));
+  const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes, value));
   const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
   return [response.status, lines.join(""), bytes];
 }
@@ -168,7 +171,19 @@ function responded(answer) {
   const { status, headers, body } = answer;
   const isBody = body == null || typeof body === "string" || [ArrayBuffer, Uint8Array, ReadableStream].some((each) => body instanceof each);
   if (typeof status !== "number" || !isBody) throw new TypeError("the service gave a status that is no number, or a body that is no text or bytes");
-  // A response that the service has fetched is decoded when it is read. One that it has encoded by itself is not, and begins as gzip does.
-  const isDecoded = ([first, second]) => answer instanceof Response && !(first === 0x1f && second === 0x8b);
-  return heardOf(new Response(body, { status, headers: headers ?? {} }), isDecoded);
+  const response = new Response(body, { status, headers: headers ?? {} });
+  // A response that the service has fetched is decoded when it is read. One that it has encoded by itself is not: it begins as gzip does, or is text
+  // that nobody could read.
+  const isEncoded = ([first, second]) => first === 0x1f && second === 0x8b;
+  const isNoText = (bytes) => TEXT.test(response.headers.get("content-type") ?? "") && !isUtf8(bytes);
+  return heardOf(response, (bytes) => answer instanceof Response && !isEncoded(bytes) && !isNoText(bytes));
+}
+
+function isUtf8(bytes) {
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return true;
+  } catch {
+    return false;
+  }
 }

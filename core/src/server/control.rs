@@ -213,7 +213,7 @@ pub(super) fn cancel(
         (Decision::Replay, Some(Record { state: State::Executed(_, outcome), .. })) => Ok(executed(outcome)),
         (Decision::Refuse(problem), _) if problem.code == Code::Cancelled => Ok(cancelled()),
         (Decision::Refuse(problem), _) => Err(Undone::Problem(problem)),
-        (Decision::Doubt, _) => Err(Undone::Problem(remote::in_flight())),
+        (Decision::Doubt, Some(Record { state, .. })) => Err(Undone::Problem(remote::unsettled(state))),
         _ => {
             let record = Record {
                 principal: principal.clone(),

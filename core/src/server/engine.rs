@@ -12,6 +12,7 @@ use super::counters::Counters;
 use super::desk::{Desk, Texts};
 use super::effects::Outbox;
 use super::handler::Handler;
+use super::log;
 use super::opening::Opening;
 use super::record::Change;
 use super::retention::{self, Sweep};
@@ -47,6 +48,8 @@ pub struct Engine<H> {
     pub(super) chores: Chores,
     pub(super) outbox: Uncompared<Outbox>,
     pub(super) texts: Uncompared<Texts>,
+    /// Its key, once it is known.
+    own: Uncompared<Option<Key>>,
 }
 
 impl<H: Handler> Engine<H> {
@@ -63,11 +66,15 @@ impl<H: Handler> Engine<H> {
             chores: Chores::default(),
             outbox: Uncompared::default(),
             texts: Uncompared::default(),
+            own: Uncompared::default(),
         }
     }
 
     /// Takes the settings of its key. Until it does, the fence stays where it is stored.
     pub fn know_key(&mut self, key: &Key) {
+        if self.own.0.is_none() {
+            self.own.0 = Some(key.clone());
+        }
         if !self.config.is_of_key() {
             self.config = std::mem::take(&mut self.config).for_key(key);
             // When something is due was judged by the deployment's retention.
@@ -76,6 +83,12 @@ impl<H: Handler> Engine<H> {
                 loaded.sessions.look_again();
             }
         }
+    }
+
+    /// What stands for its key in the log, as far as it is known.
+    pub fn key_hash(&self, sql: &dyn Sql) -> Option<String> {
+        let stored = || schema::key(sql).ok().flatten();
+        self.own.0.clone().or_else(stored).as_ref().map(log::key_hash)
     }
 
     /// How often each `Semel-Status` was answered since the object started.

@@ -110,7 +110,7 @@ impl Turn<'_> {
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
                 self.replayed(&outcome, at_ms)
             }
-            (Decision::Doubt, _) => Answer::problem(&remote::in_flight()),
+            (Decision::Doubt, Some(Record { state, .. })) => Answer::problem(&remote::unsettled(&state)),
             _ => Answer::problem(&Problem::new(Code::NotSeen, "this key has no outcome under this id")),
         };
         self.set_aside(loaded, Some(id), Aside::default())?;

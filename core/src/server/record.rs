@@ -95,6 +95,8 @@ pub enum State {
         times: i64,
         /// The key's clock when it was sent first, in Unix ms.
         first_ms: i64,
+        /// Whether an attempt was told since that nothing finds out what became of it.
+        is_reported: bool,
     },
     /// Its outcome is gone, and it must not run again.
     Tombstone {

@@ -116,7 +116,7 @@ impl Turn<'_> {
             _ => (0, now_ms),
         };
         let times = times.saturating_add(1);
-        let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms };
+        let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms, is_reported: false };
         let mut work = self.work(loaded);
         if holds(Rule::DispatchRecorded) {
             atomically(self.sql, || {
@@ -160,7 +160,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds.
+    /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds, and that it was told the worst.
     fn still_in_doubt(
         &self,
         loaded: &mut Loaded,
@@ -168,8 +168,14 @@ impl Turn<'_> {
         problem: Problem,
     ) -> Result<Answer, SqlError> {
         let found = identified.found.as_ref();
-        let seen =
+        let mut seen =
             found.and_then(|found| found.seen_again(identified.attempt, self.instant.now_ms, self.config.retention_s));
+        if problem.code == Code::OutcomeUnknown
+            && let Some(found @ Record { state: State::Dispatched { is_reported: false, .. }, .. }) = found
+            && let State::Dispatched { is_reported, .. } = &mut seen.get_or_insert_with(|| found.clone()).state
+        {
+            *is_reported = true;
+        }
         let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
         self.refuse(loaded, &problem, Some(identified.id), aside)
     }
@@ -408,6 +414,14 @@ fn may_be_from_before_it(status: u16) -> bool {
 /// The instant so many seconds later, in Unix ms.
 fn after_s(from_ms: i64, seconds: i64) -> i64 {
     from_ms.saturating_add(seconds.saturating_mul(1000))
+}
+
+/// What is told of what was dispatched to who sends no attempt: `in-flight`, until one has heard that nothing finds out.
+pub(super) fn unsettled(state: &State) -> Problem {
+    match state {
+        State::Dispatched { is_reported: true, .. } => outcome_unknown(),
+        _ => in_flight(),
+    }
 }
 
 /// The problem of a request that is under way, or of which the next attempt finds out what became of it.

@@ -26,6 +26,9 @@ pub(super) mod number {
     pub const DISPATCHED: i64 = 7;
 }
 
+/// What the column `executed` has of a dispatched one, once an attempt was told that nothing finds out what became of it.
+const REPORTED: i64 = 2;
+
 /// At most so many texts have a number: what a key is asked with differs little. The others stay in their rows.
 const TEXTS_MAX: i64 = 128;
 /// A longer text gets no number, so that all of them are a few pages at most.
@@ -181,10 +184,11 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
             is_started = i64::from(*started).into();
             number::SUSPECT
         }
-        State::Dispatched { fingerprint: print, times, first_ms } => {
+        State::Dispatched { fingerprint: print, times, first_ms, is_reported } => {
             fingerprint = print.as_bytes().into();
             crashes = (*times).into();
             is_started = (*first_ms).into();
+            executed = is_reported.then_some(REPORTED).into();
             number::DISPATCHED
         }
         State::Tombstone { kind, executed: ran, lapses_ms: lapses } => {
@@ -245,16 +249,23 @@ pub(super) fn number(sql: &dyn Sql, text: &Value) -> Result<(), SqlError> {
     sql.exec(statement, &[text.clone(), TEXTS_MAX.into()]).map(|_| ())
 }
 
-/// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives. Answers whether there is a row.
+/// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives, and that it was told the worst. Answers whether there is a row.
 pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, SqlError> {
-    let lapses_ms = match record.state {
-        State::Tombstone { lapses_ms, .. } => Some(lapses_ms),
-        State::Cancelled { lapses_ms } => lapses_ms,
-        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } | State::Dispatched { .. } => None,
+    let (lapses_ms, executed) = match record.state {
+        State::Tombstone { lapses_ms, .. } => (Some(lapses_ms), None),
+        State::Cancelled { lapses_ms } => (lapses_ms, None),
+        State::Dispatched { is_reported: true, .. } => (None, Some(REPORTED)),
+        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } | State::Dispatched { .. } => (None, None),
     };
-    let arguments = [id.as_str().into(), record.first_sent_s.into(), deadline_value(record.deadline), lapses_ms.into()];
-    let statement =
-        "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1 RETURNING 1";
+    let arguments = [
+        id.as_str().into(),
+        record.first_sent_s.into(),
+        deadline_value(record.deadline),
+        lapses_ms.into(),
+        executed.into(),
+    ];
+    let statement = "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4, executed = coalesce(?5, executed) \
+                     WHERE id = ?1 RETURNING 1";
     Ok(!sql.exec(statement, &arguments)?.is_empty())
 }
 
@@ -371,6 +382,7 @@ fn read_row(row: Row, is_bare: bool) -> Option<Record> {
             fingerprint: print(fingerprint)?,
             times: crashes.as_integer().filter(|times| *times > 0)?,
             first_ms: is_started.as_integer()?,
+            is_reported: executed.as_integer() == Some(REPORTED),
         },
         number::ACKNOWLEDGED => tombstone(TombstoneKind::Acknowledged)?,
         number::EXPIRED => tombstone(TombstoneKind::Expired)?,

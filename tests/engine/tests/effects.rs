@@ -3,10 +3,11 @@
 use semel_core::header::unquoted;
 use semel_core::id::Key;
 use semel_core::server::Config;
-use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard, Sending};
+use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard, SILENT_MAX, Sending, UNDER_WAY_MAX};
 use semel_core::server::log;
 use semel_support::{Bank, Call, Reply, World, get, post};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 fn account(name: &str) -> World<Bank> {
     World::at(&format!("accounts/{name}"), Bank::default(), Config { open: true, ..Config::default() })
@@ -428,6 +429,81 @@ fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
     mended(&mut alice, "n", &format!("lanes/{}/park", again.lane));
     alice.sent(&again, answered(204));
     assert_eq!(told(&mut alice)["parked"].as_array().map(Vec::len), Some(1), "it was given up before its answer came");
+}
+
+/// A call that hangs has no answer for half a minute.
+const HANGS_MS: i64 = 30_000;
+
+#[test]
+fn those_that_hang_hold_up_nobody_else_and_each_has_its_turn() {
+    let (mut alice, mut bob) = two();
+    let origins: Vec<String> = (0..20).map(|n| format!("call:https://hangs-{n}.example/")).collect();
+    let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
+    alice.send(&transfer("calls", &origins, 1));
+    let (mut hanging, mut tries, mut credits) = (Vec::<(i64, Sending)>::new(), BTreeMap::<String, Vec<i64>>::new(), 0);
+    let (started_ms, mut waited_ms) = (alice.wall_ms, Vec::new());
+    for second in 0..600 {
+        alice.send(&transfer(&format!("t{second}"), &["bob"], 0));
+        let made_ms = alice.wall_ms;
+        loop {
+            while let Some(sending) = alice.send_next() {
+                if sending.key.is_none() {
+                    tries.entry(sending.url.clone()).or_default().push(alice.wall_ms - started_ms);
+                    hanging.push((alice.wall_ms + HANGS_MS, sending));
+                    assert!(hanging.len() <= UNDER_WAY_MAX);
+                    continue;
+                }
+                let reply = delivered(&mut bob, &sending);
+                credits += u64::from(sending.url.ends_with("/credit"));
+                alice.sent(&sending, heard(&reply));
+            }
+            if credits > second || alice.wall_ms - made_ms > HANGS_MS * 2 {
+                break;
+            }
+            alice.pass_ms(100);
+            time_out(&mut alice, &mut hanging);
+        }
+        waited_ms.push(alice.wall_ms - made_ms);
+        alice.pass_ms(1_000);
+        time_out(&mut alice, &mut hanging);
+    }
+    // Who has not been asked before may hang: that is known once its time is over.
+    assert!(waited_ms.first().is_some_and(|first_ms| *first_ms <= HANGS_MS));
+    assert_eq!(waited_ms.iter().skip(1).max(), Some(&0));
+    let rounds = i64::try_from(origins.len() / SILENT_MAX).expect("few") + 1;
+    for (url, tries) in &tries {
+        let between = tries.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(between.is_some_and(|most_ms| most_ms <= rounds * (HANGS_MS + 1_000)), "{url}: {tries:?}");
+    }
+    assert_eq!(tries.len(), origins.len());
+}
+
+/// Those have no answer whose time is over.
+fn time_out(from: &mut World<Bank>, hanging: &mut Vec<(i64, Sending)>) {
+    let over: Vec<_> = hanging.extract_if(.., |(until_ms, _)| *until_ms <= from.wall_ms).collect();
+    for (_, sending) in over {
+        from.sent(&sending, Heard::Nothing("no answer in 30000 ms".to_owned()));
+    }
+}
+
+#[test]
+fn who_answers_once_more_is_silent_no_longer() {
+    let (mut alice, _) = two();
+    let origins: Vec<String> = (0..10).map(|n| format!("call:https://hangs-{n}.example/")).collect();
+    let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
+    alice.send(&transfer("calls", &origins, 1));
+    let under_way = |alice: &mut World<Bank>| -> Vec<Sending> { std::iter::from_fn(|| alice.send_next()).collect() };
+    for sending in under_way(&mut alice) {
+        alice.sent(&sending, Heard::Nothing("lost".to_owned()));
+    }
+    alice.pass_ms(1_000);
+    let again = under_way(&mut alice);
+    assert_eq!(again.len(), SILENT_MAX);
+    for sending in again {
+        alice.sent(&sending, Heard::Answered { status: 503, semel: String::new(), body: Vec::new() });
+    }
+    alice.pass_ms(1_000);
+    assert_eq!(under_way(&mut alice).len(), 2 * SILENT_MAX);
 }
 
 #[test]

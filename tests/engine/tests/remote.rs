@@ -354,6 +354,44 @@ fn it_is_neither_cancelled_nor_unseen() {
     assert_eq!(world.row("a", "state"), Some(7.into()));
 }
 
+/// Who looks it up, or cancels it, would else hear for ever that it is under way.
+#[test]
+fn what_an_attempt_was_told_of_it_is_told_to_who_looks_it_up_or_cancels_it() {
+    #[track_caller]
+    fn is_known(world: &mut World<Elsewhere>, n: u8, code: &str, retry: &str) {
+        is_told(world, &look_up("a"), 409, code, "unknown", retry);
+        is_told(world, &cancel(&format!("c{n}"), "a"), 409, code, "unknown", retry);
+        world.restart();
+        is_told(world, &look_up("a"), 409, code, "unknown", retry);
+    }
+    let call = order("a");
+
+    let mut world = remote(Policy::Report);
+    let sent = dispatched(&mut world, &call, 1);
+    is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+    world.settle(&call, &sent, lost()).is_problem(409, "outcome-unknown", "unknown", "never");
+    is_known(&mut world, 1, "outcome-unknown", "never");
+    is_told(&mut world, &look_up("a").by("mallory"), 404, "not-seen", "unknown", "same-id");
+    world.send(&resolve("r", "a", r#"{"executed":"yes","outcome":{"status":201,"body":"made"}}"#));
+    assert_eq!(world.send(&look_up("a")).body(), b"made");
+
+    // Of a start that is found an attempt has to say what comes of it.
+    let mut world = remote(Policy::Report);
+    dispatched(&mut world, &call, 1);
+    world.restart();
+    is_known(&mut world, 1, "in-flight", "same-id");
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+    is_known(&mut world, 2, "outcome-unknown", "never");
+
+    let mut world = resend();
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+    is_known(&mut world, 1, "in-flight", "same-id");
+    world.pass_s(60);
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+    is_known(&mut world, 2, "outcome-unknown", "never");
+}
+
 #[test]
 fn an_administrator_settles_what_is_in_doubt() {
     let mut world = remote(Policy::Report);

@@ -48,6 +48,7 @@ mod column {
     pub const DEADLINE_MS: usize = 3;
     pub const STATE: usize = 4;
     pub const LAPSES_MS: usize = 5;
+    pub const EXECUTED: usize = 8;
     pub const CARRIED: usize = 9;
     /// Fingerprint, status, headers and body come last.
     pub const FINGERPRINT: usize = 10;
@@ -164,12 +165,17 @@ impl Tables {
                 }
             }
             Ok(Vec::new())
-        } else if starts("UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4 WHERE id = ?1") {
+        } else if starts(
+            "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4, executed = coalesce(?5, executed)",
+        ) {
             let Some(Stored(row)) = self.records.get_mut(&text(arguments, 0)?) else { return Ok(Vec::new()) };
             for (column, value) in
                 [column::FIRST_SENT_S, column::DEADLINE_MS, column::LAPSES_MS].into_iter().zip(&arguments[1..])
             {
                 row[column] = value.clone();
+            }
+            if arguments[4] != Value::Null {
+                row[column::EXECUTED] = arguments[4].clone();
             }
             Ok(vec![vec![1.into()]])
         } else if starts("DELETE FROM semel_records WHERE id = ?1") {

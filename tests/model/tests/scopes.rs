@@ -70,10 +70,10 @@ const STATES: &[(&str, usize)] = &[
     ("resend", 25_550),
     ("probe", 13_222),
     ("resend and deleted", 9_505),
-    ("restarted sender", 13_515),
-    ("refused effects", 9_948),
-    ("sender put back", 21_410),
-    ("late take-overs", 3_651),
+    ("restarted sender", 19_491),
+    ("refused effects", 23_189),
+    ("sender put back", 29_521),
+    ("late take-overs", 8_465),
 ];
 
 fn hold_in<M>(name: &str, model: M)

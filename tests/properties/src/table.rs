@@ -57,7 +57,10 @@ fn record(source: &mut Source<'_>) -> Record {
         1 => State::Poisoned(fingerprint),
         2 => State::Cancelled { lapses_ms: source.optional(number) },
         3 => State::Suspect { crashes: i64::from(source.byte()), is_started: source.flag() },
-        4 => State::Dispatched { fingerprint, times: 1 + i64::from(source.byte()), first_ms: number(source) },
+        4 => {
+            let times = 1 + i64::from(source.byte());
+            State::Dispatched { fingerprint, times, first_ms: number(source), is_reported: source.flag() }
+        }
         _ => State::Tombstone {
             kind: source.pick(&[TombstoneKind::Acknowledged, TombstoneKind::Expired]),
             executed: source.pick(&[Executed::Yes, Executed::No, Executed::Unknown]),

@@ -38,6 +38,9 @@ pub const EFFECTS_PER_KEY_MAX: i64 = 10_000;
 pub const RESEND_MS: i64 = 1_000;
 /// So many lanes are under way at once.
 pub const UNDER_WAY_MAX: usize = 16;
+/// So many of them are lanes that had no answer the last time: who hangs is to hold up nobody else. Of requests to addresses outside, the
+/// platform has six wait for an answer at once.
+pub const SILENT_MAX: usize = 4;
 /// What is under way has an answer by then, or none: a host that does not say so has forgotten it.
 pub const UNDER_WAY_MS: i64 = 60_000;
 /// An object that dies with something to send is woken after so long.

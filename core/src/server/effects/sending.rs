@@ -6,7 +6,7 @@
 
 use super::lane::{self, Heard, Lane, Step, Target, Verdict};
 use super::store::{self, Head};
-use super::{RESEND_MS, UNDER_WAY_MAX, UNDER_WAY_MS, WAKE_MS};
+use super::{RESEND_MS, SILENT_MAX, UNDER_WAY_MAX, UNDER_WAY_MS, WAKE_MS};
 use crate::header::quoted;
 use crate::id::{Key, Principal};
 use crate::message::Headers;
@@ -58,8 +58,9 @@ pub struct Outbox {
     own: Option<Key>,
     /// What was last given out. It is no lower than the clock, so that no engine gives out what another has.
     token: i64,
-    /// The lane that was looked at last.
+    /// The lane that was looked at last; and of the silent ones.
     cursor: i64,
+    silent_cursor: i64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -70,6 +71,8 @@ struct Running {
     sent: Option<i64>,
     /// By the wall clock, as all that is waited for: the key's may stand still.
     not_before_ms: i64,
+    /// Whether there was no answer to what was given out last: the next may hang for as long.
+    is_silent: bool,
     /// Why it is sent again.
     reason: String,
     /// What was given out last, and how often by this object.
@@ -122,8 +125,46 @@ impl Outbox {
         (&running.reason, attempts, again_ms)
     }
 
-    fn is_full(&self) -> bool {
-        self.lanes.values().filter(|running| running.under_way.is_some()).count() >= UNDER_WAY_MAX
+    /// Whether there is room for one more under way; and for a silent one, where there are any.
+    fn room(&self) -> (bool, bool) {
+        let (mut all, mut silent, mut has_silent) = (0, 0, false);
+        for running in self.lanes.values() {
+            let under_way = usize::from(running.under_way.is_some());
+            all += under_way;
+            if running.is_silent {
+                silent += under_way;
+                has_silent = true;
+            }
+        }
+        (all < UNDER_WAY_MAX, has_silent && silent < SILENT_MAX)
+    }
+
+    /// The next lane on which something is to be done now, with the number of its first: one of the silent ones, or of the others. And whether
+    /// something waits on any lane.
+    fn due(&mut self, sql: &dyn Sql, wall_ms: i64, is_silent: bool) -> Result<(Option<(i64, i64)>, bool), SqlError> {
+        let cursor = if is_silent { &mut self.silent_cursor } else { &mut self.cursor };
+        let from = std::mem::take(cursor);
+        let (mut after, mut is_round, mut is_any) = (from, from == 0, false);
+        loop {
+            let Some((number, seq)) = store::next_lane(sql, after)? else {
+                if is_round {
+                    break;
+                }
+                (after, is_round) = (0, true);
+                continue;
+            };
+            is_any = true;
+            if is_round && from > 0 && number > from {
+                break;
+            }
+            after = number;
+            let running = self.lanes.entry(number).or_default();
+            if running.is_silent == is_silent && !running.waits(wall_ms) {
+                *cursor = number;
+                return Ok((Some((number, seq)), true));
+            }
+        }
+        Ok((None, is_any))
     }
 }
 
@@ -166,49 +207,34 @@ impl<H: Handler> Engine<H> {
             }
             store::sweep(sql)?;
         }
-        if outbox.is_full() {
+        // Those first of which few are tried at once: so they have their turn, and leave the others room.
+        let (has_room, mut is_silent) = outbox.room();
+        if !has_room {
             return Ok(None);
         }
-        let from = outbox.cursor;
-        let (mut after, mut is_round) = (from, from == 0);
-        let mut is_any = false;
-        loop {
-            let Some((number, seq)) = store::next_lane(sql, after)? else {
-                if is_round {
-                    break;
-                }
-                (after, is_round) = (0, true);
-                continue;
-            };
-            if is_round && from > 0 && number > from {
-                is_any = true;
-                break;
+        let (next, is_any) = loop {
+            let due = outbox.due(sql, wall_ms, is_silent)?;
+            if due.0.is_some() || !is_silent {
+                break due;
             }
-            (after, is_any) = (number, true);
-            let running = outbox.lanes.entry(number).or_default();
-            if running.waits(wall_ms) {
-                continue;
-            }
-            let (lane, head) =
-                store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(|| missing(number))?;
-            let step = lane::next(&lane, head.seq, head.closing.is_some(), running.is_open);
-            outbox.token = (outbox.token + 1).max(wall_ms);
-            let is_first = running.sent.is_some_and(|sent| sent < seq);
-            let (token, until_ms) = (outbox.token, wall_ms + UNDER_WAY_MS);
-            running.under_way = Some(UnderWay { token, step, seq, is_first, until_ms });
-            running.attempts = if running.tried_seq == seq { running.attempts.saturating_add(1) } else { 1 };
-            running.tried_seq = seq;
-            if matches!(step, Step::Send(_)) {
-                running.sent = running.sent.map(|sent| sent.max(seq));
-            }
-            outbox.cursor = number;
-            outbox.waits.set(Some(true));
-            return Ok(Some(sending(&own, &lane, head, step, (token, chance))));
-        }
-        // Of those that wait all are under way, or it is not their time.
+            is_silent = false;
+        };
+        // Of those that wait all may be under way, or it is not their time.
         outbox.waits.set(Some(is_any));
-        outbox.cursor = 0;
-        Ok(None)
+        let Some((number, seq)) = next else { return Ok(None) };
+        let (lane, head) = store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(|| missing(number))?;
+        let running = outbox.lanes.entry(number).or_default();
+        let step = lane::next(&lane, head.seq, head.closing.is_some(), running.is_open);
+        outbox.token = (outbox.token + 1).max(wall_ms);
+        let is_first = running.sent.is_some_and(|sent| sent < seq);
+        let (token, until_ms) = (outbox.token, wall_ms + UNDER_WAY_MS);
+        running.under_way = Some(UnderWay { token, step, seq, is_first, until_ms });
+        running.attempts = if running.tried_seq == seq { running.attempts.saturating_add(1) } else { 1 };
+        running.tried_seq = seq;
+        if matches!(step, Step::Send(_)) {
+            running.sent = running.sent.map(|sent| sent.max(seq));
+        }
+        Ok(Some(sending(&own, &lane, head, step, (token, chance))))
     }
 
     /// What came of it. Answers are late, and nothing changes, where the lane has gone on since. Gives the line of the log where something
@@ -228,6 +254,7 @@ impl<H: Handler> Engine<H> {
         let Some(running) = outbox.lanes.get_mut(&number) else { return Ok(None) };
         let is_last = |last: &mut UnderWay| last.token == token || !holds(Rule::AnswerOfLast);
         let Some(under_way) = running.under_way.take_if(is_last) else { return Ok(None) };
+        running.is_silent = matches!(heard, Heard::Nothing(_));
         let settled = settle(sql, (now_ms, wall_ms), (number, under_way), running, heard);
         match settled {
             Ok(Settled { is_empty, is_parked }) => {
