@@ -156,6 +156,7 @@ impl Principal {
 /// Decodes `%XX` once. Unlike browsers, it refuses an escape that is none, and what is not UTF-8.
 pub fn percent_decoded(text: &str) -> Result<String, Invalid> {
     // As nearly all texts are.
+    #[cfg(feature = "server")]
     if !text.contains('%') {
         return Ok(text.to_owned());
     }

@@ -108,9 +108,22 @@ fn values<'s>(mut rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(
     }
 }
 
+/// A value, or the difference of some, and what is left.
 fn value<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value, &'s str)> {
-    if let Some(left) = rest.strip_prefix("NULL") {
-        return Some((Value::Null, left));
+    let (mut value, mut left) = term(rest, arguments, columns)?;
+    while let Some(rest) = left.strip_prefix(" - ") {
+        let (less, after) = term(rest, arguments, columns)?;
+        value = (value.as_integer()? - less.as_integer()?).into();
+        left = after;
+    }
+    Some((value, left))
+}
+
+fn term<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value, &'s str)> {
+    for (text, value) in [("NULL", Value::Null), ("-1", Value::Integer(-1)), ("x''", Value::Blob(Vec::new()))] {
+        if let Some(left) = rest.strip_prefix(text) {
+            return Some((value, left));
+        }
     }
     if let Some((number, left)) = number(rest) {
         return Some((number.into(), left));
@@ -119,11 +132,20 @@ fn value<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value
         return Some((numbered(columns, number)?, left));
     }
     if let Some(of) = rest.strip_prefix("substr(") {
+        let (given, left) = values(of, arguments, columns)?;
+        return Some((part(&given)?, left.strip_prefix(')')?));
+    }
+    if let Some(of) = rest.strip_prefix("nullif(") {
+        let (given, left) = values(of, arguments, columns)?;
+        let [value, none] = <[Value; 2]>::try_from(given).ok()?;
+        return Some((if value == none { Value::Null } else { value }, left.strip_prefix(')')?));
+    }
+    if let Some(of) = rest.strip_prefix("CAST(") {
         let (bytes, left) = value(of, arguments, columns)?;
-        let bytes = bytes.into_blob()?;
-        return match left.strip_prefix(", 1, 32)") {
-            Some(left) => Some((bytes.get(..32)?.into(), left)),
-            None => Some((bytes.get(32..)?.into(), left.strip_prefix(", 33)")?)),
+        let text = String::from_utf8(bytes.into_blob()?).ok()?;
+        return match left.strip_prefix(" AS INTEGER)") {
+            Some(left) => Some((text.trim().parse::<i64>().ok()?.into(), left)),
+            None => Some((text.into(), left.strip_prefix(" AS TEXT)")?)),
         };
     }
     let argument = |around: &&[&str]| {
@@ -139,6 +161,16 @@ fn value<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value
         Some((numbered(arguments, asked)?, left))
     };
     ARGUMENTS.iter().find_map(argument)
+}
+
+/// Bytes from one of them on, which SQLite counts from 1, up to a number of them.
+fn part(given: &[Value]) -> Option<Value> {
+    let (bytes, places) = given.split_first()?;
+    let bytes = bytes.clone().into_blob()?;
+    let place = |n: usize| places.get(n).map(|place| usize::try_from(place.as_integer()?).ok());
+    let from = place(0)??.checked_sub(1)?;
+    let length = place(1).unwrap_or(Some(bytes.len().checked_sub(from)?))?;
+    Some(bytes.get(from..from + length)?.into())
 }
 
 fn numbered(values: &[Value], number: i64) -> Option<Value> {
