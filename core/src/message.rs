@@ -37,6 +37,7 @@ mod known {
 
     macro_rules! known {
         ($of:ident: $($known:literal)+) => {
+            #[inline(never)]
             fn $of(text: &str) -> Option<&'static str> {
                 match text {
                     $($known => Some($known),)+
@@ -82,10 +83,14 @@ impl Headers {
     }
 
     /// Adds a line; earlier lines of that name stay.
+    pub fn append(&mut self, name: &str, value: impl AsRef<str> + Into<String>) {
+        self.push(name, value_of(value));
+    }
+
     // Once, and not in each place that makes a header.
     #[cfg_attr(feature = "server", inline(never))]
-    pub fn append(&mut self, name: &str, value: impl AsRef<str> + Into<String>) {
-        self.0.push((name_of(name), value_of(value)));
+    fn push(&mut self, name: &str, value: Value) {
+        self.0.push((name_of(name), value));
     }
 
     /// The first line of that (lower-case) name.
