@@ -91,14 +91,19 @@ test("close settles what waits for a store that never answers: who opens a sessi
   const { semel } = await outbox(t);
   const store = new SharedRows();
   const session = await semel.session("accounts/a", "s", { store });
-  store.load = hang;
+  const asked = [];
+  const held = (name) => () => {
+    asked.push(name);
+    return hang();
+  };
+  store.load = held("rows");
   const isHeld = new SharedRows();
-  isHeld.load = hang;
+  isHeld.load = held("held");
   const isDark = new SharedRows();
-  isDark.presence = () => ({ alive: hang, leave: () => {} });
+  isDark.presence = () => ({ alive: held("dark"), leave: () => {} });
   const waiting = [session.pending(), semel.pending(), semel.session("accounts/b", "s", { store: isHeld }), semel.session("accounts/c", "s", { store: isDark })];
   const settled = Promise.allSettled(waiting);
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(() => `${asked.toSorted()}` === "dark,held,rows,rows", "all wait for a store");
   await semel.close();
   // The outbox leaves out a session that is closed meanwhile.
   const told = (await within(settled, "all are settled")).map(({ value, reason }) => value ?? reason.code);
