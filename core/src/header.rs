@@ -421,6 +421,12 @@ mod tests {
     }
 
     #[cfg(feature = "server")]
+    fn read_by_library(value: &str) -> Option<BareItem> {
+        let read: Option<Item> = Parser::new(value).parse().ok();
+        read.filter(|item| item.params.is_empty()).map(|item| item.bare_item)
+    }
+
+    #[cfg(feature = "server")]
     #[test]
     fn a_number_is_what_the_library_reads() {
         let all = [
@@ -456,9 +462,7 @@ mod tests {
             "5@",
         ];
         for value in all {
-            let read: Option<Item> = Parser::new(value).parse().ok();
-            let read = read.filter(|item| item.params.is_empty()).map(|item| item.bare_item);
-            assert_eq!(bare_item("X", value).ok(), read, "{value}");
+            assert_eq!(bare_item("X", value).ok(), read_by_library(value), "{value}");
         }
         assert!(plain_number("5").is_some() && plain_number("@5").is_some());
     }
@@ -489,8 +493,7 @@ mod tests {
             "\"a\\nb\"",
         ];
         for value in all {
-            let read: Option<Item> = Parser::new(value).parse().ok();
-            let read = read.filter(|item| item.params.is_empty()).and_then(|item| match item.bare_item {
+            let read = read_by_library(value).and_then(|item| match item {
                 BareItem::String(text) => Some(String::from(text)),
                 _ => None,
             });
