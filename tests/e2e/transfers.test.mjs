@@ -14,8 +14,7 @@ import { ADMIN_TOKEN, serve } from "./server.mjs";
 
 const ACCOUNTS = 20;
 const FIRST = 1_000_000;
-/** `SEMEL_TRANSFERS=10000` takes some minutes. */
-const TRANSFERS = Number(process.env.SEMEL_TRANSFERS ?? 1_500);
+const TRANSFERS = 10_000;
 const AT_ONCE = 100;
 const KILLS = 5;
 

@@ -126,6 +126,11 @@ impl Run {
         Ok(seen)
     }
 
+    /// How many credits were sent, and are not forgotten.
+    pub fn credits(&self) -> i64 {
+        self.keys.iter().map(|keyed| keyed.world.database.number("SELECT count(*) FROM sent")).sum()
+    }
+
     fn set_up(&mut self) {
         let options = self.options.clone();
         for number in 0..options.transfers {

@@ -1,0 +1,25 @@
+//! Ten thousand transfers between accounts by `emit`: the run of effects by itself, under the faults of as many seeds as it takes.
+
+use semel_sim::{Plan, effects};
+
+const TRANSFERS: i64 = 10_000;
+/// As many requests as a seed has at most; each sends one to three.
+const REQUESTS: usize = 20;
+
+#[test]
+fn ten_thousand_transfers_make_no_money_and_lose_none() {
+    let mut transfers = 0;
+    for seed in 0.. {
+        let mut plan = Plan::of(seed);
+        plan.effects.transfers = REQUESTS;
+        let mut run = effects::Run::new(&plan, false);
+        if let Err(violation) = run.run() {
+            panic!("seed {seed}: {violation:?}");
+        }
+        transfers += run.credits();
+        if transfers >= TRANSFERS {
+            println!("{transfers} transfers in {} seeds", seed + 1);
+            return;
+        }
+    }
+}
