@@ -232,3 +232,38 @@ test("a runtime that does not see to that is asked for each by itself", LIMIT, a
   assert.ok(answers.every(({ semel }) => semel === "executed"));
   assert.deepEqual([countsOf(await change("old", { on: old }))].map(({ calls, requests }) => [calls, requests]), [[42, 42]]);
 });
+
+const BODIES = [Buffer.alloc(0), Buffer.from([0]), Buffer.from([0, 255, 0]), Buffer.from("\u00e9\0x"), Buffer.alloc(3_000, " "), Buffer.from("-1")];
+/** Ids in each way that one may be written, with all that one may have in it. */
+const idsOf = (name) => [name, `"${name}"`, `" ${name} "`, `"\\"${name}\\\\'; --"`, `"${name.padEnd(255, "z")}"`];
+
+test("what is written together is what it was: odd ids and bodies, each acknowledged by one after it, on the platform's SQLite", LIMIT, async (t) => {
+  const server = await serve((end) => t.after(end), "probe");
+  const send = ({ id, body, ...more }) => server.send("POST", "/echo", { id, body, key: '"odd"', firstSent: nowS(), ...more });
+  const statuses = async (calls) => [...new Set((await Promise.all(calls.map(send))).map(({ semel }) => semel))];
+  for (const count of [1, 2, 65, 129]) {
+    const made = (round) => times(count, (n) => ({ id: idsOf(`${count}-${round}-${n}`)[n % 5], body: BODIES[n % BODIES.length], headers: { "x-n": String(n % 3) } }));
+    const [first, second] = [made(1), made(2)];
+    const untilMs = Date.now() + 30_000;
+    const timed = (calls) => calls.map((call) => ({ ...call, deadline: untilMs }));
+    const acking = timed(second).map((call, n) => ({ ...call, ack: `${first[n].id.startsWith('"') ? first[n].id : `"${first[n].id}"`};until=${untilMs}` }));
+    assert.deepEqual(await statuses(timed(first)), ["executed"]);
+    assert.deepEqual(await statuses(acking), ["executed"]);
+    if (count > 64) await server.restart();
+    assert.deepEqual(await statuses(first), ["acknowledged"]);
+    for (const [n, { semel, text, headers }] of (await Promise.all(second.map(send))).entries()) {
+      assert.deepEqual([semel, text, headers.get("x-n")], ["replayed", BODIES[n % BODIES.length].toString(), String(n % 3)], second[n].id);
+    }
+  }
+});
+
+test("the largest outcome and what its cancellation makes of it, in one commit with another, are rows that the platform takes", LIMIT, async () => {
+  const body = Buffer.alloc(1 << 20, 0xff);
+  assert.equal((await server.send("POST", "/echo", { id: "largest", key: '"large"', body })).semel, "executed");
+  const path = "/semel/v1/keys/large/cancel";
+  const elements = ["one", "other"].map((id) => ({ id, method: "POST", path, body: JSON.stringify({ id: "largest" }) }));
+  const cancelled = () => server.send("POST", "/semel/v1/keys/large/batch", { body: JSON.stringify(elements) });
+  const [once, again] = [(await cancelled()).json, (await cancelled()).json];
+  assert.deepEqual([once, again].map((answers) => answers.map(({ headers }) => headers["semel-status"])), [["executed", "executed"], ["replayed", "replayed"]]);
+  for (const answer of [...once, ...again]) assert.equal(JSON.parse(answer.body).outcome.body.base64, body.toString("base64"));
+});

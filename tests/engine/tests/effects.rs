@@ -3,7 +3,9 @@
 use semel_core::header::unquoted;
 use semel_core::id::Key;
 use semel_core::server::Config;
-use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard, SILENT_MAX, Sending, UNDER_WAY_MAX};
+use semel_core::server::effects::{
+    EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX, Heard, SILENT_MAX, Sending, UNDER_WAY_MAX,
+};
 use semel_core::server::log;
 use semel_support::{Bank, Call, Reply, World, get, post};
 use serde_json::{Value, json};
@@ -486,13 +488,24 @@ fn time_out(from: &mut World<Bank>, hanging: &mut Vec<(i64, Sending)>) {
     }
 }
 
+/// A key with something for each of so many addresses.
+fn calling(count: usize) -> World<Bank> {
+    let (mut alice, _) = two();
+    let origins: Vec<String> = (0..count).map(|n| format!("call:https://hangs-{n}.example/")).collect();
+    let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
+    for (n, origins) in origins.chunks(EFFECTS_PER_REQUEST_MAX).enumerate() {
+        alice.send(&transfer(&format!("calls-{n}"), origins, 0)).is_executed(200);
+    }
+    alice
+}
+
+fn under_way(alice: &mut World<Bank>) -> Vec<Sending> {
+    std::iter::from_fn(|| alice.send_next()).collect()
+}
+
 #[test]
 fn who_answers_once_more_is_silent_no_longer() {
-    let (mut alice, _) = two();
-    let origins: Vec<String> = (0..10).map(|n| format!("call:https://hangs-{n}.example/")).collect();
-    let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
-    alice.send(&transfer("calls", &origins, 1));
-    let under_way = |alice: &mut World<Bank>| -> Vec<Sending> { std::iter::from_fn(|| alice.send_next()).collect() };
+    let mut alice = calling(10);
     for sending in under_way(&mut alice) {
         alice.sent(&sending, Heard::Nothing("lost".to_owned()));
     }
@@ -504,6 +517,46 @@ fn who_answers_once_more_is_silent_no_longer() {
     }
     alice.pass_ms(1_000);
     assert_eq!(under_way(&mut alice).len(), 2 * SILENT_MAX);
+}
+
+#[test]
+fn as_many_as_may_be_under_way_are_given_up_after_a_minute_where_nobody_tells_of_them() {
+    let mut alice = calling(UNDER_WAY_MAX);
+    assert_eq!(under_way(&mut alice).len(), UNDER_WAY_MAX);
+    alice.pass_ms(60_000);
+    let again = under_way(&mut alice);
+    assert_eq!(again.len(), UNDER_WAY_MAX);
+    // And as many as may be of those that had no answer.
+    again.iter().for_each(|sending| drop(alice.sent(sending, Heard::Nothing("lost".to_owned()))));
+    alice.pass_ms(1_000);
+    for _ in 0..2 {
+        assert_eq!(under_way(&mut alice).len(), SILENT_MAX);
+        alice.pass_ms(60_000);
+    }
+}
+
+#[test]
+fn whoever_asks_while_nothing_is_to_be_done_does_not_look_at_each_of_many() {
+    let (count, mut bob) = (640, account("bob"));
+    let mut alice = calling(count);
+    let statements = alice.database.statements();
+    for _ in 0..count {
+        let sending = alice.send_next().expect("a call");
+        alice.sent(&sending, Heard::Nothing("refused".to_owned()));
+    }
+    assert!(alice.send_next().is_none());
+    let each = (alice.database.statements() - statements) / count as u64;
+    assert!(each < 16, "{each} statements for each");
+    alice.pass_ms(1_000);
+    assert_eq!(under_way(&mut alice).len(), SILENT_MAX);
+    let statements = alice.database.statements();
+    for n in 0..100 {
+        assert!(alice.send_next().is_none(), "{n}");
+    }
+    assert_eq!(alice.database.statements(), statements);
+    // What comes meanwhile goes at once.
+    alice.send(&transfer("t", &["bob"], 1));
+    assert_eq!(drained(&mut alice, &mut bob), 2, "a take-over, and a credit");
 }
 
 #[test]

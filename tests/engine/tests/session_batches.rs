@@ -119,3 +119,19 @@ fn a_cancellation_past_the_window_follows_an_attempt_that_is_refused_and_acknowl
     world.send(&numbered(1, 66)).is_executed(200);
     assert_eq!(world.effects(), 65);
 }
+
+/// A new place takes the row of one that leaves. Where somebody has deleted that, the new one would be nowhere, and run again.
+#[test]
+fn a_place_that_would_have_taken_a_row_which_is_gone_has_one_of_its_own() {
+    let mut world = World::new().in_session();
+    run(&mut world, &(1..=4).map(|seq| place(1, seq, None)).collect());
+    world.database.fill("DELETE FROM semel_places WHERE seq = 2");
+    let replies = run(&mut world, &json!([place(1, 5, None), place(1, 6, None), place(1, 7, Some(3))]));
+    assert_eq!(statuses(&replies), ["executed"; 3]);
+    assert_eq!(world.places().iter().map(|place| place.0).collect::<Vec<_>>(), [4, 5, 6, 7]);
+    world.restart();
+    for (seq, reply) in (5..=7).zip(&replies) {
+        world.send(&numbered(1, seq)).replays(reply);
+    }
+    assert_eq!(world.effects(), 7);
+}

@@ -70,9 +70,9 @@ const STATES: &[(&str, usize)] = &[
     ("resend", 25_550),
     ("probe", 13_222),
     ("resend and deleted", 9_505),
-    ("restarted sender", 19_491),
-    ("refused effects", 23_189),
-    ("sender put back", 29_521),
+    ("restarted sender", 22_047),
+    ("refused effects", 24_972),
+    ("sender put back", 33_383),
     ("late take-overs", 8_465),
 ];
 

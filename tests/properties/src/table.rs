@@ -9,10 +9,13 @@ use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{Principal, RequestId};
 use semel_core::message::Headers;
 use semel_core::problem::Executed;
+use semel_core::server::desk::{Desk, Texts};
 use semel_core::server::packed::{Bundle, Packed};
 use semel_core::server::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
-use semel_core::server::sql::Sql;
-use semel_core::server::{Value, rows, schema, totals};
+use semel_core::server::sessions::state::{Epochs, Taken, TakenState};
+use semel_core::server::sql::{Row, Sql};
+use semel_core::server::{Value, rows, schema, sessions, totals};
+use semel_core::session::SessionName;
 use semel_support::call::{acknowledge, cancel, get, look_up, post};
 
 /// The id whose row is damaged.
@@ -46,14 +49,35 @@ fn number(source: &mut Source<'_>) -> i64 {
 }
 
 fn record(source: &mut Source<'_>) -> Record {
-    let fingerprint = Fingerprint::from_bytes(&[source.byte(); 32]).expect("32 bytes");
     let state = match source.below(6) {
-        0 => {
-            let count = source.below(3);
-            let headers: Headers = (0..count).map(|_| (source.pick(&["x-a", "x"]), source.header_text())).collect();
-            let status = source.pick(&[200, 204, 299, 400, 499]);
-            State::Executed(fingerprint, Outcome { status, headers, body: source.bytes().to_vec() }.into())
-        }
+        0 => executed(source),
+        kind => other_state(source, kind),
+    };
+    Record {
+        principal: Principal::new(source.pick(&["", "alice", "a \"b\""])).expect("a principal"),
+        first_sent_s: source.optional(number),
+        at_ms: number(source),
+        deadline: source.optional(number).map_or(LatestDeadline::None, LatestDeadline::At),
+        state,
+        carried: carried(source),
+    }
+}
+
+fn fingerprint(source: &mut Source<'_>) -> Fingerprint {
+    Fingerprint::from_bytes(&[source.byte(); 32]).expect("32 bytes")
+}
+
+fn executed(source: &mut Source<'_>) -> State {
+    let fingerprint = fingerprint(source);
+    let count = source.below(3);
+    let headers: Headers = (0..count).map(|_| (source.pick(&["x-a", "x"]), source.header_text())).collect();
+    let status = source.pick(&[200, 204, 299, 400, 499]);
+    State::Executed(fingerprint, Outcome { status, headers, body: source.bytes().to_vec() }.into())
+}
+
+fn other_state(source: &mut Source<'_>, kind: usize) -> State {
+    let fingerprint = fingerprint(source);
+    match kind {
         1 => State::Poisoned(fingerprint),
         2 => State::Cancelled { lapses_ms: source.optional(number) },
         3 => State::Suspect { crashes: i64::from(source.byte()), is_started: source.flag() },
@@ -66,14 +90,6 @@ fn record(source: &mut Source<'_>) -> Record {
             executed: source.pick(&[Executed::Yes, Executed::No, Executed::Unknown]),
             lapses_ms: number(source),
         },
-    };
-    Record {
-        principal: Principal::new(source.pick(&["", "alice", "a \"b\""])).expect("a principal"),
-        first_sent_s: source.optional(number),
-        at_ms: number(source),
-        deadline: source.optional(number).map_or(LatestDeadline::None, LatestDeadline::At),
-        state,
-        carried: carried(source),
     }
 }
 
@@ -123,6 +139,124 @@ fn check_round_trip(source: &mut Source<'_>) {
         rows::delete(&sql, id).expect("deleted");
         assert_eq!(rows::find(&sql, id), Ok(None));
     }
+}
+
+/// What the tables of requests have, column by column, with the type of each value.
+const WRITTEN: &[(&str, &str)] = &[
+    (
+        "id, state, at_ms, first_sent_s, deadline_ms, lapses_ms, crashes, is_started, executed, principal, carried, fingerprint, \
+         status, headers, body",
+        "semel_records",
+    ),
+    ("session, seq, epoch, at_ms, state, fingerprint, status, headers, body", "semel_places"),
+];
+
+fn written(sql: &Memory) -> Vec<Vec<Row>> {
+    let text = |column: &str| match column {
+        "principal" | "headers" => format!(
+            "CASE typeof({column}) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = {column}) ELSE {column} END"
+        ),
+        _ => format!("{column}, typeof({column})"),
+    };
+    let all = WRITTEN.iter().map(|(columns, table)| {
+        let columns: Vec<_> = columns.split(", ").map(text).collect();
+        sql.exec(&format!("SELECT {} FROM {table} ORDER BY 1, 3", columns.join(", ")), &[]).expect("rows")
+    });
+    all.collect()
+}
+
+/// Ids of all lengths, in all characters that one may have.
+fn id_of(source: &mut Source<'_>, n: usize) -> RequestId {
+    let name = match source.below(5) {
+        0 => format!("{n}"),
+        1 => format!("0192f0c1-2d3e-7a4b-8c5d-{n:012x}"),
+        2 => format!("{}{n}", "\"\\ ';~".repeat(1 + source.below(40))),
+        3 => format!("{n:0>255}"),
+        _ => format!("  {n}  "),
+    };
+    RequestId::new(name).expect("an id")
+}
+
+/// What becomes of some records and places, written one by one and at a desk: the tables are the same, byte for byte.
+pub fn check_at_a_desk(bytes: &[u8]) {
+    let source = &mut Source::new(bytes);
+    let (one, many) = (Memory::new(), Memory::new());
+    for sql in [&one, &many] {
+        schema::create(sql, schema::Versions::default()).expect("tables");
+    }
+    // Up to what takes all of the statements that write, and one more; times are never before 1970.
+    let count = source.pick(&[1, 2, 3, 7, 64, 65, 127, 128, 129]);
+    let [split, taken_before, ack] = [0; 3].map(|_| source.below(count + 1));
+    let made: Vec<_> = (0..count)
+        .map(|n| {
+            let (id, record) = (id_of(source, n), record(source));
+            (
+                id,
+                Record {
+                    first_sent_s: record.first_sent_s.map(i64::abs),
+                    deadline: not_before_0(record.deadline),
+                    ..record
+                },
+            )
+        })
+        .collect();
+    let (stored, new) = made.split_at(split);
+    let (gone, kept): (Vec<_>, Vec<_>) = stored.iter().map(|(id, _)| id).partition(|_| source.below(4) < 3);
+    // Some are of an id that has a row: a suspect's, say.
+    let of_kept = |(n, (id, record)): (usize, &(RequestId, Record))| match kept.get(n) {
+        Some(kept) if source.flag() => ((*kept).clone(), record.clone()),
+        _ => (id.clone(), record.clone()),
+    };
+    let new: Vec<_> = new.iter().enumerate().map(of_kept).collect();
+    for sql in [&one, &many] {
+        stored.iter().for_each(|(id, record)| rows::put(sql, id, record).expect("written"));
+    }
+    let ids: Vec<_> = new.iter().map(|(id, _)| id.clone()).filter(|_| source.below(4) < 3).collect();
+    let desk = Desk::shared(&many, Texts::default());
+    if source.below(4) < 3 {
+        desk.read_ahead(&gone, &ids).expect("read");
+    }
+    let places: Vec<_> = (1..=count as i64).map(|seq| (seq, taken(source))).collect();
+    let (name, principal) = (SessionName::new("s").expect("a name"), Principal::default());
+    for sql in [&one, &many] {
+        sessions::rows::insert(sql, &name, &principal, &Epochs::first(1), 0).expect("written");
+    }
+    for sql in [&one as &dyn Sql, &many] {
+        places[..taken_before]
+            .iter()
+            .for_each(|(seq, taken)| sessions::rows::put_taken(sql, 1, *seq, taken).expect("written"));
+    }
+    for sql in [&one as &dyn Sql, &desk] {
+        let session = sessions::rows::find(sql, &name).expect("read").expect("a session");
+        gone.iter().for_each(|id| rows::delete(sql, id).expect("deleted"));
+        new.iter().for_each(|(id, record)| rows::put(sql, id, record).expect("written"));
+        places[taken_before..].iter().for_each(|(seq, taken)| {
+            sessions::rows::put_taken(sql, session.number, *seq, taken).expect("written");
+        });
+        sessions::rows::delete_places(sql, session.number, ack as i64 - 1).expect("deleted");
+        new.iter().for_each(|(id, record)| assert_eq!(rows::find(sql, id).as_ref(), Ok(&Some(record.clone()))));
+    }
+    desk.write().expect("written");
+    assert_eq!(written(&many), written(&one));
+    new.iter().for_each(|(id, record)| assert_eq!(rows::find(&many, id).as_ref(), Ok(&Some(record.clone()))));
+}
+
+fn not_before_0(deadline: LatestDeadline) -> LatestDeadline {
+    match deadline {
+        LatestDeadline::At(deadline_ms) => LatestDeadline::At(deadline_ms.abs()),
+        LatestDeadline::None => LatestDeadline::None,
+    }
+}
+
+/// A place that was taken, mostly by what ran.
+fn taken(source: &mut Source<'_>) -> Taken {
+    let State::Executed(fingerprint, outcome) = executed(source) else { unreachable!("it ran") };
+    let state = match source.below(8) {
+        1 => TakenState::Poisoned(fingerprint),
+        2 => TakenState::Cancelled,
+        _ => TakenState::Executed(fingerprint, outcome),
+    };
+    Taken { epoch: 1 + i64::from(source.byte() % 2), at_ms: number(source), state }
 }
 
 /// A value of the column's type, as a STRICT table takes it.

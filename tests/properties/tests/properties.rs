@@ -161,6 +161,11 @@ proptest! {
     fn requests_that_are_committed_together_end_as_one_by_one(bytes in vec(any::<u8>(), 0..800)) {
         desk::check(&bytes);
     }
+
+    #[test]
+    fn what_a_desk_writes_is_what_is_written_row_by_row(bytes in vec(any::<u8>(), 0..4_000)) {
+        table::check_at_a_desk(&bytes);
+    }
 }
 
 #[test]

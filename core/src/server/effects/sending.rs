@@ -40,8 +40,17 @@ impl Waits {
     fn get(&self) -> Option<bool> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
-            known => Some(known == 2),
+            known => Some(known >= 2),
         }
+    }
+
+    /// Something was stored since anybody looked.
+    fn set_new(&self) {
+        self.0.store(3, Ordering::Relaxed);
+    }
+
+    fn is_new(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 3
     }
 
     fn set(&self, waits: Option<bool>) {
@@ -61,6 +70,9 @@ pub struct Outbox {
     /// The lane that was looked at last; and of the silent ones.
     cursor: i64,
     silent_cursor: i64,
+    /// Until then nothing is to be done on any lane, as far as all were looked at; and on any silent one. A look takes a statement for each.
+    rests_until_ms: i64,
+    silent_until_ms: i64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -91,12 +103,21 @@ struct UnderWay {
 }
 
 impl Running {
-    /// Whether there is nothing to be done on the lane now. A clock that went back is waited for no longer than one that did not.
-    fn waits(&self, wall_ms: i64) -> bool {
-        let is_ahead = |at_ms: i64, most_ms: i64| (wall_ms + 1..=wall_ms + most_ms).contains(&at_ms);
-        is_ahead(self.not_before_ms, RESEND_MS)
-            || self.under_way.is_some_and(|each| is_ahead(each.until_ms, UNDER_WAY_MS))
+    /// Until when there is nothing to be done on the lane. A clock that went back is waited for no longer than one that did not.
+    fn waits_until_ms(&self, wall_ms: i64) -> Option<i64> {
+        let not_before_ms = Some(self.not_before_ms).filter(|at_ms| is_ahead(*at_ms, (wall_ms, RESEND_MS)));
+        let under_way = self.under_way.filter(|_| self.is_under_way(wall_ms));
+        not_before_ms.max(under_way.map(|each| each.until_ms))
     }
+
+    /// Whether its host may still tell what came of it. What nobody tells of must not keep its place for ever.
+    fn is_under_way(&self, wall_ms: i64) -> bool {
+        self.under_way.is_some_and(|each| is_ahead(each.until_ms, (wall_ms, UNDER_WAY_MS)))
+    }
+}
+
+fn is_ahead(at_ms: i64, (wall_ms, most_ms): (i64, i64)) -> bool {
+    (wall_ms + 1..=wall_ms + most_ms).contains(&at_ms)
 }
 
 impl Outbox {
@@ -113,7 +134,13 @@ impl Outbox {
 
     /// Something was stored, or will have been.
     pub(in crate::server) fn may_wait(&self) {
-        self.waits.set(Some(true));
+        self.waits.set_new();
+    }
+
+    /// What came of something leaves its lane to be looked at from this instant on.
+    fn looks_again(&mut self, is_silent: bool, at_ms: i64) {
+        let until_ms = if is_silent { &mut self.silent_until_ms } else { &mut self.rests_until_ms };
+        *until_ms = at_ms.min(*until_ms);
     }
 
     /// Why the first of a lane is still there, which has that number; how often this object has given it out, and from when on it does again:
@@ -126,10 +153,10 @@ impl Outbox {
     }
 
     /// Whether there is room for one more under way; and for a silent one, where there are any.
-    fn room(&self) -> (bool, bool) {
+    fn room(&self, wall_ms: i64) -> (bool, bool) {
         let (mut all, mut silent, mut has_silent) = (0, 0, false);
         for running in self.lanes.values() {
-            let under_way = usize::from(running.under_way.is_some());
+            let under_way = usize::from(running.is_under_way(wall_ms));
             all += under_way;
             if running.is_silent {
                 silent += under_way;
@@ -142,8 +169,15 @@ impl Outbox {
     /// The next lane on which something is to be done now, with the number of its first: one of the silent ones, or of the others. And whether
     /// something waits on any lane.
     fn due(&mut self, sql: &dyn Sql, wall_ms: i64, is_silent: bool) -> Result<(Option<(i64, i64)>, bool), SqlError> {
-        let cursor = if is_silent { &mut self.silent_cursor } else { &mut self.cursor };
+        let (cursor, until_ms) = match is_silent {
+            true => (&mut self.silent_cursor, &mut self.silent_until_ms),
+            false => (&mut self.cursor, &mut self.rests_until_ms),
+        };
+        if is_ahead(*until_ms, (wall_ms, RESEND_MS)) {
+            return Ok((None, true));
+        }
         let from = std::mem::take(cursor);
+        let mut next_ms = wall_ms + RESEND_MS;
         let (mut after, mut is_round, mut is_any) = (from, from == 0, false);
         loop {
             let Some((number, seq)) = store::next_lane(sql, after)? else {
@@ -159,11 +193,15 @@ impl Outbox {
             }
             after = number;
             let running = self.lanes.entry(number).or_default();
-            if running.is_silent == is_silent && !running.waits(wall_ms) {
-                *cursor = number;
-                return Ok((Some((number, seq)), true));
+            if running.is_silent == is_silent {
+                let Some(waits_until_ms) = running.waits_until_ms(wall_ms) else {
+                    *cursor = number;
+                    return Ok((Some((number, seq)), true));
+                };
+                next_ms = next_ms.min(waits_until_ms);
             }
         }
+        *until_ms = if is_any { next_ms } else { 0 };
         Ok((None, is_any))
     }
 }
@@ -207,8 +245,12 @@ impl<H: Handler> Engine<H> {
             }
             store::sweep(sql)?;
         }
+        if outbox.waits.is_new() {
+            outbox.waits.set(Some(true));
+            outbox.looks_again(false, 0);
+        }
         // Those first of which few are tried at once: so they have their turn, and leave the others room.
-        let (has_room, mut is_silent) = outbox.room();
+        let (has_room, mut is_silent) = outbox.room(wall_ms);
         if !has_room {
             return Ok(None);
         }
@@ -256,6 +298,12 @@ impl<H: Handler> Engine<H> {
         let Some(under_way) = running.under_way.take_if(is_last) else { return Ok(None) };
         running.is_silent = matches!(heard, Heard::Nothing(_));
         let settled = settle(sql, (now_ms, wall_ms), (number, under_way), running, heard);
+        if settled.is_err() {
+            // Whether it was committed is not known: what is stored is asked for once more, at the interval, however long storage fails.
+            *running = Running { not_before_ms: wall_ms + RESEND_MS, ..Running::default() };
+        }
+        let (is_silent, at_ms) = (running.is_silent, running.not_before_ms);
+        outbox.looks_again(is_silent, at_ms);
         match settled {
             Ok(Settled { is_empty, is_parked }) => {
                 if is_empty && outbox.lanes.len() > KEPT_LANES_MAX {
@@ -264,11 +312,7 @@ impl<H: Handler> Engine<H> {
                 }
                 Ok(is_parked.then(|| log::parked(now_ms, outbox.own.as_ref())))
             }
-            Err(error) => {
-                // Whether it was committed is not known: what is stored is asked for once more, at the interval, however long storage fails.
-                *running = Running { not_before_ms: wall_ms + RESEND_MS, ..Running::default() };
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
     }
 
