@@ -38,10 +38,9 @@ export async function startWorkerd({ folder, state, address = "127.0.0.1:0", obj
   let log = "";
   const keep = (chunk) => {
     log = (log + chunk).slice(-20_000);
-    onLog?.(String(chunk));
+    onLog?.(chunk);
   };
-  child.stdout.on("data", keep);
-  child.stderr.on("data", keep);
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", keep);
   const exited = new Promise((resolve) => {
     child.on("exit", (code, signal) => resolve({ code, signal }));
     child.on("error", (error) => resolve({ error }));

@@ -79,7 +79,7 @@ test("what is no answer is in doubt: it is not said that nothing was sent, and n
     const { first, again, times } = await given(name);
     assert.deepEqual([first.semel, first.json.executed, again.semel, times], ["outcome-unknown", "unknown", "outcome-unknown", 1], name);
   }
-  assert.match(byCall.log, /the service gave a status that is no number, or a body that is no text or bytes/);
+  await byCall.line(/the service gave a status that is no number, or a body that is no text or bytes/);
 });
 
 test("a method that the service lacks is found out before anything is sent: nothing is in doubt, and the id can be used once it is there", async () => {
@@ -88,7 +88,7 @@ test("a method that the service lacks is found out before anything is sent: noth
     const id = randomUUID();
     const send = () => server.send("POST", "/orders/1", { id, body: "one" });
     for (const answer of [await send(), await send()]) assert.deepEqual([answer.status, answer.semel, answer.json.executed, answer.json.retry], [502, "upstream-unreachable", "no", "same-id"], name);
-    assert.match(server.log, /unreachable: .*SEMEL_UPSTREAM_METHOD/);
+    assert.match(await server.lineOf(id, 2), /unreachable: .*SEMEL_UPSTREAM_METHOD/);
     await server.restart({ vars: { ...server.vars, SEMEL_UPSTREAM_METHOD: "order" } });
     assert.deepEqual([(await send()).semel, (await server.send("GET", "/orders")).json.asked.length], ["executed", 1], name);
     await server.kill();

@@ -125,7 +125,7 @@ async function launchBare(executablePath, profile) {
     child.on("error", reject);
     child.stderr.on("data", (chunk) => {
       log += chunk;
-      const [, found] = /DevTools listening on (ws:\S+)/.exec(log) ?? [];
+      const [, found] = /DevTools listening on (ws:\S+)\n/.exec(log) ?? [];
       if (found) resolve(found);
     });
     ended.then(() => reject(new Error(`Chromium did not start: ${log}`)));

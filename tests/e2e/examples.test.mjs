@@ -129,7 +129,7 @@ async function openable(name, page) {
   await replace(join(checkout, "examples", name, page.source), WORKER, proxy.url);
   const serving = begin(commands(name));
   // Where the environment names a CI, vite prints in colours, into a pipe too.
-  const address = () => /Local: +(http\S+)/.exec(stripVTControlCharacters(serving.output))?.[1];
+  const address = () => /Local: +(http\S+)\s/.exec(stripVTControlCharacters(serving.output))?.[1];
   const served = until(address, `${name} is served`, BUILT_MS_MAX).catch(({ message }) => assert.fail(`${message}\n${serving.output}`));
   await Promise.race([served, serving.ended]);
   assert.ok(address(), serving.output);

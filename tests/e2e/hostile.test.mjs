@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, afterEach, test } from "node:test";
-import { until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 const server = await serve(after, "ledger");
@@ -69,7 +68,7 @@ test("a line of the log is one line, and nothing in it moves a cursor", async (t
       assert.ok(!answer.text.includes("forged"), "nothing of it is told");
     }
   }
-  await until(() => probe.log.includes(`panic-saying-${bombs.length - 1}-end\\", `), "the log is read");
+  await probe.lineOf(`panic-saying-${bombs.length - 1}-end`);
   const lines = probe.log.split("\n");
   for (const what of ["fail-saying", "panic-saying"]) {
     for (const n of bombs.keys()) assert.ok(lines.some((line) => line.includes(`${what}-${n}-end`)), `${what} ${n} is in the log`);

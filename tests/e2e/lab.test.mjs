@@ -57,7 +57,7 @@ test("a third of everything lost and the server killed: naive is wrong, Semel ex
   const [executed, replayed] = [naive.entries, replays].map(String);
   assert.deepEqual(counted.slice(0, 2), [["executed", executed, executed, "100", "100"], ["replayed", "0", "0", replayed, replayed]]);
   assert.deepEqual(counted.at(-1), ["entries", "", executed, "", "100"]);
-  assert.match(server.output(), /the page kills the server/);
+  await until(() => /the page kills the server/.test(server.output()), "it is printed");
   assert.deepEqual(mine.complaints, []);
   assert.deepEqual(await tab.evaluate(() => window.shifts), []);
 });

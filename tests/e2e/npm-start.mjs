@@ -11,7 +11,7 @@ export async function npmStart(t, env) {
   const serving = new Promise((resolve) => {
     const read = (chunk) => {
       output += chunk;
-      const url = /serving on (\S+)/.exec(output)?.[1];
+      const url = /serving on (\S+)\n/.exec(output)?.[1];
       if (url) resolve(url);
     };
     child.stdout.on("data", read);

@@ -2,6 +2,7 @@
 //
 // Invariants: ports are 0, the state is a temporary folder, and nothing outlives the test file.
 
+import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
@@ -9,6 +10,7 @@ import { connect } from "node:net";
 import { startWorkerd } from "../../scripts/setup/workerd.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { stateFolder } from "./folders.mjs";
+import { until } from "./lossy.mjs";
 
 /** The token of `Server.admin`. */
 export const ADMIN_TOKEN = "the-administrator-of-the-tests";
@@ -29,8 +31,8 @@ export function optionsFor(worker, state, { vars, ...more } = {}) {
 /** Starts a worker for a test file. `after` is node:test's; `more`: of `startWorkerd`'s options. */
 export async function serve(after, worker, vars = {}, more = {}) {
   const state = await stateFolder("semel-e2e-");
-  const options = optionsFor(worker, state, { ...more, vars });
-  const server = new Server(options, await startWorkerd(options));
+  const server = new Server(optionsFor(worker, state, { ...more, vars }));
+  await server.start();
   after(async () => {
     await server.kill();
     await rm(state, { recursive: true, force: true });
@@ -41,10 +43,17 @@ export async function serve(after, worker, vars = {}, more = {}) {
 class Server {
   #options;
   #workerd;
+  #printed;
 
-  constructor(options, workerd) {
+  constructor(options) {
     this.#options = options;
-    this.#workerd = workerd;
+  }
+
+  async start() {
+    // Of this start alone: the last that another has printed may come while this one runs.
+    const printed = { text: "" };
+    this.#workerd = await startWorkerd({ ...this.#options, onLog: (text) => (printed.text += text) });
+    this.#printed = printed;
   }
 
   get url() {
@@ -61,8 +70,24 @@ class Server {
     return this.#options.state;
   }
 
+  /**
+   * What it has printed since it was started, as far as it is read: it comes through a pipe, later than an answer that is sent after it. So
+   * what is to be in it, or not to be in it, is looked for once `line` has found what comes with it or after it.
+   */
   get log() {
-    return this.#workerd.log();
+    return this.#printed.text;
+  }
+
+  /** Resolves to the `nth` line of the log that `pattern` matches, once it is read whole: then all is that was printed before it. */
+  async line(pattern, nth = 1) {
+    const found = () => this.log.split("\n").slice(0, -1).filter((line) => pattern.test(line))[nth - 1];
+    const what = `${nth > 1 ? `${nth} lines` : "a line"} of the log that ${pattern} matches`;
+    return until(found, what).catch(({ message }) => assert.fail(`${message}\n${this.log}`));
+  }
+
+  /** Resolves to the `nth` line of the log of a request by that id. */
+  lineOf(id, nth) {
+    return this.line(new RegExp(`"id":"${id}"`), nth);
   }
 
   /** The bytes of memory that the server has. */
@@ -98,7 +123,7 @@ class Server {
   async restart(changed = {}) {
     await this.kill();
     Object.assign(this.#options, changed);
-    this.#workerd = await startWorkerd(this.#options);
+    await this.start();
   }
 
   /** Sends a request; `id` and the like become headers. Resolves to the answer with its body read. */

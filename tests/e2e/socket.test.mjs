@@ -5,7 +5,6 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
-import { until } from "./lossy.mjs";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 import { AUDIENCE, jwks, signer } from "./tokens.mjs";
 import { open } from "./websocket.mjs";
@@ -247,7 +246,7 @@ test("a token may last longer than any alarm of the platform's, and the log says
   // Of what came after that, too.
   const last = randomUUID();
   assert.equal((await server.deposit("lasting", 1, { id: last, as: alice })).semel, "executed");
-  await until(() => server.log.includes(last), "the log is read");
+  await server.lineOf(last);
   assert.ok(server.log.includes(id) && !server.log.includes("alarm"), server.log);
   socket.destroy();
 });

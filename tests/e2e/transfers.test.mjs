@@ -82,7 +82,7 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   await eventually("it is parked", async () => (await told()).parked.length === 1);
   const [parked] = (await told()).parked;
   assert.deepEqual([parked.reason, parked.executed], ["answered 404: not now", "unknown"]);
-  assert.match(caller.log, /"level":"warn","by":"object","key":"[0-9a-f]{16}","message":"what the key has sent was refused for good, and is parked"/);
+  await caller.line(/"level":"warn","by":"object","key":"[0-9a-f]{16}","message":"what the key has sent was refused for good, and is parked"/);
   status = 200;
   const env = { PATH: process.env.PATH, SEMEL_URL: caller.url, SEMEL_ADMIN_TOKEN: ADMIN_TOKEN };
   const semel = async (...args) => (await promisify(execFile)(join(SDK_PACKAGE, "bin/semel.cjs"), ["effects", "one", ...args], { env })).stdout;
@@ -158,5 +158,8 @@ test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and non
   shown = await Promise.all(names.map(show));
   assert.equal(sum(({ credits }) => credits), TRANSFERS);
   context.diagnostic(`${TRANSFERS} transfers answered in ${sentMs} ms, ${KILLS} times killed; all arrived ${Date.now() - startedMs} ms after the first`);
+  const last = randomUUID();
+  assert.equal((await post(names[0], "deposit", { amount: 1e300 }, last)).semel, "rolled-back");
+  await server.lineOf(last);
   assert.doesNotMatch(server.log, /restarted/);
 });

@@ -79,7 +79,7 @@ async function start(t, name, change = (command) => command) {
     if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid, "SIGKILL");
     return ended;
   });
-  const address = () => /Ready on (http\S+)/.exec(stripVTControlCharacters(output))?.[1];
+  const address = () => /Ready on (http\S+)\s/.exec(stripVTControlCharacters(output))?.[1];
   await Promise.race([until(address, `${name} is ready`, STARTED_MS_MAX).catch(({ message }) => assert.fail(`${message}\n${output}`)), ended]);
   assert.ok(address(), output);
   const url = address();

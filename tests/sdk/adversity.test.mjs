@@ -150,7 +150,7 @@ test("an aborted call does not wait for one before it whose body does not end", 
   const second = deposit(semel, "a", { signal: cancelling.signal });
   await new Promise((resolve) => setTimeout(resolve, 20));
   cancelling.abort();
-  assert.equal((await within(rejection(second), "the second", 500)).name, "AbortError");
+  assert.equal((await within(rejection(second), "the second", 5_000)).name, "AbortError");
 });
 
 test("a page that missed the online event goes on when it is looked at again", async (t) => {
@@ -165,7 +165,7 @@ test("a page that missed the online event goes on when it is looked at again", a
   await until(() => semel.getSnapshot().pending === 1, "it is in hand");
   navigator.onLine = true;
   window.dispatchEvent(new Event("pageshow"));
-  assert.equal((await within(made, "the call", 500)).status, 200);
+  assert.equal((await within(made, "the call", 5_000)).status, 200);
 });
 
 test("options that would be misread are refused at open", async () => {

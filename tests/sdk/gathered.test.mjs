@@ -6,9 +6,9 @@ import { readFile } from "node:fs/promises";
 import { afterEach, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import entry from "../../sdk/npm/semel.js";
-import { AT_ONCE, MINUTE_MS, burst, clock, gathering, made, many, overlapping, turns } from "./gathering.mjs";
+import { AT_ONCE, MINUTE_MS, burst, gathering, made, many, overlapping, turns } from "./gathering.mjs";
 import { leavePage, page } from "./page-stub.mjs";
-import { deposit, hang, lost, outbox, problem, rejection, Rows, Stub, until } from "./stub.mjs";
+import { clock, deposit, hang, lost, outbox, problem, rejection, Rows, Stub, until } from "./stub.mjs";
 
 afterEach(leavePage);
 

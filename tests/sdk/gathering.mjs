@@ -51,11 +51,3 @@ export async function burst({ semel, server }, count, make = () => overlapping(s
   server.each = each;
   return Promise.all(calls);
 }
-
-/** Time goes by at once. */
-export function clock(t) {
-  const before = performance.now;
-  let laterMs = 0;
-  t.mock.method(performance, "now", () => before.call(performance) + laterMs);
-  return (ms) => (laterMs += ms);
-}

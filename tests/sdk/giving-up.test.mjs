@@ -164,7 +164,7 @@ test("giveUp settles the caller also where the refusal names no key, and every a
   changes(server, () => server.problem(undefined, 400, "key-invalid", { executed: "no", retry: "after-fix" }));
   const answered = Promise.allSettled([semel.fetch("/a//b", { method: "POST" })]);
   (await next()).giveUp();
-  const [{ status, reason }] = await within(answered, "giveUp", 500);
+  const [{ status, reason }] = await within(answered, "giveUp", 5_000);
   assert.equal(status, "rejected");
   assert.ok(reason instanceof SemelError);
 });

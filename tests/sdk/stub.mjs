@@ -42,11 +42,12 @@ export async function rejection(promise) {
 
 /** Resolves to what `condition` returns, once that is true. */
 export async function until(condition, what, timeoutMs = 20_000) {
-  const deadline = performance.now() + timeoutMs;
+  // By the wall clock: a test may put on the other, or stop it.
+  const deadline = Date.now() + timeoutMs;
   for (;;) {
     const met = await condition();
     if (met) return met;
-    if (performance.now() > deadline) throw new Error(`in ${timeoutMs} ms it did not come to this: ${what}`);
+    if (Date.now() > deadline) throw new Error(`in ${timeoutMs} ms it did not come to this: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }
@@ -60,6 +61,14 @@ export async function within(promise, what, timeoutMs = 10_000) {
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Time goes by at once: returns what puts the clock on. Who waits sees it when it is next woken, by an attempt of something that is lost, say. */
+export function clock(t) {
+  const before = performance.now;
+  let laterMs = 0;
+  t.mock.method(performance, "now", () => before.call(performance) + laterMs);
+  return (ms) => (laterMs += ms);
 }
 
 /** A call that never ends, unless it is aborted. */

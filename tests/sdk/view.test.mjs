@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PoisonedError, UnauthorizedError } from "../../sdk/npm/node.js";
-import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, problem, rejection, until } from "./stub.mjs";
+import { Rows, Stub, URL_OF_STUB, clock, deposit, hang, lost, outbox, problem, rejection, until } from "./stub.mjs";
 
 const TYPES = ["attempt", "lost", "settled", "stalled", "recovered", "offline", "online"];
 const url = `${URL_OF_STUB}/accounts/a/deposit`;
@@ -45,10 +45,14 @@ for (const [whose, stranger] of Object.entries({
   "who is cut off before the body": () => new Response(null, { headers: { "semel-status": "executed", "content-length": "34" } }),
 })) {
   test(`an answer of no use is told as a lost one, and why a call gave up: that of ${whose}`, async (t) => {
-    const { semel, server } = await outbox(t, { giveUpAfterMs: 100 });
+    const { semel, server } = await outbox(t, { giveUpAfterMs: 60_000 });
+    const later = clock(t);
     server.each = (call, serve) => (call.kind === "change" ? stranger() : serve());
     const events = heard(semel);
-    const error = await rejection(deposit(semel, "a", { id: "1" }));
+    const givenUp = rejection(deposit(semel, "a", { id: "1" }));
+    await until(() => events.some(([type]) => type === "lost"), "it is told");
+    later(60_000);
+    const error = await givenUp;
     const [, told] = events.find(([type]) => type === "lost");
     assert.deepEqual(told, { requestId: "1", method: "POST", url, error: new TypeError("no whole answer") });
     assert.deepEqual([error.code, error.cause], ["gave-up", new TypeError("no whole answer")]);
