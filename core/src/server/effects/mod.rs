@@ -5,7 +5,7 @@
 //!
 //! - `emitting`: what a handler asks for. `store`: the tables
 //! - [`lane`]: what is to be sent next, and what an answer does; pure
-//! - `sending`: the engine's part of it. `tell`: what an administrator sees and mends
+//! - `outbox`: what an object knows of it in memory; `sending`: the engine's part of it. `tell`: what an administrator sees and mends
 //!
 //! Invariants:
 //! - An effect is stored with what made it, or neither is. It leaves its table only with an answer, or for the parked ones.
@@ -17,6 +17,7 @@
 
 mod emitting;
 pub mod lane;
+mod outbox;
 mod sending;
 mod store;
 mod tell;
@@ -24,7 +25,8 @@ mod tell;
 pub(super) use emitting::Emitted;
 pub use emitting::Outgoing;
 pub use lane::{Heard, Target};
-pub use sending::{Outbox, Sending};
+pub use outbox::Outbox;
+pub use sending::Sending;
 pub use tell::Mending;
 pub(super) use tell::{mend, tell};
 

@@ -3,7 +3,7 @@
 //! Invariant: what was parked goes out again only as new, behind all that waits for its target; or it is dropped.
 
 use super::lane::Target;
-use super::sending::Outbox;
+use super::outbox::Outbox;
 use super::store::{self, Head, Parked, Stored};
 use super::{EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
 use crate::message::Response;
