@@ -27,7 +27,8 @@ export function gather(setup) {
   /** What goes to one key under the same credentials: who is held, and how many are under way. */
   const lanes = new Map();
   /** Until then each goes by itself; and how many times as long it will be next. */
-  let [againMs, patience] = [-Infinity, 1];
+  let againMs = -Infinity;
+  let patience = 1;
   const isOff = () => performance.now() < againMs;
 
   setup.fetch = (url, init) => {
@@ -145,7 +146,8 @@ function elementOf(origin, url, { method, headers, body } = {}) {
 
 /** How many of those that are held fit into one batch, from the first on. */
 function fitting(held) {
-  let [bytes, acks] = [0, ""];
+  let bytes = 0;
+  let acks = "";
   const end = held.findIndex(({ init, ack }, index) => {
     bytes += init.body.length;
     acks += ack ? `, ${ack}` : "";

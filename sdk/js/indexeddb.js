@@ -10,6 +10,7 @@
 // - What goes wrong is a StoreError.
 
 import { StoreError } from "./errors.js";
+import { blocked, STORE_MS_MAX } from "./stores.js";
 
 const ROWS = "rows";
 const VERSION = 1;
@@ -33,7 +34,7 @@ export async function indexedDbStore(name, durability, onstorelost) {
   const held = [];
   let timer;
   await connection();
-  memory((kept) => kept.setItem(name, 1));
+  attempt(() => localStorage.setItem(name, 1));
   persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
 
   /** The connection: a new one where the last was lost, or did not open. */
@@ -53,11 +54,18 @@ export async function indexedDbStore(name, durability, onstorelost) {
     const connecting = connection();
     const database = await connecting;
     let result;
+    let overdue;
     try {
       return await new Promise((resolve, reject) => {
         const transaction = database.transaction(ROWS, mode, { durability });
+        let isLate;
+        // What it is told by is the event: an abort that comes too late changes nothing of what was committed.
+        overdue = setTimeout(() => {
+          isLate = blocked();
+          attempt(() => transaction.abort());
+        }, STORE_MS_MAX);
         transaction.oncomplete = () => resolve(result?.());
-        transaction.onabort = () => reject(transaction.error ?? new Error("aborted"));
+        transaction.onabort = () => reject(isLate ?? transaction.error ?? new Error("aborted"));
         result = work(transaction.objectStore(ROWS));
       });
     } catch (error) {
@@ -65,6 +73,8 @@ export async function indexedDbStore(name, durability, onstorelost) {
       lose(connecting);
       database.close();
       throw storeError(error);
+    } finally {
+      clearTimeout(overdue);
     }
   }
 
@@ -126,12 +136,11 @@ export async function indexedDbStore(name, durability, onstorelost) {
   };
 }
 
-/** What outlives a store that the browser throws away. */
-function memory(act) {
+/** What may not be possible: there is no `localStorage`, or it is not to be used, which outlives a store that the browser throws away; or a transaction is over. */
+function attempt(act) {
   try {
-    return act(localStorage);
+    return act();
   } catch {
-    // There is none, or it is not to be used.
     return undefined;
   }
 }
@@ -145,11 +154,11 @@ async function connect(name, lost, missed) {
       let isLate = false;
       const overdue = setTimeout(() => {
         isLate = true;
-        reject(new StoreError("store-blocked", "it does not open; another tab may stand in the way"));
+        reject(blocked());
       }, OPEN_MS_MAX);
       request.onupgradeneeded = () => {
         request.result.createObjectStore(ROWS);
-        if (missed && memory((kept) => kept.getItem(name))) queueMicrotask(missed);
+        if (missed && attempt(() => localStorage.getItem(name))) queueMicrotask(missed);
       };
       request.onerror = () => {
         clearTimeout(overdue);

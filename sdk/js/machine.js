@@ -9,10 +9,26 @@ import { lay, optional, Reader, roomFor } from "./bytes.js";
 import { StoreError } from "./errors.js";
 
 /** What the module is told: see `host.rs`. */
-export const [REQUEST, ANSWERED] = [2, 3];
-const [OPEN, STORED, CHANGE, COMMITTED, OVERVIEW] = [0, 1, 4, 5, 6];
-export const [LOST, DELIVERED, GIVE_UP, RESUME, RESUME_ALL, WAKE, DOUBT_CLOCK, CLOSE, OFFLINE, ONLINE] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
-export const [LEAVE, WATCH, TICKET_OF] = [19, 20, 21];
+export const REQUEST = 2;
+export const ANSWERED = 3;
+const OPEN = 0;
+const STORED = 1;
+const CHANGE = 4;
+const COMMITTED = 5;
+const OVERVIEW = 6;
+export const LOST = 8;
+export const DELIVERED = 9;
+export const GIVE_UP = 10;
+export const RESUME = 11;
+export const RESUME_ALL = 12;
+export const WAKE = 13;
+export const DOUBT_CLOCK = 14;
+export const CLOSE = 15;
+export const OFFLINE = 16;
+export const ONLINE = 17;
+export const LEAVE = 19;
+export const WATCH = 20;
+export const TICKET_OF = 21;
 const IS_DONE = 22;
 /** The longest time for which a timer can be set; it is set again then. */
 const TIMER_MS_MAX = 2 ** 31 - 1;

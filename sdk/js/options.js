@@ -33,7 +33,9 @@ export function setupOf(options) {
     setup[name] = value;
     if (typeof value !== "number" || !(value >= min && value <= max)) throw new RangeError(`semel: ${name} is ${value}; it is from ${min} to ${max}`);
   }
-  setup.givesUp = optional(setup.giveUpAfterMs < NEVER_MS ? setup.giveUpAfterMs : undefined);
+  setup.giveUpAfterMs = optional(setup.giveUpAfterMs < NEVER_MS ? setup.giveUpAfterMs : undefined);
+  // As the module is given them.
+  setup.numbers = Object.keys(NUMBERS).map((name) => setup[name]);
   if (store !== undefined && !["load", "change", "remove"].every((name) => typeof store?.[name] === "function")) {
     throw new TypeError("semel: a store has the methods load, change and remove");
   }

@@ -14,7 +14,7 @@ import { ANSWERED, DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, RE
 import { checked, encodedKey, setupOf } from "./options.js";
 import { listen } from "./page.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
-import { memoryStore } from "./stores.js";
+import { inTime, memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
 import { View } from "./view.js";
@@ -63,14 +63,13 @@ export class Outbox extends View {
   }
 
   async #start({ onrecovered = null, onpaused = null, onstorelost }) {
-    const { origin, identity, store, durability } = this.#setup;
+    const { origin, identity, store, durability, numbers } = this.#setup;
     const owner = this.#machine.id();
     const database = `semel ${origin} ${identity}`;
     const own = store ?? (durability === "memory" ? memoryStore() : undefined);
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
-    const { retryIntervalMs, attemptTimeoutMs, givesUp, maxPending, maxAttempts } = this.#setup;
-    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, retryIntervalMs, attemptTimeoutMs, givesUp, maxPending, maxAttempts);
+    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, ...numbers);
     const look = ({ type }) => {
       // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
       if (type === "visibilitychange" && document.hidden) return;
@@ -83,14 +82,25 @@ export class Outbox extends View {
     };
     listen(this.#closing.signal, look, this.#attempts, this.#setup.fetch);
     try {
-      this.#beacon = own ? own.presence?.(owner) : await lightBeacon(database, owner);
-      await this.#takeOver();
+      await inTime(this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner)));
     } catch (error) {
       this.#end();
       throw error;
     }
     // Who is opened later may leave something too. In Node, no process goes on for that alone.
     if (this.#beacon) (this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS)).unref?.();
+  }
+
+  /** It lives, and goes on with what was left; unless it was closed before that could be told. */
+  async #light(lighting) {
+    this.#beacon = await lighting;
+    await this.#takeOver();
+    if (this.#closing.signal.aborted) this.#goDark();
+  }
+
+  #goDark() {
+    this.#beacon?.leave();
+    this.#beacon = undefined;
   }
 
   /** Goes on with what tabs left that are gone, and waits for those that live. */
@@ -171,7 +181,7 @@ export class Outbox extends View {
   }
 
   async pending() {
-    const all = await this.#unlessClosed(() => this.#machine.overview());
+    const all = await this.#unlessClosed(() => inTime(this.#machine.overview()));
     return all.map((each) => ({ ...this.#described(each), attempts: Number(each[4]), state: each[3] }));
   }
 
@@ -206,12 +216,12 @@ export class Outbox extends View {
     clearInterval(this.#looking);
     for (const { abort } of this.#attempts.values()) abort();
     this.#machine.close();
-    this.#beacon?.leave();
+    this.#goDark();
   }
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */
   async #passThrough(request, key, signal) {
-    const headers = new Headers(await this.#unlessClosed(() => given(this.#setup.headers)));
+    const headers = new Headers(await this.#unlessClosed(() => given(this.#setup.headers), signal));
     for (const [name, value] of request.headers) headers.set(name, value);
     if (key !== undefined) headers.set("semel-key", `"${key}"`);
     // Nor is it waited for once it is closed; but a runtime as old as Node 20.0 has no signal that is made of two.

@@ -17,7 +17,7 @@ import { listen } from "./page.js";
 import { plain } from "./plain.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
 import { Socket } from "./socket.js";
-import { rowsOf } from "./stores.js";
+import { inTime, rowsOf } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { sessionsOf } from "./together.js";
 import { given } from "./transport.js";
@@ -110,7 +110,7 @@ class Session {
   }
 
   async #start(key, after, store) {
-    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, givesUp, maxPending } = this.#setup;
+    const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending } = this.#setup;
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
     // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
@@ -120,7 +120,7 @@ class Session {
     let rows;
     try {
       // Nobody is fenced by who can't read what is stored.
-      rows = await Promise.race([this.#ended, stored.load()]);
+      rows = await Promise.race([this.#ended, inTime(stored.load())]);
     } catch (error) {
       stored.close?.();
       throw error;
@@ -128,15 +128,15 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     // Where the beacon fails, nobody waits for it any more.
     taken.catch(() => {});
-    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, optional(after), givesUp, isKept, rows.length, rows);
+    this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, optional(after), giveUpAfterMs, isKept, rows.length, rows);
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
     };
     listen(this.#ending.signal, look, this.#attempts, this.#setup.fetch);
-    const [{ epoch, lastSeq }] = await Promise.all([taken, this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner))]);
+    const [{ epoch, lastSeq }] = await Promise.all([taken, inTime(this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner)))]);
     Object.assign(this, { epoch, lastSeq });
-    await this.#look();
+    await inTime(this.#look());
     if (this.#isClosed) throw closed();
     // In Node, no process goes on for that alone.
     if (this.#beacon) (this.#looking = setInterval(() => this.#look().catch(() => {}), LOOK_MS)).unref?.();
@@ -262,7 +262,7 @@ class Session {
   }
 
   async pending() {
-    const all = await Promise.race([this.#ended, this.#machine.overview()]);
+    const all = await Promise.race([this.#ended, inTime(this.#machine.overview())]);
     return all.map(([requestId, method, target, state, attempts]) => ({ ...this.#described(requestId, method, target), attempts: Number(attempts), state }));
   }
 

@@ -1,4 +1,21 @@
-// The store that needs nothing, and a part of one that has more.
+// The store that needs nothing, a part of one that has more, and how long one is waited for.
+
+import { StoreError } from "./errors.js";
+
+/** So long may a store take. It is for one that never answers: one with very many rows on a slow device takes some seconds. */
+export const STORE_MS_MAX = 30_000;
+
+export const blocked = () => new StoreError("store-blocked", "it does not answer; another tab may stand in the way");
+
+/** What a store is read for; it rejects where that takes too long. A change is not made so: nobody could tell whether it was made. */
+export async function inTime(reading) {
+  let overdue;
+  try {
+    return await Promise.race([reading, new Promise((_, reject) => (overdue = setTimeout(() => reject(blocked()), STORE_MS_MAX)))]);
+  } finally {
+    clearTimeout(overdue);
+  }
+}
 
 /** Rows in memory: lost with the page. `own`: who gives a row keeps none of its bytes, and who gets one changes none, as `Machine` does. */
 export function memoryStore(own = (row) => row) {

@@ -24,7 +24,7 @@ import type { Presence, Store } from "semel";
 export function fileStore(folder: string, options?: FileOptions): FileStore;
 
 export interface FileOptions {
-  /** How long a call waits for another process that holds the folder, in ms. Default 10,000. At most 3,600,000. */
+  /** How long a call waits for another process that holds the folder, in ms. Default 10,000. At most 3,600,000. `open`, `session` and `pending` wait 30 s at most. */
   busyMs?: number | undefined;
 }
 

@@ -105,7 +105,7 @@ export class OutcomeLostError extends OutcomeUnknownError {}
 
 /**
  * - `store-unavailable`: there is none, or it must not be used (private mode, blocked storage, a file system without hard links)
- * - `store-blocked`: it could not be had within 10 s; another tab or process may stand in the way
+ * - `store-blocked`: it could not be had within 10 s, or did not answer within 30 s; another tab or process may stand in the way
  * - `store-newer`: it was written by a newer version of the SDK
  * - `store-damaged`: something in it can't be read; nothing is sent past it
  * - `store-full`: there is no space left
@@ -165,6 +165,8 @@ export interface Paused {
  * Where requests are kept: rows of bytes under ids.
  *
  * - A method that resolves has made its change durable. One that rejects has changed nothing.
+ * - `load` and `presence` are waited for 30 s. `change` is waited for without a limit, for nobody could tell whether it was made: a store
+ *   that can undo it should do so after a while, and reject then.
  * - `change` is one transaction: no other change of that row, in this process or another, comes between reading and
  *   writing. `change.to` is called once in it, synchronously, with the row or undefined; it returns the new row,
  *   undefined to delete it, or null to leave it as it is.

@@ -18,11 +18,11 @@ const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "
 /**
  * Starts Chromium for a test file. `after` is node:test's; `page`: the folder with the test page; `onTold`: is called with what
  * a page tells; `isBare`: as users have it. Else hidden tabs pass for visible ones in focus, so that no timer of a test is slowed
- * down; but such a tab can't be frozen.
+ * down; but such a tab can't be frozen. `isKept`: pages that are left may be kept whole, which needs one that is bare.
  */
-export async function browse(after, { page, onTold, isBare = false } = {}) {
+export async function browse(after, { page, onTold, isBare = false, isKept } = {}) {
   const executablePath = process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium;
-  const pages = await servePages({ page, onTold });
+  const pages = await servePages({ page, onTold, isKept });
   const profile = await stateFolder("semel-profile-");
   const browser = new Browser(pages, profile, executablePath, isBare ? launchBare : launchTame);
   after(async () => {

@@ -22,8 +22,8 @@ const TYPES = {
   ".wasm": "application/wasm",
 };
 
-/** Serves the test page, of the folder `page`, and the SDK as it is packed; keeps what is posted to `/tell`, and calls `onTold` with it. */
-export async function servePages({ page = PAGE, onTold } = {}) {
+/** Serves the test page, of the folder `page`, and the SDK as it is packed; keeps what is posted to `/tell`, and calls `onTold` with it. `isKept`: the browser may keep a page that is left. */
+export async function servePages({ page = PAGE, onTold, isKept = false } = {}) {
   const folders = { page, sdk: SDK, js: PARTS };
   const told = [];
   const server = createServer(async (request, response) => {
@@ -41,7 +41,7 @@ export async function servePages({ page = PAGE, onTold } = {}) {
     const path = fileOf(folders, request.url.split("?")[0]);
     const content = path && (await readFile(path).catch(() => undefined));
     if (content === undefined) return response.writeHead(404).end();
-    response.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "cache-control": "no-store" }).end(content);
+    response.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "cache-control": isKept ? "no-cache" : "no-store" }).end(content);
   });
   await new Promise((resolve, reject) => server.on("error", reject).listen(0, "127.0.0.1", resolve));
   return {

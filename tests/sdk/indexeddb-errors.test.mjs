@@ -132,6 +132,31 @@ test("on a full disk a fetch says store-failed, its cause store-full, and it is 
   await page.tab.evaluate(() => semel.close());
 });
 
+test("behind a transaction that does not end, what can't be stored is store-failed and not sent, open and pending are store-blocked; then all goes on", LIMIT, async (t) => {
+  const page = await opened(t);
+  const [error, pending, other] = await page.tab.evaluate(async ([identity, name]) => {
+    window.semel = await lab.outbox({ identity });
+    const database = await new Promise((resolve) => (indexedDB.open(name).onsuccess = ({ target }) => resolve(target.result)));
+    const rows = database.transaction("rows", "readwrite").objectStore("rows");
+    let isFree = false;
+    const go = () => (isFree ? database.close() : (rows.get("id").onsuccess = go));
+    go();
+    const { setTimeout: set } = window;
+    window.setTimeout = (callback, ms, ...rest) => set(callback, ms >= 30_000 ? 100 : ms, ...rest);
+    const failed = [semel.fetch("/blocked", { method: "POST" }), semel.pending(), lab.outbox({ identity })];
+    const told = await Promise.all(failed.map((each) => lab.rejection(each)));
+    window.setTimeout = set;
+    isFree = true;
+    return told;
+  }, [page.identity, page.name]);
+  assert.deepEqual([error.name, error.code, error.executed, error.cause.code], ["StoreFailedError", "store-failed", "no", "store-blocked"]);
+  assert.deepEqual([pending.code, other.code, page.sent], ["store-blocked", "store-blocked", []]);
+  const again = () => semel.fetch("/again", { method: "POST" }).then((answer) => answer.text());
+  assert.equal(await page.tab.evaluate(again), "done");
+  assert.deepEqual([page.sent, await page.tab.evaluate(() => semel.pending())], [["/semel/v1/health", "/again"], []]);
+  await page.tab.evaluate(() => semel.close());
+});
+
 test("a database that does not open is store-blocked, and is let go if it opens later", LIMIT, async (t) => {
   const page = await opened(t);
   const blocked = await page.tab.evaluate(async ([name, identity]) => {

@@ -320,3 +320,57 @@ test("a closed store that is asked again, or is closed while it connects again, 
   }, name);
   assert.deepEqual(failed, [["store-failed", "store-failed", "store-failed"], false]);
 });
+
+/** Opens a transaction that ends when `window.free` is called; and no limit of half a minute is longer than 100 ms. */
+const stand = async (name) => {
+  const database = await new Promise((resolve) => (indexedDB.open(name).onsuccess = ({ target }) => resolve(target.result)));
+  const rows = database.transaction("rows", "readwrite").objectStore("rows");
+  let isFree = false;
+  // It stays open as long as it has something to do.
+  const go = () => (isFree ? database.close() : (rows.get("id").onsuccess = go));
+  go();
+  window.free = () => (isFree = true);
+  const { setTimeout: set } = window;
+  window.limits = [];
+  window.setTimeout = (callback, ms, ...rest) => {
+    if (ms >= 30_000) limits.push(ms);
+    return set(callback, ms >= 30_000 ? 100 : ms, ...rest);
+  };
+};
+
+test("behind a transaction that does not end, nothing waits for good: who reads and who writes hears of it, and nothing of it is written then", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const store = await tab.evaluateHandle((name) => lab.open(name, "strict"), name);
+  await tab.evaluate(stand, name);
+  const failed = await tab.evaluate(async (store) => {
+    const calls = [store.load(), store.change("id", () => new Uint8Array([1])), store.change("patient", () => new Uint8Array([2]), true), store.load()];
+    return Promise.all(calls.map((call) => lab.rejection(call)));
+  }, store);
+  for (const each of failed) assert.deepEqual([each.name, each.code, each.isStoreError], ["StoreError", "store-blocked", true]);
+  assert.deepEqual(new Set(await tab.evaluate(() => limits)), new Set([30_000]));
+  const rows = await tab.evaluate(async (store) => {
+    free();
+    await store.change("later", () => new Uint8Array([3]));
+    return (await store.load()).map(([id, row]) => [id, ...row]);
+  }, store);
+  assert.deepEqual(rows, [["later", 3]]);
+});
+
+test("what is committed after all is told as done, though it was to be ended", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const rows = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    const { setTimeout: set } = window;
+    const { abort } = IDBTransaction.prototype;
+    // As of one that is about to be committed.
+    IDBTransaction.prototype.abort = () => {
+      throw new DOMException("It is too late.", "InvalidStateError");
+    };
+    window.setTimeout = (callback, ms, ...rest) => (ms >= 30_000 ? callback() : set(callback, ms, ...rest));
+    await store.change("id", () => new Uint8Array([1]));
+    Object.assign(window, { setTimeout: set });
+    IDBTransaction.prototype.abort = abort;
+    return (await store.load()).map(([id, row]) => [id, ...row]);
+  }, name);
+  assert.deepEqual(rows, [["id", 1]]);
+});

@@ -6,6 +6,7 @@
 //! - It rides on the next request to its key; without a ride it goes by itself, at a constant interval.
 
 use super::ACKS_WAITING_MAX;
+use super::in_hand::{Seen, hash};
 use super::request::cancellation_of;
 use super::row::Settled;
 use crate::header::{ACK_BYTES_MAX, ACKS_MAX, quoted};
@@ -65,12 +66,18 @@ pub struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    /// Takes a settled row. One without a key has nothing to acknowledge.
-    pub fn add(&mut self, row: &str, settled: &Settled, due_ms: i64) {
-        let Some(key) = settled.key.clone().filter(|_| settled.is_to_acknowledge()) else { return };
-        if self.waiting.iter().any(|waiting| waiting.row == row) {
-            return;
+    /// The hashes of those that wait, with room for more.
+    pub(super) fn seen(&self, more: usize) -> Seen {
+        let mut seen = Seen::new(self.waiting.len() + more);
+        for waiting in &self.waiting {
+            seen.is_new(hash(&waiting.row));
         }
+        seen
+    }
+
+    /// Takes a settled row; one without a key has nothing to acknowledge. If it waits already, its key is told twice, which does no harm.
+    pub(super) fn add(&mut self, row: &str, settled: Settled, due_ms: i64) {
+        let Some(key) = settled.key.filter(|_| !settled.is_acknowledged) else { return };
         self.waiting.push(Waiting {
             row: row.to_owned(),
             key,
@@ -168,7 +175,7 @@ mod tests {
     fn waiting(count: usize, was_cancelled: bool, digits: usize) -> Acknowledgements {
         let mut acks = Acknowledgements::default();
         for n in 0..count {
-            acks.add(&format!("{n:0>digits$}"), &Settled { was_cancelled, ..settled("k") }, 0);
+            acks.add(&format!("{n:0>digits$}"), Settled { was_cancelled, ..settled("k") }, 0);
         }
         acks
     }
@@ -212,10 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn an_id_waits_once_and_not_when_it_was_acknowledged() {
+    fn what_was_acknowledged_does_not_wait() {
         let mut acks = waiting(1, false, 2);
-        acks.add("00", &settled("k"), 0);
-        acks.add("01", &Settled { is_acknowledged: true, ..settled("k") }, 0);
+        acks.add("01", Settled { is_acknowledged: true, ..settled("k") }, 0);
         assert_eq!(acks.waiting.len(), 1);
     }
 

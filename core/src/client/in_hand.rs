@@ -71,25 +71,56 @@ pub(super) struct Request {
     pub(super) not_before_ms: i64,
 }
 
-/// Where a request goes, as far as is known. Hashes, for each is compared with many: two that happen to be the same make one
-/// request wait for another in vain, and that is all.
+/// Where a request goes, as far as is known: the key, and the key as the application names it, or else the path, for an answer tells the key to one
+/// request, and not to those like it. Hashes, for each is compared with many: two that happen to be the same make one request wait for another in
+/// vain, and that is all. Where the key is not known, it is the path twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lane {
-    key: Option<u64>,
-    /// The key as the application names it, or else the path: an answer tells the key to one request, and not to those like it.
-    asked: u64,
-}
+pub(super) struct Lane(pub(super) u64, pub(super) u64);
 
 impl Lane {
     /// Whether another may go to the same key.
     pub(super) fn meets(self, other: Self) -> bool {
-        (self.key.is_some() && self.key == other.key) || self.asked == other.asked
+        self.0 == other.0 || self.1 == other.1
     }
 }
 
-/// FNV-1a.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// FNV-1a, and never 0, which stands for nothing.
+pub(super) fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) | 1
+}
+
+/// Hashes that were seen: to find one takes as long however many there are. By hand: the standard library's table is as large as all that is done with it.
+#[derive(Debug)]
+pub(super) struct Seen(Vec<u64>);
+
+impl Seen {
+    /// With room for so many; the other half of its places stays free, so each search ends soon.
+    pub(super) fn new(count: usize) -> Self {
+        Self(vec![0; (2 * count + 1).next_power_of_two()])
+    }
+
+    /// Whether it was not seen before; now it was.
+    pub(super) fn is_new(&mut self, hash: u64) -> bool {
+        let place = self.place(hash);
+        self.0.get_mut(place).is_some_and(|found| std::mem::replace(found, hash) == 0)
+    }
+
+    pub(super) fn has(&self, hash: u64) -> bool {
+        self.0.get(self.place(hash)) == Some(&hash)
+    }
+
+    /// Where it is, or would be.
+    fn place(&self, hash: u64) -> usize {
+        // The lowest bit is always set.
+        let mut place = (hash >> 1) as usize;
+        loop {
+            place &= self.0.len() - 1;
+            match self.0.get(place) {
+                Some(found) if *found != 0 && *found != hash => place += 1,
+                _ => return place,
+            }
+        }
+    }
 }
 
 impl Request {
@@ -163,8 +194,8 @@ impl Request {
     /// Those that must come before it are of the same lane.
     pub(super) fn lane(&self) -> Lane {
         let draft = &self.entry.draft;
-        let asked = draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target));
-        Lane { key: self.key.as_deref().map(hash), asked: hash(asked) }
+        let asked = hash(draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target)));
+        Lane(self.key.as_deref().map_or(asked, hash), asked)
     }
 
     /// Whether it waits for those before it in its lane. One that is given up waits for none.

@@ -8,7 +8,7 @@ use super::acknowledgements::{Acknowledgements, Done};
 use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
-use super::in_hand::{Overview, Request, Stage};
+use super::in_hand::{Overview, Request, Stage, hash};
 use super::numbered::Numbered;
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
@@ -118,25 +118,37 @@ impl Client {
             codec::decode(bytes)?;
         }
         self.kept.clear();
-        let mut left: Vec<(&String, Entry)> = Vec::new();
+        let mut seen = self.acks.seen(rows.len());
+        // By place.
+        let mut left = Numbered::<(&String, Entry)>::new();
         for (id, bytes) in rows {
             match codec::decode(bytes)? {
                 Row::Pending(entry) if entry.outbox == self.settings.outbox => {
-                    self.last_place = self.last_place.max(entry.place.unwrap_or_default());
-                    left.insert(left.partition_point(|(_, other)| other.place <= entry.place), (id, entry));
+                    let place = entry.place.unwrap_or_default();
+                    self.last_place = self.last_place.max(place);
+                    left.insert(place as u64, (id, entry));
                 }
                 Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
-                Row::Settled(settled) if settled.is_to_acknowledge() => self.acks.add(id, &settled, now_ms),
-                Row::Settled(settled) => self.kept.push((id.clone(), settled.at_s)),
-                Row::Pending(_) => {}
+                Row::Settled(settled) if !settled.is_to_acknowledge() => self.kept.push((id.clone(), settled.at_s)),
+                // Two that happen to have one hash are acknowledged one after the other.
+                Row::Settled(settled) if seen.is_new(hash(id)) => self.acks.add(id, settled, now_ms),
+                _ => {}
             }
         }
-        let has_owner = |entry: &Entry| lives.is_some_and(|lives| lives(&entry.owner));
-        for (id, entry) in &left {
-            // What comes before one that is taken over is taken too, so that the one can wait for it.
-            if !has_owner(entry) || left.iter().any(|(_, later)| later.comes_after(entry) && !has_owner(later)) {
-                self.adopt(id, entry.clone(), lives.is_none() || has_owner(entry));
+        // The last one first: what comes before one that is taken over is taken too, so that the one can wait for it.
+        let (mut makers, mut taken) = (Vec::new(), Vec::new());
+        for (_, (id, entry)) in left.iter().rev() {
+            let has_owner = lives.is_some_and(|lives| lives(&entry.owner));
+            let is_before = entry.place.is_some() && makers.contains(&&entry.maker);
+            if !has_owner && !is_before {
+                makers.push(&entry.maker);
             }
+            if !has_owner || is_before {
+                taken.push((id, entry, lives.is_none() || has_owner));
+            }
+        }
+        while let Some((id, entry, is_shared)) = taken.pop() {
+            self.adopt(id, entry.clone(), is_shared);
         }
         self.advance(now_ms);
         Ok(())
@@ -348,8 +360,9 @@ impl Client {
 
     /// Time has passed.
     pub fn wake(&mut self, now_ms: i64) {
-        let is_over = |(attempt, in_flight): (&u64, &InFlight)| (in_flight.ends_ms <= now_ms).then_some(*attempt);
-        for attempt in self.attempts.iter().filter_map(is_over).collect::<Vec<_>>() {
+        loop {
+            let over = self.attempts.iter().find(|(_, in_flight)| in_flight.ends_ms <= now_ms);
+            let Some(attempt) = over.map(|(attempt, _)| *attempt) else { break };
             self.actions.push(Action::Abort(attempt));
             self.lost(now_ms, attempt);
         }
@@ -385,7 +398,7 @@ impl Client {
             if entry.outbox != self.settings.outbox {
                 continue;
             }
-            let own = self.requests.values().find(|request| request.id == *id);
+            let own = self.in_hand(id).map(|(_, request)| request);
             all.push(Overview {
                 id: id.clone(),
                 method: entry.draft.method.clone(),
@@ -417,8 +430,14 @@ impl Client {
 
     /// How many requests are in hand without an answer, and how many of them are paused.
     pub fn counts(&self) -> (usize, usize) {
-        let open = || self.requests.values().filter(|request| !request.is_watched() && !request.has_answer());
-        (open().count(), open().filter(|request| matches!(request.stage, Stage::Paused)).count())
+        let mut counts = (0, 0);
+        for request in self.requests.values() {
+            if !request.is_watched() && !request.has_answer() {
+                counts.0 += 1;
+                counts.1 += usize::from(matches!(request.stage, Stage::Paused));
+            }
+        }
+        counts
     }
 
     /// Id, method and target of a request in hand.

@@ -1,6 +1,6 @@
 //! What has a number: requests by their ticket, attempts, changes.
 //!
-//! Invariant: they are in the order of their numbers, and each number is there once.
+//! Invariant: they are in the order of their numbers.
 //!
 //! By hand, and in boxes: so one and the same code moves all of them. What is in hand is bounded.
 
@@ -20,7 +20,7 @@ impl<T> Numbered<T> {
         Self(Vec::new())
     }
 
-    /// Puts in what isn't there.
+    /// Puts it in: before what has that number, if anything has.
     pub fn insert(&mut self, number: u64, value: impl Into<Box<T>>) {
         let at = self.place(number);
         self.0.insert(at, (number, value.into()));
@@ -55,7 +55,7 @@ impl<T> Numbered<T> {
     }
 
     /// All, with their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (&u64, &T)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&u64, &T)> {
         self.0.iter().map(|(number, value)| (number, &**value))
     }
 

@@ -6,7 +6,7 @@
 
 use super::action::{Action, Answer, Ticket, Transmission};
 use super::failure::Failure;
-use super::in_hand::{Request, Stage};
+use super::in_hand::{Request, Seen, Stage};
 use super::machine::{Client, InFlight, Purpose, path_of};
 use super::request::{self, Aim};
 use super::row::{Answered, Change};
@@ -94,11 +94,11 @@ impl Client {
     }
 
     fn guess_key(&mut self, target: &str, key: &str) {
-        if self.guessed_key(target).as_deref() == Some(key) {
+        let path = path_of(target);
+        if let Some((_, known)) = self.keys_of_paths.iter_mut().find(|(each, _)| each == path) {
+            key.clone_into(known);
             return;
         }
-        let path = path_of(target);
-        self.keys_of_paths.retain(|(each, _)| each != path);
         if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
             self.keys_of_paths.clear();
         }
@@ -193,20 +193,22 @@ impl Client {
 
     /// What waits for its time or a place, and may go: none before it in its lane is without an answer.
     pub(super) fn waiting(&self) -> Vec<(i64, Ticket)> {
-        let (mut waiting, mut busy) = (Vec::new(), Vec::new());
+        let mut waiting = Vec::new();
+        // Of a thousand requests, each would be compared with all before it.
+        let mut busy = Seen::new(2 * self.requests.len());
         if self.is_offline {
             return waiting;
         }
         for (ticket, request) in self.requests.iter() {
             let lane = request.lane();
-            let is_blocked = request.is_waiting_for_turn() && busy.iter().any(|other| lane.meets(*other));
+            let is_blocked = request.is_waiting_for_turn() && (busy.has(lane.0) || busy.has(lane.1));
             match request.stage {
                 Stage::Waiting { due_ms } if !is_blocked => waiting.push((due_ms, *ticket)),
                 _ => {}
             }
-            // Once each: of a thousand requests to one key, every one would be compared with all before it.
-            if request.is_waited_for() && !busy.contains(&lane) {
-                busy.push(lane);
+            if request.is_waited_for() {
+                busy.is_new(lane.0);
+                busy.is_new(lane.1);
             }
         }
         waiting

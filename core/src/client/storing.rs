@@ -250,7 +250,7 @@ impl Client {
         answered: Rc<Answered>,
     ) -> bool {
         match changed {
-            Some(Changed::Settled(settled)) => self.acks.add(&request.id, &settled, now_ms + ACK_RIDE_MS),
+            Some(Changed::Settled(settled)) => self.acks.add(&request.id, settled, now_ms + ACK_RIDE_MS),
             Some(Changed::Gone | Changed::Withdrawn) => {}
             Some(Changed::Pending(_)) | None => {
                 request.stage = Stage::Unsettled { due_ms: now_ms + self.settings.retry_interval_ms, answered };

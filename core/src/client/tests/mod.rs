@@ -6,6 +6,7 @@
 mod acknowledging;
 mod answers;
 mod giving_up;
+mod many;
 mod offline;
 mod ordering;
 mod sending;

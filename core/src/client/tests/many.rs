@@ -1,0 +1,70 @@
+//! However many rows a store has, each costs the same: an outbox is opened on them, and looks through them every five seconds.
+
+use super::super::*;
+use super::*;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// Generous: it takes a fifth of that, and where each is compared with all others ten times as long.
+const LOOK_MS_MAX: u128 = 1_500;
+
+fn id(n: usize) -> String {
+    format!("019abcde-0000-7000-8000-{n:012}")
+}
+
+fn settled(n: usize) -> (String, Vec<u8>) {
+    let settled = row::Settled {
+        outbox: "outbox".into(),
+        key: Some("a/b".into()),
+        until_ms: 5,
+        was_cancelled: false,
+        kept: None,
+        at_s: 0,
+        is_acknowledged: false,
+    };
+    (id(n), codec::encode(&Row::Settled(settled)))
+}
+
+fn pending(n: usize, owners: usize) -> (String, Vec<u8>) {
+    let (owner, place) = (id(n % owners), Some((n / owners) as i64));
+    let entry = Entry { outbox: "outbox".into(), maker: owner.clone(), owner, place, ..Entry::default() };
+    (id(n), codec::encode(&Row::Pending(entry)))
+}
+
+#[test]
+fn each_of_very_many_acknowledgements_is_found_once() {
+    const ROWS: usize = 50_000;
+    let mut bench = Bench::new();
+    let mut rows: Vec<_> = (0..ROWS).map(settled).collect();
+    let begun = Instant::now();
+    // As the outbox is opened, and at a look.
+    for _ in 0..2 {
+        bench.client.stored(0, &rows, None).expect("readable");
+        rows.push(settled(rows.len()));
+    }
+    let ms = begun.elapsed().as_millis();
+    assert!(ms < LOOK_MS_MAX, "{ms} ms");
+    bench.drive();
+    let mut told = Vec::new();
+    for at in 0..=ROWS {
+        let Some(made) = bench.sent.get(at) else { break };
+        told.extend(
+            made.request.body.split(|byte| *byte == b'"').filter(|text| text.len() == id(0).len()).map(<[u8]>::to_vec),
+        );
+        bench.answer_to(made.attempt, from_object(status("executed"), bench.server_ms()));
+    }
+    assert_eq!((told.len(), told.into_iter().collect::<BTreeSet<_>>().len()), (ROWS + 1, ROWS + 1));
+}
+
+#[test]
+fn what_others_have_in_hand_is_looked_through_however_much_it_is() {
+    const OWNERS: usize = 10;
+    let mut bench = Bench::new();
+    let rows: Vec<_> = (0..20_000).map(|n| pending(n, OWNERS)).collect();
+    let living: Vec<_> = (0..OWNERS).map(id).collect();
+    let begun = Instant::now();
+    bench.client.stored(0, &rows, Some(&|owner| living.iter().any(|each| each == owner))).expect("readable");
+    let ms = begun.elapsed().as_millis();
+    assert_eq!(bench.client.counts(), (0, 0));
+    assert!(ms < LOOK_MS_MAX, "{ms} ms");
+}

@@ -1,0 +1,83 @@
+// A page that the browser keeps whole when it is left, and shows again: the back/forward cache, in a Chromium as users have it.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { browse } from "../e2e/browser.mjs";
+import { until } from "./stub.mjs";
+
+const LIMIT = { timeout: 30_000 };
+const browser = await browse(after, { page: fileURLToPath(new URL("page", import.meta.url)), isBare: true, isKept: true });
+
+/** An outbox of the page itself: what it sends is lost until `calm()`. Only waking has it sent again in time. */
+const begin = async (identity) => {
+  window.told = [];
+  let isCalm = false;
+  window.calm = () => (isCalm = true);
+  const answer = (url) => {
+    const headers = { "semel-now": String(Date.now()), "semel-status": url.endsWith("/health") ? "read" : "executed", "semel-key": '"a"' };
+    return new Response("done", { headers });
+  };
+  const fetch = async (url, { headers }) => {
+    const id = new Headers(headers).get("idempotency-key");
+    if (id) told.push(`sent ${id}`);
+    if (id && !isCalm) throw new TypeError("fetch failed");
+    return answer(url);
+  };
+  addEventListener("pageshow", ({ persisted }) => told.push(`shown ${persisted}`));
+  const onrecovered = ({ requestId, response }) => void told.push(`recovered ${requestId} ${response.status}`);
+  window.semel = await lab.outbox({ identity, fetch, onrecovered, retryIntervalMs: 300_000 });
+};
+
+/** A tab with a request that was sent, and has no answer. */
+async function sending(t, identity) {
+  const tab = await browser.tab();
+  t.after(() => tab.close());
+  await tab.waitForFunction(() => window.lab);
+  await tab.evaluate(begin, identity);
+  await tab.evaluate(() => {
+    semel.fetch("/things", { method: "POST", id: "x" }).then((response) => told.push(`answered ${response.status}`), (error) => told.push(`${error}`));
+  });
+  await tab.waitForFunction(() => window.told.includes('sent "x"'));
+  return tab;
+}
+
+/** To another page of the origin; `back` resolves once the one before is there. */
+async function leave(tab) {
+  const url = tab.url();
+  await tab.goto(`${url}?next`);
+  await tab.waitForFunction(() => window.lab);
+  return async () => {
+    // It is not loaded, so there is nothing of that to wait for.
+    await tab.evaluate(() => void setTimeout(() => history.back()));
+    await until(() => tab.evaluate((url) => location.href === url && window.lab !== undefined, url).catch(() => false), "it is there", LIMIT.timeout);
+  };
+}
+
+test("a page that comes back out of the cache goes on at once, with its caller and its lock", LIMIT, async (t) => {
+  const tab = await sending(t, "comes back");
+  await tab.evaluate(() => calm());
+  const back = await leave(tab);
+  await back();
+  await until(() => tab.evaluate(() => window.told.includes("answered 200")), "it is answered");
+  assert.deepEqual(await tab.evaluate(() => told), ['sent "x"', "shown true", 'sent "x"', "answered 200"]);
+  assert.equal(await tab.evaluate(() => semel.fetch("/more", { method: "POST" }).then(({ status }) => status)), 200);
+  assert.deepEqual(await tab.evaluate(() => semel.pending()), []);
+  assert.equal(await tab.evaluate(() => navigator.locks.query().then(({ held }) => held.length)), 1);
+});
+
+test("where another page of the outbox is opened meanwhile, that one goes on, and the one in the cache is gone", LIMIT, async (t) => {
+  const tab = await sending(t, "gone");
+  const back = await leave(tab);
+  await tab.evaluate(begin, "gone");
+  await tab.evaluate(() => {
+    calm();
+    semel.resume();
+  });
+  await tab.waitForFunction(() => window.told.some((each) => each.startsWith("recovered")), undefined, { timeout: 20_000 });
+  assert.deepEqual(await tab.evaluate(() => told), ['sent "x"', "recovered x 200"]);
+  assert.deepEqual(await tab.evaluate(() => semel.pending()), []);
+  await back();
+  assert.equal(await tab.evaluate(() => window.told), undefined, "it is another page");
+  assert.deepEqual(browser.errors, []);
+});

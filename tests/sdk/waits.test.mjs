@@ -1,0 +1,135 @@
+// Whoever waits for a store that never answers hears of it: that it does not answer, and never that something was not done of which nobody knows.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Semel, StoreError } from "../../sdk/npm/node.js";
+import * as sessions from "./session-stub.mjs";
+import { Rows, Stub, URL_OF_STUB, deposit, hang, outbox, rejection, until, within } from "./stub.mjs";
+
+const STORE_MS_MAX = 30_000;
+/** Past this, what waits hangs. */
+const LIMIT = { timeout: 9_000 };
+
+/** Time passes from now on by what is returned alone: it waits until `isMet`, a ms a turn, and lets so much pass. */
+function holdTimers(t) {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  return async (isMet, ms = 0) => {
+    for (let turn = 0; !isMet(); turn = 1) {
+      t.mock.timers.tick(turn);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    t.mock.timers.tick(ms);
+  };
+}
+
+/** What comes of a promise that nobody may wait for without an end: `undefined` until it is settled. */
+function watched(promise) {
+  const seen = {};
+  promise.then(
+    (value) => Object.assign(seen, { value }),
+    (error) => Object.assign(seen, { error }),
+  );
+  return seen;
+}
+
+/** Rejects after the limit, and no sooner, once the store was asked. */
+async function isBlocked(pass, seen, wasAsked) {
+  await pass(wasAsked, STORE_MS_MAX - 1);
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(seen, {}, "it waits");
+  await pass(() => true, 1);
+  await pass(() => seen.error ?? seen.value);
+  assert.ok(seen.error instanceof StoreError, String(seen.error));
+  assert.equal(seen.error.code, "store-blocked");
+  assert.match(seen.error.message, /does not answer/);
+}
+
+/** A store of which one function never answers until `answer`, and how often its owner left. */
+function deaf(name) {
+  const store = new Rows();
+  const told = { left: 0, answer: undefined };
+  const never = () => new Promise((resolve) => (told.answer = resolve));
+  if (name === "load") store.load = never;
+  const alive = name === "alive" ? never : () => [];
+  const presence = { alive, leave: () => void (told.left += 1) };
+  store.presence = name === "presence" ? never : () => presence;
+  const answers = { load: [], alive: [], presence };
+  return { store, told, answer: () => told.answer(answers[name]) };
+}
+
+for (const name of ["load", "presence", "alive"]) {
+  test(`open says that the store does not answer: ${name}`, LIMIT, async (t) => {
+    const pass = holdTimers(t);
+    const { store, told, answer } = deaf(name);
+    const server = new Stub();
+    await isBlocked(pass, watched(Semel.open({ url: URL_OF_STUB, fetch: server.fetch, store })), () => told.answer);
+    assert.deepEqual([store.closed, server.calls], [1, []]);
+    // What comes late is let go, and once.
+    answer();
+    await pass(() => told.left > 0);
+    assert.equal(told.left, 1);
+  });
+
+  test(`session says that its store does not answer: ${name}`, LIMIT, async (t) => {
+    const { semel, server } = await sessions.outbox(t);
+    const { store, told, answer } = deaf(name);
+    const pass = holdTimers(t);
+    await isBlocked(pass, watched(semel.session("accounts/a", "s", { store })), () => told.answer);
+    assert.deepEqual([store.closed, server.effects], [1, []]);
+    // Who could not read the rows has not said that it lives.
+    if (name === "load") return;
+    answer();
+    await pass(() => told.left > 0);
+    assert.equal(told.left, 1);
+  });
+}
+
+test("pending says that the store does not answer, of an outbox and of a session; both go on", LIMIT, async (t) => {
+  const { semel } = await sessions.outbox(t);
+  const own = new sessions.SharedRows();
+  const session = await semel.session("accounts/a", "s", { store: own });
+  const slow = new Rows();
+  const { semel: other, server } = await outbox(t, { store: slow });
+  let asked = 0;
+  for (const store of [own, slow]) store.load = () => hang((asked += 1));
+  const pass = holdTimers(t);
+  const [one, two] = [watched(session.pending()), watched(other.pending())];
+  await isBlocked(pass, one, () => asked === 2);
+  assert.equal(two.error.code, "store-blocked");
+  t.mock.timers.reset();
+  assert.equal((await deposit(other)).status, 200);
+  assert.equal(server.runs.size, 1);
+  assert.equal((await sessions.deposit(session, "x")).status, 200);
+});
+
+test("what is stored by a store that never answers is sent by nobody, and unknown: by giveUpAfterMs, and by close", LIMIT, async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store, giveUpAfterMs: 20 });
+  store.before = hang;
+  const gaveUp = await rejection(deposit(semel));
+  assert.deepEqual([gaveUp.code, gaveUp.executed], ["gave-up", "unknown"]);
+  const { semel: patient } = await outbox(t, { store, server });
+  const waiting = rejection(deposit(patient));
+  await until(() => patient.getSnapshot().pending === 1, "it is in hand");
+  await patient.close();
+  const { code, executed } = await waiting;
+  assert.deepEqual([code, executed, server.attempts], ["closed", "unknown", []]);
+});
+
+test("what asks for an answer on a store that never answers ends by its signal", LIMIT, async (t) => {
+  const store = new Rows();
+  const { semel } = await outbox(t, { store });
+  store.before = hang;
+  const stop = new AbortController();
+  const waiting = rejection(semel.outcome("x", { signal: stop.signal }));
+  stop.abort();
+  assert.equal((await waiting).name, "AbortError");
+});
+
+test("a read ends by its signal though the headers never come", LIMIT, async (t) => {
+  const { semel } = await outbox(t, { headers: hang });
+  const stop = new AbortController();
+  const waiting = rejection(semel.fetch("/accounts/a", { signal: stop.signal }));
+  stop.abort();
+  assert.equal((await within(waiting, "the read", 500)).name, "AbortError");
+});
