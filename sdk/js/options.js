@@ -7,7 +7,7 @@ import { bytesOf, optional } from "./bytes.js";
 /** As long as that is never: the module counts in integers. */
 const NEVER_MS = 1e15;
 
-/** Numbers: the default, the least and the most. Infinity stands for no end. */
+/** Numbers, in the order in which the module is given them: the default, the least and the most. Infinity stands for no end. */
 const NUMBERS = {
   retryIntervalMs: [1_000, 10, 3_600_000],
   attemptTimeoutMs: [10_000, 100, 100_000],
@@ -34,7 +34,6 @@ export function setupOf(options) {
     if (typeof value !== "number" || !(value >= min && value <= max)) throw new RangeError(`semel: ${name} is ${value}; it is from ${min} to ${max}`);
   }
   setup.giveUpAfterMs = optional(setup.giveUpAfterMs < NEVER_MS ? setup.giveUpAfterMs : undefined);
-  // As the module is given them.
   setup.numbers = Object.keys(NUMBERS).map((name) => setup[name]);
   if (store !== undefined && !["load", "change", "remove"].every((name) => typeof store?.[name] === "function")) {
     throw new TypeError("semel: a store has the methods load, change and remove");
