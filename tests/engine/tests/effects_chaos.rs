@@ -5,10 +5,10 @@
 //! in the order of its commits; and what was refused is parked, and nothing else. Where an administrator deletes the key that sends: of what it had to send
 //! before, some of the first are there, each once and in order; of what it sends afterwards all.
 
-use semel_core::header::unquoted;
 use semel_core::server::Config;
 use semel_core::server::effects::{Heard, Sending};
 use semel_core::server::sql::{Row, Value};
+use semel_support::carrying::{carried, heard};
 use semel_support::{Bank, Call, World, delete, get, post};
 use serde_json::json;
 
@@ -90,8 +90,7 @@ impl Run {
             return None;
         }
         world.database.fail(u64::MAX);
-        let semel = reply.only("semel-status").to_owned();
-        Some(Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() })
+        Some(heard(&reply))
     }
 
     fn transfer(&mut self) {
@@ -143,12 +142,7 @@ impl Run {
     }
 
     fn deliver(&mut self, sending: &Sending) -> Option<Heard> {
-        let mut call = Call::new(&sending.method, &sending.url).body(sending.body.clone());
-        for (name, value) in sending.headers.iter() {
-            call = call.header(name, value);
-        }
-        let principal = sending.headers.get("semel-principal").and_then(unquoted).expect("a principal");
-        self.asked(account_of(sending), &call.by(&principal))
+        self.asked(account_of(sending), &carried(sending))
     }
 
     /// One of those that are under way arrives, or is lost.

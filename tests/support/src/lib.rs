@@ -11,6 +11,7 @@
 //! - [`token`]: tokens, true and forged
 //! - [`crashes`]: crashes between any two statements of a request
 //! - [`bank`]: a handler that has requests sent to other keys
+//! - [`carrying`]: those, carried there
 //! - [`elsewhere`]: a handler that has everything sent
 //! - [`counter`]: a handler whose effects can be counted, and that fails when told to
 //!
@@ -22,6 +23,7 @@ pub mod admin;
 pub mod bank;
 pub mod batches;
 pub mod call;
+pub mod carrying;
 pub mod chores;
 pub mod counter;
 pub mod crashes;

@@ -1,0 +1,170 @@
+//! Calls to addresses outside that a handler has made.
+
+use semel_core::id::Key;
+use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Heard, SILENT_MAX, Sending, UNDER_WAY_MAX};
+use semel_core::server::log;
+use semel_support::carrying::{account, delivered, drained, heard, mended, told, transfer, two};
+use semel_support::{Bank, World};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+#[test]
+fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
+    let (mut alice, _) = two();
+    alice.send(&transfer("t1", &["call:https://example.com/a"], 1));
+    alice.send(&transfer("t2", &["call:https://example.com/a"], 1));
+    let answered = |status| Heard::Answered { status, semel: String::new(), body: b"no".to_vec() };
+    let mut ids = Vec::new();
+    for ended in [Heard::Nothing("lost".to_owned()), answered(503), answered(429), answered(404)] {
+        let sending = alice.send_next().expect("a call");
+        assert_eq!((sending.key.clone(), sending.url.as_str()), (None, "https://example.com/a"));
+        ids.push(sending.headers.get("idempotency-key").map(str::to_owned));
+        let is_for_good = ended == answered(404);
+        let line = alice.sent(&sending, ended);
+        assert_eq!(line.is_some(), is_for_good, "only what was refused for good is in the log");
+        let line: Value = line.map_or(Value::Null, |line| serde_json::from_str(&line).expect("JSON"));
+        let key = log::key_hash(&Key::new("accounts/alice").expect("a key"));
+        let expected = json!({"time": line["time"], "level": "warn", "by": "object", "key": key, "message": "what the key has sent was refused for good, and is parked"});
+        assert_eq!(line, if is_for_good { expected } else { Value::Null }, "neither the address nor the answer");
+        alice.pass_ms(1_000);
+        alice.restart();
+    }
+    assert!(ids.iter().all(|id| id.is_some() && *id == ids[0]), "{ids:?}");
+    let next = alice.send_next().expect("the second");
+    assert_ne!(next.headers.get("idempotency-key").map(str::to_owned), ids[0]);
+    alice.sent(&next, answered(204));
+    let parked = told(&mut alice)["parked"][0].clone();
+    assert_eq!((parked["reason"].clone(), parked["executed"].clone()), (json!("answered 404: no"), json!("unknown")));
+    mended(&mut alice, "m", &format!("{}/retry", parked["number"]));
+    let again = alice.send_next().expect("a call");
+    assert_eq!(again.headers.get("idempotency-key").map(str::to_owned), ids[0]);
+    mended(&mut alice, "n", &format!("lanes/{}/park", again.lane));
+    alice.sent(&again, answered(204));
+    assert_eq!(told(&mut alice)["parked"].as_array().map(Vec::len), Some(1), "it was given up before its answer came");
+}
+
+/// A call that hangs has no answer for half a minute.
+const HANGS_MS: i64 = 30_000;
+
+#[test]
+fn those_that_hang_hold_up_nobody_else_and_each_has_its_turn() {
+    let (mut alice, mut bob) = two();
+    let origins: Vec<String> = (0..20).map(|n| format!("call:https://hangs-{n}.example/")).collect();
+    let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
+    alice.send(&transfer("calls", &origins, 1));
+    let (mut hanging, mut tries, mut credits) = (Vec::<(i64, Sending)>::new(), BTreeMap::<String, Vec<i64>>::new(), 0);
+    let (started_ms, mut waited_ms) = (alice.wall_ms, Vec::new());
+    for second in 0..600 {
+        alice.send(&transfer(&format!("t{second}"), &["bob"], 0));
+        let made_ms = alice.wall_ms;
+        loop {
+            while let Some(sending) = alice.send_next() {
+                if sending.key.is_none() {
+                    tries.entry(sending.url.clone()).or_default().push(alice.wall_ms - started_ms);
+                    hanging.push((alice.wall_ms + HANGS_MS, sending));
+                    assert!(hanging.len() <= UNDER_WAY_MAX);
+                    continue;
+                }
+                let reply = delivered(&mut bob, &sending);
+                credits += u64::from(sending.url.ends_with("/credit"));
+                alice.sent(&sending, heard(&reply));
+            }
+            if credits > second || alice.wall_ms - made_ms > HANGS_MS * 2 {
+                break;
+            }
+            alice.pass_ms(100);
+            time_out(&mut alice, &mut hanging);
+        }
+        waited_ms.push(alice.wall_ms - made_ms);
+        alice.pass_ms(1_000);
+        time_out(&mut alice, &mut hanging);
+    }
+    // Who has not been asked before may hang: that is known once its time is over.
+    assert!(waited_ms.first().is_some_and(|first_ms| *first_ms <= HANGS_MS));
+    assert_eq!(waited_ms.iter().skip(1).max(), Some(&0));
+    let rounds = i64::try_from(origins.len() / SILENT_MAX).expect("few") + 1;
+    for (url, tries) in &tries {
+        let between = tries.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(between.is_some_and(|most_ms| most_ms <= rounds * (HANGS_MS + 1_000)), "{url}: {tries:?}");
+    }
+    assert_eq!(tries.len(), origins.len());
+}
+
+/// Those have no answer whose time is over.
+fn time_out(from: &mut World<Bank>, hanging: &mut Vec<(i64, Sending)>) {
+    let over: Vec<_> = hanging.extract_if(.., |(until_ms, _)| *until_ms <= from.wall_ms).collect();
+    for (_, sending) in over {
+        from.sent(&sending, Heard::Nothing("no answer in 30000 ms".to_owned()));
+    }
+}
+
+/// A key with something for each of so many addresses.
+fn calling(count: usize) -> World<Bank> {
+    let (mut alice, _) = two();
+    let origins: Vec<String> = (0..count).map(|n| format!("call:https://hangs-{n}.example/")).collect();
+    let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
+    for (n, origins) in origins.chunks(EFFECTS_PER_REQUEST_MAX).enumerate() {
+        alice.send(&transfer(&format!("calls-{n}"), origins, 0)).is_executed(200);
+    }
+    alice
+}
+
+fn under_way(alice: &mut World<Bank>) -> Vec<Sending> {
+    std::iter::from_fn(|| alice.send_next()).collect()
+}
+
+#[test]
+fn who_answers_once_more_is_silent_no_longer() {
+    let mut alice = calling(10);
+    for sending in under_way(&mut alice) {
+        alice.sent(&sending, Heard::Nothing("lost".to_owned()));
+    }
+    alice.pass_ms(1_000);
+    let again = under_way(&mut alice);
+    assert_eq!(again.len(), SILENT_MAX);
+    for sending in again {
+        alice.sent(&sending, Heard::Answered { status: 503, semel: String::new(), body: Vec::new() });
+    }
+    alice.pass_ms(1_000);
+    assert_eq!(under_way(&mut alice).len(), 2 * SILENT_MAX);
+}
+
+#[test]
+fn as_many_as_may_be_under_way_are_given_up_after_a_minute_where_nobody_tells_of_them() {
+    let mut alice = calling(UNDER_WAY_MAX);
+    assert_eq!(under_way(&mut alice).len(), UNDER_WAY_MAX);
+    alice.pass_ms(60_000);
+    let again = under_way(&mut alice);
+    assert_eq!(again.len(), UNDER_WAY_MAX);
+    // And as many as may be of those that had no answer.
+    again.iter().for_each(|sending| drop(alice.sent(sending, Heard::Nothing("lost".to_owned()))));
+    alice.pass_ms(1_000);
+    for _ in 0..2 {
+        assert_eq!(under_way(&mut alice).len(), SILENT_MAX);
+        alice.pass_ms(60_000);
+    }
+}
+
+#[test]
+fn whoever_asks_while_nothing_is_to_be_done_does_not_look_at_each_of_many() {
+    let (count, mut bob) = (640, account("bob"));
+    let mut alice = calling(count);
+    let statements = alice.database.statements();
+    for _ in 0..count {
+        let sending = alice.send_next().expect("a call");
+        alice.sent(&sending, Heard::Nothing("refused".to_owned()));
+    }
+    assert!(alice.send_next().is_none());
+    let each = (alice.database.statements() - statements) / count as u64;
+    assert!(each < 16, "{each} statements for each");
+    alice.pass_ms(1_000);
+    assert_eq!(under_way(&mut alice).len(), SILENT_MAX);
+    let statements = alice.database.statements();
+    for n in 0..100 {
+        assert!(alice.send_next().is_none(), "{n}");
+    }
+    assert_eq!(alice.database.statements(), statements);
+    // What comes meanwhile goes at once.
+    alice.send(&transfer("t", &["bob"], 1));
+    assert_eq!(drained(&mut alice, &mut bob), 2, "a take-over, and a credit");
+}

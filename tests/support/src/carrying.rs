@@ -1,0 +1,72 @@
+//! Accounts, and what one has sent, carried to where it goes.
+
+use crate::bank::Bank;
+use crate::call::{Call, get, post};
+use crate::reply::Reply;
+use crate::world::World;
+use semel_core::header::unquoted;
+use semel_core::server::Config;
+use semel_core::server::effects::{Heard, Sending};
+use serde_json::{Value, json};
+
+/// The key of an account.
+pub fn account(name: &str) -> World<Bank> {
+    World::at(&format!("accounts/{name}"), Bank::default(), Config { open: true, ..Config::default() })
+}
+
+/// An account with money, and one without.
+pub fn two() -> (World<Bank>, World<Bank>) {
+    let (mut alice, bob) = (account("alice"), account("bob"));
+    alice.send(&post("/accounts/alice/deposit").id("first").body(json!({"amount": 100}).to_string()));
+    (alice, bob)
+}
+
+/// A transfer from the one with money.
+pub fn transfer(id: &str, to: &[&str], amount: i64) -> Call {
+    post("/accounts/alice/transfer").id(id).body(json!({"to": to, "amount": amount}).to_string())
+}
+
+/// What is sent, as it comes to its key.
+pub fn carried(sending: &Sending) -> Call {
+    let mut call = Call::new(&sending.method, &sending.url).body(sending.body.clone());
+    for (name, value) in sending.headers.iter() {
+        call = call.header(name, value);
+    }
+    let principal = sending.headers.get("semel-principal").and_then(unquoted).expect("a principal");
+    call.by(&principal)
+}
+
+/// Gives a key what was sent to it.
+pub fn delivered(to: &mut World<Bank>, sending: &Sending) -> Reply {
+    to.send(&carried(sending))
+}
+
+/// An answer, as the sender hears it.
+pub fn heard(reply: &Reply) -> Heard {
+    let semel = reply.only("semel-status").to_owned();
+    Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() }
+}
+
+/// Sends all there is; how often anything was sent.
+pub fn drained(from: &mut World<Bank>, to: &mut World<Bank>) -> usize {
+    let mut count = 0;
+    while let Some(sending) = from.send_next() {
+        let reply = delivered(to, &sending);
+        from.sent(&sending, heard(&reply));
+        count += 1;
+        assert!(count < 1_000, "it does not end");
+    }
+    count
+}
+
+/// What that one has to send, and what is parked.
+pub fn told(world: &mut World<Bank>) -> Value {
+    let reply = world.send(&get("/semel/v1/admin/keys/accounts%2Falice/effects").by("semel:admin"));
+    assert_eq!(reply.status(), 200);
+    reply.json()
+}
+
+/// An administrator's word on it.
+pub fn mended(world: &mut World<Bank>, id: &str, what: &str) -> Reply {
+    world.send(&post(&format!("/semel/v1/admin/keys/accounts%2Falice/effects/{what}")).id(id).by("semel:admin"))
+}
