@@ -79,8 +79,12 @@ export async function main(argv, { version, env, stdin, stdout, stderr, onInterr
     await programOf({ version, terminal, env, signal: interruption.signal }).parseAsync(argv, { from: "user" });
     return 0;
   } catch (error) {
-    // Commander has said what is wrong, or given its help.
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT.usage;
+    // Commander has said what is wrong, or given its help: as text, of which nothing is written where JSON is wanted.
+    if (error instanceof CommanderError) {
+      if (error.exitCode === 0) return 0;
+      if (terminal.isJson) terminal.fail(new Failure("usage", [error.code === "commander.help" ? "Which command? Try --help." : error.message.replace(/^error: /, "")]));
+      return EXIT.usage;
+    }
     if (!(error instanceof Failure)) throw error;
     terminal.fail(error);
     return EXIT[error.kind];
@@ -98,7 +102,7 @@ function programOf({ version, terminal, env, signal }) {
     .configureHelp({ showGlobalOptions: true })
     .exitOverride()
     .showHelpAfterError("Try --help.")
-    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: (text) => terminal.err(text), getOutHasColors: () => false, getErrHasColors: () => false })
+    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: (text) => terminal.isJson || terminal.err(text), getOutHasColors: () => false, getErrHasColors: () => false })
     .addHelpText("after", TEXTS.semel);
   const add = (usage, description, run) => {
     const [name] = usage.split(" ");

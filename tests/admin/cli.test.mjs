@@ -135,10 +135,13 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     const { code, stdout, stderr } = await semel(args, { env });
     assert.deepEqual([code, stdout], [2, ""], args.join(" "));
     assert.match(stderr, says);
+    const asJson = await semel([...args, "--json"], { env });
+    assert.deepEqual([asJson.code, asJson.stdout], [2, ""], args.join(" "));
+    const { code: name, message } = JSON.parse(asJson.stderr).error;
+    assert.equal(name, "usage");
+    if (args.length > 0) assert.match(message, says);
   }
   assert.equal(fake.calls.length, calls);
-  const { stderr } = await semel(["delete", SMALL, "--json"]);
-  assert.equal(JSON.parse(stderr).error.code, "usage");
 });
 
 test("--help of each command says what it does, and --version which it is", LIMIT, async () => {

@@ -5,10 +5,12 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
+const BOUND = fileURLToPath(new URL("bound-side.mjs", import.meta.url));
 
 /** What the API answers, by the last part of the path. */
 const ANSWERS = {
@@ -88,7 +90,7 @@ test("an answer that is not there in time, or not whole, leaves a change in doub
 });
 
 test("a setting that can't be read is told in the log and serves nobody", LIMIT, async () => {
-  for (const [vars, says] of [
+  for (const [vars, says, more] of [
     [{}, /SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM/],
     [{ SEMEL_UPSTREAM: "example.com" }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_METHOD: "handle" }, /SEMEL_UPSTREAM_METHOD is for a service that is bound as UPSTREAM, and SEMEL_UPSTREAM is set/],
@@ -96,10 +98,12 @@ test("a setting that can't be read is told in the log and serves nobody", LIMIT,
     [{ SEMEL_UPSTREAM: `${url}?a=1` }, /SEMEL_UPSTREAM must be an origin, with a path at most/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "soon" }, /SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most 600/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_ROUTES: '[{"path":"orders"}]' }, /SEMEL_UPSTREAM_ROUTES: route 1: path \\"orders\\" is not as/],
+    [{ SEMEL_UPSTREAM: url }, /SEMEL_UPSTREAM is set, and a service is bound as UPSTREAM/, { services: { UPSTREAM: BOUND } }],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_ROUTES: '[{"path":"/orders","methods":["post"]}]' }, /SEMEL_UPSTREAM_ROUTES: route 1: methods has \\"post\\"; it may have GET/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_CONNECT_FIRST: "yes" }, /SEMEL_UPSTREAM_CONNECT_FIRST must be true or false/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_AUTHORIZATION: "Bearer sword\nfish" }, /SEMEL_UPSTREAM_AUTHORIZATION can't be the value of a header/],
   ]) {
-    const wrong = await front(vars);
+    const wrong = await front(vars, more);
     seen.length = 0;
     for (const nth of [1, 2]) {
       const answer = await change(wrong, "orders");

@@ -63,7 +63,8 @@ function sendOf(env) {
     throw new Error("SEMEL_UPSTREAM_AUTHORIZATION can't be the value of a header");
   }
   const { UPSTREAM: service, SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_METHOD: name } = env;
-  if (service && address === undefined) {
+  if (service && address !== undefined) throw new Error("SEMEL_UPSTREAM is set, and a service is bound as UPSTREAM");
+  if (service) {
     return (asked) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, timeoutMs) : called(service, name, asked, timeoutMs));
   }
   if (address === undefined) throw new Error("SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM");

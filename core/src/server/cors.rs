@@ -35,7 +35,9 @@ impl Cors {
             _ => {}
         }
         match origins.iter().find(|origin| !is_origin(origin)) {
-            Some(bad) => Err(format!("{SETTING} has {bad:?}; an origin is like https://app.example, without a path")),
+            Some(bad) => Err(format!(
+                "{SETTING} has {bad:?}; an origin is like https://app.example, as browsers write it: without a path, and without the port of its scheme"
+            )),
             None => Ok(Self::Listed(origins)),
         }
     }
@@ -95,13 +97,15 @@ pub(super) fn preflight(request: &Headers) -> Answer {
     Answer { status: 204, headers, body: Vec::new(), log: None }
 }
 
-/// `scheme://host[:port]` as a browser writes it: lower-case, nothing after it.
+/// `scheme://host[:port]` as a browser writes it: lower-case, nothing after it, and no port that the scheme has by itself.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else { return false };
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase())
         && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte));
     let is_authority_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_:[]".contains(&byte);
-    is_scheme && !authority.is_empty() && authority.bytes().all(is_authority_byte)
+    let has_own_port =
+        matches!((scheme, authority.rsplit_once(':')), ("https", Some((_, "443"))) | ("http", Some((_, "80"))));
+    is_scheme && !has_own_port && !authority.is_empty() && authority.bytes().all(is_authority_byte)
 }
 
 #[cfg(test)]
@@ -183,6 +187,8 @@ mod tests {
             "null",
             "* https://a",
             "https://*.example",
+            "https://app.example:443",
+            "http://app.example:80",
         ] {
             assert!(cors(bad).is_err_and(|error| error.contains("SEMEL_ORIGINS")), "{bad}");
         }

@@ -44,7 +44,7 @@ enum InDoubt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Empty: all.
-    methods: Vec<String>,
+    methods: Vec<Method>,
     segments: Vec<Segment>,
     /// Whether more segments may follow.
     is_open: bool,
@@ -134,6 +134,11 @@ impl Route {
     fn parse(route: Json) -> Result<Self, String> {
         let mut members = Members::try_from(route).map_err(|expected| format!("a route must be {expected}"))?;
         let methods = members.optional::<Vec<String>>("methods")?.unwrap_or_default();
+        let methods: Vec<Method> = methods.iter().map(|name| Method::new(name)).collect();
+        // As `post`, it would name no request, and the default would hold in silence.
+        if let Some(none) = methods.iter().find(|method| !method.changes() && !method.reads()) {
+            return Err(format!("methods has {:?}; it may have GET, HEAD, POST, PUT, PATCH and DELETE", none.as_str()));
+        }
         let path: String = members.required("path")?;
         let (segments, is_open) = segments(&path)?;
         let names: Vec<&str> = segments
@@ -156,7 +161,7 @@ impl Route {
 
     /// What the path has, by name, if this is its route.
     fn names(&self, method: &Method, path: &[&str]) -> Option<Vec<(String, String)>> {
-        let is_method = self.methods.is_empty() || self.methods.iter().any(|each| each == method.as_str());
+        let is_method = self.methods.is_empty() || self.methods.contains(method);
         let is_long = if self.is_open { path.len() >= self.segments.len() } else { path.len() == self.segments.len() };
         if !is_method || !is_long {
             return None;
@@ -289,6 +294,8 @@ mod tests {
             r#"[{"path":"/a","key":"{$id}"}]"#,
             r#"[{"path":"/a","key":"{body.x}"}]"#,
             r#"[{"path":"/a","idFrom":["id"]}]"#,
+            r#"[{"path":"/a","methods":["post"]}]"#,
+            r#"[{"path":"/a","methods":["POST","OPTIONS"]}]"#,
             r#"[{"path":"/a","unknown":1}]"#,
         ] {
             assert!(Routes::parse(wrong).is_err(), "{wrong}");
