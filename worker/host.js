@@ -25,7 +25,7 @@ export function sendBy(sender) {
 
 /** The object of a key. */
 export class SemelObject extends DurableObject {
-  #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env)));
+  #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env), this.underWay()));
   #sockets = new Sockets(
     this.ctx,
     (...first) => this.#admitted(...first),
@@ -48,6 +48,9 @@ export class SemelObject extends DurableObject {
   storage() {
     return this.ctx.storage;
   }
+
+  /** The id of what is under way to where it is executed: an engine that is made meanwhile does not know. */
+  underWay() {}
 
   #startedMs = Date.now();
   #batches = new Batches(

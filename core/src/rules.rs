@@ -153,6 +153,8 @@ rules! {
     ProbeSettles = "probe-settles",
     /// The server: an outcome is recorded only over the start that it belongs to.
     OwnDispatch = "own-dispatch",
+    /// The server: of what is under way nobody is told that it stays in doubt, or never runs.
+    UnderWayKnown = "under-way-known",
     /// The server: what another key has taken of a lane is asked for under the epoch that it was sent under.
     TakenEpoch = "taken-epoch",
     /// The server: an object takes its session at another key over before it sends anything new there.

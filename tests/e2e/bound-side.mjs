@@ -46,6 +46,16 @@ const NOT_GIVEN = {
   injected: () => ({ status: 201, headers: { "x-one": "1\nx-two:2" } }),
 };
 
+/** What never comes to an end: no answer, and one whose body never ends. */
+const ENDLESS = {
+  never: () => new Promise(() => setInterval(() => {}, 1 << 30)),
+  half: () => {
+    let timer;
+    const pull = (controller) => new Promise((resolve) => (timer = setTimeout(() => resolve(controller.enqueue(bytes)), 20)));
+    return new Response(new ReadableStream({ pull, cancel: () => clearTimeout(timer) }), { status: 201 });
+  },
+};
+
 /** What it was asked, for as long as it runs. */
 const asked = [];
 
@@ -56,6 +66,8 @@ export default class extends WorkerEntrypoint {
     const { pathname } = new URL(request.url);
     if (request.method === "GET") return Response.json({ asked });
     asked.push({ by: "fetch", id: request.headers.get("idempotency-key"), path: pathname, body: await request.text() });
+    const endless = ENDLESS[pathname.split("/").at(-1)];
+    if (endless) return endless();
     if (pathname.endsWith("/fails")) return new Response("no", { status: 500 });
     return Response.json({ made: asked.length }, { status: 201 });
   }
@@ -64,7 +76,7 @@ export default class extends WorkerEntrypoint {
     if (method === "GET") return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify({ asked }) };
     asked.push({ by: "call", id, key, principal, path, body: new TextDecoder().decode(body) });
     const [, , how, name] = path.split("/");
-    if (how === "gives") return { ...GIVEN, ...NOT_GIVEN }[name]();
+    if (how === "gives") return { ...GIVEN, ...NOT_GIVEN, ...ENDLESS }[name]();
     if (path.endsWith("/throws")) throw new Error("told to throw");
     return { status: 201, headers: { "content-type": "application/json" }, body: JSON.stringify({ made: asked.length }) };
   }

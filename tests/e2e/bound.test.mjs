@@ -82,6 +82,22 @@ test("what is no answer is in doubt: it is not said that nothing was sent, and n
   await byCall.line(/the service gave a status that is no number, or a body that is no text or bytes/);
 });
 
+test("an answer that never comes, or never ends, is given up in time and leaves the change in doubt; who waits for the key has its turn", { timeout: 60_000 }, async () => {
+  for (const vars of [{}, { SEMEL_UPSTREAM_METHOD: "order" }]) {
+    const server = await serve(after, "upstream", { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1", ...vars }, { services });
+    for (const what of ["never", "half"]) {
+      const [id, key] = [randomUUID(), `"${what}"`];
+      const send = (path, id) => server.send("POST", path, { id, key, body: "x" });
+      const [lost, twin, next] = await Promise.all([send(`/orders/gives/${what}`, id), send(`/orders/gives/${what}`, id), send("/orders/1", randomUUID())]);
+      for (const { status, semel } of [lost, twin]) assert.deepEqual([status, semel], [409, "outcome-unknown"], what);
+      assert.deepEqual([next.status, next.semel], [201, "executed"], what);
+      const { asked } = (await server.send("GET", "/orders")).json;
+      assert.equal(asked.filter((each) => each.path.endsWith(what)).length, 1, what);
+    }
+    await server.kill();
+  }
+});
+
 test("a method that the service lacks is found out before anything is sent: nothing is in doubt, and the id can be used once it is there", async () => {
   for (const name of ["odrer", "field", "fetch", "toString"]) {
     const server = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: name }, { services });

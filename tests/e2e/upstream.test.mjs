@@ -270,6 +270,59 @@ async function settled(send) {
   }
 }
 
+test("kill -9 after the dispatch, and nobody sends it again: who looks it up hears what an attempt would", async () => {
+  const side = await otherSide(after);
+  const to = await front(side);
+  const sent = Object.keys(POLICIES).map((policy) => ({ policy, id: randomUUID(), ref: randomUUID() }));
+  const lookUp = (policy, id) => to.send("GET", `/semel/v1/keys/${policy}%2Forders/outcomes/${id}`);
+  const inBatch = async (policy, id) => {
+    const body = JSON.stringify([{ method: "GET", path: `/semel/v1/keys/${policy}%2Forders/outcomes/${id}` }]);
+    return (await to.send("POST", `/semel/v1/keys/${policy}%2Forders/batch`, { body })).json[0].headers["semel-status"];
+  };
+  for (const { policy, id, ref } of sent) {
+    const arrived = new Promise((resolve) => side.trouble.push(resolve));
+    order(to, policy, ref, { id }).catch(() => {});
+    await arrived;
+    // It is under way, and may have its outcome yet; a read that comes and goes changes nothing of that.
+    assert.equal((await to.send("GET", `/${policy}/orders/${randomUUID()}`, { key: `"${policy}/orders"` })).semel, "read");
+    assert.deepEqual([(await lookUp(policy, id)).semel, await inBatch(policy, id)], ["in-flight", "in-flight"], policy);
+  }
+  await to.restart();
+  for (const { policy, id, ref } of sent) {
+    const isReport = policy === "report";
+    const known = isReport ? [409, "outcome-unknown", "unknown", "never"] : [409, "in-flight", "unknown", "same-id"];
+    const { status, semel, json } = await lookUp(policy, id);
+    assert.deepEqual([status, semel, json.executed, json.retry], known, policy);
+    assert.match(json.detail, isReport ? /an administrator can resolve it/ : /the same request, sent again, finds out/);
+    assert.equal(await inBatch(policy, id), semel);
+    const cancelled = await to.send("POST", `/semel/v1/keys/${policy}%2Forders/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) });
+    assert.deepEqual([cancelled.status, cancelled.semel], known.slice(0, 2), policy);
+    assert.equal(side.made.get(ref), 1, `${policy}: a look-up runs nothing`);
+  }
+  const [{ id, ref }] = sent;
+  const resolved = await to.admin("POST", `keys/report%2Forders/records/${id}/resolve`, { id: randomUUID(), body: '{"executed":"yes","outcome":{"status":201,"body":"made"}}' });
+  assert.deepEqual([resolved.status, (await lookUp("report", id)).text, (await order(to, "report", ref, { id })).text], [200, "made", "made"]);
+  assert.equal(side.changes, sent.length);
+});
+
+test("a key that is deleted while a request of it is under way: nobody is told that it never ran", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
+  let finish;
+  const arrived = new Promise((resolve) => other.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
+  const first = order(server, "report", ref, { id });
+  await arrived;
+  assert.equal((await server.admin("DELETE", "keys/report%2Forders", { id: randomUUID() })).status, 200);
+  const cancel = () => server.send("POST", "/semel/v1/keys/report%2Forders/cancel", { id: randomUUID(), body: JSON.stringify({ id }) });
+  const waits = order(server, "report", randomUUID());
+  const refused = await cancel();
+  assert.deepEqual([refused.status, refused.semel, refused.json.executed], [409, "in-flight", "unknown"]);
+  finish();
+  const { status, semel, json } = await first;
+  assert.deepEqual([status, semel, json.executed], [409, "outcome-unknown", "unknown"]);
+  assert.equal((await waits).semel, "executed");
+  assert.equal((await cancel()).json.state, "cancelled");
+});
+
 test("a resent request is resent under its id, and the other side does it once", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   knowing.trouble.push((response) => response.destroy(), (response) => response.writeHead(502).end());

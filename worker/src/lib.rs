@@ -140,10 +140,14 @@ macro_rules! export {
 
         #[wasm_bindgen::prelude::wasm_bindgen]
         impl SemelEngine {
-            /// An engine over an object's storage.
+            /// An engine over an object's storage. `under_way`: the id of what is under way to where it is executed, if anything is.
             #[wasm_bindgen(constructor)]
-            pub fn new(storage: wasm_bindgen::JsValue, settings: &str) -> Result<Self, wasm_bindgen::JsValue> {
-                $crate::object::Object::new($of(&storage), storage, settings).map(Self)
+            pub fn new(
+                storage: wasm_bindgen::JsValue,
+                settings: &str,
+                under_way: Option<String>,
+            ) -> Result<Self, wasm_bindgen::JsValue> {
+                $crate::object::Object::new($of(&storage), storage, settings, under_way).map(Self)
             }
 
             /// Answers an attempt; `body` is undefined where it was too large to read.

@@ -62,11 +62,15 @@ pub struct Object<H> {
 }
 
 impl<H: Handler> Object<H> {
-    /// An engine over the `ctx.storage` of an object.
-    pub fn new(handler: H, storage: JsValue, settings: &str) -> Result<Self, JsValue> {
+    /// An engine over the `ctx.storage` of an object. `under_way`: as `take_call` names it.
+    pub fn new(handler: H, storage: JsValue, settings: &str, under_way: Option<String>) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
         let log_sample_ppm = config.log_sample_ppm;
-        let (engine, sql) = (Engine::new(handler, config), ObjectSql::new(storage));
+        let (mut engine, sql) = (Engine::new(handler, config), ObjectSql::new(storage));
+        let under_way = under_way.map(|id| Headers::from_iter([("idempotency-key", id)]));
+        if let Some(id) = under_way.and_then(|headers| header::own_id(&headers).ok().flatten()) {
+            engine.know_under_way(id);
+        }
         Ok(Self { engine, sql, cors, log_sample_ppm, suspects: Suspects::default() })
     }
 

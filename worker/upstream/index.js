@@ -15,6 +15,10 @@ export class SemelObject extends Hosted {
     return false;
   }
 
+  underWay() {
+    return this.#remote.underWay;
+  }
+
   run(attempt) {
     const answer = this.#remote.answer(attempt);
     // A caller that leaves takes nothing with it: what was sent is settled.

@@ -18,6 +18,8 @@ const RESOLVE = "/resolve";
 const RESOLVE_WAIT_MS = 5_000;
 
 export class Remote {
+  /** The id of the change that is under way, once the engine has said that it is to be sent. */
+  underWay;
   #object;
   #send;
   #sync;
@@ -73,8 +75,13 @@ export class Remote {
   async #follow(attempt) {
     let answer = this.#object.answered(attempt());
     for (let call = this.#object.taken(); call !== undefined; call = this.#object.taken()) {
-      if (call.length > 0) await this.#sync();
+      const isRead = call.length === 0;
+      if (!isRead) {
+        this.underWay = call[3];
+        await this.#sync();
+      }
       const ended = await this.#send(call, answer, attempt());
+      if (!isRead) this.underWay = undefined;
       answer = this.#object.settled(call, ended, attempt());
     }
     return answer;

@@ -194,11 +194,12 @@ pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64, by_administrator:
     Ok(ToCancel::Request(Cancellation { id, first_sent_s, under }))
 }
 
-/// Cancels, in the transaction of the control request.
+/// Cancels, in the transaction of the control request. `is_under_way`: what is named is, to where it is executed.
 pub(super) fn cancel(
     work: &mut Work<'_>,
     cancellation: &Cancellation,
     deadline_ms: Option<i64>,
+    is_under_way: bool,
 ) -> Result<Response, Undone> {
     let found = work.find(&cancellation.id, cancellation.first_sent_s)?;
     let principal = match &cancellation.under {
@@ -213,7 +214,11 @@ pub(super) fn cancel(
         (Decision::Replay, Some(Record { state: State::Executed(_, outcome), .. })) => Ok(executed(outcome)),
         (Decision::Refuse(problem), _) if problem.code == Code::Cancelled => Ok(cancelled()),
         (Decision::Refuse(problem), _) => Err(Undone::Problem(problem)),
-        (Decision::Doubt, Some(Record { state, .. })) => Err(Undone::Problem(remote::unsettled(state))),
+        (Decision::Doubt, Some(Record { state, .. })) => {
+            Err(Undone::Problem(remote::unsettled(state, is_under_way, work.instant.now_ms)))
+        }
+        // Its key was deleted meanwhile, and it has left nevertheless.
+        (Decision::Execute, _) if is_under_way => Err(Undone::Problem(remote::in_flight())),
         _ => {
             let record = Record {
                 principal: principal.clone(),

@@ -24,7 +24,7 @@ use super::totals;
 use super::turn::{Loaded, Purpose, Turn};
 use super::uncompared::Uncompared;
 use crate::header;
-use crate::id::{Key, Principal};
+use crate::id::{Key, Principal, RequestId};
 use crate::message::{Method, Request};
 use crate::problem::Problem;
 use crate::rules::{Rule, holds};
@@ -45,6 +45,8 @@ pub struct Engine<H> {
     told_ms: i64,
     /// What was started by then: the object has lived on.
     started: Option<Started>,
+    /// What was given out to be sent, until it has ended: nothing that is stored tells it from what an object before has left in doubt.
+    pub(super) under_way: Option<RequestId>,
     pub(super) chores: Chores,
     pub(super) outbox: Uncompared<Outbox>,
     pub(super) texts: Uncompared<Texts>,
@@ -63,6 +65,7 @@ impl<H: Handler> Engine<H> {
             opening: None,
             told_ms: 0,
             started: None,
+            under_way: None,
             chores: Chores::default(),
             outbox: Uncompared::default(),
             texts: Uncompared::default(),
@@ -260,7 +263,8 @@ impl<H: Handler> Engine<H> {
             desk.read_ahead(&ahead.acknowledged, &ahead.ids)
         });
         let sql = desk.as_ref().map_or(sql, |desk| desk);
-        let turn = Turn { handler, config, counters, outbox: &self.outbox.0, sql, arrival, acks, instant, purpose };
+        let (outbox, under_way) = (&self.outbox.0, self.under_way.as_ref());
+        let turn = Turn { handler, config, counters, outbox, under_way, sql, arrival, acks, instant, purpose };
         let count = loaded.count;
         let answered = read.and_then(|()| run(turn, &mut loaded));
         if let Some(desk) = desk {

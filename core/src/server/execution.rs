@@ -110,7 +110,9 @@ impl Turn<'_> {
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
                 self.replayed(&outcome, at_ms)
             }
-            (Decision::Doubt, Some(Record { state, .. })) => Answer::problem(&remote::unsettled(&state)),
+            (Decision::Doubt, Some(Record { state, .. })) => {
+                Answer::problem(&remote::unsettled(&state, self.is_under_way(id), self.instant.now_ms))
+            }
             _ => Answer::problem(&Problem::new(Code::NotSeen, "this key has no outcome under this id")),
         };
         self.set_aside(loaded, Some(id), Aside::default())?;
@@ -288,7 +290,7 @@ impl Turn<'_> {
                 *loaded = work.after;
                 Ok(Answer::executed(&outcome, self.expires_s(self.instant.now_ms)))
             }
-            Err(Undone::Failed(Failure::Remote(_))) if self.sends() => self.dispatch(loaded, identified),
+            Err(Undone::Failed(Failure::Remote(policy))) if self.sends() => self.dispatch(loaded, identified, &policy),
             Err(undone) => {
                 let fence = matches!(&undone, Undone::Problem(problem) if problem.code == Code::OutsideWindow);
                 let answer = self.undone(undone)?;
@@ -301,7 +303,9 @@ impl Turn<'_> {
 
     fn obey(&self, work: &mut Work<'_>, command: &Command, attempt: &Attempt) -> Result<Response, Undone> {
         match command {
-            Command::Cancel(cancellation) => control::cancel(work, cancellation, attempt.deadline_ms),
+            Command::Cancel(cancellation) => {
+                control::cancel(work, cancellation, attempt.deadline_ms, self.is_under_way(&cancellation.id))
+            }
             Command::DeleteRecord(id) => deletion::delete_record(work, id, self.config.retention_s),
             Command::Resolve(id, resolution) => resolve::resolve(work, id, resolution),
             Command::DeleteKey => deletion::delete_key(work),

@@ -95,8 +95,9 @@ pub enum State {
         times: i64,
         /// The key's clock when it was sent first, in Unix ms.
         first_ms: i64,
-        /// Whether an attempt was told since that nothing finds out what became of it.
-        is_reported: bool,
+        /// Until when an attempt finds out what became of it once nothing of it is under way, in Unix ms: by the policy that it was sent
+        /// under, and no later than an attempt was told that nothing does. `None`: it always does.
+        finds_until_ms: Option<i64>,
     },
     /// Its outcome is gone, and it must not run again.
     Tombstone {

@@ -88,7 +88,16 @@ impl<H: Handler> Engine<H> {
 
     /// The same, with the id of the request: its client may have sent none. A read has none.
     pub fn take_call_of(&mut self) -> Option<(Call, Option<RequestId>)> {
-        self.loaded.as_mut().and_then(|loaded| loaded.call.take())
+        let taken = self.loaded.as_mut().and_then(|loaded| loaded.call.take())?;
+        if let (_, Some(id)) = &taken {
+            self.under_way = Some(id.clone());
+        }
+        Some(taken)
+    }
+
+    /// Says that a request was under way already when this engine was made.
+    pub fn know_under_way(&mut self, id: RequestId) {
+        self.under_way = Some(id);
     }
 
     /// Answers an attempt that has to wait for another request of the key: with what there is, or that it is not its turn.
@@ -100,6 +109,10 @@ impl<H: Handler> Engine<H> {
 
     /// Answers an attempt of which the call has ended; there may be one more to make.
     pub fn settle(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, call: &Call, ended: Ended) -> Answer {
+        // A read is nobody's turn.
+        if *call != Call::Read {
+            self.under_way = None;
+        }
         let answered =
             self.attempt_with(sql, (arrival, Purpose::Execute, true), |turn, loaded| turn.settle(loaded, call, ended));
         self.told(&answered);
@@ -109,14 +122,24 @@ impl<H: Handler> Engine<H> {
 
 impl Turn<'_> {
     /// Records the start of a request, and has it sent.
-    pub(super) fn dispatch(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+    pub(super) fn dispatch(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        policy: &Policy,
+    ) -> Result<Answer, SqlError> {
         let now_ms = self.instant.now_ms;
         let (times, first_ms) = match identified.found.as_ref().map(|found| &found.state) {
             Some(State::Dispatched { times, first_ms, .. }) => (*times, *first_ms),
             _ => (0, now_ms),
         };
         let times = times.saturating_add(1);
-        let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms, is_reported: false };
+        let finds_until_ms = match policy {
+            Policy::Report => Some(now_ms),
+            Policy::Resend { dedup_s } => Some(after_s(first_ms, *dedup_s)),
+            Policy::Probe { .. } => None,
+        };
+        let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms, finds_until_ms };
         let mut work = self.work(loaded);
         if holds(Rule::DispatchRecorded) {
             atomically(self.sql, || {
@@ -141,13 +164,14 @@ impl Turn<'_> {
             // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
             return self.still_in_doubt(loaded, identified, in_flight());
         }
-        match self.policy(loaded)? {
+        let policy = self.policy(loaded)?;
+        match policy {
             Policy::Resend { dedup_s } if now_ms < after_s(first_ms, dedup_s) || !holds(Rule::ResendEnds) => {
                 // It does not start any more, but it may have before.
                 if self.is_late(identified.attempt) {
                     self.still_in_doubt(loaded, identified, in_flight())
                 } else {
-                    self.dispatch(loaded, identified)
+                    self.dispatch(loaded, identified, &policy)
                 }
             }
             Policy::Probe { path, settle_s } => {
@@ -160,21 +184,21 @@ impl Turn<'_> {
         }
     }
 
-    /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds, and that it was told the worst.
+    /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds, and that it was told the worst:
+    /// whoever asks from then on hears the same.
     fn still_in_doubt(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
         problem: Problem,
     ) -> Result<Answer, SqlError> {
-        let found = identified.found.as_ref();
-        let mut seen =
-            found.and_then(|found| found.seen_again(identified.attempt, self.instant.now_ms, self.config.retention_s));
+        let (found, now_ms) = (identified.found.as_ref(), self.instant.now_ms);
+        let mut seen = found.and_then(|found| found.seen_again(identified.attempt, now_ms, self.config.retention_s));
         if problem.code == Code::OutcomeUnknown
-            && let Some(found @ Record { state: State::Dispatched { is_reported: false, .. }, .. }) = found
-            && let State::Dispatched { is_reported, .. } = &mut seen.get_or_insert_with(|| found.clone()).state
+            && let Some(found) = found.filter(|found| finds_out(&found.state, now_ms))
+            && let State::Dispatched { finds_until_ms, .. } = &mut seen.get_or_insert_with(|| found.clone()).state
         {
-            *is_reported = true;
+            *finds_until_ms = Some(now_ms);
         }
         let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
         self.refuse(loaded, &problem, Some(identified.id), aside)
@@ -341,7 +365,8 @@ impl Turn<'_> {
         status: u16,
     ) -> Result<Answer, SqlError> {
         if status == 404 && matches!(call, Call::Probe { is_proof: true, .. }) && !self.is_late(identified.attempt) {
-            return self.dispatch(loaded, identified);
+            let policy = self.policy(loaded)?;
+            return self.dispatch(loaded, identified, &policy);
         }
         let answer = self.still_in_doubt(loaded, identified, in_flight())?;
         Ok(if status == 404 { answer } else { answer.with_log(format!("a probe was answered {status}")) })
@@ -416,12 +441,21 @@ fn after_s(from_ms: i64, seconds: i64) -> i64 {
     from_ms.saturating_add(seconds.saturating_mul(1000))
 }
 
-/// What is told of what was dispatched to who sends no attempt: `in-flight`, until one has heard that nothing finds out.
-pub(super) fn unsettled(state: &State) -> Problem {
-    match state {
-        State::Dispatched { is_reported: true, .. } => outcome_unknown(),
-        _ => in_flight(),
+/// Whether an attempt of what was dispatched finds out what became of it.
+fn finds_out(state: &State, now_ms: i64) -> bool {
+    matches!(state, State::Dispatched { finds_until_ms, .. } if finds_until_ms.is_none_or(|until_ms| now_ms < until_ms))
+}
+
+/// What is told of what was dispatched to who sends no attempt. Where none of it is under way, it is as much as its next attempt would be told.
+pub(super) fn unsettled(state: &State, is_under_way: bool, now_ms: i64) -> Problem {
+    if is_under_way {
+        return in_flight();
     }
+    if finds_out(state, now_ms) {
+        let detail = "it was sent to where it is executed, and no answer came; the same request, sent again, finds out";
+        return Problem::new(Code::InFlight, detail);
+    }
+    outcome_unknown()
 }
 
 /// The problem of a request that is under way, or of which the next attempt finds out what became of it.

@@ -26,9 +26,6 @@ pub(super) mod number {
     pub const DISPATCHED: i64 = 7;
 }
 
-/// What the column `executed` has of a dispatched one, once an attempt was told that nothing finds out what became of it.
-const REPORTED: i64 = 2;
-
 /// At most so many texts have a number: what a key is asked with differs little. The others stay in their rows.
 const TEXTS_MAX: i64 = 128;
 /// A longer text gets no number, so that all of them are a few pages at most.
@@ -184,11 +181,11 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
             is_started = i64::from(*started).into();
             number::SUSPECT
         }
-        State::Dispatched { fingerprint: print, times, first_ms, is_reported } => {
+        State::Dispatched { fingerprint: print, times, first_ms, finds_until_ms } => {
             fingerprint = print.as_bytes().into();
             crashes = (*times).into();
             is_started = (*first_ms).into();
-            executed = is_reported.then_some(REPORTED).into();
+            executed = (*finds_until_ms).into();
             number::DISPATCHED
         }
         State::Tombstone { kind, executed: ran, lapses_ms: lapses } => {
@@ -254,8 +251,8 @@ pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, 
     let (lapses_ms, executed) = match record.state {
         State::Tombstone { lapses_ms, .. } => (Some(lapses_ms), None),
         State::Cancelled { lapses_ms } => (lapses_ms, None),
-        State::Dispatched { is_reported: true, .. } => (None, Some(REPORTED)),
-        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } | State::Dispatched { .. } => (None, None),
+        State::Dispatched { finds_until_ms, .. } => (None, finds_until_ms),
+        State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } => (None, None),
     };
     let arguments = [
         id.as_str().into(),
@@ -382,7 +379,8 @@ fn read_row(row: Row, is_bare: bool) -> Option<Record> {
             fingerprint: print(fingerprint)?,
             times: crashes.as_integer().filter(|times| *times > 0)?,
             first_ms: is_started.as_integer()?,
-            is_reported: executed.as_integer() == Some(REPORTED),
+            // Of one that was told the worst, versions before this wrote a 2: an instant that has passed.
+            finds_until_ms: optional(&executed)?,
         },
         number::ACKNOWLEDGED => tombstone(TombstoneKind::Acknowledged)?,
         number::EXPIRED => tombstone(TombstoneKind::Expired)?,

@@ -253,6 +253,8 @@ pub(super) struct Turn<'a> {
     pub config: &'a Config,
     pub counters: &'a Counters,
     pub outbox: &'a Outbox,
+    /// The request that is under way to where it is executed.
+    pub under_way: Option<&'a RequestId>,
     pub sql: &'a dyn Sql,
     pub arrival: Arrival<'a>,
     pub acks: Vec<Ack>,
@@ -278,6 +280,11 @@ impl Turn<'_> {
         let Self { sql, instant, .. } = *self;
         let retention_s = self.config.retention_s;
         Work { sql, principal: self.arrival.principal, instant, retention_s, after: loaded.clone(), packs_for: None }
+    }
+
+    /// Whether a request is under way to where it is executed.
+    pub fn is_under_way(&self, id: &RequestId) -> bool {
+        self.under_way == Some(id) && holds(Rule::UnderWayKnown)
     }
 
     pub fn record(&self, identified: &Identified<'_>, state: State, carried: Bundle) -> Record {

@@ -84,6 +84,7 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::ResendEnds => ("resend", Never::Twice),
         Rule::ProbeSettles => ("probe", Never::Twice),
         Rule::OwnDispatch => ("report", Never::Different),
+        Rule::UnderWayKnown => ("report", Never::Different),
         Rule::RaiseChecked => ("tabs", Never::Twice),
         Rule::UntilRaised => ("reload", Never::Twice),
         Rule::UntilTold => ("reload", Never::Twice),

@@ -30,6 +30,8 @@ pub struct RemoteJudge {
     told: Option<(u16, Vec<u8>)>,
     /// Whether somebody was told that it never ran and never will.
     is_denied: bool,
+    /// Whether somebody was told that nobody will find out.
+    is_given_up: bool,
     /// The requests of attempts that were told that they had no effect.
     denied: BTreeSet<u8>,
     word: Option<Word>,
@@ -67,6 +69,7 @@ impl RemoteJudge {
             Aim::Cancel if has_outcome && answer.body == br#"{"state":"cancelled"}"# => self.deny(effects),
             _ => {}
         }
+        self.is_given_up |= status == "outcome-unknown";
         self.oracle.seen.extend(match status {
             "replayed" => Some(Sometimes::Replay),
             "outcome-unknown" => Some(Sometimes::OutcomeUnknown),
@@ -102,6 +105,7 @@ impl RemoteJudge {
             None => number_in(&told.1) == effects.first().copied(),
         };
         self.breaks(Never::Different, !is_so || self.told.as_ref().is_some_and(|before| *before != told));
+        self.breaks(Never::Different, self.is_given_up && self.word.is_none());
         self.breaks(Never::NoOutcome, !matches!(told.0, 200..=299 | 400..=499));
         self.told = Some(told);
     }

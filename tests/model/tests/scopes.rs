@@ -66,7 +66,7 @@ const STATES: &[(&str, usize)] = &[
     ("session groups", 8_675),
     ("late groups", 24_532),
     ("suspect groups", 20_612),
-    ("report", 13_932),
+    ("report", 13_738),
     ("resend", 25_550),
     ("probe", 13_222),
     ("resend and deleted", 9_505),

@@ -83,7 +83,12 @@ fn other_state(source: &mut Source<'_>, kind: usize) -> State {
         3 => State::Suspect { crashes: i64::from(source.byte()), is_started: source.flag() },
         4 => {
             let times = 1 + i64::from(source.byte());
-            State::Dispatched { fingerprint, times, first_ms: number(source), is_reported: source.flag() }
+            State::Dispatched {
+                fingerprint,
+                times,
+                first_ms: number(source),
+                finds_until_ms: source.flag().then(|| number(source)),
+            }
         }
         _ => State::Tombstone {
             kind: source.pick(&[TombstoneKind::Acknowledged, TombstoneKind::Expired]),

@@ -65,6 +65,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("resend-ends", 11, "again"),
     ("probe-settles", 1, "again"),
     ("own-dispatch", 122, "recorded"),
+    ("under-way-known", 927, "answer"),
     ("taken-epoch", 1, "once"),
     ("lane-taken-over", 23, "unsettled"),
     ("put-back-renumbered", 23, "once"),

@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::counter::Counter;
 use crate::database::Database;
 use crate::reply::Reply;
-use semel_core::id::{Key, Principal};
+use semel_core::id::{Key, Principal, RequestId};
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
@@ -200,6 +200,11 @@ impl<H: Handler> World<H> {
     /// What the host is to send before the last attempt has an answer.
     pub fn take_call(&mut self) -> Option<remote::Call> {
         self.engine.take_call()
+    }
+
+    /// Says to a new engine what was under way when it was made, as the host does.
+    pub fn know_under_way(&mut self, id: &str) {
+        self.engine.know_under_way(RequestId::new(id).expect("an id"));
     }
 
     /// Tells the object what came of what it had sent for an attempt.

@@ -141,7 +141,11 @@ impl Run {
                 let call = self.attempt_of(n);
                 self.post(n, Errand::Request, call);
             }
-            2 => self.post(n, Errand::LookUp, look_up(&id)),
+            2 => {
+                // Of what is under way, where anything is: that is when it matters what is told.
+                let n = self.object.flights.values().next().map_or(n, |flight| flight.asked.wish);
+                self.post(n, Errand::LookUp, look_up(&id_of(n)));
+            }
             3 if !is_acked => {
                 let first_sent =
                     first_sent_s.map_or(String::new(), |first_sent_s| format!(",\"firstSent\":{first_sent_s}"));

@@ -44,6 +44,8 @@ struct Story {
     word: Option<bool>,
     /// Whether somebody was told that it never ran and never will.
     is_denied: bool,
+    /// Whether somebody was told that nobody will find out.
+    is_given_up: bool,
     /// The attempts that were told that they did nothing.
     denied: BTreeSet<usize>,
     /// When an administrator deleted it.
@@ -80,6 +82,7 @@ impl Oracle {
             outcome: None,
             word: None,
             is_denied: false,
+            is_given_up: false,
             denied: BTreeSet::new(),
             deleted_ms: None,
             is_free: false,
@@ -313,6 +316,9 @@ impl Oracle {
             if story.outcome.as_ref() != Some(&told) {
                 return violation("outcome", what(story));
             }
+            if story.is_given_up && story.word.is_none() {
+                return violation("answer", what(story));
+            }
             return story.check_outcome(asked.wish, &told);
         }
         let has_made = story.left.iter().any(|left| left.attempt == asked.number && story.made.contains(&left.number));
@@ -328,6 +334,7 @@ impl Oracle {
             ("no", _) if asked.errand == Errand::Request => drop(story.denied.insert(asked.number)),
             _ => {}
         }
+        story.is_given_up |= code == "outcome-unknown";
         // As much as could be said: it is given up only where nobody can find out any more.
         let is_due = match (code, story.route) {
             ("outcome-unknown", Route::Report) => story.started_ms.is_some(),
@@ -341,8 +348,10 @@ impl Oracle {
     }
 
     fn told_of_cancellation(&mut self, wish: usize, reply: &Reply) -> Result<(), Violation> {
-        let is_done = matches!(reply.only("semel-status"), "executed" | "replayed");
+        let code = reply.only("semel-status");
+        let is_done = matches!(code, "executed" | "replayed");
         let story = &mut self.stories[wish];
+        story.is_given_up |= code == "outcome-unknown";
         // Without first-sent it says nothing of what was before.
         if !is_done || story.is_free || !story.is_fenced || reply.field("state") != "cancelled" {
             return Ok(());
