@@ -11,6 +11,8 @@ use crate::id::Principal;
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
 
+const CANCELLED: &str = "cancelled before it ran; it never will";
+
 /// The attempt, as far as it matters here.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
@@ -78,16 +80,22 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
         // A suspect has no outcome: it is judged like what is new.
         None | Some(Record { state: State::Suspect { .. }, .. }) => {}
         Some(record) if !holds_for(&record.state) => {}
-        // Cancelled without first-sent, when its record may have left before: whether it ran can't be told.
-        Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. }) if asked.is_before(instant.fence_s) => {
-            return Decision::Refuse(outside_window(asked, instant));
+        // Cancelled without first-sent, when its record may have left before: whether it ran can't be told of what comes too late anyway.
+        Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. }) => {
+            let cancelled = || Problem::new(Code::Cancelled, CANCELLED);
+            return Decision::Refuse(too_late(asked, instant).unwrap_or_else(cancelled));
         }
         Some(record) => return decide_recorded(record, asked),
     }
+    too_late(asked, instant).map_or(Decision::Execute, Decision::Refuse)
+}
+
+/// Why what has no record must not begin, where fence or deadline is past.
+fn too_late(asked: &Asked<'_>, instant: Instant) -> Option<Problem> {
     if asked.is_before(instant.fence_s) {
-        return Decision::Refuse(outside_window(asked, instant));
+        return Some(outside_window(asked, instant));
     }
-    check_deadline(asked.deadline_ms, instant.now_ms).map_or_else(Decision::Refuse, |()| Decision::Execute)
+    check_deadline(asked.deadline_ms, instant.now_ms).err()
 }
 
 /// Whether what has this deadline may begin now.
@@ -123,9 +131,7 @@ fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
         }
         State::Executed(..) => Decision::Replay,
         State::Poisoned(_) => Decision::Refuse(poisoned()),
-        State::Cancelled { .. } => {
-            Decision::Refuse(Problem::new(Code::Cancelled, "cancelled before it ran; it never will"))
-        }
+        State::Cancelled { .. } => Decision::Refuse(Problem::new(Code::Cancelled, CANCELLED)),
         State::Tombstone { kind, executed, .. } => Decision::Refuse(gone(*kind, *executed)),
         State::Dispatched { .. } => Decision::Doubt,
         State::Suspect { .. } => Decision::Execute,

@@ -73,6 +73,23 @@ fn a_cancellation_without_first_sent_never_says_no_of_what_may_have_run() {
 }
 
 #[test]
+fn nor_where_its_tombstone_left_by_its_deadlines() {
+    let mut world = world();
+    let (first_sent_s, until_ms) = (world.wall_s(), world.wall_ms + 10_000);
+    let request = change("a").first_sent_s(first_sent_s).deadline_ms(until_ms);
+    world.send(&request).is_executed(200);
+    world.send(&acknowledge(&json!([{ "id": "a", "until": until_ms }]).to_string()));
+    world.pass_s(100);
+    sweep(&mut world);
+    world.send(&cancel("own", "a")).is_executed(200);
+    world.send(&request).is_problem(408, "attempt-expired", "no", "same-id");
+    // Its client sends none past what it said.
+    let later = change("a").first_sent_s(first_sent_s).deadline_ms(world.wall_ms + 10_000);
+    world.send(&later).is_problem(410, "cancelled", "no", "never");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
 fn the_clock_of_a_key_never_goes_back_behind_what_was_committed() {
     let mut world = world();
     world.pass_s(50);
