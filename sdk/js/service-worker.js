@@ -3,55 +3,64 @@
 // Invariants:
 // - What a tab that lives sees to is left to it. What is left is taken over as any tab would: by its lock, in one transaction.
 // - Answers are kept for the next page, unless the service worker's own `onrecovered` takes them.
-// - A sync event ends, by itself or by its limit. What is not answered by then fails the event, so that the browser asks once more.
+// - An event ends, by itself or by its limit. What is left by then fails it, so that the browser asks once more.
+// - It ends as soon as a page is there that asks: whoever looks at that one is to see what waits, and to be told.
 
 import { Semel } from "semel";
 
 const TAG = "semel";
+const HERE = "semel here";
 /** The browser ends an event that takes longer than some minutes. */
 const SEND_MS_MAX = 120_000;
-/** So long a tab is waited for that may be about to go. */
+/** So long a tab is waited for that may be about to go, and `onpaused`, which may resume. */
 const GOING_MS_MAX = 10_000;
 const LOOK_MS = 250;
 
 /** In the service worker, when it is first evaluated: `options` gives what `Semel.open` gets in the page. */
 export function sendInBackground(options) {
-  addEventListener("sync", (event) => {
-    if (event.tag === TAG) event.waitUntil(send(options));
-  });
-}
-
-async function send(options) {
-  const semel = await Semel.open(await options());
-  try {
-    const begun = performance.now();
-    while (await hasMore(semel, performance.now() - begun)) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
-  } finally {
-    await semel.close();
+  let begun;
+  let sending;
+  const send = async () => {
+    const semel = await Semel.open(await options());
+    try {
+      for (;;) {
+        // All but answers that nobody takes here.
+        const left = (await semel.pending()).filter(({ state }) => state !== "answered" || semel.onrecovered);
+        if (!left.length) return;
+        const isBusy = left.some(({ state }) => /sending|answered/.test(state));
+        if (performance.now() - begun > (isBusy ? SEND_MS_MAX : GOING_MS_MAX)) throw new Error("semel: not all is answered");
+        await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+      }
+    } finally {
+      await semel.close();
+    }
+  };
+  for (const type of ["sync", "message"]) {
+    addEventListener(type, (event) => {
+      const said = event.tag ?? event.data;
+      // Its time is up.
+      if (said === HERE) begun = -Infinity;
+      if (said !== TAG) return;
+      begun = performance.now();
+      event.waitUntil((sending ??= send().finally(() => (sending = undefined))));
+    });
   }
 }
 
-/** Whether there is more to send after so long. */
-async function hasMore(semel, afterMs) {
-  const states = (await semel.pending()).map(({ state }) => state);
-  if (states.includes("elsewhere") && afterMs < GOING_MS_MAX) return true;
-  if (!states.includes("sending")) return false;
-  if (afterMs > SEND_MS_MAX) throw new Error("semel: not all is answered yet");
-  return true;
-}
-
-/** In the page: asks the browser for a sync when something waits and the page may be about to go. */
+/** In the page: asks for that when something waits and the page may be about to go. */
 export function askToSendInBackground(semel) {
-  let registration;
-  const ask = () => {
-    const { pending, online } = semel.getSnapshot();
-    // A tab that is there and online sends by itself.
-    if (pending > 0 && (!online || document.hidden)) registration?.sync?.register(TAG).catch(() => {});
-  };
-  semel.subscribe(ask);
-  for (const type of ["visibilitychange", "pagehide"]) addEventListener(type, ask, true);
-  navigator.serviceWorker?.ready.then((ready) => {
-    registration = ready;
-    ask();
+  navigator.serviceWorker?.ready.then((registration) => {
+    const ask = () => {
+      const { pending, online } = semel.getSnapshot();
+      // A tab that is there and online sends by itself.
+      if (!pending || (online && !document.hidden)) return;
+      // Of a page that is closed in this moment a message comes through; whether the browser still takes what it is asked for is a matter of luck.
+      registration.active.postMessage(TAG);
+      registration.sync.register(TAG).catch(() => {});
+    };
+    if (!registration.sync) return;
+    registration.active.postMessage(HERE);
+    semel.subscribe(ask);
+    for (const type of ["visibilitychange", "pagehide"]) addEventListener(type, ask, true);
   });
 }

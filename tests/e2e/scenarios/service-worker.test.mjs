@@ -43,3 +43,26 @@ test("after the last tab the service worker sends what is left, and the next pag
   await madeOnce(server, [waiting, behind, lost]);
   assert.equal(proxy.changes.size, 3, "each under one id");
 });
+
+test("a page that is left while it is looked at hands over too, and what waits is handed back to the next", LIMIT, async (t) => {
+  const bank = await startBank((end) => t.after(end), { start: (after) => browse(after, { isBare: true }) });
+  const lost = small("worker-left", 1);
+  const { proxy, blank, open, tab } = await bank.through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
+  const page = await blank();
+  await open(page);
+  await page.bringToFront();
+  const options = { url: proxy.url, retryIntervalMs: 50 };
+  await page.evaluate((options) => bank.sendInBackground(options), options);
+  await begin(page, lost);
+  await until(() => unheard(proxy, lost) > 0, "it ran unheard");
+  await page.goto("about:blank");
+  const triedBefore = attempts(proxy, lost);
+  await until(() => attempts(proxy, lost) > triedBefore + 2, "the service worker sends it again");
+  const next = await tab();
+  await next.evaluate((options) => bank.sendInBackground(options), options);
+  await until(async () => (await pending(next))[0]?.state === "sending", "the page has it");
+  proxy.calm();
+  await next.evaluate(() => bank.takeRecovered());
+  await until(async () => (await recovered(next)).length === 1, "it is told");
+  await madeOnce(bank.server, [lost]);
+});

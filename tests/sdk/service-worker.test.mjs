@@ -1,0 +1,77 @@
+// What `semel/service-worker` does at an event, with a stub for the service worker round it.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { Rows, Stub, URL_OF_STUB, clock, deposit, hang, lost, outbox, problem, rejection, until, within } from "./stub.mjs";
+
+const PACKAGE = new URL("../../sdk/npm/", import.meta.url);
+
+/** A service worker whose outbox has what a page left unsent, or does not leave: `say` gives it a message or a sync event, and returns what it waits for. */
+async function woken(t, { stays = false, ...more } = {}) {
+  const [store, server, heard, owners] = [new Rows(), new Stub(), new Map(), new Set()];
+  store.presence = (owner) => (owners.add(owner), { alive: async () => [...owners], leave: () => void owners.delete(owner) });
+  const { semel } = await outbox(t, { store, server });
+  server.each = () => lost();
+  rejection(deposit(semel)).catch(() => {});
+  await until(() => semel.pending().then(({ length }) => length === 1), "it is stored");
+  if (!stays) {
+    await semel.close();
+    server.each = (_call, serve) => serve();
+  }
+  t.mock.method(globalThis, "fetch", async () => new Response(await readFile(new URL("semel.wasm", PACKAGE))));
+  globalThis.addEventListener = (type, act) => heard.set(type, act);
+  t.after(() => delete globalThis.addEventListener);
+  const { sendInBackground } = await import(new URL("service-worker.js", PACKAGE));
+  sendInBackground(() => ({ url: URL_OF_STUB, fetch: server.fetch, store, retryIntervalMs: 10, ...more }));
+  const say = (type, what) => {
+    let waitsFor;
+    heard.get(type)({ ...what, waitUntil: (promise) => (waitsFor = promise) });
+    return waitsFor;
+  };
+  return { say, server, store };
+}
+
+test("an event waits for its own onrecovered, and what that took is told to nobody else", async (t) => {
+  let taken = 0;
+  const onrecovered = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    taken += 1;
+  };
+  const { say, server, store } = await woken(t, { onrecovered });
+  await within(say("sync", { tag: "semel" }), "the event");
+  assert.equal(taken, 1);
+  const { semel } = await outbox(t, { store, server, onrecovered: () => void (taken += 1) });
+  assert.deepEqual([await semel.pending(), taken], [[], 1]);
+});
+
+test("it waits for onpaused, which may have what is missing fetched and resume", async (t) => {
+  let taken = 0;
+  const onpaused = async ({ resume }) => {
+    await new Promise((go) => setTimeout(go, 600));
+    server.each = (_call, serve) => serve();
+    resume();
+  };
+  const { say, server } = await woken(t, { onpaused, onrecovered: () => void (taken += 1) });
+  server.each = (call, serve) => (call.kind === "change" ? problem(401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
+  await within(say("sync", { tag: "semel" }), "the event");
+  assert.equal(taken, 1);
+});
+
+test("an event at which a tab has something still is no success, so that the browser asks again", async (t) => {
+  const later = clock(t);
+  const { say } = await woken(t, { stays: true });
+  const sending = rejection(say("sync", { tag: "semel" }));
+  later(10_001);
+  assert.match((await sending).message, /not all is answered/);
+});
+
+test("a message of a page that goes is an event too, and it ends as soon as a page is there", async (t) => {
+  const { say, server } = await woken(t);
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const sending = rejection(say("message", { data: "semel" }));
+  await until(() => server.attempts.some(({ endedMs }) => endedMs === undefined), "it is under way");
+  assert.equal(say("message", { data: "another's" }), undefined);
+  say("message", { data: "semel here" });
+  assert.match((await sending).message, /not all is answered/);
+});
