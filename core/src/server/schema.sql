@@ -19,7 +19,6 @@ CREATE TABLE semel_records (
   crashes INTEGER,
   is_started INTEGER,
   -- of a tombstone: whether it ran; 0 no, 1 yes, 2 unknown
-  -- of one that was dispatched: until when an attempt finds out what became of it; NULL: it always does
   executed INTEGER,
   -- the text, or its number in semel_texts
   principal ANY NOT NULL,
