@@ -25,7 +25,7 @@ const STATES: &[(&str, usize)] = &[
     ("careless", 6_536),
     ("forget", 10_750),
     ("administrator", 101_179),
-    ("cancel", 4_747),
+    ("cancel", 5_587),
     ("principals", 1_217),
     ("turns", 18_018),
     ("packed", 16_910),
