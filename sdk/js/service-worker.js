@@ -62,5 +62,6 @@ export function askToSendInBackground(semel) {
     registration.active.postMessage(HERE);
     semel.subscribe(ask);
     for (const type of ["visibilitychange", "pagehide"]) addEventListener(type, ask, true);
+    ask();
   });
 }

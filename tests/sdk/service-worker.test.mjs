@@ -75,3 +75,21 @@ test("a message of a page that goes is an event too, and it ends as soon as a pa
   say("message", { data: "semel here" });
   assert.match((await sending).message, /not all is answered/);
 });
+
+test("a page that opens with something to send, offline, asks at once: it may end without a word", async (t) => {
+  const [messages, tags, replaced] = [[], [], Object.getOwnPropertyDescriptor(globalThis, "navigator")];
+  const registration = { active: { postMessage: (text) => messages.push(text) }, sync: { register: async (tag) => void tags.push(tag) } };
+  Object.defineProperty(globalThis, "navigator", { value: { serviceWorker: { ready: Promise.resolve(registration) } }, configurable: true });
+  globalThis.document = { hidden: false };
+  globalThis.addEventListener = () => {};
+  t.after(() => {
+    delete globalThis.navigator;
+    if (replaced) Object.defineProperty(globalThis, "navigator", replaced);
+    delete globalThis.document;
+    delete globalThis.addEventListener;
+  });
+  const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
+  askToSendInBackground({ subscribe() {}, getSnapshot: () => ({ pending: 1, online: false }) });
+  await until(() => tags.length > 0, "it asks");
+  assert.deepEqual([messages, tags], [["semel here", "semel"], ["semel"]]);
+});
