@@ -61,12 +61,10 @@ pub(super) struct Request {
     pub(super) attempts: u32,
     /// The key, as far as it can be guessed.
     pub(super) key: Option<String>,
-    /// Whether it is no guess: the application named it, or it answered this very request.
+    /// Whether it is no guess: the application named it, or it answered this very request, and not its cancellation since.
     pub(super) is_key_certain: bool,
     /// Whether the application gave it up, so that its key is asked to cancel it.
     pub(super) is_cancelling: bool,
-    /// It ran before it could be cancelled: now for its outcome.
-    pub(super) ran_anyway: bool,
     /// The server asked for no attempt before. What another tab sees to is left to that one until then.
     pub(super) not_before_ms: i64,
 }

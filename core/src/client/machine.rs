@@ -458,7 +458,6 @@ impl Client {
             key: entry.draft.key.clone(),
             is_key_certain: entry.draft.key.is_some(),
             is_cancelling: entry.is_cancelling,
-            ran_anyway: false,
             not_before_ms: i64::MIN,
             entry,
         };

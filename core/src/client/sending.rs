@@ -34,15 +34,16 @@ impl Client {
         }
         let again = |after_ms: i64| Stage::Waiting { due_ms: now_ms + after_ms.max(self.settings.retry_interval_ms) };
         match verdict::judge(&answer, sent) {
-            Verdict::Outcome if aim == Aim::Cancel => match answer.member("state") {
+            Verdict::Outcome | Verdict::Never(_) if aim == Aim::Cancel => match answer.member("state") {
                 Some("cancelled") => {
                     request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(cancelled())))
                 }
-                Some("executed") => {
-                    request.ran_anyway = true;
+                // It ran; or this is said of the cancellation's own record, which an administrator has deleted, say. So the request
+                // itself is asked for, by an attempt that can't execute it, before it is cancelled again.
+                _ => {
+                    request.is_key_certain = false;
                     request.stage = Stage::Waiting { due_ms: now_ms };
                 }
-                _ => request.stage = again(0),
             },
             Verdict::Outcome => {
                 let Answer { status, headers, body, .. } = answer;
@@ -238,10 +239,10 @@ impl Client {
         let Some(at_ms) = self.clock.at(request.key.as_deref(), now_ms) else { return };
         let deadline_ms = at_ms + self.settings.attempt_timeout_ms;
         let is_certain = request.is_key_certain || (request.key.is_some() && !holds(Rule::CertainKey));
-        let (aim, deadline_ms) = match (request.is_cancelling && !request.ran_anyway, is_certain) {
+        let (aim, deadline_ms) = match (request.is_cancelling, is_certain) {
             (false, _) => (Aim::Execute, deadline_ms),
             (true, true) => (Aim::Cancel, deadline_ms),
-            // To cancel at a guessed key would prove nothing.
+            // To cancel at a key that has not answered for the request would prove nothing.
             (true, false) => (Aim::Probe, 0),
         };
         let change = Change::Raise {

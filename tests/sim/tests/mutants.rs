@@ -94,7 +94,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("until-told", 29, "left"),
     ("acknowledgement-answered", 4, "unacknowledged"),
     ("status-needed", 21, "unacknowledged"),
-    ("no-server-error", 38, "answer"),
+    ("no-server-error", 61, "answer"),
     ("unknown-when-paused", 39, "lie"),
     ("principal-told", 14, "principal"),
     ("certain-key", 285, "answer"),

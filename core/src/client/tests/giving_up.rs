@@ -52,8 +52,32 @@ fn what_ran_before_it_could_be_cancelled_is_answered_with_its_outcome() {
     executed.members.append("state", "executed");
     bench.answer(executed);
     assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"x\""));
+    assert_eq!(deadline_ms(bench.last()), 0, "it is given up: it is executed no more");
     bench.answer(outcome("done", bench.server_ms()));
     assert_eq!(bodies(&bench), ["done"]);
+}
+
+#[test]
+fn what_is_said_of_the_cancellation_is_not_taken_for_what_became_of_the_request() {
+    // The record of the cancellation was deleted, or acknowledged; or it was cancelled itself.
+    for (code, executed) in [("outcome-expired", "yes"), ("acknowledged", "yes"), ("cancelled", "no")] {
+        for (then, told) in [("cancelled", Executed::No), ("outcome-expired", Executed::Yes)] {
+            let mut bench = Bench::ready();
+            let ticket = bench.request("x");
+            bench.answer(problem(500, "rolled-back", "no", "same-id", bench.server_ms()));
+            bench.client.give_up(bench.now_ms, ticket);
+            bench.drive();
+            assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"cancel-x\""));
+            bench.answer(problem(410, code, executed, "never", bench.server_ms()));
+            assert!(bench.delivered.is_empty(), "{code}");
+            assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"x\""), "{code}");
+            assert_eq!(deadline_ms(bench.last()), 0, "{code}: it is executed no more");
+            let wire = if told == Executed::No { "no" } else { "yes" };
+            bench.answer(problem(410, then, wire, "never", bench.server_ms()));
+            let [(_, _, Answered::Failure(failure))] = bench.delivered.as_slice() else { panic!("{code} {then}") };
+            assert_eq!((failure.code.as_str(), failure.executed), (then, told), "{code}");
+        }
+    }
 }
 
 #[test]
@@ -112,6 +136,8 @@ fn an_answer_to_a_cancellation_that_says_nothing_is_asked_for_again() {
     let first = bench.last().attempt;
     bench.answer(outcome("not an object", bench.server_ms()));
     assert!(bench.delivered.is_empty(), "the outcome of a cancellation is not that of the request");
+    assert_eq!((bench.last().headers.get("idempotency-key"), deadline_ms(bench.last())), (Some("\"x\""), 0));
+    bench.answer(problem(408, "attempt-expired", "no", "same-id", bench.server_ms()));
     bench.pass(INTERVAL_MS);
     assert_ne!(bench.last().attempt, first);
     assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"cancel-x\""));

@@ -107,7 +107,9 @@ impl Oracle {
             "acknowledged" if story.is_unbounded => first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s),
             // Not while what was sent may still arrive and run, whatever was said of it.
             "acknowledged" => {
-                let is_refused = first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s);
+                // A packed row has no first-sent of its own, but all that was sent of it had one.
+                let told_s = first_sent_s.or(story.first_sent_s);
+                let is_refused = told_s.is_some_and(|told_s| told_s < fence_s);
                 story.until_ms + GRACE_MS <= now_ms && (story.sent_ms < now_ms || is_refused)
             }
             "expired" => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),

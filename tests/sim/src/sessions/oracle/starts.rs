@@ -54,6 +54,7 @@ impl Oracle {
             let left = dealt.after.started.difference(&dealt.before.started).map(|(name, _)| name.clone());
             let before = crashed.len();
             crashed.extend(left);
+            crashed.extend(left_and_found(dealt));
             if crashed.len() > before {
                 self.see("server: nobody writes that a start ended");
             }
@@ -62,6 +63,15 @@ impl Oracle {
             *self.crashes.entry((dealt.key.clone(), name)).or_default() += 1;
         }
     }
+}
+
+/// What was told that the storage failed, and was asked for once more in the same message: the second finds the start of the first.
+fn left_and_found(dealt: &Dealt) -> impl Iterator<Item = String> + '_ {
+    let names: Vec<String> = dealt.asked.iter().map(Asked::name).collect();
+    dealt.replies.iter().enumerate().filter_map(move |(at, reply)| {
+        let (name, rest) = names.get(at..)?.split_first()?;
+        (reply.only("semel-status") == "unavailable" && rest.contains(name)).then(|| name.clone())
+    })
 }
 
 /// Whether one of its attempts was told that the storage failed: its end may not be written.
