@@ -1,9 +1,10 @@
 //! Requests that are executed elsewhere: their start is recorded before they are sent, and their outcome when it comes.
 
+use semel_core::id::Principal;
 use semel_core::message::{Headers, Response};
 use semel_core::server::remote::{Call as Sent, Ended, Policy};
 use semel_core::server::{Config, Sql};
-use semel_support::admin::{ask, cancel_for, delete_key, delete_record, resolve};
+use semel_support::admin::{ask, cancel_for, delete_key, delete_record, path, resolve};
 use semel_support::elsewhere::Elsewhere;
 use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, look_up, post};
 use serde_json::json;
@@ -43,6 +44,13 @@ fn dispatched(world: &mut World<Elsewhere>, call: &Call, times: i64) -> Sent {
     let sent = world.take_call().expect("something to send");
     assert_eq!(sent, Sent::Dispatch { times });
     sent
+}
+
+/// Leaves a request in doubt: it was sent, and no answer came.
+#[track_caller]
+fn in_doubt(world: &mut World<Elsewhere>, id: &str) {
+    let sent = dispatched(world, &order(id), 1);
+    world.settle(&order(id), &sent, lost());
 }
 
 /// Sends an attempt of which nothing is to be sent, and that gets a problem.
@@ -494,14 +502,14 @@ fn what_an_older_version_has_left_in_doubt_is_told_as_it_was() {
 #[test]
 fn an_administrator_settles_what_is_in_doubt() {
     let mut world = remote(Policy::Report);
-    dispatched(&mut world, &order("a"), 1);
+    in_doubt(&mut world, "a");
     let yes = r#"{"executed":"yes","outcome":{"status":201,"headers":{"x-by":"hand"},"body":"made"}}"#;
     assert_eq!(world.send(&resolve("r1", "a", yes)).json()["state"], "executed");
     let replayed = world.send(&order("a"));
     assert_eq!((replayed.status(), replayed.header("x-by"), replayed.body()), (201, Some("hand"), &b"made"[..]));
     world.send(&resolve("r2", "a", r#"{"executed":"no"}"#)).is_problem(400, "body-invalid", "no", "after-fix");
 
-    dispatched(&mut world, &order("b"), 1);
+    in_doubt(&mut world, "b");
     assert_eq!(world.send(&resolve("r3", "b", r#"{"executed":"no"}"#)).json()["executed"], "no");
     is_told(&mut world, &order("b"), 410, "cancelled", "no", "never");
     world.send(&resolve("r4", "never", yes)).is_problem(404, "not-seen", "unknown", "same-id");
@@ -516,11 +524,41 @@ fn an_administrator_settles_what_is_in_doubt() {
     world.send(&resolve("r6", "a", yes).by("mallory")).is_problem(403, "forbidden", "no", "after-fix");
 }
 
+/// It may have its effect yet, so nobody may say that it did not run; and it may have another outcome than is said.
+#[test]
+fn what_is_under_way_is_not_settled_by_an_administrator() {
+    for body in [r#"{"executed":"no"}"#, r#"{"executed":"yes","outcome":{"status":201}}"#] {
+        let mut world = probe();
+        in_doubt(&mut world, "b");
+        let call = order("a");
+        let sent = dispatched(&mut world, &call, 1);
+        let resolution = |id| resolve(&format!("r {id}"), id, body);
+        is_told(&mut world, &resolution("a"), 409, "locked", "no", "same-id");
+        // However its path is written, and whatever the engine was made of.
+        let escaped =
+            post(&path("/records/%61/resolv%65")).id("r a").body(body).by(Principal::administrator().as_str());
+        is_told(&mut world, &escaped, 409, "locked", "no", "same-id");
+        world.restart();
+        world.know_under_way("a");
+        is_told(&mut world, &resolution("a"), 409, "locked", "no", "same-id");
+        world.send(&resolution("b")).is_executed(200);
+        world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+
+        world.send(&call);
+        let probed = world.take_call().expect("a probe");
+        is_told(&mut world, &resolution("a"), 409, "locked", "no", "same-id");
+        world.settle(&call, &probed, lost()).is_problem(409, "in-flight", "unknown", "same-id");
+        world.send(&resolution("a")).is_executed(200);
+    }
+}
+
 #[test]
 fn an_answer_that_comes_after_that_changes_nothing() {
     let mut world = remote(Policy::Report);
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
+    // An engine that does not know of it.
+    world.restart();
     world.send(&resolve("r1", "a", r#"{"executed":"yes","outcome":{"status":200,"body":"by hand"}}"#));
     let late = world.settle(&call, &sent, answered(201, "late"));
     assert_eq!((late.only("semel-status"), late.body()), ("replayed", &b"by hand"[..]));
