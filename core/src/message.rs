@@ -30,22 +30,11 @@ fn value_of(value: impl Into<String>) -> Value {
 /// the values.
 #[cfg(feature = "server")]
 mod known {
+    use crate::text::known;
     use std::borrow::Cow;
 
     pub type Name = Cow<'static, str>;
     pub type Value = Cow<'static, str>;
-
-    macro_rules! known {
-        ($of:ident: $($known:literal)+) => {
-            #[inline(never)]
-            fn $of(text: &str) -> Option<&'static str> {
-                match text {
-                    $($known => Some($known),)+
-                    _ => None,
-                }
-            }
-        };
-    }
 
     known! {
         known_name:

@@ -7,6 +7,23 @@
 
 use std::iter;
 
+/// Makes a function that gives a text of these as one that needs no memory of its own.
+#[cfg(feature = "server")]
+macro_rules! known {
+    ($of:ident: $($known:literal)+) => {
+        #[inline(never)]
+        fn $of(text: &str) -> Option<&'static str> {
+            match text {
+                $($known => Some($known),)+
+                _ => None,
+            }
+        }
+    };
+}
+
+#[cfg(feature = "server")]
+pub(crate) use known;
+
 /// What stands before and after the first `at`, a character of ASCII.
 pub fn cut(text: &str, at: u8) -> Option<(&str, &str)> {
     let index = text.bytes().position(|byte| byte == at)?;

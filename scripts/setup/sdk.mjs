@@ -8,6 +8,7 @@
 //   has none of them. The command line is generated too, by `cli.mjs`: no entry loads it. `worker/` and `upstream/` are what
 //   `packed-worker.mjs` puts there, and `inspector/` what `packed-inspector.mjs` does.
 
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { copyFile, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -32,6 +33,8 @@ export const LOADED = ["semel.wasm", "semel.js", "index.js", "service-worker.js"
 /** What it loads at the first session, besides; of these, all but the module where an outbox sends together. */
 export const LOADED_FOR_SESSIONS = ["session.wasm", "session.js", "session-browser.js"];
 const CRATE = "semel-sdk";
+/** What a module calls the function that takes all calls, before it is named by what the module is. */
+const CALL = "_call";
 /**
  * Functions of one caller stay apart unless they are short: what is written once more costs less than the locals that they would share.
  * Rounds of their own find more once the branches are laid out anew. Low memory is the end of the stack, where nothing lies; the
@@ -87,9 +90,11 @@ async function build(rust) {
     await optimised(named, OPTIMISE, join(SDK_PACKAGE, name));
   }
   for (const [source, name] of [["package.js", "semel"], ["session.js", "session"]]) {
+    const call = await namedByContent(join(SDK_PACKAGE, `${name}.wasm`));
     for (const [file, format] of [[`${name}.js`, "esm"], [`cjs/${name}.cjs`, "cjs"]]) {
       await bundle(join(ROOT, "sdk/js", source), file, [`--format=${format}`, "--minify"]);
       await shrink(join(SDK_PACKAGE, file), format === "esm");
+      await writeFile(join(SDK_PACKAGE, file), (await readFile(join(SDK_PACKAGE, file), "utf8")).replaceAll(CALL, call));
     }
   }
   await bundle(join(ROOT, "sdk/js/browser.js"), "index.js", ["--format=esm", "--minify", "--external:./semel.js", "--external:./session-browser.js"]);
@@ -99,6 +104,18 @@ async function build(rust) {
   // They ask for the package by its name, so that its classes are the ones that the application has.
   for (const name of [...REQUIRED, ...REQUIRED_INSIDE]) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
   await writeCopies();
+}
+
+/**
+ * Gives a module's function that takes all calls a name that tells of the whole of it, and returns that: JavaScript that was built for another finds
+ * none. As long as the name before, so nothing else of the module moves.
+ */
+async function namedByContent(path) {
+  const module = await readFile(path);
+  const name = `_${createHash("sha256").update(module).digest("hex").slice(0, 4)}`;
+  module.write(name, module.indexOf(CALL));
+  await writeFile(path, module);
+  return name;
 }
 
 async function bundle(source, name, options) {

@@ -96,7 +96,8 @@ async function configOf({ folder, address, objects, vars, assets, lab, others, r
   const namespaces = Object.values(objects).map((name) => `(className = ${text(name)}, uniqueKey = ${text(`semel-${name}`)}, enableSql = true)`);
   const bindings = [
     ...Object.entries(objects).map(([binding, name]) => `(name = ${text(binding)}, durableObjectNamespace = ${text(name)})`),
-    ...Object.entries(vars).map(([name, value]) => `(name = ${text(name)}, text = ${text(String(value))})`),
+    // As wrangler hands them over: what is no text stays what it is.
+    ...Object.entries(vars).map(([name, value]) => `(name = ${text(name)}, ${typeof value === "string" ? `text = ${text(value)}` : `json = ${text(text(value))}`})`),
   ];
   const objectsFolder = join(state, "objects");
   await mkdir(objectsFolder, { recursive: true });

@@ -65,6 +65,8 @@ export class Machine {
   /** `host` does what the module asks for: see `#host` in `semel.js`. */
   constructor(module, host) {
     this.#exports = new WebAssembly.Instance(module).exports;
+    // The build names it for this very module. A cache may have another: what is told would be taken for something else.
+    if (!this.#exports._call) throw new TypeError("semel: reload: another version");
     this.#host = host;
   }
 
@@ -132,24 +134,23 @@ export class Machine {
       this.#ahead = ahead;
       this.#call(DOUBT_CLOCK, 0);
     }
-    const given = this.#call(...told);
     // A copy: what is done writes over it.
-    const result = given.length ? new Reader(given.slice()) : undefined;
+    const result = new Reader(this.#call(...told).slice());
     this.#do();
     return result;
   }
 
   /** One call of the module: what it gives back, until the next. What it asks for is put on the list. */
   #call(what, ...told) {
-    const { memory, semel_input, semel_call, semel_output_length } = this.#exports;
+    const { memory, input, _call, length } = this.#exports;
     const parts = [performance.now(), told].flat(Infinity);
     const room = roomFor(parts) + 1;
     // An address past 2 GiB comes as a negative number.
-    const start = semel_input(room) >>> 0;
-    const input = new Uint8Array(memory.buffer);
-    input[start] = what;
-    const answer = semel_call(lay(input, start + 1, parts) - start) >>> 0;
-    const output = new Reader(new Uint8Array(memory.buffer), answer, answer + semel_output_length());
+    const start = input(room) >>> 0;
+    const bytes = new Uint8Array(memory.buffer);
+    bytes[start] = what;
+    const answer = _call(lay(bytes, start + 1, parts) - start) >>> 0;
+    const output = new Reader(new Uint8Array(memory.buffer), answer, answer + length());
     if (output.isEmpty()) throw unreadable();
     const wakes = output.byte() ? output.integer() : Infinity;
     this.#host.count(output.integer(), output.integer());
@@ -206,7 +207,7 @@ export class Machine {
         return later(host.abort, from.integer());
       case 4: {
         const [described, isAwaited] = [request(), from.byte() === 1];
-        const answered = from.byte() === 1 ? [[from.integer(), from.text(), copy()], undefined] : [undefined, failure()];
+        const answered = from.byte() ? [[from.integer(), from.text(), copy()], undefined] : [, failure()];
         return () => host.deliver(described, isAwaited, ...answered, this.#why);
       }
       case 5:
@@ -232,9 +233,8 @@ export class Machine {
         isAsked = true;
         if (row !== undefined && !(row instanceof Uint8Array)) throw unreadable();
         const made = this.#call(CHANGE, number, optional(row));
-        const [kind] = made;
-        // A copy, of what comes after its length: a store may keep all that a view is of.
-        return kind === 0 ? null : kind === 1 ? made.slice(9) : undefined;
+        // It is to go, to be what comes after its length, or to stay. A copy: a store may keep all that a view is of.
+        return [null, made.slice(9)][made[0]];
       }, isPatient);
       isCommitted = true;
     } catch (error) {

@@ -5,7 +5,7 @@
 //! with it, and a trap ends no other.
 //!
 //! How the host calls: it writes what it has to say at [`semel_input`], calls [`semel_call`], and reads the answer, of
-//! [`semel_output_length`] bytes, before it calls again. [`host`] says what stands in both.
+//! [`semel_length`] bytes, before it calls again. [`host`] says what stands in both.
 //!
 //! Invariants:
 //! - Nothing is decided here either: what to store, when to send and what an answer means is the machine's.
@@ -43,7 +43,7 @@ const INPUT_KEPT: usize = 1 << 16;
 
 /// Where the host is to write `length` bytes at most.
 #[allow(unsafe_code)]
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "input")]
 pub extern "C" fn semel_input(length: usize) -> *mut u8 {
     MODULE.with_borrow_mut(|module| {
         if module.input.len() < length {
@@ -55,7 +55,7 @@ pub extern "C" fn semel_input(length: usize) -> *mut u8 {
 
 /// Does what was written there, in as many bytes, and returns where the answer is.
 #[allow(unsafe_code)]
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "_call")]
 pub extern "C" fn semel_call(length: usize) -> *const u8 {
     MODULE.with_borrow_mut(|module| {
         let Module { host, input, output } = module;
@@ -69,8 +69,8 @@ pub extern "C" fn semel_call(length: usize) -> *const u8 {
 
 /// How long it is; zero: what was written can't be read.
 #[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-pub extern "C" fn semel_output_length() -> usize {
+#[unsafe(export_name = "length")]
+pub extern "C" fn semel_length() -> usize {
     MODULE.with_borrow(|module| module.output.len())
 }
 

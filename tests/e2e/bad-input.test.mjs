@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, afterEach, test } from "node:test";
-import { serve } from "./server.mjs";
+import { ADMIN_TOKEN, serve } from "./server.mjs";
 
 const server = await serve(after, "ledger");
 const ACCOUNT = { id: "victim", balance: 100, entries: 1 };
@@ -89,6 +89,19 @@ test("header injection through ids and keys comes back as nothing", async () => 
 test("a body that is cut short has no effect", async () => {
   const { summary } = await rawDeposit({ length: 500 });
   assert.equal(summary, "503 unavailable");
+});
+
+test("a body that never ends is given up in time: who sends it is told, its connection is closed, and nothing ran", async () => {
+  const account = randomUUID();
+  const begin = (path, ...more) => server.raw([`POST ${path} HTTP/1.1`, "host: x", `idempotency-key: ${randomUUID()}`, "prefer: wait=1", ...more].join("\r\n"), { end: false });
+  const answers = await Promise.all([
+    begin(`/accounts/${account}/deposit`, "content-length: 20", "", '{"amount":1'),
+    begin(`/accounts/${account}/deposit`, "transfer-encoding: chunked", "", 'b', '{"amount":1', ""),
+    begin(`/semel/v1/keys/accounts%2F${account}/batch`, "content-length: 20", "", "["),
+    begin("/semel/v1/admin/forget", `authorization: Bearer ${ADMIN_TOKEN}`, "content-length: 20", "", "{"),
+  ]);
+  for (const answer of answers) assert.match(answer, /^HTTP\/1\.1 503 .*\r\nsemel-status: unavailable\r\n/is);
+  assert.equal((await server.account(account)).entries, 0);
 });
 
 test("bodies that are no amount are outcomes, and change nothing", async () => {

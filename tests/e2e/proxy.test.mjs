@@ -89,6 +89,12 @@ test("an answer that is not there in time, or not whole, leaves a change in doub
   }
 });
 
+test("settings may be numbers, booleans and JSON, as wrangler hands them over", LIMIT, async () => {
+  const typed = await front({ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: 5, SEMEL_UPSTREAM_CONNECT_FIRST: true, SEMEL_UPSTREAM_ROUTES: [{ path: "/shops/:shop", key: "{shop}" }] });
+  const answer = await change(typed, "shops/5");
+  assert.deepEqual([answer.status, answer.semel, answer.headers.get("semel-key")], [201, "executed", '"5"'], typed.log);
+});
+
 test("a setting that can't be read is told in the log and serves nobody", LIMIT, async () => {
   for (const [vars, says, more] of [
     [{}, /SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM/],
@@ -101,6 +107,9 @@ test("a setting that can't be read is told in the log and serves nobody", LIMIT,
     [{ SEMEL_UPSTREAM: url }, /SEMEL_UPSTREAM is set, and a service is bound as UPSTREAM/, { services: { UPSTREAM: BOUND } }],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_ROUTES: '[{"path":"/orders","methods":["post"]}]' }, /SEMEL_UPSTREAM_ROUTES: route 1: methods has \\"post\\"; it may have GET/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_CONNECT_FIRST: "yes" }, /SEMEL_UPSTREAM_CONNECT_FIRST must be true or false/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_CONNECT_FIRST: "toString" }, /SEMEL_UPSTREAM_CONNECT_FIRST must be true or false/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: true }, /SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most 600/],
+    [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_ROUTES: [{ path: "orders" }] }, /SEMEL_UPSTREAM_ROUTES: route 1: path \\"orders\\" is not as/],
     [{ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_AUTHORIZATION: "Bearer sword\nfish" }, /SEMEL_UPSTREAM_AUTHORIZATION can't be the value of a header/],
   ]) {
     const wrong = await front(vars, more);

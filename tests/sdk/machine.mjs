@@ -1,11 +1,13 @@
 // A tab of a test: the driver of the module over any store, which is told who lives, and sends to a stub.
 
 import { readFile } from "node:fs/promises";
+import { NAMED_MODULE } from "../../scripts/setup/sdk.mjs";
 import { ANSWERED, DELIVERED, LOST, Machine, REQUEST } from "../../sdk/js/machine.js";
 import { send } from "../../sdk/js/transport.js";
 import { Rows, Stub, URL_OF_STUB, until } from "./stub.mjs";
 
-const module = await WebAssembly.compile(await readFile(new URL("../../sdk/npm/semel.wasm", import.meta.url)));
+// As the sources call it: what ships is named by its content.
+const module = await WebAssembly.compile(await readFile(NAMED_MODULE));
 const ALICE = "semel https://worker.test alice";
 
 /** Opens a tab; it is closed after the test. */

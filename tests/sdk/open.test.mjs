@@ -2,9 +2,11 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { OutcomeUnknownError, Semel, StoreError } from "../../sdk/npm/node.js";
+import entry from "../../sdk/npm/semel.js";
 import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
 
 /** Of a class, whatever its module. */
@@ -31,6 +33,15 @@ test("open takes an origin in each of its forms", async (t) => {
     assert.equal((await deposit(semel)).url, `${origin}/accounts/a/deposit`);
     assert.deepEqual(new Set(server.calls.map((call) => call.origin)), new Set([origin]));
   }
+});
+
+test("a module that is of another build, as a cache or a deploy may have it, is told of before anything is stored or sent", async () => {
+  const [store, server] = [new Rows(), new Stub()];
+  const Mixed = entry(() => readFile(new URL("../../sdk/npm/session.wasm", import.meta.url)));
+  const error = await rejection(Mixed.open({ url: URL_OF_STUB, store, fetch: server.fetch }));
+  is(error, "TypeError");
+  assert.equal(error.message, "semel: reload: another version");
+  assert.deepEqual([store.log, store.closed, server.calls], [[], 0, []]);
 });
 
 const WRONG = {

@@ -53,7 +53,7 @@ export function senderOf(env) {
 
 /** What the settings say. */
 function sendOf(env) {
-  const seconds = Number(env.SEMEL_UPSTREAM_TIMEOUT_SECONDS ?? TIMEOUT_SECONDS);
+  const seconds = Number(String(env.SEMEL_UPSTREAM_TIMEOUT_SECONDS ?? TIMEOUT_SECONDS));
   if (!(seconds > 0 && seconds <= TIMEOUT_SECONDS_MAX)) throw new Error(`SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most ${TIMEOUT_SECONDS_MAX}`);
   const timeoutMs = seconds * 1000;
   try {
@@ -73,10 +73,10 @@ function sendOf(env) {
   const isPlain = base.username + base.password + base.search + base.hash === "";
   if (!["http:", "https:"].includes(base.protocol) || !isPlain) throw new Error("SEMEL_UPSTREAM must be an origin, with a path at most");
   const root = base.origin + base.pathname.replace(/\/$/, "");
-  const first = { true: () => connected(base), false: () => {} }[env.SEMEL_UPSTREAM_CONNECT_FIRST ?? false];
-  if (!first) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
+  const connects = String(env.SEMEL_UPSTREAM_CONNECT_FIRST ?? false);
+  if (!["true", "false"].includes(connects)) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
   return async (asked) => {
-    await first();
+    if (connects === "true") await connected(base);
     return fetched((request) => fetch(request), root, asked, timeoutMs);
   };
 }

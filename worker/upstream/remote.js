@@ -10,12 +10,14 @@ import { glue } from "./module.js";
 
 /** So many wait for a turn. The others are answered at once. */
 const WAITING_MAX = 256;
-/** The router gives up when the client does; what there is has to be told before: by a quarter of the time, or by so much. */
+/** What there is is told before the router gives up: by a quarter of the time, or by so much. */
 const BEFORE_MS_MAX = 2_000;
 const CONTROL = "/semel/";
-/** An administrator settles nothing that is under way: it waits for its turn too, for less long than who asks does. */
-const RESOLVE = "/resolve";
-const RESOLVE_WAIT_MS = 5_000;
+/** An administrator settles nothing that is under way, and waits for its end less long than who asks does. */
+const CONTROL_WAIT_MS = 5_000;
+/** That it is not settled yet; and that it is not done while a request is under way. */
+const OPEN = /^semel-status:(in-flight|locked)$/m;
+const LOCKED = /^semel-status:locked$/m;
 
 export class Remote {
   /** The id of the change that is under way, once the engine has said that it is to be sent. */
@@ -36,17 +38,13 @@ export class Remote {
 
   /** Resolves to the engine's answer. `attempt()`: its arguments, as of now. */
   async answer(attempt) {
-    const [method, pathname, , lines] = attempt();
-    const reads = method === "GET" || method === "HEAD";
-    const isControl = pathname.startsWith(CONTROL);
-    const resolves = isControl && pathname.endsWith(RESOLVE);
-    if (reads || (isControl && !resolves)) return this.#follow(attempt);
+    const [method, pathname] = attempt();
+    if (method === "GET" || method === "HEAD") return this.#follow(attempt);
+    if (pathname.startsWith(CONTROL)) return this.#control(attempt);
     if (this.#turn) {
       const answer = this.#object.waiting(attempt());
-      if (!isOpen(answer) || this.#waiting >= WAITING_MAX) return answer;
-      const now = Date.now();
-      const waitMs = Math.min(glue.wait_ms(lines, now), resolves ? RESOLVE_WAIT_MS : Infinity);
-      const untilMs = now + waitMs - Math.min(BEFORE_MS_MAX, waitMs / 4);
+      if (!OPEN.test(answer[1]) || this.#waiting >= WAITING_MAX) return answer;
+      const untilMs = untilOf(attempt, Infinity);
       // Many wait for the same, and one of them is first.
       while (this.#turn) {
         if (Date.now() >= untilMs) return this.#object.waiting(attempt());
@@ -62,6 +60,16 @@ export class Remote {
     } finally {
       this.#turn = undefined;
       end();
+    }
+  }
+
+  /** What is asked of the layer has no turn; the engine says whether it has to wait for what is under way. */
+  async #control(attempt) {
+    const untilMs = untilOf(attempt, CONTROL_WAIT_MS);
+    for (;;) {
+      const answer = this.#object.answered(attempt());
+      if (!LOCKED.test(answer[1]) || !this.#turn || this.#waiting >= WAITING_MAX || Date.now() >= untilMs) return answer;
+      await this.#through(untilMs);
     }
   }
 
@@ -88,7 +96,10 @@ export class Remote {
   }
 }
 
-/** Whether an answer says only that it is not settled yet. */
-function isOpen([, lines]) {
-  return /^semel-status:(in-flight|locked)$/m.test(lines);
+/** Until when it is waited for a turn: the router gives up when the client does, and what there is has to be told before. */
+function untilOf(attempt, mostMs) {
+  const [, , , lines] = attempt();
+  const now = Date.now();
+  const waitMs = Math.min(glue.wait_ms(lines, now), mostMs);
+  return now + waitMs - Math.min(BEFORE_MS_MAX, waitMs / 4);
 }

@@ -2,4 +2,8 @@
 
 import { env } from "cloudflare:workers";
 
-export const routesText = () => env.SEMEL_UPSTREAM_ROUTES;
+/** wrangler hands JSON over as what it is. */
+export function routesText() {
+  const { SEMEL_UPSTREAM_ROUTES: routes } = env;
+  return typeof routes === "string" ? routes : JSON.stringify(routes);
+}

@@ -307,6 +307,7 @@ impl Turn<'_> {
                 control::cancel(work, cancellation, attempt.deadline_ms, self.is_under_way(&cancellation.id))
             }
             Command::DeleteRecord(id) => deletion::delete_record(work, id, self.config.retention_s),
+            Command::Resolve(id, _) if self.is_under_way(id) => Err(Undone::Problem(remote::locked())),
             Command::Resolve(id, resolution) => resolve::resolve(work, id, resolution),
             Command::DeleteKey => deletion::delete_key(work),
             Command::Close(place, by_administrator) => {

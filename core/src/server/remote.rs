@@ -324,7 +324,7 @@ impl Turn<'_> {
         let identified = Identified { id, attempt: &attempt, fingerprint, found };
         self.told(loaded, &identified, &attempt, |decision| match decision {
             Decision::Doubt => in_flight(),
-            _ => Problem::new(Code::Locked, "another request of this key is under way to where it is executed"),
+            _ => locked(),
         })
     }
 
@@ -461,6 +461,11 @@ pub(super) fn unsettled(state: &State, is_under_way: bool, now_ms: i64) -> Probl
 /// The problem of a request that is under way, or of which the next attempt finds out what became of it.
 pub(super) fn in_flight() -> Problem {
     Problem::new(Code::InFlight, "it was sent to where it is executed, and its outcome is not known yet")
+}
+
+/// The problem of what has to wait for a request that is under way.
+pub(super) fn locked() -> Problem {
+    Problem::new(Code::Locked, "another request of this key is under way to where it is executed")
 }
 
 /// The problem of a request that stays in doubt.

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Only what is in doubt is settled, and once: whatever has an answer keeps it.
-//! - What is said not to have run never will: an attempt that is still on its way to where it is executed can't be known of here.
+//! - What is said not to have run never will. So nothing is settled that is known to be under way to where it is executed: [`super::execution`] sees to that.
 
 use super::admin::{executed_of, state_of};
 use super::answer::checked_outcome;

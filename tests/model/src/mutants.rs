@@ -83,7 +83,7 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::DoubtStays => ("report", Never::Twice),
         Rule::ResendEnds => ("resend", Never::Twice),
         Rule::ProbeSettles => ("probe", Never::Twice),
-        Rule::OwnDispatch => ("report", Never::Different),
+        Rule::OwnDispatch => ("resend and deleted", Never::Different),
         Rule::UnderWayKnown => ("report", Never::Different),
         Rule::RaiseChecked => ("tabs", Never::Twice),
         Rule::UntilRaised => ("reload", Never::Twice),

@@ -66,10 +66,12 @@ impl RemoteJudge {
                 return;
             }
             Aim::Execute | Aim::LookUp if has_outcome => self.watch_outcome(answer, effects),
+            // Nothing is known of it any more.
+            Aim::DeleteKey if status == "executed" => self.is_given_up = false,
             Aim::Cancel if has_outcome && answer.body == br#"{"state":"cancelled"}"# => self.deny(effects),
             _ => {}
         }
-        self.is_given_up |= status == "outcome-unknown";
+        self.is_given_up |= matches!(status, "outcome-unknown" | "outcome-expired");
         self.oracle.seen.extend(match status {
             "replayed" => Some(Sometimes::Replay),
             "outcome-unknown" => Some(Sometimes::OutcomeUnknown),

@@ -1,12 +1,14 @@
-//! A handler that has everything sent to where it is executed.
+//! A handler that has everything sent to where it is executed; what is sent to it, and what comes of that.
 //!
 //! Invariant: it writes first, so that a test sees what becomes of that.
 
-use semel_core::message::{Method, Request, Response};
+use crate::call::{Call, post};
+use crate::world::{START_S, World};
+use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::remote::Policy;
+use semel_core::server::remote::{Call as Sent, Ended, Policy};
 use semel_core::server::sql::SqlError;
-use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
+use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
 use std::cell::{Cell, RefCell};
 
 /// The handler.
@@ -47,4 +49,62 @@ impl Handler for Elsewhere {
         context.sql.exec("INSERT INTO effects (id) VALUES ('none')", &[])?;
         Err(Failure::Remote(self.policy.borrow().clone()))
     }
+}
+
+/// A key whose requests are executed elsewhere, by a policy.
+pub fn remote(policy: Policy) -> World<Elsewhere> {
+    World::of(Elsewhere::new(policy), Config { open: true, retention_s: 1000, ..Config::default() })
+}
+
+/// One of which is sent again what is in doubt, for a minute.
+pub fn resend() -> World<Elsewhere> {
+    remote(Policy::Resend { dedup_s: 60 })
+}
+
+/// One of which it is asked what became of it, and after half a minute proven.
+pub fn probe() -> World<Elsewhere> {
+    remote(Policy::Probe { path: "/orders/1".to_owned(), settle_s: 30 })
+}
+
+/// A request that is to be dispatched.
+pub fn order(id: &str) -> Call {
+    post("/orders").id(id).first_sent_s(START_S).body("one")
+}
+
+/// The other side has answered.
+pub fn answered(status: u16, body: &str) -> Ended {
+    Ended::Answered(Response { status, headers: Headers::from_iter([("x-from", "elsewhere")]), body: body.into() })
+}
+
+/// It can't be known what became of it.
+pub fn lost() -> Ended {
+    Ended::Unknown("the connection was lost".to_owned())
+}
+
+/// Nothing was sent.
+pub fn refused() -> Ended {
+    Ended::Unreachable("connection refused".to_owned())
+}
+
+/// Sends an attempt that is to be dispatched, for the `times`th time.
+#[track_caller]
+pub fn dispatched(world: &mut World<Elsewhere>, call: &Call, times: i64) -> Sent {
+    world.send(call).is_problem(409, "in-flight", "unknown", "same-id");
+    let sent = world.take_call().expect("something to send");
+    assert_eq!(sent, Sent::Dispatch { times });
+    sent
+}
+
+/// Leaves a request in doubt: it was sent, and no answer came.
+#[track_caller]
+pub fn in_doubt(world: &mut World<Elsewhere>, id: &str) {
+    let sent = dispatched(world, &order(id), 1);
+    world.settle(&order(id), &sent, lost());
+}
+
+/// Sends an attempt of which nothing is to be sent, and that gets a problem.
+#[track_caller]
+pub fn is_told(world: &mut World<Elsewhere>, call: &Call, status: u16, code: &str, executed: &str, retry: &str) {
+    world.send(call).is_problem(status, code, executed, retry);
+    assert_eq!(world.take_call(), None);
 }

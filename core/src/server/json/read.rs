@@ -4,6 +4,7 @@
 //! - A member that is taken is there once, or it is an error; so is one of another type. `null` is a member that is not there.
 //! - An integer is written as one: `1.0` and `1e3` are none.
 
+use crate::text::known;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
@@ -35,21 +36,16 @@ pub struct Members(Vec<(Name, Json)>);
 #[derive(Debug, Clone, PartialEq)]
 struct Name(Cow<'static, str>);
 
-macro_rules! known {
-    ($($name:literal)+) => {
-        impl From<&str> for Name {
-            #[inline(never)]
-            fn from(name: &str) -> Self {
-                Self(match name {
-                    $($name => Cow::Borrowed($name),)+
-                    _ => Cow::Owned(name.to_owned()),
-                })
-            }
-        }
-    };
+known! {
+    known_name:
+    "ack" "body" "deadline" "epoch" "firstSent" "headers" "id" "method" "name" "path" "seq" "session" "until"
 }
 
-known! { "ack" "body" "deadline" "epoch" "firstSent" "headers" "id" "method" "name" "path" "seq" "session" "until" }
+impl From<&str> for Name {
+    fn from(name: &str) -> Self {
+        Self(known_name(name).map_or_else(|| Cow::Owned(name.to_owned()), Cow::Borrowed))
+    }
+}
 
 impl Json {
     /// Reads a whole text. The error may quote it.

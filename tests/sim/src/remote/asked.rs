@@ -56,7 +56,7 @@ pub enum Errand {
 impl Errand {
     /// Whether only one at a time is followed.
     pub fn takes_turns(self) -> bool {
-        matches!(self, Self::Request | Self::Strange | Self::Resolve(_))
+        matches!(self, Self::Request | Self::Strange)
     }
 }
 

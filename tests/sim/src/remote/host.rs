@@ -110,7 +110,42 @@ impl Object {
 impl Run {
     /// Something arrives at the key.
     pub(super) fn arrive(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
-        if asked.errand.takes_turns() { self.take_turn(asked, None) } else { self.follow(asked, false) }
+        match asked.errand {
+            Errand::Resolve(_) => self.resolve(asked, None),
+            errand if errand.takes_turns() => self.take_turn(asked, None),
+            _ => self.follow(asked, false),
+        }
+    }
+
+    /// It has no turn. The engine says whether it has to wait for what is under way; `until_ms`: it has waited before.
+    fn resolve(&mut self, asked: Rc<Asked>, until_ms: Option<i64>) -> Result<(), Violation> {
+        let Some(reply) = self.ask(&asked, Some(None))? else { return Ok(()) };
+        let until_ms = until_ms.unwrap_or_else(|| self.waits_until(&asked, RESOLVE_WAIT_MS));
+        let is_locked = reply.only("semel-status") == "locked";
+        if !is_locked || !self.object.has_turn || self.object.waiting.len() >= WAITING_MAX || self.now_ms >= until_ms {
+            return self.once_durable(Then::Tell(asked, Box::new(reply)));
+        }
+        self.oracle.see("elsewhere: a resolution waits for what is under way");
+        self.wait(asked, until_ms)
+    }
+
+    fn waits_until(&self, asked: &Asked, most_ms: i64) -> i64 {
+        let wait_ms = router::wait_ms(&asked.call.headers(), START_MS + self.now_ms).min(most_ms);
+        self.now_ms + wait_ms - (wait_ms / 4).min(BEFORE_MS_MAX)
+    }
+
+    fn wait(&mut self, asked: Rc<Asked>, until_ms: i64) -> Result<(), Violation> {
+        self.push(until_ms, Event::WaitOver(self.object.life, asked.number));
+        self.object.waiting.push_back((asked, until_ms));
+        Ok(())
+    }
+
+    /// It has waited, and what it waited for is over, or its time.
+    fn go_on_after(&mut self, asked: Rc<Asked>, until_ms: i64) -> Result<(), Violation> {
+        match asked.errand {
+            Errand::Resolve(_) => self.resolve(asked, Some(until_ms)),
+            _ => self.take_turn(asked, Some(until_ms)),
+        }
     }
 
     /// `until_ms`: it has waited before, and waits no longer than this.
@@ -127,16 +162,11 @@ impl Run {
                 if until_ms.is_some() || !is_open || self.object.waiting.len() >= WAITING_MAX {
                     return self.once_durable(Then::Tell(asked, Box::new(reply)));
                 }
-                let is_resolution = matches!(asked.errand, Errand::Resolve(_));
-                let wait_ms = router::wait_ms(&asked.call.headers(), START_MS + self.now_ms);
-                let wait_ms = if is_resolution { wait_ms.min(RESOLVE_WAIT_MS) } else { wait_ms };
                 self.oracle.see("elsewhere: waits for its turn");
-                self.now_ms + wait_ms - (wait_ms / 4).min(BEFORE_MS_MAX)
+                self.waits_until(&asked, i64::MAX)
             }
         };
-        self.push(until_ms, Event::WaitOver(self.object.life, asked.number));
-        self.object.waiting.push_back((asked, until_ms));
-        Ok(())
+        self.wait(asked, until_ms)
     }
 
     pub(super) fn wait_over(&mut self, life: u32, number: usize) -> Result<(), Violation> {
@@ -148,7 +178,7 @@ impl Run {
             asked.number == number && *until_ms <= self.now_ms
         });
         match at.and_then(|at| self.object.waiting.remove(at)) {
-            Some((asked, until_ms)) => self.take_turn(asked, Some(until_ms)),
+            Some((asked, until_ms)) => self.go_on_after(asked, until_ms),
             None => Ok(()),
         }
     }
@@ -188,7 +218,7 @@ impl Run {
         self.once_durable(Then::Tell(asked, Box::new(reply)))?;
         while has_turn && !self.object.has_turn {
             let Some((next, until_ms)) = self.object.waiting.pop_front() else { break };
-            self.take_turn(next, Some(until_ms))?;
+            self.go_on_after(next, until_ms)?;
         }
         Ok(())
     }

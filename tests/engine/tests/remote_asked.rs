@@ -1,0 +1,164 @@
+//! Requests that are executed elsewhere: what is told of one to who looks it up or cancels it, or is somebody else.
+
+use semel_core::server::Sql;
+use semel_core::server::remote::Policy;
+use semel_support::admin::{cancel_for, delete_key, resolve};
+use semel_support::elsewhere::{Elsewhere, answered, dispatched, is_told, lost, order, probe, remote, resend};
+use semel_support::{World, cancel, get, look_up, post};
+use serde_json::json;
+
+#[test]
+fn nobody_else_learns_of_it_and_nothing_else_runs_under_its_id() {
+    let mut world = remote(Policy::Report);
+    let call = order("a");
+    dispatched(&mut world, &call, 1);
+    is_told(&mut world, &call.clone().by("mallory"), 422, "fingerprint-mismatch", "no", "after-fix");
+    is_told(&mut world, &call.clone().body("two"), 422, "fingerprint-mismatch", "no", "after-fix");
+    world.send(&look_up("a").by("mallory")).is_problem(404, "not-seen", "unknown", "same-id");
+}
+
+#[test]
+fn it_is_neither_cancelled_nor_unseen() {
+    let mut world = resend();
+    dispatched(&mut world, &order("a"), 1);
+    is_told(&mut world, &cancel("c", "a"), 409, "in-flight", "unknown", "same-id");
+    is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+    assert_eq!(world.row("a", "state"), Some(7.into()));
+}
+
+/// Who looks it up, or cancels it, would else hear for ever that it is under way.
+#[test]
+fn what_an_attempt_was_told_of_it_is_told_to_who_looks_it_up_or_cancels_it() {
+    #[track_caller]
+    fn is_known(world: &mut World<Elsewhere>, n: u8, code: &str, retry: &str) {
+        is_told(world, &look_up("a"), 409, code, "unknown", retry);
+        is_told(world, &cancel(&format!("c{n}"), "a"), 409, code, "unknown", retry);
+        world.restart();
+        is_told(world, &look_up("a"), 409, code, "unknown", retry);
+    }
+    let call = order("a");
+
+    let mut world = remote(Policy::Report);
+    let sent = dispatched(&mut world, &call, 1);
+    is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+    world.settle(&call, &sent, lost()).is_problem(409, "outcome-unknown", "unknown", "never");
+    is_known(&mut world, 1, "outcome-unknown", "never");
+    is_told(&mut world, &look_up("a").by("mallory"), 404, "not-seen", "unknown", "same-id");
+    world.send(&resolve("r", "a", r#"{"executed":"yes","outcome":{"status":201,"body":"made"}}"#));
+    assert_eq!(world.send(&look_up("a")).body(), b"made");
+
+    // Where routes say so since, though an attempt found out before.
+    let mut world = probe();
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost());
+    is_known(&mut world, 1, "in-flight", "same-id");
+    world.handler.policy.replace(Policy::Report);
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+    is_known(&mut world, 2, "outcome-unknown", "never");
+
+    let mut world = resend();
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+    is_known(&mut world, 1, "in-flight", "same-id");
+    world.pass_s(60);
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+    is_known(&mut world, 2, "outcome-unknown", "never");
+}
+
+/// Nobody runs it any more, and no attempt may ever ask: who only looks it up hears what an attempt would.
+#[test]
+fn a_start_that_nobody_runs_any_more_is_no_longer_told_to_be_under_way() {
+    let call = order("a");
+    let mut world = remote(Policy::Report);
+    dispatched(&mut world, &call, 1);
+    is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+    world.restart();
+    is_told(&mut world, &look_up("a"), 409, "outcome-unknown", "unknown", "never");
+    is_told(&mut world, &cancel("c", "a"), 409, "outcome-unknown", "unknown", "never");
+    is_told(&mut world, &look_up("a").by("mallory"), 404, "not-seen", "unknown", "same-id");
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+
+    // Until the other side has forgotten its id, the next attempt sends it again.
+    let mut world = resend();
+    dispatched(&mut world, &call, 1);
+    world.restart();
+    world.pass_ms(59_999);
+    let reply = world.send(&look_up("a"));
+    reply.is_problem(409, "in-flight", "unknown", "same-id");
+    assert!(reply.field("detail").contains("sent again, finds out"), "{reply:?}");
+    world.pass_ms(1);
+    is_told(&mut world, &look_up("a"), 409, "outcome-unknown", "unknown", "never");
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+
+    let mut world = probe();
+    dispatched(&mut world, &call, 1);
+    world.restart();
+    world.pass_s(100_000);
+    is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+}
+
+/// While it is under way, whatever becomes of the engine and whoever reads meanwhile, it may have its outcome yet.
+#[test]
+fn what_is_under_way_is_told_so_for_as_long_as_it_is() {
+    let call = order("a");
+    let mut world = remote(Policy::Report);
+    let sent = dispatched(&mut world, &call, 1);
+    world.send(&get("/orders"));
+    let read = world.take_call().expect("a read");
+    world.settle(&get("/orders"), &read, answered(200, ""));
+    is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+    let looked_up = json!([{ "method": "GET", "path": "/semel/v1/keys/counters%2F1/outcomes/a" }]);
+    let answers = world.batch(&looked_up).expect("answers");
+    answers[0].is_problem(409, "in-flight", "unknown", "same-id");
+    // The storage fails for a moment: what is in memory is looked at again.
+    world.database.fail(0);
+    world.send(&cancel("c", "a")).is_problem(503, "unavailable", "unknown", "same-id");
+    world.database.calm();
+    is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+    // Another object of the isolate crashes the module, and the host says what is under way.
+    world.restart();
+    world.know_under_way("a");
+    is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+    world.settle(&call, &sent, answered(201, "made")).is_executed(201);
+    assert_eq!(world.send(&look_up("a")).only("semel-status"), "replayed");
+
+    // What an object before has left in doubt is not under way because another is.
+    dispatched(&mut world, &order("b"), 1);
+    world.restart();
+    dispatched(&mut world, &order("c"), 1);
+    is_told(&mut world, &look_up("b"), 409, "outcome-unknown", "unknown", "never");
+    is_told(&mut world, &look_up("c"), 409, "in-flight", "unknown", "same-id");
+}
+
+/// It has left, so nobody may be told that it never runs.
+#[test]
+fn what_is_under_way_is_not_cancelled_though_its_key_was_deleted() {
+    for (without, by) in [(false, "client"), (true, "client"), (false, "administrator")] {
+        let mut world = resend();
+        let call = if without { post("/orders").id("a").body("one") } else { order("a") };
+        let sent = dispatched(&mut world, &call, 1);
+        world.send(&delete_key("d"));
+        let cancellation = match by {
+            "administrator" => cancel_for("c", r#"{"id":"a"}"#),
+            _ => cancel("c", "a"),
+        };
+        is_told(&mut world, &cancellation, 409, "in-flight", "unknown", "same-id");
+        world.settle(&call, &sent, answered(201, "made")).is_problem(409, "outcome-unknown", "unknown", "never");
+        assert_eq!(world.take_call(), None);
+        world.send(&cancellation).is_executed(200);
+    }
+}
+
+/// A row of a version before this has no instant, or says that it was told so.
+#[test]
+fn what_an_older_version_has_left_in_doubt_is_told_as_it_was() {
+    for (stored, code, retry) in [("NULL", "in-flight", "same-id"), ("2", "outcome-unknown", "never")] {
+        let mut world = remote(Policy::Report);
+        dispatched(&mut world, &order("a"), 1);
+        world.database.run(&format!("UPDATE semel_records SET executed = {stored}"), &[]).expect("a row");
+        world.restart();
+        is_told(&mut world, &look_up("a"), 409, code, "unknown", retry);
+        is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
+        is_told(&mut world, &look_up("a"), 409, "outcome-unknown", "unknown", "never");
+    }
+}

@@ -1,0 +1,197 @@
+//! Requests that are executed elsewhere and are in doubt: what becomes of them, by the policy of their route.
+
+use semel_core::server::remote::{Call as Sent, Policy};
+use semel_support::elsewhere::{answered, dispatched, is_told, lost, order, probe, refused, remote, resend};
+use semel_support::{START_MS, START_S, acknowledge, post};
+
+#[test]
+fn what_has_no_answer_stays_in_doubt_until_it_is_resolved() {
+    let mut world = remote(Policy::Report);
+    let call = order("a");
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost()).is_problem(409, "outcome-unknown", "unknown", "never");
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+    world.restart();
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+}
+
+#[test]
+fn a_start_that_is_found_is_in_doubt() {
+    for (policy, sends) in [(Policy::Report, false), (Policy::Resend { dedup_s: 60 }, true)] {
+        let mut world = remote(policy);
+        let call = order("a");
+        dispatched(&mut world, &call, 1);
+        world.restart();
+        if sends {
+            dispatched(&mut world, &call, 2);
+        } else {
+            is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+        }
+    }
+}
+
+/// A login, a limit, or the other side's word that the first one is still being executed: none of them is the first one's answer.
+#[test]
+fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids() {
+    for status in [401, 403, 407, 408, 409, 425, 429] {
+        let mut world = resend();
+        let call = order("a");
+        let sent = dispatched(&mut world, &call, 1);
+        world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+        let again = dispatched(&mut world, &call, 2);
+        world.settle(&call, &again, answered(status, "")).is_problem(503, "unavailable", "unknown", "same-id");
+        assert_eq!(world.row("a", "state"), Some(7.into()), "{status}");
+        let third = dispatched(&mut world, &call, 3);
+        assert_eq!(world.settle(&call, &third, answered(201, "made")).body(), b"made");
+
+        // Of what was sent once it is the first answer.
+        let sent = dispatched(&mut world, &order("b"), 1);
+        let outcome = world.settle(&order("b"), &sent, answered(status, ""));
+        assert_eq!((outcome.status(), outcome.only("semel-status")), (status, "executed"));
+    }
+    let mut world = resend();
+    let call = order("a");
+    dispatched(&mut world, &call, 1);
+    let again = dispatched(&mut world, &call, 2);
+    assert_eq!(world.settle(&call, &again, answered(422, "no")).only("semel-status"), "executed", "the first one's");
+}
+
+/// It was proven that nothing of the first is there: the second one's answer is the first.
+#[test]
+fn what_is_sent_again_after_a_probe_has_the_outcome_of_whoever_answers() {
+    let mut world = probe();
+    let call = order("a");
+    let first = dispatched(&mut world, &call, 1);
+    world.settle(&call, &first, lost());
+    world.pass_s(30);
+    world.send(&call);
+    let probed = world.take_call().expect("a probe");
+    world.settle(&call, &probed, answered(404, ""));
+    let again = world.take_call().expect("a second dispatch");
+    assert_eq!(world.settle(&call, &again, answered(409, "none left")).only("semel-status"), "executed");
+}
+
+#[test]
+fn after_a_crash_the_handler_is_not_asked_for_what_is_in_doubt() {
+    let mut world = resend();
+    dispatched(&mut world, &order("a"), 1);
+    world.restart();
+    let asked = world.handler.calls.get();
+    world.crashed(&order("a")).is_problem(409, "in-flight", "unknown", "same-id");
+    assert_eq!((world.take_call(), world.handler.calls.get()), (None, asked));
+}
+
+#[test]
+fn what_is_resent_is_resent_only_while_the_other_side_knows_it() {
+    let mut world = resend();
+    let call = order("a");
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+    world.pass_s(59);
+    let sent = dispatched(&mut world, &call, 2);
+    world.settle(&call, &sent, lost());
+    // From the first time on, not the last.
+    world.pass_s(1);
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+}
+
+#[test]
+fn a_late_attempt_sends_nothing_and_does_not_say_that_it_did_not_run() {
+    let mut world = resend();
+    let call = order("a").deadline_ms(START_MS + 1000);
+    dispatched(&mut world, &call, 1);
+    world.restart();
+    world.pass_ms(1001);
+    is_told(&mut world, &call, 409, "in-flight", "unknown", "same-id");
+}
+
+#[test]
+fn a_probe_that_finds_it_is_the_outcome() {
+    let mut world = probe();
+    let call = order("a");
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+    world.send(&call).is_problem(409, "in-flight", "unknown", "same-id");
+    let sent = world.take_call().expect("a probe");
+    assert_eq!(sent, Sent::Probe { path: "/orders/1".to_owned(), times: 1, is_proof: false });
+    let found = world.settle(&call, &sent, answered(200, "it is there"));
+    assert_eq!((found.status(), found.only("semel-status"), found.body()), (200, "executed", &b"it is there"[..]));
+    assert_eq!(world.send(&call).only("semel-status"), "replayed");
+}
+
+#[test]
+fn that_nothing_is_found_proves_nothing_too_early() {
+    let mut world = probe();
+    let call = order("a");
+    let first = dispatched(&mut world, &call, 1);
+    world.settle(&call, &first, lost());
+    world.pass_ms(29_999);
+    world.send(&call);
+    let early = world.take_call().expect("a probe");
+    world.settle(&call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+    assert_eq!(world.take_call(), None);
+    world.pass_ms(1);
+    world.send(&call);
+    let late = world.take_call().expect("a probe");
+    world.settle(&call, &late, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+    let again = world.take_call().expect("it is proven that nothing is there, so it is sent");
+    assert_eq!(again, Sent::Dispatch { times: 2 });
+    let outcome = world.settle(&call, &again, answered(201, "made"));
+    assert_eq!((outcome.status(), outcome.only("semel-status")), (201, "executed"));
+}
+
+#[test]
+fn a_probe_without_a_clear_answer_proves_nothing() {
+    for ended in [answered(500, ""), answered(204, ""), answered(403, ""), answered(302, ""), lost(), refused()] {
+        let mut world = probe();
+        let call = order("a");
+        let sent = dispatched(&mut world, &call, 1);
+        world.settle(&call, &sent, lost());
+        world.pass_s(100);
+        world.send(&call);
+        let sent = world.take_call().expect("a probe");
+        world.settle(&call, &sent, ended.clone()).is_problem(409, "in-flight", "unknown", "same-id");
+        assert_eq!(world.take_call(), None, "{ended:?}");
+        assert_eq!(world.row("a", "state"), Some(7.into()), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_probe_for_a_late_attempt_sends_nothing() {
+    let mut world = probe();
+    let call = order("a").deadline_ms(START_MS + 1000);
+    dispatched(&mut world, &call, 1);
+    world.pass_s(100);
+    world.send(&call);
+    let sent = world.take_call().expect("a probe");
+    world.settle(&call, &sent, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+    assert_eq!(world.take_call(), None);
+}
+
+#[test]
+fn what_was_sent_before_is_in_doubt_though_it_can_not_be_sent_again() {
+    let mut world = resend();
+    let call = order("a");
+    dispatched(&mut world, &call, 1);
+    let again = dispatched(&mut world, &call, 2);
+    world.settle(&call, &again, refused()).is_problem(503, "unavailable", "unknown", "same-id");
+    assert_eq!(world.row("a", "state"), Some(7.into()));
+}
+
+#[test]
+fn what_is_in_doubt_never_leaves_by_itself() {
+    let mut world = remote(Policy::Report);
+    let call = order("a");
+    dispatched(&mut world, &call, 1);
+    world.send(&acknowledge("[\"a\"]"));
+    assert_eq!(world.row("a", "state"), Some(7.into()), "it is not to be acknowledged");
+    assert_eq!(world.forget(START_S + 500), Ok(()));
+    world.pass_s(100_000);
+    for n in 0..4 {
+        let other = post("/orders").id(&format!("other-{n}")).first_sent_s(world.wall_s());
+        world.send(&other);
+        world.pass_s(20);
+    }
+    world.restart();
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+}

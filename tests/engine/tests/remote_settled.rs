@@ -1,0 +1,98 @@
+//! Requests that are executed elsewhere: what an administrator sees of those in doubt, settles and deletes.
+
+use semel_core::id::Principal;
+use semel_core::server::remote::Policy;
+use semel_support::admin::{ask, delete_key, delete_record, path, resolve};
+use semel_support::elsewhere::{answered, dispatched, in_doubt, is_told, lost, order, probe, remote, resend};
+use semel_support::post;
+
+#[test]
+fn an_administrator_settles_what_is_in_doubt() {
+    let mut world = remote(Policy::Report);
+    in_doubt(&mut world, "a");
+    let yes = r#"{"executed":"yes","outcome":{"status":201,"headers":{"x-by":"hand"},"body":"made"}}"#;
+    assert_eq!(world.send(&resolve("r1", "a", yes)).json()["state"], "executed");
+    let replayed = world.send(&order("a"));
+    assert_eq!((replayed.status(), replayed.header("x-by"), replayed.body()), (201, Some("hand"), &b"made"[..]));
+    world.send(&resolve("r2", "a", r#"{"executed":"no"}"#)).is_problem(400, "body-invalid", "no", "after-fix");
+
+    in_doubt(&mut world, "b");
+    assert_eq!(world.send(&resolve("r3", "b", r#"{"executed":"no"}"#)).json()["executed"], "no");
+    is_told(&mut world, &order("b"), 410, "cancelled", "no", "never");
+    world.send(&resolve("r4", "never", yes)).is_problem(404, "not-seen", "unknown", "same-id");
+    for wrong in [
+        "{}",
+        r#"{"executed":"yes"}"#,
+        r#"{"executed":"no","outcome":{"status":200}}"#,
+        r#"{"executed":"yes","outcome":{"status":500}}"#,
+    ] {
+        world.send(&resolve("r5", "a", wrong)).is_problem(400, "body-invalid", "no", "after-fix");
+    }
+    world.send(&resolve("r6", "a", yes).by("mallory")).is_problem(403, "forbidden", "no", "after-fix");
+}
+
+/// It may have its effect yet, so nobody may say that it did not run; and it may have another outcome than is said.
+#[test]
+fn what_is_under_way_is_not_settled_by_an_administrator() {
+    for body in [r#"{"executed":"no"}"#, r#"{"executed":"yes","outcome":{"status":201}}"#] {
+        let mut world = probe();
+        in_doubt(&mut world, "b");
+        let call = order("a");
+        let sent = dispatched(&mut world, &call, 1);
+        let resolution = |id| resolve(&format!("r {id}"), id, body);
+        is_told(&mut world, &resolution("a"), 409, "locked", "no", "same-id");
+        // However its path is written, and whatever the engine was made of.
+        let escaped =
+            post(&path("/records/%61/resolv%65")).id("r a").body(body).by(Principal::administrator().as_str());
+        is_told(&mut world, &escaped, 409, "locked", "no", "same-id");
+        world.restart();
+        world.know_under_way("a");
+        is_told(&mut world, &resolution("a"), 409, "locked", "no", "same-id");
+        world.send(&resolution("b")).is_executed(200);
+        world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+
+        world.send(&call);
+        let probed = world.take_call().expect("a probe");
+        is_told(&mut world, &resolution("a"), 409, "locked", "no", "same-id");
+        world.settle(&call, &probed, lost()).is_problem(409, "in-flight", "unknown", "same-id");
+        world.send(&resolution("a")).is_executed(200);
+    }
+}
+
+#[test]
+fn an_answer_that_comes_after_that_changes_nothing() {
+    let mut world = remote(Policy::Report);
+    let call = order("a");
+    let sent = dispatched(&mut world, &call, 1);
+    // An engine that does not know of it.
+    world.restart();
+    world.send(&resolve("r1", "a", r#"{"executed":"yes","outcome":{"status":200,"body":"by hand"}}"#));
+    let late = world.settle(&call, &sent, answered(201, "late"));
+    assert_eq!((late.only("semel-status"), late.body()), ("replayed", &b"by hand"[..]));
+    assert_eq!(world.send(&call).body(), b"by hand");
+}
+
+#[test]
+fn what_was_deleted_meanwhile_is_not_sent_again() {
+    for deletion in [delete_record("d", "a"), delete_key("d")] {
+        let mut world = resend();
+        let call = order("a");
+        let sent = dispatched(&mut world, &call, 1);
+        world.send(&deletion);
+        let status = world.settle(&call, &sent, answered(201, "late")).status();
+        assert!((400..500).contains(&status), "{status}");
+        assert_eq!(world.take_call(), None);
+        world.send(&call);
+        assert_eq!(world.take_call(), None);
+    }
+}
+
+#[test]
+fn an_administrator_sees_what_is_in_doubt() {
+    let mut world = remote(Policy::Report);
+    dispatched(&mut world, &order("a"), 1);
+    let shown = world.send(&ask("/records/a")).json();
+    assert_eq!((&shown["state"], &shown["executed"]), (&"in-doubt".into(), &"unknown".into()));
+    world.restart();
+    assert_eq!(world.count().map(|count| count.records), Ok(1));
+}
