@@ -66,7 +66,7 @@ export class Machine {
   constructor(module, host) {
     this.#exports = new WebAssembly.Instance(module).exports;
     // The build names it for this very module. A cache may have another: what is told would be taken for something else.
-    if (!this.#exports._call) throw new TypeError("semel: reload: another version");
+    if (!this.#exports._call) throw new TypeError("semel: reload: a new version");
     this.#host = host;
   }
 

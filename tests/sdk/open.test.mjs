@@ -40,7 +40,7 @@ test("a module that is of another build, as a cache or a deploy may have it, is 
   const Mixed = entry(() => readFile(new URL("../../sdk/npm/session.wasm", import.meta.url)));
   const error = await rejection(Mixed.open({ url: URL_OF_STUB, store, fetch: server.fetch }));
   is(error, "TypeError");
-  assert.equal(error.message, "semel: reload: another version");
+  assert.equal(error.message, "semel: reload: a new version");
   assert.deepEqual([store.log, store.closed, server.calls], [[], 0, []]);
 });
 
