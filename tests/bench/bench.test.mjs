@@ -2,12 +2,16 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { deposit } from "./load.mjs";
+import { paced } from "./paced.mjs";
 import { PLOTS, measuredOf, plotOf } from "./report.mjs";
 import { ROWS, judged, markdownOf } from "./table.mjs";
 
@@ -29,6 +33,29 @@ test("a short run of all of it has every row, every curve and the handlers as JS
   assert.deepEqual(handlers.map(({ connections }) => connections), [1, 16, 64]);
   if (existsSync("/dev/shm")) assert.deepEqual(ids(inMemory), ["connections-1", "connections-16", "cpu", "connections-64", "keys-64"]);
   assert.ok(disk.fileSystem !== "" && disk.durableMs > 0);
+});
+
+test("an open load goes on over new lines where the server has closed those that were idle", LIMIT, async (t) => {
+  const [rate, forMs] = [20, 5_500];
+  const startedMs = performance.now();
+  const sockets = [];
+  const server = createServer((socket) => {
+    sockets.push(socket);
+    socket.setTimeout(4_000, () => socket.destroy());
+    socket.on("error", () => {});
+    socket.on("data", () => {
+      // So few requests take one line, until some are held up: then those are needed that nobody has used.
+      const isHeldUp = performance.now() - startedMs > forMs - 500;
+      setTimeout(() => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"), isHeldUp ? 200 : 0);
+    });
+  });
+  t.after(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const took = await paced(`http://127.0.0.1:${server.address().port}`, { rate, forMs, next: deposit("/accounts/idle/deposit") });
+  assert.equal(took.length, Math.floor((forMs * rate) / 1000) + 1);
 });
 
 test("what is asked wrongly is told, and nothing runs", async () => {

@@ -11,10 +11,13 @@ import { Line } from "./load.mjs";
 const LINES_AT_FIRST = 64;
 /** Beyond them requests wait for one another. */
 const LINES_MAX = 1000;
+/** One that nobody has used for so long is opened anew: the server closes those that are idle for five seconds. */
+const IDLE_MS_MAX = 3_000;
 
 /** Sends `rate` requests a second for `forMs`, as `next` makes them. Resolves to how many ms each took, and when it was due. */
 export async function paced(url, { rate, forMs, next }) {
-  const idle = await Promise.all(Array.from({ length: LINES_AT_FIRST }, async () => ({ line: await Line.to(url), id: undefined })));
+  const fresh = async () => ({ line: await Line.to(url), id: undefined, usedMs: performance.now() });
+  const idle = await Promise.all(Array.from({ length: LINES_AT_FIRST }, fresh));
   let opened = idle.length;
   const due = [];
   const took = [];
@@ -23,13 +26,18 @@ export async function paced(url, { rate, forMs, next }) {
 
   /** Sends all that is due over one line, one after another. */
   const drive = async (mine) => {
-    mine ??= { line: await Line.to(url), id: undefined };
+    if (mine !== undefined && performance.now() - mine.usedMs > IDLE_MS_MAX) {
+      mine.line.close();
+      mine = undefined;
+    }
+    mine ??= await fresh();
     for (let atMs = due.shift(); atMs !== undefined; atMs = due.shift()) {
       const request = next(mine.id);
       mine.id = request.id;
       await mine.line.ask(request.bytes);
       took.push({ ms: performance.now() - startedMs - atMs, atMs });
     }
+    mine.usedMs = performance.now();
     idle.push(mine);
   };
   const fly = () => {
