@@ -200,9 +200,12 @@ impl Oracle {
         if !story.effects_ms.is_empty() && (is_fenced || *at_ms < kept_ms) {
             return violation("twice", format!("{id} ran again"));
         }
-        let is_soon = story.first_seen_ms.is_some_and(|first_ms| *at_ms < first_ms + retention_ms);
-        if story.never_ran_ms.is_some() && (is_fenced || is_soon) {
-            return violation("never", format!("{id} ran, of which it was said that it never will"));
+        if let (Some(first_ms), Some(never_ms)) = (story.first_seen_ms, story.never_ran_ms) {
+            // A clock of which nothing was stored may have gone back since it first came.
+            let is_soon = *at_ms < first_ms.min(never_ms) + retention_ms;
+            if is_fenced || is_soon {
+                return violation("never", format!("{id} ran, of which it was said that it never will"));
+            }
         }
         if !story.effects_ms.is_empty() || story.never_ran_ms.is_some() {
             self.history.is_no_longer_promised(key);
@@ -225,7 +228,9 @@ impl Oracle {
         if story.panics >= 3 {
             return violation("poisoned", format!("{id} ran after {} panics", story.panics));
         }
-        let is_counted = exchange.has_panicked && !exchange.has_crashed && said.code != "unavailable";
+        // Where the machine's clock went back, and with the instance all was lost that knew better, the attempt is from the future.
+        let is_refused = matches!(said.code.as_str(), "unavailable" | "key-invalid");
+        let is_counted = exchange.has_panicked && !exchange.has_crashed && !is_refused;
         story.panics += u32::from(is_counted);
         Ok(())
     }
@@ -235,11 +240,15 @@ impl Oracle {
         let message = &exchange.letter.message;
         let retention_ms = self.retention_ms_min();
         let story = self.ids.entry((key.to_owned(), target.to_owned())).or_default();
+        // An attempt that does not say when it was first sent may come too late to be known, whatever those before it said: after the
+        // last instant, say, of which its acknowledgement spoke.
+        let is_fenced = story.first_sent_s.is_some() && !(message.is_deposit() && message.first_sent_s().is_none());
+        let until_ms = story.kept_ms.filter(|_| !story.is_unbounded).map(|_| story.until_ms);
+        let free_ms = [story.free_ms, until_ms].into_iter().flatten().min().unwrap_or(i64::MAX);
         let ran_lately = story
             .effects_ms
             .last()
-            .map(|ran_ms| (ran_ms + retention_ms).min(story.free_ms.unwrap_or(i64::MAX)))
-            .is_some_and(|known_ms| story.first_sent_s.is_some() || said.now_ms < known_ms);
+            .is_some_and(|ran_ms| is_fenced || said.now_ms < (ran_ms + retention_ms).min(free_ms));
         let body = exchange.reply.body();
         let is_cancelled = said.is_outcome() && body.starts_with(b"{\"state\":\"cancelled\"");
         if is_cancelled || (said.is_no && said.is_never) {

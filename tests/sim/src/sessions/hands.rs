@@ -28,7 +28,8 @@ impl Run {
         let (name, row) = all[self.rng.usize(0..all.len())].clone();
         let (current, last) = (row.current(), row.last());
         let (epoch, after) = row.epochs[self.rng.usize(0..row.epochs.len())];
-        let own = format!("probe-{}", self.now_ms);
+        self.probes += 1;
+        let own = format!("probe-{}", self.probes);
         let other = (OTHERS + self.rng.usize(0..1_000)).to_string();
         let place = |epoch: i64, seq: i64, ack: i64| Place { name: name.clone(), epoch, seq, ack };
         let owner = row.principal.as_str();

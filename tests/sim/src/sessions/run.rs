@@ -103,6 +103,8 @@ pub struct Run {
     pub(super) batchers: Vec<Batcher>,
     /// What went to a session so far: it may come again at any time.
     pub(super) sent: Vec<Message>,
+    /// How many were sent by hand: each has an id of its own, also those of one instant.
+    pub(super) probes: u64,
     pub(super) is_calm: bool,
     /// When the faults ended.
     pub(super) calm_ms: i64,
@@ -127,6 +129,7 @@ impl Run {
             tabs: Vec::new(),
             batchers: Vec::new(),
             sent: Vec::new(),
+            probes: 0,
             is_calm: false,
             calm_ms: 0,
             oracle: Oracle::new(plan),
