@@ -229,7 +229,9 @@ impl Server {
             turn.lost = std::mem::take(&mut keyed.held).into_iter().map(|held| held.letter).collect();
             turn.begins_to_hold = None;
             if was_holding {
+                // All is as it was before: where that had deleted the key, its effects are there again, and none is new.
                 exchange.before = exchange.after.clone();
+                exchange.effects.clear();
             }
             // Of an object that died, the router says so, or nothing comes back at all.
             exchange.is_answered = rng.bool();
