@@ -112,10 +112,9 @@ export class Admin {
     return this.#changeOf(key, "DELETE", pathOf(key), undefined, change, signal);
   }
 
-  /** Mends what a key sends: `retry` or `drop` of a parked one by its number, `park` of the first of a lane by that of the lane. */
-  async mendEffect(key, mending, number, change, signal) {
-    const path = mending === "park" ? `lanes/${number}/park` : `${number}/${mending}`;
-    return this.#changeOf(key, "POST", `${pathOf(key)}/effects/${path}`, undefined, change, signal).catch((error) => {
+  /** Mends what a key sends, one by its id: `retry` or `drop` of a parked one, `park` of the first of a lane. */
+  async mendEffect(key, mending, id, change, signal) {
+    return this.#changeOf(key, "POST", `${pathOf(key)}/effects/${encodeURIComponent(id)}/${mending}`, undefined, change, signal).catch((error) => {
       // Had an attempt before made it, this one would have had its answer.
       throw error.code === "not-seen" ? Object.assign(error, { executed: "no" }) : error;
     });

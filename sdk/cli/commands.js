@@ -158,7 +158,7 @@ async function follow(session, job, again) {
 const MENDINGS = {
   retry: [undefined, { waiting: "It is sent again, as a new one, behind all that waits." }],
   drop: ["This throws the request away. It can't be had back.", { dropped: "It is dropped." }],
-  park: ["This gives up the first that waits there: whether it ran may stay unknown.", { closing: "It is given up, once the other key has said that it never runs there.", parked: "It is given up." }],
+  park: ["This gives the request up: whether it ran may stay unknown.", { closing: "It is given up, once the other key has said that it never runs there.", parked: "It is given up." }],
 };
 
 /** `effects`: what a key has still to send, and what was refused for good; or mends one of them. */
@@ -182,26 +182,26 @@ async function showEffects(session, key) {
   const asked = ({ method, url }) => safeLine(`${method} ${url}`);
   const { count, max, lanes = [] } = told;
   if (lanes.length > 0) {
-    const rows = lanes.map((lane) => [String(lane.lane), safeLine(lane.to), number(lane.waiting), age(lane.at, nowMs), number(lane.attempts), asked(lane), safeLine(lane.closing ?? lane.reason ?? "")]);
-    terminal.table([["LANE", "TO", "WAITING", "SINCE", "TRIED", "FIRST", "WHY IT WAITS"], ...rows], [0, 2, 4]);
+    const rows = lanes.map((lane) => [safeLine(lane.id), safeLine(lane.to), number(lane.waiting), age(lane.at, nowMs), number(lane.attempts), asked(lane), safeLine(lane.closing ?? lane.reason ?? "")]);
+    terminal.table([["FIRST", "TO", "WAITING", "SINCE", "TRIED", "REQUEST", "WHY IT WAITS"], ...rows], [2, 4]);
     terminal.line();
   }
   if (parked.length > 0) {
-    const rows = parked.map((one) => [String(one.number), safeLine(one.to), age(one.parked, nowMs), one.executed, asked(one), safeLine(one.reason)]);
-    terminal.table([["PARKED", "TO", "SINCE", "RAN", "REQUEST", "WHY"], ...rows], [0]);
+    const rows = parked.map((one) => [safeLine(one.id), safeLine(one.to), age(one.parked, nowMs), one.executed, asked(one), safeLine(one.reason)]);
+    terminal.table([["PARKED", "TO", "SINCE", "RAN", "REQUEST", "WHY"], ...rows]);
     terminal.line();
   }
   terminal.note(`${number(count)} of at most ${number(max)}, ${number(parked.length)} of them parked`);
 }
 
-async function mendEffect(session, key, mending, which) {
+async function mendEffect(session, key, mending, id) {
   const { admin, terminal, options, signal } = session;
   const [meaning, results] = MENDINGS[mending];
   if (meaning !== undefined && !options.yes) await agree(session, `${meaning} Go on? [y/N] `);
-  const again = ["effects", key, `--${mending}`, String(which), "--yes"];
-  const mended = changing(session, again, (change) => admin.mendEffect(key, mending, which, change, signal));
+  const again = ["effects", key, `--${mending}`, id, "--yes"];
+  const mended = changing(session, again, (change) => admin.mendEffect(key, mending, id, change, signal));
   const known = withWords("not-found", NO_EFFECTS, mended);
-  const result = await withWords("not-seen", "This key has no such lane, or nothing parked of that number.", known);
+  const result = await withWords("not-seen", mending === "park" ? "None of that id is the first to wait." : "None of that id is parked.", known);
   if (terminal.isJson) return terminal.json(result);
   terminal.line(results[result.state]);
 }

@@ -40,8 +40,8 @@ In the order of their ids. With --state all are looked at, a page at a time, unt
   effects: `
 Examples:
   semel effects accounts/alice
-  semel effects accounts/alice --retry 17
-  semel effects accounts/alice --park 2
+  semel effects accounts/alice --retry 4b1f09c2d7e85a36a0c4e1937f5d2b68
+  semel effects accounts/alice --park 9e02c7a1f48d35b6e1d0a29c84f7b513
 
 What a handler has sent to other keys and to addresses outside. What is refused for good is parked, with the reason; what waits is sent
 again and again, the first of each lane once a second. With --json, one page a line, in the API's own shape.`,
@@ -122,9 +122,9 @@ function programOf({ version, terminal, env, signal }) {
     .addOption(new Option("--all", "all there are").conflicts("limit"));
   add("show <key> [id]", "Shows what a key keeps, or one request of it with its outcome.", show);
   add("effects <key>", "Shows what a key has still to send, and mends it.", effects)
-    .addOption(new Option("--retry <number>", "has a parked one sent again").argParser(numberOf(1, Number.MAX_SAFE_INTEGER)).conflicts(["drop", "park"]))
-    .addOption(new Option("--drop <number>", "throws a parked one away").argParser(numberOf(1, Number.MAX_SAFE_INTEGER)).conflicts("park"))
-    .addOption(new Option("--park <lane>", "gives up the first that waits in a lane").argParser(numberOf(1, Number.MAX_SAFE_INTEGER)))
+    .addOption(new Option("--retry <id>", "has a parked one sent again").argParser(effectId).conflicts(["drop", "park"]))
+    .addOption(new Option("--drop <id>", "throws a parked one away").argParser(effectId).conflicts("park"))
+    .addOption(new Option("--park <id>", "gives up one that is the first to wait for where it goes").argParser(effectId))
     .option("-y, --yes", "don't ask")
     .addOption(again());
   add("forget", "Forgets, at every key, what is older than an instant.", forget)
@@ -141,6 +141,12 @@ function programOf({ version, terminal, env, signal }) {
     .addOption(again());
   add("delete <key> [id]", "Deletes a key with all its data, or one record.", remove).option("-y, --yes", "don't ask").addOption(again());
   return program;
+}
+
+/** The id of what a key has sent. */
+function effectId(text) {
+  if (!/^[0-9a-f]{32}$/.test(text)) throw new InvalidArgumentError("It must be 32 hexadecimal digits, as `effects` shows them.");
+  return text;
 }
 
 function numberOf(min, max) {

@@ -9,7 +9,7 @@ import { until } from "../e2e/lossy.mjs";
 import { BINARIES } from "../runtimes/binaries.mjs";
 import { installApp } from "../runtimes/packed.mjs";
 import { TOKEN, USERS_TOKEN, startFake } from "./fake.mjs";
-import { HEAVY, HOSTILE, KEYS, NOW_MS, SMALL, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
+import { HEAVY, HOSTILE, KEYS, NOW_MS, SMALL, effectIdOf, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
 
 const LIMIT = { timeout: 30_000 };
 
@@ -122,9 +122,9 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["resolve", SMALL, "x", "--executed", "yes", "--status", "500"], /from 200 to 499/],
     [["resolve", SMALL, "x", "--executed", "no", "--status", "200"], /What did not run has no/],
     [["resolve", SMALL, "x", "--executed", "no"], /Add --yes/],
-    [["effects", SMALL, "--drop", "1"], /Add --yes/],
-    [["effects", SMALL, "--drop", "1", "--retry", "1"], /cannot be used with/],
-    [["effects", SMALL, "--retry", "0"], /from 1 to/],
+    [["effects", SMALL, "--drop", effectIdOf(1)], /Add --yes/],
+    [["effects", SMALL, "--drop", effectIdOf(1), "--retry", effectIdOf(1)], /cannot be used with/],
+    [["effects", SMALL, "--retry", "7"], /32 hexadecimal digits/],
     [["keys", "--timeout", "x"], /from 0 to 86400/],
     [["keys"], /Give --url or SEMEL_URL/, { SEMEL_URL: "" }],
     [["keys"], /it must be an origin/, { SEMEL_URL: "ftp://x" }],
@@ -211,29 +211,29 @@ test("records: a page of them, or of all pages those in one state", LIMIT, async
 });
 
 test("effects: what waits and what is parked, page by page; one is sent again, dropped or given up, once though answers are lost", LIMIT, async () => {
-  const one = { at: NOW_MS - 300_000, id: "x", method: "POST", url: "/accounts/bob/deposit", bytes: 20 };
-  const lane = { lane: 2, to: "accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "503 unavailable", closing: null, ...one };
-  const parked = Array.from({ length: 201 }, (_, at) => ({ number: at + 1, to: "accounts/\u001bcarl", parked: NOW_MS - 60_000, executed: "no", reason: "422: no such account", ...one }));
+  const one = { at: NOW_MS - 300_000, method: "POST", url: "/accounts/bob/deposit", bytes: 20 };
+  const lane = { id: effectIdOf(900), to: "accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "503 unavailable", closing: null, ...one };
+  const parked = Array.from({ length: 201 }, (_, at) => ({ id: effectIdOf(at + 1), number: at + 1, to: "accounts/\u001bcarl", parked: NOW_MS - 60_000, executed: "no", reason: "422: no such account", ...one }));
   fake.effects.set(SMALL, { lanes: [lane], parked });
   const shown = await semel(["effects", SMALL]);
   assert.deepEqual([shown.code, shown.stderr], [0, "1,401 of at most 10,000, 201 of them parked\n"]);
   const [head, waits, , title, first] = linesOf(shown.stdout);
-  assert.match(head, /^LANE {2}TO +WAITING {2}SINCE +TRIED {2}FIRST +WHY IT WAITS$/);
-  assert.match(waits, /^ +2 {2}accounts\/bob +1,200 {2}5 min ago +17 {2}POST \/accounts\/bob\/deposit {2}503 unavailable$/);
-  assert.match(title, /^PARKED {2}TO +SINCE +RAN +REQUEST +WHY$/);
-  assert.match(first, /^ +1 {2}accounts\/[^\u001b]*carl +1 min ago {2}no +POST \/accounts\/bob\/deposit {2}422: no such account$/);
+  assert.match(head, /^FIRST +TO +WAITING {2}SINCE +TRIED {2}REQUEST +WHY IT WAITS$/);
+  assert.match(waits, /^0{29}384 {2}accounts\/bob +1,200 {2}5 min ago +17 {2}POST \/accounts\/bob\/deposit {2}503 unavailable$/);
+  assert.match(title, /^PARKED +TO +SINCE +RAN +REQUEST +WHY$/);
+  assert.match(first, /^0{31}1 {2}accounts\/[^\u001b]*carl +1 min ago {2}no +POST \/accounts\/bob\/deposit {2}422: no such account$/);
   assert.deepEqual(jsonOf((await semel(["effects", SMALL, "--json"])).stdout).map((page) => page.parked.length), [200, 1]);
   const done = fake.done.length;
   fake.faults.push({ on: "change", kind: "lose-answer" });
-  assert.deepEqual((await semel(["effects", SMALL, "--retry", "17"])).stdout, "It is sent again, as a new one, behind all that waits.\n");
-  assert.deepEqual((await semel(["effects", SMALL, "--drop", "18", "--yes"])).stdout, "It is dropped.\n");
-  assert.deepEqual(JSON.parse((await semel(["effects", SMALL, "--park", "2", "--yes", "--json"])).stdout), { state: "closing" });
-  assert.deepEqual(fake.done.slice(done), ["17/retry", "18/drop", "lanes/2/park"].map((what) => `POST keys/${SMALL}/effects/${what}`));
-  const gone = await semel(["effects", SMALL, "--drop", "18", "--yes"]);
-  assert.deepEqual([gone.code, gone.stderr], [1, "This key has no such lane, or nothing parked of that number.\nNothing was changed.\n"]);
+  assert.deepEqual((await semel(["effects", SMALL, "--retry", effectIdOf(17)])).stdout, "It is sent again, as a new one, behind all that waits.\n");
+  assert.deepEqual((await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes"])).stdout, "It is dropped.\n");
+  assert.deepEqual(JSON.parse((await semel(["effects", SMALL, "--park", effectIdOf(900), "--yes", "--json"])).stdout), { state: "closing" });
+  assert.deepEqual(fake.done.slice(done), [[17, "retry"], [18, "drop"], [900, "park"]].map(([n, what]) => `POST keys/${SMALL}/effects/${effectIdOf(n)}/${what}`));
+  const gone = await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes"]);
+  assert.deepEqual([gone.code, gone.stderr], [1, "None of that id is parked.\nNothing was changed.\n"]);
   assert.deepEqual(await semel(["effects", HEAVY]), { code: 0, stdout: "", stderr: "0 of at most 10,000, 0 of them parked\n" });
   fake.effects.set(HEAVY, null);
-  const mended = [[], ["--retry", "1"], ["--drop", "1", "--yes"], ["--park", "1", "--yes"]];
+  const mended = [[], ["--retry", effectIdOf(1)], ["--drop", effectIdOf(1), "--yes"], ["--park", effectIdOf(1), "--yes"]];
   for (const options of mended) {
     // A key that is listed is not said to be none.
     const { code, stderr } = await semel(["effects", HEAVY, ...options]);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { until } from "../e2e/lossy.mjs";
 import { at, inspect, shows } from "./inspector.mjs";
-import { EMPTY, HOSTILE, SMALL, sentBy } from "./world.mjs";
+import { EMPTY, HOSTILE, SMALL, effectIdOf, sentBy } from "./world.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 90_000 };
@@ -18,15 +18,15 @@ test("what waits and what was refused for good: where it goes, how often it was 
   const { mine, tab } = await open(t, at(SMALL));
   await shows(tab, "1,209 of at most 10,000: what waits, and what was refused for good.");
   assert.deepEqual(await texts(tab, "What waits"), [
-    "accounts/bob 1,200 waiting · the first stored 5 min ago · tried 17 times, again in 1 s POST /accounts/bob/credit 20 B, id accounts/alice 1763726100000 0 answered 503 unavailable Give up the first…",
-    `${HOSTILE} 1 waiting · the first stored 5 min ago · tried once, under way POST /accounts/bob/credit no body, id accounts/alice 1763726100000 0 Give up the first…`,
-    "https://mail.example.com 3 waiting · the first stored 5 min ago · not tried since the object started POST https://mail.example.com/send 20 B, id accounts/alice 1763726100000 0 Give up the first…",
-    "accounts/eve 2 waiting · the first stored 5 min ago · tried 17 times, again in 1 s POST /accounts/bob/credit 20 B, id accounts/alice 1763726100000 0 Being given up: an administrator gave it up",
+    "accounts/bob 1,200 waiting · the first stored 5 min ago · tried 17 times, again in 1 s POST /accounts/bob/credit 20 B, id 00000000000000000000000000000002 answered 503 unavailable Give up the first…",
+    `${HOSTILE} 1 waiting · the first stored 5 min ago · tried once, under way POST /accounts/bob/credit no body, id 00000000000000000000000000000003 Give up the first…`,
+    "https://mail.example.com 3 waiting · the first stored 5 min ago · not tried since the object started POST https://mail.example.com/send 20 B, id 00000000000000000000000000000004 Give up the first…",
+    "accounts/eve 2 waiting · the first stored 5 min ago · tried 17 times, again in 1 s POST /accounts/bob/credit 20 B, id 00000000000000000000000000000005 Being given up: an administrator gave it up",
   ]);
   assert.deepEqual(await texts(tab, "Refused for good"), [
-    "accounts/carl refused 1 min ago · it has not run POST /accounts/bob/credit 20 B, id accounts/alice 1763726100000 0 answered 422: no such account Send it again… Drop it…",
-    "https://mail.example.com refused 1 min ago · it may have run POST https://mail.example.com/send 20 B, id accounts/alice 1763726100000 0 answered 404: <img src=x onerror='window.hacked = 1'> Send it again… Drop it…",
-    'accounts/carl refused 1 min ago · it ran, and was answered so POST /accounts/bob/credit 20 B, id accounts/alice 1763726100000 0 answered 403: {"error":"forbidden"} Send it again… Drop it…',
+    "accounts/carl refused 1 min ago · it has not run POST /accounts/bob/credit 20 B, id 00000000000000000000000000000007 answered 422: no such account Send it again… Drop it…",
+    "https://mail.example.com refused 1 min ago · it may have run POST https://mail.example.com/send 20 B, id 00000000000000000000000000000008 answered 404: <img src=x onerror='window.hacked = 1'> Send it again… Drop it…",
+    'accounts/carl refused 1 min ago · it ran, and was answered so POST /accounts/bob/credit 20 B, id 00000000000000000000000000000009 answered 403: {"error":"forbidden"} Send it again… Drop it…',
   ]);
   assert.equal(await tab.evaluate(() => window.hacked), undefined);
   await tab.getByRole("link", { name: HOSTILE, exact: true }).click();
@@ -88,7 +88,7 @@ test("one is sent again, one dropped, one given up: each is asked about, made on
   await shows(tab, "It is given up, once the other key has said that it never runs there.");
   await tab.getByRole("button", { name: "Close" }).click();
 
-  assert.deepEqual(fake.done.slice(done), ["7/retry", "8/drop", "lanes/2/park"].map((what) => `POST keys/${SMALL}/effects/${what}`));
+  assert.deepEqual(fake.done.slice(done), [[7, "retry"], [8, "drop"], [2, "park"]].map(([n, what]) => `POST keys/${SMALL}/effects/${effectIdOf(n)}/${what}`));
   const changes = fake.calls.slice(calls).filter(({ method }) => method === "POST");
   assert.deepEqual([changes.length, new Set(changes.map(({ id }) => id)).size], [4, 3], "the answer that was lost is another attempt of the same");
 });

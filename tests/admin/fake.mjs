@@ -190,15 +190,15 @@ class Fake {
     return executed({ state: settled.state, executed: word });
   }
 
-  #mend(key, [first, second, third]) {
+  #mend(key, [id, mending]) {
     const effects = this.effects.get(key);
     if (effects === null) return nothingSent();
-    const none = problem(404, "not-seen", "there is no such effect at this key", "unknown");
-    if (third === "park") return effects?.lanes.some(({ lane }) => String(lane) === second) ? executed({ state: "closing" }) : none;
-    const at = effects?.parked.findIndex(({ number }) => String(number) === first) ?? -1;
+    const none = problem(404, "not-seen", "none of that id is there", "unknown");
+    if (mending === "park") return effects?.lanes.some((first) => first.id === id) ? executed({ state: "closing" }) : none;
+    const at = effects?.parked.findIndex((parked) => parked.id === id) ?? -1;
     if (at < 0) return none;
     effects.parked.splice(at, 1);
-    return executed({ state: { retry: "waiting", drop: "dropped" }[second] });
+    return executed({ state: { retry: "waiting", drop: "dropped" }[mending] });
   }
 
   #deleteRecord(key, id) {

@@ -128,22 +128,25 @@ export function outcomeOf(n) {
 
 export const fingerprintOf = (n) => Array.from({ length: 8 }, (_, at) => mix(n, at + 20).toString(16).padStart(8, "0")).join("");
 
+/** The id of an effect: 32 hexadecimal digits. */
+export const effectIdOf = (n) => n.toString(16).padStart(32, "0");
+
 /** What a key has sent, as the API tells it: to a key whose name is markup, to an address outside, and what was refused for good. */
 export function sentBy() {
-  const one = { at: NOW_MS - 300_000, id: "accounts/alice 1763726100000 0", method: "POST", url: "/accounts/bob/credit", bytes: 20 };
-  const lane = { lane: 2, to: "key accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "answered 503 unavailable", closing: null, ...one };
-  const parked = { number: 7, to: "key accounts/carl", parked: NOW_MS - 60_000, executed: "no", reason: "answered 422: no such account", ...one };
+  const one = { at: NOW_MS - 300_000, method: "POST", url: "/accounts/bob/credit", bytes: 20 };
+  const lane = { id: effectIdOf(2), to: "key accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "answered 503 unavailable", closing: null, ...one };
+  const parked = { id: effectIdOf(7), number: 7, to: "key accounts/carl", parked: NOW_MS - 60_000, executed: "no", reason: "answered 422: no such account", ...one };
   return {
     lanes: [
       lane,
-      { ...lane, lane: 3, to: `key ${HOSTILE}`, waiting: 1, attempts: 1, next: null, reason: null, bytes: 0 },
-      { ...lane, lane: 4, to: "url https://mail.example.com", waiting: 3, attempts: 0, next: null, reason: null, url: "https://mail.example.com/send" },
-      { ...lane, lane: 5, to: "key accounts/eve", waiting: 2, closing: "an administrator gave it up" },
+      { ...lane, id: effectIdOf(3), to: `key ${HOSTILE}`, waiting: 1, attempts: 1, next: null, reason: null, bytes: 0 },
+      { ...lane, id: effectIdOf(4), to: "url https://mail.example.com", waiting: 3, attempts: 0, next: null, reason: null, url: "https://mail.example.com/send" },
+      { ...lane, id: effectIdOf(5), to: "key accounts/eve", waiting: 2, closing: "an administrator gave it up" },
     ],
     parked: [
       parked,
-      { ...parked, number: 8, to: "url https://mail.example.com", executed: "unknown", reason: "answered 404: <img src=x onerror='window.hacked = 1'>", url: "https://mail.example.com/send" },
-      { ...parked, number: 9, executed: "yes", reason: "answered 403: {\"error\":\"forbidden\"}" },
+      { ...parked, id: effectIdOf(8), number: 8, to: "url https://mail.example.com", executed: "unknown", reason: "answered 404: <img src=x onerror='window.hacked = 1'>", url: "https://mail.example.com/send" },
+      { ...parked, id: effectIdOf(9), number: 9, executed: "yes", reason: "answered 403: {\"error\":\"forbidden\"}" },
     ],
   };
 }

@@ -2,7 +2,7 @@
 //
 // Invariants:
 // - A key whose handler sends nothing, or never has, shows nothing of it.
-// - What is shown is as of one look. What is mended is looked at again, and so is all when somebody asks for it.
+// - What is shown is as of one look. What is mended is that very one, or nothing; it is looked at again, and so is all when somebody asks for it.
 
 import { make, say } from "../view/element.js";
 import { confirmChange } from "./confirm.js";
@@ -58,9 +58,9 @@ export function effectsOf(key, context) {
   }
 
   /** Asks, mends, and looks again: where one was, the list may be another. */
-  async function mend(mending, which, question) {
+  async function mend(mending, id, question) {
     const run = (change) =>
-      admin.mendEffect(key, mending, which, change).catch((error) => {
+      admin.mendEffect(key, mending, id, change).catch((error) => {
         if (error.code === "not-seen") error.code = "effect-gone";
         throw error;
       });
@@ -89,10 +89,10 @@ const MENDED = {
 };
 
 /** What waits for one key or origin: its first, and how many there are. */
-function laneOf({ lane, to, waiting, attempts, next, closing, reason, at, ...request }, nowMs, mend) {
+function laneOf({ to, waiting, attempts, next, closing, reason, at, ...request }, nowMs, mend) {
   const tried = attempts === 0 ? "not tried since the object started" : `tried ${attempts === 1 ? "once" : `${number(attempts)} times`}${next === null ? ", under way" : `, again ${age(next, nowMs)}`}`;
   const park = () =>
-    mend("park", lane, {
+    mend("park", request.id, {
       title: "Give up the first?",
       says: [
         isKey(to)
@@ -107,9 +107,9 @@ function laneOf({ lane, to, waiting, attempts, next, closing, reason, at, ...req
   return cardOf("waiting", { to, facts, request, why, buttons: closing ? [] : [button("Give up the first…", park, "danger")] });
 }
 
-function parkedOf({ number: which, to, parked, executed, reason, ...request }, nowMs, mend) {
-  const again = () => mend("retry", which, { title: "Send it again?", says: ["It goes as a new request, behind all that waits for the same.", AGAIN[isKey(to) ? executed : "call"]], verb: "Send it again" });
-  const drop = () => mend("drop", which, { title: "Drop it?", says: ["The request is thrown away, and can't be had back: nobody sends it any more.", "What came of it so far stays as it is."], verb: "Drop it" });
+function parkedOf({ to, parked, executed, reason, ...request }, nowMs, mend) {
+  const again = () => mend("retry", request.id, { title: "Send it again?", says: ["It goes as a new request, behind all that waits for the same.", AGAIN[isKey(to) ? executed : "call"]], verb: "Send it again" });
+  const drop = () => mend("drop", request.id, { title: "Drop it?", says: ["The request is thrown away, and can't be had back: nobody sends it any more.", "What came of it so far stays as it is."], verb: "Drop it" });
   const facts = [timeOf("refused", parked, nowMs), RAN[executed] ?? RAN.unknown];
   return cardOf("parked", { to, facts, request, why: reason, buttons: [button("Send it again…", again), button("Drop it…", drop, "danger")] });
 }

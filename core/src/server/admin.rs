@@ -8,7 +8,7 @@
 use super::answer::Answer;
 use super::config::FOREVER_S;
 use super::control::wire_outcome;
-use super::effects::Mending;
+use super::effects::{EFFECT_ID_DIGITS, Mending};
 use super::handler::NO_EFFECTS;
 use super::json::write::{self, Object};
 use super::record::{LatestDeadline, Record, State, TombstoneKind};
@@ -66,8 +66,8 @@ pub enum Admin {
         /// How many of the parked.
         limit: i64,
     },
-    /// `POST effects/{number}/retry`, `POST effects/{number}/drop`, `POST effects/lanes/{lane}/park`
-    Mend(i64, Mending),
+    /// `POST effects/{id}/retry`, `POST effects/{id}/drop`, `POST effects/{id}/park`
+    Mend(String, Mending),
 }
 
 impl Admin {
@@ -108,17 +108,17 @@ pub fn parse(method: &Method, rest: &[&str], path: &Path) -> Result<Option<Admin
             query.end()?;
             Admin::Effects { after, limit }
         }
-        (Method::Post, ["effects", number, "retry"]) => Admin::Mend(numbered(number)?, Mending::Retry),
-        (Method::Post, ["effects", number, "drop"]) => Admin::Mend(numbered(number)?, Mending::Drop),
-        (Method::Post, ["effects", "lanes", lane, "park"]) => Admin::Mend(numbered(lane)?, Mending::Park),
+        (Method::Post, ["effects", id, "retry"]) => Admin::Mend(effect(id)?, Mending::Retry),
+        (Method::Post, ["effects", id, "drop"]) => Admin::Mend(effect(id)?, Mending::Drop),
+        (Method::Post, ["effects", id, "park"]) => Admin::Mend(effect(id)?, Mending::Park),
         _ => return Ok(None),
     };
     Ok(Some(admin))
 }
 
-fn numbered(text: &str) -> Result<i64, Invalid> {
-    let number = text.parse().ok().filter(|number| (1..=INSTANT_MAX).contains(number));
-    number.ok_or_else(|| Invalid::new("the number of an effect is an integer"))
+fn effect(id: &str) -> Result<String, Invalid> {
+    let is_id = id.len() == EFFECT_ID_DIGITS && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if is_id { Ok(id.to_owned()) } else { Err(Invalid::new("the id of an effect is 32 hexadecimal digits")) }
 }
 
 /// The parameters of a query that have not been read yet.

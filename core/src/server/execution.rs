@@ -153,7 +153,7 @@ impl Turn<'_> {
                 Ok(resolution) => Command::Resolve(id.clone(), resolution),
                 Err(problem) => return self.refuse(loaded, &problem, attempt.id.as_ref(), Aside::default()),
             },
-            Admin::Mend(number, mending) => Command::Mend(*number, *mending),
+            Admin::Mend(id, mending) => Command::Mend(id.clone(), *mending),
             Admin::Show | Admin::Effects { .. } | Admin::Records { .. } | Admin::Times { .. } | Admin::Record(_) => {
                 let answer = self.tell(loaded, admin)?;
                 if !self.acks.is_empty() {
@@ -314,8 +314,8 @@ impl Turn<'_> {
                 sessions::close(work, place, *by_administrator, attempt.deadline_ms)
             }
             Command::TakeOver(take_over) => takeover::take_over(work, take_over),
-            Command::Mend(number, mending) => {
-                self.handler.mend_effect(self.sql, self.outbox, self.instant.now_ms, (*number, *mending))
+            Command::Mend(id, mending) => {
+                self.handler.mend_effect(self.sql, self.outbox, self.instant.now_ms, (id, *mending))
             }
         }
     }

@@ -26,8 +26,8 @@ pub struct Context<'a> {
     pub key: &'a Key,
     /// Who is authenticated.
     pub principal: &'a Principal,
-    /// What it takes to have something sent; `None`: nothing is.
-    pub(super) emitting: Option<(&'a dyn Served, &'a Outbox)>,
+    /// What it takes to have something sent, and the request that it is of; `None`: nothing is.
+    pub(super) emitting: Option<(&'a dyn Served, &'a Outbox, &'a Request)>,
     pub(super) emitted: Emitted,
 }
 
@@ -94,7 +94,7 @@ pub(super) trait Served {
         sql: &dyn Sql,
         outbox: &Outbox,
         now_ms: i64,
-        mended: (i64, Mending),
+        mended: (&str, Mending),
     ) -> Result<Response, Undone>;
 }
 
@@ -133,7 +133,7 @@ impl<H: Handler> Served for H {
         sql: &dyn Sql,
         outbox: &Outbox,
         now_ms: i64,
-        mended: (i64, Mending),
+        mended: (&str, Mending),
     ) -> Result<Response, Undone> {
         if H::EMITS {
             effects::mend(sql, outbox, now_ms, mended)

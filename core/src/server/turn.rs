@@ -140,7 +140,7 @@ pub(super) enum Command {
     /// A session gets a new holder.
     TakeOver(TakeOver),
     /// An effect is sent again, or not.
-    Mend(i64, Mending),
+    Mend(String, Mending),
 }
 
 impl Command {
@@ -302,8 +302,8 @@ impl Turn<'_> {
     }
 
     pub fn context(&self) -> Context<'_> {
-        let Arrival { key, principal, .. } = self.arrival;
-        let emitting = self.handler.emits().then_some((self.handler, self.outbox));
+        let Arrival { key, principal, request, .. } = self.arrival;
+        let emitting = self.handler.emits().then_some((self.handler, self.outbox, request));
         Context { emitting, ..Context::new(self.sql, self.instant.now_ms, key, principal) }
     }
 }

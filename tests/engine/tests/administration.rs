@@ -36,6 +36,9 @@ fn of_every_state() -> World {
     world
 }
 
+/// The id of an effect, as they look.
+const EFFECT: &str = "00000000000000000000000000000001";
+
 #[test]
 fn nobody_else_is_answered_at_any_of_its_paths_and_nothing_changes() {
     let mut world = world();
@@ -53,9 +56,9 @@ fn nobody_else_is_answered_at_any_of_its_paths_and_nothing_changes() {
             post(&path("/cancel")).id(id).body("{\"id\":\"b\"}"),
             post(&path("/records/a/resolve")).id(id).body("{\"executed\":\"no\"}"),
             get(&path("/effects")),
-            post(&path("/effects/1/retry")).id(id).body("{}"),
-            post(&path("/effects/1/drop")).id(id).body("{}"),
-            post(&path("/effects/lanes/1/park")).id(id).body("{}"),
+            post(&path(&format!("/effects/{EFFECT}/retry"))).id(id).body("{}"),
+            post(&path(&format!("/effects/{EFFECT}/drop"))).id(id).body("{}"),
+            post(&path(&format!("/effects/{EFFECT}/park"))).id(id).body("{}"),
         ]
     };
     for principal in ["alice", "", "semel:admi", "admin"] {
@@ -72,7 +75,7 @@ fn nobody_else_is_answered_at_any_of_its_paths_and_nothing_changes() {
 fn of_an_application_that_has_nothing_sent_it_is_said_that_no_effects_leave_it_and_not_that_the_key_is_unused() {
     let mut world = world();
     world.send(&change("a")).is_executed(200);
-    for call in [get(&path("/effects")), post(&path("/effects/1/retry")).id("mend").body("{}")] {
+    for call in [get(&path("/effects")), post(&path(&format!("/effects/{EFFECT}/retry"))).id("mend").body("{}")] {
         let reply = world.send(&call.by("semel:admin"));
         assert_eq!((reply.status(), reply.json()["detail"].clone()), (404, json!("no effects leave this application")));
     }

@@ -35,12 +35,35 @@ fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
     alice.sent(&next, answered(204));
     let parked = told(&mut alice)["parked"][0].clone();
     assert_eq!((parked["reason"].clone(), parked["executed"].clone()), (json!("answered 404: no"), json!("unknown")));
-    mended(&mut alice, "m", &format!("{}/retry", parked["number"]));
+    let id = parked["id"].as_str().expect("an id");
+    mended(&mut alice, "m", &format!("{id}/retry"));
     let again = alice.send_next().expect("a call");
     assert_eq!(again.headers.get("idempotency-key").map(str::to_owned), ids[0]);
-    mended(&mut alice, "n", &format!("lanes/{}/park", again.lane));
+    mended(&mut alice, "n", &format!("{id}/park"));
     alice.sent(&again, answered(204));
     assert_eq!(told(&mut alice)["parked"].as_array().map(Vec::len), Some(1), "it was given up before its answer came");
+}
+
+#[test]
+fn calls_that_are_alike_have_ids_of_their_own_though_the_clock_stands_still_and_the_lane_is_new() {
+    let (mut alice, _) = two();
+    let mut ids = Vec::new();
+    for id in ["t1", "t2"] {
+        alice.send(&transfer(id, &["call:https://example.com/a"], 1));
+        let sending = alice.send_next().expect("a call");
+        ids.push((
+            sending.headers.get("idempotency-key").map(str::to_owned),
+            sending.url.clone(),
+            sending.body.clone(),
+        ));
+        alice.sent(&sending, Heard::Answered { status: 204, semel: String::new(), body: Vec::new() });
+        // Nothing waits, so the object that starts takes the lane away; and what the handler counts begins anew.
+        alice.restart();
+        assert_eq!(alice.send_next(), None);
+        alice.database.tamper("DELETE FROM transfers");
+    }
+    assert_eq!((&ids[0].1, &ids[0].2), (&ids[1].1, &ids[1].2), "they are alike");
+    assert_ne!(ids[0].0, ids[1].0);
 }
 
 /// A call that hangs has no answer for half a minute.

@@ -2,7 +2,7 @@
 
 use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard};
 use semel_support::carrying::{account, delivered, drained, heard, mended, told, transfer, two};
-use semel_support::{Call, get, post};
+use semel_support::{Bank, Call, World, get, post};
 use serde_json::{Value, json};
 
 #[test]
@@ -158,11 +158,11 @@ fn what_is_refused_is_parked_and_those_behind_it_go_on_until_an_administrator_me
     let parked = &effects["parked"][0];
     assert_eq!(parked["reason"], "answered 403: {\"error\":\"refused\"}");
     assert_eq!((parked["executed"].clone(), parked["to"].clone()), (json!("yes"), json!("key accounts/bob")));
-    let number = |at: usize| effects["parked"][at]["number"].as_i64().expect("a number");
-    assert_eq!(mended(&mut alice, "m1", &format!("{}/retry", number(0))).json()["state"], "waiting");
-    assert_eq!(mended(&mut alice, "m1", &format!("{}/retry", number(0))).only("semel-status"), "replayed");
-    assert_eq!(mended(&mut alice, "m2", &format!("{}/drop", number(1))).json()["state"], "dropped");
-    mended(&mut alice, "m3", &format!("{}/drop", number(1))).is_problem(404, "not-seen", "unknown", "same-id");
+    let id = |at: usize| effects["parked"][at]["id"].as_str().expect("an id");
+    assert_eq!(mended(&mut alice, "m1", &format!("{}/retry", id(0))).json()["state"], "waiting");
+    assert_eq!(mended(&mut alice, "m1", &format!("{}/retry", id(0))).only("semel-status"), "replayed");
+    assert_eq!(mended(&mut alice, "m2", &format!("{}/drop", id(1))).json()["state"], "dropped");
+    mended(&mut alice, "m3", &format!("{}/drop", id(1))).is_problem(404, "not-seen", "unknown", "same-id");
     drained(&mut alice, &mut bob);
     assert_eq!((bob.balance(), told(&mut alice)["count"].clone()), (12, json!(0)));
 }
@@ -201,9 +201,10 @@ fn what_fails_each_time_holds_its_lane_up_until_an_administrator_gives_it_up() {
     }
     bob.handler.fails.set(false);
     alice.send(&transfer("t3", &["carol"], 1));
-    let lane = told(&mut alice)["lanes"][0]["lane"].as_i64().expect("a lane");
-    assert_eq!(told(&mut alice)["lanes"][0]["waiting"], 2);
-    assert_eq!(mended(&mut alice, "m", &format!("lanes/{lane}/park")).json()["state"], "closing");
+    let first = told(&mut alice)["lanes"][0].clone();
+    assert_eq!(first["waiting"], 2);
+    let id = first["id"].as_str().expect("an id");
+    assert_eq!(mended(&mut alice, "m", &format!("{id}/park")).json()["state"], "closing");
     while let Some(sending) = alice.send_next() {
         let to = if sending.url.contains("carol") { &mut carol } else { &mut bob };
         let reply = delivered(to, &sending);
@@ -215,6 +216,49 @@ fn what_fails_each_time_holds_its_lane_up_until_an_administrator_gives_it_up() {
         (parked["reason"].clone(), parked["executed"].clone()),
         (json!("an administrator gave it up"), json!("no"))
     );
+}
+
+#[test]
+fn what_is_mended_is_what_was_seen_or_nothing() {
+    let (mut alice, mut bob) = two();
+    let seen = |alice: &mut World<Bank>, list: &str| {
+        let told = told(alice);
+        told[list][0]["id"].as_str().expect("an id").to_owned()
+    };
+    // Who looks sees the first, which arrives before it is given up.
+    alice.send(&transfer("t1", &["bob"], 1));
+    alice.send(&transfer("t2", &["bob"], 2));
+    let first = seen(&mut alice, "lanes");
+    for _ in ["take-over", "t1"] {
+        let sending = alice.send_next().expect("one that waits");
+        let reply = delivered(&mut bob, &sending);
+        alice.sent(&sending, heard(&reply));
+    }
+    mended(&mut alice, "m1", &format!("{first}/park")).is_problem(404, "not-seen", "unknown", "same-id");
+    assert_eq!(told(&mut alice)["lanes"][0]["closing"], json!(null), "the second was not given up");
+    // Nor is one that waits behind another.
+    alice.send(&transfer("t3", &["bob"], 4));
+    let second = alice.database.query("SELECT id FROM semel_effects ORDER BY seq DESC LIMIT 1");
+    let second = second[0][0].clone().into_text().expect("an id");
+    mended(&mut alice, "m2", &format!("{second}/park")).is_problem(404, "not-seen", "unknown", "same-id");
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 7);
+
+    // Two look at one that is parked. One drops it, and another takes its number.
+    bob.handler.refuses.set(true);
+    alice.send(&transfer("t4", &["bob"], 8));
+    drained(&mut alice, &mut bob);
+    let parked = seen(&mut alice, "parked");
+    assert_eq!(mended(&mut alice, "m3", &format!("{parked}/drop")).json()["state"], "dropped");
+    alice.send(&transfer("t5", &["bob"], 16));
+    drained(&mut alice, &mut bob);
+    mended(&mut alice, "m4", &format!("{parked}/drop")).is_problem(404, "not-seen", "unknown", "same-id");
+    let next = seen(&mut alice, "parked");
+    assert_ne!(next, parked);
+    bob.handler.refuses.set(false);
+    assert_eq!(mended(&mut alice, "m5", &format!("{next}/retry")).json()["state"], "waiting");
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 23, "the other one was not dropped");
 }
 
 #[test]

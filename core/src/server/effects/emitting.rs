@@ -4,7 +4,7 @@
 
 use super::lane::Target;
 use super::store::{self, Stored};
-use super::{EFFECTS_BYTES_MAX, EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
+use super::{EFFECT_ID_DIGITS, EFFECTS_BYTES_MAX, EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
 use crate::id::Key;
 use crate::message::{Headers, Method};
 use crate::path::Path;
@@ -51,7 +51,7 @@ impl Context<'_> {
         if checked.is_control() || !is_plain(path) || path.len() > head::URL_BYTES_MAX {
             return Err(wrong("a path is one of the application's, as it is in a URL"));
         }
-        let Some((handler, _)) = self.emitting else { return Err(nowhere()) };
+        let Some((handler, ..)) = self.emitting else { return Err(nowhere()) };
         match handler.rule(&outgoing.method, &checked) {
             KeyRule::Any => {}
             KeyRule::Key(ruled) if ruled == key.as_str() => {}
@@ -70,7 +70,7 @@ impl Context<'_> {
     }
 
     fn store(&mut self, target: &Target, url: &str, outgoing: Outgoing) -> Result<(), Failure> {
-        let Some((_, outbox)) = self.emitting else { return Err(nowhere()) };
+        let Some((_, outbox, request)) = self.emitting else { return Err(nowhere()) };
         let Outgoing { method, headers, body } = outgoing;
         if !method.changes() {
             return Err(wrong("what leaves is a POST, PUT, PATCH or DELETE"));
@@ -103,7 +103,9 @@ impl Context<'_> {
         }
         let lane = store::lane_of(self.sql, target, |number| outbox.is_open(number))?;
         let seq = lane.seq + 1;
-        let id = id_of(self.key, self.now_ms, &[&target.text(), &seq.to_string(), method.as_str(), url], &body);
+        let by = ["idempotency-key", "semel-session"].into_iter().find_map(|name| request.headers.get(name));
+        let texts = [by.unwrap_or_default(), &target.text(), &seq.to_string(), method.as_str(), url];
+        let id = id_of(self.key, self.now_ms, &texts, &body);
         let method = method.as_str().to_owned();
         let stored = Stored { at_ms: self.now_ms, id, method, url: url.to_owned(), headers, body };
         store::put(self.sql, lane.number, seq, &stored)?;
@@ -111,7 +113,8 @@ impl Context<'_> {
     }
 }
 
-/// An id that no other effect has, also of a key that was put back: then the clock is another.
+/// An id that no other effect has. The clock tells apart what a key that was put back does once more; the request that emits it, what is emitted while
+/// the clock stands still, by a lane that was made anew.
 fn id_of(key: &Key, now_ms: i64, texts: &[&str], body: &[u8]) -> String {
     let mut hash = Sha256::new();
     let now = now_ms.to_string();
@@ -119,7 +122,7 @@ fn id_of(key: &Key, now_ms: i64, texts: &[&str], body: &[u8]) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize().iter().take(EFFECT_ID_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn is_plain(text: &str) -> bool {

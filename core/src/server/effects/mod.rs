@@ -32,6 +32,8 @@ pub(super) use tell::{mend, tell};
 
 /// A request makes so many effects at most.
 pub const EFFECTS_PER_REQUEST_MAX: usize = 64;
+/// The id of one has so many hexadecimal digits.
+pub const EFFECT_ID_DIGITS: usize = 32;
 /// They have so many bytes at most, all of them together.
 pub const EFFECTS_BYTES_MAX: usize = 1 << 20;
 /// So many wait at a key, or are parked.

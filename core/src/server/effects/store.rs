@@ -206,6 +206,11 @@ pub fn park(
     .map(|_| ())
 }
 
+/// The lane in which one of that id waits.
+pub fn lane_with(sql: &dyn Sql, id: &str) -> Result<Option<i64>, SqlError> {
+    sql.exec("SELECT lane FROM semel_effects WHERE id = ?1 LIMIT 1", &[id.into()]).map(|rows| number(&rows))
+}
+
 /// The lowest number of a lane beyond one.
 pub fn first_beyond(sql: &dyn Sql, lane: i64, seq: i64) -> Result<Option<i64>, SqlError> {
     let rows =
@@ -237,8 +242,15 @@ pub fn delete_lane(sql: &dyn Sql, number: i64) -> Result<(), SqlError> {
 }
 
 pub fn parked(sql: &dyn Sql, after: i64, limit: i64) -> Result<Vec<Parked>, SqlError> {
-    let statement = "SELECT number, target, parked_ms, executed, reason, at_ms, id, method, url, headers, body FROM semel_effects_parked \
-                     WHERE number > ?1 ORDER BY number LIMIT +?2";
+    read_parked(sql, "number > ?1 ORDER BY number LIMIT +?2", &[after.into(), limit.into()])
+}
+
+pub fn parked_with(sql: &dyn Sql, id: &str) -> Result<Option<Parked>, SqlError> {
+    read_parked(sql, "id = ?1 LIMIT 1", &[id.into()]).map(|found| found.into_iter().next())
+}
+
+fn read_parked(sql: &dyn Sql, which: &str, arguments: &[Value]) -> Result<Vec<Parked>, SqlError> {
+    let columns = "number, target, parked_ms, executed, reason, at_ms, id, method, url, headers, body";
     let parked = |row: Row| {
         let text = |column: usize| row.get(column).cloned().and_then(Value::into_text);
         let at = |column: usize| row.get(column).and_then(Value::as_integer);
@@ -251,7 +263,7 @@ pub fn parked(sql: &dyn Sql, after: i64, limit: i64) -> Result<Vec<Parked>, SqlE
             stored: stored(row.get(5..)?)?,
         })
     };
-    let rows = sql.exec(statement, &[after.into(), limit.into()])?;
+    let rows = sql.exec(&format!("SELECT {columns} FROM semel_effects_parked WHERE {which}"), arguments)?;
     rows.into_iter().map(parked).collect::<Option<_>>().ok_or_else(unreadable)
 }
 

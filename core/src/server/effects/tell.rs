@@ -1,6 +1,8 @@
 //! What an administrator sees of effects, and mends.
 //!
-//! Invariant: what was parked goes out again only as new, behind all that waits for its target; or it is dropped.
+//! Invariants:
+//! - What was parked goes out again only as new, behind all that waits for its target; or it is dropped.
+//! - What is to be mended is named by its id: what was the first of a lane when somebody looked, or had a number, may be another by now.
 
 use super::lane::Target;
 use super::outbox::Outbox;
@@ -40,7 +42,6 @@ pub fn tell(sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Ob
         let Head { seq, closing, stored } = head;
         let (reason, attempts, again_ms) = outbox.told_of(number, seq);
         let told = Object::default()
-            .with("lane", number)
             .with("to", found.target.text().as_str())
             .with("waiting", found.seq - seq + 1)
             .with("attempts", i64::from(attempts))
@@ -80,30 +81,29 @@ fn told_of(told: Object, Stored { at_ms, id, method, url, body, .. }: &Stored) -
 }
 
 /// Mends one, in the transaction of the request that asks for it.
-pub fn mend(
-    sql: &dyn Sql,
-    outbox: &Outbox,
-    now_ms: i64,
-    (number, mending): (i64, Mending),
-) -> Result<Response, Undone> {
-    let none = || Undone::Problem(Problem::new(Code::NotSeen, "there is no such effect at this key"));
+pub fn mend(sql: &dyn Sql, outbox: &Outbox, now_ms: i64, (id, mending): (&str, Mending)) -> Result<Response, Undone> {
+    let none = |detail: &str| Undone::Problem(Problem::new(Code::NotSeen, detail));
+    let (not_parked, not_first) = ("none of that id is parked at this key", "none of that id is the first of its lane");
     if !store::has_tables(sql)? {
-        return Err(none());
+        return Err(none("nothing was ever sent from this key"));
     }
     if mending == Mending::Park {
-        let (lane, head) = store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(none)?;
+        let lane = store::lane_with(sql, id)?.ok_or_else(|| none(not_first))?;
+        let (lane, head) = store::lane(sql, lane)?.zip(store::head(sql, lane)?).ok_or_else(|| none(not_first))?;
+        if head.stored.id != id {
+            return Err(none(not_first));
+        }
         if let Target::Origin(_) = lane.target {
             // What is under way there can't be taken back.
             store::park(sql, &lane.target, &head.stored, now_ms, Executed::Unknown, GIVEN_UP)?;
-            store::delete(sql, number, head.seq)?;
+            store::delete(sql, lane.number, head.seq)?;
             return Ok(done("parked"));
         }
-        store::close(sql, number, head.seq, GIVEN_UP)?;
+        store::close(sql, lane.number, head.seq, GIVEN_UP)?;
         outbox.may_wait();
         return Ok(done("closing"));
     }
-    let parked = store::parked(sql, number - 1, 1)?.into_iter().find(|parked| parked.number == number);
-    let Parked { target, stored, .. } = parked.ok_or_else(none)?;
+    let Parked { number, target, stored, .. } = store::parked_with(sql, id)?.ok_or_else(|| none(not_parked))?;
     store::delete_parked(sql, number)?;
     if mending == Mending::Drop {
         return Ok(done("dropped"));
