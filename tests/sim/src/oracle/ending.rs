@@ -2,6 +2,7 @@
 
 use super::{Got, IdStory, Oracle, Violation, Wish, violation};
 use crate::snapshot::Snapshot;
+use semel_core::client::KEPT_S_MAX;
 use semel_core::problem::Executed;
 
 impl Oracle {
@@ -79,7 +80,7 @@ impl Oracle {
             // Without its row, nobody knows what came of it, nor that it was acknowledged.
             "acknowledged" => wish.is_lost,
             // Who asks, or is called again, after it was settled.
-            "outcome-lost" => wish.is_lost || wish.is_shared,
+            "outcome-lost" => wish.is_lost || wish.is_shared || self.may_be_overslept(),
             "fingerprint-mismatch" => wish.is_disputed,
             // Of what another tab sees to, only the waiting ends.
             "gave-up" => wish.is_shared && wish.is_given_up,
@@ -94,6 +95,12 @@ impl Oracle {
             _ => false,
         };
         if is_due { Ok(()) } else { violation("answer", format!("{number} was answered {got:?}")) }
+    }
+
+    /// Whether what another tab has kept for one that is frozen may be gone when that wakes up: after a day, as far as the server's clock jumps.
+    fn may_be_overslept(&self) -> bool {
+        let jumped_ms = self.plan.jump_ms_max.saturating_mul(self.plan.jumps as i64);
+        self.plan.freezes > 0 && jumped_ms > KEPT_S_MAX * 1000
     }
 
     /// Whether a key said so of the cancellation itself.

@@ -55,7 +55,9 @@ impl Oracle {
             return violation("payload", format!("who asked for {payload} was told {}", got.line()));
         }
         let is_lost = matches!(&got, Got::Failure(code, _) if code == "outcome-lost");
-        if is_lost && wish.joined.contains(&tab) && !wish.is_lost && wish.is_stored && wish.rows < 2 {
+        // Whoever asks for another payload under the id, before the tab knows what it has joined, has taken the place of who joined.
+        let has_joined = wish.joined.contains(&tab) && !wish.is_disputed;
+        if is_lost && has_joined && !wish.is_lost && wish.is_stored && wish.rows < 2 {
             return violation("lost", format!("tab-{tab} waited for {number} while it was pending, and it is lost"));
         }
         if matches!(&got, Got::Failure(code, _) if code == "fingerprint-mismatch") {
