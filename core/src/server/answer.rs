@@ -118,7 +118,10 @@ impl Answer {
 /// Checks a handler's answer to a change, and makes it what is recorded. The error is for the log.
 pub fn checked_outcome(response: Response, body_bytes_max: usize) -> Result<Outcome, String> {
     if !matches!(response.status, 200..=299 | 400..=499) && holds(Rule::CheckedOutcome) {
-        return Err(format!("the handler answered {}, which is no outcome", response.status));
+        return Err(format!(
+            "the handler answered {}, which is no outcome: 200 to 299 is one, and 400 to 499",
+            response.status
+        ));
     }
     let Response { status, headers, body } = checked_response(response)?;
     if body.len() > body_bytes_max {
