@@ -90,7 +90,7 @@ pub fn trace(plan: &Plan, mutant: Option<Mutant>) -> Vec<String> {
 fn go(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> (Result<BTreeSet<String>, Failure>, Vec<String>) {
     let (mut sim, mut sessions) = (Sim::new(plan, mutant, is_traced), sessions::Run::new(plan, mutant, is_traced));
     let mut remote = (plan.remote.wishes > 0).then(|| remote::Run::new(plan, mutant, is_traced));
-    let mut effects = (plan.effects.transfers > 0).then(|| effects::Run::new(plan, is_traced));
+    let mut effects = (plan.effects.transfers > 0).then(|| effects::Run::new(plan, mutant, is_traced));
     let mut together = (plan.together.wishes > 0).then(|| together::Run::new(plan, mutant, is_traced));
     let all = || {
         sim.run()?;

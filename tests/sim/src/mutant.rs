@@ -55,6 +55,8 @@ twins! {
     CrashOfFrame = "crash-of-frame",
     /// What a request of a batch did stays though it failed.
     NestedKept = "nested-kept",
+    /// What is mended is what is in the place of what an administrator saw there.
+    MendedByPlace = "mended-by-place",
     /// A request is sent elsewhere before its start is durable.
     SentBeforeDurable = "sent-before-durable",
     /// What fails one of those that are committed together undoes what ran before it.

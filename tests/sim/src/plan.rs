@@ -361,6 +361,11 @@ pub(crate) fn of_effects(seed: u64) -> u64 {
     seed ^ 0x0EFF_EC75_1EA5_0000
 }
 
+/// The seed of the administrator there, likewise.
+pub(crate) fn of_mending(seed: u64) -> u64 {
+    seed ^ 0x03E4_D146_0AD3_0000
+}
+
 /// The seed of the run of requests that are committed together, likewise.
 pub(crate) fn of_together(seed: u64) -> u64 {
     seed ^ 0x06E0_0C03_3170_0000

@@ -12,7 +12,7 @@ fn ten_thousand_transfers_make_no_money_and_lose_none() {
     for seed in 0.. {
         let mut plan = Plan::of(seed);
         plan.effects.transfers = REQUESTS;
-        let mut run = effects::Run::new(&plan, false);
+        let mut run = effects::Run::new(&plan, None, false);
         if let Err(violation) = run.run() {
             panic!("seed {seed}: {violation:?}");
         }

@@ -1,7 +1,8 @@
-//! The handler: a transfer takes money from one account, and emits credits to others.
+//! The handler: a transfer takes money from one account, and emits credits to others. Some call an address outside, all with the same words.
 //!
 //! Invariant: a credit says which transfer it is of, and when that was made: one that was made anew, after its account was put back, is another.
 
+use super::outside::url_of;
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::effects::Outgoing;
@@ -13,12 +14,15 @@ use std::cell::Cell;
 pub const FIRST: i64 = 1_000_000;
 /// Every so manieth transfer is refused by an outcome.
 const REFUSED: i64 = 9;
+/// Every so manieth transfer makes a call.
+const CALLS: i64 = 3;
 
-const TABLES: [&str; 4] = [
+const TABLES: [&str; 5] = [
     "CREATE TABLE account (balance INTEGER NOT NULL) STRICT",
     "INSERT INTO account VALUES (1000000)",
     "CREATE TABLE sent (at INTEGER PRIMARY KEY, name TEXT NOT NULL, target TEXT NOT NULL, amount INTEGER NOT NULL) STRICT",
     "CREATE TABLE got (at INTEGER PRIMARY KEY, name TEXT NOT NULL, sender TEXT NOT NULL, amount INTEGER NOT NULL) STRICT",
+    "CREATE TABLE calls (at INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT",
 ];
 
 /// The handler of a key.
@@ -47,7 +51,7 @@ impl Handler for Accounts {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let add = |sql: &dyn Sql, amount: i64| sql.exec("UPDATE account SET balance = balance + ?1", &[amount.into()]);
         match request.path.segments().as_slice() {
-            [_, _, "transfer"] => {
+            [_, account, "transfer"] => {
                 let targets: Vec<&str> =
                     body["to"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
                 for (part, to) in targets.into_iter().enumerate() {
@@ -58,6 +62,11 @@ impl Handler for Accounts {
                     add(context.sql, -amount)?;
                     let credit = json!({ "name": name, "amount": amount, "number": number }).to_string();
                     context.emit(&key_of(to), &format!("/accounts/{to}/credit"), Outgoing::json(credit))?;
+                }
+                let number = body["number"].as_i64().unwrap_or_default();
+                if number % CALLS == 0 {
+                    context.sql.exec("INSERT INTO calls (number) VALUES (?1)", &[number.into()])?;
+                    context.call(&url_of(account), Outgoing::json("{}"))?;
                 }
             }
             [_, _, "credit"] if self.is_closed.get() => return Err(Failure::NotFound),

@@ -31,12 +31,17 @@ pub struct Options {
     pub refusals: usize,
     /// How often the first key is put back. Then nothing is sent to it: of what is put back others have forgotten nothing.
     pub restores: usize,
+    /// How often an administrator looks at a key. Where one is put back there is none: what was mended would be undone, and nobody told.
+    pub administrations: usize,
+    /// How often the clock of a key's machine goes back.
+    pub clock_backs: usize,
 }
 
 impl Options {
     /// Those of a seed.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(crate::plan::of_effects(seed));
+        let mut mending = Rng::with_seed(crate::plan::of_mending(seed));
         let mut some = |most: u32| if rng.u32(0..3) == 0 { 0 } else { rng.u32(0..=most) };
         let (lose, lose_answers, repeat, slow) = (some(40), some(40), some(30), some(30));
         let (crash, fail) = (some(10), some(10));
@@ -55,6 +60,8 @@ impl Options {
             renewals: renewals as usize,
             refusals: refusals as usize,
             restores: restores as usize,
+            administrations: if restores > 0 || mending.bool() { 0 } else { mending.usize(1..=20) },
+            clock_backs: if mending.bool() { 0 } else { mending.usize(1..=4) },
         }
     }
 }

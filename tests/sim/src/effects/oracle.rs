@@ -1,10 +1,13 @@
 //! What must hold once all is sent: money is neither made nor lost, and each credit is there once, in the order of the commits.
 //!
 //! Invariants:
-//! - It reads what is committed at the keys, and nothing else.
+//! - It reads what is committed at the keys, and what an administrator was told, and nothing else.
+//! - Nobody but who was named is given up, sent again or dropped.
 //! - What a key that was put back has forgotten to have sent is money that was made: by who has put it back, and nobody else.
 
+use super::administrator::Mended;
 use super::bank::{FIRST, key_of};
+use super::outside::Outside;
 use crate::oracle::{Violation, violation};
 use semel_core::server::Value;
 use semel_support::Database;
@@ -18,8 +21,11 @@ pub struct Account {
     sent: Vec<(String, String, i64)>,
     /// What it got: the name and the sender, in order.
     got: Vec<(String, String, i64)>,
-    /// What is parked, and what is known of whether it ran.
-    parked: BTreeMap<String, String>,
+    /// What is parked, what is known of whether it ran, and why it is.
+    parked: BTreeMap<String, (String, String)>,
+    /// How many calls it has made, and which are parked, and why.
+    calls: i64,
+    parked_calls: BTreeMap<String, String>,
     /// How much waits.
     pub waiting: i64,
 }
@@ -32,20 +38,33 @@ impl Account {
             rows.iter().map(|row| (text(&row[0]), text(&row[1]), row[2].as_integer().unwrap_or(0))).collect()
         };
         let balances = database.query("SELECT balance FROM account");
-        let parked = rows("SELECT json_extract(CAST(body AS TEXT), '$.name'), executed, 0 FROM semel_effects_parked");
+        let parked = "SELECT json_extract(CAST(body AS TEXT), '$.name'), executed, reason FROM semel_effects_parked WHERE target LIKE 'key %'";
+        let parked = database.query(parked).into_iter();
+        let calls = "SELECT id, reason FROM semel_effects_parked WHERE target NOT LIKE 'key %'";
+        let calls = database.query(calls).into_iter();
         Self {
             // Of an account that nobody has used there is no table.
             balance: balances.first().and_then(|row| row[0].as_integer()).unwrap_or(FIRST),
             sent: rows("SELECT name, target, amount FROM sent ORDER BY at"),
             got: rows("SELECT name, sender, amount FROM got ORDER BY at"),
-            parked: parked.into_iter().map(|(name, executed, _)| (name, executed)).collect(),
+            parked: parked.map(|row| (text(&row[0]), (text(&row[1]), text(&row[2])))).collect(),
+            calls: database.number("SELECT count(*) FROM calls"),
+            parked_calls: calls.map(|row| (text(&row[0]), text(&row[1]))).collect(),
             waiting: database.number("SELECT count(*) FROM semel_effects"),
         }
     }
 }
 
+/// Why something is parked that an administrator has given up.
+const GIVEN_UP: &str = "an administrator gave it up";
+
 /// Checks all accounts, of which the first was put back or not, and tells what came about.
-pub fn check(accounts: &[Account], was_put_back: bool) -> Result<BTreeSet<String>, Violation> {
+pub fn check(
+    accounts: &[Account],
+    was_put_back: bool,
+    mended: &Mended,
+    outside: &Outside,
+) -> Result<BTreeSet<String>, Violation> {
     let mut seen = BTreeSet::new();
     let mut see = |what: &str| {
         seen.insert(format!("effects: {what}"));
@@ -67,16 +86,26 @@ pub fn check(accounts: &[Account], was_put_back: bool) -> Result<BTreeSet<String
                     money += amount;
                 }
             }
-            let in_order: Vec<_> = got.iter().map(|(name, ..)| name).filter(|name| names.contains(name)).collect();
+            // What was sent again went behind all that waited.
+            let is_in_order = |name: &&String| names.contains(name) && !mended.again.contains(*name);
+            let in_order: Vec<_> = got.iter().map(|(name, ..)| name).filter(is_in_order).collect();
             let sent = account.sent.iter().filter(|(_, target, _)| *target == to.to_string()).map(|(name, ..)| name);
-            let sent: Vec<_> = sent.filter(|name| arrived.contains_key(name)).collect();
+            let sent: Vec<_> = sent.filter(|name| arrived.contains_key(name)).filter(is_in_order).collect();
             if in_order != sent {
                 return violation("order", format!("from {from} to {to} went {sent:?}, and came {in_order:?}"));
             }
         }
         for (name, _, amount) in &account.sent {
             let (times, parked) = (arrived.get(name).copied().unwrap_or(0), account.parked.get(name));
-            match (times, parked.map(String::as_str)) {
+            if parked.is_some_and(|(_, reason)| reason == GIVEN_UP) && !mended.given_up.contains(name) {
+                return violation("mended", format!("{name} from {from} was given up, and nobody has named it"));
+            }
+            if mended.dropped.contains(name) != (times == 0 && parked.is_none()) {
+                let what = format!("{name} from {from} was credited {times} times, parked: {parked:?}");
+                return violation("mended", format!("{what}, of what was dropped: {:?}", mended.dropped));
+            }
+            match (times, parked.map(|(executed, _)| executed.as_str())) {
+                (0, None) => money -= amount,
                 (1, None) => see("is credited"),
                 // It was acknowledged before its key was put back, so the other one has its outcome no more.
                 (0 | 1, Some("unknown")) if from == 0 && was_put_back => {
@@ -96,9 +125,39 @@ pub fn check(accounts: &[Account], was_put_back: bool) -> Result<BTreeSet<String
             }
         }
     }
+    for (from, account) in accounts.iter().enumerate() {
+        // What a key that was put back has called for is known to nobody.
+        if from > 0 || !was_put_back {
+            check_calls(from, account, mended, &outside.done_of(&from.to_string()))?;
+            if account.calls > 0 {
+                see("calls outside");
+            }
+        }
+    }
     let balances: i64 = accounts.iter().map(|account| account.balance).sum();
     if balances != money {
         return violation("money", format!("there is {balances}, and there should be {money}"));
     }
     Ok(seen)
+}
+
+/// Each call has an id of its own, and whatever has become of it is known: it was had outside, is parked, or was dropped.
+fn check_calls(from: usize, account: &Account, mended: &Mended, done: &BTreeSet<&str>) -> Result<(), Violation> {
+    let Account { calls, parked_calls, .. } = account;
+    let is_named = |(id, reason): (&String, &String)| reason != GIVEN_UP || mended.given_up.contains(id);
+    if !parked_calls.iter().all(is_named) {
+        return violation("mended", format!("calls of {from} were given up that nobody has named: {parked_calls:?}"));
+    }
+    // Of what an administrator has dropped only that is a call of this key's which has no name.
+    let dropped: Vec<&str> =
+        mended.dropped_calls.iter().filter(|(by, _)| *by == from).map(|(_, id)| id.as_str()).collect();
+    if let Some(id) = dropped.iter().find(|id| parked_calls.contains_key(**id)) {
+        return violation("mended", format!("{id} of {from} was dropped, and is there"));
+    }
+    let known: BTreeSet<&str> =
+        done.iter().copied().chain(parked_calls.keys().map(String::as_str)).chain(dropped).collect();
+    if known.len() as i64 != *calls {
+        return violation("calls", format!("{from} has made {calls} calls, and of these is known: {known:?}"));
+    }
+    Ok(())
 }

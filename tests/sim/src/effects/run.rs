@@ -6,9 +6,12 @@
 //!   died is woken by its alarm. What has no answer in time has none.
 //! - After the busy time the faults end, and all that waits must be sent by itself.
 
+use super::administrator::{Mended, Mending};
 use super::bank::{Accounts, key_of};
 use super::options::Options;
 use super::oracle::{Account, check};
+use super::outside::Outside;
+use crate::mutant::Mutant;
 use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
 use fastrand::Rng;
@@ -27,14 +30,14 @@ const SLOW_WAY_MS_MAX: i64 = 20_000;
 /// So long an answer may take.
 const ANSWER_MS: i64 = 30_000;
 /// The engine's interval, and a little more.
-const AGAIN_MS: i64 = 1_010;
+pub(super) const AGAIN_MS: i64 = 1_010;
 /// An object that died with something to send is woken after so long.
 const ALARM_MS: i64 = 5_000;
 /// A run that has not come to rest so long after the faults ended never will.
 const SETTLES_MS_MAX: i64 = 3_600_000;
 
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     /// Somebody asks for a transfer, and again until there is an answer.
     Ask(usize),
     /// What a key has sent arrives; whose object waits for the answer, if any does.
@@ -50,6 +53,12 @@ enum Event {
     Open(usize),
     BackUp,
     Restore,
+    /// The machine's clock goes back.
+    GoBack(usize),
+    /// An administrator looks at some key.
+    Administer,
+    /// What was seen then is mended: for the first time, or again.
+    Mend(usize, bool),
     Calm,
 }
 
@@ -59,22 +68,30 @@ struct Wish {
     call: Call,
 }
 
-struct Keyed {
-    world: World<Accounts>,
+pub(super) struct Keyed {
+    pub world: World<Accounts>,
     /// How often it has ended: what an object before it waits for is nobody's.
     life: u32,
     has_timer: bool,
+    /// How far the machine's clock is behind.
+    behind_ms: i64,
 }
 
 /// The run.
 pub struct Run {
-    options: Options,
+    pub(super) options: Options,
+    pub(super) mutant: Option<Mutant>,
     rng: Rng,
-    now_ms: i64,
+    /// The administrator's, and that of the clocks.
+    pub(super) mending: Rng,
+    pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
     pushed: u64,
-    keys: Vec<Keyed>,
+    pub(super) keys: Vec<Keyed>,
     wishes: Vec<Wish>,
+    pub(super) mendings: Vec<Mending>,
+    pub(super) mended: Mended,
+    outside: Outside,
     backup: Option<World<Accounts>>,
     was_put_back: bool,
     is_calm: bool,
@@ -84,20 +101,25 @@ pub struct Run {
 
 impl Run {
     /// The run of a plan.
-    pub fn new(plan: &Plan, is_traced: bool) -> Self {
+    pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
         let keyed = |account: usize| {
             let config = Config { open: true, ..Config::default() };
             let world = World::in_memory(&key_of(&account.to_string()), Accounts::default(), config);
-            Keyed { world, life: 0, has_timer: false }
+            Keyed { world, life: 0, has_timer: false, behind_ms: 0 }
         };
         Self {
             options: plan.effects.clone(),
+            mutant,
             rng: Rng::with_seed(!crate::plan::of_effects(plan.seed)),
+            mending: Rng::with_seed(!crate::plan::of_mending(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,
             keys: (0..plan.effects.accounts).map(keyed).collect(),
             wishes: Vec::new(),
+            mendings: Vec::new(),
+            mended: Mended::default(),
+            outside: Outside::default(),
             backup: None,
             was_put_back: false,
             is_calm: false,
@@ -121,7 +143,7 @@ impl Run {
         if let Some(account) = accounts.iter().position(|account| account.waiting > 0) {
             return violation("unsettled", format!("at {account} something waits: {:?}", accounts[account]));
         }
-        let mut seen = check(&accounts, self.was_put_back)?;
+        let mut seen = check(&accounts, self.was_put_back, &self.mended, &self.outside)?;
         seen.append(&mut self.seen);
         Ok(seen)
     }
@@ -158,10 +180,16 @@ impl Run {
                 self.push(at_ms, event(account));
             }
         }
+        self.set_up_administrator();
+        for _ in 0..self.options.clock_backs {
+            let at_ms = self.mending.i64(0..self.options.busy_ms * 2);
+            let account = self.mending.usize(0..self.options.accounts);
+            self.push(at_ms, Event::GoBack(account));
+        }
         self.push(options.busy_ms * 2 + 1, Event::Calm);
     }
 
-    fn push(&mut self, at_ms: i64, event: Event) {
+    pub(super) fn push(&mut self, at_ms: i64, event: Event) {
         self.pushed += 1;
         self.queue.insert((at_ms.max(self.now_ms), self.pushed), event);
     }
@@ -179,11 +207,11 @@ impl Run {
         if self.happens_often(self.options.slow) { SLOW_WAY_MS_MAX } else { WAY_MS_MAX }
     }
 
-    fn see(&mut self, what: &str) {
+    pub(super) fn see(&mut self, what: &str) {
         self.seen.insert(format!("effects: {what}"));
     }
 
-    fn note(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
         let now_ms = self.now_ms;
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{:>10.3} s  {}", now_ms as f64 / 1000.0, line()));
@@ -233,6 +261,9 @@ impl Run {
             Event::Open(account) => self.keys[account].world.handler.is_closed.set(false),
             Event::BackUp => self.back_up(),
             Event::Restore => self.restore(),
+            Event::GoBack(account) => self.go_back(account),
+            Event::Administer => self.administer(),
+            Event::Mend(number, is_first) => self.mend(number, is_first),
             Event::Calm => {
                 self.note(|| "the faults end".to_owned());
                 self.is_calm = true;
@@ -241,9 +272,16 @@ impl Run {
         }
     }
 
+    fn go_back(&mut self, account: usize) {
+        let by_ms = self.mending.i64(0..self.options.busy_ms);
+        self.keys[account].behind_ms += by_ms;
+        self.see("a clock goes back");
+        self.note(|| format!("{account}: its clock goes back by {by_ms} ms"));
+    }
+
     fn world(&mut self, account: usize) -> &mut World<Accounts> {
-        let world = &mut self.keys[account].world;
-        world.wall_ms = START_MS + self.now_ms;
+        let Keyed { world, behind_ms, .. } = &mut self.keys[account];
+        world.wall_ms = START_MS + self.now_ms - *behind_ms;
         world
     }
 
@@ -279,7 +317,7 @@ impl Run {
     }
 
     /// Asks an object; it may end meanwhile, and then there is no answer.
-    fn ask(&mut self, account: usize, call: &Call) -> Option<Heard> {
+    pub(super) fn ask(&mut self, account: usize, call: &Call) -> Option<Heard> {
         self.break_database(account);
         let reply = self.world(account).send(call);
         if !self.is_alive(account) {
@@ -324,15 +362,28 @@ impl Run {
         self.push(self.now_ms + after_ms, Event::Answer(from, life, sending, Heard::Nothing("lost".to_owned())));
     }
 
-    fn arrive(&mut self, from: Option<(usize, u32)>, sending: Box<Sending>) {
+    /// What a key or the outside makes of something that was sent; nothing, where an object ended over it.
+    fn received(&mut self, sending: &Sending) -> (String, Option<Heard>) {
+        let Some(key) = &sending.key else {
+            let fails = self.happens_often(self.options.fail);
+            return ("outside".to_owned(), Some(self.outside.answer(sending, fails)));
+        };
         let mut call = Call::new(&sending.method, &sending.url).body(sending.body.clone());
         for (name, value) in sending.headers.iter() {
             call = call.header(name, value);
         }
-        let key = sending.key.as_ref().map(|key| key.as_str().trim_start_matches("accounts/").parse());
+        let account = key.as_str().trim_start_matches("accounts/").parse();
         let principal = sending.headers.get("semel-principal").and_then(unquoted);
-        let (Some(Ok(to)), Some(principal)) = (key, principal) else { panic!("all goes to accounts: {sending:?}") };
+        let (Ok(to), Some(principal)) = (account, principal) else { panic!("all goes to accounts: {sending:?}") };
         let heard = self.ask(to, &call.by(&principal));
+        if let Some(Heard::Answered { semel, .. }) = &heard {
+            self.see(&format!("somebody is told {semel}"));
+        }
+        (to.to_string(), heard)
+    }
+
+    fn arrive(&mut self, from: Option<(usize, u32)>, sending: Box<Sending>) {
+        let (to, heard) = self.received(&sending);
         self.note(|| {
             let place = sending.headers.get("semel-session").unwrap_or("no place");
             format!(
@@ -341,9 +392,6 @@ impl Run {
                 String::from_utf8_lossy(&sending.body)
             )
         });
-        if let Some(Heard::Answered { semel, .. }) = &heard {
-            self.see(&format!("somebody is told {semel}"));
-        }
         let Some((from, life)) = from else { return };
         match heard.filter(|_| !self.happens_often(self.options.lose_answers)) {
             Some(heard) => {

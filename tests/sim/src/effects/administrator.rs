@@ -1,0 +1,103 @@
+//! An administrator who looks at what a key has sent, thinks for a while, and then has one of what was seen given up, sent again or dropped.
+//!
+//! Invariants:
+//! - What is drawn here comes of a stream of its own: a run without it is as it would be if this were not here.
+//! - Who gets no answer asks the same again until there is one: in the end it is known what was mended.
+
+use super::run::{Event, Run};
+use crate::mutant::{Mutant, Twin};
+use semel_core::server::Value;
+use semel_core::server::effects::Heard;
+use semel_support::post;
+use std::collections::BTreeSet;
+
+/// Between a look and what comes of it.
+const THINKS_MS_MAX: i64 = 5_000;
+
+/// The first of each lane.
+const FIRSTS: &str = "SELECT lane, id, coalesce(json_extract(CAST(body AS TEXT), '$.name'), id) FROM semel_effects AS one \
+                      WHERE seq = (SELECT min(seq) FROM semel_effects WHERE lane = one.lane) ORDER BY lane";
+const PARKED: &str = "SELECT number, id, coalesce(json_extract(CAST(body AS TEXT), '$.name'), id) FROM semel_effects_parked ORDER BY number";
+
+/// What is to be done with one.
+#[derive(Debug, Clone)]
+pub struct Mending {
+    account: usize,
+    what: &'static str,
+    /// The lane, or the number.
+    place: i64,
+    id: String,
+    name: String,
+}
+
+/// The names of what was mended; of calls, which have none, the ids.
+#[derive(Debug, Default)]
+pub struct Mended {
+    pub given_up: BTreeSet<String>,
+    pub again: BTreeSet<String>,
+    pub dropped: BTreeSet<String>,
+    /// Of what was dropped, the calls, with their keys.
+    pub dropped_calls: Vec<(usize, String)>,
+}
+
+impl Run {
+    pub(super) fn set_up_administrator(&mut self) {
+        for _ in 0..self.options.administrations {
+            let at_ms = self.mending.i64(0..self.options.busy_ms * 3);
+            self.push(at_ms, Event::Administer);
+        }
+    }
+
+    /// Looks at a key.
+    pub(super) fn administer(&mut self) {
+        let account = self.mending.usize(0..self.options.accounts);
+        let what = ["park", "park", "retry", "retry", "drop"][self.mending.usize(0..5)];
+        let seen = self.places(account, what);
+        if seen.is_empty() {
+            return;
+        }
+        let (place, id, name) = seen[self.mending.usize(0..seen.len())].clone();
+        self.note(|| format!("{account}: an administrator sees {name}, to {what} it"));
+        self.mendings.push(Mending { account, what, place, id, name });
+        let after_ms = self.mending.i64(0..=THINKS_MS_MAX);
+        self.push(self.now_ms + after_ms, Event::Mend(self.mendings.len() - 1, true));
+    }
+
+    /// What can be given up, or mended: place, id and name of each.
+    fn places(&self, account: usize, what: &str) -> Vec<(i64, String, String)> {
+        let rows = self.keys[account].world.database.query(if what == "park" { FIRSTS } else { PARKED });
+        let text = |value: &Value| value.clone().into_text().unwrap_or_default();
+        rows.iter().map(|row| (row[0].as_integer().unwrap_or(0), text(&row[1]), text(&row[2]))).collect()
+    }
+
+    /// Does it.
+    pub(super) fn mend(&mut self, number: usize, is_first: bool) {
+        let Mending { account, what, place, id, name } = self.mendings[number].clone();
+        if is_first && self.mutant == Some(Mutant::Twin(Twin::MendedByPlace)) {
+            let there = self.places(account, what).into_iter().find(|(at, ..)| *at == place);
+            self.mendings[number].id = there.map_or(id.clone(), |(_, id, _)| id);
+        }
+        let seen_id = id;
+        let id = &self.mendings[number].id;
+        let path = format!("/semel/v1/admin/keys/accounts%2F{account}/effects/{id}/{what}");
+        let call = post(&path).id(&format!("m{number}")).by("semel:admin");
+        let heard = self.ask(account, &call);
+        self.note(|| format!("{account}: an administrator has {name} {what}: {heard:?}"));
+        match heard {
+            Some(Heard::Answered { status: 200, .. }) => {
+                let (names, seen) = match what {
+                    "park" => (&mut self.mended.given_up, "is given up"),
+                    "retry" => (&mut self.mended.again, "is sent again"),
+                    _ => (&mut self.mended.dropped, "is dropped"),
+                };
+                names.insert(name.clone());
+                if what == "drop" && name == seen_id {
+                    self.mended.dropped_calls.push((account, name));
+                }
+                self.see(seen);
+            }
+            Some(Heard::Answered { status: 404, .. }) => self.see("what is to be mended is not there any more"),
+            _ => self.push(self.now_ms + super::run::AGAIN_MS, Event::Mend(number, false)),
+        }
+    }
+}
