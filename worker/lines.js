@@ -35,11 +35,24 @@ export function pairsOf(lines) {
 
 /** Makes a response of an answer. */
 export function responseOf([status, lines, body]) {
-  // To hand them over as a list takes the runtime three times as long.
-  const headers = new Headers();
-  for (const [name, value] of pairsOf(lines)) headers.append(name, value);
   // What the handler encoded is encoded: the runtime must not do it again.
-  return new Response(body ?? null, { status, headers, encodeBody: "manual" });
+  const response = new Response(body ?? null, { status, encodeBody: "manual" });
+  // Headers that are made before are copied, which takes half as long again; and a list of them takes four times as long.
+  const { headers } = response;
+  for (const [name, value] of pairsOf(lines)) headers.append(name, value);
+  return response;
+}
+
+/** Of what `new URL` would find the path as it is written, and no query. */
+const PLAIN_URL = /^https?:\/\/[\w.:[\]-]+((?:\/[\w~-]+)+)$/;
+
+/** The path of a URL as `new URL` has it, and its query. */
+export function pathOf(url) {
+  // An object of the runtime's takes ten times as long, and has to be collected.
+  const path = PLAIN_URL.exec(url)?.[1];
+  if (path !== undefined) return { pathname: path, search: "" };
+  const { pathname, search } = new URL(url);
+  return { pathname, search };
 }
 
 /** Reads a body; undefined where it has more bytes than allowed. */

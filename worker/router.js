@@ -9,7 +9,7 @@
 
 import { waitUntil } from "cloudflare:workers";
 import { within } from "./chores.js";
-import { bodyOf, linesOf, responseOf, valueIn } from "./lines.js";
+import { bodyOf, linesOf, pathOf, responseOf, valueIn } from "./lines.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 
 /** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
@@ -107,7 +107,7 @@ export async function answerOf(env, [method, lines], ask, waitMs) {
 /** Resolves to an answer; to a response where it opens a socket. */
 async function routed(request, lines, env, decide = (head) => routerOf(env).route(...head, Date.now())) {
   const { method } = request;
-  const { pathname, search } = new URL(request.url);
+  const { pathname, search } = pathOf(request.url);
   const route = await routeOf([method, pathname, search, lines], env, Date.now(), decide);
   if (typeof route[0] === "number") return route;
   const [key, says, waitMs, asker] = route;

@@ -5,7 +5,5 @@
 /** All rows, each an array of its values. */
 export const rowsOf = (sql, statement, values) => [...sql.exec(statement, ...values).raw()];
 
-/** For what gives no rows: it is done once it is asked for. */
-export function run(sql, statement, values) {
-  sql.exec(statement, ...values);
-}
+/** For what gives no rows: it is done once it is asked for. Returns how many rows were written. */
+export const run = (sql, statement, values) => sql.exec(statement, ...values).rowsWritten;

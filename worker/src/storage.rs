@@ -36,7 +36,7 @@ extern "C" {
     fn rows_of(sql: &SqlStorage, statement: &JsValue, values: &Array) -> Result<Array, JsValue>;
 
     #[wasm_bindgen(catch)]
-    fn run(sql: &SqlStorage, statement: &JsValue, values: &Array) -> Result<(), JsValue>;
+    fn run(sql: &SqlStorage, statement: &JsValue, values: &Array) -> Result<f64, JsValue>;
 }
 
 /// So many statements are kept as JavaScript has them. The engine has fewer, and a handler that makes more has them made each time.
@@ -81,8 +81,9 @@ impl Sql for ObjectSql {
         Ok(rows.iter().map(|row| row.unchecked_into::<Array>().iter().map(|value| from_js(&value)).collect()).collect())
     }
 
-    fn run(&self, statement: &str, arguments: &[Value]) -> Result<(), SqlError> {
-        run(&self.sql, &self.statement(statement), &bound(arguments)).map_err(|error| failure(&error))
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError> {
+        let written = run(&self.sql, &self.statement(statement), &bound(arguments));
+        written.map(|rows| rows as u64).map_err(|error| failure(&error))
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {

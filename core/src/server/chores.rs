@@ -144,6 +144,7 @@ impl<H: Handler> Engine<H> {
         let instant = loaded.instant(self.config.retention_s);
         let mut after = loaded.clone();
         after.swept_ms.0 = Some(now_ms);
+        self.kept = Uncompared::default();
         let ended = atomically(sql, || {
             let is_fence_used = is_due && sweep(sql, instant, self.config.retention_s, &mut after)?;
             keep_totals(sql, self.config.retention_s, &mut after)?;

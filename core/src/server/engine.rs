@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::chores::Chores;
 use super::config::Config;
 use super::counters::Counters;
-use super::desk::{Desk, Texts};
+use super::desk::{Desk, Kept};
 use super::effects::Outbox;
 use super::handler::Handler;
 use super::log;
@@ -23,6 +23,7 @@ use super::together::Ahead;
 use super::totals;
 use super::turn::{Loaded, Purpose, Turn};
 use super::uncompared::Uncompared;
+use super::watched::Watched;
 use crate::header;
 use crate::id::{Key, Principal, RequestId};
 use crate::message::{Method, Request};
@@ -49,7 +50,8 @@ pub struct Engine<H> {
     pub(super) under_way: Option<RequestId>,
     pub(super) chores: Chores,
     pub(super) outbox: Uncompared<Outbox>,
-    pub(super) texts: Uncompared<Texts>,
+    /// What a desk has left to the next.
+    pub(super) kept: Uncompared<Kept>,
     /// Its key, once it is known.
     own: Uncompared<Option<Key>>,
 }
@@ -68,7 +70,7 @@ impl<H: Handler> Engine<H> {
             under_way: None,
             chores: Chores::default(),
             outbox: Uncompared::default(),
-            texts: Uncompared::default(),
+            kept: Uncompared::default(),
             own: Uncompared::default(),
         }
     }
@@ -188,8 +190,8 @@ impl<H: Handler> Engine<H> {
             self.started = loaded.started;
         }
         self.opening = None;
-        // What was given a number may have it no longer.
-        self.texts = Uncompared::default();
+        // What was given a number may have it no longer, and what was written be gone.
+        self.kept = Uncompared::default();
         // Where nothing could be loaded it is the wall clock's, which may have gone back.
         self.told_ms = self.told_ms.max(clock_ms);
     }
@@ -257,22 +259,30 @@ impl<H: Handler> Engine<H> {
         let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
         // Where others share one, it is theirs.
         let has_desk = sql.desk().is_none() && has_row(&loaded, arrival, purpose);
-        let desk = has_desk.then(|| Desk::of_one(sql, std::mem::take(&mut self.texts.0)));
+        let desk = has_desk.then(|| Desk::of_one(sql, std::mem::take(&mut self.kept.0)));
         let read = desk.as_ref().map_or(Ok(()), |desk| {
             let ahead = Ahead::of(std::iter::once(arrival.request), &acks);
             desk.read_ahead(&ahead.acknowledged, &ahead.ids)
         });
-        let sql = desk.as_ref().map_or(sql, |desk| desk);
+        let watched = Watched::new(sql);
+        let sql = match &desk {
+            Some(desk) => desk,
+            None if sql.desk().is_some() => sql,
+            None => &watched,
+        };
         let (outbox, under_way) = (&self.outbox.0, self.under_way.as_ref());
         let turn = Turn { handler, config, counters, outbox, under_way, sql, arrival, acks, instant, purpose };
         let count = loaded.count;
         let answered = read.and_then(|()| run(turn, &mut loaded));
         if let Some(desk) = desk {
-            self.texts.0 = desk.into_texts();
+            self.kept.0 = desk.into_kept();
+        }
+        if watched.has_written() {
+            self.kept = Uncompared::default();
         }
         // A key that was deleted has no texts, and the lanes to come have the numbers of those that were.
         if loaded.versions.handler == schema::DELETED {
-            self.texts = Uncompared::default();
+            self.kept = Uncompared::default();
             if H::EMITS {
                 self.outbox.0.forget();
             }

@@ -65,6 +65,7 @@ pub mod tombstones;
 pub mod totals;
 mod turn;
 mod uncompared;
+mod watched;
 
 pub use answer::Answer;
 pub use auth::{Access, Gate};

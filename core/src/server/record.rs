@@ -19,8 +19,8 @@ pub const TOMBSTONE_GRACE_MS: i64 = 60_000;
 /// Deadlines are kept rounded up to this, so that a run of replays writes a row once in ten seconds, not each time.
 pub const DEADLINE_GRAIN_MS: i64 = 10_000;
 
-/// The recorded answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The recorded answer. By default it is none: it stands for one that was not read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The status.
     pub status: u16,

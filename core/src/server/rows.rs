@@ -81,7 +81,6 @@ pub(super) struct Found {
 
 /// Reads the records of ids from the tables, all in one statement.
 pub(super) fn read_whole(sql: &dyn Sql, ids: &[RequestId]) -> Result<Vec<Found>, SqlError> {
-    // A request of a session has none.
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -143,6 +142,14 @@ pub fn page(sql: &dyn Sql, above: &str, limit: i64) -> Result<Vec<(RequestId, Re
         format!("SELECT {}, id FROM semel_records WHERE id < ?1 ORDER BY id DESC LIMIT +?2", bare_columns());
     let rows = sql.exec(&statement, &[above.into(), limit.into()])?;
     rows.into_iter().map(|row| with_id(row, from_bare_row)).collect()
+}
+
+/// Up to `limit` ids that have a row, the last first.
+pub(super) fn last_ids(sql: &dyn Sql, limit: usize) -> Result<Vec<RequestId>, SqlError> {
+    let statement = "SELECT id FROM semel_records ORDER BY id DESC LIMIT +?1";
+    let id = |row: Row| row.into_iter().next()?.into_text().and_then(|id| RequestId::new(id).ok());
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    sql.exec(statement, &[limit.into()])?.into_iter().map(|row| id(row).ok_or_else(unreadable_row)).collect()
 }
 
 /// Writes the record of an id, whole.
@@ -269,7 +276,7 @@ pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, 
 /// Deletes the record of an id.
 pub fn delete(sql: &dyn Sql, id: &RequestId) -> Result<(), SqlError> {
     sql.desk().map_or_else(
-        || sql.run("DELETE FROM semel_records WHERE id = ?1", &[id.as_str().into()]),
+        || sql.run("DELETE FROM semel_records WHERE id = ?1", &[id.as_str().into()]).map(|_| ()),
         |desk| desk.change(id, None),
     )
 }
@@ -280,7 +287,7 @@ pub(super) fn delete_all<'a>(sql: &dyn Sql, ids: impl Iterator<Item = &'a Reques
     if ids.peek().is_none() {
         return Ok(());
     }
-    sql.run("DELETE FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))", &[list(ids).into()])
+    sql.run("DELETE FROM semel_records WHERE id IN (SELECT value FROM json_each(?1))", &[list(ids).into()]).map(|_| ())
 }
 
 /// Deletes the records with ids below `above`, down to `last`.

@@ -113,10 +113,8 @@ pub trait Sql {
     /// Runs one statement and returns all its rows. Arguments are `?1`, `?2`, in order.
     fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError>;
 
-    /// Runs one statement that gives no rows.
-    fn run(&self, statement: &str, arguments: &[Value]) -> Result<(), SqlError> {
-        self.exec(statement, arguments).map(|_| ())
-    }
+    /// Runs one statement that gives no rows. Answers how many it has written, or more: what an index has is counted by some.
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError>;
 
     /// Runs `body` in a transaction.
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError>;

@@ -153,7 +153,7 @@ impl<H: Handler> Engine<H> {
         });
         let (chores, has_tables) =
             (self.chores.clone(), before.as_ref().is_some_and(|before| before.versions.engine > 0));
-        let desk = Desk::shared(sql, std::mem::take(&mut self.texts.0));
+        let desk = Desk::shared(sql, std::mem::take(&mut self.kept.0));
         let ended = atomically(sql, || {
             if has_tables {
                 desk.read_ahead(&ahead.acknowledged, &ahead.ids)?;
@@ -164,7 +164,7 @@ impl<H: Handler> Engine<H> {
         });
         let is_undone = desk.is_undone();
         if ended.is_ok() {
-            self.texts.0 = desk.into_texts();
+            self.kept.0 = desk.into_kept();
         }
         if !is_undone {
             self.loaded.iter_mut().for_each(|loaded| loaded.packed.keep());

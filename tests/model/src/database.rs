@@ -142,6 +142,11 @@ impl Sql for Database {
         done
     }
 
+    /// Of what writes, each row that it answers stands for one that it has written.
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError> {
+        self.exec(statement, arguments).map(|written| written.len() as u64)
+    }
+
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
         let is_outermost = self.depth.get() == 0;
         if is_outermost {

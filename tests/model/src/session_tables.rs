@@ -106,13 +106,14 @@ impl SessionTables {
             return Ok(Vec::new());
         }
         if starts("INSERT OR REPLACE INTO semel_places (session, seq, epoch, at_ms, state, ") {
-            for row in values::rows(statement, arguments)? {
-                self.places.insert((integer(&row, 0)?, integer(&row, 1)?), Stored(row[2..].to_vec()));
+            let rows = values::rows(statement, arguments)?;
+            for row in &rows {
+                self.places.insert((integer(row, 0)?, integer(row, 1)?), Stored(row[2..].to_vec()));
             }
-            return Ok(Vec::new());
+            return Ok(rows.iter().map(|_| vec![1.into()]).collect());
         }
         if starts("UPDATE semel_places SET session = ") {
-            let shape = (place::ALL, "session = +?1 AND seq = ? RETURNING 1");
+            let shape = (place::ALL, "session = +?1 AND seq = ?");
             let mut found = Vec::new();
             for (row, gone) in values::replaced(statement, shape, arguments)? {
                 if self.places.remove(&(integer(arguments, 0)?, integer(&[gone], 0)?)).is_some() {

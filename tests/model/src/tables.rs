@@ -158,13 +158,17 @@ impl Tables {
             }
             // No principal and no header lines have a number, nor will they.
             Ok(if statement.contains(" RETURNING ") { vec![vec![0.into(), 0.into()]] } else { Vec::new() })
+        } else if starts("INSERT INTO semel_records ") {
+            let rows = values::rows(statement, arguments)?;
+            rows.iter().map(|row| self.add(row)).collect()
         } else if starts("UPDATE semel_records SET id = ") {
+            let mut written = Vec::new();
             for (row, gone) in values::replaced(statement, (column::ALL, "id = ?"), arguments)? {
                 if self.records.remove(&text(&[gone], 0)?).is_some() {
-                    self.records.insert(text(&row, 0)?, Stored(row[1..].to_vec()));
+                    written.push(self.add(&row)?);
                 }
             }
-            Ok(Vec::new())
+            Ok(written)
         } else if starts(
             "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4, executed = coalesce(?5, executed)",
         ) {
@@ -194,6 +198,14 @@ impl Tables {
             Ok(Vec::new())
         } else {
             self.change(statement, arguments)
+        }
+    }
+
+    /// Writes a record whose id has no row yet. What it answers stands for one that was written.
+    fn add(&mut self, row: &[Value]) -> Result<Row, SqlError> {
+        match self.records.insert(text(row, 0)?, Stored(row[1..].to_vec())) {
+            Some(_) => Err(SqlError("UNIQUE constraint failed: semel_records.id".to_owned())),
+            None => Ok(vec![1.into()]),
         }
     }
 
@@ -283,6 +295,10 @@ impl Tables {
         };
         if let Some(rows) = self.read_ahead(statement, arguments) {
             return Ok(rows);
+        }
+        if statement == "SELECT id FROM semel_records ORDER BY id DESC LIMIT +?1" {
+            let limit = integer(arguments, 0)? as usize;
+            return Ok(self.records.keys().rev().take(limit).map(|id| vec![id.as_str().into()]).collect());
         }
         if statement.ends_with("FROM semel_records WHERE id < ?1 ORDER BY id DESC LIMIT +?2") && is_bare {
             let (above, limit) = (text(arguments, 0)?, integer(arguments, 1)?);

@@ -50,7 +50,7 @@ impl Memory {
         rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(0)
     }
 
-    fn run(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+    fn ask(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         match self.fails_in.get() {
             Some(0) => {
                 self.fails_in.set(None);
@@ -65,7 +65,7 @@ impl Memory {
     fn command(&self, outermost: &str, nested: &str) -> Result<(), SqlError> {
         let depth = self.depth.get();
         let command = if depth == 0 { outermost.to_owned() } else { nested.replace('?', &format!("nested_{depth}")) };
-        self.run(&command, &[]).map(|_| ())
+        self.ask(&command, &[]).map(|_| ())
     }
 
     /// What was asked to fail was the transaction, not its undoing: storage that can't undo is a dead object.
@@ -85,7 +85,11 @@ impl Sql for Memory {
                 return Err(SqlError(format!("{integer} is past 2^53 - 1")));
             }
         }
-        self.run(statement, arguments)
+        self.ask(statement, arguments)
+    }
+
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError> {
+        self.exec(statement, arguments).map(|_| self.connection.changes())
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
@@ -106,6 +110,6 @@ impl Sql for Memory {
     }
 
     fn database_bytes(&self) -> Result<u64, SqlError> {
-        self.run(DATABASE_BYTES, &[]).map(|rows| bytes_of(&rows))
+        self.ask(DATABASE_BYTES, &[]).map(|rows| bytes_of(&rows))
     }
 }

@@ -9,7 +9,7 @@ use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{Principal, RequestId};
 use semel_core::message::Headers;
 use semel_core::problem::Executed;
-use semel_core::server::desk::{Desk, Texts};
+use semel_core::server::desk::{Desk, Kept};
 use semel_core::server::packed::{Bundle, Packed};
 use semel_core::server::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
 use semel_core::server::sessions::state::{Epochs, Taken, TakenState};
@@ -217,7 +217,7 @@ pub fn check_at_a_desk(bytes: &[u8]) {
         stored.iter().for_each(|(id, record)| rows::put(sql, id, record).expect("written"));
     }
     let ids: Vec<_> = new.iter().map(|(id, _)| id.clone()).filter(|_| source.below(4) < 3).collect();
-    let desk = Desk::shared(&many, Texts::default());
+    let desk = Desk::shared(&many, Kept::default());
     if source.below(4) < 3 {
         desk.read_ahead(&gone, &ids).expect("read");
     }

@@ -154,14 +154,14 @@ impl Database {
 
     /// Holds commits back, as a slow disk behind the platform's output gate: until [`Database::release`], a crash undoes them.
     pub fn hold(&self) {
-        self.run("BEGIN IMMEDIATE", &[]).expect("no transaction is open");
+        self.ask("BEGIN IMMEDIATE", &[]).expect("no transaction is open");
         self.depth.set(1);
         self.is_holding.set(true);
     }
 
     /// Makes durable what was held back.
     pub fn release(&self) {
-        self.run("COMMIT", &[]).expect("a transaction is open");
+        self.ask("COMMIT", &[]).expect("a transaction is open");
         self.depth.set(0);
         self.is_holding.set(false);
     }
@@ -172,8 +172,8 @@ impl Database {
             return self.reopen();
         }
         if self.depth.replace(1) > 1 && !self.has_crashed() {
-            self.run("ROLLBACK TO nested_1", &[]).expect("it is open");
-            self.run("RELEASE nested_1", &[]).expect("it is open");
+            self.ask("ROLLBACK TO nested_1", &[]).expect("it is open");
+            self.ask("RELEASE nested_1", &[]).expect("it is open");
         }
         self.fault.set(Fault::None);
     }
@@ -188,7 +188,7 @@ impl Database {
         if self.has_crashed() {
             return self.query(statement);
         }
-        match self.run(statement, &[]) {
+        match self.ask(statement, &[]) {
             Ok(rows) => rows,
             Err(SqlError(error)) if error.contains("no such table") => Vec::new(),
             Err(SqlError(error)) => panic!("{statement}: {error}"),
@@ -275,7 +275,7 @@ impl Database {
             Fault::Full(0) => {
                 self.fault.set(Fault::None);
                 if self.depth.get() > 0 {
-                    drop(self.run("ROLLBACK", &[]));
+                    drop(self.ask("ROLLBACK", &[]));
                     self.is_undone.set(true);
                 }
                 return Err(SqlError("database or disk is full".to_owned()));
@@ -295,7 +295,7 @@ impl Database {
         if self.has_crashed() { Err(SqlError("the object has died".to_owned())) } else { Ok(()) }
     }
 
-    fn run(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
+    fn ask(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         let connection = self.connection.borrow();
         let Some(connection) = connection.as_ref() else { return Err(SqlError("the object has died".to_owned())) };
         let (rows, is_again) = asked(connection, statement, arguments).map_err(|error| SqlError(error.to_string()))?;
@@ -309,7 +309,7 @@ impl Database {
         let depth = self.depth.get();
         let command = if depth == 0 { outermost.to_owned() } else { nested.replace('?', &format!("nested_{depth}")) };
         self.step(&command)?;
-        self.run(&command, &[]).map(|_| ())
+        self.ask(&command, &[]).map(|_| ())
     }
 
     fn undo(&self) -> Result<(), SqlError> {
@@ -334,7 +334,12 @@ impl Sql for Database {
                 return Err(SqlError(format!("{integer} is past 2^53 - 1")));
             }
         }
-        self.run(statement, arguments)
+        self.ask(statement, arguments)
+    }
+
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError> {
+        self.exec(statement, arguments)?;
+        Ok(self.connection.borrow().as_ref().map_or(0, Connection::changes))
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
@@ -351,7 +356,7 @@ impl Sql for Database {
 
     fn database_bytes(&self) -> Result<u64, SqlError> {
         // Of no statement: an object's is no statement that can fail by itself.
-        self.run(DATABASE_BYTES, &[]).map(|rows| bytes_of(&rows))
+        self.ask(DATABASE_BYTES, &[]).map(|rows| bytes_of(&rows))
     }
 }
 

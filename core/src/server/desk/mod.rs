@@ -13,6 +13,7 @@
 //! - What waits to be written is bounded.
 
 mod places;
+mod recent;
 mod records;
 
 use super::record::Record;
@@ -25,8 +26,8 @@ use crate::id::RequestId;
 use crate::rules::{Rule, holds};
 use crate::session::SessionName;
 use places::Places;
-use records::Records;
-pub use records::Texts;
+use recent::Recent;
+use records::{Records, Texts};
 use std::cell::{Cell, RefCell};
 
 /// When outcomes of so many bytes wait, all are written.
@@ -34,12 +35,20 @@ const WAITING_BYTES_MAX: usize = 256 << 10;
 /// An object's SQLite takes so many arguments of a statement.
 const ARGUMENTS_MAX: usize = 100;
 
+/// What a desk leaves to the next. Whatever changes the engine's tables without a desk has it thrown away.
+#[derive(Debug, Clone, Default)]
+pub struct Kept {
+    texts: Texts,
+    recent: Recent,
+}
+
 /// See the module.
 pub struct Desk<'a> {
     sql: &'a dyn Sql,
     records: RefCell<Records>,
     places: RefCell<Places>,
     texts: RefCell<Texts>,
+    recent: RefCell<Recent>,
     /// Of the outcomes that wait.
     bytes: Cell<usize>,
     is_undone: Cell<bool>,
@@ -50,13 +59,13 @@ pub struct Desk<'a> {
 }
 
 impl<'a> Desk<'a> {
-    /// A desk that many share, in front of storage in which a transaction is open. `texts`: what the one before it has left.
-    pub fn shared(sql: &'a dyn Sql, texts: Texts) -> Self {
-        Self { is_shared: true, ..Self::of_one(sql, texts) }
+    /// A desk that many share, in front of storage in which a transaction is open. `kept`: what the one before it has left.
+    pub fn shared(sql: &'a dyn Sql, kept: Kept) -> Self {
+        Self { is_shared: true, ..Self::of_one(sql, kept) }
     }
 
     /// A desk of one request.
-    pub fn of_one(sql: &'a dyn Sql, texts: Texts) -> Self {
+    pub fn of_one(sql: &'a dyn Sql, Kept { texts, recent }: Kept) -> Self {
         Self {
             sql,
             is_shared: false,
@@ -64,14 +73,18 @@ impl<'a> Desk<'a> {
             records: RefCell::default(),
             places: RefCell::default(),
             texts: RefCell::new(texts),
+            recent: RefCell::new(recent),
             bytes: Cell::new(0),
             is_undone: Cell::new(false),
         }
     }
 
-    /// What is of use to the next desk. What was given a number has none where that was undone.
-    pub fn into_texts(self) -> Texts {
-        if self.is_undone.get() { Texts::default() } else { self.texts.into_inner() }
+    /// What is of use to the next desk: nothing, where something was undone.
+    pub fn into_kept(self) -> Kept {
+        if self.is_undone.get() {
+            return Kept::default();
+        }
+        Kept { texts: self.texts.into_inner(), recent: self.recent.into_inner() }
     }
 
     /// Whether one of the requests has undone what it did, which is still there.
@@ -84,13 +97,22 @@ impl<'a> Desk<'a> {
         self.is_undone.set(true);
     }
 
-    /// Reads, without their outcomes, the records that are to be acknowledged, and those of ids: of these there is none, but where one is replayed.
+    /// Reads, without their outcomes, the records that are to be acknowledged, and those of ids: of these there is none, but where one is replayed. What
+    /// is known already is not read again.
     pub fn read_ahead(&self, acknowledged: &[&RequestId], ids: &[RequestId]) -> Result<(), SqlError> {
-        let found = match acknowledged {
-            [] => rows::read_whole(self.sql, ids)?,
-            _ => rows::read_executed(self.sql, &acknowledged.iter().copied().chain(ids).collect::<Vec<_>>())?,
+        // A request of a session has none.
+        if acknowledged.is_empty() && ids.is_empty() {
+            return Ok(());
+        }
+        let mut recent = self.recent.borrow_mut();
+        recent.begin(self.sql)?;
+        let acknowledged: Vec<_> = acknowledged.iter().copied().filter(|id| recent.bare(id).is_none()).collect();
+        let ids: Vec<_> = ids.iter().filter(|id| recent.has(id) != Some(false)).cloned().collect();
+        let found = match acknowledged.as_slice() {
+            [] => rows::read_whole(self.sql, &ids)?,
+            _ => rows::read_executed(self.sql, &acknowledged.iter().copied().chain(&ids).collect::<Vec<_>>())?,
         };
-        let more = self.records.borrow_mut().know(acknowledged, ids, found);
+        let more = self.records.borrow_mut().know(&acknowledged, &ids, found);
         if !more.is_empty() {
             let found = rows::read_whole(self.sql, &more)?;
             self.records.borrow_mut().know(&[], &more, found);
@@ -105,7 +127,7 @@ impl<'a> Desk<'a> {
         if !holds(Rule::DeskWritten) {
             return Ok(());
         }
-        changed.write(self.sql, &mut self.texts.borrow_mut())?;
+        changed.write(self.sql, &mut self.texts.borrow_mut(), &mut self.recent.borrow_mut())?;
         places.write(self.sql)
     }
 
@@ -115,15 +137,18 @@ impl<'a> Desk<'a> {
     }
 
     pub(super) fn find(&self, id: &RequestId, is_bare: bool) -> Result<Option<Record>, SqlError> {
-        match self.records.borrow().find(id, is_bare) {
-            Some(known) => Ok(known),
-            None => rows::read(self.sql, id, is_bare),
+        if let Some(known) = self.records.borrow().find(id, is_bare) {
+            return Ok(known);
+        }
+        match self.recent.borrow().bare(id) {
+            Some(known) if is_bare || known.is_none() => Ok(known.cloned()),
+            _ => rows::read(self.sql, id, is_bare),
         }
     }
 
     /// Has a record written, or deleted.
     pub(super) fn change(&self, id: &RequestId, record: Option<&Record>) -> Result<(), SqlError> {
-        let bytes = self.records.borrow_mut().change(id, record);
+        let bytes = self.records.borrow_mut().change(id, record, &self.recent.borrow());
         self.waits(bytes)
     }
 
@@ -180,6 +205,7 @@ impl<'a> Desk<'a> {
             if !statement.starts_with("SELECT ") {
                 self.records.take();
                 self.texts.take();
+                self.recent.take();
             }
         }
         Ok(())
@@ -192,7 +218,7 @@ impl Sql for Desk<'_> {
         self.sql.exec(statement, arguments)
     }
 
-    fn run(&self, statement: &str, arguments: &[Value]) -> Result<(), SqlError> {
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError> {
         self.before(statement)?;
         self.sql.run(statement, arguments)
     }
@@ -225,6 +251,7 @@ impl Sql for Desk<'_> {
             self.undo();
             self.records.take();
             self.places.take();
+            self.recent.take();
         }
         failed.map_or(ended, Err)
     }
@@ -247,32 +274,28 @@ struct Shape {
     /// How many values the rows have in common.
     common: usize,
     /// New rows.
-    insert: Writing,
+    insert: Statements,
     /// New rows in place of others.
-    replace: Writing,
+    replace: Statements,
 }
 
-struct Writing {
-    /// How many rows each writes. They are few, for each is a statement of its own that has to be compiled and kept.
-    statements: [(usize, String); 7],
-    is_checked: bool,
-}
+/// How many rows each writes. They are few, for each is a statement of its own that has to be compiled and kept.
+type Statements = [(usize, String); 7];
 
 impl Shape {
-    /// `columns`: all of a table, parted by commas, and what each is made of: what the rows have in common is `?1` and so on, the bytes of each
-    /// `column1`. Of the row that goes for it `is_gone` holds. Where that was not looked at in this turn (`is_checked`), one that is not there is an
-    /// error, for the new one would be nowhere.
+    /// `insert`: how. `columns`: all of a table, parted by commas, and what each is made of: what the rows have in common is `?1` and so on, the bytes
+    /// of each `column1`. Of the row that goes for it `is_gone` holds.
     fn new(
+        insert: &str,
         table: &'static str,
         (columns, values): (&str, &[&str]),
         common: usize,
-        (is_gone, is_checked): (&str, bool),
+        is_gone: &str,
     ) -> Self {
-        let into = ["INSERT OR REPLACE INTO ", table, " (", columns, ")"].concat();
+        let into = [insert, " INTO ", table, " (", columns, ")"].concat();
         let set = columns.split(", ").zip(values).map(|(column, value)| [column, " = ", value].concat());
         let set = ["UPDATE ", table, " SET ", &set.collect::<Vec<_>>().join(", ")].concat();
         let values = values.join(", ");
-        let returning = if is_checked { " RETURNING 1" } else { "" };
         let statements = |alone: String, before: &str, after: &str| {
             [64, 32, 16, 8, 4, 2, 1].map(|length| match length {
                 // What there is to choose from takes as long as the row itself.
@@ -281,15 +304,11 @@ impl Shape {
             })
         };
         let insert = [&into, " VALUES (", &values, ")"].concat();
-        let replace = [&set, " WHERE ", is_gone, returning].concat();
+        let replace = [&set, " WHERE ", is_gone].concat();
         let (into, set) = ([&into, " SELECT ", &values, " FROM (VALUES "].concat(), [&set, " FROM (VALUES "].concat());
-        let replaced = [") WHERE ", is_gone, returning].concat();
-        Self {
-            table,
-            common,
-            insert: Writing { statements: statements(insert, &into, ")"), is_checked: false },
-            replace: Writing { statements: statements(replace, &set, &replaced), is_checked },
-        }
+        let replaced = [") WHERE ", is_gone].concat();
+        let (insert, replace) = (statements(insert, &into, ")"), statements(replace, &set, &replaced));
+        Self { table, common, insert, replace }
     }
 
     /// Writes new rows.
@@ -302,14 +321,13 @@ impl Shape {
         self.write(sql, &self.replace, common, rows)
     }
 
-    fn write(&self, sql: &dyn Sql, writing: &Writing, common: &[Value], rows: Vec<Value>) -> Result<(), SqlError> {
+    /// That a row is where it was is known from memory. One that is not there is an error, for the new one would be nowhere.
+    fn write(&self, sql: &dyn Sql, statements: &Statements, common: &[Value], rows: Vec<Value>) -> Result<(), SqlError> {
         let mut rest = rows.into_iter();
-        for (length, statement) in &writing.statements {
+        for (length, statement) in statements {
             while rest.len() >= *length && self.common + length <= ARGUMENTS_MAX {
                 let arguments: Vec<Value> = common.iter().cloned().chain(rest.by_ref().take(*length)).collect();
-                if !writing.is_checked {
-                    sql.run(statement, &arguments)?;
-                } else if sql.exec(statement, &arguments)?.len() != *length {
+                if sql.run(statement, &arguments)? < *length as u64 {
                     return Err(SqlError(["a row of ", self.table, " is not where it was"].concat()));
                 }
             }

@@ -121,5 +121,5 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
     let body = format!("substr(column1, {})", super::at(2));
     let values = ["?1", &number(0), "?2", "?3", "1", PRINT, "?4", "?5", &body];
     let is_gone = format!("session = +?1 AND seq = {}", number(1));
-    Shape::new("semel_places", (rows::COLUMNS, &values), 5, (&is_gone, true))
+    Shape::new("INSERT OR REPLACE", "semel_places", (rows::COLUMNS, &values), 5, &is_gone)
 });

@@ -2,6 +2,7 @@
 //!
 //! Invariant: of an id that is here, what is known is what the tables have, or are to have.
 
+use super::recent::Recent;
 use super::{PRINT, Shape, number};
 use crate::fingerprint::Fingerprint;
 use crate::id::RequestId;
@@ -85,10 +86,11 @@ impl Records {
         (is_bare || !known.is_bare || known.record.is_none()).then(|| known.record.clone())
     }
 
-    /// Takes what becomes of a record. Answers of how many bytes its outcome is.
-    pub fn change(&mut self, id: &RequestId, record: Option<&Record>) -> usize {
+    /// Takes what becomes of a record, of which the tables have a row or not by what is known beyond this. Answers of how many bytes its outcome is.
+    pub fn change(&mut self, id: &RequestId, record: Option<&Record>, recent: &Recent) -> usize {
         let at = self.at(id);
-        let is_stored = at.ok().and_then(|at| self.0.get(at)).and_then(|(_, _, known)| known.is_stored);
+        let known = at.ok().and_then(|at| self.0.get(at));
+        let is_stored = known.map_or_else(|| recent.has(id), |(_, _, known)| known.is_stored);
         if holds(Rule::DeskSeen) || at.is_err() {
             self.put_at(at, id, Known { record: record.cloned(), is_bare: false, is_stored, is_changed: true });
         }
@@ -100,34 +102,41 @@ impl Records {
         Self(self.0.extract_if(.., |(_, _, known)| known.is_changed).collect())
     }
 
-    /// Writes what has changed.
-    pub fn write(self, sql: &dyn Sql, texts: &mut Texts) -> Result<(), SqlError> {
-        let changed = || self.0.iter().map(|(_, id, known)| (id, known)).filter(|(_, known)| known.is_changed);
+    /// Writes what has changed, and tells `recent` of it.
+    pub fn write(self, sql: &dyn Sql, texts: &mut Texts, recent: &mut Recent) -> Result<(), SqlError> {
+        self.write_rows(sql, texts)?;
+        self.0.into_iter().for_each(|(_, id, known)| recent.wrote(id, known.record));
+        Ok(())
+    }
+
+    fn write_rows(&self, sql: &dyn Sql, texts: &mut Texts) -> Result<(), SqlError> {
+        let changed = || self.0.iter().map(|(_, id, known)| (id, known));
         let gone = || changed().filter(|(_, known)| known.record.is_none());
         rows::delete_all(sql, gone().filter(|(_, known)| known.is_stored.is_none()).map(|(id, _)| id))?;
         let mut gone: Vec<_> = gone().filter(|(_, known)| known.is_stored == Some(true)).map(|(id, _)| id).collect();
-        let mut executed: Vec<(Executed<'_>, bool)> = Vec::new();
+        let mut executed: Vec<Executed<'_>> = Vec::new();
         for (id, record, is_stored) in
             changed().filter_map(|(id, known)| Some((id, known.record.as_ref()?, known.is_stored)))
         {
             match &record.state {
-                State::Executed(fingerprint, outcome) => {
-                    executed.push((Executed { id, record, fingerprint, outcome }, is_stored == Some(false)));
+                // What is taken for new is inserted, and replaces nothing: see `recent`.
+                State::Executed(fingerprint, outcome) if is_stored == Some(false) => {
+                    executed.push(Executed { id, record, fingerprint, outcome });
                 }
                 _ => rows::write(sql, id, record)?,
             }
         }
         // In their own order rows are added at the end of the tables, where those of the SDK's belong.
-        executed.sort_unstable_by_key(|(executed, _)| executed.id);
+        executed.sort_unstable_by_key(|executed| executed.id);
         // Those that ran in one commit differ in little: mostly, the first is like all.
-        while let Some(&(Executed { record: first, outcome, .. }, _)) = executed.first() {
-            let is_alike = |(Executed { record, outcome: other, .. }, _): &(Executed<'_>, bool)| {
+        while let Some(&Executed { record: first, outcome, .. }) = executed.first() {
+            let is_alike = |Executed { record, outcome: other, .. }: &Executed<'_>| {
                 (&record.principal, record.at_ms, other.status) == (&first.principal, first.at_ms, outcome.status)
                     && other.headers == outcome.headers
             };
             let (mut own, mut over) = (Vec::new(), Vec::new());
-            for (executed, is_new) in executed.iter().filter(|each| is_alike(each)) {
-                match gone.pop_if(|_| *is_new) {
+            for executed in executed.iter().filter(|each| is_alike(each)) {
+                match gone.pop() {
                     Some(gone) => over.push(executed.row(gone.as_str())),
                     None => own.push(executed.row("")),
                 }
@@ -230,5 +239,5 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
         &headers,
         &body,
     ];
-    Shape::new("semel_records", (rows::COLUMNS, &values), 4, (&is_gone, false))
+    Shape::new("INSERT", "semel_records", (rows::COLUMNS, &values), 4, &is_gone)
 });

@@ -36,6 +36,10 @@ impl Sql for File {
         query(&self.0, statement, arguments).map_err(|error| SqlError(error.to_string()))
     }
 
+    fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError> {
+        self.exec(statement, arguments).map(|_| self.0.changes())
+    }
+
     fn transaction(&self, _: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
         Err(SqlError("a transaction is open".to_owned()))
     }

@@ -1,0 +1,115 @@
+//! What an object knows of records from the requests before: it saves reading them, and nothing is executed by it that the tables know.
+
+use semel_support::batches::{count, run};
+use semel_support::{Call, START_MS, World, acknowledge, admin, cancel, get, post};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+/// A key whose object knows what there is.
+fn world() -> World {
+    let mut world = World::new();
+    for id in ["a", "b", "c"] {
+        world.send(&change(id).deadline_ms(START_MS)).is_executed(200);
+    }
+    world
+}
+
+fn statements(world: &mut World, call: &Call) -> u64 {
+    let before = world.database.statements();
+    world.send(call).is_executed(200);
+    world.database.statements() - before
+}
+
+#[test]
+fn what_is_new_and_what_came_a_moment_ago_is_not_read() {
+    let mut world = world();
+    let known = statements(&mut world, &change("d").deadline_ms(START_MS));
+    assert_eq!(statements(&mut world, &change("e").ack_until("d", START_MS)), known);
+    world.send(&get("/count"));
+    assert_eq!(statements(&mut world, &change("f")), known, "a read changes nothing");
+    world.send(&acknowledge("[\"a\"]"));
+    assert!(statements(&mut world, &change("g")) > known, "it is read, and texts are numbered");
+    assert_eq!(statements(&mut world, &change("h")), known + 1, "what the last of the ids are");
+    assert_eq!(statements(&mut world, &change("i")), known);
+}
+
+#[test]
+fn what_was_cancelled_meanwhile_is_not_executed() {
+    let mut world = world();
+    let effects = world.effects();
+    assert_eq!(world.send(&cancel("own", "d")).only("semel-status"), "executed");
+    assert_eq!(world.send(&change("d")).only("semel-status"), "cancelled");
+    assert_eq!(world.effects(), effects);
+}
+
+#[test]
+fn what_an_administrator_has_deleted_is_told_as_it_is() {
+    let mut world = world();
+    world.send(&admin::delete_record("own", "c")).is_executed(200);
+    assert_eq!(world.send(&change("c")).only("semel-status"), "outcome-expired");
+    world.send(&admin::delete_key("own-too")).is_executed(200);
+    world.send(&change("c")).is_executed(200);
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn what_the_tables_know_and_memory_does_not_is_never_executed_again() {
+    // As if memory were wrong: nothing that the engine does is so.
+    let ways: [fn(&mut World) -> String; 3] = [
+        |world| world.send(&change("x")).only("semel-status").to_owned(),
+        |world| world.send(&change("x").ack_until("b", START_MS)).only("semel-status").to_owned(),
+        |world| {
+            let answers = world.group(&[change("x"), change("y")]);
+            answers.map_or("none".to_owned(), |answers| answers[0].only("semel-status").to_owned())
+        },
+    ];
+    for way in ways {
+        let mut world = world();
+        world.database.tamper("UPDATE semel_records SET id = 'x' WHERE id = 'a'");
+        let effects = world.effects();
+        assert!(["unavailable", "none"].contains(&way(&mut world).as_str()));
+        assert_eq!(world.effects(), effects);
+        assert_eq!(world.send(&change("x")).only("semel-status"), "replayed", "the tables are asked by then");
+    }
+}
+
+#[test]
+fn what_memory_knows_and_the_tables_do_not_takes_no_record_with_it() {
+    let mut world = world();
+    world.database.tamper("DELETE FROM semel_records WHERE id = 'b'");
+    let effects = world.effects();
+    let call = change("x").ack_until("b", START_MS);
+    assert_eq!(world.send(&call).only("semel-status"), "unavailable");
+    assert_eq!((world.effects(), world.row("x", "id")), (effects, None));
+    world.send(&call).is_executed(200);
+    assert_eq!(world.send(&call).only("semel-status"), "replayed");
+}
+
+#[test]
+fn ids_in_any_order_and_more_than_are_kept_are_executed_once_each() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut world = World::new();
+    let mut times = BTreeMap::new();
+    let id = |n: u32| format!("{n:04}");
+    for _ in 0..300 {
+        let batch: Vec<_> = (0..8).map(|_| count(&id(random.u32(..1_500)))).collect();
+        batch.iter().for_each(|each| *times.entry(each["id"].to_string()).or_insert(0) += 1);
+        run(&mut world, &Value::Array(batch));
+        let own = id(random.u32(..1_500));
+        let mut call = change(&own);
+        // Of these, some are there.
+        for _ in 0..3 {
+            call = call.ack_until(&id(1_500 + random.u32(..300)), START_MS);
+        }
+        *times.entry(format!("\"{own}\"")).or_insert(0) += 1;
+        assert!(["executed", "replayed"].contains(&world.send(&call).only("semel-status")));
+        world.send(&change(&id(1_500 + random.u32(..300))));
+    }
+    assert!(times.len() > 1_000 && times.values().any(|times| *times > 3), "some come again and again");
+    let often = world.database.query("SELECT id FROM effects GROUP BY id HAVING count(*) > 1");
+    assert_eq!(often, Vec::<Vec<_>>::new());
+}
