@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { bundled } from "../e2e/script.mjs";
-import { change, load } from "./load.mjs";
+import { change, load, warmUp } from "./load.mjs";
 import { interleaved, median, ratio } from "./rounds.mjs";
 
 const CONNECTIONS = [1, 16, 64];
@@ -21,6 +21,7 @@ export async function handlers({ sides, rounds, forMs }) {
   const script = await sides.serve(folder, "orders-script", SCRIPT);
   const rust = await sides.serve(workerFolder("orders-rust"), "orders-rust", RUST);
   const orders = { typescript: await stocked(script.url), rust: await stocked(rust.url), plain: await stocked(script.url, "/plain") };
+  for (const { url, next } of Object.values(orders)) await warmUp(url, forMs, next);
   const table = [];
   for (const connections of CONNECTIONS) {
     const side = ([name, { url, next }]) => [name, async () => (await load(url, { connections, forMs, of: () => next })).rate];

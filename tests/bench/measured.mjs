@@ -41,7 +41,7 @@ export async function measured(names, { rounds, seconds, records: recordsMax, "s
       if (isInMemory && !hasMemory) continue;
       await each(name, async () => {
         const place = await on(isInMemory ? MEMORY : tmpdir());
-        if (starts) place.servers ??= await starts(place.sides);
+        if (starts) place.servers ??= await starts(place.sides, seconds * 1000);
         const calls = Math.ceil(CALLS_A_SECOND * seconds);
         const found = await measure({ ...place, rounds, forMs: seconds * 1000, recordsMax, sdkRequests, calls, after: (end) => ends.push(end) });
         record.rows.push(...found.rows);

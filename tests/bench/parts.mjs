@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import { buildCrowd } from "../e2e/crowd.mjs";
 import { inChromium } from "./chromium.mjs";
 import { frames } from "./frames.mjs";
-import { deposit, load, repeated } from "./load.mjs";
+import { deposit, load, repeated, warmUp } from "./load.mjs";
 import { handlers } from "./handlers.mjs";
 import { paced } from "./paced.mjs";
 import { interleaved, median, quantile, ratio } from "./rounds.mjs";
@@ -41,8 +41,10 @@ const rates = (made) => ({ value: ratio(made.semel, made.floor), floor: perSecon
 const closed = ({ url }, connections, forMs, pathOf = () => PATH, idOf = undefined) => load(url, { connections, forMs, of: (number) => deposit(pathOf(number), idOf) });
 
 /** The floor and the ledger on one disk: they are started once, and their objects live on. */
-async function both(sides) {
-  return { floor: await sides.floor(), semel: await sides.ledger() };
+async function both(sides, forMs) {
+  const servers = { floor: await sides.floor(), semel: await sides.ledger() };
+  for (const server of Object.values(servers)) await warmUp(server.url, forMs, deposit(PATH));
+  return servers;
 }
 
 /** Deposits over more and more connections, and what they cost the server. */

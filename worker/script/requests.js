@@ -4,6 +4,8 @@
 
 import { answerOf } from "./answers.js";
 
+const DECODER = new TextDecoder();
+
 /** A request as far as its key is told by it. */
 export class Head {
   #url;
@@ -46,7 +48,7 @@ export class Request extends Head {
   }
 
   text() {
-    return new TextDecoder().decode(this.body);
+    return DECODER.decode(this.body);
   }
 
   json() {

@@ -322,7 +322,13 @@ impl Shape {
     }
 
     /// That a row is where it was is known from memory. One that is not there is an error, for the new one would be nowhere.
-    fn write(&self, sql: &dyn Sql, statements: &Statements, common: &[Value], rows: Vec<Value>) -> Result<(), SqlError> {
+    fn write(
+        &self,
+        sql: &dyn Sql,
+        statements: &Statements,
+        common: &[Value],
+        rows: Vec<Value>,
+    ) -> Result<(), SqlError> {
         let mut rest = rows.into_iter();
         for (length, statement) in statements {
             while rest.len() >= *length && self.common + length <= ARGUMENTS_MAX {
