@@ -259,6 +259,10 @@ impl<H: Handler> Engine<H> {
         let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
         // Where others share one, it is theirs.
         let has_desk = sql.desk().is_none() && has_row(&loaded, arrival, purpose);
+        // What is sent to where it is executed is not undone: that it is new is for the tables to say.
+        if self.handler.is_remote(&arrival.request.method, &arrival.request.path) {
+            self.kept = Uncompared::default();
+        }
         let desk = has_desk.then(|| Desk::of_one(sql, std::mem::take(&mut self.kept.0)));
         let read = desk.as_ref().map_or(Ok(()), |desk| {
             let ahead = Ahead::of(std::iter::once(arrival.request), &acks);

@@ -1,7 +1,13 @@
 //! What an object knows of records from the requests before: it saves reading them, and nothing is executed by it that the tables know.
 
+use semel_core::message::{Method, Request, Response};
+use semel_core::path::Path;
+use semel_core::server::remote::Policy;
+use semel_core::server::sql::SqlError;
+use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
 use semel_support::batches::{count, run};
-use semel_support::{Call, START_MS, World, acknowledge, admin, cancel, get, post};
+use semel_support::elsewhere::{Elsewhere, answered};
+use semel_support::{Call, Counter, START_MS, World, acknowledge, admin, cancel, get, post};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -75,6 +81,49 @@ fn what_the_tables_know_and_memory_does_not_is_never_executed_again() {
         assert_eq!(world.effects(), effects);
         assert_eq!(world.send(&change("x")).only("semel-status"), "replayed", "the tables are asked by then");
     }
+}
+
+/// What begins with `/elsewhere` is executed there.
+struct Both(Elsewhere, Counter);
+
+impl Handler for Both {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, method: &Method, path: &Path) -> KeyRule {
+        self.0.key(method, path)
+    }
+
+    fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError> {
+        self.0.migrate(sql, from)
+    }
+
+    fn is_remote(&self, _: &Method, path: &Path) -> bool {
+        path.with_query().starts_with("/elsewhere")
+    }
+
+    fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        if self.is_remote(&request.method, &request.path) {
+            self.0.handle(context, request)
+        } else {
+            self.1.handle(context, request)
+        }
+    }
+}
+
+#[test]
+fn what_the_tables_know_and_memory_does_not_is_never_sent_again_to_where_it_is_executed() {
+    let handler = Both(Elsewhere::new(Policy::Report), Counter::default());
+    let mut world = World::of(handler, Config { open: true, ..Config::default() });
+    let order = post("/elsewhere").id("a");
+    world.send(&order);
+    let sent = world.take_call().expect("something to send");
+    world.settle(&order, &sent, answered(201, "made")).is_executed(201);
+    for id in ["b", "c", "d"] {
+        world.send(&change(id)).is_executed(200);
+    }
+    world.database.tamper("UPDATE semel_records SET id = 'x' WHERE id = 'a'");
+    assert_eq!(world.send(&post("/elsewhere").id("x")).only("semel-status"), "replayed");
+    assert_eq!(world.take_call(), None);
 }
 
 #[test]

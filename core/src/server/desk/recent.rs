@@ -6,7 +6,8 @@
 //! Invariants:
 //! - What is here is what the tables have. Whatever else changes them, or may have, has all of it forgotten.
 //! - No effect rests on it alone. The row of a request that is taken for new is inserted, and the tables take no second one of an id; one that is
-//!   written over another is counted as it is written. So what is wrong here ends in an error, which undoes all and has the tables asked.
+//!   written over another is counted as it is written. So what is wrong here ends in an error, which undoes all and has the tables asked. Of a request
+//!   that is executed elsewhere, which can't be undone, they are asked at once.
 //! - It is bounded.
 
 use crate::id::RequestId;
@@ -71,7 +72,7 @@ impl Recent {
             self.rows.remove(&id);
             return;
         };
-        // Of others it is told apart what is read without its outcome.
+        // Of others a decision takes more than is left here.
         let known = match &mut record.state {
             State::Executed(_, outcome) => {
                 *outcome = NO_OUTCOME.clone();
