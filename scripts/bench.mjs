@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import { CHARTS, installPackages } from "./setup/packages.mjs";
 import { main, step } from "./setup/step.mjs";
 
-const NAMES = ["connections", "keys", "many", "sdk", "latency", "browser", "rows", "records", "memory", "handlers"];
+const NAMES = ["connections", "keys", "bound", "many", "sdk", "latency", "browser", "rows", "records", "memory", "handlers"];
 const USAGE = `npm run bench -- [--json] [--profile] [--only PART[,PART]] [--rounds N] [--seconds S] [--sdk-requests N] [--records N]
   --json          prints JSON, and progress on stderr
   --profile       profiles both sides with 16 connections instead

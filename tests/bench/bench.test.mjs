@@ -25,12 +25,14 @@ const ids = (rows) => rows.map(({ id }) => id);
 
 test("a short run of all of it has every row, every curve and the handlers as JSON", LIMIT, async () => {
   const { stdout } = await bench("--json", ...LITTLE);
-  const { rows, curves, handlers, inMemory, disk } = JSON.parse(stdout);
+  const { rows, curves, handlers, bound, inMemory, disk } = JSON.parse(stdout);
   assert.deepEqual(ids(rows), ids(ROWS));
   for (const { id, value, result } of rows) assert.ok(Number.isFinite(value) && ["goal", "met", "missed"].includes(result), `${id}: ${value}, ${result}`);
   assert.deepEqual(Object.keys(curves).sort(), Object.keys(PLOTS).sort());
   for (const [name, curve] of Object.entries(curves)) assert.ok(curve.length >= 2 && curve.every(({ at, semel }) => at > 0 && semel > 0), name);
   assert.deepEqual(handlers.map(({ connections }) => connections), [1, 16, 64]);
+  for (const found of [...handlers, ...bound]) for (const value of Object.values(found)) assert.ok(typeof value === "string" || value > 0, JSON.stringify(found));
+  assert.equal(bound.length, 3);
   if (existsSync("/dev/shm")) assert.deepEqual(ids(inMemory), ["connections-1", "connections-16", "cpu", "connections-64", "keys-64"]);
   assert.ok(disk.fileSystem !== "" && disk.durableMs > 0);
 });

@@ -1,4 +1,4 @@
-// Handlers in Rust and TypeScript against the latter in a plain Durable Object, which records nothing.
+// Handlers in Rust and TypeScript against the latter in a plain Durable Object, which records nothing; and the bound beside them.
 
 import { join } from "node:path";
 import { ROOT } from "../../scripts/setup/paths.mjs";
@@ -8,7 +8,7 @@ import { change, load, warmUp } from "./load.mjs";
 import { interleaved, median, ratio } from "./rounds.mjs";
 
 const CONNECTIONS = [1, 16, 64];
-const SCRIPT = { SEMEL: "Orders", REGISTRY: "SemelRegistry", PLAIN: "PlainOrders" };
+const SCRIPT = { SEMEL: "Orders", REGISTRY: "SemelRegistry", PLAIN: "PlainOrders", BOUND: "BoundOrders" };
 const RUST = { SEMEL: "SemelObject", REGISTRY: "SemelRegistry" };
 const ORDER = "/shops/bench/orders";
 const DELIVERY = "/shops/bench/deliveries";
@@ -20,14 +20,14 @@ export async function handlers({ sides, rounds, forMs }) {
   await bundled(join(ROOT, "tests/bench/orders.js"), folder);
   const script = await sides.serve(folder, "orders-script", SCRIPT);
   const rust = await sides.serve(workerFolder("orders-rust"), "orders-rust", RUST);
-  const orders = { typescript: await stocked(script.url), rust: await stocked(rust.url), plain: await stocked(script.url, "/plain") };
+  const orders = { typescript: await stocked(script.url), rust: await stocked(rust.url), bound: await stocked(script.url, "/bound"), plain: await stocked(script.url, "/plain") };
   for (const { url, next } of Object.values(orders)) await warmUp(url, forMs, next);
   const table = [];
   for (const connections of CONNECTIONS) {
     const side = ([name, { url, next }]) => [name, async () => (await load(url, { connections, forMs, of: () => next })).rate];
     const made = await interleaved(Object.fromEntries(Object.entries(orders).map(side)), rounds);
-    const [typescript, inRust] = [ratio(made.typescript, made.plain), ratio(made.rust, made.plain)];
-    table.push({ connections, typescript, rust: inRust, plain: median(made.plain) });
+    const [typescript, inRust, bound] = ["typescript", "rust", "bound"].map((name) => ratio(made[name], made.plain));
+    table.push({ connections, typescript, rust: inRust, bound, plain: median(made.plain) });
   }
   return { rows: [], handlers: table };
 }

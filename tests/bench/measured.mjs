@@ -47,6 +47,7 @@ export async function measured(names, { rounds, seconds, records: recordsMax, "s
         record.rows.push(...found.rows);
         Object.assign(record.curves, found.curves);
         if (found.inMemory) record.inMemory = found.inMemory;
+        if (found.bound) record.bound = found.bound;
         if (found.handlers) record.handlers = found.handlers;
       });
     }

@@ -1,9 +1,16 @@
-// The example in TypeScript under Semel, and beside it the same handler in a plain Durable Object, which records nothing.
+// The example in TypeScript under Semel, and beside it the same handler in a plain Durable Object, which records nothing, and at the bound (bound.js).
 
 import { DurableObject } from "cloudflare:workers";
 import served, { Orders, SemelRegistry } from "../../examples/orders-typescript/src/index.ts";
+import { boundBy, serveBound } from "./bound.js";
 
 const PLAIN = "/plain";
+const BOUND = "/bound";
+
+const ordered = (sql, segments, body) => Orders.prototype.handle({ sql }, { method: "POST", segments, json: () => body });
+const shopOf = (pathname) => pathname.split("/")[3];
+
+export const BoundOrders = boundBy(Orders.schema[0].replaceAll("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), (sql, pathname, body) => ordered(sql, pathname.slice(BOUND.length + 1).split("/"), body));
 
 export class PlainOrders extends DurableObject {
   #hasTables = false;
@@ -15,7 +22,7 @@ export class PlainOrders extends DurableObject {
     const { sql } = this.ctx.storage;
     const { status, body } = this.ctx.storage.transactionSync(() => {
       if (!this.#hasTables && sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'stock'").toArray().length === 0) sql.exec(Orders.schema[0]);
-      return Orders.prototype.handle({ sql }, { method: request.method, segments, json: () => JSON.parse(text) });
+      return ordered(sql, segments, JSON.parse(text));
     });
     this.#hasTables = true;
     return Response.json(body, { status });
@@ -26,7 +33,8 @@ export { Orders, SemelRegistry };
 export default {
   fetch(request, env) {
     const { pathname } = new URL(request.url);
+    if (pathname.startsWith(`${BOUND}/`)) return serveBound(request, env.BOUND, shopOf);
     if (!pathname.startsWith(`${PLAIN}/`)) return served.fetch(request, env);
-    return env.PLAIN.get(env.PLAIN.idFromName(pathname.split("/")[3])).fetch(request);
+    return env.PLAIN.get(env.PLAIN.idFromName(shopOf(pathname))).fetch(request);
   },
 };

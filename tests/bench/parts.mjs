@@ -73,10 +73,24 @@ function cpuRow(cpu) {
   return judged("cpu", { value: median(semel) / median(floor), floor: micros(floor), ours: micros(semel) });
 }
 
+const pathOfKey = (number) => `/accounts/${ACCOUNT}-${number}/deposit`;
+
 async function keys({ servers, rounds, forMs }) {
-  const pathOf = (number) => `/accounts/${ACCOUNT}-${number}/deposit`;
-  const side = (name) => async () => (await closed(servers[name], MANY, forMs, pathOf)).rate;
+  const side = (name) => async () => (await closed(servers[name], MANY, forMs, pathOfKey)).rate;
   return { rows: [judged("keys-64", rates(await interleaved({ floor: side("floor"), semel: side("semel") }, rounds)))] };
+}
+
+/** What no engine can save, where requests come one at a time or few together: the bound, of the floor, and Semel in the same rounds. */
+async function bound({ sides, servers, rounds, forMs }) {
+  const all = { ...servers, bound: await sides.bound() };
+  await warmUp(all.bound.url, forMs, deposit(PATH));
+  const found = [];
+  for (const [work, count, pathOf] of [["1 connection", 1], ["16 connections", SOME], ["64 connections on 64 keys", MANY, pathOfKey]]) {
+    const side = ([name, server]) => [name, async () => (await closed(server, count, forMs, pathOf)).rate];
+    const made = await interleaved(Object.fromEntries(Object.entries(all).map(side)), rounds);
+    found.push({ work, bound: ratio(made.bound, made.floor), semel: ratio(made.semel, made.floor), ofBound: ratio(made.semel, made.bound) });
+  }
+  return { rows: [], bound: found };
 }
 
 /** What is many times as fast, beside the floor at 64 connections. */
@@ -164,6 +178,7 @@ async function memory({ servers, rounds, forMs }) {
 export const PARTS = {
   connections: { measure: connections, starts: both },
   keys: { measure: keys, starts: both },
+  bound: { measure: bound, starts: both },
   many: { measure: many, starts: both },
   sdk: { measure: sdk, starts: both },
   latency: { measure: latency, starts: both },

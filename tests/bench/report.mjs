@@ -20,17 +20,25 @@ export const PLOTS = {
 export const plotOf = (name) => `docs/images/performance-${name}.svg`;
 
 /** All tables of a record. */
-export function tables({ rows, inMemory, handlers }) {
+export function tables({ rows, inMemory, bound, handlers }) {
   const parts = [];
   if (rows.length > 0) parts.push(markdownOf(rows).join("\n"));
   if (inMemory) parts.push(`The same where the disk is memory (tmpfs):\n\n${markdownOf(inMemory).join("\n")}`);
+  if (bound) parts.push(`[The bound](#the-bound), of the floor, with Semel in the same rounds:\n\n${boundsOf(bound).join("\n")}`);
   if (handlers) parts.push(`Orders by the examples' handlers, of the one in TypeScript in a plain Durable Object:\n\n${ordersOf(handlers).join("\n")}`);
   return parts.join("\n\n");
 }
 
+function boundsOf(found) {
+  const lines = found.map(({ work, bound, semel, ofBound }) => `| ${work} | ${bound.toFixed(2)} | ${semel.toFixed(2)} | ${ofBound.toFixed(2)} |`);
+  return ["| work | bound | Semel | Semel, of the bound |", "|---|---:|---:|---:|", ...lines];
+}
+
 function ordersOf(handlers) {
-  const lines = handlers.map(({ connections, typescript, rust, plain }) => `| ${connections} | ${typescript.toFixed(2)} | ${rust.toFixed(2)} | ${Math.round(plain).toLocaleString("en-US")}/s |`);
-  return ["| connections | TypeScript | Rust | plain |", "|---:|---:|---:|---:|", ...lines];
+  const lines = handlers.map(
+    ({ connections, typescript, rust, bound, plain }) => `| ${connections} | ${typescript.toFixed(2)} | ${rust.toFixed(2)} | ${bound.toFixed(2)} | ${Math.round(plain).toLocaleString("en-US")}/s |`,
+  );
+  return ["| connections | TypeScript | Rust | bound | plain |", "|---:|---:|---:|---:|---:|", ...lines];
 }
 
 /** What is between the marks of the document. */

@@ -2,6 +2,7 @@
 
 import { copyFile, mkdir, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { build } from "esbuild";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { startWorkerd } from "../../scripts/setup/workerd.mjs";
@@ -32,6 +33,14 @@ export class Sides {
     const folder = await this.folder("floor");
     await copyFile(join(ROOT, "tests/bench/floor.js"), join(folder, "index.js"));
     return this.serve(folder, "floor-state", { FLOOR: "Floor" }, more);
+  }
+
+  /** The bound of deposits. */
+  async bound(more) {
+    const folder = await this.folder("bound");
+    const entryPoints = { index: join(ROOT, "tests/bench/bound-deposits.js") };
+    await build({ entryPoints, outdir: folder, bundle: true, format: "esm", external: ["cloudflare:workers"], logLevel: "silent" });
+    return this.serve(folder, "bound-state", { BOUND: "Bound" }, more);
   }
 
   /** The ledger, on the state of that name. */

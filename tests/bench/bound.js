@@ -1,0 +1,55 @@
+// The bound: what the protocol asks of any server, in plain JavaScript, and nothing else. What this takes more than the floor no engine can save, however fast it is.
+//
+// It is no server of the protocol: it checks, parses and knows nothing, and a retry fails. It does what none can leave out. The head and the body go to the
+// object, for a wait that ends; effect and record are one transaction, and the record takes the row of the one that is acknowledged; the answer has its headers.
+
+import { DurableObject } from "cloudflare:workers";
+import { bodyOf, linesOf, responseOf, valueIn } from "../../worker/lines.js";
+
+const WAIT_MS = 30_000;
+const RECORDS = `CREATE TABLE IF NOT EXISTS records (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, deadline INTEGER, print BLOB NOT NULL, status INTEGER NOT NULL, headers TEXT NOT NULL,
+  body BLOB NOT NULL) STRICT, WITHOUT ROWID`;
+const EXPOSED = "Semel-Status, Semel-Now, Idempotent-Replayed, Semel-Key, Semel-Expires, Semel-Offset, Retry-After, content-type, cache-control";
+const HEADERS = `content-type:application/json\ncache-control:no-store\naccess-control-allow-origin:*\naccess-control-expose-headers:${EXPOSED}\nidempotent-replayed:false\nsemel-status:executed\n`;
+/** As long as a fingerprint. */
+const PRINT = new Uint8Array(32);
+const DECODER = new TextDecoder();
+const ENCODER = new TextEncoder();
+
+/** An object of a handler, which is given SQL, the path and what the body holds, and gives `{ status, body }`. */
+export const boundBy = (schema, handle) =>
+  class extends DurableObject {
+    constructor(ctx, env) {
+      super(ctx, env);
+      for (const statement of [schema, RECORDS]) ctx.storage.sql.exec(statement);
+    }
+
+    ask(method, pathname, lines, body) {
+      const { storage } = this.ctx;
+      return storage.transactionSync(() => {
+        const { sql } = storage;
+        const { status, body: said } = handle(sql, pathname, JSON.parse(DECODER.decode(body)));
+        const bytes = ENCODER.encode(JSON.stringify(said));
+        const nowMs = Date.now();
+        const row = [valueIn(lines, "idempotency-key"), nowMs, Number(valueIn(lines, "semel-deadline")), PRINT, status, HEADERS, bytes];
+        const acknowledged = valueIn(lines, "semel-ack")?.split('"', 2)[1];
+        if (acknowledged === undefined) sql.exec("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", ...row);
+        else sql.exec("UPDATE records SET id = ?, at_ms = ?, deadline = ?, print = ?, status = ?, headers = ?, body = ? WHERE id = ?", ...row, acknowledged);
+        return [status, `${HEADERS}semel-expires:@${Math.floor(nowMs / 1000)}\nsemel-key:"${pathname}"\nsemel-now:${nowMs}\n`, bytes];
+      });
+    }
+  };
+
+/** The Worker before the objects of `namespace`. `nameOf` a path is an object's. */
+export async function serveBound(request, namespace, nameOf) {
+  const { pathname } = new URL(request.url);
+  const call = [request.method, pathname, linesOf(request.headers), await bodyOf(request)];
+  const object = namespace.get(namespace.idFromName(nameOf(pathname)));
+  let timer;
+  const answer = await new Promise((resolve, reject) => {
+    timer = setTimeout(reject, WAIT_MS, new Error("no answer"));
+    object.ask(...call).then(resolve, reject);
+  });
+  clearTimeout(timer);
+  return responseOf(answer);
+}
