@@ -1,4 +1,5 @@
-// The bound: what the protocol asks of any server, in plain JavaScript, and nothing else. What this takes more than the floor no engine can save, however fast it is.
+// The bound: what the protocol asks of any server, in plain JavaScript, and nothing else. Where each request has a commit of its own, no engine can save what this
+// takes more than the floor, however fast it is. Where commits are shared, one can do better.
 //
 // It is no server of the protocol: it checks, parses and knows nothing, and a retry fails. It does what none can leave out. The head and the body go to the
 // object, for a wait that ends; effect and record are one transaction, and the record takes the row of the one that is acknowledged; the answer has its headers.

@@ -80,7 +80,7 @@ async function keys({ servers, rounds, forMs }) {
   return { rows: [judged("keys-64", rates(await interleaved({ floor: side("floor"), semel: side("semel") }, rounds)))] };
 }
 
-/** What no engine can save, where requests come one at a time or few together: the bound, of the floor, and Semel in the same rounds. */
+/** What no engine can save where each request has a commit of its own: the bound, of the floor, and Semel in the same rounds. */
 async function bound({ sides, servers, rounds, forMs }) {
   const all = { ...servers, bound: await sides.bound() };
   await warmUp(all.bound.url, forMs, deposit(PATH));

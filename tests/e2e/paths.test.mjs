@@ -1,0 +1,24 @@
+// The path of a request is that of `new URL`, also where no such object is made for it.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pathOf } from "../../worker/lines.js";
+
+const HOSTS = ["http://127.0.0.1:8787", "https://example.com", "http://[::1]:80", "http://user@example.com", "http://a_b.example", "HTTP://EXAMPLE.com"];
+const PIECES = ["a", "Z9", "_", "-", "~", ".", "..", "%2e", "%2F", "%41", " ", "", "ä", "\\", "a:b", "@", "*", "+", "'", ";", "?", "?q=1", "#f", "\t", "\n"];
+
+test("a path is the same with and without an object of the runtime's", () => {
+  let plain = 0;
+  for (const host of HOSTS) {
+    for (const one of PIECES) {
+      for (const other of PIECES) {
+        for (const path of ["", "/", `/${one}`, `/${one}/`, `/${one}/${other}`, `/a/${one}${other}/b`]) {
+          const url = new URL(host + path);
+          assert.deepEqual(pathOf(host + path), { pathname: url.pathname, search: url.search }, host + path);
+          if (/^[/\w~-]+$/.test(path) && !path.endsWith("/")) plain += 1;
+        }
+      }
+    }
+  }
+  assert.ok(plain > 100, "some are plain");
+});
