@@ -5,7 +5,7 @@ import { DurableObject } from "cloudflare:workers";
 import * as gathering from "./gathering.js";
 import { SemelObject as Protected } from "./host.js";
 import { isForLab, serveLab, withLog } from "./lab.js";
-import { bodyOf, linesOf, responseOf, valueIn } from "./lines.js";
+import { bodyOf, linesOf, pathOf, responseOf, valueIn } from "./lines.js";
 import { guarded, perInstance } from "./module.js";
 import { gatherBy, serve } from "./router.js";
 import { NaiveEngine } from "./semel.js";
@@ -30,7 +30,7 @@ class Naive extends DurableObject {
   }
 
   async fetch(request) {
-    const { pathname, search } = new URL(request.url);
+    const { pathname, search } = pathOf(request.url);
     const body = (await bodyOf(request)) ?? new Uint8Array();
     const lines = linesOf(request.headers);
     return responseOf(this.run(() => [request.method, pathname.slice(NAIVE.length), search, lines, body]));
@@ -51,7 +51,7 @@ export const NaiveObject = withLog(Naive, ([status]) => (status < 300 ? "execute
 
 export default {
   fetch(request, env) {
-    const { pathname } = new URL(request.url);
+    const { pathname } = pathOf(request.url);
     if (isForSite(request.method, pathname, env)) return serveSite(request, pathname, env);
     if (isForLab(pathname)) return serveLab(request, env);
     const account = env.NAIVE && pathname.startsWith(`${NAIVE}/accounts/`) && pathname.split("/")[3];

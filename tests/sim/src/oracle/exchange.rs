@@ -263,7 +263,9 @@ impl Oracle {
             }
             story.never_ran_ms.get_or_insert(said.now_ms);
         }
-        let is_application = message.control().is_none() || !target.starts_with("cancel-");
+        // A cancellation runs nothing of the application's, whatever its own id is.
+        let is_itself = message.own_id().as_deref() == Some(target) || target.starts_with("cancel-");
+        let is_application = message.control().is_none() || !is_itself;
         if said.is_yes && story.effects_ms.is_empty() && is_application {
             return violation("lie", format!("{target} never ran, and its key says {}", said.code));
         }
