@@ -93,11 +93,8 @@ export class SemelObject extends DurableObject {
   async #answer(attempt) {
     const opening = this.#chores.ready();
     if (opening) await opening;
-    const asked = attempt();
-    if (this.isSuspect(...asked)) return this.#runAlone(attempt);
-    const [, , , lines] = asked;
-    const names = { id: valueIn(lines, "idempotency-key"), acks: valueIn(lines, "semel-ack") };
-    return this.#turns.together((known) => this.run(attempt, known?.[0]), [attempt], names);
+    if (this.isSuspect(...attempt())) return this.#runAlone(attempt);
+    return this.#turns.together((known) => this.run(attempt, known?.[0]), [attempt]);
   }
 
   webSocketMessage(socket, message) {

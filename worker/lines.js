@@ -33,6 +33,12 @@ export function pairsOf(lines) {
   return pairs;
 }
 
+/** What the module answers. Its memory is not to be held on to. */
+export const answered = (status, lines, body, line) => [status, lines, body?.slice(), line];
+
+/** Where the module says that a request goes: the key, what the router says of it, how many ms its answer is waited for, and who asks in a batch. */
+export const routedTo = (key, says, waitMs, asker) => [key, says, waitMs, asker];
+
 /** Makes a response of an answer. */
 export function responseOf([status, lines, body]) {
   // What the handler encoded is encoded: the runtime must not do it again.

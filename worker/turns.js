@@ -1,26 +1,26 @@
 // Whose turn it is at an object, and what is committed together.
 //
 // Invariants:
-// - Nothing waits while no commit is under way, but for what has come already: where requests have come together, one that finds nothing under
-//   way lets in those that the runtime has read meanwhile. It waits for no time, only for its turn.
-// - To be told when a commit is over takes the runtime a turn of its own, a twentieth to a tenth of what a request costs. So of a request that acknowledges others
-//   nobody asks: the next of its client acknowledges it, which tells the same. One that doesn't asks, and waits for what it is told.
+// - Nothing waits while no commit is under way, as far as is known.
+// - To be told when a commit is over takes the runtime a turn of its own, a twentieth to a tenth of what a request costs, and gains something only where
+//   several wait for it. So once that was not so many times in a row, only one turn in as many asks, until it is so again.
 // - What came during a commit is in the next, in the order in which it came, all in one turn: the runtime commits a turn as a whole, and lets no
 //   answer out before.
 // - Nobody is in one commit with who has the object to itself.
 
 /** So many are in one commit. Whoever comes beyond them waits for one more. */
 const GROUP_MAX = 256;
+/** After so many commits that nobody has waited for, or one alone, one turn in so many asks for its own. */
+const VAIN_MAX = 16;
 
 export class Turns {
   /** Settles when who has the object to itself is through; undefined where nobody has. */
   taken;
   #sync;
   #isCommitting = false;
-  /** The id of a request that ran by itself, of whose commit nobody has asked whether it is over. */
-  #unasked;
-  /** Whether requests have come together, of late. */
-  #isShared = false;
+  /** How many commits in a row were asked for that several have not waited for, and how many turns have asked for none since. */
+  #vain = 0;
+  #unasked = 0;
   /** Who waits for the commit that is under way: `go` lets them go. */
   #waiting = [];
   #many;
@@ -49,31 +49,25 @@ export class Turns {
     }
   }
 
-  /**
-   * Works, in one turn with all that waited for the same commit. `brought`: a list; `work` is given what `many` gives for each of it, if it does. `id`, and the
-   * text that names the ids that are acknowledged: undefined where there is none. Who acknowledges what it has no answer to may be in one commit with it, and no worse.
-   */
-  async together(work, brought, { id, acks } = {}) {
+  /** Works, in one turn with all that waited for the same commit. `brought`: a list; `work` is given what `many` gives for each of it, if it does. */
+  async together(work, brought) {
     while (this.taken) await this.taken;
-    if (this.#isCommitting) {
-      this.#isShared = true;
-    } else {
-      const isFree = !this.#isShared && (this.#unasked === undefined || acks?.includes(this.#unasked));
-      if (isFree && id !== undefined && acks !== undefined) {
-        this.#unasked = id;
-        return work();
-      }
-      this.#commit();
-      if (isFree) return work(...this.#givenTo([{ brought }]));
-    }
-    return work(await new Promise((go) => this.#waiting.push({ go, brought })));
+    if (this.#isCommitting) return work(await new Promise((go) => this.#waiting.push({ go, brought })));
+    if (this.#asks()) this.#commit();
+    return work(...this.#givenTo([{ brought }]));
+  }
+
+  /** Whether to ask when what comes now is committed. */
+  #asks() {
+    if (this.#vain < VAIN_MAX) return true;
+    this.#unasked = (this.#unasked + 1) % VAIN_MAX;
+    return this.#unasked === 0;
   }
 
   async #commit() {
     this.#isCommitting = true;
-    this.#unasked = undefined;
     for (let group = [undefined]; group.length > 0; ) {
-      // Those who were let go work first. Where nobody has, there is nothing to commit, and that takes a turn of the runtime's.
+      // Those who were let go work first.
       await undefined;
       try {
         await this.#sync();
@@ -82,7 +76,7 @@ export class Turns {
       }
       while (this.taken) await this.taken;
       group = this.#next();
-      if (group.length === 1) this.#isShared = false;
+      this.#vain = group.length > 1 ? 0 : this.#vain + 1;
       const given = this.#givenTo(group);
       for (const [at, { go }] of group.entries()) go(given[at]);
     }

@@ -54,85 +54,61 @@ test("what comes during a commit is in the next, all of it in one turn, in the o
   assert.deepEqual(log.length, 8, "with nobody waiting nothing is committed");
 });
 
-test("where requests have come together, the next lets in what has come already, and one that finds itself alone waits no more", LIMIT, async () => {
-  const { log, commit, together } = object();
-  for (const name of ["a", "b", "c"]) together(name);
-  await turn();
-  for (let commits = 0; commits < 2; commits += 1) await commit();
-  assert.deepEqual(log.splice(0), ["a", "commit", "b", "c", "commit"]);
-  together("d");
-  await turn();
-  assert.deepEqual(log, ["commit"], "there is nothing in it, and it takes a turn");
-  together("e");
-  await commit();
-  assert.deepEqual(log.splice(0), ["commit", "d", "e", "commit"]);
-  await commit();
-  together("f");
-  await turn();
-  await commit();
-  assert.deepEqual(log.splice(0), ["commit", "f", "commit"]);
-  await commit();
-  together("g");
-  assert.deepEqual(log, ["g"]);
-});
-
-/** The same object, asked by those who acknowledge what they have answers to: `[id, acks]` of each. */
-const acknowledging = ({ log, turns }) => (id, acks) => turns.together(() => log.push(id), [id], { id, acks });
-
-test("of a request that acknowledges others nobody asks whether it is committed, and the next that acknowledges it waits for nobody", LIMIT, async () => {
+/** An object whose commits were asked for in vain for so long that hardly any turn asks for its own. */
+async function seldomAsking() {
   const one = object();
-  const ask = acknowledging(one);
-  ask("a", '"z"');
-  await turn();
-  ask("b", '"a";until=7');
-  ask("c", '"y","b"');
-  await turn();
-  assert.deepEqual(one.log, ["a", "b", "c"]);
-});
-
-test("one that does not acknowledge what ran last asks for its commit, and all that come meanwhile are in the next", LIMIT, async () => {
-  const one = object();
-  const ask = acknowledging(one);
-  ask("a", '"z"');
-  for (const [id, acks] of [["b", '"y"'], ["c", '"a"'], ["d", undefined]]) ask(id, acks);
-  await turn();
-  assert.deepEqual(one.log, ["a", "commit"], "the last of them has an answer, but it came after one that has not");
-  await one.commit();
-  assert.deepEqual(one.log, ["a", "commit", "b", "c", "d", "commit"]);
-  await one.commit();
-  ask("e", '"d"');
-  await turn();
-  assert.deepEqual(one.log.slice(6), ["commit"], "they came together: it lets in who has come already");
-  await one.commit();
-  assert.deepEqual(one.log.slice(6), ["commit", "e", "commit"]);
-  await one.commit();
-});
-
-test("of a request that acknowledges nothing, or has no id, its commit is asked for at once", LIMIT, async () => {
-  for (const names of [{ id: "a" }, { acks: '"z"' }, { id: undefined, acks: undefined }, undefined]) {
-    const { log, turns, commit, together } = object();
-    turns.together(() => log.push("a"), ["a"], names);
+  for (let vain = 0; vain < 16; vain += 1) {
+    one.together("vain");
     await turn();
-    assert.deepEqual(log, ["a", "commit"]);
-    together("b");
-    await commit();
-    assert.deepEqual(log, ["a", "commit", "b", "commit"]);
-    await commit();
+    await one.commit();
   }
+  assert.deepEqual(one.log.splice(0), Array.from({ length: 16 }, () => ["vain", "commit"]).flat());
+  return one;
+}
+
+test("where several have not waited for a commit for long, one turn in sixteen asks for its own, and nothing waits for the others", LIMIT, async () => {
+  const { log, commit, together } = await seldomAsking();
+  const names = Array.from({ length: 40 }, (_, number) => number);
+  for (const name of names) {
+    together(name);
+    await turn();
+    if (log.at(-1) === "commit") await commit();
+  }
+  assert.deepEqual(log.filter((name) => name !== "commit"), names);
+  assert.deepEqual([log.indexOf("commit"), log.lastIndexOf("commit"), log.length], [16, 33, 42], "after the sixteenth, and after sixteen more");
 });
 
-test("who has the object to itself leaves nobody waiting, though the one before it was not asked for", LIMIT, async () => {
-  const one = object();
-  const ask = acknowledging(one);
-  ask("a", '"z"');
-  await one.turns.alone(async () => one.log.push("alone"));
-  ask("b", '"y"');
+test("once several have waited for a commit, all turns ask for theirs again", LIMIT, async () => {
+  const { log, commit, together } = await seldomAsking();
+  for (let number = 1; number <= 16; number += 1) together(number);
   await turn();
-  await one.commit();
-  assert.deepEqual(one.log, ["a", "alone", "commit", "b", "commit"]);
-  await one.commit();
-  ask("c", '"y"');
-  assert.equal(one.log.at(-1), "c", "of that commit it is known that it is over");
+  assert.deepEqual(log.slice(-2), [16, "commit"]);
+  together("alone");
+  await commit();
+  assert.deepEqual(log.splice(0).slice(-2), ["alone", "commit"]);
+  await commit();
+  together("x");
+  await turn();
+  assert.deepEqual(log, ["x"], "one that waits is not several");
+  for (let number = 2; number <= 16; number += 1) together(number);
+  await turn();
+  for (const name of ["a", "b"]) together(name);
+  await commit();
+  await commit();
+  assert.deepEqual(log.splice(0).slice(-5), [16, "commit", "a", "b", "commit"]);
+  together("y");
+  await turn();
+  assert.deepEqual(log, ["y", "commit"]);
+  await commit();
+});
+
+test("who has the object to itself leaves nobody waiting, though the commit of the one before it was not asked for", LIMIT, async () => {
+  const { log, turns, together } = await seldomAsking();
+  together("a");
+  await turns.alone(async () => log.push("alone"));
+  together("b");
+  await turn();
+  assert.deepEqual(log, ["a", "alone", "b"]);
 });
 
 test("a commit has a bounded number in it, and the others are in the next", LIMIT, async () => {
@@ -240,7 +216,7 @@ test("one that fails tells its own caller, and a commit that fails holds up nobo
   await turn();
   await commit();
   await last;
-  assert.deepEqual(log.slice(4), ["commit", "c", "commit"]);
+  assert.deepEqual(log.slice(4), ["c", "commit"]);
 });
 
 test("a storage that can't even be asked for a commit holds up nobody", LIMIT, async () => {
@@ -299,25 +275,19 @@ test("on workerd: those who are let go together have each its first outcome, and
   assert.ok(syncsOf(await asked(server, "last")) < 60, "some have shared a commit");
 });
 
-test("on workerd: of a client that acknowledges, one by one, nobody asks whether it is committed; of one that doesn't somebody does", LIMIT, async (t) => {
+test("on workerd: of a client that waits for each answer, hardly any turn asks whether it is committed", LIMIT, async (t) => {
   const server = await serve((end) => t.after(end), "probe");
-  let last;
-  const grownBy = async (acknowledges) => {
-    const counts = [];
-    for (let each = 0; each <= 10; each += 1) {
-      const id = randomUUID();
-      counts.push(syncsOf(await asked(server, id, acknowledges && last ? `"${last}"` : undefined)));
-      last = id;
-    }
-    return counts.at(-1) - counts[0];
+  const after = async (count) => {
+    for (let each = 1; each < count; each += 1) await asked(server, randomUUID());
+    return syncsOf(await asked(server, randomUUID()));
   };
-  // The first of them asks, and one may find that under way.
-  const [acknowledging, others] = [await grownBy(true), await grownBy(false)];
-  assert.ok(acknowledging < 5 && others > 5, `${acknowledging}, ${others}`);
+  const [first, then] = [await after(20), await after(32)];
+  // One that comes may find that of the one before it under way, and asks with it.
+  assert.ok(first >= 16 && first <= 20 && then > first && then - first <= 4, `${first}, ${then}`);
 });
 
 /** The answer to a change, with how often the object had asked by then whether all is durable. */
-const asked = (server, id, ack) => server.send("POST", "/echo", { id, ack, key: '"k"', body: id, firstSent: nowS(), headers: { "probe-object": "counts" } });
+const asked = (server, id) => server.send("POST", "/echo", { id, key: '"k"', body: id, firstSent: nowS(), headers: { "probe-object": "counts" } });
 const syncsOf = ({ headers }) => JSON.parse(headers.get("probe-counts")).syncs;
 /** One that does not say when it was first sent may have ended the object before, and runs alone. */
 const nowS = () => Math.floor(Date.now() / 1000);

@@ -173,12 +173,7 @@ impl<H: Handler> Router<H> {
 
 fn to_object(key: &Key, principal: &Principal, wait_ms: i64, asker: Option<String>) -> Array {
     let lines = format!("semel-key:{}\nsemel-principal:{}\n", quoted(&key.encoded()), quoted(principal.as_str()));
-    Array::of4(
-        &JsValue::from_str(key.as_str()),
-        &JsValue::from_str(&lines),
-        &JsValue::from(wait_ms as f64),
-        &asker.map_or(JsValue::UNDEFINED, |asker| JsValue::from_str(&asker)),
-    )
+    wire::routed_to(key.as_str(), &lines, wait_ms as f64, asker.as_deref())
 }
 
 fn keys_awaited(wait_ms: i64) -> Array {

@@ -3,14 +3,23 @@
 //! Invariant: an answer is `[status, header lines, body or undefined, log line or undefined]`.
 
 use crate::storage::{from_js, to_js};
-use js_sys::{Array, Uint8Array};
+use js_sys::Array;
 use semel_core::id::Invalid;
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
 use semel_core::problem::Problem;
 use semel_core::server::sql::Row;
 use semel_core::server::{Answer, Cors, SqlError};
-use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::*;
+
+// In one call: each value that is made by itself is one more.
+#[wasm_bindgen(raw_module = "./lines.js")]
+extern "C" {
+    fn answered(status: u16, lines: &str, body: Option<&[u8]>, log: Option<&str>) -> Array;
+
+    #[wasm_bindgen(js_name = routedTo)]
+    pub fn routed_to(key: &str, says: &str, wait_ms: f64, asker: Option<&str>) -> Array;
+}
 
 /// An answer of the layer, as the page that asked may read it. `request`: the headers that it asked with.
 pub fn stamped(mut answer: Answer, cors: &Cors, request: &Headers, log: Option<String>) -> Array {
@@ -25,10 +34,8 @@ pub fn closing(problem: &Problem) -> Array {
 
 pub fn answer(answer: &Answer, log: Option<String>) -> Array {
     // A body for 204 and its like would make the runtime throw.
-    let body =
-        if answer.body.is_empty() { JsValue::UNDEFINED } else { Uint8Array::from(answer.body.as_slice()).into() };
-    let log = log.as_deref().map_or(JsValue::UNDEFINED, JsValue::from_str);
-    Array::of4(&JsValue::from(answer.status), &JsValue::from_str(&answer.headers.to_lines()), &body, &log)
+    let body = (!answer.body.is_empty()).then_some(answer.body.as_slice());
+    answered(answer.status, &answer.headers.to_lines(), body, log.as_deref())
 }
 
 pub fn request(

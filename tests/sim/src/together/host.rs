@@ -1,8 +1,8 @@
 //! The object of the key: whose turn it is, what is committed together, and when answers leave.
 //!
 //! Invariants:
-//! - As in `turns.js`, nothing waits while no commit is under way. What came during one is in the next, in the order in which it came. That one may
-//!   first wait for a commit of nothing changes no order, and is left out.
+//! - As in `turns.js`, nothing waits while no commit is under way. What came during one is in the next, in the order in which it came. Of each it is asked when
+//!   it is over; what comes during one of which it isn't runs at once, as it does in the other runs while commits are held back.
 //!   The engine is asked for all of that at once; where it can't be, for one by one.
 //! - As in `gathering.js`, what has come to a Worker together comes in one call, and is not parted; but where one of it may have ended the object before, each is
 //!   asked for by itself.
