@@ -1,8 +1,8 @@
 // Changes of one key that come to an isolate together go to the key's object in one call.
 //
 // Invariants:
-// - Nothing waits where nothing of its key is under way. Where something is, a change waits for no time, only for a turn of the runtime's: all that have
-//   come by then go together.
+// - Nothing waits where nothing of its key is under way. Where something is, a change waits for no time, only for turns of the runtime's, as long as they bring
+//   more of its key, and for a bounded number of them: all that have come by then go together.
 // - Who is first of them asks for all, and to the end, though its own client leave meanwhile. Each of the others waits in a request of its own, no longer than
 //   its client does.
 // - What the object says it has done nothing of is asked for by itself. Where a call fails, so have all that were in it, as if each had been in one of its own.
@@ -17,6 +17,9 @@ const CALLS_MAX = 256;
 const BYTES_MAX = 1 << 20;
 /** The object runs no more of a call than until its answers have so many bytes: the platform takes 32 MiB. */
 const ANSWERS_BYTES_MAX = 4 << 20;
+/** After so many turns that have brought no more they go, and after so many in any case. */
+const IDLE_TURNS = 2;
+const TURNS_MAX = 20;
 /** So many keys are known at a time. Changes of others go by themselves. */
 const KEYS_MAX = 1_000;
 
@@ -64,12 +67,21 @@ export async function ask(key, objectOf, call, untilMs) {
   return (await promise) ?? objectOf().ask(...call);
 }
 
+/** Resolves once all have come that come together: those whose answers left together come again within some turns. */
+async function come({ calls }) {
+  for (let turns = 0, idle = 0; turns < TURNS_MAX && idle < IDLE_TURNS; turns += 1) {
+    const before = calls.length;
+    await new Promise((go) => setTimeout(go, 0));
+    idle = calls.length === before ? idle + 1 : 0;
+  }
+}
+
 /** How many there are in a call. A body that was too large to read is no number. */
 const bytesOf = ([, pathname, search, lines, body]) => pathname.length + search.length + lines.length + body?.byteLength;
 
 /** Asks for all who have come by then, and tells each. It never rejects. */
 async function led(key, going, group, objectOf) {
-  await new Promise((go) => setTimeout(go, 0));
+  await come(group);
   if (going.next === group) going.next = undefined;
   let tell;
   try {

@@ -139,6 +139,14 @@ test("so many go in one call, with so many bytes of heads and bodies, and those 
   assert.deepEqual(await gathered(["alone", 3, 20_000, (1 << 20) - 19_999, WAITS_MS]), { alone: [1, 1, 1] });
 });
 
+test("what comes in further turns goes along as long as it comes, and no longer than so many turns", LIMIT, async () => {
+  const apart = (turns) => ["apart", 1 + 24, 100, 0, WAITS_MS, turns];
+  // The first of a call waits, and so many turns bring one more each.
+  assert.deepEqual(await gathered(apart(1)), { apart: [1, 20, 4] });
+  assert.deepEqual(await gathered(apart(2)), { apart: [1, 10, 10, 4] });
+  assert.deepEqual(await gathered(apart(3)), { apart: times(25, () => 1) });
+});
+
 test("into the module go no more bytes of heads and bodies together either", LIMIT, async () => {
   const fits = async (...all) => (await server.send("POST", "/probe/group", { body: JSON.stringify(all) })).json;
   for (const [all, expected] of [[[256, 1_000, 1_000], true], [[256, 1_000, 4_000], false], [[32, 32_000, 0], true], [[256, 32_000, 0], false]]) assert.equal(await fits(...all), expected, `${all}`);

@@ -153,18 +153,21 @@ async function failAlarms(request) {
 }
 
 /**
- * Asks for changes of keys, all in one turn, and tells how many were in each call of a key's object. `[[key, how many, characters of each head,
- * bytes of each body, how long their callers wait in ms]…]`; the objects are made up, and answer once all was asked.
+ * Asks for changes of keys, and tells how many were in each call of a key's object. `[[key, how many, characters of each head,
+ * bytes of each body, how long their callers wait in ms, how many turns lie between two]…]`, none unless it is said; the objects are made up, and answer a change
+ * that is asked for by itself once all was asked.
  */
 async function gather(request) {
   const calls = {};
   const asks = [];
-  for (const [key, count, head, bytes, waitMs] of await request.json()) {
+  const asked = Promise.withResolvers();
+  const askFor = async ([key, count, head, bytes, waitMs, turns = 0]) => {
     const sizes = (calls[key] ??= []);
     const answer = () => new Array(5);
     const object = {
       ask: async () => {
         sizes.push(1);
+        await asked.promise;
         await pause(20);
         return answer();
       },
@@ -174,8 +177,13 @@ async function gather(request) {
       },
     };
     const change = ["POST", "", "", "idempotency-key:".padEnd(head, "x"), new Uint8Array(bytes)];
-    for (let number = 0; number < count; number += 1) asks.push(gathering.ask(key, () => object, change, Date.now() + waitMs));
-  }
+    for (let number = 0; number < count; number += 1) {
+      for (let turn = 0; turn < (number && turns); turn += 1) await pause(0);
+      asks.push(gathering.ask(key, () => object, change, Date.now() + waitMs));
+    }
+  };
+  await Promise.all((await request.json()).map(askFor));
+  asked.resolve();
   await Promise.all(asks);
   return Response.json(calls);
 }
