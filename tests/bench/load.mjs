@@ -8,7 +8,7 @@ import { connect } from "node:net";
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
 const ANSWER_MS_MAX = 20_000;
 /** V8 compiles what runs, again and better, for some ten thousand requests: the module's functions and those of JavaScript. So long, in rounds, a server is loaded before it is measured. */
-const WARM_UP_ROUNDS = 30;
+export const WARM_UP_ROUNDS = 30;
 const WARM_UP_CONNECTIONS = 16;
 /** An attempt may be under way for so long: the SDK's timeout. */
 export const DEADLINE_MS = 10_000;

@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import { buildCrowd } from "../e2e/crowd.mjs";
 import { inChromium } from "./chromium.mjs";
 import { frames } from "./frames.mjs";
-import { deposit, load, repeated, warmUp } from "./load.mjs";
+import { WARM_UP_ROUNDS, deposit, load, repeated, warmUp } from "./load.mjs";
 import { handlers } from "./handlers.mjs";
 import { paced } from "./paced.mjs";
 import { interleaved, median, quantile, ratio } from "./rounds.mjs";
@@ -25,7 +25,6 @@ const MANY = 64;
 const SOME = 16;
 /** Outcomes are replayed of so many ids. */
 const RECORDED = 1_000;
-const SDK_WARM_UP = 1_000;
 /**
  * Rounds of an open load are few and long, 24 s unless said otherwise: a full collection of garbage holds up all that is under way every five to ten seconds.
  * In short rounds it is luck which of them have one, and so is a median of theirs.
@@ -95,11 +94,15 @@ async function bound({ sides, servers, rounds, forMs }) {
 
 /** What is many times as fast, beside the floor at 64 connections. */
 async function many({ servers: { floor, semel }, rounds, forMs }) {
+  const framed = (size, ms) => frames(semel.url, { account: `${ACCOUNT}-socket`, size, forMs: ms });
+  // An object that nobody asks for ten seconds ends, and what was sent to it before is no plain replay at the next.
+  await framed(MANY, WARM_UP_ROUNDS * forMs);
   const recorded = Array.from({ length: RECORDED }, () => repeated(`/accounts/${ACCOUNT}-replayed/deposit`));
   let [left, next] = [RECORDED, 0];
   await load(semel.url, { connections: SOME, requests: RECORDED, of: () => () => recorded[--left]() });
   const again = () => recorded[(next += 1) % RECORDED]();
-  const side = (size) => [size, () => frames(semel.url, { account: `${ACCOUNT}-socket`, size, forMs })];
+  await warmUp(semel.url, forMs, again);
+  const side = (size) => [size, () => framed(size, forMs)];
   const made = await interleaved(
     {
       floor: async () => (await closed(floor, MANY, forMs)).rate,
@@ -116,7 +119,7 @@ async function many({ servers: { floor, semel }, rounds, forMs }) {
 /** The SDK in Node, beside the same floor. Its calls are those of all rounds together. */
 async function sdk({ servers: { floor, semel }, rounds, forMs, sdkRequests }) {
   const each = Math.ceil(sdkRequests / rounds);
-  await sessionLoop(semel.url, `${ACCOUNT}-sdk`, Math.min(each, SDK_WARM_UP));
+  await sessionLoop(semel.url, `${ACCOUNT}-sdk`, each);
   const sides = { floor: async () => (await closed(floor, MANY, forMs)).rate, semel: () => sessionLoop(semel.url, `${ACCOUNT}-sdk`, each) };
   return { rows: [judged("node-sdk", rates(await interleaved(sides, rounds, { isWarm: true })))] };
 }
