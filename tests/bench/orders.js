@@ -32,9 +32,11 @@ export class PlainOrders extends DurableObject {
 export { Orders, SemelRegistry };
 export default {
   fetch(request, env) {
+    // Without an object for the URL: the Worker of the example has none either.
+    const isOf = (beginning) => request.url.includes(`${beginning}/`);
+    if (isOf(BOUND)) return serveBound(request, env.BOUND, shopOf);
+    if (!isOf(PLAIN)) return served.fetch(request, env);
     const { pathname } = new URL(request.url);
-    if (pathname.startsWith(`${BOUND}/`)) return serveBound(request, env.BOUND, shopOf);
-    if (!pathname.startsWith(`${PLAIN}/`)) return served.fetch(request, env);
     return env.PLAIN.get(env.PLAIN.idFromName(shopOf(pathname))).fetch(request);
   },
 };
