@@ -11,6 +11,8 @@ import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
 const TELLS = { "probe-object": "counts" };
+/** Of what `fetch` makes of a text: a part of the fingerprint. */
+const TEXT = { "content-type": "text/plain;charset=UTF-8" };
 
 const server = await serve(after, "probe");
 const nowS = () => Math.floor(Date.now() / 1000);
@@ -248,6 +250,33 @@ test("one that may have ended the object before is in no commit with others", LI
   const { calls, requests, syncs } = countsOf(await change("young"));
   assert.ok(requests > 22 && calls > 22, "those that came together are asked for once more, one by one");
   assert.ok(syncs >= 2 * 21, "each is alone in its commit, and so is its start");
+});
+
+test("at the next object, what has its outcome by then is nobody who may have ended the one before: by itself, among others, in a batch, in a session", LIMIT, async (t) => {
+  const own = await serve((end) => t.after(end), "probe");
+  const control = (path, body) => own.send("POST", `/semel/v1/keys/again/${path}`, { id: randomUUID(), body: JSON.stringify(body) });
+  const earlier = (id) => change("again", { id, on: own, firstSent: nowS() - 60 });
+  const placed = (seq) => own.send("POST", "/echo", { key: '"again"', body: "", headers: { "semel-session": `"s";epoch=1;seq=${seq}` } });
+  const ids = times(40, () => randomUUID());
+  const batch = () => control("batch", ids.map((id) => ({ id, firstSent: nowS() - 60, method: "POST", path: "/echo", headers: TEXT, body: id })));
+  const counts = async () => countsOf(await change("again", { on: own }));
+  const replayed = (answers) => assert.deepEqual([...new Set(answers.map(({ semel, headers }) => semel ?? headers["semel-status"]))], ["replayed"]);
+
+  assert.equal((await control("sessions", { name: "s", after: 0 })).semel, "executed");
+  for (const id of ids) assert.equal((await earlier(id)).semel, "executed");
+  for (const seq of [1, 2]) assert.equal((await placed(seq)).semel, "executed");
+  await own.restart();
+
+  const before = await counts();
+  const answers = [];
+  for (const id of ids) answers.push(await earlier(id));
+  for (const seq of [1, 2, 1, 2]) answers.push(await placed(seq));
+  replayed(answers);
+  replayed((await batch()).json);
+  replayed(await Promise.all(ids.map(earlier)));
+  const after = await counts();
+  assert.equal(after.requests - before.requests, 2 * ids.length + 4 + 2, "nobody is asked for twice");
+  assert.ok(after.syncs - before.syncs < ids.length, `${after.syncs - before.syncs} commits, of which one alone in its own has two`);
 });
 
 test("what the compiler makes of it goes on in the right request too", LIMIT, async (t) => {

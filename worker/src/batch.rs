@@ -180,7 +180,7 @@ impl<H: Handler> Object<H> {
     }
 
     fn suspects_element(&self, element: &Element, started_ms: i64, now_ms: i64) -> bool {
-        self.suspects.has(&element.method, &element.url.0, &element.headers, started_ms, now_ms)
+        self.suspects((&element.method, &element.url.0), &element.headers, started_ms, now_ms)
     }
 
     fn line(&self, headers: &Headers, method: &str, key: Option<&Key>, now_ms: i64, answer: &Answer) -> Option<String> {

@@ -164,14 +164,23 @@ impl<H: Handler> Object<H> {
         }
     }
 
-    /// Whether an attempt may have ended the object that ran before. The times are the wall clock's, in Unix ms.
+    /// Whether an attempt may have ended the object that ran before, and is to run. The times are the wall clock's, in Unix ms.
     pub fn is_suspect(&self, method: &str, pathname: &str, headers: &str, (started_ms, now_ms): (f64, f64)) -> bool {
         let (started_ms, now_ms) = (wire::instant_ms(started_ms), wire::instant_ms(now_ms));
         // Nearly all are new, and to read all headers takes as long as to route the request.
-        if suspicion::is_new(headers, started_ms) {
-            return false;
-        }
-        self.suspects.has(&Method::new(method), pathname, &Headers::from_lines(headers), started_ms, now_ms)
+        !suspicion::is_new(headers, started_ms)
+            && self.suspects((&Method::new(method), pathname), &Headers::from_lines(headers), started_ms, now_ms)
+    }
+
+    /// The same of one that is read, or of an element of a batch. The times are in Unix ms.
+    pub(crate) fn suspects(
+        &self,
+        (method, pathname): (&Method, &str),
+        headers: &Headers,
+        started_ms: i64,
+        now_ms: i64,
+    ) -> bool {
+        self.suspects.has(method, pathname, headers, started_ms, now_ms) && !self.engine.has_outcome(&self.sql, headers)
     }
 
     /// Looks at a page of what is stored; whether there is more to look at before anything can be answered.

@@ -8,6 +8,7 @@
 //! - An id on which the handler crashed [`CRASHES_MAX`] times never runs again, and the client is told so.
 //! - A start of an object that died was a crash, whenever its id comes back.
 //! - A start is counted only for an id that runs alone in its commit: nobody is blamed for a neighbour.
+//! - Of what has its outcome no start is counted: no handler will run.
 //! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written. So a
 //!   client that comes back only after [`YOUNG_MS`], or without first-sent after five seconds, can end several objects
 //!   without being counted.
@@ -17,11 +18,14 @@
 use super::answer::Answer;
 use super::aside::Aside;
 use super::decision::poisoned;
+use super::engine::Engine;
+use super::handler::Handler;
 use super::packed::Bundle;
 use super::record::{Record, State};
 use super::rows;
 use super::schema;
-use super::sql::{SqlError, atomically};
+use super::sessions;
+use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Identified, Loaded, Turn, Work, rolled_back};
 use crate::header::{Attempt, quoted};
 use crate::id::RequestId;
@@ -166,6 +170,24 @@ impl Count {
     /// Whether the id must not run again.
     pub fn is_poisoned(self) -> bool {
         self.crashes >= CRASHES_MAX
+    }
+}
+
+impl<H: Handler> Engine<H> {
+    /// Whether what an attempt asks for has an outcome, of whatever kind, so that its handler won't run. Writes nothing, and says no where that can't be told.
+    pub fn has_outcome(&self, sql: &dyn Sql, headers: &Headers) -> bool {
+        let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0) else { return false };
+        match Attempt::parse(headers, loaded.clock_ms) {
+            Ok(Attempt { session: Some(Numbered { place, .. }), .. }) => {
+                let found = sessions::rows::find(sql, &place.session);
+                matches!(found, Ok(Some(session)) if place.seq <= session.last_seq())
+            }
+            Ok(Attempt { id: Some(id), .. }) => {
+                let found = rows::find_bare(sql, &id);
+                matches!(found, Ok(Some(record)) if !matches!(record.state, State::Suspect { .. }))
+            }
+            _ => false,
+        }
     }
 }
 

@@ -156,6 +156,36 @@ fn a_start_changes_nothing_for_an_id_that_has_an_outcome() {
 }
 
 #[test]
+fn of_what_has_an_outcome_it_is_known_and_of_what_may_run_nothing_is() {
+    let mut world = World::new().in_session();
+    let numbered = |seq| numbered_of(SESSION, seq);
+    let has = |world: &World, call: &Call| world.has_outcome(&call.headers());
+    world.send(&change("executed")).is_executed(200);
+    world.send(&numbered(1)).is_executed(200);
+    world.send(&cancel("own", "cancelled")).is_executed(200);
+    for _ in 0..3 {
+        world.crashed(&change("poisoned"));
+    }
+    world.crashed(&change("crashed"));
+    world.start(&change("started"));
+    let ended = [change("executed"), change("cancelled"), change("poisoned"), numbered(1)];
+    let others =
+        [change("crashed"), change("started"), change("new"), numbered(2), numbered_of("another", 1), get("/count")];
+    let (rows, calls) = (world.rows(), world.calls());
+    assert!(ended.iter().all(|call| has(&world, call)) && !others.iter().any(|call| has(&world, call)));
+    for call in &ended {
+        world.send(call);
+    }
+    assert_eq!((world.rows(), world.calls()), (rows, calls), "none of them runs");
+
+    world.database.fail_at("SELECT", 1);
+    assert!(!has(&world, &change("executed")), "nobody knows");
+    world.database.calm();
+    world.restart();
+    assert!(!has(&world, &change("executed")), "nobody has looked at the storage yet");
+}
+
+#[test]
 fn a_suspect_belongs_to_its_principal() {
     let mut world = World::new();
     world.crashed(&change("a"));

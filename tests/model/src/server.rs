@@ -207,6 +207,7 @@ impl Server {
 
     fn is_suspect(&self, (method, path): (&Method, &str), headers: &Headers, wall_ms: i64) -> bool {
         self.started_ms.is_some_and(|started_ms| suspicion::is_suspect(method, path, headers, started_ms, wall_ms))
+            && !self.engine.has_outcome(&Database::open(self.tables.clone()), headers)
     }
 
     /// Answers a batch, where this goes wrong with its commit.

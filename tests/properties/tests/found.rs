@@ -1,6 +1,6 @@
 //! Inputs with which a check failed once, kept so that it does not again.
 
-use semel_properties::{machine, sessions};
+use semel_properties::{engine, machine, sessions};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
@@ -31,4 +31,15 @@ fn a_session_takes_no_epoch_that_is_none() {
         0000000000000000 \
     ";
     sessions::check(&bytes(input));
+}
+
+/// The check itself was wrong: it looked at a full key only once the refusal had swept it.
+#[test]
+fn a_key_that_was_full_may_refuse_and_have_room_after_that() {
+    let input = "\
+        160e012a13005a0d13310001044a09061100000000000647000131da00005c2a3e0100190400410000000000000006000106 \
+        1300001573860000000051360100019fd7420305000001148601cd170002261e0000067e01009b000d0000000130e6e04716 \
+        32017b42062100000001 \
+    ";
+    engine::check(&bytes(input));
 }

@@ -192,7 +192,7 @@ impl Server {
             &call.headers(),
             keyed.started_ms,
             keyed.world.wall_ms,
-        );
+        ) && !keyed.world.has_outcome(&call.headers());
         // Before a suspect all is durable; and what panics ends the connection here, which it would not do there.
         if is_suspect || trouble.is_some() {
             turn.done.append(&mut keyed.release());

@@ -10,7 +10,7 @@ use crate::counter::Counter;
 use crate::database::Database;
 use crate::reply::Reply;
 use semel_core::id::{Key, Principal, RequestId};
-use semel_core::message::{Method, Request, Response};
+use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
 use semel_core::server::record::Change;
@@ -256,6 +256,11 @@ impl<H: Handler> World<H> {
     /// Tells the object again that a suspect is about to run, of which it may not know any more.
     pub fn started(&mut self, call: &Call) {
         self.ask(call, Engine::started);
+    }
+
+    /// Whether a call, or an element of a batch, asks for what has an outcome.
+    pub fn has_outcome(&self, headers: &Headers) -> bool {
+        self.engine.has_outcome(&self.database, headers)
     }
 
     /// Asks the router where a request goes.

@@ -464,6 +464,7 @@ impl Keyed {
     fn is_suspect(&self, method: &Method, pathname: &str, headers: &Headers) -> bool {
         let started_ms = self.started_ms.unwrap_or(self.world.wall_ms);
         suspicion::is_suspect(method, pathname, headers, started_ms, self.world.wall_ms)
+            && !self.world.has_outcome(headers)
     }
 
     /// Its object has died: the next one has the clock of its machine, and of what was committed.

@@ -87,7 +87,9 @@ impl Run {
         let started_ms = *self.object.started_ms.get_or_insert(now_ms);
         let has_suspect = all.iter().any(|asked| {
             let call = &asked.call;
-            suspicion::is_suspect(call.method(), call.url().0, &call.headers(), started_ms, now_ms)
+            let headers = call.headers();
+            suspicion::is_suspect(call.method(), call.url().0, &headers, started_ms, now_ms)
+                && !self.object.world.has_outcome(&headers)
         });
         if all.len() > 1 {
             self.see(if has_suspect { "a call for many is taken to pieces" } else { "a call for many" });
