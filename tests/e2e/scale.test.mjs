@@ -23,6 +23,8 @@ const KEYS = Number(process.env.SEMEL_KEYS ?? 250);
 const SHOTS = process.env.SEMEL_SHOTS;
 const LIMIT = { timeout: 120_000 + COUNT / 2 + KEYS * 30 };
 const TURN_MS_MAX = 20;
+/** What a read of a key with next to nothing usually takes of the CPU. */
+const READ_MS = 0.6;
 const KEY = "accounts/alice";
 const VARS = { SEMEL_REPORT_SECONDS: "1", SEMEL_RECORDS_MAX: "10000000", SEMEL_TOMBSTONES_MAX: "10000000" };
 
@@ -61,6 +63,12 @@ async function timed(t, what, times, send) {
   return found;
 }
 
+/** How many times as long as usual this machine takes at present, at least 1. */
+async function slowness(t) {
+  const { half } = await timed(t, "a read of a key with next to nothing", 30, () => read("bob"));
+  return Math.max(1, half / READ_MS);
+}
+
 /** The CPU of a key's first request beyond that of another's, which has nothing to load but the module. */
 async function start(t, what) {
   await read("bob");
@@ -93,7 +101,8 @@ test("records that are not due: a start counts them once, and neither a request 
   await until(async () => (await entry()).records === COUNT + 2, "it is counted");
   await server.restart();
   const took = await start(t, `over ${COUNT} that were counted`);
-  assert.ok(took < TURN_MS_MAX, `${took} ms`);
+  const turnMs = TURN_MS_MAX * (await slowness(t));
+  assert.ok(took < turnMs, `${took} ms of ${turnMs}`);
   const from = Date.now() - 3_600_000;
   for (const [what, send] of Object.entries({
     "a read": () => read("alice"),
@@ -103,7 +112,7 @@ test("records that are not due: a start counts them once, and neither a request 
     "its plot": () => key(`/times?from=${from}&step=72000&count=100`),
   })) {
     const { half } = await timed(t, what, 30, send);
-    assert.ok(half < TURN_MS_MAX, `${what}: ${half} ms`);
+    assert.ok(half < turnMs, `${what}: ${half} ms of ${turnMs}`);
   }
   const { records, oldest } = (await key()).json;
   assert.ok(records >= COUNT + 2 && oldest <= Date.now(), `${records} ${oldest}`);
@@ -164,11 +173,13 @@ test("the inspector shows a key with very many records", LIMIT, async (t) => {
 
 test("all of them due at once: they leave, and no request waits for more than its turn", LIMIT, async (t) => {
   await delay(2_000);
+  // Before the restart: while the sweep runs, what a read takes would be the sweep's as well.
+  const turnMs = TURN_MS_MAX * (await slowness(t));
   // Of the other key nothing leaves, so that all pages are of one.
   const rules = JSON.stringify([{ keys: "accounts/bob", retentionSeconds: "forever" }]);
   await server.restart({ vars: { ...server.vars, SEMEL_RETENTION_SECONDS: "1", SEMEL_KEY_RULES: rules } });
   const took = await start(t, `over ${COUNT} that are due`);
-  assert.ok(took < TURN_MS_MAX, `${took} ms`);
+  assert.ok(took < turnMs, `${took} ms of ${turnMs}`);
   const [startedMs, startedCpuMs] = [Date.now(), server.cpuMs()];
   const pages = [];
   const waited = { "a read": [], "a deposit": [], "another key's": [] };
@@ -180,7 +191,7 @@ test("all of them due at once: they leave, and no request waits for more than it
     })) {
       await watched(server);
       const { half } = await timed(t, `${what}, with ${left} due`, 100, send);
-      assert.ok(half < TURN_MS_MAX / 2, `${what}: ${half} ms`);
+      assert.ok(half < turnMs / 2, `${what}: ${half} ms of ${turnMs / 2}`);
       const found = await watched(server);
       pages.push(...found.pages);
       assert.ok(found.mostInRow <= 1, `${found.mostInRow} pages in a row, and nobody was let in`);
@@ -195,23 +206,25 @@ test("all of them due at once: they leave, and no request waits for more than it
   for (const [what, each] of Object.entries(waited)) {
     const counts = [0, 1, 2, 3].map((many) => each.filter(({ length }) => length === many).length);
     t.diagnostic(`${what}: of ${each.length}, ${counts.join(", ")} waited for 0, 1, 2, 3 pages`);
+    assert.ok(each.length >= 100, `${what}: ${each.length} were looked at`);
     // That of its own key waits for what is in hand. Those of others have their turns, as whatever others do.
     if (what !== "another key's") assert.ok(each.every(({ length }) => length <= 1), `${what}: pages in between, ${counts.join(", ")}`);
   }
   // Half of them: where others use the machine, the rest take as long as those do. What is in a page is the same for each.
-  assert.ok(at(pages, 0.5) < TURN_MS_MAX / 2, `a page takes ${quantiles.join(", ")} ms`);
+  assert.ok(at(pages, 0.5) < turnMs / 2, `a page takes ${quantiles.join(", ")} ms of ${turnMs / 2}`);
 });
 
 for (const what of ["packed", "tombstones"]) {
   test(`tombstones that have lapsed (${what}): they leave, and no start waits for those that are packed`, LIMIT, async (t) => {
     await server.deposit("alice", 1, { firstSent: nowS() });
+    const turnMs = TURN_MS_MAX * (await slowness(t));
     await server.kill();
     await crowd(server, what, COUNT, nowS() - 400);
     await server.restart();
     const took = await start(t, `over ${COUNT} that have lapsed`);
-    if (what === "packed") assert.ok(took < TURN_MS_MAX * 2, `${took} ms`);
+    if (what === "packed") assert.ok(took < turnMs * 2, `${took} ms of ${turnMs * 2}`);
     const { most } = await timed(t, "a read", 100, () => read("alice"));
-    assert.ok(most < TURN_MS_MAX * 3, `${most} ms`);
+    assert.ok(most < turnMs * 3, `${most} ms of ${turnMs * 3}`);
     await until(isEmpty, "all are gone");
   });
 }

@@ -34,12 +34,21 @@ glue.SemelEngine.prototype.sweep_page = function (nowMs) {
   return isMore;
 };
 
+/** Looks at a call of its router's. */
+async function looked(call) {
+  const before = pages.length;
+  const answer = await call();
+  waited.push(pages.slice(before));
+  return answer;
+}
+
 export class SemelObject extends Semel {
-  async fetch(request) {
-    const before = pages.length;
-    const answer = await super.fetch(request);
-    waited.push(pages.slice(before));
-    return answer;
+  ask(...request) {
+    return looked(() => super.ask(...request));
+  }
+
+  askAll(calls) {
+    return looked(() => super.askAll(calls));
   }
 }
 

@@ -14,7 +14,7 @@ use crate::id::RequestId;
 use crate::rules::{Rule, holds};
 
 /// So many rows of each table are looked at for a plot.
-pub const TIMES_ROWS_MAX: i64 = 15_000;
+pub const TIMES_ROWS_MAX: i64 = 10_000;
 /// So many rows are looked at to tell the oldest. Of more, requests would wait for it.
 const OLDEST_ROWS_MAX: i64 = 1_000;
 /// So many rows with packed tombstones are read at a time.
