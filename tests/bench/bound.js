@@ -3,10 +3,12 @@
 //
 // It is no server of the protocol: it checks, parses and knows nothing, and a retry fails. It does what none can leave out. The head and the body go to the
 // object, for a wait that ends; effect and record are one transaction, and the record takes the row of the one that is acknowledged; the answer has its headers.
+// Below `/unread` it does not even have the head and the body go anywhere: the Worker passes the request on as it is, for a wait without an end, and the answer back.
 
 import { DurableObject } from "cloudflare:workers";
-import { bodyOf, linesOf, responseOf, valueIn } from "../../worker/lines.js";
+import { bodyOf, linesOf, pathOf, responseOf, valueIn } from "../../worker/lines.js";
 
+export const UNREAD = "/unread";
 const WAIT_MS = 30_000;
 const RECORDS = `CREATE TABLE IF NOT EXISTS records (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, deadline INTEGER, print BLOB NOT NULL, status INTEGER NOT NULL, headers TEXT NOT NULL,
   body BLOB NOT NULL) STRICT, WITHOUT ROWID`;
@@ -39,13 +41,18 @@ export const boundBy = (schema, handle) =>
         return [status, `${HEADERS}semel-expires:@${Math.floor(nowMs / 1000)}\nsemel-key:"${pathname}"\nsemel-now:${nowMs}\n`, bytes];
       });
     }
+
+    async fetch(request) {
+      return responseOf(this.ask(request.method, pathOf(request.url).pathname, linesOf(request.headers), await bodyOf(request)));
+    }
   };
 
 /** The Worker before the objects of `namespace`. `nameOf` a path is an object's. */
 export async function serveBound(request, namespace, nameOf) {
-  const { pathname } = new URL(request.url);
-  const call = [request.method, pathname, linesOf(request.headers), await bodyOf(request)];
+  const { pathname } = pathOf(request.url);
   const object = namespace.get(namespace.idFromName(nameOf(pathname)));
+  if (pathname.startsWith(UNREAD)) return object.fetch(request);
+  const call = [request.method, pathname, linesOf(request.headers), await bodyOf(request)];
   let timer;
   const answer = await new Promise((resolve, reject) => {
     timer = setTimeout(reject, WAIT_MS, new Error("no answer"));

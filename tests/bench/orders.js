@@ -2,27 +2,27 @@
 
 import { DurableObject } from "cloudflare:workers";
 import served, { Orders, SemelRegistry } from "../../examples/orders-typescript/src/index.ts";
-import { boundBy, serveBound } from "./bound.js";
+import { UNREAD, boundBy, serveBound } from "./bound.js";
 
 const PLAIN = "/plain";
 const BOUND = "/bound";
 
-const ordered = (sql, segments, body) => Orders.prototype.handle({ sql }, { method: "POST", segments, json: () => body });
+/** `pathname`: below the name of a side. */
+const ordered = (sql, pathname, body) => Orders.prototype.handle({ sql }, { method: "POST", segments: pathname.split("/").slice(2), json: () => body });
 const shopOf = (pathname) => pathname.split("/")[3];
 
-export const BoundOrders = boundBy(Orders.schema[0].replaceAll("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), (sql, pathname, body) => ordered(sql, pathname.slice(BOUND.length + 1).split("/"), body));
+export const BoundOrders = boundBy(Orders.schema[0].replaceAll("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), ordered);
 
 export class PlainOrders extends DurableObject {
   #hasTables = false;
 
   async fetch(request) {
     const { pathname } = new URL(request.url);
-    const segments = pathname.slice(PLAIN.length + 1).split("/");
     const text = await request.text();
     const { sql } = this.ctx.storage;
     const { status, body } = this.ctx.storage.transactionSync(() => {
       if (!this.#hasTables && sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'stock'").toArray().length === 0) sql.exec(Orders.schema[0]);
-      return ordered(sql, segments, JSON.parse(text));
+      return ordered(sql, pathname, JSON.parse(text));
     });
     this.#hasTables = true;
     return Response.json(body, { status });
@@ -34,7 +34,7 @@ export default {
   fetch(request, env) {
     // Without an object for the URL: the Worker of the example has none either.
     const isOf = (beginning) => request.url.includes(`${beginning}/`);
-    if (isOf(BOUND)) return serveBound(request, env.BOUND, shopOf);
+    if (isOf(BOUND) || isOf(UNREAD)) return serveBound(request, env.BOUND, shopOf);
     if (!isOf(PLAIN)) return served.fetch(request, env);
     const { pathname } = new URL(request.url);
     return env.PLAIN.get(env.PLAIN.idFromName(shopOf(pathname))).fetch(request);

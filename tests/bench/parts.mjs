@@ -14,6 +14,7 @@ import { interleaved, median, quantile, ratio } from "./rounds.mjs";
 import { rowsWritten } from "./rows-written.mjs";
 import { sessionLoop } from "./sdk.mjs";
 import { cpuOf } from "./sides.mjs";
+import { each, ofRound } from "./starts.mjs";
 import { judged } from "./table.mjs";
 
 const CONNECTIONS = [1, 4, 16, 64, 256];
@@ -39,22 +40,24 @@ const rates = (made) => ({ value: ratio(made.semel, made.floor), floor: perSecon
 /** How many deposits a second a server makes of `connections`, on one key or on one for each of them. */
 const closed = ({ url }, connections, forMs, pathOf = () => PATH, idOf = undefined) => load(url, { connections, forMs, of: (number) => deposit(pathOf(number), idOf) });
 
-/** The floor and the ledger on one disk: they are started once, and their objects live on. */
-async function both(sides, forMs) {
-  const servers = { floor: await sides.floor(), semel: await sides.ledger() };
-  for (const server of Object.values(servers)) await warmUp(server.url, forMs, deposit(PATH));
-  return servers;
-}
+/** The floor and the ledger on one disk, of each start: their objects live on. */
+const both = (sides, forMs) =>
+  each(async (start) => {
+    const servers = { floor: await sides.floor({ state: `floor-${start}` }), semel: await sides.ledger({ state: `ledger-${start}` }) };
+    for (const server of Object.values(servers)) await warmUp(server.url, forMs, deposit(PATH));
+    return servers;
+  });
 
 /** Deposits over more and more connections, and what they cost the server. */
 async function connections({ servers, rounds, forMs, counts = CONNECTIONS }) {
   const [rows, curve] = [[], []];
   for (const count of counts) {
     const cpu = { floor: [], semel: [] };
-    const side = (name) => async () => {
-      const before = await cpuOf(servers[name]);
-      const { rate, took } = await closed(servers[name], count, forMs);
-      cpu[name].push(((await cpuOf(servers[name])) - before) / took.length);
+    const side = (name) => async (round) => {
+      const server = ofRound(servers, round)[name];
+      const before = await cpuOf(server);
+      const { rate, took } = await closed(server, count, forMs);
+      cpu[name].push(((await cpuOf(server)) - before) / took.length);
       return rate;
     };
     const made = await interleaved({ floor: side("floor"), semel: side("semel") }, rounds);
@@ -75,38 +78,49 @@ function cpuRow(cpu) {
 const pathOfKey = (number) => `/accounts/${ACCOUNT}-${number}/deposit`;
 
 async function keys({ servers, rounds, forMs }) {
-  const side = (name) => async () => (await closed(servers[name], MANY, forMs, pathOfKey)).rate;
+  const side = (name) => async (round) => (await closed(ofRound(servers, round)[name], MANY, forMs, pathOfKey)).rate;
   return { rows: [judged("keys-64", rates(await interleaved({ floor: side("floor"), semel: side("semel") }, rounds)))] };
 }
 
-/** What no engine can save where each request has a commit of its own: the bound, of the floor, and Semel in the same rounds. */
+/** What no engine can save where each request has a commit of its own: the bound, of the floor, as it is and unread (bound.js), and Semel in the same rounds. */
 async function bound({ sides, servers, rounds, forMs }) {
-  const all = { ...servers, bound: await sides.bound() };
-  await warmUp(all.bound.url, forMs, deposit(PATH));
+  const beginningOf = (name) => (name === "unread" ? "/unread" : "");
+  const starts = await each(async (start) => {
+    const server = await sides.bound({ state: `bound-${start}` });
+    for (const name of ["bound", "unread"]) await warmUp(server.url, forMs, deposit(beginningOf(name) + PATH));
+    return { ...servers[start], bound: server, unread: server };
+  });
   const found = [];
-  for (const [work, count, pathOf] of [["1 connection", 1], ["16 connections", SOME], ["64 connections on 64 keys", MANY, pathOfKey]]) {
-    const side = ([name, server]) => [name, async () => (await closed(server, count, forMs, pathOf)).rate];
-    const made = await interleaved(Object.fromEntries(Object.entries(all).map(side)), rounds);
-    found.push({ work, bound: ratio(made.bound, made.floor), semel: ratio(made.semel, made.floor), ofBound: ratio(made.semel, made.bound) });
+  for (const [work, count, pathOf] of [["1 connection", 1, () => PATH], ["16 connections", SOME, () => PATH], ["64 connections on 64 keys", MANY, pathOfKey]]) {
+    const side = (name) => [name, async (round) => (await closed(ofRound(starts, round)[name], count, forMs, (number) => beginningOf(name) + pathOf(number))).rate];
+    const made = await interleaved(Object.fromEntries(["floor", "semel", "bound", "unread"].map(side)), rounds);
+    found.push({ work, bound: ratio(made.bound, made.floor), unread: ratio(made.unread, made.floor), semel: ratio(made.semel, made.floor), ofBound: ratio(made.semel, made.bound) });
   }
   return { rows: [], bound: found };
 }
 
 /** What is many times as fast, beside the floor at 64 connections. */
-async function many({ servers: { floor, semel }, rounds, forMs }) {
-  const framed = (size, ms) => frames(semel.url, { account: `${ACCOUNT}-socket`, size, forMs: ms });
-  // An object that nobody asks for ten seconds ends, and what was sent to it before is no plain replay at the next.
-  await framed(MANY, WARM_UP_ROUNDS * forMs);
-  const recorded = Array.from({ length: RECORDED }, () => repeated(`/accounts/${ACCOUNT}-replayed/deposit`));
-  let [left, next] = [RECORDED, 0];
-  await load(semel.url, { connections: SOME, requests: RECORDED, of: () => () => recorded[--left]() });
-  const again = () => recorded[(next += 1) % RECORDED]();
-  await warmUp(semel.url, forMs, again);
-  const side = (size) => [size, () => framed(size, forMs)];
+async function many({ servers, rounds, forMs }) {
+  const framed = ({ url }, size, ms) => frames(url, { account: `${ACCOUNT}-socket`, size, forMs: ms });
+  const starts = await each(async (start) => {
+    const { floor, semel } = servers[start];
+    await framed(semel, MANY, WARM_UP_ROUNDS * forMs);
+    const recorded = Array.from({ length: RECORDED }, () => repeated(`/accounts/${ACCOUNT}-replayed/deposit`));
+    let [left, next] = [RECORDED, 0];
+    await load(semel.url, { connections: SOME, requests: RECORDED, of: () => () => recorded[--left]() });
+    const again = () => recorded[(next += 1) % RECORDED]();
+    await warmUp(semel.url, forMs, again);
+    return { floor, semel, again };
+  });
+  const side = (size) => [size, (round) => framed(ofRound(starts, round).semel, size, forMs)];
+  const replay = async (round) => {
+    const { semel, again } = ofRound(starts, round);
+    return (await load(semel.url, { connections: MANY, forMs, of: () => again })).rate;
+  };
   const made = await interleaved(
     {
-      floor: async () => (await closed(floor, MANY, forMs)).rate,
-      replay: async () => (await load(semel.url, { connections: MANY, forMs, of: () => again })).rate,
+      floor: async (round) => (await closed(ofRound(starts, round).floor, MANY, forMs)).rate,
+      replay,
       ...Object.fromEntries(FRAMES.map(side)),
     },
     rounds,
@@ -117,10 +131,11 @@ async function many({ servers: { floor, semel }, rounds, forMs }) {
 }
 
 /** The SDK in Node, beside the same floor. Its calls are those of all rounds together. */
-async function sdk({ servers: { floor, semel }, rounds, forMs, sdkRequests }) {
-  const each = Math.ceil(sdkRequests / rounds);
-  await sessionLoop(semel.url, `${ACCOUNT}-sdk`, each);
-  const sides = { floor: async () => (await closed(floor, MANY, forMs)).rate, semel: () => sessionLoop(semel.url, `${ACCOUNT}-sdk`, each) };
+async function sdk({ servers, rounds, forMs, sdkRequests }) {
+  const calls = Math.ceil(sdkRequests / rounds);
+  const loop = ({ semel }) => sessionLoop(semel.url, `${ACCOUNT}-sdk`, calls);
+  for (const start of servers) await loop(start);
+  const sides = { floor: async (round) => (await closed(ofRound(servers, round).floor, MANY, forMs)).rate, semel: (round) => loop(ofRound(servers, round)) };
   return { rows: [judged("node-sdk", rates(await interleaved(sides, rounds, { isWarm: true })))] };
 }
 
@@ -148,9 +163,10 @@ async function records({ sides, rounds, forMs, recordsMax }) {
 
 /** How long requests take where the server has half of what it can do. */
 async function latency({ servers, rounds, forMs }) {
-  const peak = await interleaved(Object.fromEntries(Object.entries(servers).map(([name, server]) => [name, async () => (await closed(server, MANY, forMs)).rate])), rounds);
-  const side = (name) => async () => {
-    const took = (await paced(servers[name].url, { rate: median(peak[name]) / 2, forMs: PACED.times * forMs, next: deposit(PATH) })).map(({ ms }) => ms);
+  const reached = (name) => async (round) => (await closed(ofRound(servers, round)[name], MANY, forMs)).rate;
+  const peak = await interleaved({ floor: reached("floor"), semel: reached("semel") }, rounds);
+  const side = (name) => async (round) => {
+    const took = (await paced(ofRound(servers, round)[name].url, { rate: median(peak[name]) / 2, forMs: PACED.times * forMs, next: deposit(PATH) })).map(({ ms }) => ms);
     return { slowest: quantile(took, 0.99), half: median(took) };
   };
   const made = await interleaved({ floor: side("floor"), semel: side("semel") }, Math.min(rounds, PACED.rounds));
@@ -160,7 +176,7 @@ async function latency({ servers, rounds, forMs }) {
   return { rows: [judged("p99", { value: ratio(slowest("semel"), slowest("floor")), floor: shown("floor"), ours: shown("semel") })] };
 }
 
-async function browser({ after, servers: { semel }, rounds, calls }) {
+async function browser({ after, servers: [{ semel }], rounds, calls }) {
   const { beyond, ...ms } = await inChromium(after, semel.url, { rounds, calls });
   const shown = (name) => `${ms[name].toFixed(2)} ms`;
   return { rows: [judged("browser-sdk", { value: beyond, floor: `${shown("fetch")} and ${shown("store")}, ${shown("both")} in a row`, ours: shown("semel") })] };
@@ -177,7 +193,7 @@ async function memory({ servers, rounds, forMs }) {
   return { rows: [], inMemory: [...rows, ...(await keys({ servers, rounds, forMs })).rows] };
 }
 
-/** In the order in which they run. What `starts` has both servers; `inMemory` has them on a disk in memory. */
+/** In the order in which they run. What `starts` has both servers of each start; `inMemory` has them on a disk in memory. */
 export const PARTS = {
   connections: { measure: connections, starts: both },
   keys: { measure: keys, starts: both },

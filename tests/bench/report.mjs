@@ -30,15 +30,15 @@ export function tables({ rows, inMemory, bound, handlers }) {
 }
 
 function boundsOf(found) {
-  const lines = found.map(({ work, bound, semel, ofBound }) => `| ${work} | ${bound.toFixed(2)} | ${semel.toFixed(2)} | ${ofBound.toFixed(2)} |`);
-  return ["| work | bound | Semel | Semel, of the bound |", "|---|---:|---:|---:|", ...lines];
+  const lines = found.map(({ work, bound, unread, semel, ofBound }) => `| ${work} | ${[bound, unread, semel, ofBound].map((value) => value.toFixed(2)).join(" | ")} |`);
+  return ["| work | bound | bound, unread | Semel | Semel, of the bound |", "|---|---:|---:|---:|---:|", ...lines];
 }
 
 function ordersOf(handlers) {
   const lines = handlers.map(
-    ({ connections, typescript, rust, bound, plain }) => `| ${connections} | ${typescript.toFixed(2)} | ${rust.toFixed(2)} | ${bound.toFixed(2)} | ${Math.round(plain).toLocaleString("en-US")}/s |`,
+    ({ connections, typescript, rust, bound, unread, plain }) => `| ${connections} | ${[typescript, rust, bound, unread].map((value) => value.toFixed(2)).join(" | ")} | ${Math.round(plain).toLocaleString("en-US")}/s |`,
   );
-  return ["| connections | TypeScript | Rust | bound | plain |", "|---:|---:|---:|---:|---:|", ...lines];
+  return ["| connections | TypeScript | Rust | bound | bound, unread | plain |", "|---:|---:|---:|---:|---:|---:|", ...lines];
 }
 
 /** What is between the marks of the document. */

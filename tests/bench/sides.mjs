@@ -29,21 +29,22 @@ export class Sides {
     return folder;
   }
 
-  async floor(more) {
+  /** On the state of that name; so are the others. */
+  async floor({ state = "floor-state", ...more } = {}) {
     const folder = await this.folder("floor");
     await copyFile(join(ROOT, "tests/bench/floor.js"), join(folder, "index.js"));
-    return this.serve(folder, "floor-state", { FLOOR: "Floor" }, more);
+    return this.serve(folder, state, { FLOOR: "Floor" }, more);
   }
 
   /** The bound of deposits. */
-  async bound(more) {
+  async bound({ state = "bound-state", ...more } = {}) {
     const folder = await this.folder("bound");
     const entryPoints = { index: join(ROOT, "tests/bench/bound-deposits.js") };
     await build({ entryPoints, outdir: folder, bundle: true, format: "esm", external: ["cloudflare:workers"], logLevel: "silent" });
-    return this.serve(folder, "bound-state", { BOUND: "Bound" }, more);
+    return this.serve(folder, state, { BOUND: "Bound" }, more);
   }
 
-  /** The ledger, on the state of that name. */
+  /** The ledger. */
   ledger({ state = "ledger-state", ...more } = {}) {
     return this.serve(workerFolder("ledger"), state, LEDGER, more);
   }
