@@ -12,6 +12,8 @@ use crate::text::{cut, joined, replaced};
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 #[cfg(feature = "server")]
 use sfv::{Date, Integer};
+#[cfg(feature = "server")]
+use {crate::id::REQUEST_ID_CHARS_MAX, std::borrow::Cow};
 
 /// `Semel-Ack` names at most so many ids.
 pub const ACKS_MAX: usize = 64;
@@ -91,6 +93,17 @@ impl Attempt {
 /// The request id, whatever else there is to read.
 pub fn own_id(headers: &Headers) -> Result<Option<RequestId>, Invalid> {
     headers.combined("idempotency-key").map(|value| request_id(&value)).transpose()
+}
+
+/// The same as a text, for what only looks at it: nothing is copied of one that is written as nearly all are.
+#[cfg(feature = "server")]
+pub fn id_text(headers: &Headers) -> Option<Cow<'_, str>> {
+    let plain = match headers.combined("idempotency-key")? {
+        Cow::Borrowed(value) => plain_id(value),
+        Cow::Owned(_) => None,
+    };
+    let plain = plain.filter(|id| (1..=REQUEST_ID_CHARS_MAX).contains(&id.len())).map(Cow::Borrowed);
+    plain.or_else(|| Some(own_id(headers).ok()??.as_str().to_owned().into()))
 }
 
 /// `Idempotency-Key`: a structured-field string, or a bare run of letters, digits and a few signs.

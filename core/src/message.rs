@@ -71,9 +71,22 @@ impl Headers {
         Self(lines)
     }
 
+    /// The lines of these (lower-case) names.
+    #[cfg(feature = "server")]
+    pub fn only(&self, names: &[&str]) -> Self {
+        Self(self.0.iter().filter(|(name, _)| names.contains(&&**name)).cloned().collect())
+    }
+
     /// Adds a line; earlier lines of that name stay.
     pub fn append(&mut self, name: &str, value: impl AsRef<str> + Into<String>) {
         self.push(name, value_of(value));
+    }
+
+    /// Adds a line of the layer's own, of a name in lower case, which is not looked up.
+    #[cfg(feature = "server")]
+    #[inline(never)]
+    pub fn add(&mut self, name: &'static str, value: impl Into<Value>) {
+        self.0.push((Cow::Borrowed(name), value.into()));
     }
 
     // Once, and not in each place that makes a header.

@@ -4,13 +4,17 @@
 //! segments.
 
 use crate::id::{Invalid, percent_decoded};
+use std::sync::Arc;
 
 /// Where the paths of the protocol begin. All others are the application's.
 const CONTROL_PREFIX: &str = "/semel/";
 
-/// A checked path.
+/// A checked path. A copy costs nothing: those of a batch are mostly one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path {
+pub struct Path(Arc<Checked>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Checked {
     with_query: String,
     segments: Vec<String>,
     is_control: bool,
@@ -35,7 +39,7 @@ impl Path {
                 segments.push(segment);
             }
         }
-        Ok(Self { with_query: format!("{pathname}{search}"), segments, is_control })
+        Ok(Self(Arc::new(Checked { with_query: [pathname, search].concat(), segments, is_control })))
     }
 
     /// Whether a path is one of the protocol's, before it is checked.
@@ -43,24 +47,30 @@ impl Path {
         pathname.starts_with(CONTROL_PREFIX)
     }
 
+    /// Whether it is of that `pathname` and `search`.
+    #[cfg(feature = "server")]
+    pub fn is(&self, pathname: &str, search: &str) -> bool {
+        self.0.with_query.strip_prefix(pathname) == Some(search)
+    }
+
     /// Whether it is one of the protocol's paths.
     pub fn is_control(&self) -> bool {
-        self.is_control
+        self.0.is_control
     }
 
     /// The path as sent, with its query: what the fingerprint covers.
     pub fn with_query(&self) -> &str {
-        &self.with_query
+        &self.0.with_query
     }
 
     /// The decoded segments, to match on.
     pub fn segments(&self) -> Vec<&str> {
-        self.segments.iter().map(String::as_str).collect()
+        self.0.segments.iter().map(String::as_str).collect()
     }
 
     /// The decoded segments in one: the key of a path that no rule names.
     pub fn joined(&self) -> String {
-        self.segments.join("/")
+        self.0.segments.join("/")
     }
 }
 

@@ -15,7 +15,7 @@ use semel_core::id::Key;
 use semel_core::message::Headers;
 use semel_core::problem::{Code, Problem};
 use semel_core::server::auth::Asker;
-use semel_core::server::batch::{self, Batch, Element, answer_text};
+use semel_core::server::batch::{Answers, Batch, Element};
 use semel_core::server::engine::Arrival;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::together::{self, Asked};
@@ -24,6 +24,9 @@ use wasm_bindgen::JsValue;
 
 /// What is to be run by itself.
 struct Alone;
+
+/// What tells a request from others, in the log and of a session.
+const NAMING: &[&str] = &["idempotency-key", "semel-session", "traceparent"];
 
 /// Key and asker, as the router has said them.
 type To<'a> = (&'a str, &'a str);
@@ -71,9 +74,10 @@ impl<H: Handler> Object<H> {
                     (Ok(text), None) => Array::of1(&JsValue::from_str(&text)),
                     (Err(problem), None) => {
                         // What refuses a frame is the answer to all there is in it; one there must be.
-                        let refusal = answer_text(refused(problem), now_ms, &mut batch::ROOM.clone());
-                        let text = batch::text(frame, now_ms, &vec![refusal; count.max(1)]);
-                        Array::of2(&JsValue::from_str(&text), &JsValue::UNDEFINED)
+                        let mut refusals = Answers::default();
+                        let refusal = refused(problem);
+                        (0..count.max(1)).for_each(|_| refusals.add(refusal.clone(), now_ms));
+                        Array::of2(&JsValue::from_str(&refusals.whole(frame, now_ms)), &JsValue::UNDEFINED)
                     }
                     (Ok(text), Some(headers)) => self.whole(together::answer(text, now_ms, &key), headers, wall_ms),
                     (Err(problem), Some(headers)) => self.whole(refused(problem), headers, wall_ms),
@@ -113,17 +117,17 @@ impl<H: Handler> Object<H> {
         }
         let frame = batch.frame;
         let asked_by: Vec<_> =
-            batch.elements.iter().map(|element| (element.method.clone(), element.headers.clone())).collect();
+            batch.elements.iter().map(|element| (element.method.clone(), element.headers.only(NAMING))).collect();
         let (now_ms, answers) = self.engine.batch(&self.sql, asked, batch);
         let answers = answers.transpose().ok_or(Alone)?;
         let texts = answers.map(|answers| {
-            let mut room = batch::ROOM;
-            let each = answers.into_iter().zip(&asked_by).map(|(answer, (method, headers))| {
+            let mut texts = Answers::default();
+            for (answer, (method, headers)) in answers.into_iter().zip(&asked_by) {
                 self.suspects.answered(headers, &answer);
                 self.tell(headers, method.as_str(), asked.key, asked.wall_ms, &answer);
-                answer_text(answer, now_ms, &mut room)
-            });
-            batch::text(frame, now_ms, &each.collect::<Vec<_>>())
+                texts.add(answer, now_ms);
+            }
+            texts.whole(frame, now_ms)
         });
         Ok((now_ms, texts))
     }
@@ -154,7 +158,7 @@ impl<H: Handler> Object<H> {
                 return None;
             }
             Ok((key, asker, element)) => {
-                let (method, headers) = (element.method.clone(), element.headers.clone());
+                let (method, headers) = (element.method.clone(), element.headers.only(NAMING));
                 let answer = self.ask_one(purpose, Asked { key: &key, asker: &asker, wall_ms }, element);
                 if started_ms.is_none() {
                     self.tell(&headers, method.as_str(), &key, wall_ms, &answer);
@@ -163,9 +167,10 @@ impl<H: Handler> Object<H> {
             }
             Err(problem) => Answer::problem(&problem).stamped(wall_ms, None),
         };
-        let mut room = room as usize;
-        let text = answer_text(answer, wall_ms, &mut room);
-        Some(Array::of2(&JsValue::from_str(&text), &JsValue::from(room as f64)))
+        let mut texts = Answers::with_room(room as usize);
+        texts.add(answer, wall_ms);
+        let room = JsValue::from(texts.room() as f64);
+        Some(Array::of2(&JsValue::from_str(&texts.into_text()), &room))
     }
 
     fn ask_one(&mut self, purpose: Purpose, asked: Asked<'_>, element: Element) -> Answer {

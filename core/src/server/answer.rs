@@ -40,12 +40,12 @@ impl Answer {
         Self::outcome(outcome, "replayed", "true", expires_s)
     }
 
-    fn outcome(outcome: &Outcome, status: &str, replayed: &str, expires_s: Option<i64>) -> Self {
+    fn outcome(outcome: &Outcome, status: &'static str, replayed: &'static str, expires_s: Option<i64>) -> Self {
         let mut headers = outcome.headers.with_room(ADDED);
-        headers.append("semel-status", status);
-        headers.append("idempotent-replayed", replayed);
+        headers.add("semel-status", status);
+        headers.add("idempotent-replayed", replayed);
         if let Some(expires_s) = expires_s {
-            headers.append("semel-expires", format!("@{expires_s}"));
+            headers.add("semel-expires", format!("@{expires_s}"));
         }
         Self { status: outcome.status, headers, body: outcome.body.clone(), log: None }
     }
@@ -53,7 +53,7 @@ impl Answer {
     /// What a reader gets: nothing of it is recorded.
     pub fn read(response: Response) -> Self {
         let mut headers = response.headers;
-        headers.append("semel-status", "read");
+        headers.add("semel-status", "read");
         Self { status: response.status, headers, body: response.body, log: None }
     }
 
@@ -107,9 +107,9 @@ impl Answer {
 
     /// The same, with what every answer has. `key`: of an object that applied the acknowledgements.
     pub fn stamped(mut self, now_ms: i64, key: Option<&Key>) -> Self {
-        self.headers.append("semel-now", now_ms.to_string());
+        self.headers.add("semel-now", now_ms.to_string());
         if let Some(key) = key {
-            self.headers.append("semel-key", quoted(&key.encoded()));
+            self.headers.add("semel-key", quoted(&key.encoded()));
         }
         self
     }
@@ -174,7 +174,7 @@ fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
             return Err(format!("the handler's header name {name:?} is malformed"));
         }
         // What is trimmed on the wire could not be replayed as it was.
-        if value.trim_matches([' ', '\t']) != value || !value.chars().all(is_value_char) {
+        if value.trim_matches([' ', '\t']) != value || !is_value(value) {
             return Err(format!("the handler's header {name} has a malformed value"));
         }
         bytes += name.len() + value.len();
@@ -186,7 +186,7 @@ fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
         return Err(format!("the handler's headers have {bytes} bytes, more than {OUTCOME_HEADER_BYTES_MAX}"));
     }
     if headers.get("cache-control").is_none() {
-        headers.append("cache-control", "no-store");
+        headers.add("cache-control", "no-store");
     }
     Ok(headers)
 }
@@ -195,6 +195,11 @@ pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-pub(super) fn is_value_char(char: char) -> bool {
+pub(super) fn is_value(value: &str) -> bool {
+    // Of nearly all this is enough.
+    value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || value.chars().all(is_value_char)
+}
+
+fn is_value_char(char: char) -> bool {
     char == '\t' || (' '..='\u{ff}').contains(&char) && char != '\u{7f}'
 }

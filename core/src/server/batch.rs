@@ -6,19 +6,20 @@
 //! - A socket has a frame read only as long as the token lasts that it began with: nobody else looks at that again.
 //! - What goes back has at most [`ANSWERS_BYTES_MAX`] bytes. An answer for which there is no room is `unavailable`: it is kept.
 
-use super::answer::{Answer, is_token_byte, is_value_char};
+use super::answer::{Answer, is_token_byte, is_value};
 use super::auth::Asker;
 use super::config::REQUEST_BODY_BYTES_MAX;
-use super::control::{self, body_invalid, wire_outcome};
+use super::control::{self, body_invalid, wire_answer, wire_headers};
 use super::decision::check_deadline;
 use super::json::read::{Json, Members};
-use super::record::Outcome;
+use super::json::write::Written;
 use crate::header::{self, Ack, Attempt, quoted};
 use crate::id::Key;
 use crate::message::{Headers, Method, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use std::borrow::Cow;
 
 /// A batch, or a frame, has at most so many elements.
 pub const ELEMENTS_MAX: usize = 256;
@@ -119,7 +120,7 @@ pub fn first_frame(text: &str) -> Result<Headers, Problem> {
     Ok(credentials.into_iter().chain(principal).collect())
 }
 
-fn json(text: Option<&[u8]>) -> Result<Json, Problem> {
+fn json(text: Option<&[u8]>) -> Result<Json<'_>, Problem> {
     let Some(text) = text.filter(|text| text.len() <= REQUEST_BODY_BYTES_MAX) else {
         let detail = format!("a batch or a frame has at most {REQUEST_BODY_BYTES_MAX} bytes");
         return Err(Problem::new(Code::TooLarge, detail));
@@ -148,7 +149,7 @@ fn elements(requests: Vec<Json>) -> Result<Vec<Element>, Problem> {
 
 fn element(request: Json) -> Result<Element, String> {
     let Json::Object(mut members) = request else { return Err("not a JSON object".to_owned()) };
-    let (method, path): (String, String) = (members.required("method")?, members.required("path")?);
+    let (method, path): (Cow<'_, str>, Cow<'_, str>) = (members.required("method")?, members.required("path")?);
     let mut headers = Headers::new();
     for (name, value) in members.optional("headers")?.into_iter().flat_map(Members::all) {
         let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
@@ -161,13 +162,13 @@ fn element(request: Json) -> Result<Element, String> {
         }
         headers.append(&name, value);
     }
-    let mut say = |name: &str, value: Option<String>| {
+    let mut say = |name: &'static str, value: Option<String>| {
         if let Some(value) = value {
-            headers.append(name, value);
+            headers.add(name, value);
         }
     };
     // What these may be is for their headers to say.
-    say("idempotency-key", members.optional("id")?.map(|id: String| quoted(&id)));
+    say("idempotency-key", members.optional("id")?.map(|id: Cow<'_, str>| quoted(&id)));
     say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| ["@", &seconds.to_string()].concat()));
     say("semel-deadline", members.optional("deadline")?.map(|ms: i64| ms.to_string()));
     say("semel-session", members.optional("session")?.map(session).transpose()?);
@@ -195,29 +196,76 @@ fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
     if !is_name || (is_reserved && holds(Rule::BatchHeaders)) {
         return Err("a header's name is none, or not for a request of a batch");
     }
-    if value.trim_matches([' ', '\t']) != value || !value.chars().all(is_value_char) {
+    if value.trim_matches([' ', '\t']) != value || !is_value(value) {
         return Err("a header's value is malformed");
     }
     Ok(())
 }
 
-/// The answer to all of a batch, or the frame that answers one. `answers`: of [`answer_text`].
-pub fn text(frame: Option<i64>, now_ms: i64, answers: &[String]) -> String {
-    let answers = answers.join(",");
-    match frame {
-        Some(frame) => format!("{{\"frame\":{frame},\"now\":{now_ms},\"answers\":[{answers}]}}"),
-        None => format!("[{answers}]"),
+/// The answers to a batch, in JSON. Those of one commit differ in little: headers that are those of the answer before are written once.
+#[derive(Debug)]
+pub struct Answers {
+    texts: String,
+    /// What is left for those that follow.
+    room: usize,
+    headers: Headers,
+    /// These headers.
+    written: Written,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self::with_room(ROOM)
     }
 }
 
-/// An answer of a batch, in JSON. `room`: what is left for it, and for those that follow.
-pub fn answer_text(answer: Answer, now_ms: i64, room: &mut usize) -> String {
-    let text = text_of(answer);
-    if let Some(left) = room.checked_sub(text.len() + 1) {
-        *room = left;
-        return text;
+impl Answers {
+    /// None yet, and room for so many bytes.
+    pub fn with_room(room: usize) -> Self {
+        let headers = Headers::new();
+        Self { texts: String::new(), room, written: wire_headers(&headers), headers }
     }
-    text_of(without_room(now_ms))
+
+    /// The room that is left.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Adds an answer; or, where it has no room, that it has none.
+    pub fn add(&mut self, answer: Answer, now_ms: i64) {
+        let text = self.text_of(answer).into_text();
+        let (text, room) = match self.room.checked_sub(text.len() + 1) {
+            Some(left) => (text, left),
+            None => (self.text_of(without_room(now_ms)).into_text(), self.room),
+        };
+        if !self.texts.is_empty() {
+            self.texts.push(',');
+        }
+        self.texts.push_str(&text);
+        self.room = room;
+    }
+
+    fn text_of(&mut self, Answer { status, headers, body, .. }: Answer) -> Written {
+        if headers != self.headers {
+            self.written = wire_headers(&headers);
+            self.headers = headers;
+        }
+        wire_answer(status, &self.written, &body)
+    }
+
+    /// Those of a batch as they are in its body, with nothing around them.
+    pub fn into_text(self) -> String {
+        self.texts
+    }
+
+    /// The answer to all of a batch, or the frame that answers one.
+    pub fn whole(self, frame: Option<i64>, now_ms: i64) -> String {
+        let texts = &*self.texts;
+        match frame {
+            Some(frame) => format!("{{\"frame\":{frame},\"now\":{now_ms},\"answers\":[{texts}]}}"),
+            None => ["[", texts, "]"].concat(),
+        }
+    }
 }
 
 /// What stands for an answer for which there is no room.
@@ -227,7 +275,3 @@ pub(super) fn without_room(now_ms: i64) -> Answer {
 
 /// The room for all answers of a batch.
 pub const ROOM: usize = ANSWERS_BYTES_MAX - ELEMENTS_MAX * UNAVAILABLE_BYTES;
-
-fn text_of(Answer { status, headers, body, .. }: Answer) -> String {
-    wire_outcome(&Outcome { status, headers, body }).into_text()
-}

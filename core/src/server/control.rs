@@ -16,7 +16,7 @@ use super::remote;
 use super::turn::{Undone, Work};
 use crate::header::{Ack, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, Principal, RequestId};
-use crate::message::{Method, Response};
+use crate::message::{Headers, Method, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
@@ -138,15 +138,15 @@ pub struct Cancellation {
     pub under: Option<Principal>,
 }
 
-struct CancelBody {
+struct CancelBody<'a> {
     id: Option<String>,
-    session: Option<Members>,
+    session: Option<Members<'a>>,
     first_sent: Option<i64>,
     principal: Option<String>,
 }
 
-impl CancelBody {
-    fn parse(body: &[u8]) -> Result<Self, String> {
+impl<'a> CancelBody<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self, String> {
         let mut members = Members::parse(body)?;
         let body = Self {
             id: members.optional("id")?,
@@ -247,22 +247,31 @@ pub(super) fn executed(outcome: &Outcome) -> Response {
 
 /// An outcome in JSON.
 pub(super) fn wire_outcome(outcome: &Outcome) -> Written {
-    let mut lines: Vec<_> = outcome.headers.iter().collect();
-    lines.sort_by_key(|(name, _)| *name);
-    // As `Headers.get` of a browser has it: lines of one name are one value.
-    let headers = lines.chunk_by(|one, next| one.0 == next.0).fold(Object::default(), |headers, lines| match lines {
-        [(name, value)] => headers.with(name, *value),
-        [(name, _), ..] => headers.with(name, outcome.headers.combined(name).as_deref()),
-        [] => headers,
-    });
-    let body = wire_body(&outcome.body);
-    Object::default().with("status", outcome.status).with("headers", headers.end()).with("body", body).end()
+    wire_answer(outcome.status, &wire_headers(&outcome.headers), &outcome.body)
+}
+
+/// The same, whose headers have been written.
+pub(super) fn wire_answer(status: u16, headers: &Written, body: &[u8]) -> Written {
+    Object::default().with("status", status).with("headers", headers).with("body", wire_body(body)).end()
+}
+
+/// Headers in JSON, by name.
+pub(super) fn wire_headers(headers: &Headers) -> Written {
+    let mut object = Object::default();
+    let mut last = "";
+    // They are few, and to sort them takes more code.
+    while let Some(name) = headers.iter().map(|(name, _)| name).filter(|name| *name > last).min() {
+        // As `Headers.get` of a browser has it: lines of one name are one value.
+        object = object.with(name, headers.combined(name).as_deref());
+        last = name;
+    }
+    object.end()
 }
 
 /// The bytes of a body in JSON: a string, or an object with base64.
 pub(super) fn wire_body_bytes(body: Json) -> Result<Vec<u8>, String> {
     match body {
-        Json::Text(text) => Ok(text.into_bytes()),
+        Json::Text(text) => Ok(text.into_owned().into_bytes()),
         Json::Object(mut bytes) => {
             let base64: String = bytes.required("base64")?;
             bytes.end()?;

@@ -54,14 +54,14 @@ struct Line<'a> {
 pub fn line(sample_ppm: u32, answered: &Answered<'_>, answer: &Answer) -> Option<String> {
     let Answered { now_ms, took_ms, by, method, headers, key } = *answered;
     let code = answer.headers.get("semel-status");
-    let id = header::own_id(headers).ok().flatten();
+    let id = header::id_text(headers);
     let level = match answer.status {
         500.. => "error",
         _ if answer.log.is_some() || code == Some(Code::Poisoned.as_str()) => "warn",
         _ => "info",
     };
     let is_in_sample = || match (&id, traceparent(headers)) {
-        (Some(id), _) => is_sampled(id.as_str(), sample_ppm),
+        (Some(id), _) => is_sampled(id, sample_ppm),
         (None, Some(trace)) => is_sampled(trace, sample_ppm),
         (None, None) => is_sampled(&now_ms.to_string(), sample_ppm),
     };
@@ -72,7 +72,7 @@ pub fn line(sample_ppm: u32, answered: &Answered<'_>, answer: &Answer) -> Option
             by: Some(by),
             method: Some(method),
             key: key.map(key_hash),
-            id: id.as_ref().map(|id| id.as_str()),
+            id: id.as_deref(),
             code,
             status: Some(answer.status),
             ms: Some(took_ms),

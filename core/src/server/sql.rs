@@ -74,6 +74,14 @@ impl Value {
     }
 
     /// The bytes, if it is some.
+    pub fn as_blob(&self) -> Option<&[u8]> {
+        match self {
+            Self::Blob(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The same, taken out.
     pub fn into_blob(self) -> Option<Vec<u8>> {
         match self {
             Self::Blob(value) => Some(value),

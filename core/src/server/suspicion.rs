@@ -51,6 +51,11 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
     if !may_be || !method.changes() || Path::begins_control(pathname) {
         return false;
     }
+    // Of most this is enough.
+    let mut sent = headers.iter().filter(|(name, _)| *name == "semel-first-sent").map(|(_, value)| value);
+    if says_new((sent.next(), sent.next()), started_ms) {
+        return false;
+    }
     let Ok(attempt) = Attempt::parse(headers, now_ms) else { return false };
     let was_sent_before = attempt.first_sent_s.map(|first_sent_s| was_before(first_sent_s, started_ms));
     match attempt {
@@ -64,7 +69,12 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
 /// [`is_suspect`] would find as well, having read all of them.
 pub fn is_new(lines: &str, started_ms: i64) -> bool {
     let mut sent = lines.lines().filter_map(|line| line.strip_prefix("semel-first-sent:"));
-    let (Some(only), None) = (sent.next(), sent.next()) else { return false };
+    says_new((sent.next(), sent.next()), started_ms)
+}
+
+/// The same by the first and the second line of that name.
+fn says_new(sent: (Option<&str>, Option<&str>), started_ms: i64) -> bool {
+    let (Some(only), None) = sent else { return false };
     let digits =
         only.strip_prefix('@').filter(|digits| digits.len() <= 15 && digits.bytes().all(|byte| byte.is_ascii_digit()));
     let first_sent_s = digits.and_then(|digits| digits.parse::<i64>().ok());

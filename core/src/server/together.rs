@@ -59,7 +59,11 @@ impl<H: Handler> Engine<H> {
         if let Some(Err(problem)) = judged {
             return (now_ms, Err(problem));
         }
-        let mut requests: Vec<_> = elements.into_iter().map(|element| self.judged(asked, element, now_ms)).collect();
+        let mut requests: Vec<Result<Request, Answer>> = Vec::with_capacity(elements.len());
+        for element in elements {
+            let before = requests.last().and_then(|request| request.as_ref().ok()).map(|request| request.path.clone());
+            requests.push(self.judged_after(before.as_ref(), asked, element, now_ms));
+        }
         if !holds(Rule::BatchInOrder) {
             requests.reverse();
         }
@@ -184,24 +188,38 @@ impl<H: Handler> Engine<H> {
 
     /// An element as the request of its key that it is, or its refusal.
     pub fn judged(&self, asked: Asked<'_>, element: Element, now_ms: i64) -> Result<Request, Answer> {
-        self.request(asked, element, now_ms).map_err(|problem| Answer::problem(&problem).stamped(now_ms, None))
+        self.judged_after(None, asked, element, now_ms)
     }
 
-    fn request(&self, asked: Asked<'_>, element: Element, now_ms: i64) -> Result<Request, Problem> {
+    /// The same, after one with that path, which most often is its own.
+    fn judged_after(
+        &self,
+        before: Option<&Path>,
+        asked: Asked<'_>,
+        element: Element,
+        now_ms: i64,
+    ) -> Result<Request, Answer> {
+        let request = self.request(before, asked, element, now_ms);
+        request.map_err(|problem| Answer::problem(&problem).stamped(now_ms, None))
+    }
+
+    fn request(
+        &self,
+        before: Option<&Path>,
+        asked: Asked<'_>,
+        element: Element,
+        now_ms: i64,
+    ) -> Result<Request, Problem> {
         let Element { method, url: (pathname, search), mut headers, body } = element;
         head::check((&pathname, &search), &headers)?;
-        // Whatever a URL has escaped would be another path, and so another fingerprint.
-        if !pathname.bytes().chain(search.bytes()).all(|byte| byte.is_ascii_graphic() && byte != b'#') {
-            return Err(Invalid::new("the path is not as a URL has it").into());
-        }
-        if is_administrative(&pathname) {
-            return Err(Problem::new(Code::Forbidden, "this path is the administrator's"));
-        }
-        let path = Path::new(&pathname, &search)?;
+        let path = match before.filter(|before| before.is(&pathname, &search)) {
+            Some(before) => before.clone(),
+            None => path_of(&pathname, &search)?,
+        };
         if holds(Rule::BatchKey) {
-            headers.append("semel-key", quoted(&asked.key.encoded()));
+            headers.add("semel-key", quoted(&asked.key.encoded()));
         }
-        headers.append("semel-principal", quoted(asked.asker.principal.as_str()));
+        headers.add("semel-principal", quoted(asked.asker.principal.as_str()));
         let request = Request { method, path, headers, body };
         self.allowed(asked, &request, now_ms)?;
         if !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
@@ -265,6 +283,18 @@ impl<H: Handler> Engine<H> {
         }
         Ok(answers)
     }
+}
+
+/// The path of an element.
+fn path_of(pathname: &str, search: &str) -> Result<Path, Problem> {
+    // Whatever a URL has escaped would be another path, and so another fingerprint.
+    if !pathname.bytes().chain(search.bytes()).all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+        return Err(Invalid::new("the path is not as a URL has it").into());
+    }
+    if is_administrative(pathname) {
+        return Err(Problem::new(Code::Forbidden, "this path is the administrator's"));
+    }
+    Ok(Path::new(pathname, search)?)
 }
 
 /// Whose records are read before anything runs.

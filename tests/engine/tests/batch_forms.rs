@@ -6,7 +6,7 @@ use semel_core::message::Headers;
 use semel_core::problem::Code;
 use semel_core::server::Answer;
 use semel_core::server::auth::Asker;
-use semel_core::server::batch::{self, ANSWERS_BYTES_MAX, Batch, ELEMENTS_MAX, answer_text};
+use semel_core::server::batch::{ANSWERS_BYTES_MAX, Answers, Batch, ELEMENTS_MAX};
 use semel_support::batches::{asker, at, count, limited, run, statuses};
 use semel_support::{KEY, START_MS, World, post};
 use serde_json::{Value, json};
@@ -101,13 +101,12 @@ fn answers_without_room_are_unavailable_and_their_commit_stands() {
     assert_eq!(batch.elements.len(), replies.len());
     assert_eq!(world.effects(), 9);
     // As the object writes them.
-    let mut room = batch::ROOM;
     let answers = world.answers(&alice, batch);
     let kept: usize = answers.iter().map(|answer| answer.body.len()).sum();
     assert!(kept <= ANSWERS_BYTES_MAX, "{kept} bytes were in memory at once");
-    let answers: Vec<String> =
-        answers.into_iter().map(|answer: Answer| answer_text(answer, START_MS, &mut room)).collect();
-    let text = batch::text(None, START_MS, &answers);
+    let mut texts = Answers::default();
+    answers.into_iter().for_each(|answer: Answer| texts.add(answer, START_MS));
+    let text = texts.whole(None, START_MS);
     assert!(text.len() <= ANSWERS_BYTES_MAX, "{}", text.len());
     let answers: Vec<Value> = serde_json::from_str(&text).expect("an array");
     let told: Vec<&str> =
@@ -171,7 +170,7 @@ fn a_frame_has_a_number_and_requests() {
     }
     let replies = world.frame(&json!({ "frame": (1_u64 << 53) - 1, "requests": [count("a")] }));
     assert_eq!(statuses(&replies.expect("answers")), ["executed"]);
-    assert_eq!(batch::text(Some(7), 5, &["{}".to_owned()]), "{\"frame\":7,\"now\":5,\"answers\":[{}]}");
+    assert_eq!(Answers::default().whole(Some(7), 5), "{\"frame\":7,\"now\":5,\"answers\":[]}");
 }
 
 #[test]
@@ -214,4 +213,24 @@ fn what_the_headers_of_a_batch_say_holds_of_all_of_it() {
     assert_eq!(sent("semel-deadline", &format!("{}", START_MS - 1)), Err(Code::AttemptExpired));
     assert_eq!(sent("semel-deadline", &format!("{START_MS}")), Ok("executed".to_owned()));
     assert_eq!(world.calls(), 1);
+}
+
+#[test]
+fn each_answer_has_its_own_headers_whatever_those_before_it_had() {
+    let answer = |name: &str, value: &str| Answer {
+        status: 200,
+        headers: Headers::from_iter([("x-b", "2"), (name, value), ("x-b", "1")]),
+        body: b"{}".to_vec(),
+        log: None,
+    };
+    let mut texts = Answers::default();
+    for (name, value) in [("x-a", "1"), ("x-a", "1"), ("x-a", "2"), ("x-c", "2"), ("x-a", "1")] {
+        texts.add(answer(name, value), START_MS);
+    }
+    let told: Value = serde_json::from_str(&texts.whole(None, START_MS)).expect("an array");
+    let headers = |name: &str, value: &str| json!({ name: value, "x-b": "2, 1" });
+    let expected = [("x-a", "1"), ("x-a", "1"), ("x-a", "2"), ("x-c", "2"), ("x-a", "1")];
+    for (n, (name, value)) in expected.into_iter().enumerate() {
+        assert_eq!(told[n], json!({ "status": 200, "headers": headers(name, value), "body": "{}" }));
+    }
 }

@@ -76,13 +76,13 @@ fn an_acknowledgement_writes_one_row_and_a_leaving_row_is_one_more() {
 #[test]
 fn a_batch_reads_and_writes_in_a_few_statements_what_is_of_many() {
     let mut world = world();
-    let batch = |from: u64, many: u64| Value::Array((from..from + many).map(|n| count(&format!("{n}"))).collect());
+    let batch = |from: u64, many: u64| Value::Array((from..from + many).map(|n| count(&format!("{n:03}"))).collect());
     run(&mut world, &batch(0, 64));
     let before = (world.database.rows_written(), world.database.statements());
     run(&mut world, &batch(64, 64));
     let (rows, statements) = (world.database.rows_written() - before.0, world.database.statements() - before.1);
     assert_eq!(rows, 2 * 64, "an effect and a record of each");
-    // Of the handler are two of each. The others: one begins, one writes, and the last commits.
+    // Of the handler are two of each. The others: one begins, one writes what has ids of one length, and the last commits.
     assert_eq!(statements - 2 * 64, 3);
 }
 

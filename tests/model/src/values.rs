@@ -108,12 +108,15 @@ fn values<'s>(mut rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(
     }
 }
 
-/// A value, or the difference of some, and what is left.
+/// A value, or the sum or difference of some, and what is left.
 fn value<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value, &'s str)> {
     let (mut value, mut left) = term(rest, arguments, columns)?;
-    while let Some(rest) = left.strip_prefix(" - ") {
-        let (less, after) = term(rest, arguments, columns)?;
-        value = (value.as_integer()? - less.as_integer()?).into();
+    let sign = |left: &'s str| {
+        [(" - ", -1), (" + ", 1)].into_iter().find_map(|(sign, by)| Some((left.strip_prefix(sign)?, by)))
+    };
+    while let Some((rest, by)) = sign(left) {
+        let (more, after) = term(rest, arguments, columns)?;
+        value = (value.as_integer()? + by * more.as_integer()?).into();
         left = after;
     }
     Some((value, left))

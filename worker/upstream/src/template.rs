@@ -95,7 +95,7 @@ impl Template {
 /// A member of a body that is a JSON object: a string, or an integer as it is written.
 pub fn member(body: &[u8], name: &str) -> Option<String> {
     match Members::parse(body).ok()?.any(name).ok()?? {
-        Json::Text(text) => Some(text),
+        Json::Text(text) => Some(text.into_owned()),
         Json::Integer(integer) => Some(integer.to_string()),
         _ => None,
     }

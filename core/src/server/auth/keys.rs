@@ -134,7 +134,7 @@ impl KeySet {
     }
 }
 
-fn jwks(text: &str) -> Result<Vec<Json>, String> {
+fn jwks(text: &str) -> Result<Vec<Json<'_>>, String> {
     let keys = Members::parse(text.as_bytes()).and_then(|mut set| set.required::<Vec<Json>>("keys")).map_err(no_set)?;
     if keys.len() > KEYS_MAX { Err(format!("it has more than {KEYS_MAX} keys")) } else { Ok(keys) }
 }

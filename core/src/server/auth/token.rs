@@ -62,7 +62,7 @@ impl Claims {
         Ok(Self {
             sub: members.required("sub")?,
             audiences: match members.any("aud")? {
-                Some(Json::Text(one)) => vec![one],
+                Some(Json::Text(one)) => vec![one.into_owned()],
                 many => Vec::try_from(many.unwrap_or(Json::Null))?,
             },
             iss: members.optional("iss")?,

@@ -52,7 +52,9 @@ impl Recent {
 
     /// Whether the tables have a row of an id; `None`: nobody knows.
     pub fn has(&self, id: &RequestId) -> Option<bool> {
-        if self.rows.contains_key(id) {
+        // Most that come are after all that came: one look instead of ten.
+        let may_be_here = self.rows.last_key_value().is_some_and(|(last, _)| id <= last);
+        if may_be_here && self.rows.contains_key(id) {
             return Some(true);
         }
         self.above.as_ref().filter(|above| id.as_str() > above.as_str()).map(|_| false)
@@ -81,10 +83,19 @@ impl Recent {
             _ => None,
         };
         self.rows.insert(id, known);
+    }
+
+    /// Lets the lowest ids go, where there are too many.
+    pub fn trim(&mut self) {
+        let mut highest = None;
         while self.rows.len() > RECENT_MAX {
-            let Some((first, _)) = self.rows.pop_first() else { return };
-            // It has a row all the same.
-            self.above = self.above.take().map(|above| above.max(first.as_str().to_owned()));
+            highest = self.rows.pop_first();
+        }
+        // They have rows all the same.
+        if let (Some((highest, _)), Some(above)) = (highest, &mut self.above)
+            && highest.as_str() > above.as_str()
+        {
+            *above = highest.as_str().to_owned();
         }
     }
 }

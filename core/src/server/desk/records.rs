@@ -106,6 +106,7 @@ impl Records {
     pub fn write(self, sql: &dyn Sql, texts: &mut Texts, recent: &mut Recent) -> Result<(), SqlError> {
         self.write_rows(sql, texts)?;
         self.0.into_iter().for_each(|(_, id, known)| recent.wrote(id, known.record));
+        recent.trim();
         Ok(())
     }
 
@@ -129,23 +130,28 @@ impl Records {
         // In their own order rows are added at the end of the tables, where those of the SDK's belong.
         executed.sort_unstable_by_key(|executed| executed.id);
         // Those that ran in one commit differ in little: mostly, the first is like all.
-        while let Some(&Executed { record: first, outcome, .. }) = executed.first() {
-            let is_alike = |Executed { record, outcome: other, .. }: &Executed<'_>| {
+        while let Some(&Executed { id, record: first, outcome, .. }) = executed.first() {
+            let id_bytes = id.as_str().len();
+            let is_alike = |Executed { id, record, outcome: other, .. }: &Executed<'_>| {
                 (&record.principal, record.at_ms, other.status) == (&first.principal, first.at_ms, outcome.status)
+                    && id.as_str().len() == id_bytes
                     && other.headers == outcome.headers
             };
+            let (alike, others): (Vec<_>, Vec<_>) = executed.into_iter().partition(is_alike);
             let (mut own, mut over) = (Vec::new(), Vec::new());
-            for executed in executed.iter().filter(|each| is_alike(each)) {
-                match gone.pop() {
+            for executed in alike {
+                match gone.pop_if(|gone| gone.as_str().len() == id_bytes) {
                     Some(gone) => over.push(executed.row(gone.as_str())),
                     None => own.push(executed.row("")),
                 }
             }
-            executed.retain(|each| !is_alike(each));
+            executed = others;
             let (principal, headers) = (first.principal.as_str(), outcome.headers.to_lines());
             texts.number(sql, principal)?;
             texts.number(sql, &headers)?;
-            let common = [principal.into(), first.at_ms.into(), i64::from(outcome.status).into(), headers.into()];
+            let status = i64::from(outcome.status);
+            let common =
+                [principal.into(), first.at_ms.into(), status.into(), headers.into(), (id_bytes as i64).into()];
             SHAPE.replace(sql, &common, over)?;
             SHAPE.insert(sql, &common, own)?;
         }
@@ -163,11 +169,11 @@ struct Executed<'a> {
 
 /// An instant that is none: there is none before 0.
 const NONE: i64 = -1;
-/// Where the id is among the bytes of a row.
-const AT_ID: usize = super::at(5);
+/// Where the id is among the bytes of a row, and behind it that of the row that it takes, if it takes one.
+const AT_ID: usize = super::at(4);
 
 impl Executed<'_> {
-    /// What it alone has: first-sent and deadline, and where the next three begin; the id; `gone`, whose row it takes; what is carried; the body.
+    /// What it alone has: first-sent and deadline, and where the last two begin; the id; `gone`, whose row it takes; what is carried; the body.
     fn row(&self, gone: &str) -> Value {
         let Self { id, record, fingerprint, outcome } = self;
         let (id, carried) = (id.as_str(), record.carried.as_bytes());
@@ -175,11 +181,9 @@ impl Executed<'_> {
             LatestDeadline::At(deadline_ms) => deadline_ms,
             LatestDeadline::None => NONE,
         };
-        let at_gone = AT_ID + id.len();
-        let at_carried = at_gone + gone.len();
+        let at_carried = AT_ID + id.len() + gone.len();
         let at_body = at_carried + carried.len();
-        let [at_gone, at_carried, at_body] = [at_gone, at_carried, at_body].map(|at| at as i64);
-        let numbers = [record.first_sent_s.unwrap_or(NONE), deadline_ms, at_gone, at_carried, at_body];
+        let numbers = [record.first_sent_s.unwrap_or(NONE), deadline_ms, at_carried as i64, at_body as i64];
         super::row(fingerprint, &numbers, &[id.as_bytes(), gone.as_bytes(), carried, &outcome.body])
     }
 }
@@ -212,13 +216,13 @@ impl Texts {
 /// So many texts are known: no more have a number.
 const TEXTS_MAX: usize = 128;
 
-/// In common: principal, clock, status and headers; of its own, [`Executed::row`].
+/// In common: principal, clock, status, headers, and how long ids are; of its own, [`Executed::row`].
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
     let [principal, headers] = ["?1", "?4"].map(rows::number_of);
     let [first_sent, deadline] = [0, 1].map(|n| format!("nullif({}, {NONE})", number(n)));
-    let [at_gone, at_carried, at_body] = [2, 3, 4].map(number);
-    let id = format!("CAST(substr(column1, {AT_ID}, {at_gone} - {AT_ID}) AS TEXT)");
-    let is_gone = format!("id = CAST(substr(column1, {at_gone}, {at_carried} - {at_gone}) AS TEXT)");
+    let [at_carried, at_body] = [2, 3].map(number);
+    let id = format!("CAST(substr(column1, {AT_ID}, ?5) AS TEXT)");
+    let is_gone = format!("id = CAST(substr(column1, {AT_ID} + ?5, ?5) AS TEXT)");
     let carried = format!("nullif(substr(column1, {at_carried}, {at_body} - {at_carried}), x'')");
     let body = format!("substr(column1, {at_body})");
     let null = "NULL";
@@ -239,5 +243,5 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
         &headers,
         &body,
     ];
-    Shape::new("INSERT", "semel_records", (rows::COLUMNS, &values), 4, &is_gone)
+    Shape::new("INSERT", "semel_records", (rows::COLUMNS, &values), 5, &is_gone)
 });

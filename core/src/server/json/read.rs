@@ -4,14 +4,13 @@
 //! - A member that is taken is there once, or it is an error; so is one of another type. `null` is a member that is not there.
 //! - An integer is written as one: `1.0` and `1e3` are none.
 
-use crate::text::known;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
 /// What a text says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Json {
+pub enum Json<'a> {
     /// `null`
     Null,
     /// `true` or `false`
@@ -20,48 +19,37 @@ pub enum Json {
     Integer(i64),
     /// Any other number.
     Real(f64),
-    /// A string.
-    Text(String),
+    /// A string: a part of the text, where nothing in it is escaped.
+    Text(Cow<'a, str>),
     /// An array.
-    Array(Vec<Json>),
+    Array(Vec<Json<'a>>),
     /// An object.
-    Object(Members),
+    Object(Members<'a>),
 }
 
 /// The members of an object that are not taken yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Members(Vec<(Name, Json)>);
+pub struct Members<'a>(Vec<(Name<'a>, Json<'a>)>);
 
-/// The name of a member. Those of which a frame has hundreds are without memory of their own.
+/// The name of a member.
 #[derive(Debug, Clone, PartialEq)]
-struct Name(Cow<'static, str>);
+struct Name<'a>(Cow<'a, str>);
 
-known! {
-    known_name:
-    "ack" "body" "deadline" "epoch" "firstSent" "headers" "id" "method" "name" "path" "seq" "session" "until"
-}
-
-impl From<&str> for Name {
-    fn from(name: &str) -> Self {
-        Self(known_name(name).map_or_else(|| Cow::Owned(name.to_owned()), Cow::Borrowed))
-    }
-}
-
-impl Json {
+impl<'a> Json<'a> {
     /// Reads a whole text. The error may quote it.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &'a [u8]) -> Result<Self, String> {
         serde_json::from_slice(text).map_err(|error| error.to_string())
     }
 }
 
-impl Members {
+impl<'a> Members<'a> {
     /// Reads a text that is an object.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &'a [u8]) -> Result<Self, String> {
         Self::try_from(Json::parse(text)?).map_err(|_| "not a JSON object".to_owned())
     }
 
     /// Takes a member of any type.
-    pub fn any(&mut self, name: &str) -> Result<Option<Json>, String> {
+    pub fn any(&mut self, name: &str) -> Result<Option<Json<'a>>, String> {
         let mut found = self.0.extract_if(.., |(each, _)| each.0 == name).map(|(_, json)| json);
         match (found.next(), found.next()) {
             (_, Some(_)) => Err(format!("duplicate field `{name}`")),
@@ -75,19 +63,19 @@ impl Members {
     }
 
     /// Takes a member that may be left out.
-    pub fn optional<T: TryFrom<Json, Error = &'static str>>(&mut self, name: &str) -> Result<Option<T>, String> {
+    pub fn optional<T: TryFrom<Json<'a>, Error = &'static str>>(&mut self, name: &str) -> Result<Option<T>, String> {
         let taken = self.any(name)?.map(T::try_from).transpose();
         taken.map_err(|expected| format!("{name} must be {expected}"))
     }
 
     /// Takes a member that must be there.
-    pub fn required<T: TryFrom<Json, Error = &'static str>>(&mut self, name: &str) -> Result<T, String> {
+    pub fn required<T: TryFrom<Json<'a>, Error = &'static str>>(&mut self, name: &str) -> Result<T, String> {
         self.optional(name)?.ok_or_else(|| format!("missing field `{name}`"))
     }
 
     /// Takes all, whatever their names.
-    pub fn all(self) -> impl Iterator<Item = (String, Json)> {
-        self.0.into_iter().map(|(name, json)| (name.0.into_owned(), json))
+    pub fn all(self) -> impl Iterator<Item = (Cow<'a, str>, Json<'a>)> {
+        self.0.into_iter().map(|(name, json)| (name.0, json))
     }
 
     /// Makes sure that all were taken.
@@ -99,10 +87,10 @@ impl Members {
 /// How a value of one type is taken out of the tree.
 macro_rules! taken {
     ($($type:ty: $expected:literal, $($variant:pat => $value:expr),+;)+) => {
-        $(impl TryFrom<Json> for $type {
+        $(impl<'a> TryFrom<Json<'a>> for $type {
             type Error = &'static str;
 
-            fn try_from(json: Json) -> Result<Self, Self::Error> {
+            fn try_from(json: Json<'a>) -> Result<Self, Self::Error> {
                 match json {
                     $($variant => Ok($value),)+
                     _ => Err($expected),
@@ -113,29 +101,30 @@ macro_rules! taken {
 }
 
 taken! {
-    String: "a string", Json::Text(text) => text;
+    String: "a string", Json::Text(text) => text.into_owned();
+    Cow<'a, str>: "a string", Json::Text(text) => text;
     i64: "an integer", Json::Integer(integer) => integer;
     f64: "a number", Json::Integer(integer) => integer as f64, Json::Real(real) => real;
-    Vec<Json>: "an array", Json::Array(items) => items;
-    Members: "an object", Json::Object(members) => members;
+    Vec<Json<'a>>: "an array", Json::Array(items) => items;
+    Members<'a>: "an object", Json::Object(members) => members;
 }
 
-impl TryFrom<Json> for Vec<String> {
+impl<'a> TryFrom<Json<'a>> for Vec<String> {
     type Error = &'static str;
 
-    fn try_from(json: Json) -> Result<Self, Self::Error> {
+    fn try_from(json: Json<'a>) -> Result<Self, Self::Error> {
         let items = Vec::<Json>::try_from(json)?;
         items.into_iter().map(String::try_from).collect::<Result<_, _>>().map_err(|_| "an array of strings")
     }
 }
 
-impl<'de> Deserialize<'de> for Json {
+impl<'de> Deserialize<'de> for Json<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Tree)
     }
 }
 
-impl<'de> Deserialize<'de> for Name {
+impl<'de> Deserialize<'de> for Name<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(Named)
     }
@@ -143,52 +132,60 @@ impl<'de> Deserialize<'de> for Name {
 
 struct Named;
 
-impl Visitor<'_> for Named {
-    type Value = Name;
+impl<'de> Visitor<'de> for Named {
+    type Value = Name<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<Name, E> {
-        Ok(name.into())
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
     }
 }
 
 struct Tree;
 
 impl<'de> Visitor<'de> for Tree {
-    type Value = Json;
+    type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E>(self) -> Result<Json, E> {
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
         Ok(Json::Null)
     }
 
-    fn visit_bool<E>(self, bool: bool) -> Result<Json, E> {
+    fn visit_bool<E>(self, bool: bool) -> Result<Json<'de>, E> {
         Ok(Json::Bool(bool))
     }
 
-    fn visit_i64<E>(self, integer: i64) -> Result<Json, E> {
+    fn visit_i64<E>(self, integer: i64) -> Result<Json<'de>, E> {
         Ok(Json::Integer(integer))
     }
 
-    fn visit_u64<E>(self, integer: u64) -> Result<Json, E> {
+    fn visit_u64<E>(self, integer: u64) -> Result<Json<'de>, E> {
         Ok(i64::try_from(integer).map_or(Json::Real(integer as f64), Json::Integer))
     }
 
-    fn visit_f64<E>(self, real: f64) -> Result<Json, E> {
+    fn visit_f64<E>(self, real: f64) -> Result<Json<'de>, E> {
         Ok(Json::Real(real))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
-        Ok(Json::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json<'de>, A::Error> {
         let mut all = Vec::new();
         while let Some(item) = items.next_element()? {
             all.push(item);
@@ -196,7 +193,7 @@ impl<'de> Visitor<'de> for Tree {
         Ok(Json::Array(all))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json<'de>, A::Error> {
         let mut all = Vec::new();
         while let Some(member) = members.next_entry()? {
             all.push(member);
@@ -209,7 +206,7 @@ impl<'de> Visitor<'de> for Tree {
 mod tests {
     use super::*;
 
-    fn members(text: &str) -> Members {
+    fn members(text: &str) -> Members<'_> {
         Members::parse(text.as_bytes()).expect(text)
     }
 

@@ -26,6 +26,8 @@ pub enum Value<'a> {
     Text(&'a str),
     /// What has been written.
     Written(Written),
+    /// The same, which is written elsewhere as well.
+    Again(&'a Written),
 }
 
 impl Object {
@@ -68,6 +70,7 @@ impl Value<'_> {
             Self::Integer(integer) => text.push_str(itoa::Buffer::new().format(integer)),
             Self::Text(value) => quote(text, value),
             Self::Written(written) => text.push_str(&written.0),
+            Self::Again(written) => text.push_str(&written.0),
         }
     }
 }
@@ -130,6 +133,12 @@ impl From<Written> for Vec<u8> {
 impl From<Written> for Value<'_> {
     fn from(written: Written) -> Self {
         Self::Written(written)
+    }
+}
+
+impl<'a> From<&'a Written> for Value<'a> {
+    fn from(written: &'a Written) -> Self {
+        Self::Again(written)
     }
 }
 

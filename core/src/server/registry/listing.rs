@@ -151,7 +151,8 @@ fn place(cursor: &str) -> Option<(i64, String)> {
 pub fn merged(listing: &Listing, pages: Vec<Page>) -> Response {
     let total: i64 = pages.iter().map(|page| page.total).sum();
     let mut keys: Vec<Entry> = pages.into_iter().flat_map(|page| page.keys).collect();
-    keys.sort_by(|one, other| {
+    // A key is in one shard.
+    keys.sort_unstable_by(|one, other| {
         (Reverse(listing.number_of(one)), &one.key).cmp(&(Reverse(listing.number_of(other)), &other.key))
     });
     let goes_on = keys.len() > listing.limit;
