@@ -108,7 +108,9 @@ impl<H: Handler> Served for H {
     }
 
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
-        self.handle(context, request)
+        let response = self.handle(context, request)?;
+        context.store_alone()?;
+        Ok(response)
     }
 
     fn sends(&self, method: &Method, path: &Path) -> bool {

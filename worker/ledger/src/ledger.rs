@@ -6,7 +6,7 @@
 //! - What a client gets wrong is an outcome as well: it is recorded, and stays the answer.
 
 use semel_worker::{
-    Context, Failure, Handler, KeyRule, Method, Path, Request, Response, Row, Sql, SqlError, Value, json,
+    Context, Failure, Handler, KeyRule, Method, Path, Request, Response, Sql, SqlError, State, Value, json,
 };
 
 /// The largest integer that a JSON number carries through every client.
@@ -53,10 +53,7 @@ impl Handler for Ledger {
         let segments = request.path.segments();
         let asked = asked(&request.method, &segments).ok_or(Failure::NotFound)?;
         let id = match asked {
-            Asked::Show(id) => {
-                let (balance, entries) = held(&context.sql.exec("SELECT balance, entries FROM account", &[])?);
-                return Ok(account(id, balance, entries));
-            }
+            Asked::Show(id) => return Ok(account(id, context.state()?)),
             Asked::Deposit(id) | Asked::Withdraw(id) => id,
         };
         // Fractions and exponents are no integers.
@@ -65,33 +62,41 @@ impl Handler for Ledger {
             Ok(amount) if (1..=BALANCE_MAX).contains(&amount) => amount,
             _ => return Ok(refused(400, "invalid-amount")),
         };
-        let (statement, limit, otherwise) = match asked {
-            Asked::Withdraw(_) => (WITHDRAW, amount, (409, "insufficient-funds")),
-            _ => (DEPOSIT, BALANCE_MAX - amount, (400, "balance-too-large")),
+        let Account { balance, entries } = context.state()?;
+        let balance = match asked {
+            Asked::Withdraw(_) if amount > balance => return Ok(refused(409, "insufficient-funds")),
+            Asked::Withdraw(_) => balance - amount,
+            _ if amount > BALANCE_MAX - balance => return Ok(refused(400, "balance-too-large")),
+            _ => balance + amount,
         };
-        let rows = context.sql.exec(statement, &[amount.into(), limit.into()])?;
-        if rows.is_empty() {
-            let (status, error) = otherwise;
-            return Ok(refused(status, error));
-        }
-        let (balance, entries) = held(&rows);
-        Ok(account(id, balance, entries))
+        let after = Account { balance, entries: entries + 1 };
+        context.put(after)?;
+        Ok(account(id, after))
     }
 }
 
-/// Each looks, and changes only what it may: no row, where the balance is past the limit.
-const DEPOSIT: &str = "INSERT INTO account VALUES (1, ?1, 1) ON CONFLICT DO UPDATE \
-     SET balance = balance + ?1, entries = entries + 1 WHERE balance <= ?2 RETURNING balance, entries";
-const WITHDRAW: &str =
-    "UPDATE account SET balance = balance - ?1, entries = entries + 1 WHERE balance >= ?2 RETURNING balance, entries";
-
-/// Balance and entries; nothing, where there is no account yet.
-fn held(rows: &[Row]) -> (i64, i64) {
-    let value = |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Value::as_integer).unwrap_or(0);
-    (value(0), value(1))
+#[derive(Clone, Copy)]
+struct Account {
+    balance: i64,
+    entries: i64,
 }
 
-fn account(id: &str, balance: i64, entries: i64) -> Response {
+impl State for Account {
+    fn load(sql: &dyn Sql) -> Result<Self, SqlError> {
+        let rows = sql.exec("SELECT balance, entries FROM account", &[])?;
+        // Nothing, where there is no account yet.
+        let value =
+            |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Value::as_integer).unwrap_or(0);
+        Ok(Self { balance: value(0), entries: value(1) })
+    }
+
+    fn store(&self, sql: &dyn Sql) -> Result<(), SqlError> {
+        let statement = "INSERT OR REPLACE INTO account VALUES (1, ?1, ?2)";
+        sql.run(statement, &[self.balance.into(), self.entries.into()]).map(|_| ())
+    }
+}
+
+fn account(id: &str, Account { balance, entries }: Account) -> Response {
     let body = json::write::Object::default().with("id", id).with("balance", balance).with("entries", entries);
     Response::json(200, body.end())
 }

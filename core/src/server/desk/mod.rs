@@ -3,7 +3,7 @@
 //! A desk is storage in front of storage: for requests that are committed together as long as one transaction that its owner has begun, for
 //! another as long as it is worked on. What becomes of a record ([`records`]) or of
 //! a place ([`places`]) stays in memory until all have run, or until something asks the tables for it; whoever asks for it by its id has
-//! it from here.
+//! it from here. So it is with what a handler keeps in memory ([`super::state`]).
 //!
 //! Invariants:
 //! - Who asks sees what was written before, whether or not the tables have it yet.
@@ -21,6 +21,7 @@ use super::rows;
 use super::sessions;
 use super::sessions::state::{Session, Taken};
 use super::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
+use super::state::{State, States};
 use crate::fingerprint::Fingerprint;
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
@@ -49,6 +50,7 @@ pub struct Desk<'a> {
     places: RefCell<Places>,
     texts: RefCell<Texts>,
     recent: RefCell<Recent>,
+    states: RefCell<States>,
     /// Of the outcomes that wait.
     bytes: Cell<usize>,
     is_undone: Cell<bool>,
@@ -74,6 +76,7 @@ impl<'a> Desk<'a> {
             places: RefCell::default(),
             texts: RefCell::new(texts),
             recent: RefCell::new(recent),
+            states: RefCell::default(),
             bytes: Cell::new(0),
             is_undone: Cell::new(false),
         }
@@ -128,7 +131,8 @@ impl<'a> Desk<'a> {
             return Ok(());
         }
         changed.write(self.sql, &mut self.texts.borrow_mut(), &mut self.recent.borrow_mut())?;
-        places.write(self.sql)
+        places.write(self.sql)?;
+        self.states.borrow_mut().write(self.sql)
     }
 
     fn waits(&self, bytes: usize) -> Result<(), SqlError> {
@@ -191,18 +195,48 @@ impl<'a> Desk<'a> {
         sessions::rows::write_deleted(self.sql, session, up_to_seq)
     }
 
+    /// What a handler keeps in memory.
+    pub(super) fn state<S: State>(&self) -> Result<S, SqlError> {
+        if let Some(known) = self.states.borrow().get() {
+            return Ok(known);
+        }
+        let loaded = S::load(self.sql)?;
+        self.states.borrow_mut().put(loaded.clone(), false);
+        Ok(loaded)
+    }
+
+    /// Has it stored.
+    pub(super) fn put<S: State>(&self, state: S) {
+        self.states.borrow_mut().put(state, true);
+    }
+
+    /// Has what was put stored, unless many share the desk.
+    pub(super) fn store_alone(&self) -> Result<(), SqlError> {
+        if self.is_shared { Ok(()) } else { self.states.borrow_mut().write(self.sql) }
+    }
+
     /// Before a statement that may ask for what waits, or change what is known.
     fn before(&self, statement: &str) -> Result<(), SqlError> {
-        let mut names = statement
-            .match_indices('_')
-            .filter(|(at, _)| statement.get(..*at).is_some_and(|before| before.ends_with("semel")));
-        let is_concerned = names.any(|(at, _)| {
-            let name = statement.get(at + 1..).unwrap_or_default();
-            ["records", "texts", "places", "sessions"].iter().any(|table| name.starts_with(table))
-        });
+        let (mut is_own, mut is_concerned) = (true, false);
+        for (at, _) in statement.match_indices('_') {
+            let (before, name) = statement.split_at(at);
+            if before.ends_with("semel") {
+                is_own = false;
+                is_concerned |=
+                    ["_records", "_texts", "_places", "_sessions"].iter().any(|table| name.starts_with(table));
+            }
+        }
+        let reads = statement.starts_with("SELECT ");
+        // One of the handler's.
+        if is_own {
+            self.states.borrow_mut().write(self.sql)?;
+            if !reads {
+                self.states.take();
+            }
+        }
         if is_concerned {
             self.write()?;
-            if !statement.starts_with("SELECT ") {
+            if !reads {
                 self.records.take();
                 self.texts.take();
                 self.recent.take();
@@ -252,6 +286,7 @@ impl Sql for Desk<'_> {
             self.records.take();
             self.places.take();
             self.recent.take();
+            self.states.take();
         }
         failed.map_or(ended, Err)
     }
