@@ -37,6 +37,7 @@ const KEPT: &[&str] = &[
     "SELECT * FROM semel_totals",
     "SELECT * FROM semel_meta",
     "SELECT * FROM effects ORDER BY number",
+    "SELECT * FROM tally",
 ];
 
 /// Texts that have no number though they may, and are in more rows than the one that was written before it could have one.
@@ -334,7 +335,7 @@ fn panics(call: &Call) -> bool {
 fn undoes(call: &Call, reply: &Reply) -> bool {
     let path = call.url().0;
     let is_done = matches!(reply.only("semel-status"), "executed" | "replayed");
-    path == "/nested"
+    ["/nested", "/tally/nested"].contains(&path)
         || !is_done && (UNDOING.contains(&path) || panics(call) || path.starts_with("/semel/"))
         || reads(call)
 }

@@ -1,13 +1,13 @@
 //! A handler whose answers tell what came before, and whose path says what it does.
 //!
 //! Invariants:
-//! - Whatever it is asked, it first writes an effect.
+//! - Whatever it is asked, it first writes an effect; or, where it is asked for its tally, puts one more there, and has no statement of its own.
 //! - It goes by its tables, its clock and its request alone.
 
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::sql::atomically;
-use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, Value};
+use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, State, Value};
 
 /// The handler.
 #[derive(Debug, Default)]
@@ -32,10 +32,54 @@ pub const PATHS: &[&str] = &[
     "/now",
     "/flaky",
     "/swallows",
+    "/tally",
+    "/tally",
+    "/tally",
 ];
 
 /// The paths of what undoes, all or a part.
-pub const UNDOING: &[&str] = &["/nested", "/fails", "/not-found", "/five-hundred", "/bad-header", "/flaky"];
+pub const UNDOING: &[&str] =
+    &["/nested", "/fails", "/not-found", "/five-hundred", "/bad-header", "/flaky", "/tally/fails", "/tally/nested"];
+
+/// What it keeps in memory.
+#[derive(Clone)]
+struct Tally(i64);
+
+impl State for Tally {
+    fn load(sql: &dyn Sql) -> Result<Self, SqlError> {
+        let rows = sql.exec("SELECT value FROM tally", &[])?;
+        Ok(Self(rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(0)))
+    }
+
+    fn store(&self, sql: &dyn Sql) -> Result<(), SqlError> {
+        sql.run("INSERT OR REPLACE INTO tally VALUES (1, ?1)", &[self.0.into()]).map(|_| ())
+    }
+}
+
+impl Book {
+    /// Adds to its tally, and answers what that was before.
+    fn tally(context: &Context<'_>, rest: &[&str]) -> Result<Response, Failure> {
+        let add = |more: i64| {
+            let Tally(before) = context.state()?;
+            context.put(Tally(before + more))?;
+            Ok::<_, SqlError>(before)
+        };
+        let before = add(1)?;
+        match rest {
+            ["fails"] => return Err(Failure::Other("told to fail".to_owned())),
+            ["nested"] => {
+                let undone: Result<(), Failure> = atomically(context.sql, || {
+                    add(100)?;
+                    Err(Failure::NotFound)
+                });
+                drop(undone);
+                atomically(context.sql, || add(10).map_err(Failure::Sql))?;
+            }
+            _ => {}
+        }
+        Ok(Response { status: 200, headers: Headers::new(), body: before.to_string().into() })
+    }
+}
 
 impl Handler for Book {
     const SCHEMA_VERSION: i64 = 1;
@@ -45,10 +89,14 @@ impl Handler for Book {
     }
 
     fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
-        sql.exec("CREATE TABLE effects (number INTEGER PRIMARY KEY, id TEXT NOT NULL) STRICT", &[]).map(|_| ())
+        sql.exec("CREATE TABLE effects (number INTEGER PRIMARY KEY, id TEXT NOT NULL) STRICT", &[])?;
+        sql.exec("CREATE TABLE tally (only_row INTEGER PRIMARY KEY, value INTEGER NOT NULL) STRICT", &[]).map(|_| ())
     }
 
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        if let ["tally", rest @ ..] = request.path.segments().as_slice() {
+            return Self::tally(context, rest);
+        }
         let sql = context.sql;
         let id = ["idempotency-key", "semel-session"].into_iter().find_map(|name| request.headers.get(name));
         let insert = |id: &str| sql.exec("INSERT INTO effects (id) VALUES (?1)", &[id.into()]).map(|_| ());
