@@ -9,8 +9,8 @@ import { Counted, countingWorker, leaving } from "./rows.mjs";
 
 const MANY = 256;
 const BATCH = 64;
-/** A deposit's. */
-const HANDLERS_OWN = 1;
+/** The account's row is written once a commit. */
+const ROWS_OF_HANDLER = 1;
 
 /** Resolves to the rows of a request `plain`, in a `session` by itself, and in one `batched` with others. `after` is called with what ends all. */
 export async function rowsWritten(after) {
@@ -24,13 +24,13 @@ export async function rowsWritten(after) {
     aheadMs += ms;
     await forward(server, ms);
   };
-  /** Of the requests that `send` sends, to an account that has its tables. */
-  const life = async (account, send) => {
+  /** Of the requests that `send` sends, so many a commit, to an account that has its tables. */
+  const life = async (account, send, together = 1) => {
     const client = new Counted(server.url, account);
     await client.change(now(), false);
     await client.acknowledge(now());
     const rows = await send(client);
-    return (rows + (await leaving(client, pass))) / MANY - HANDLERS_OWN;
+    return (rows + (await leaving(client, pass))) / MANY - ROWS_OF_HANDLER / together;
   };
   const sum = async (times, send) => {
     let rows = 0;
@@ -43,9 +43,13 @@ export async function rowsWritten(after) {
       await client.takeOver(now());
       return sum(MANY, () => client.numbered(now()));
     }),
-    batched: await life("batched", async (client) => {
-      await client.takeOver(now());
-      return sum(MANY / BATCH, () => client.batch(now(), BATCH));
-    }),
+    batched: await life(
+      "batched",
+      async (client) => {
+        await client.takeOver(now());
+        return sum(MANY / BATCH, () => client.batch(now(), BATCH));
+      },
+      BATCH,
+    ),
   };
 }
