@@ -92,6 +92,8 @@ export class Counted {
     const ack = this.#sent > 0 ? { ack: this.#sent } : {};
     const requests = Array.from({ length: size }, (_, at) => ({
       session: { name: SESSION, epoch: 1, seq: this.#sent + at + 1, ...ack },
+      // As the SDK says it: of one that does not, a young object would take it that it may have ended the one before, and run it by itself.
+      firstSent: Math.floor(nowMs / 1000),
       deadline: nowMs + DEADLINE_MS,
       method: "POST",
       path: `/accounts/${this.#account}/deposit`,

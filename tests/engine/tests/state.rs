@@ -250,3 +250,24 @@ fn what_was_put_while_the_disk_failed_is_known_to_nobody() {
         assert_eq!(world.send(&add("a")).json(), json!([2, 1]), "{beginning}");
     }
 }
+
+#[test]
+fn places_of_a_session_in_one_commit_store_once() {
+    let mut world = world();
+    world.send(&semel_support::session::take_over("take-over")).is_executed(200);
+    for from in [0, 64, 128] {
+        let element = |n: i64| {
+            let ack = if from > 0 {
+                json!({ "name": "s", "epoch": 1, "seq": n, "ack": from })
+            } else {
+                json!({ "name": "s", "epoch": 1, "seq": n })
+            };
+            json!({ "method": "POST", "path": "/add", "session": ack })
+        };
+        let before = STORED.get();
+        let batch = run(&mut world, &serde_json::Value::Array((from + 1..=from + 64).map(element).collect()));
+        assert_eq!(statuses(&batch), ["executed"; 64]);
+        assert_eq!(STORED.get() - before, 1, "{from}");
+    }
+    assert_eq!(committed(&world), (193, 1));
+}
