@@ -62,7 +62,8 @@ impl<H: Handler> Engine<H> {
         let mut requests: Vec<Result<Request, Answer>> = Vec::with_capacity(elements.len());
         for element in elements {
             let before = requests.last().and_then(|request| request.as_ref().ok()).map(|request| request.path.clone());
-            requests.push(self.judged_after(before.as_ref(), asked, element, now_ms));
+            let request = self.request(before.as_ref(), asked, element, now_ms);
+            requests.push(request.map_err(|problem| refusal(&problem, now_ms)));
         }
         if !holds(Rule::BatchInOrder) {
             requests.reverse();
@@ -188,21 +189,10 @@ impl<H: Handler> Engine<H> {
 
     /// An element as the request of its key that it is, or its refusal.
     pub fn judged(&self, asked: Asked<'_>, element: Element, now_ms: i64) -> Result<Request, Answer> {
-        self.judged_after(None, asked, element, now_ms)
+        self.request(None, asked, element, now_ms).map_err(|problem| refusal(&problem, now_ms))
     }
 
-    /// The same, after one with that path, which most often is its own.
-    fn judged_after(
-        &self,
-        before: Option<&Path>,
-        asked: Asked<'_>,
-        element: Element,
-        now_ms: i64,
-    ) -> Result<Request, Answer> {
-        let request = self.request(before, asked, element, now_ms);
-        request.map_err(|problem| Answer::problem(&problem).stamped(now_ms, None))
-    }
-
+    /// `before`: the path of the one before it, which most often is its own.
     fn request(
         &self,
         before: Option<&Path>,
@@ -283,6 +273,11 @@ impl<H: Handler> Engine<H> {
         }
         Ok(answers)
     }
+}
+
+/// What answers an element that is refused before it runs.
+fn refusal(problem: &Problem, now_ms: i64) -> Answer {
+    Answer::problem(problem).stamped(now_ms, None)
 }
 
 /// The path of an element.
