@@ -23,8 +23,7 @@ const [WEIGHED_BY_SERVER, ...WEIGHED_BY_CLIENTS] = WEIGHED;
 const WARM_UP = 5;
 /** So many rounds are compared with as many before them. */
 const WINDOW = 5;
-/** By its resident memory a server is level after 30 rounds as a rule: the faster the machine, the more its heap takes before all of it is collected. */
-const ROUNDS_MAX = 60;
+const ROUNDS_MAX = 25;
 
 /** Of a client, whose garbage is collected first: its row of a request, with id, target, headers and body, takes more. */
 const CLIENT_BYTES_A_REQUEST = 256;
@@ -35,6 +34,8 @@ const PAGE_REQUESTS_OF_A_ROUND = 40;
 /** Of the server, whose resident memory has garbage in it: an id, a fingerprint and the outcome of a deposit take more. */
 const SERVER_BYTES_A_REQUEST = 400;
 const SERVER_REQUESTS_OF_A_ROUND = 2_000;
+/** Its heap takes the longer to become level, the faster the machine is. After that it is judged as often as others are. */
+const SERVER_WARM_UP = 30;
 const CONNECTIONS = 4;
 /** In one `POST acks`. */
 const ACKS_MAX = 256;
@@ -43,8 +44,8 @@ const ACKS_MAX = 256;
  * Whether the last samples, in bytes, are level, with so many `requests` in a round that may leave so many bytes each. What is
  * kept for good is in every sample, garbage that was not collected in some: so the least of each window counts.
  */
-export function isLevel(samples, { requests, bytesARequest }) {
-  if (samples.length < WARM_UP + 2 * WINDOW) return false;
+export function isLevel(samples, { requests, bytesARequest, warmUp = WARM_UP }) {
+  if (samples.length < warmUp + 2 * WINDOW) return false;
   const least = (from, to) => Math.min(...samples.slice(from, to));
   return least(-WINDOW) < least(-2 * WINDOW, -WINDOW) + WINDOW * requests * bytesARequest;
 }
@@ -85,5 +86,6 @@ export function serverLoad(server) {
     await server.acknowledge(`accounts/${WEIGHED_BY_SERVER}`, ids);
     for (const id of ids) open.delete(id);
   };
-  return { name: "workerd", load, usedBytes: () => server.residentBytes(), requests, bytesARequest };
+  const [warmUp, rounds] = [SERVER_WARM_UP, SERVER_WARM_UP - WARM_UP + ROUNDS_MAX];
+  return { name: "workerd", load, usedBytes: () => server.residentBytes(), requests, bytesARequest, warmUp, rounds };
 }
