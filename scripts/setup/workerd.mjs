@@ -11,8 +11,9 @@ import { createRequire } from "node:module";
 import { join, relative, resolve } from "node:path";
 import { StepError } from "./step.mjs";
 
-/** The runtime's behaviour as of this day, as in `wrangler.toml`. */
+/** The runtime's behaviour as of this day, and what of it is switched, as in `wrangler.toml`. */
 export const COMPATIBILITY_DATE = "2026-05-01";
+export const COMPATIBILITY_FLAGS = ["no_web_socket_compression"];
 const LISTEN_TIMEOUT_MS = 20_000;
 
 /**
@@ -134,7 +135,7 @@ const main :Workerd.Worker = (
     ${modules.join(",\n    ")}
   ],
   compatibilityDate = ${text(COMPATIBILITY_DATE)},
-  compatibilityFlags = ${text([...compatibilityFlags, ...(deadLetters === undefined ? [] : ["service_binding_extra_handlers"])])},
+  compatibilityFlags = ${text([...COMPATIBILITY_FLAGS, ...compatibilityFlags, ...(deadLetters === undefined ? [] : ["service_binding_extra_handlers"])])},
   durableObjectNamespaces = [ ${namespaces.join(", ")} ],
   durableObjectStorage = (localDisk = "state"),
   bindings = [ ${bindings.join(", ")} ],

@@ -13,7 +13,7 @@ import { configOf, nodeForWrangler, secretsAt } from "../../scripts/deploy/wrang
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { StepError, run } from "../../scripts/setup/step.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
-import { COMPATIBILITY_DATE, startWorkerd } from "../../scripts/setup/workerd.mjs";
+import { COMPATIBILITY_DATE, COMPATIBILITY_FLAGS, startWorkerd } from "../../scripts/setup/workerd.mjs";
 
 const LIMIT = { timeout: 120_000 };
 const CONFIG = join(ROOT, "wrangler.toml");
@@ -145,10 +145,17 @@ test("every class that the worker exports is bound and has its step, the naive o
     const config = configs[file];
     assert.deepEqual(config.durable_objects.bindings.map(({ class_name }) => class_name).sort(), classes, file);
     assert.deepEqual(config.migrations.flatMap((step) => step.new_sqlite_classes).sort(), classes, file);
-    assert.equal(config.compatibility_date, COMPATIBILITY_DATE);
+    assert.deepEqual([config.compatibility_date, config.compatibility_flags], [COMPATIBILITY_DATE, COMPATIBILITY_FLAGS]);
     assert.deepEqual([config.no_bundle, config.preview_urls, config.assets.run_worker_first], [true, false, true]);
     assert.deepEqual([config.observability.logs.enabled, config.observability.logs.invocation_logs], [true, false]);
   }
+});
+
+test("the examples, and what the page on handlers shows, run on the runtime as it is tested", async () => {
+  const folders = (await readdir(join(ROOT, "examples"))).map((name) => join(ROOT, "examples", name, "wrangler.toml")).filter((file) => existsSync(file));
+  assert.ok(folders.length > 4, folders.join());
+  const runtime = `\ncompatibility_date = ${JSON.stringify(COMPATIBILITY_DATE)}\ncompatibility_flags = ${JSON.stringify(COMPATIBILITY_FLAGS)}\n`;
+  for (const file of [...folders, join(ROOT, "docs/handlers.md")]) assert.ok((await readFile(file, "utf8")).includes(runtime), file);
 });
 
 test("settings that would serve nobody, everybody or on a guess are told from those that serve", () => {

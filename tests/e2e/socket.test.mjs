@@ -290,6 +290,14 @@ test("frames that come before it is known who sends them wait, and who sends mor
   for (const socket of [patient, flood]) socket.destroy();
 });
 
+test("a socket is not compressed, whoever offers that", async () => {
+  const { status, headers, socket } = await open(server.url, path("plain"), { "sec-websocket-extensions": "permessage-deflate; client_max_window_bits" });
+  assert.deepEqual([status, headers["sec-websocket-extensions"]], [101, undefined]);
+  socket.send(hello());
+  socket.send(frame(1, [deposit("plain")]));
+  assert.deepEqual(statuses(JSON.parse(await socket.next())), ["executed"]);
+});
+
 test("who closes a socket hears that it is closed, and so lets go of its connection", { timeout: 30_000 }, async () => {
   const before = await connect("leaves");
   assert.deepEqual(statuses(await before.ask(1, [deposit("leaves")])), ["executed"]);
