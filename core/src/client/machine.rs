@@ -8,7 +8,7 @@ use super::acknowledgements::{Acknowledgements, Done};
 use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
-use super::in_hand::{Overview, Request, Stage, hash};
+use super::in_hand::{Request, Stage, hash};
 use super::numbered::Numbered;
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
@@ -152,11 +152,6 @@ impl Client {
         }
         self.advance(now_ms);
         Ok(())
-    }
-
-    /// The client's clock may have stood still, or jumped: the server's is asked for anew before anything is sent.
-    pub fn doubt_clock(&mut self) {
-        self.clock.forget();
     }
 
     /// Takes a request in hand. `is_ordered`: whether it waits for those before it at its key. Of an id that is in hand, the caller
@@ -310,73 +305,6 @@ impl Client {
         self.advance(now_ms);
     }
 
-    /// The network is gone, or there again. Without it nothing is sent: what is due waits.
-    pub fn set_offline(&mut self, now_ms: i64, is_offline: bool) {
-        self.is_offline = is_offline;
-        self.hurry(now_ms);
-    }
-
-    /// What waits for its interval goes on now: the network is there again, or the page is looked at again.
-    pub fn hurry(&mut self, now_ms: i64) {
-        for (_, request) in self.requests.iter_mut() {
-            if let Stage::Waiting { due_ms } = &mut request.stage {
-                *due_ms = request.not_before_ms.max(now_ms).min(*due_ms);
-            }
-        }
-        self.health_due_ms = now_ms;
-        self.advance(now_ms);
-    }
-
-    /// When [`Client::wake`] is to be called.
-    pub fn wakes_at(&self) -> Option<i64> {
-        let mut earliest_ms = i64::MAX;
-        let mut consider = |due_ms: i64| earliest_ms = earliest_ms.min(due_ms);
-        // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
-        if self.places() > 0 && self.clock.is_known() {
-            self.waiting().into_iter().for_each(|(due_ms, _)| consider(due_ms));
-        }
-        for (_, attempt) in self.attempts.iter() {
-            consider(attempt.ends_ms);
-        }
-        for (_, request) in self.requests.iter() {
-            match request.stage {
-                Stage::Unsettled { due_ms, .. }
-                | Stage::Unadopted { due_ms, .. }
-                | Stage::Watching { due_ms: Some(due_ms) } => consider(due_ms),
-                _ => {}
-            }
-            if let (true, Some(gives_up_ms)) = (request.may_give_up(), request.gives_up_ms) {
-                consider(gives_up_ms);
-            }
-        }
-        if self.needs_health() {
-            consider(self.health_due_ms);
-        }
-        if let (true, Some(due_ms)) = (self.may_post(), self.acks.due_ms()) {
-            consider(due_ms);
-        }
-        (earliest_ms != i64::MAX).then_some(earliest_ms)
-    }
-
-    /// Time has passed.
-    pub fn wake(&mut self, now_ms: i64) {
-        loop {
-            let over = self.attempts.iter().find(|(_, in_flight)| in_flight.ends_ms <= now_ms);
-            let Some(attempt) = over.map(|(attempt, _)| *attempt) else { break };
-            self.actions.push(Action::Abort(attempt));
-            self.lost(now_ms, attempt);
-        }
-        for (_, request) in self.requests.iter_mut() {
-            if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
-                request.has_caller = false;
-                request.gives_up_ms = None;
-                let (id, failure) = (request.id.clone(), ClientCode::GaveUp.into());
-                self.actions.push(Action::GiveUp { id, failure });
-            }
-        }
-        self.advance(now_ms);
-    }
-
     /// Ends it: callers are told that they need not wait, and nothing is in hand any more. What is stored stays stored.
     pub fn close(&mut self) {
         self.actions.clear();
@@ -390,27 +318,7 @@ impl Client {
         self.attempts.clear();
     }
 
-    /// What there is: in hand, and in the rows that others see to.
-    pub fn overview(&self, rows: &[(String, Vec<u8>)]) -> Result<Vec<Overview>, Unreadable> {
-        let mut all = Vec::new();
-        for (id, bytes) in rows {
-            let Row::Pending(entry) = codec::decode(bytes)? else { continue };
-            if entry.outbox != self.settings.outbox {
-                continue;
-            }
-            let own = self.in_hand(id).map(|(_, request)| request);
-            all.push(Overview {
-                id: id.clone(),
-                method: entry.draft.method.clone(),
-                target: entry.draft.target.clone(),
-                attempts: own.map_or(0, |request| request.attempts),
-                state: own.map_or("elsewhere", Request::state),
-            });
-        }
-        Ok(all)
-    }
-
-    fn in_hand(&self, id: &str) -> Option<(Ticket, &Request)> {
+    pub(super) fn in_hand(&self, id: &str) -> Option<(Ticket, &Request)> {
         self.requests.iter().find(|(_, request)| request.id == id).map(|(ticket, request)| (*ticket, request))
     }
 
@@ -426,24 +334,6 @@ impl Client {
             actions.push(Action::Deliver { ticket, to: Receiver::Caller, answered: answered.clone() });
         });
         ticket
-    }
-
-    /// How many requests are in hand without an answer, and how many of them are paused.
-    pub fn counts(&self) -> (usize, usize) {
-        let mut counts = (0, 0);
-        for request in self.requests.values() {
-            if !request.is_watched() && !request.has_answer() {
-                counts.0 += 1;
-                counts.1 += usize::from(matches!(request.stage, Stage::Paused));
-            }
-        }
-        counts
-    }
-
-    /// Id, method and target of a request in hand.
-    pub fn describe(&self, ticket: Ticket) -> Option<(&str, &str, &str)> {
-        let request = self.requests.get(&ticket)?;
-        Some((&request.id, &request.entry.draft.method, &request.entry.draft.target))
     }
 
     fn insert(&mut self, id: String, entry: Entry, stage: Stage) -> Ticket {

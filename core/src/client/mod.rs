@@ -18,6 +18,8 @@
 //! - [`machine`]: the machine, as its host sees it
 //! - [`in_hand`]: a request in hand, and its stages
 //! - [`sending`]: when an attempt starts, and what its answer does
+//! - [`waking`]: what time and the network bring
+//! - [`showing`]: what there is, for whoever shows it
 //! - [`storing`]: what became of the changes of a row, and what follows
 //! - [`numbered`]: a map from numbers
 //! - [`request`]: how an attempt looks on the wire
@@ -43,10 +45,12 @@ pub mod request;
 pub mod row;
 mod sending;
 pub mod session;
+mod showing;
 mod storing;
 #[cfg(test)]
 mod tests;
 pub mod verdict;
+mod waking;
 
 pub use action::{Action, Answer, Receiver, Ticket, Transmission};
 pub use failure::{ClientCode, Failure};
