@@ -2,6 +2,7 @@
 //
 // Invariants:
 // - A change is made in one read-write transaction, and told as done once that is complete, as durable as was asked for.
+// - A transaction is committed with the last that it writes: it need not be found out that nothing more comes.
 // - What nobody waits for has no transaction of its own if another change comes soon enough: to make one durable takes as long for one row as
 //   for some. Nothing is read past it, and none of it is left behind by `close`.
 // - Nothing is awaited within a transaction but its own requests: it would commit half of what was meant.
@@ -78,7 +79,7 @@ export async function indexedDbStore(name, durability, onstorelost) {
     }
   }
 
-  /** A change: with all that are held, or, if nobody waits for it, held for a moment. */
+  /** A change: with all that are held, or, if nobody waits for it, held for a moment. `work` is given the rows, and what reads one for it. */
   function write(work, isPatient) {
     return new Promise((settle) => {
       held.push([work, settle]);
@@ -92,7 +93,18 @@ export async function indexedDbStore(name, durability, onstorelost) {
     clearTimeout(timer);
     timer = undefined;
     const all = held.splice(0);
-    const done = all.length && within("readwrite", (rows) => all.forEach(([work]) => work(rows)));
+    let left = 0;
+    const done = all.length && within("readwrite", (rows) => {
+      const read = (id, use) => {
+        left += 1;
+        const found = rows.get(id);
+        found.onsuccess = () => {
+          use(found.result);
+          if (!(left -= 1)) rows.transaction.commit();
+        };
+      };
+      for (const [work] of all) work(rows, read);
+    });
     for (const [, settle] of all) settle(done);
   }
 
@@ -106,27 +118,23 @@ export async function indexedDbStore(name, durability, onstorelost) {
     },
     async change(id, to, isPatient) {
       let failure;
-      await write((rows) => {
-        const found = rows.get(id);
-        found.onsuccess = () => {
+      await write((rows, read) => {
+        read(id, (found) => {
           try {
-            const row = to(found.result);
+            const row = to(found);
             if (row === undefined) rows.delete(id);
             else if (row !== null) rows.put(row, id);
           } catch (error) {
             // It has written nothing, and is no concern of the others.
             failure = error;
           }
-        };
+        });
       }, isPatient);
       if (failure) throw storeError(failure);
     },
     remove: (ids, isDone) =>
-      write((rows) => {
-        for (const id of ids) {
-          const found = rows.get(id);
-          found.onsuccess = () => found.result && isDone(found.result) && rows.delete(id);
-        }
+      write((rows, read) => {
+        for (const id of ids) read(id, (found) => found && isDone(found) && rows.delete(id));
       }, true),
     async close() {
       begin();

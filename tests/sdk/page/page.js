@@ -92,11 +92,11 @@ window.lab = {
   /** Closes every connection that had a transaction since `watch`: the store is not told. */
   sever: () => connections.forEach((connection) => connection.close()),
 
-  /** Until `keepWrites`: what is written succeeds, and its transaction is aborted then. */
+  /** Until `keepWrites`: what is written succeeds, and its transaction fails then: at a row that is added twice. */
   abortWrites() {
-    IDBObjectStore.prototype.put = function () {
+    IDBObjectStore.prototype.put = function (row, id) {
       const request = write.apply(this, arguments);
-      request.addEventListener("success", () => this.transaction.abort());
+      this.add(row, id);
       return request;
     };
   },
