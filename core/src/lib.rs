@@ -17,4 +17,5 @@ pub mod rules;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod session;
+mod structured;
 pub mod text;

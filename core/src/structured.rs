@@ -1,0 +1,176 @@
+//! Strings, numbers and dates as structured fields have them, by themselves.
+//!
+//! Invariants:
+//! - What nearly all write is read here, for the library takes several times as long; and just as the library would have read it.
+//! - What the SDK reads is only a string: the whole of the library would be a tenth of it.
+
+use crate::id::Invalid;
+use crate::text::{cut, joined, replaced};
+use sfv::{BareItem, Item, Parser};
+#[cfg(feature = "server")]
+use sfv::{Date, Integer};
+
+/// A string as the value of a structured field.
+pub fn quoted(text: &str) -> String {
+    // Of most nothing is escaped.
+    #[cfg(feature = "server")]
+    if !text.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
+        return ["\"", text, "\""].concat();
+    }
+    let escaped = replaced(&replaced(text, b'\\', "\\\\"), b'"', "\\\"");
+    joined(&["\"", &escaped, "\""])
+}
+
+/// The text of a structured-field string without parameters; `None` of anything else.
+pub fn unquoted(value: &str) -> Option<String> {
+    let mut rest = value.get(1..value.len().checked_sub(1)?)?;
+    let mut text = String::new();
+    while let Some((before, after)) = cut(rest, b'\\') {
+        let (escaped, after) = after.split_at_checked(1)?;
+        text.push_str(before);
+        text.push_str(escaped);
+        rest = after;
+    }
+    text.push_str(rest);
+    // What was no such string comes out another when it is written again.
+    let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    (is_printable && quoted(&text) == value).then_some(text)
+}
+
+/// The text of a structured-field string in which nothing is escaped; `None` of anything else.
+#[cfg(feature = "server")]
+pub(crate) fn plain(value: &str) -> Option<&str> {
+    let text = value.strip_prefix('"')?.strip_suffix('"')?;
+    let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    text.bytes().all(is_plain).then_some(text)
+}
+
+pub(crate) fn string(header: &str, value: &str) -> Result<String, Invalid> {
+    #[cfg(feature = "server")]
+    if let Some(text) = plain(value) {
+        return Ok(text.to_owned());
+    }
+    match bare_item(header, value)? {
+        BareItem::String(string) => Ok(String::from(string)),
+        _ => Err(Invalid::new(format!("{header}: not a structured-field string"))),
+    }
+}
+
+/// The number that a value is, of digits and nothing else, or with an `@` before them: `true`. `None`: it has to be read.
+#[cfg(feature = "server")]
+fn plain_number(value: &str) -> Option<(bool, Integer)> {
+    let digits = value.strip_prefix('@').unwrap_or(value);
+    let is_number = (1..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i64 = digits.parse().ok().filter(|_| is_number)?;
+    Some((digits.len() < value.len(), number.try_into().ok()?))
+}
+
+pub(crate) fn bare_item(header: &str, value: &str) -> Result<BareItem, Invalid> {
+    #[cfg(feature = "server")]
+    if let Some((is_date, number)) = plain_number(value) {
+        return Ok(if is_date { BareItem::Date(Date::from_unix_seconds(number)) } else { BareItem::Integer(number) });
+    }
+    let item: Item = Parser::new(value).parse().map_err(|error| Invalid::new(format!("{header}: {error}")))?;
+    if !item.params.is_empty() {
+        return Err(Invalid::new(format!("{header}: takes no parameters")));
+    }
+    Ok(item.bare_item)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_string_reads_as_it_was() {
+        for text in ["a\"b\\c", "", "a b"] {
+            assert_eq!(string("Test", &quoted(text)), Ok(text.to_owned()));
+            assert_eq!(unquoted(&quoted(text)), Some(text.to_owned()));
+        }
+        for bad in ["", "\"", "a", "\"a", "\"a\"b\"", "\"\\a\"", "\"\\\"", "\"\u{e9}\"", "\"a\";p=1"] {
+            assert_eq!(unquoted(bad), None, "{bad}");
+            assert!(string("Test", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[cfg(feature = "server")]
+    fn read_by_library(value: &str) -> Option<BareItem> {
+        let read: Option<Item> = Parser::new(value).parse().ok();
+        read.filter(|item| item.params.is_empty()).map(|item| item.bare_item)
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn a_number_is_what_the_library_reads() {
+        let all = [
+            "0",
+            "5",
+            "007",
+            "999999999999999",
+            "1000000000000000",
+            "0000000000000001",
+            "-1",
+            "+1",
+            "1.5",
+            "",
+            "@",
+            "@0",
+            "@5",
+            "@007",
+            "@999999999999999",
+            "@1000000000000000",
+            "@-1",
+            "@+1",
+            "@1.5",
+            "@@1",
+            "5 ",
+            " 5",
+            "5;a",
+            "@5;a",
+            "5, 6",
+            "\u{665}",
+            "0x5",
+            "1e3",
+            "@ 5",
+            "5@",
+        ];
+        for value in all {
+            assert_eq!(bare_item("X", value).ok(), read_by_library(value), "{value}");
+        }
+        assert!(plain_number("5").is_some() && plain_number("@5").is_some());
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn a_string_is_what_the_library_reads() {
+        let all = [
+            "\"a\"",
+            "\"\"",
+            "\"a b~\"",
+            "\"a\\\"b\"",
+            "\"\\\\\"",
+            "\"a\\\"",
+            "\"",
+            "",
+            "\"a\" ",
+            " \"a\"",
+            "\"a\"b\"",
+            "\"a\";x=\"\"",
+            "\"a",
+            "a\"",
+            "a",
+            "\"\u{e9}\"",
+            "\"\u{7f}\"",
+            "\"\t\"",
+            ":YQ==:",
+            "\"a\\nb\"",
+        ];
+        for value in all {
+            let read = read_by_library(value).and_then(|item| match item {
+                BareItem::String(text) => Some(String::from(text)),
+                _ => None,
+            });
+            assert_eq!(string("X", value).ok(), read, "{value}");
+        }
+    }
+}
