@@ -8,7 +8,7 @@
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
 //! - [`suspicion`]: requests that end the process, or may have
-//! - [`handler`]: what an application implements; [`remote`]: requests that are executed elsewhere
+//! - [`handler`]: what an application implements; [`remote`]: requests that are executed elsewhere, `settling`: what comes of their calls
 //! - [`engine`]: the engine of one key, and what it knows without asking. [`chores`]: what its object does without a request
 //! - [`effects`]: requests that a handler has sent, to other keys and outside
 //! - [`sessions`]: named senders, whose requests have numbers instead of ids
@@ -57,6 +57,7 @@ pub mod router;
 pub mod rows;
 pub mod schema;
 pub mod sessions;
+mod settling;
 pub mod sql;
 pub mod state;
 pub mod survey;

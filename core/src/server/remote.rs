@@ -4,20 +4,18 @@
 //! that is in doubt. The host makes durable what was committed, sends the request, and tells what came of it.
 //!
 //! Invariants:
-//! - A start is recorded before its call leaves the engine, and an outcome only over the start that it belongs to.
+//! - A start is recorded before its call leaves the engine.
 //! - What was dispatched may have had its effect. It is dispatched again only by the policy of its route, never leaves by itself, and
 //!   nobody hears that it did not run, unless the other side says so, or nothing was sent.
 //! - The host lets one request of a key be under way at a time: a start that an attempt finds is in doubt.
 
-use super::answer::{Answer, checked_outcome, checked_response};
+use super::answer::Answer;
 use super::aside::Aside;
-use super::config::OUTCOME_BODY_BYTES_MAX;
 use super::decision::{Asked, Decision, decide};
 use super::engine::{Arrival, Engine};
 use super::handler::{Failure, Handler};
 use super::packed::Bundle;
-use super::record::{Outcome, Record, State};
-use super::rows;
+use super::record::{Record, State};
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Identified, Loaded, Purpose, Turn, Undone};
@@ -27,7 +25,6 @@ use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
-use std::sync::Arc;
 
 /// What becomes of a request that is in doubt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -186,7 +183,7 @@ impl Turn<'_> {
 
     /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds, and that it was told the worst:
     /// whoever asks from then on hears the same.
-    fn still_in_doubt(
+    pub(super) fn still_in_doubt(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
@@ -209,12 +206,12 @@ impl Turn<'_> {
         self.handler.sends(&self.arrival.request.method, &self.arrival.request.path)
     }
 
-    fn is_late(&self, attempt: &Attempt) -> bool {
+    pub(super) fn is_late(&self, attempt: &Attempt) -> bool {
         holds(Rule::Deadline) && attempt.deadline_ms.is_some_and(|deadline_ms| deadline_ms < self.instant.now_ms)
     }
 
     /// The policy of the request's route. Where there is none any more, nothing is sent.
-    fn policy(&self, loaded: &Loaded) -> Result<Policy, SqlError> {
+    pub(super) fn policy(&self, loaded: &Loaded) -> Result<Policy, SqlError> {
         let mut policy = Policy::Report;
         if !self.sends() {
             return Ok(policy);
@@ -231,79 +228,6 @@ impl Turn<'_> {
             Err(Undone::Storage(error)) => Err(error),
             _ => Ok(policy),
         }
-    }
-
-    /// Whether what was sent again was proven not to be there.
-    fn is_probed_for(&self, loaded: &Loaded) -> Result<bool, SqlError> {
-        Ok(matches!(self.policy(loaded)?, Policy::Probe { .. }))
-    }
-
-    /// What came of a call.
-    fn settle(self, loaded: &mut Loaded, call: &Call, ended: Ended) -> Result<Answer, SqlError> {
-        let attempt = match Attempt::parse(&self.arrival.request.headers, self.instant.now_ms) {
-            Ok(attempt) => attempt,
-            Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
-        };
-        let (sent, called_times) = match call {
-            Call::Read => return self.settle_read(loaded, ended),
-            Call::Dispatch { times } | Call::Probe { times, .. } => (call, *times),
-        };
-        let Some(id) = &attempt.id else {
-            return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
-        };
-        let fingerprint = Fingerprint::of(self.arrival.request);
-        let found = self.find(loaded, id, attempt.first_sent_s)?;
-        let is_this = found.as_ref().is_some_and(|found| {
-            let is_own = found.principal == *self.arrival.principal;
-            is_own && matches!(&found.state, State::Dispatched { fingerprint: of, times, .. } if *of == fingerprint && *times == called_times)
-        });
-        let identified = Identified { id, attempt: &attempt, fingerprint, found };
-        if !is_this && holds(Rule::OwnDispatch) {
-            // It was let in by fence and deadline, wherever these are by now.
-            return self.told(loaded, &identified, &Attempt::default(), |decision| match decision {
-                // A later start, of which somebody else will hear.
-                Decision::Doubt => in_flight(),
-                _ => outcome_unknown(),
-            });
-        }
-        match (sent, ended) {
-            (Call::Probe { .. }, Ended::Answered(response)) if response.status != 200 => {
-                self.settle_probe(loaded, &identified, sent, response.status)
-            }
-            (Call::Probe { .. }, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
-                let answer = self.still_in_doubt(loaded, &identified, in_flight())?;
-                Ok(answer.with_log(format!("a probe failed: {reason}")))
-            }
-            (Call::Dispatch { .. }, Ended::Answered(Response { status, .. }))
-                if called_times > 1 && may_be_from_before_it(status) && !self.is_probed_for(loaded)? =>
-            {
-                self.settle_unknown(loaded, &identified, &format!("sent again, it was answered {status}"))
-            }
-            (_, Ended::Answered(response)) => match checked_outcome(response, OUTCOME_BODY_BYTES_MAX) {
-                Ok(outcome) => self.record_outcome(loaded, &identified, outcome),
-                Err(reason) => self.settle_unknown(loaded, &identified, &reason),
-            },
-            (_, Ended::Unreachable(reason)) if called_times == 1 => {
-                self.settle_unreachable(loaded, &identified, &reason)
-            }
-            (_, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
-                self.settle_unknown(loaded, &identified, &reason)
-            }
-        }
-    }
-
-    fn settle_read(&self, loaded: &mut Loaded, ended: Ended) -> Result<Answer, SqlError> {
-        let answer = match ended {
-            Ended::Answered(response) => match checked_response(response) {
-                Ok(response) if response.status < 500 => Answer::read(response),
-                Ok(response) => unavailable(&format!("the other side answered {}", response.status)),
-                Err(reason) => unavailable(&reason),
-            },
-            Ended::Unknown(reason) => unavailable(&reason),
-            Ended::Unreachable(reason) => unreached(&reason),
-        };
-        self.set_aside(loaded, None, Aside::default())?;
-        Ok(answer)
     }
 
     /// What there is of it is told while another request of the key is under way.
@@ -330,7 +254,7 @@ impl Turn<'_> {
 
     /// Tells what there is of a request, and runs nothing: it is another's turn, or an administrator has settled or deleted it while
     /// it was under way. `judged`: what is said of its time.
-    fn told(
+    pub(super) fn told(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
@@ -355,85 +279,6 @@ impl Turn<'_> {
             (decision, _) => self.refuse(loaded, &open(&decision), Some(identified.id), Aside::default()),
         }
     }
-
-    /// The other side has nothing, or does not say.
-    fn settle_probe(
-        &self,
-        loaded: &mut Loaded,
-        identified: &Identified<'_>,
-        call: &Call,
-        status: u16,
-    ) -> Result<Answer, SqlError> {
-        if status == 404 && matches!(call, Call::Probe { is_proof: true, .. }) && !self.is_late(identified.attempt) {
-            let policy = self.policy(loaded)?;
-            return self.dispatch(loaded, identified, &policy);
-        }
-        let answer = self.still_in_doubt(loaded, identified, in_flight())?;
-        Ok(if status == 404 { answer } else { answer.with_log(format!("a probe was answered {status}")) })
-    }
-
-    fn record_outcome(
-        &self,
-        loaded: &mut Loaded,
-        identified: &Identified<'_>,
-        outcome: Outcome,
-    ) -> Result<Answer, SqlError> {
-        let (mut work, outcome) = (self.work(loaded), Arc::new(outcome));
-        atomically(self.sql, || {
-            self.create(&mut work)?;
-            let carried = self.acknowledge_carried(&mut work, identified.id)?;
-            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()), carried);
-            work.put(identified.id, identified.found.as_ref(), &record)?;
-            self.write_rest(&mut work, &Aside::default())
-        })?;
-        *loaded = work.after;
-        Ok(Answer::executed(&outcome, self.expires_s(self.instant.now_ms)))
-    }
-
-    /// It may have had its effect, or may have it yet.
-    fn settle_unknown(
-        &self,
-        loaded: &mut Loaded,
-        identified: &Identified<'_>,
-        reason: &str,
-    ) -> Result<Answer, SqlError> {
-        let problem = match self.policy(loaded)? {
-            Policy::Report => outcome_unknown(),
-            Policy::Resend { .. } | Policy::Probe { .. } => Problem::new(
-                Code::Unavailable,
-                "what executes it gave no answer; the same request finds out, or does it",
-            ),
-        };
-        let answer = self.still_in_doubt(loaded, identified, problem)?;
-        Ok(answer.with_log(format!("in doubt: {reason}")))
-    }
-
-    /// Nothing was sent: as if the attempt had never come.
-    fn settle_unreachable(
-        &self,
-        loaded: &mut Loaded,
-        identified: &Identified<'_>,
-        reason: &str,
-    ) -> Result<Answer, SqlError> {
-        let mut work = self.work(loaded);
-        atomically(self.sql, || {
-            if let Some(found) = &identified.found {
-                rows::delete(self.sql, identified.id)?;
-                work.after.count.left(found);
-                // The row held the clock.
-                schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)?;
-            }
-            self.write_aside(&mut work, Some(identified.id), &Aside::default())
-        })?;
-        *loaded = work.after;
-        Ok(unreached(reason))
-    }
-}
-
-/// Whether an answer to what was sent before says nothing of that: it may be of who stands in front of the memory of ids, as a login
-/// or a limit does, or say that the first one is still being executed.
-fn may_be_from_before_it(status: u16) -> bool {
-    matches!(status, 401 | 403 | 407 | 408 | 409 | 425 | 429)
 }
 
 /// The instant so many seconds later, in Unix ms.
@@ -474,14 +319,4 @@ pub(super) fn outcome_unknown() -> Problem {
         Code::OutcomeUnknown,
         "it was sent to where it is executed, and no answer came; an administrator can resolve it",
     )
-}
-
-/// The reasons go to the log: they may hold what is no client's business.
-fn unavailable(reason: &str) -> Answer {
-    Answer::unavailable("what executes it gave no answer").with_log(format!("no answer: {reason}"))
-}
-
-fn unreached(reason: &str) -> Answer {
-    let problem = Problem::new(Code::UpstreamUnreachable, "what executes it could not be reached; nothing was sent");
-    Answer::problem(&problem).with_log(format!("unreachable: {reason}"))
 }
