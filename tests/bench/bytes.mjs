@@ -18,9 +18,9 @@ const BEGIN = "<!-- bytes -->";
 const END = "<!-- /bytes -->";
 /** Of the core, by the files of `core/src` and `core/src/client`; `host` is the module's own crate, `std` the standard library and the allocator. */
 const OF_MODULE = {
-  "what is sent, when, and to whom its answer goes": ["machine", "sending", "storing", "in_hand", "numbered", "request", "action", "mod", "path"],
+  "what is sent, when, and to whom its answer goes": ["machine", "sending", "storing", "in_hand", "numbered", "request", "action", "mod", "path", "waking", "showing"],
   "rows, and what changes do to them": ["row", "codec", "bytes"],
-  "what answers say: headers, problems, the server's clock": ["verdict", "failure", "header", "message", "problem", "text", "clock", "id"],
+  "what answers say: headers, problems, the server's clock": ["verdict", "failure", "header", "structured", "message", "problem", "text", "clock", "id"],
   acknowledgements: ["acknowledgements"],
   "the boundary": ["host"],
   "Rust's standard library, and the allocator": ["std", "memory"],
