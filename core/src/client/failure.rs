@@ -60,6 +60,13 @@ pub struct Failure {
     pub problem: Vec<u8>,
 }
 
+impl Failure {
+    /// Of a request that never left, or whose place nobody can take any more.
+    pub(super) fn never_ran(self) -> Self {
+        Self { executed: Executed::No, ..self }
+    }
+}
+
 impl From<ClientCode> for Failure {
     fn from(code: ClientCode) -> Self {
         Self {

@@ -11,7 +11,7 @@ use super::super::sending::cancelled;
 use super::super::verdict::{self, Sent, Verdict};
 use super::frame;
 use super::hand::List;
-use super::machine::{Session, never_ran};
+use super::machine::Session;
 use super::request::Stage;
 use super::sending::InFlight;
 use super::{Action, ELEMENTS_MAX, TAKE_OVER, VAIN_MAX};
@@ -212,7 +212,7 @@ impl Session {
         let is_over = |stage: &Stage| matches!(stage, Stage::New | Stage::Waiting | Stage::Placed);
         let unsent = self.requests.iter().filter(|(_, request)| !request.was_sent && is_over(&request.stage));
         for ticket in unsent.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-            self.fence(ticket, never_ran(failure.clone()));
+            self.fence(ticket, failure.clone().never_ran());
         }
         self.ended = Some(failure.clone());
         self.actions.push(Action::Pause { ticket: TAKE_OVER, failure });

@@ -13,7 +13,6 @@ use super::request::{Request, Stage};
 use super::row::{Change, Entry};
 use super::sending::InFlight;
 use super::{Action, ELEMENTS_MAX, TAKE_OVER, Ticket};
-use crate::problem::Executed;
 use crate::text::joined;
 use std::rc::Rc;
 
@@ -176,7 +175,7 @@ impl Session {
         let refused = if self.counts().0 >= self.settings.requests_max || bytes > super::super::PENDING_BYTES_MAX {
             Some(ClientCode::OutboxFull.into())
         } else {
-            self.ended.clone().map(never_ran)
+            self.ended.clone().map(Failure::never_ran)
         };
         // Only a damaged row has such a turn that there is none after it.
         self.last_turn = self.last_turn.saturating_add(1);
@@ -355,9 +354,4 @@ impl Session {
     pub(super) fn deliver_take_over(&mut self, answered: Answered) {
         self.actions.push(Action::Deliver { ticket: TAKE_OVER, to: Receiver::Caller, answered: Rc::new(answered) });
     }
-}
-
-/// Of a request that never left, or whose place nobody can take any more.
-pub(super) fn never_ran(failure: Failure) -> Failure {
-    Failure { executed: Executed::No, ..failure }
 }

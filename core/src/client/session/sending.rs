@@ -10,7 +10,7 @@
 use super::super::action::Ticket;
 use super::frame::{self, Element};
 use super::hand::List;
-use super::machine::{Session, never_ran};
+use super::machine::Session;
 use super::request::Stage;
 use super::row::{Change, Place};
 use super::{Action, FRAME_BYTES_MAX, PATIENCE_MS_MAX, TAKE_OVER, WINDOW};
@@ -41,7 +41,7 @@ impl Session {
             let change = change.clone();
             match &self.ended {
                 // There is no such place any more.
-                Some(failure) if change.gives_place() => self.conclude(ticket, never_ran(failure.clone())),
+                Some(failure) if change.gives_place() => self.conclude(ticket, failure.clone().never_ran()),
                 _ => self.with(ticket, |request, actions| request.change(actions, ticket, change)),
             }
         }
