@@ -36,13 +36,12 @@ const CRATE = "semel-sdk";
 /** What a module calls the function that takes all calls, before it is named by what the module is. */
 const CALL = "_call";
 /**
- * Functions of one caller stay apart unless they are short: what is written once more costs less than the locals that they would share.
- * Rounds of their own find more once the branches are laid out anew. Low memory is the end of the stack, where nothing lies; the
- * module's memory is its own, so it begins with zeros. The sections are for tools that are done with it.
+ * In this order by trial, of some hundred. Flat code shows what is computed twice, and branches are laid out anew; short functions are written where they are called. Low memory is the end of the stack, where nothing lies; the module's memory is its own, so it begins with zeros. The sections are for tools that are done with it.
  */
 export const OPTIMISE = [
-  ...["--low-memory-unused", "--zero-filled-memory", "--one-caller-inline-max-function-size=30"],
-  ...["-Oz", "--flatten", "--rereloop", "--local-cse", "-Oz", "--converge", "-Oz"],
+  ...["--low-memory-unused", "--zero-filled-memory", "--always-inline-max-function-size=3"],
+  ...["--flatten", "--rereloop", "--merge-blocks", "--simplify-locals-notee-nostructure", "-Oz"],
+  ...["--flatten", "--simplify-locals-notee-nostructure", "--precompute-propagate", "--local-cse", "-Oz", "--simplify-locals", "-Oz"],
   ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
 /** The module before it is optimised: its functions have names. */

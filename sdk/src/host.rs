@@ -101,7 +101,8 @@ impl Host {
                 let (number, row) = (input.integer() as u64, input.optional(Reader::bytes));
                 input.end()?;
                 let changing = self.changes.get_mut(&number)?;
-                let (write, changed) = changing.change.apply(row).ok()?;
+                let maker = self.client.as_ref()?.maker_of(changing.ticket);
+                let (write, changed) = changing.change.apply(maker, row).ok()?;
                 changing.changed = Some(changed);
                 write_row(&mut result, write);
             }

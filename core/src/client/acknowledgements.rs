@@ -163,6 +163,7 @@ mod tests {
         let (key, was_cancelled) = (Some(key.to_owned()), false);
         Settled {
             outbox: String::new(),
+            maker: String::new(),
             key,
             until_ms: 1_800_000_000_000,
             was_cancelled,

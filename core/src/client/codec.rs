@@ -12,7 +12,7 @@ use crate::message::Response;
 use crate::problem::{Executed, Retry};
 use std::rc::Rc;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Lays a row out.
 pub fn encode(row: &Row) -> Vec<u8> {
@@ -65,6 +65,7 @@ impl Writer {
 
     fn settled(&mut self, settled: &Settled) {
         self.text(&settled.outbox);
+        self.text(&settled.maker);
         self.optional(settled.key.as_deref(), Self::text);
         self.integer(settled.until_ms);
         self.flag(settled.was_cancelled);
@@ -123,6 +124,7 @@ impl Reader<'_> {
     fn settled(&mut self) -> Settled {
         Settled {
             outbox: self.text(),
+            maker: self.text(),
             key: self.optional(Self::text),
             until_ms: self.integer(),
             was_cancelled: self.flag(),
@@ -194,6 +196,7 @@ mod tests {
         };
         let settled = |kept| Settled {
             outbox: "o".into(),
+            maker: "tab".into(),
             key: Some("k".into()),
             until_ms: 5,
             was_cancelled: true,

@@ -4,8 +4,7 @@
 
 use super::action::{Action, Receiver, Ticket};
 use super::failure::Failure;
-use super::machine::path_of;
-use super::request::Aim;
+use super::request::{Aim, path_of};
 use super::row::{Answered, Change, Entry};
 use crate::rules::{Rule, holds};
 use std::rc::Rc;

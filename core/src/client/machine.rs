@@ -15,7 +15,6 @@ use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
 use super::{ACK_RIDE_MS, PENDING_BYTES_MAX, codec};
 use crate::header;
-use crate::text::cut;
 use std::rc::Rc;
 
 /// How a client is set up.
@@ -221,6 +220,13 @@ impl Client {
         self.in_hand(id).map(|(ticket, _)| ticket)
     }
 
+    /// Who has made a request: what it asks for in [`Action::Change`] is of no row that another has made under its id. Empty where
+    /// it is not known, and where that is what is to be found out.
+    pub fn maker_of(&self, ticket: Ticket) -> &str {
+        let request = self.requests.get(&ticket).filter(|request| !matches!(request.stage, Stage::Adding));
+        request.map_or("", |request| &request.entry.maker)
+    }
+
     /// Nobody waits for it here any more. It goes on.
     pub fn leave(&mut self, ticket: Ticket) {
         self.with(ticket, |request, _| request.has_caller = false);
@@ -392,9 +398,4 @@ impl Client {
         }
         Some(*ended)
     }
-}
-
-/// The path of a target.
-pub(super) fn path_of(target: &str) -> &str {
-    cut(target, b'?').map_or(target, |(path, _)| path)
 }

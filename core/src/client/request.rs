@@ -9,7 +9,7 @@ use super::verdict::Sent;
 use crate::header::quoted;
 use crate::message::Headers;
 use crate::rules::{Rule, holds};
-use crate::text::{decimal, joined, replaced};
+use crate::text::{cut, decimal, joined, replaced};
 use std::rc::Rc;
 
 /// What an attempt asks for.
@@ -32,6 +32,11 @@ pub fn cancellation_of(id: &str) -> String {
 pub fn control_target(key: &str, what: &str) -> String {
     // A key is one segment of the path.
     joined(&["/semel/v1/keys/", &replaced(key, b'/', "%2F"), "/", what])
+}
+
+/// The path of a target.
+pub(super) fn path_of(target: &str) -> &str {
+    cut(target, b'?').map_or(target, |(path, _)| path)
 }
 
 /// Makes an attempt, but for the acknowledgements that ride on it.

@@ -71,6 +71,8 @@ pub enum Answered {
 pub struct Settled {
     /// The worker and the identity that it was for.
     pub outbox: String,
+    /// The tab or process that had made it.
+    pub maker: String,
     /// The key at which it is to be acknowledged, percent-encoded; `None` where there is nothing to acknowledge.
     pub key: Option<String>,
     /// The latest deadline that any attempt carried.
@@ -197,9 +199,12 @@ pub fn is_done(stored: &[u8]) -> bool {
 pub struct Unreadable;
 
 impl Change {
-    /// Applies it to a row. To be called inside the store's transaction.
-    pub fn apply(&self, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
+    /// Applies it to a row. To be called inside the store's transaction. `maker`: as [`super::Client::maker_of`] has it.
+    pub fn apply(&self, maker: &str, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
         let mut row = stored.map(codec::decode).transpose()?;
+        if row.as_ref().is_some_and(|row| !maker.is_empty() && row.maker() != maker) {
+            return Ok((Write::Nothing, Changed::Gone));
+        }
         let is_changed = self.change(&mut row);
         let write = match &row {
             _ if !is_changed => Write::Nothing,
@@ -241,6 +246,7 @@ impl Change {
                 let is_awaited_elsewhere = entry.is_shared || entry.owner != *by;
                 let settled = Settled {
                     outbox: std::mem::take(&mut entry.outbox),
+                    maker: std::mem::take(&mut entry.maker),
                     // What never left has nothing to acknowledge.
                     key: key.clone().filter(|_| entry.until_ms.is_some()),
                     until_ms: entry.until_ms.unwrap_or_default(),
@@ -258,6 +264,15 @@ impl Change {
             _ => return false,
         }
         true
+    }
+}
+
+impl Row {
+    fn maker(&self) -> &str {
+        match self {
+            Self::Pending(entry) => &entry.maker,
+            Self::Settled(settled) => &settled.maker,
+        }
     }
 }
 
@@ -295,7 +310,7 @@ mod tests {
     }
 
     fn apply(change: &Change, row: Option<&Row>) -> (Write, Changed) {
-        change.apply(row.map(stored).as_deref()).expect("readable")
+        change.apply("", row.map(stored).as_deref()).expect("readable")
     }
 
     fn sent() -> Entry {
@@ -307,7 +322,7 @@ mod tests {
         assert_eq!(apply(&raise(9), None), (Write::Nothing, Changed::Gone));
         let (write, _) = apply(&settle("a"), Some(&Row::Pending(sent())));
         let Write::Put(settled) = write else { panic!("{write:?}") };
-        let (write, changed) = raise(900).apply(Some(&settled)).expect("readable");
+        let (write, changed) = raise(900).apply("", Some(&settled)).expect("readable");
         assert_eq!(write, Write::Nothing);
         assert!(matches!(changed, Changed::Settled(Settled { until_ms: 100, .. })), "{changed:?}");
     }
@@ -325,7 +340,7 @@ mod tests {
         let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), is_shared: false };
         let (write, _) = apply(&adopt("b"), Some(&Row::Pending(entry())));
         let Write::Put(adopted) = write else { panic!("{write:?}") };
-        let (write, changed) = adopt("c").apply(Some(&adopted)).expect("readable");
+        let (write, changed) = adopt("c").apply("", Some(&adopted)).expect("readable");
         assert_eq!(write, Write::Nothing);
         assert_eq!(changed, Changed::Pending(Entry { owner: "b".into(), ..entry() }));
     }

@@ -7,8 +7,8 @@
 use super::action::{Action, Answer, Ticket, Transmission};
 use super::failure::Failure;
 use super::in_hand::{Request, Seen, Stage};
-use super::machine::{Client, InFlight, Purpose, path_of};
-use super::request::{self, Aim};
+use super::machine::{Client, InFlight, Purpose};
+use super::request::{self, Aim, path_of};
 use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
 use super::{KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};

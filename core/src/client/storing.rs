@@ -48,6 +48,7 @@ impl Client {
             {
                 if entry.owner != self.settings.owner {
                     // Somebody else made the same request under this id.
+                    request.entry.maker = entry.maker;
                     request.watch(&mut self.actions, ticket, &self.settings.outbox);
                     return true;
                 }

@@ -22,7 +22,7 @@ use crate::tab::{OWNER, Tab, Told, Wish, row_of};
 use crate::tab_scopes::TabScope;
 use crate::tab_state::{State, effects_at};
 use semel_core::client::row::Write;
-use semel_core::client::{Action, Answer, Change, Receiver, Ticket, Transmission};
+use semel_core::client::{Action, Answer, Change, Client, Receiver, Ticket, Transmission};
 use semel_core::problem::{Executed, Retry};
 use semel_core::rules::{self, Rule};
 use stateright::{Model, Property};
@@ -97,19 +97,19 @@ impl Tabs {
         let mut all_told = VecDeque::from([told]);
         while let Some(told) = all_told.pop_front() {
             for action in tab.tell(&mut client, self.now_ms(state), told) {
-                all_told.extend(self.act(state, &mut tab, action));
+                all_told.extend(self.act(state, (&mut tab, &client), action));
             }
         }
         state.tabs[at] = Some(tab);
     }
 
     /// Does what a client asks for: what it is told of that at once.
-    fn act(&self, state: &mut State, tab: &mut Tab, action: Action) -> Option<Told> {
+    fn act(&self, state: &mut State, (tab, client): (&mut Tab, &Client), action: Action) -> Option<Told> {
         match action {
             Action::Change { ticket, id, change } => {
                 tab.tickets.insert(id.clone(), ticket);
                 let row = state.rows.get(&id).map(Vec::as_slice);
-                let (write, changed) = change.apply(row).expect("a row of this version");
+                let (write, changed) = change.apply(client.maker_of(ticket), row).expect("a row of this version");
                 let is_taken_back = matches!((&change, &write), (Change::Withdraw, Write::Delete));
                 state.oracle.seen.extend(is_taken_back.then_some(Sometimes::Withdrawn));
                 match write {

@@ -44,7 +44,7 @@ pub fn check_row(bytes: &[u8]) {
         assert!(is_readable, "{action:?}");
     }
     for change in [Change::Look, Change::Acknowledged, raise(5, 7, true), settle("a", 9)] {
-        assert_eq!(change.apply(Some(bytes)).err(), (!is_readable).then_some(Unreadable));
+        assert_eq!(change.apply("", Some(bytes)).err(), (!is_readable).then_some(Unreadable));
     }
 }
 
@@ -117,6 +117,7 @@ fn entry(source: &mut Source<'_>) -> Entry {
 fn settled(source: &mut Source<'_>) -> Settled {
     Settled {
         outbox: source.pick(OUTBOXES).to_owned(),
+        maker: source.pick(OWNERS).to_owned(),
         key: source.optional(Source::text),
         until_ms: source.integer(),
         was_cancelled: source.flag(),
@@ -160,7 +161,14 @@ fn check_changes(source: &mut Source<'_>) {
     while !source.is_empty() {
         let before = stored.as_deref().map(|bytes| codec::decode(bytes).expect("readable"));
         let change = change(source);
-        let (write, changed) = change.apply(stored.as_deref()).expect("readable");
+        let maker = source.pick(OWNERS);
+        // Most of the time it is whoever's.
+        let maker = if source.below(4) == 0 { maker } else { "" };
+        let (write, changed) = change.apply(maker, stored.as_deref()).expect("readable");
+        if before.as_ref().is_some_and(|row| !maker.is_empty() && made_by(row) != maker) {
+            assert_eq!((write, changed), (Write::Nothing, Changed::Gone), "{change:?} by {maker} of {before:?}");
+            continue;
+        }
         match &write {
             Write::Nothing => {}
             Write::Put(bytes) => stored = Some(bytes.clone()),
@@ -174,6 +182,13 @@ fn check_changes(source: &mut Source<'_>) {
         };
         assert_eq!(told, after, "what is told is what is stored, after {change:?}");
         step(before, &change, after);
+    }
+}
+
+fn made_by(row: &Row) -> &str {
+    match row {
+        Row::Pending(entry) => &entry.maker,
+        Row::Settled(settled) => &settled.maker,
     }
 }
 
@@ -195,6 +210,7 @@ fn step(before: Option<Row>, change: &Change, after: Option<Row>) {
         }
         (Some(Row::Pending(before)), Some(Row::Settled(after))) => {
             let Change::Settle { by, answered, .. } = change else { panic!("{change:?} settled a row") };
+            assert_eq!((&after.outbox, &after.maker), (&before.outbox, &before.maker), "it stays whose it was");
             assert_eq!(after.until_ms, before.until_ms.unwrap_or_default());
             assert_eq!(after.was_cancelled, before.is_cancelling);
             assert_eq!(after.key.is_some(), before.until_ms.is_some(), "what left is to be acknowledged");

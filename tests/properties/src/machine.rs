@@ -125,12 +125,15 @@ impl Host {
         }
         let (ticket, id, change) = self.changes.remove(0);
         let has_failed = source.below(6) == 5;
-        let changed = (!has_failed).then(|| self.apply(&id, &change));
+        let changed = (!has_failed).then(|| {
+            let maker = self.client.maker_of(ticket).to_owned();
+            self.apply(&maker, &id, &change)
+        });
         self.client.changed(self.now_ms, ticket, changed);
     }
 
-    fn apply(&mut self, id: &str, change: &Change) -> semel_core::client::Changed {
-        let (write, changed) = change.apply(self.rows.get(id).map(Vec::as_slice)).expect("readable");
+    fn apply(&mut self, maker: &str, id: &str, change: &Change) -> semel_core::client::Changed {
+        let (write, changed) = change.apply(maker, self.rows.get(id).map(Vec::as_slice)).expect("readable");
         match write {
             Write::Nothing => {}
             Write::Put(bytes) => drop(self.rows.insert(id.to_owned(), bytes)),
@@ -218,7 +221,7 @@ impl Host {
         let mut ids: Vec<String> = self.rows.keys().cloned().collect();
         ids.push(source.pick(IDS).to_owned());
         if let Some(id) = taken_out(&mut ids, source) {
-            self.apply(&id, &change(source));
+            self.apply("", &id, &change(source));
         }
     }
 

@@ -11,9 +11,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// One transaction.
-    pub fn change(&mut self, id: &str, change: &Change) -> Changed {
-        let (write, changed) = change.apply(self.rows.get(id).map(Vec::as_slice)).expect("a readable row");
+    /// One transaction. `maker`: as the client has it.
+    pub fn change(&mut self, maker: &str, id: &str, change: &Change) -> Changed {
+        let (write, changed) = change.apply(maker, self.rows.get(id).map(Vec::as_slice)).expect("a readable row");
         match write {
             Write::Nothing => {}
             Write::Put(row) => drop(self.rows.insert(id.to_owned(), row)),

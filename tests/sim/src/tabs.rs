@@ -242,11 +242,10 @@ impl Sim {
         }
         let had_row = self.browsers[self.tabs[tab].browser].store.has(id);
         let joins = matches!(change, Change::Join { .. });
-        let changed = if joins && self.is_twin(Twin::JoinForgotten) {
-            self.browsers[self.tabs[tab].browser].store.change(id, &Change::Look)
-        } else {
-            self.browsers[self.tabs[tab].browser].store.change(id, change)
-        };
+        let is_forgotten = joins && self.is_twin(Twin::JoinForgotten);
+        let asked = if is_forgotten { &Change::Look } else { change };
+        let Tab { browser, client, .. } = &self.tabs[tab];
+        let changed = self.browsers[*browser].store.change(client.maker_of(ticket), id, asked);
         self.note(|| format!("tab-{tab}: {}", changed_line(id, change, &changed)));
         match (change, &changed) {
             (Change::Settle { .. }, Changed::Settled(settled)) if settled.kept.is_some() => {

@@ -15,6 +15,7 @@ fn id(n: usize) -> String {
 fn settled(n: usize) -> (String, Vec<u8>) {
     let settled = row::Settled {
         outbox: "outbox".into(),
+        maker: "tab".into(),
         key: Some("a/b".into()),
         until_ms: 5,
         was_cancelled: false,

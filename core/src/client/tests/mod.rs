@@ -6,6 +6,7 @@
 mod acknowledging;
 mod answers;
 mod giving_up;
+mod lost_store;
 mod many;
 mod offline;
 mod ordering;
@@ -104,7 +105,10 @@ impl Bench {
             match action {
                 Action::Change { ticket, id, change } => {
                     let before = self.sent.len();
-                    let changed = (!self.is_broken).then(|| self.change(&id, &change));
+                    let changed = (!self.is_broken).then(|| {
+                        let maker = self.client.maker_of(ticket).to_owned();
+                        self.change_of(&maker, &id, &change)
+                    });
                     assert_eq!(self.sent.len(), before);
                     self.client.changed(self.now_ms, ticket, changed);
                 }
@@ -126,8 +130,13 @@ impl Bench {
         }
     }
 
+    /// What whoever else makes of a row.
     fn change(&mut self, id: &str, change: &super::Change) -> super::Changed {
-        let (write, changed) = change.apply(self.rows.get(id).map(Vec::as_slice)).expect("readable");
+        self.change_of("", id, change)
+    }
+
+    fn change_of(&mut self, maker: &str, id: &str, change: &super::Change) -> super::Changed {
+        let (write, changed) = change.apply(maker, self.rows.get(id).map(Vec::as_slice)).expect("readable");
         match write {
             Write::Nothing => {}
             Write::Put(row) => drop(self.rows.insert(id.into(), row)),

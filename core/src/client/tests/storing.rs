@@ -215,6 +215,7 @@ fn an_answer_that_was_kept_leaves_after_its_time_and_not_before() {
         let at_s = bench.server_ms() / 1000 - old_s;
         let settled = row::Settled {
             outbox: "outbox".into(),
+            maker: "tab".into(),
             key: None,
             until_ms: 0,
             was_cancelled: false,
@@ -235,6 +236,7 @@ fn an_answer_that_was_kept_stays_whatever_instant_a_damaged_row_gives_it() {
     let mut bench = Bench::ready();
     let settled = row::Settled {
         outbox: "outbox".into(),
+        maker: "tab".into(),
         key: None,
         until_ms: 0,
         was_cancelled: false,
@@ -266,6 +268,7 @@ fn a_kept_answer_leaves_once_its_time_is_over_though_the_store_is_read_only_once
     let mut bench = Bench::new();
     let settled = row::Settled {
         outbox: "outbox".into(),
+        maker: "tab".into(),
         key: None,
         until_ms: 0,
         was_cancelled: false,

@@ -1,0 +1,96 @@
+//! A store that is lost under open tabs: what another tab makes there under the same id is none of the first one's.
+
+use super::super::*;
+use super::*;
+use std::rc::Rc;
+
+const ANOTHER: &str = "another";
+
+/// A request of this tab's, under way, whose row is lost; another tab has made and sent `body` under its id.
+fn replaced(body: &str) -> (Bench, Entry) {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.rows.clear();
+    let entry = Entry {
+        draft: draft(body).into(),
+        outbox: "outbox".into(),
+        maker: ANOTHER.into(),
+        owner: ANOTHER.into(),
+        first_sent_s: Some(5),
+        until_ms: Some(bench.server_ms() + TIMEOUT_MS),
+        ..Entry::default()
+    };
+    bench.change("x", &Change::Add(entry.clone()));
+    (bench, entry)
+}
+
+/// What another tab's answer leaves, where somebody else waited for it.
+fn settled(bench: &mut Bench) -> Option<Row> {
+    bench.change("x", &Change::Join { outbox: "outbox".into() });
+    let answered = Rc::new(Answered::Outcome(Response::json(201, "to the other")));
+    bench.change("x", &Change::Settle { by: ANOTHER.into(), key: Some("k".into()), answered, at_s: 7 });
+    let row = bench.row("x");
+    assert!(
+        matches!(&row, Some(Row::Settled(settled)) if settled.kept.is_some() && settled.maker == ANOTHER),
+        "{row:?}"
+    );
+    row
+}
+
+#[test]
+fn the_answer_to_one_is_not_kept_for_the_other() {
+    let (mut bench, entry) = replaced("other");
+    bench.answer(outcome("done", bench.server_ms()));
+    assert_eq!(bodies(&bench), ["done"]);
+    assert_eq!(bench.row("x"), Some(Row::Pending(entry)), "the other has no answer yet");
+    assert_eq!(bench.client.counts(), (0, 0));
+}
+
+#[test]
+fn the_payload_of_the_other_is_not_sent_by_this_one() {
+    let (mut bench, entry) = replaced("other");
+    bench.lose();
+    bench.sent.clear();
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.targets(), [""; 0]);
+    assert_eq!(bodies(&bench), ["outcome-lost"], "its own row is gone");
+    assert_eq!(bench.row("x"), Some(Row::Pending(entry)));
+}
+
+#[test]
+fn the_answer_that_is_kept_of_the_other_is_not_this_ones() {
+    let (mut bench, _) = replaced("other");
+    let row = settled(&mut bench);
+    bench.lose();
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bodies(&bench), ["outcome-lost"]);
+    assert_eq!(bench.row("x"), row);
+}
+
+#[test]
+fn what_was_given_up_here_does_not_cancel_the_other() {
+    let (mut bench, entry) = replaced("other");
+    let ticket = bench.client.ticket_of("x").expect("in hand");
+    bench.client.give_up(bench.now_ms, ticket);
+    bench.lose();
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bodies(&bench), ["outcome-lost"]);
+    assert_eq!(bench.row("x"), Some(Row::Pending(entry)));
+}
+
+/// One tab's request is the other's too, where both make the same one: who comes second waits for the row of the first.
+#[test]
+fn who_makes_the_same_request_waits_for_whoever_made_it_first() {
+    let (mut bench, entry) = replaced("x");
+    let mut second = Bench::with(|settings| settings.owner = "second".into());
+    second.learn_clock();
+    second.rows = bench.rows.clone();
+    second.request("x");
+    assert!(second.sent.is_empty(), "{:?}", second.targets());
+    assert_eq!(second.row("x"), Some(Row::Pending(Entry { is_shared: true, ..entry })));
+    let row = settled(&mut bench);
+    second.rows = bench.rows;
+    second.pass(INTERVAL_MS);
+    assert_eq!(bodies(&second), ["to the other"]);
+    assert_eq!(second.row("x"), row);
+}
