@@ -14,7 +14,7 @@ import { main, step } from "./setup/step.mjs";
 const NAMES = ["connections", "keys", "bound", "many", "sdk", "latency", "browser", "rows", "records", "memory", "handlers"];
 const USAGE = `npm run bench -- [--json] [--profile] [--only PART[,PART]] [--rounds N] [--seconds S] [--sdk-requests N] [--records N]
   --json          prints JSON, and progress on stderr
-  --profile       profiles both sides with 16 connections instead
+  --profile       profiles both sides instead: with 16 connections, what is collected at half of the peak load, and a page
   --only          some parts of: ${NAMES.join(", ")}
   --rounds        1 to 99, 15 unless said
   --seconds       that a round of a side lasts: above 0, at most 60; 0.5 unless said
@@ -23,6 +23,8 @@ const USAGE = `npm run bench -- [--json] [--profile] [--only PART[,PART]] [--rou
 A run that leaves something out, or makes less of it, writes nothing into docs/.`;
 /** Many short rounds: what else runs on a machine comes and goes within seconds. */
 const FULL = { rounds: 15, seconds: 0.5, "sdk-requests": 100_000, records: 1_000_000 };
+/** So many calls of a page are profiled, for each second of a round. */
+const CALLS_A_SECOND = 2_000;
 
 const asked = settings(process.argv.slice(2));
 if (typeof asked === "string") {
@@ -85,12 +87,22 @@ async function bench({ isJson, isProfile, only, isFull, ...numbers }) {
 /** Prints where the time of a request goes. */
 async function profile(buildWorker, { seconds }) {
   await buildWorker("ledger");
+  await (await import("./setup/sdk.mjs")).buildSdk();
   const { Sides } = await import("../tests/bench/sides.mjs");
   const { profiles } = await import("../tests/bench/profile.mjs");
+  const { collections } = await import("../tests/bench/collections.mjs");
+  const { pageProfile } = await import("../tests/bench/page-profile.mjs");
   const sides = await Sides.on(tmpdir());
+  const ends = [() => sides.end()];
+  const forMs = seconds * 1000;
   try {
-    console.log((await profiles(sides, seconds * 1000)).join("\n"));
+    const parts = [
+      () => profiles(sides, forMs),
+      () => collections(sides, forMs),
+      async () => pageProfile((end) => ends.unshift(end), (await sides.ledger({ state: "ledger-page" })).url, Math.ceil(CALLS_A_SECOND * seconds)),
+    ];
+    for (const part of parts) console.log((await part()).join("\n"));
   } finally {
-    await sides.end();
+    for (const end of ends) await end();
   }
 }

@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { collected } from "./collections.mjs";
 import { deposit } from "./load.mjs";
 import { paced } from "./paced.mjs";
 import { PLOTS, measuredOf, plotOf } from "./report.mjs";
@@ -35,6 +36,29 @@ test("a short run of all of it has every row, every curve and the handlers as JS
   assert.equal(bound.length, 3);
   if (existsSync("/dev/shm")) assert.deepEqual(ids(inMemory), ["connections-1", "connections-16", "cpu", "connections-64", "keys-64"]);
   assert.ok(disk.fileSystem !== "" && disk.durableMs > 0);
+});
+
+test("a profile tells of both sides, of what they collect, and of a page", LIMIT, async () => {
+  const { stdout } = await bench("--profile", "--seconds", "0.05");
+  for (const name of ["floor", "Semel"]) {
+    assert.match(stdout, new RegExp(`^${name}, 16 connections: [1-9]\\d* µs a request`, "m"));
+    assert.match(stdout, new RegExp(`^${name}, [1-9]\\d* requests a second:\\n  \\d+ full of [\\d.]+ ms, of which V8's own work is [\\d.]+: [\\d.]+ µs a request\\n  \\d+ young of`, "m"));
+  }
+  assert.match(stdout, /^ +[\d.]+ µs {2}the module, in Rust$/m);
+  for (const what of ["a write of the store, and then fetch", "semel.fetch"]) assert.match(stdout, new RegExp(`^in Chromium, ${what}: [\\d.]+ ms a call`, "m"));
+  for (const part of ["the store, in JavaScript", "the SDK, in JavaScript", "the SDK, in Rust"]) assert.match(stdout, new RegExp(`^ +[\\d.]+ µs  ${part}$`, "m"));
+});
+
+test("what V8 tells of its collections is added up by kind, but for what cannot be read", () => {
+  const line = (told) => `[1:0x1]     12 ms: GC: ${JSON.stringify(told)}\n`;
+  const full = { pause: 100, gc: "mc", mark: 4, "mark.roots": 3, clear: 2, nodes_died_in_new: 9 };
+  const young = { pause: 10, gc: "s", scavenge: 9, nodes_died_in_new: 3 };
+  const log = `${line(full)}a line of the log\n${line(young)}${line({ ...full, pause: 50 })}${line(full).replace(":4", ":a line of the log\n4")}${line({ ...young, pause: 20 })}`;
+  assert.deepEqual(collected(log, 1_000), [
+    "  2 full of 75.0 ms, of which V8's own work is 6.0: 150.0 µs a request",
+    "  2 young of 15.0 ms, in which 3.0 of the runtime's objects are let go: 30.0 µs a request",
+  ]);
+  assert.match(collected("", 1)[0], /^ {2}0 full of 0\.0 ms/);
 });
 
 test("an open load goes on over new lines where the server has closed those that were idle", LIMIT, async (t) => {

@@ -3,7 +3,7 @@
 import { browse } from "../e2e/browser.mjs";
 import { interleaved, median } from "./rounds.mjs";
 
-const PAGE = new URL("page", import.meta.url).pathname;
+export const PAGE = new URL("page", import.meta.url).pathname;
 
 /** Resolves to ms by side: `semel`, `fetch`, `store`, `both` one after the other, and `beyond`, which is the first without the last. */
 export async function inChromium(after, url, { rounds, calls }) {

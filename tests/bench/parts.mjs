@@ -28,9 +28,9 @@ const SOME = 16;
 const RECORDED = 1_000;
 /**
  * Rounds of an open load are few and long, 24 s unless said otherwise: a full collection of garbage holds up all that is under way every five to ten seconds.
- * In short rounds it is luck which of them have one, and so is a median of theirs.
+ * In short rounds it is luck which of them have one, and so is a median of theirs. Each start has as many.
  */
-const PACED = { rounds: 5, times: 48 };
+const PACED = { rounds: 9, times: 48 };
 const ACCOUNT = "bench";
 const PATH = `/accounts/${ACCOUNT}/deposit`;
 

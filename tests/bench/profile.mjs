@@ -50,10 +50,15 @@ async function profiled(inspector, work) {
   const { took } = await work();
   const { profile } = await ask("Profiler.stop");
   socket.close();
-  const named = new Map(profile.nodes.map(({ id, callFrame }) => [id, nameOf(callFrame)]));
+  return { took, rows: usBy(profile, nameOf) };
+}
+
+/** The µs of a profile by the name that `nameOf` gives to a place in the code, the most first. */
+export function usBy({ nodes, samples, timeDeltas }, nameOf) {
+  const named = new Map(nodes.map(({ id, callFrame }) => [id, nameOf(callFrame)]));
   const us = new Map();
-  for (const [index, id] of profile.samples.entries()) us.set(named.get(id), (us.get(named.get(id)) ?? 0) + profile.timeDeltas[index]);
-  return { took, rows: [...us].sort(([, one], [, other]) => other - one) };
+  for (const [index, id] of samples.entries()) us.set(named.get(id), (us.get(named.get(id)) ?? 0) + timeDeltas[index]);
+  return [...us].sort(([, one], [, other]) => other - one);
 }
 
 /** All of the module is one: its functions have no names in what ships. */
