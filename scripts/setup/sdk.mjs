@@ -36,7 +36,9 @@ const CRATE = "semel-sdk";
 /** What a module calls the function that takes all calls, before it is named by what the module is. */
 const CALL = "_call";
 /**
- * In this order by trial, of some hundred. Flat code shows what is computed twice, and branches are laid out anew; short functions are written where they are called. Low memory is the end of the stack, where nothing lies; the module's memory is its own, so it begins with zeros. The sections are for tools that are done with it.
+ * In this order by trial, of some hundred. Flat code shows what is computed twice, and branches are laid out anew; short functions are written
+ * where they are called. Low memory is the end of the stack, where nothing lies; the module's memory is its own, so it begins with zeros. The
+ * sections are for tools that are done with it.
  */
 export const OPTIMISE = [
   ...["--low-memory-unused", "--zero-filled-memory", "--always-inline-max-function-size=3"],

@@ -4,6 +4,7 @@
 //! - A row changes in one transaction of the store, by [`Change::apply`], whatever tab or process does it.
 //! - `until` only grows while the row is pending, and never afterwards: what is sent later finds no pending row.
 //! - A row that was settled never becomes pending again.
+//! - Who made a row is said by it as long as it is there; to whoever has another's request of that id in hand, it is gone.
 
 use super::codec;
 use super::failure::Failure;
