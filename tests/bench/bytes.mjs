@@ -75,12 +75,15 @@ async function sizesOfBundle() {
   return new Map(Object.entries(inputs).map(([path, { bytesInOutput }]) => [basename(path), bytesInOutput]));
 }
 
-/** The bytes of the functions of each source file in the module, made as it is but with its names. */
+/**
+ * The bytes of the functions of each source file in the module, made as it is but with its names, and with functions of one caller apart: what is written into
+ * the one that takes all calls would be nobody's.
+ */
 async function sizesOfModule() {
   const scratch = await mkdtemp(join(tmpdir(), "semel-bytes-"));
   try {
     const named = join(scratch, "named.wasm");
-    await optimised(NAMED_MODULE, ["-g", ...OPTIMISE.filter((pass) => !pass.startsWith("--strip"))], named);
+    await optimised(NAMED_MODULE, ["-g", "--one-caller-inline-max-function-size=30", ...OPTIMISE.filter((pass) => !pass.startsWith("--strip"))], named);
     const { functions, others } = sizesOf(await readFile(named));
     const sizes = new Map([["constants", others]]);
     for (const [name, bytes] of functions) sizes.set(sourceOf(name), (sizes.get(sourceOf(name)) ?? 0) + bytes);
