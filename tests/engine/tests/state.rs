@@ -75,15 +75,23 @@ impl Handler for Adds {
             context.put(Last(more))
         };
         add(1)?;
-        let own = || -> Result<i64, SqlError> {
-            let rows = context.sql.exec("SELECT value FROM tally WHERE name = 'tally'", &[])?;
+        let own = |also: &str| -> Result<i64, SqlError> {
+            let statement = format!("SELECT value FROM tally WHERE name = 'tally'{also}");
+            let rows = context.sql.exec(&statement, &[])?;
             Ok(rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(-1))
         };
         match request.path.segments().as_slice() {
             ["fails"] => return Err(Failure::Other("told to fail".to_owned())),
             ["panics"] => panic!("told to panic"),
             ["unlucky"] => context.put(Tally(UNLUCKY))?,
-            ["own", "read"] => context.put(Last(own()?))?,
+            ["own", "read"] => context.put(Last(own("")?))?,
+            ["own", "read", "engines"] => {
+                context.put(Last(own(" AND (SELECT count(*) FROM semel_records) > 0")?))?;
+            }
+            ["own", "write", "engines"] => {
+                let statement = "UPDATE tally SET value = value + 10 WHERE (SELECT count(*) FROM semel_records) > 0";
+                context.sql.run(statement, &[])?;
+            }
             ["own", "write"] => {
                 context.sql.exec("UPDATE tally SET value = value + 10", &[])?;
             }
@@ -190,12 +198,15 @@ fn statements_of_the_handlers_own_see_it_and_are_seen() {
         ("/own/read", json!([3, 3]), (3, 3)),
         ("/own/write", json!([13, 11]), (13, 11)),
         ("/own/run", json!([13, 11]), (13, 11)),
+        ("/own/read/engines", json!([3, 3]), (3, 3)),
+        ("/own/write/engines", json!([13, 11]), (13, 11)),
     ];
     for (path, answer, after) in paths {
         let mut alone = world();
         alone.send(&add("a")).is_executed(200);
         assert_eq!(alone.send(&post(path).id("b")).json(), answer, "{path}");
         assert_eq!(committed(&alone), after, "{path}");
+        assert_eq!(alone.send(&add("c")).json(), json!([after.0 + 1, 1]), "{path}");
         let mut together = world();
         let group = together.group(&[add("a"), post(path).id("b"), add("c")]).expect("one commit");
         assert_eq!(group[1].json(), answer, "{path}");

@@ -217,23 +217,20 @@ impl<'a> Desk<'a> {
 
     /// Before a statement that may ask for what waits, or change what is known.
     fn before(&self, statement: &str) -> Result<(), SqlError> {
-        let (mut is_own, mut is_concerned) = (true, false);
-        for (at, _) in statement.match_indices('_') {
-            let (before, name) = statement.split_at(at);
-            if before.ends_with("semel") {
-                is_own = false;
-                is_concerned |=
-                    ["_records", "_texts", "_places", "_sessions"].iter().any(|table| name.starts_with(table));
-            }
-        }
         let reads = statement.starts_with("SELECT ");
-        // One of the handler's.
-        if is_own {
+        // What the engine writes is in its own tables; whatever else writes is a handler's, and so may be what reads.
+        let is_handlers = reads || !writes_to_engines(statement);
+        if is_handlers {
             self.states.borrow_mut().write(self.sql)?;
             if !reads {
                 self.states.take();
             }
         }
+        let is_concerned = statement.match_indices('_').any(|(at, _)| {
+            let (before, name) = statement.split_at(at);
+            let tables = ["_records", "_texts", "_places", "_sessions"];
+            before.ends_with("semel") && tables.iter().any(|table| name.starts_with(table))
+        });
         if is_concerned {
             self.write()?;
             if !reads {
@@ -244,6 +241,12 @@ impl<'a> Desk<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a statement that does not read writes to a table of the engine's.
+fn writes_to_engines(statement: &str) -> bool {
+    let targets = ["INSERT INTO ", "INSERT OR REPLACE INTO ", "INSERT OR IGNORE INTO ", "UPDATE ", "DELETE FROM "];
+    targets.iter().find_map(|begin| statement.strip_prefix(begin)).is_some_and(|target| target.starts_with("semel_"))
 }
 
 impl Sql for Desk<'_> {
