@@ -5,16 +5,16 @@ import { interleaved, median } from "./rounds.mjs";
 
 export const PAGE = new URL("page", import.meta.url).pathname;
 
-/** Resolves to ms by side: `semel`, `fetch`, `store`, `both` one after the other, and `beyond`, which is the first without the last. */
+/** Resolves to ms by side: `semel`, `bound`, `fetch`, `store`, `both` one after the other; and `beyond` and `boundBeyond`, which are the first two without the last. */
 export async function inChromium(after, url, { rounds, calls }) {
   const browser = await browse(after, { page: PAGE });
   const tab = await browser.tab();
   await tab.waitForFunction(() => window.bench !== undefined);
   await tab.evaluate((to) => window.bench.open(to), url);
   const side = (name) => [name, () => tab.evaluate(([one, many]) => window.bench.timed(one, many), [name, calls])];
-  const each = await interleaved(Object.fromEntries(["semel", "both", "fetch", "store"].map(side)), rounds);
+  const each = await interleaved(Object.fromEntries(["semel", "both", "bound", "fetch", "store"].map(side)), rounds);
   const medians = Object.fromEntries(Object.entries(each).map(([name, all]) => [name, median(all)]));
   // Of each round: what slows the machine for a while slows all of them.
-  const beyond = median(each.semel.map((ms, round) => ms - each.both[round]));
-  return { ...medians, beyond };
+  const beyond = (name) => median(each[name].map((ms, round) => ms - each.both[round]));
+  return { ...medians, beyond: beyond("semel"), boundBeyond: beyond("bound") };
 }

@@ -1,10 +1,11 @@
 // What a call of `semel.fetch` takes in a browser, and beside it what it can't do without: the same request by `fetch`, and one write of the
 // SDK's own store, each by itself and one after the other. The last is what counts: a browser that has just answered a request takes longer for a
-// write than one that does nothing else.
+// write than one that does nothing else. And the same call by hand, which tells what is left for an SDK: see bound.js.
 //
 // Clocks in pages are coarse, so many calls, one after another, are timed as one.
 
 import { Semel } from "semel";
+import { openBound } from "./bound.js";
 // The module that the SDK is made of, by itself.
 import { indexedDbStore } from "/js/indexeddb.js";
 
@@ -20,17 +21,23 @@ window.bench = {
     const store = await indexedDbStore("bench", DURABILITY);
     const path = "/accounts/page/deposit";
     const body = '{"amount":1}';
+    const send = async (id, before, sent) => {
+      const now = Date.now();
+      const own = { "idempotency-key": `"${id}"`, "semel-first-sent": `@${Math.floor(now / 1000)}`, "semel-deadline": String(now + 10_000), "semel-principal": '""' };
+      const acks = before && { "semel-ack": `"${before}";until=${now + 10_000}` };
+      return fetch(url + path, { method: "POST", headers: { ...own, ...acks }, body: sent, redirect: "manual" });
+    };
+    const bound = await openBound(DURABILITY, ROW);
     let before;
     sides = {
       semel: async () => (await semel.fetch(path, { method: "POST", body })).text(),
       async fetch() {
         const id = crypto.randomUUID();
-        const now = Date.now();
-        const own = { "idempotency-key": `"${id}"`, "semel-first-sent": `@${Math.floor(now / 1000)}`, "semel-deadline": String(now + 10_000), "semel-principal": '""' };
-        const acks = before && { "semel-ack": `"${before}";until=${now + 10_000}` };
+        const answer = send(id, before, body);
         before = id;
-        return (await fetch(url + path, { method: "POST", headers: { ...own, ...acks }, body, redirect: "manual" })).text();
+        return (await answer).text();
       },
+      bound: async () => (await bound(body, send)).text(),
       store: () => store.change(crypto.randomUUID(), () => ROW),
       async both() {
         await sides.store();

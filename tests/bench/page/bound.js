@@ -1,0 +1,41 @@
+// The bound in a browser: what a call that happens once can't do without, by hand, and nothing else.
+//
+// It is no SDK: it has one call at a time and one row of a fixed length for each, looks at no answer, tries nothing again, and takes up nothing of what was left.
+// It does what none can leave out: before a request leaves, its row is durable, and in the same transaction the row of the call before it, which is looked at first, becomes
+// an acknowledgement, and that of the one before goes; the answer is read to its end, and is a Response.
+
+const ROWS = "rows";
+
+/** Opens a database of its own; resolves to a function of `(body, fetched)`, which sends by `fetched(id, ids of what it acknowledges, body)` and resolves to a Response. */
+export async function openBound(durability, row) {
+  const database = await new Promise((resolve, reject) => {
+    const opening = indexedDB.open("bound", 1);
+    opening.onupgradeneeded = () => opening.result.createObjectStore(ROWS);
+    opening.onsuccess = () => resolve(opening.result);
+    opening.onerror = () => reject(opening.error);
+  });
+  let before;
+  let gone;
+  return async (body, fetched) => {
+    const request = new Request("/", { method: "POST", body });
+    const bytes = await request.arrayBuffer();
+    const id = crypto.randomUUID();
+    await new Promise((resolve, reject) => {
+      const transaction = database.transaction(ROWS, "readwrite", { durability });
+      Object.assign(transaction, { oncomplete: resolve, onabort: () => reject(transaction.error) });
+      const rows = transaction.objectStore(ROWS);
+      rows.put(row, id);
+      if (gone) rows.delete(gone);
+      if (!before) return transaction.commit();
+      const found = rows.get(before);
+      found.onsuccess = () => {
+        rows.put(found.result, before);
+        transaction.commit();
+      };
+    });
+    const answer = await fetched(id, before, bytes);
+    [before, gone] = [id, before];
+    const { status, headers } = answer;
+    return new Response(await answer.arrayBuffer(), { status, headers });
+  };
+}
