@@ -7,8 +7,8 @@ import { linesOf, toLines } from "./lines.js";
 export const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 /** Statuses of outcomes with which a Response takes no body. */
 const WITHOUT_BODY = [204, 205];
-/** A request is held in memory, and in the store. */
-const BODY_BYTES_MAX = 8 << 20;
+/** What a key takes. More would be refused for good, and hold up all that comes after it. */
+const BODY_BYTES_MAX = 1 << 20;
 
 /** Method, headers and body as `fetch` has them, but that some browsers take no stream. */
 export function normalised(ownOrigin, input, init) {
@@ -19,6 +19,8 @@ export function normalised(ownOrigin, input, init) {
   const made = (more) => new Request(isRequest ? input : url, { ...init, ...more });
   const request = made(stream && { body: new Uint8Array() });
   const { origin, pathname, search } = url;
+  // `fetch` writes all others in capitals, and sends it as it is: it would be no change.
+  if (/^patch$/i.test(request.method) && !CHANGES.has(request.method)) throw new TypeError("semel: write PATCH");
   if (origin !== ownOrigin) throw new TypeError(`semel: ${origin} is not ${ownOrigin}`);
   return { made, request, stream, pathname, search };
 }

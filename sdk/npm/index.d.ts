@@ -63,7 +63,7 @@ export interface Problem {
 
 /**
  * An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. An error with the code
- * `gave-up` has the name `GaveUpError`, and is an instance of that class; so with every code. What an error is an instance of
+ * `gave-up` has the name `GaveUpError`, and is an instance of that class; so with every code that has a class here. What an error is an instance of
  * goes by its code, so that it holds between two copies of this package.
  */
 export class SemelError extends Error {
@@ -201,7 +201,7 @@ export interface Options {
   /** Who makes the requests, as the server authenticates them. Each identity has an outbox of its own. Default `""`: nobody in particular. */
   identity?: string | undefined;
   /** Headers of every attempt, credentials above all. A function is called for each attempt. Never stored. */
-  headers?: HeadersGiven | (() => HeadersGiven | Promise<HeadersGiven>) | undefined;
+  headers?: HeadersGiven | (() => HeadersGiven | undefined | Promise<HeadersGiven | undefined>) | undefined;
   /** The pause between two attempts of a request, in ms. Default 1,000. At least 10. */
   retryIntervalMs?: number | undefined;
   /** How long an attempt may take, in ms. Default 10,000. 100 to 100,000. */
@@ -360,7 +360,7 @@ export class Semel extends EventTarget {
 
   /**
    * As `fetch`: `POST`, `PUT`, `PATCH` and `DELETE` are stored, happen exactly once and resolve with the first answer.
-   * Other methods pass through. A body is read to its end first, and has at most 8 MiB. Aborting `init.signal` asks the key to cancel:
+   * Other methods pass through. A body is read to its end first, and has at most 1 MiB, what a key takes. Aborting `init.signal` asks the key to cancel:
    * `fetch` rejects with `executed: "no"`, or resolves with the outcome if it was too late, once the server has answered that. What bounds
    * the waiting is the option `giveUpAfterMs`. It needs no receiver: it can be given to
    * whatever takes a `fetch`.

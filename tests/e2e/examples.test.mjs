@@ -321,6 +321,28 @@ for (const [name, example] of Object.entries(pages)) {
   });
 }
 
+test("browser: of a deposit that a reload leaves to another open tab both tell what has become", LIMIT, async (t) => {
+  const { proxy, url } = pages.browser;
+  const page = await open(t, pages.browser);
+  Object.assign(proxy.settings, UNHEARD);
+  await page.deposit();
+  await until(async () => (await page.made()).deposits === 1, "it ran, and nobody knows");
+  const other = await browser.tab(url);
+  t.after(() => other.close());
+  const tabs = [page.tab, other].map((tab) => ({ status: tab.getByRole("status").last(), button: tab.getByRole("button") }));
+  const say = async (text) => {
+    for (const { status } of tabs) await until(async () => (await status.textContent()) === text, text);
+  };
+  await until(async () => (await tabs[1].status.textContent()) === "An earlier deposit is under way.", "the other tab knows of it");
+  await page.tab.reload();
+  await say("An earlier deposit is under way.");
+  for (const { button } of tabs) assert.ok(await button.isDisabled(), "another click would be another deposit");
+  proxy.calm();
+  await say("An earlier deposit was made.");
+  for (const { button } of tabs) assert.ok(await button.isEnabled());
+  assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
+});
+
 for (const [name, example] of Object.entries(pages).filter(([, { isForm }]) => isForm)) {
   test(`${name}: deposits that are made offline are counted, and each is made once when the network is there again`, LIMIT, async (t) => {
     const page = await open(t, example);

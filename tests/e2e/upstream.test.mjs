@@ -54,6 +54,33 @@ test("what belongs to the client's connection stays here, and the id goes along"
   assert.equal(sent.authorization, "Bearer of-the-other-side");
   assert.equal(sent.traceparent, headers.traceparent);
   for (const name of ["cookie", "cf-connecting-ip", "prefer", "forwarded", "semel-first-sent"]) assert.equal(sent[name], undefined, name);
+  // Of a cache nothing is asked: what is not there by its word may be there.
+  assert.equal(sent["cache-control"], "no-cache");
+});
+
+test("what stays here by its name stays by one that a server may take for it", async () => {
+  const ref = randomUUID();
+  const names = ["semel_principal", "semel_key", "Idempotency_Key", "x_forwarded_for", "Proxy_Authorization", "cf_connecting-ip"];
+  await order(server, "report", ref, { as: "alice", headers: { ...Object.fromEntries(names.map((name) => [name, "bob"])), x_mine: "kept" } });
+  const sent = other.requests.find(({ body }) => body.includes(ref)).headers;
+  for (const name of names) assert.equal(sent[name.toLowerCase()], undefined, name);
+  assert.deepEqual([sent.x_mine, sent["semel-principal"]], ["kept", '"alice"']);
+});
+
+test("of bodies that wait for a turn there are 16 MiB at most: the others are answered at once", async () => {
+  let finish;
+  const arrived = new Promise((resolve) => other.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
+  const large = (n) => server.send("POST", "/report/orders", { id: randomUUID(), body: JSON.stringify({ ref: randomUUID(), n, filler: "x".repeat(1_000_000) }), headers: { "content-type": "application/json", prefer: "wait=20" } });
+  const first = order(server, "report", randomUUID());
+  await arrived;
+  const all = Array.from({ length: 20 }, (_, n) => large(n));
+  const refused = [];
+  while (refused.length < 4) refused.push(await Promise.race(all.filter((one) => !refused.some(({ of }) => of === one)).map((one) => one.then((answer) => ({ answer, of: one })))));
+  assert.deepEqual(refused.map(({ answer }) => answer.semel), Array(4).fill("locked"));
+  finish();
+  assert.equal((await first).semel, "executed");
+  const ended = (await Promise.all(all)).map(({ semel }) => semel);
+  assert.deepEqual([ended.filter((semel) => semel === "executed").length, ended.filter((semel) => semel === "locked").length], [16, 4]);
 });
 
 test("a read is passed on and not recorded", async () => {

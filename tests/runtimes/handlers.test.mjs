@@ -17,19 +17,22 @@ const LIMIT = { timeout: 120_000 };
 const OWN = join(ROOT, "tests/runtimes/handlers");
 const { folder: app } = await installApp(after);
 const template = join(app, "orders");
+const transfers = join(app, "transfers");
 
 before(async () => {
-  await cp(join(ROOT, "examples/orders-typescript"), template, { recursive: true, filter: (path) => !/node_modules|worker-configuration/.test(path) });
-  // Installed beside it, as in a workspace.
-  await symlink(join(app, "node_modules"), join(template, "node_modules"));
-  await wrangler(["types", "--cwd", template]);
+  for (const [name, folder] of [["orders-typescript", template], ["transfers", transfers]]) {
+    await cp(join(ROOT, "examples", name), folder, { recursive: true, filter: (path) => !/node_modules|worker-configuration/.test(path) });
+    // Installed beside it, as in a workspace.
+    await symlink(join(app, "node_modules"), join(folder, "node_modules"));
+    await wrangler(["types", "--cwd", folder]);
+  }
 }, LIMIT);
 
-/** What `tsc` says of the template with other sources beside its own. */
-async function compile({ checksLibraries = false } = {}) {
+/** What `tsc` says of the template with other sources beside its own, or of another folder. */
+async function compile({ checksLibraries = false, folder = template } = {}) {
   const tsc = createRequire(join(ROOT, "package.json")).resolve("typescript/bin/tsc");
-  const printed = await run(process.execPath, [tsc, "-p", template, "--skipLibCheck", String(!checksLibraries)]).then(() => "", ({ message }) => message);
-  return printed.replaceAll(template, "");
+  const printed = await run(process.execPath, [tsc, "-p", folder, "--skipLibCheck", String(!checksLibraries)]).then(() => "", ({ message }) => message);
+  return printed.replaceAll(folder, "");
 }
 
 /** Sends a change under an id. */
@@ -37,6 +40,7 @@ const change = (server, path, id, body) => server.send("POST", path, { id, body:
 
 test("the template is clean by wrangler's types and TypeScript, and so are the package's own types", LIMIT, async () => {
   assert.equal(await compile({ checksLibraries: true }), "");
+  assert.equal(await compile({ folder: transfers }), "", "the example of transfers");
 });
 
 test("what docs/handlers.md shows compiles", LIMIT, async () => {

@@ -205,9 +205,23 @@ test("GET, HEAD and unknown methods pass through once, with the headers of both,
     ["PROPFIND", "/accounts/c", "Bearer secret", "option", null],
   ]);
   assert.equal(decodeURIComponent(server.calls[1].headers.get("semel-key")), '"größe/1"');
-  for (const call of server.calls) assert.ok(!call.headers.has("idempotency-key"));
+  for (const call of server.calls) assert.ok(!call.headers.has("idempotency-key") && !call.headers.has("semel-principal"));
   assert.deepEqual([store.log, store.rows.size], [[["load"]], 0]);
   assert.deepEqual(await semel.pending(), []);
+});
+
+test("patch in small letters is refused: fetch would send it as it is, and it would be no change", async (t) => {
+  const { semel, server } = await outbox(t);
+  const before = server.calls.length;
+  for (const method of ["patch", "Patch"]) assert.ok((await rejection(semel.fetch("/accounts/a", { method }))) instanceof TypeError, method);
+  assert.equal(server.calls.length, before);
+  assert.equal((await deposit(semel, "a", { method: "PATCH" })).status, 200);
+});
+
+test("a read says for whom it is: another's credentials must not get it another's data", async (t) => {
+  const { semel, server } = await outbox(t, { identity: "alice", headers: { authorization: "Bearer bob" } });
+  await semel.fetch("/accounts/me");
+  assert.deepEqual(server.calls.map(({ method, headers }) => [method, headers.get("semel-principal")]), [["GET", '"alice"']]);
 });
 
 test("a Request will do: its method, headers, body and signal count, and those of init before them", async (t) => {

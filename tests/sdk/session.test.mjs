@@ -261,10 +261,10 @@ test("closing the outbox closes its sessions, and nobody waits for ever", async 
 test("a read passes through, with the key and the headers of the outbox", async (t) => {
   const reads = [];
   const server = new SessionStub();
-  const { semel } = await outbox(t, { server, headers: { "x-tenant": "n" }, fetch: (url, init) => (url instanceof Request ? (reads.push(url), new Response("read")) : server.fetch(url, init)) });
+  const { semel } = await outbox(t, { server, identity: "alice", headers: { "x-tenant": "n" }, fetch: (url, init) => (url instanceof Request ? (reads.push(url), new Response("read")) : server.fetch(url, init)) });
   const session = await semel.session("accounts/a b", "s");
   assert.equal(await (await session.fetch("/accounts/a")).text(), "read");
-  assert.deepEqual(reads.map(({ method, headers }) => [method, headers.get("semel-key"), headers.get("x-tenant")]), [["GET", '"accounts/a%20b"', "n"]]);
+  assert.deepEqual(reads.map(({ method, headers }) => [method, headers.get("semel-key"), headers.get("semel-principal"), headers.get("x-tenant")]), [["GET", '"accounts/a%20b"', '"alice"', "n"]]);
 });
 
 test("a read that is under way is settled when the session is closed, and fetch needs no receiver", async (t) => {

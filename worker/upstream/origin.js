@@ -22,11 +22,15 @@ const KEPT_HERE = new Set(
   "accept-encoding authorization connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding upgrade via".split(" "),
 );
 const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
+/** To many servers a name with `_` is the same as with `-`, so it stays here where that would. */
+const asRead = (name) => name.replaceAll("_", "-");
 /** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
 const NOT_PROBED = /^(content-|if-|range$)/;
 /** What the runtime decodes: written so, and in no other way. Brotli unless its day of compatibility is an old one. */
 const DECODED = /^(gzip|br)$/;
 const DECODES_BR = globalThis.Cloudflare?.compatibilityFlags?.brotli_content_encoding !== false;
+/** An absence that a cache tells proves nothing, and what is read under one principal is not another's. Of an old day of compatibility the runtime takes no such option. */
+const UNCACHED = globalThis.Cloudflare?.compatibilityFlags?.cache_option_enabled === false ? {} : { cache: "no-store" };
 /** The types of what is text in UTF-8, or may be. */
 const TEXT = /^($|text\/|application\/(.*[+])?(json|xml|javascript)\b)(?!.*charset=(?!"?utf-?8))/i;
 /** What no header that is recorded may have. */
@@ -103,7 +107,8 @@ function headOf(lines, env, id, left) {
   const named = (valueIn(lines, "connection") ?? "").split(",").map((one) => one.trim().toLowerCase());
   const [key, principal] = ["semel-key", "semel-principal"].map((name) => valueIn(lines, name));
   for (const [name, value] of pairsOf(lines)) {
-    if (KEPT_HERE.has(name) || named.includes(name) || KEPT_HERE_FROM.test(name) || left?.test(name)) continue;
+    const read = asRead(name);
+    if (KEPT_HERE.has(read) || named.includes(name) || KEPT_HERE_FROM.test(read) || left?.test(read)) continue;
     headers.append(name, value);
   }
   // What is encoded would be recorded so, for clients that may not know the encoding.
@@ -117,7 +122,7 @@ function headOf(lines, env, id, left) {
 
 async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) {
   const signal = AbortSignal.timeout(timeoutMs);
-  const response = await fetch(new Request(root + path, { method, headers, body, redirect: "manual", signal }));
+  const response = await fetch(new Request(root + path, { method, headers, body, redirect: "manual", signal, ...UNCACHED }));
   return heardOf(response, (_, encoding) => encoding === "gzip" || DECODES_BR);
 }
 

@@ -8,8 +8,9 @@
 import { within } from "./chores.js";
 import { glue } from "./module.js";
 
-/** So many wait for a turn. The others are answered at once. */
+/** So many wait for a turn, with so many bytes of bodies: an isolate has 128 MB for all its keys. The others are answered at once. */
 const WAITING_MAX = 256;
+const WAITING_BYTES_MAX = 16 << 20;
 /** What there is is told before the router gives up: by a quarter of the time, or by so much. */
 const BEFORE_MS_MAX = 2_000;
 const CONTROL = "/semel/";
@@ -28,6 +29,7 @@ export class Remote {
   /** Settles when the request that is under way is through; undefined where there is none. */
   #turn;
   #waiting = 0;
+  #waitingBytes = 0;
 
   /** `object` answers, `send` resolves to what came of a call, `sync` when all that is committed is durable. */
   constructor(object, send, sync) {
@@ -43,12 +45,18 @@ export class Remote {
     if (pathname.startsWith(CONTROL)) return this.#control(attempt);
     if (this.#turn) {
       const answer = this.#object.waiting(attempt());
-      if (!OPEN.test(answer[1]) || this.#waiting >= WAITING_MAX) return answer;
+      const bytes = attempt()[4]?.byteLength ?? 0;
+      if (!OPEN.test(answer[1]) || this.#waiting >= WAITING_MAX || this.#waitingBytes + bytes > WAITING_BYTES_MAX) return answer;
       const untilMs = untilOf(attempt, Infinity);
       // Many wait for the same, and one of them is first.
-      while (this.#turn) {
-        if (Date.now() >= untilMs) return this.#object.waiting(attempt());
-        await this.#through(untilMs);
+      this.#waitingBytes += bytes;
+      try {
+        while (this.#turn) {
+          if (Date.now() >= untilMs) return this.#object.waiting(attempt());
+          await this.#through(untilMs);
+        }
+      } finally {
+        this.#waitingBytes -= bytes;
       }
     }
     let end;

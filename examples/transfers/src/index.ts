@@ -11,7 +11,7 @@ export class Accounts extends SemelObject<Env> {
 
   handle(ctx: Context, request: HandlerRequest): Answer | null {
     const [, id, what] = request.segments;
-    if (request.method === "GET" && what === undefined) return { status: 200, body: ctx.sql.exec("SELECT balance, credits FROM account").one() };
+    if (request.method === "GET" && what === undefined) return { status: 200, body: ctx.sql.exec<{ balance: number; credits: number }>("SELECT balance, credits FROM account").one() };
     if (request.method !== "POST") return null;
     const { amount, to } = read(request);
     if (!Number.isInteger(amount) || Number(amount) < 1) return { status: 400, body: { error: "invalid" } };
@@ -45,7 +45,7 @@ function read(request: HandlerRequest): Movement {
 
 function moved(ctx: Context, amount: number, credits: number): Answer {
   const statement = "UPDATE account SET balance = balance + ?, credits = credits + ? RETURNING balance";
-  return { status: 200, body: ctx.sql.exec(statement, amount, credits).one() };
+  return { status: 200, body: ctx.sql.exec<{ balance: number }>(statement, amount, credits).one() };
 }
 
 export { SemelRegistry };
