@@ -225,7 +225,7 @@ export interface Options {
   fetch?: typeof globalThis.fetch | undefined;
   /** Instead of IndexedDB. */
   store?: Store | undefined;
-  /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system; not in sessions. `memory`: lost with the page. */
+  /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system, so that a power cut may lose a request, or have it sent again past what its key remembers; not in sessions. `memory`: lost with the page. */
   durability?: "strict" | "relaxed" | "memory" | undefined;
   onrecovered?: Semel["onrecovered"] | undefined;
   onpaused?: Semel["onpaused"] | undefined;

@@ -321,7 +321,7 @@ impl Turn<'_> {
     }
 
     /// Refuses what is not read any further. Its id is its own nevertheless.
-    fn refuse_unread(&self, loaded: &mut Loaded, problem: &Problem) -> Result<Answer, SqlError> {
+    pub(super) fn refuse_unread(&self, loaded: &mut Loaded, problem: &Problem) -> Result<Answer, SqlError> {
         let own = header::own_id(&self.arrival.request.headers).unwrap_or_default();
         self.refuse(loaded, problem, own.as_ref(), Aside::default())
     }

@@ -234,7 +234,7 @@ impl Turn<'_> {
     fn wait(self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
         let attempt = match Attempt::parse(&self.arrival.request.headers, self.instant.now_ms) {
             Ok(attempt) => attempt,
-            Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
+            Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
         };
         // What is refused for its form is refused now as ever.
         if self.arrival.body_too_large || attempt.session.is_some() && self.sends() {
@@ -267,16 +267,24 @@ impl Turn<'_> {
             first_sent_s: judged.first_sent_s,
             deadline_ms: judged.deadline_ms,
         };
-        match (decide(identified.found.as_ref(), &asked, self.instant), &identified.found) {
+        let decision = decide(identified.found.as_ref(), &asked, self.instant);
+        // An attempt was seen, whatever it is told: what is left of its request has to outlast it.
+        let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
+        let found =
+            identified.found.as_ref().filter(|found| !is_mismatch && !matches!(found.state, State::Suspect { .. }));
+        let (attempt, retention_s) = (identified.attempt, self.config.retention_s);
+        let seen = found.and_then(|found| found.seen_again(attempt, self.instant.now_ms, retention_s));
+        let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
+        match (decision, &identified.found) {
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
-                self.set_aside(loaded, Some(identified.id), Aside::default())?;
+                self.set_aside(loaded, Some(identified.id), aside)?;
                 Ok(self.replayed(outcome, *at_ms))
             }
             (Decision::Refuse(problem), _) => {
                 let fence = problem.code == Code::OutsideWindow;
-                self.refuse(loaded, &problem, Some(identified.id), Aside { fence, ..Aside::default() })
+                self.refuse(loaded, &problem, Some(identified.id), Aside { fence, ..aside })
             }
-            (decision, _) => self.refuse(loaded, &open(&decision), Some(identified.id), Aside::default()),
+            (decision, _) => self.refuse(loaded, &open(&decision), Some(identified.id), aside),
         }
     }
 }

@@ -39,8 +39,22 @@ fn hash<const N: usize>(text: impl AsRef<[u8]>) -> [u8; N] {
 
 /// Nobody can choose two ids, or be given two names, for which these are the same.
 fn id_hash(id: &RequestId) -> IdHash {
-    u128::from_be_bytes(uuid_bytes(id.as_str()).unwrap_or_else(|| hash(id.as_str())))
+    uuid_bytes(id.as_str()).map_or_else(|| hashed(id.as_str()), of_uuid)
 }
+
+/// A UUID stands for itself, if it is as all are that are made as UUIDs: what is hashed has another variant. What no text begins with tells the bytes of others from texts.
+fn of_uuid(bytes: [u8; 16]) -> IdHash {
+    let uuid = u128::from_be_bytes(bytes);
+    if uuid & VARIANT == MADE { uuid } else { hashed([&[0xff][..], &bytes].concat()) }
+}
+
+fn hashed(bytes: impl AsRef<[u8]>) -> IdHash {
+    u128::from_be_bytes(hash(bytes)) | VARIANT
+}
+
+/// The bits of a UUID that tell its variant, and what they are of one that was made as RFC 9562 says.
+const VARIANT: u128 = 0b11 << 62;
+const MADE: u128 = 0b10 << 62;
 
 /// The same of principals.
 pub fn principal_hash(principal: &str) -> PrincipalHash {
@@ -197,7 +211,7 @@ impl Index {
             let principal = principal_hash(&principal);
             for entry in packed::entries(&entries) {
                 let Entry { lapses_10s, is_uuid, id, .. } = entry.ok_or_else(unreadable)?;
-                let id = u128::from_be_bytes(id.try_into().ok().filter(|_| is_uuid).unwrap_or_else(|| hash(id)));
+                let id = id.try_into().ok().filter(|_| is_uuid).map_or_else(|| hashed(id), of_uuid);
                 if holds(Rule::PackedKnown) {
                     self.added.push((lapses_10s, id, principal));
                 }
@@ -280,4 +294,28 @@ pub fn drop_lapsed(sql: &dyn Sql, now_ms: i64) -> Result<Dropped, SqlError> {
 
 fn unreadable() -> SqlError {
     SqlError("packed tombstones are unreadable".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uuid_of(bytes: [u8; 16]) -> RequestId {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+        RequestId::new(parts.join("-")).expect("an id")
+    }
+
+    #[test]
+    fn no_uuid_can_be_made_that_stands_for_another_id() {
+        let text = RequestId::new("order-1001").expect("an id");
+        // As it is hashed, and with each variant.
+        for bits in 0..=3_u128 {
+            let wanted = id_hash(&text) & !VARIANT | bits << 62;
+            assert_ne!(id_hash(&uuid_of(wanted.to_be_bytes())), id_hash(&text), "{bits}");
+        }
+        assert_ne!(id_hash(&uuid_of(hash(text.as_str()))), id_hash(&text));
+        let letters = RequestId::new("abcdefghijklmnop").expect("an id");
+        assert_ne!(id_hash(&uuid_of(*b"abcdefghijklmnop")), id_hash(&letters));
+    }
 }

@@ -1,8 +1,8 @@
 //! Requests that are executed elsewhere: their start is recorded before they are sent, and their outcome when it comes.
 
 use semel_core::server::remote::{Call as Sent, Policy};
-use semel_support::elsewhere::{answered, dispatched, is_told, lost, order, refused, remote, resend};
-use semel_support::{Call, START_MS, START_S, get, post};
+use semel_support::elsewhere::{Elsewhere, answered, dispatched, is_told, lost, order, refused, remote, resend};
+use semel_support::{Call, START_MS, START_S, World, acknowledge, get, post};
 use serde_json::json;
 
 #[test]
@@ -171,4 +171,47 @@ fn a_crash_between_any_two_statements_sends_nothing_twice() {
         crashes += 1;
     }
     assert!(crashes >= 8, "only {crashes} places to crash");
+}
+
+/// Lets seconds pass. An object that starts anew has swept by its first answer.
+fn later(world: &mut World<Elsewhere>, seconds: i64) {
+    world.pass_s(seconds);
+    world.restart();
+    world.send(&acknowledge("[]"));
+}
+
+#[test]
+fn an_attempt_that_is_answered_while_anothers_call_is_under_way_is_seen() {
+    let mut world = resend();
+    let deadline_ms = START_MS + 30_000;
+    let call = post("/orders").id("a").first_sent_s(START_S).deadline_ms(deadline_ms).body("one");
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, answered(201, "made"));
+    let other = order("b");
+    let under_way = dispatched(&mut world, &other, 1);
+    // It has no deadline, so no end bounds what may still be on its way.
+    let unbounded = post("/orders").id("a").first_sent_s(START_S).body("one");
+    assert_eq!(world.wait(&unbounded).only("semel-status"), "replayed");
+    world.settle(&other, &under_way, answered(201, "made"));
+    world.send(&acknowledge(&format!("[{{\"id\":\"a\",\"until\":{deadline_ms}}}]")));
+    later(&mut world, 120);
+    world.send(&unbounded).is_problem(410, "acknowledged", "yes", "never");
+    assert_eq!(world.take_call(), None, "never a second call");
+}
+
+#[test]
+fn what_is_acknowledged_outlives_an_attempt_that_is_answered_while_anothers_call_is_under_way() {
+    let mut world = resend();
+    let attempt = |deadline_ms: i64| post("/orders").id("a").first_sent_s(START_S).deadline_ms(deadline_ms).body("one");
+    let call = attempt(START_MS + 1_000);
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, answered(201, "made"));
+    world.send(&acknowledge(&format!("[{{\"id\":\"a\",\"until\":{}}}]", START_MS + 1_000)));
+    let under_way = dispatched(&mut world, &order("b"), 1);
+    let late = attempt(START_MS + 100_000);
+    world.wait(&late).is_problem(410, "acknowledged", "yes", "never");
+    world.settle(&order("b"), &under_way, answered(201, "made"));
+    later(&mut world, 120);
+    world.send(&late).is_problem(410, "acknowledged", "yes", "never");
+    assert_eq!(world.take_call(), None, "never a second call");
 }
