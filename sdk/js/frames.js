@@ -24,11 +24,17 @@ export async function sendFrame(setup, request, signal, way, leaves) {
   // In the order in which they were asked for, whatever becomes of those before: without a socket, one after the other.
   const before = way.last;
   let next;
-  way.last = new Promise((resolve) => (next = resolve));
+  const last = (way.last = new Promise((resolve) => {
+    next = () => {
+      resolve();
+      if (way.last === last) way.last = undefined;
+    };
+  }));
   signal.addEventListener("abort", next);
   try {
-    const headers = new Headers(await given(setup.headers));
-    await before;
+    // What nothing is missing for is on its way before those who called go on with their answers: the server works meanwhile.
+    const headers = new Headers(typeof setup.headers === "function" ? await given(setup.headers) : setup.headers);
+    if (before) await before;
     const { paths, json } = elementsOf(new Reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
     const bySocket = await sentBySocket(setup, headers, paths, json, signal, way, next);
     if (bySocket) return bySocket;

@@ -73,6 +73,8 @@ class Session {
   #way;
   /** What settles the take-over. */
   #taking;
+  /** Whether its rows are in memory, where the module is. */
+  #isKept;
   /** Who calls, from the call to the answer, and by request id once there is one. */
   #calls = new Set();
   #callers = new Map();
@@ -114,7 +116,7 @@ class Session {
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
     // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
-    const isKept = !store && durability === "memory";
+    const isKept = (this.#isKept = !store && durability === "memory");
     const own = isKept ? KEPT : store;
     const stored = own ?? rowsOf(await indexedDbStore(database, "strict"), `${key}\n${this.name}\n`);
     let rows;
@@ -304,7 +306,8 @@ class Session {
         const { url, resolve, reject } = this.#end(this.#callers.get(requestId));
         if (outcome) resolve(responseOf(url, outcome, this.#setup.Made));
         else reject(error);
-        this.#soon(this.#heard, ticket);
+        // Of rows in memory it knows by itself.
+        if (!this.#isKept) this.#soon(this.#heard, ticket);
       },
       pause: ([ticket, requestId, method, target], failure) => this.#pause(ticket, this.#described(requestId, method, target), failure),
     };

@@ -28,7 +28,7 @@ export class Socket {
     const own = (this.#current ??= this.#connect());
     signal.addEventListener("abort", own.close);
     try {
-      await own.opened;
+      if (!own.wasOpen) await own.opened;
       if (own.frame === 0) own.socket.send(JSON.stringify(first));
       const frame = (own.frame += 1);
       own.socket.send(`{"frame":${frame},"requests":${requests}}`);
@@ -44,18 +44,18 @@ export class Socket {
   }
 
   #connect() {
-    const own = { socket: new WebSocket(this.#url), frame: 0, waiting: new Map() };
-    let [wasOpen, hasAnswered] = [false, false];
+    const own = { socket: new WebSocket(this.#url), frame: 0, waiting: new Map(), wasOpen: false };
+    let hasAnswered = false;
     own.opened = new Promise((resolve, reject) => {
       own.socket.onopen = () => {
         clearTimeout(overdue);
-        wasOpen = true;
+        own.wasOpen = true;
         resolve();
       };
       own.fail = (error) => {
         clearTimeout(overdue);
         if (this.#current === own) this.#current = undefined;
-        reject(Object.assign(error, { wasOpen, hasAnswered }));
+        reject(Object.assign(error, { wasOpen: own.wasOpen, hasAnswered }));
         for (const { reject } of own.waiting.values()) reject(error);
       };
     });

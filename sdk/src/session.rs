@@ -125,7 +125,11 @@ impl Host {
                 let attempt = input.integer() as u64;
                 let answer = read_answer(&mut input);
                 input.end()?;
-                self.session.as_mut()?.answered(now_ms, attempt, answer);
+                let session = self.session.as_mut()?;
+                if self.kept.is_some() {
+                    session.hold();
+                }
+                session.answered(now_ms, attempt, answer);
             }
             // In the store's transaction, with the row as it is. Back: `0` to leave it, `1` and the row to write, `2` to delete it.
             4 => {
@@ -194,8 +198,17 @@ impl Host {
                     session.changed(now_ms, *ticket, Some(kept.change(*ticket, id, change)));
                     continue;
                 }
+                // The host gives it before it sends what comes after, and no row is left that could still be lost. So the next frame need not wait until
+                // the host has said that it has done so, and leaves while those who called go on.
+                let given =
+                    if let (Some(_), Action::Deliver { ticket, to: Receiver::Caller, .. }) = (&self.kept, &action) {
+                        Some(*ticket)
+                    } else {
+                        None
+                    };
                 self.last_change += 1;
                 write_action(&mut actions, session, action, self.last_change, &mut self.changes);
+                given.into_iter().for_each(|ticket| session.delivered(now_ms, ticket));
             }
             out.optional(session.wakes_at(), Writer::integer);
             (open, paused) = session.counts();

@@ -74,6 +74,32 @@ test("by a socket two frames are under way, each of half a window, and each gets
   assert.deepEqual(server.effects, bodies);
 });
 
+test("what an answer makes room for leaves before those who called go on, and acknowledges it", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  server.each = (call, serve) => (call.frame === undefined ? serve() : "silent");
+  const heard = [];
+  const bodies = Array.from({ length: 96 }, (_, index) => `${index}`);
+  const answering = Promise.all(bodies.map((body) => deposit(session, body).then(() => heard.push(body))));
+  await until(() => connections[0]?.frames.length === 3, "two frames are under way");
+  const [socket] = connections;
+  const answer = ({ frame, requests }) => socket.onmessage({ data: JSON.stringify({ frame, now: 1, answers: JSON.parse(server.batch(requests)) }) });
+  const { send } = socket;
+  let heardBefore;
+  socket.send = (text) => {
+    heardBefore = heard.length;
+    send.call(socket, text);
+  };
+  answer(socket.frames[1]);
+  await until(() => socket.frames.length === 4, "the third is under way");
+  const { requests } = socket.frames[3];
+  assert.deepEqual([heardBefore, requests.length, requests[0].body, requests[0].session.ack], [0, 32, "64", 32]);
+  for (const frame of socket.frames.slice(2)) answer(frame);
+  await within(answering, "all are answered");
+  assert.deepEqual(heard, bodies);
+});
+
 test("frames leave in the order in which they were asked for, however long the headers of one take", async (t) => {
   let [given, calls] = [undefined, 0];
   const slow = new Promise((resolve) => (given = resolve));

@@ -32,7 +32,7 @@ test("the first call goes alone and at once, those that come meanwhile in one fr
     ["Bearer t", '"alice"', "application/json"],
   );
   const headers = { "content-type": "text/plain;charset=UTF-8", "x-tenant": "n" };
-  assert.deepEqual(batch.elements[0], { session: { name: "s", epoch: 1, seq: 2 }, method: "POST", path: "/accounts/a/deposit", headers, body: "b" });
+  assert.deepEqual(batch.elements[0], { session: { name: "s", epoch: 1, seq: 2, ack: 1 }, method: "POST", path: "/accounts/a/deposit", headers, body: "b" });
 });
 
 test("calls of one moment leave together, and none of them waits for another's answer to leave", async (t) => {

@@ -258,9 +258,8 @@ fn rows_that_no_store_has_are_changed_without_a_word_to_the_host_and_listed() {
     let list = told(6, |input| input.integer(0));
     assert_eq!(Reader::new(&output(&mut host, &list).0).text(), "id-1\tPOST\t/deposit\tsending\t1");
     let (_, actions) = output(&mut host, &answered(attempt, ""));
-    let mut actions = Reader::new(&actions);
-    assert_eq!(actions.byte(), 4);
-    assert!(output(&mut host, &together(&[actions.integer()], &[])).1.is_empty());
+    assert_eq!(Reader::new(&actions).byte(), 4);
+    // Nobody has said that its caller has it: the host gives it before it does anything else.
     assert_eq!(Reader::new(&output(&mut host, &list).0).text(), "");
 }
 
