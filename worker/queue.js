@@ -21,7 +21,7 @@ const JSON_KINDS = new Set(["[object Array]", "[object Object]", "[object Null]"
 const DETAIL_CHARS_MAX = 1_000;
 
 /** The `queue` of a Worker. See `Consumer` of the types. */
-export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTERS", deliveries = DELIVERIES }) {
+export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTERS", deliveries = DELIVERIES, retries = Infinity }) {
   if (typeof path !== "string" && typeof path !== "function") throw new TypeError('consumer() takes a path: a template such as "/shops/{shop}/orders", or a function');
   const pathOf = typeof path === "function" ? path : (body) => path.replace(/\{([^{}]*)\}/g, (_, name) => segment(member(body, name)));
   const idOf = typeof id === "string" ? (body) => member(body, id) : id;
@@ -29,15 +29,15 @@ export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTER
   return async function queue(batch, env) {
     const left = [...batch.messages];
     const next = async () => {
-      for (let message = left.shift(); message; message = left.shift()) await consume(message, { queue: batch.queue, env, asked, letters: env[deadLetters], deliveries });
+      for (let message = left.shift(); message; message = left.shift()) await consume(message, { queue: batch.queue, env, asked, letters: env[deadLetters], deliveries, retries });
     };
     await Promise.all(Array.from({ length: UNDER_WAY_MAX }, next));
   };
 }
 
-async function consume(message, { queue, env, asked, letters, deliveries }) {
+async function consume(message, { queue, env, asked, letters, deliveries, retries }) {
   try {
-    const reason = await reasonOf(message, env, asked, deliveries);
+    const reason = await reasonOf(message, env, asked, { deliveries, retries });
     if (reason === undefined) return message.ack();
     if (reason.retrySeconds !== undefined) return message.retry({ delaySeconds: reason.retrySeconds });
     // What a handler has answered is in the letter alone: no body is in the log.
@@ -54,7 +54,7 @@ async function consume(message, { queue, env, asked, letters, deliveries }) {
 }
 
 /** Why a message is a dead letter, or in how many seconds it is to be delivered again; undefined: it has had its effect. */
-async function reasonOf(message, env, asked, deliveries) {
+async function reasonOf(message, env, asked, { deliveries, retries }) {
   let request;
   try {
     request = asked(message);
@@ -71,7 +71,9 @@ async function reasonOf(message, env, asked, deliveries) {
   const { code, executed, retry, detail } = JSON.parse(text);
   if (code === "acknowledged" && executed === "yes") return undefined;
   const fails = code === "rolled-back" && message.attempts >= deliveries;
-  if (retry === "same-id" && !fails) return { retrySeconds: Number(answer.headers.get("retry-after")) || RETRY_SECONDS };
+  // The queue would not deliver it again, and nobody would be told why.
+  const isLast = message.attempts > retries;
+  if (retry === "same-id" && !fails && !isLast) return { retrySeconds: Number(answer.headers.get("retry-after")) || RETRY_SECONDS };
   return { code, status: answer.status, executed, detail };
 }
 

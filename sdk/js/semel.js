@@ -36,7 +36,7 @@ export class Outbox extends View {
   #turns = new Map();
   /** The attempts under way, by number: what aborts each, and what left. */
   #attempts = new Map();
-  /** Why the last attempt got no answer, unless it got one. */
+  /** Why the last attempt came to nothing, if it did: what was thrown, or the code with which it was refused. */
   #lost;
   /** What ends the other waits, once it is closed. */
   #waiting = new Set();
@@ -317,7 +317,8 @@ export class Outbox extends View {
     const [method, target, lines] = request;
     const id = /^idempotency-key:"(.*)"$/m.exec(lines)?.[1].replace(/\\(.)/g, "$1");
     const described = this.#described([id, method, target]);
-    if (!target.startsWith("/semel/v1/")) this.#tell("attempt", described);
+    const isOwn = target.startsWith("/semel/v1/");
+    if (!isOwn) this.#tell("attempt", described);
     let answer;
     try {
       answer = await send(this.#setup, request, controller.signal, (left) => (underWay.left = left));
@@ -329,7 +330,10 @@ export class Outbox extends View {
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;
     if (!answer) return this.#machine.tell(LOST, attempt);
-    this.#lost = undefined;
+    // What is refused each second would else be known to the server alone.
+    const code = isOwn ? undefined : /^semel-status:(?!executed|replayed)(.*)/m.exec(answer[1])?.[1];
+    if (code) this.#tell("refused", { ...described, status: answer[0], code });
+    this.#lost = code;
     this.#machine.tell(ANSWERED, attempt, ...answer);
   }
 

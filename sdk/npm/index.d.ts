@@ -43,7 +43,7 @@ export type ProtocolCode =
  *   where the id is one's own or a hash: another tab may have it in hand
  * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw. `executed` as above
  * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on.
- *   `cause`, but in sessions, is why the last attempt of all got no answer, where it got none
+ *   `cause`, but in sessions, is why the last attempt of all came to nothing: what was thrown, or the code with which it was refused
  * - `closed`: `close()` was called; the request stays stored and goes on at the next `open`
  * - `outcome-lost`: the answer was given before, here or in another tab, and is no longer kept; or there is no such request
  */
@@ -278,6 +278,11 @@ export interface SemelEventMap {
    * and for what a session sends.
    */
   lost: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly error: unknown }>;
+  /**
+   * An attempt was answered, and not with its outcome, but with the `code` of a problem (`rolled-back`, say, if the handler throws). It is made again, unless it is settled with that, or stalled. Not of what a
+   * session sends.
+   */
+  refused: CustomEvent<Described & { readonly status: number; readonly code: string }>;
   /** A request has its answer, and its caller gets it: the status of the outcome, or the error. */
   settled: CustomEvent<Described & { readonly status?: number; readonly error?: SemelError }>;
   /** It pauses until something is mended. */

@@ -105,6 +105,10 @@ export interface ConsumerOptions<Body = unknown> {
   deadLetters?: string | undefined;
   /** What the handler fails (it throws, say) at this delivery becomes a dead letter: 3, unless another is named. */
   deliveries?: number | undefined;
+  /**
+   * The queue's own `max_retries`, as in its configuration, which nothing tells a consumer: at the last delivery whatever keeps a message from its effect becomes a dead letter with that reason. Left out, the queue's `dead_letter_queue` has it, without one.
+   */
+  retries?: number | undefined;
 }
 
 /** What is sent to the queue for dead letters. */

@@ -62,6 +62,15 @@ test("each message of a batch is acknowledged by itself, and what is refused for
   assert.deepEqual((await deliver(server, "patient", [{ ...throws, id: randomUUID(), attempts: 3 }])).acknowledged, []);
 });
 
+test("at the last delivery of its queue a message that may still pass is a letter with its reason", LIMIT, async () => {
+  const throws = sale("limited", "throws", { does: "throws" });
+  assert.deepEqual((await deliver(server, "limited", [{ ...throws, attempts: 4 }])).again, { [throws.id]: 5 });
+  assert.equal(side.letters.length, 0);
+  assert.deepEqual((await deliver(server, "limited", [{ ...throws, attempts: 5 }])).acknowledged, [throws.id]);
+  const { reason, attempts } = letter();
+  assert.deepEqual([reason.code, reason.executed, attempts], ["rolled-back", "no", 5]);
+});
+
 test("text and bytes come as they are, and an id may be anything printable", LIMIT, async () => {
   const messages = [{ id: "text", body: "caf\u00e9" }, { id: "bytes", made: "bytes" }, { id: "json", body: [1, null] }, { id: "date", made: "date" }];
   for (let time = 0; time < 2; time += 1) assert.equal((await deliver(server, "plain", messages)).acknowledged.length, 4);

@@ -374,7 +374,7 @@ describe("without a ride", { concurrency: true }, () => {
   });
 });
 
-test("who gives up learns why nothing is answered, and where all else is answered, no reason that is over", async (t) => {
+test("who gives up learns why nothing is answered, and where it is answered, with which code, and no reason that is over", async (t) => {
   const server = new Stub();
   const { semel } = await outbox(t, { server, giveUpAfterMs: 60_000, onrecovered: () => {} });
   const later = clock(t);
@@ -390,5 +390,5 @@ test("who gives up learns why nothing is answered, and where all else is answere
   assert.deepEqual([error.code, error.cause], ["gave-up", new TypeError("fetch failed")]);
   server.each = (call, serve) => (call.kind === "change" ? problem(503, "unavailable", { executed: "unknown", retry: "same-id" }) : serve());
   const answered = await givenUp("b", () => server.attempts.filter(({ key }) => key === "accounts/b").length > 1);
-  assert.deepEqual([answered.code, answered.cause], ["gave-up", undefined]);
+  assert.deepEqual([answered.code, answered.cause], ["gave-up", "unavailable"]);
 });

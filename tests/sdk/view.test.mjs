@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { PoisonedError, UnauthorizedError } from "../../sdk/npm/node.js";
 import { Rows, Stub, URL_OF_STUB, clock, deposit, hang, lost, outbox, problem, rejection, until } from "./stub.mjs";
 
-const TYPES = ["attempt", "lost", "settled", "stalled", "recovered", "offline", "online"];
+const TYPES = ["attempt", "lost", "refused", "settled", "stalled", "recovered", "offline", "online"];
 const url = `${URL_OF_STUB}/accounts/a/deposit`;
 
 /** All events of an outbox from now on: type and detail. */
@@ -27,6 +27,25 @@ test("each attempt and the answer are told, with what they are of", async (t) =>
     ["attempt", of],
     ["settled", { ...of, status: 200, error: undefined }],
   ]);
+});
+
+test("an attempt that is refused is told with the code, whether or not it is made again; and so is who gives up, why", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 60_000 });
+  const later = clock(t);
+  server.each = (call, serve) => (call.kind === "change" ? problem(500, "rolled-back", { executed: "no" }) : serve());
+  const events = heard(semel);
+  const givenUp = rejection(deposit(semel, "a", { id: "1" }));
+  await until(() => events.some(([type]) => type === "refused"), "it is told");
+  later(60_000);
+  const { code, cause } = await givenUp;
+  const of = { requestId: "1", method: "POST", url };
+  assert.deepEqual(events.slice(0, 2), [["attempt", of], ["refused", { ...of, status: 500, code: "rolled-back" }]]);
+  assert.deepEqual([code, cause], ["gave-up", "rolled-back"]);
+  server.each = (call, serve) => (call.kind === "change" ? problem(410, "poisoned", { executed: "no", retry: "never" }) : serve());
+  events.splice(0);
+  later(60_000);
+  await until(() => events.some(([type]) => type === "recovered"), "it is over");
+  assert.deepEqual(events.map(([type, { code }]) => [type, code]), [["attempt", undefined], ["refused", "poisoned"], ["recovered", undefined]]);
 });
 
 test("an attempt that gets no answer in its time is lost", async (t) => {

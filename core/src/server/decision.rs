@@ -71,6 +71,13 @@ pub enum Decision {
     Refuse(Problem),
 }
 
+impl Decision {
+    /// Whether the id is another request's: what comes of it is nothing to its record.
+    pub fn is_mismatch(&self) -> bool {
+        matches!(self, Self::Refuse(problem) if problem.code == Code::FingerprintMismatch)
+    }
+}
+
 /// Decides.
 pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> Decision {
     match record {

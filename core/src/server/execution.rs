@@ -222,17 +222,14 @@ impl Turn<'_> {
         if decision == Decision::Doubt {
             return self.doubt(loaded, &Identified { id, attempt, fingerprint, found });
         }
-        let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
-        let aside = match found.as_ref().filter(|_| !is_mismatch) {
-            Some(suspect @ Record { state: State::Suspect { .. }, .. }) => {
-                Aside { ended: loaded.ended(id, suspect), ..Aside::default() }
+        let ended = match &found {
+            Some(suspect @ Record { state: State::Suspect { .. }, .. }) if !decision.is_mismatch() => {
+                loaded.ended(id, suspect)
             }
-            Some(record) => {
-                let seen = record.seen_again(attempt, self.instant.now_ms, self.config.retention_s);
-                Aside { seen: seen.map(|record| (id, record)), ..Aside::default() }
-            }
-            None => Aside::default(),
+            _ => None,
         };
+        let seen = self.seen(found.as_ref(), attempt, &decision).map(|record| (id, record));
+        let aside = Aside { ended, seen, ..Aside::default() };
         match (decision, &found) {
             (Decision::Refuse(problem), _) => {
                 let fence = problem.code == Code::OutsideWindow;
@@ -244,6 +241,13 @@ impl Turn<'_> {
             }
             _ => Err(SqlError("a decision to replay without an outcome".to_owned())),
         }
+    }
+
+    /// The record after an attempt that runs nothing, if that changes it: an attempt was seen, whatever it is told, so what is left of its request has to
+    /// outlast it. A suspect is as it was.
+    pub(super) fn seen(&self, found: Option<&Record>, attempt: &Attempt, decision: &Decision) -> Option<Record> {
+        let found = found.filter(|found| !decision.is_mismatch() && !matches!(found.state, State::Suspect { .. }))?;
+        found.seen_again(attempt, self.instant.now_ms, self.config.retention_s)
     }
 
     /// Runs the handler, or a command, and records its answer, with all that goes along, in one transaction.

@@ -268,12 +268,7 @@ impl Turn<'_> {
             deadline_ms: judged.deadline_ms,
         };
         let decision = decide(identified.found.as_ref(), &asked, self.instant);
-        // An attempt was seen, whatever it is told: what is left of its request has to outlast it.
-        let is_mismatch = matches!(&decision, Decision::Refuse(problem) if problem.code == Code::FingerprintMismatch);
-        let found =
-            identified.found.as_ref().filter(|found| !is_mismatch && !matches!(found.state, State::Suspect { .. }));
-        let (attempt, retention_s) = (identified.attempt, self.config.retention_s);
-        let seen = found.and_then(|found| found.seen_again(attempt, self.instant.now_ms, retention_s));
+        let seen = self.seen(identified.found.as_ref(), identified.attempt, &decision);
         let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
         match (decision, &identified.found) {
             (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {

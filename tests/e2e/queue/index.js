@@ -31,6 +31,7 @@ const CONSUMERS = {
   nowhere: consumer({ path: ({ path }) => path }),
   unlettered: consumer({ path: "/tills/{till}/sales/{sale}", deadLetters: "NOTHING" }),
   patient: consumer({ path: "/tills/{till}/sales/{sale}", deliveries: 5 }),
+  limited: consumer({ path: "/tills/{till}/sales/{sale}", deliveries: 9, retries: 4 }),
 };
 
 export { SemelRegistry };
