@@ -24,6 +24,8 @@ class OtherSide {
   requests = [];
   /** Of the next changes, what goes wrong: a function of the answer, its status and its body; called after the effect. */
   trouble = [];
+  /** Of the next reads, who is given what lets each be answered. */
+  heldReads = [];
   /** Called at each connection; where it gives false, nothing is read of it. */
   onConnection = () => true;
   #knowsIds;
@@ -75,7 +77,11 @@ class OtherSide {
     const { method, url, headers } = request;
     const body = Buffer.concat(chunks).toString();
     this.requests.push({ method, url, headers, body });
-    if (method === "GET") return this.#find(url, headers, response);
+    if (method === "GET") {
+      const hold = this.heldReads.shift();
+      if (hold) await new Promise(hold);
+      return this.#find(url, headers, response);
+    }
     const id = headers["idempotency-key"];
     const known = this.#knowsIds ? this.#answers.get(id) : undefined;
     const made = known ?? this.#make(JSON.parse(body));

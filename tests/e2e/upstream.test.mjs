@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { deflateSync, gzipSync } from "node:zlib";
+import { until } from "./lossy.mjs";
 import { otherSide } from "./other-side.mjs";
 import { serve } from "./server.mjs";
 
@@ -90,6 +91,23 @@ test("a read is passed on and not recorded", async () => {
   await order(server, "report", ref);
   const found = await server.send("GET", `/report/orders/${ref}`);
   assert.deepEqual([found.status, found.json], [200, { ref, times: 1 }]);
+});
+
+test("of a key four reads are under way at a time, and leave room for a change; one that gets no place in time was not sent", async () => {
+  const held = [];
+  const read = (headers) => server.send("GET", "/report/orders/one", { headers });
+  other.heldReads = Array(6).fill((finish) => held.push(finish));
+  const all = Array.from({ length: 6 }, () => read());
+  await until(() => held.length === 4, "four are under way");
+  const impatient = await read({ prefer: "wait=1" });
+  assert.deepEqual([impatient.status, impatient.json.code, impatient.json.executed, held.length], [502, "upstream-unreachable", "no", 4]);
+  assert.equal((await order(server, "report", randomUUID())).status, 201);
+  for (let n = 0; n < 6; n += 1) {
+    await until(() => held.length > 0, "the next has left");
+    held.shift()();
+  }
+  assert.deepEqual((await Promise.all(all)).map(({ status }) => status), Array(6).fill(404));
+  assert.equal((await read()).status, 404);
 });
 
 test("two attempts at a time are one request, and each gets its outcome", async () => {
