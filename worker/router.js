@@ -34,6 +34,14 @@ export function gatherBy(its) {
   gathering = its;
 }
 
+/** Reads what is executed elsewhere, by a head; resolves to what came of it. */
+let reading = () => Promise.reject(new Error("nothing here reads what is executed elsewhere"));
+
+/** A Worker in front of other code has one. */
+export function readBy(its) {
+  reading = its;
+}
+
 /** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
 const tables = [new Table(), new Table(), new Table()];
 const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
@@ -110,11 +118,22 @@ async function routed(request, lines, env, decide = (head) => routerOf(env).rout
   const { pathname, search } = pathOf(request.url);
   const route = await routeOf([method, pathname, search, lines], env, Date.now(), decide);
   if (typeof route[0] === "number") return route;
-  const [key, says, waitMs, asker] = route;
+  const [key, says, waitMs, asker, acknowledges] = route;
   if (key !== null && asker === "") return opened(request, lines, env, route);
   const head = [method, pathname, search, lines.replace(ROUTERS, "") + says];
-  const ask = key === null ? registered(head, request, env, asker) : () => asked(request, env, [key, head, asker], Date.now() + waitMs);
+  const byObject = () => asked(request, env, [key, head, asker], Date.now() + waitMs);
+  if (acknowledges !== undefined) return answerOf(env, [method, lines], () => readElsewhere(head, env, acknowledges ? byObject : undefined), waitMs);
+  const ask = key === null ? registered(head, request, env, asker) : byObject;
   return answerOf(env, [method, lines], ask, waitMs);
+}
+
+/** A read that no object has a part in, but for what comes along with it. */
+async function readElsewhere(head, env, before) {
+  const arrivedMs = Date.now();
+  await before?.();
+  const ended = await reading(head, env);
+  const [method, , , lines] = head;
+  return routerOf(env).read(ended, method, lines, arrivedMs, Date.now());
 }
 
 /** A batch goes by itself. */

@@ -93,21 +93,31 @@ test("a read is passed on and not recorded", async () => {
   assert.deepEqual([found.status, found.json], [200, { ref, times: 1 }]);
 });
 
-test("of a key four reads are under way at a time, and leave room for a change; one that gets no place in time was not sent", async () => {
+test("slow reads have no turn, and keep no change of their key from leaving; what they acknowledge is acknowledged", async () => {
+  const [id, ref] = [randomUUID(), randomUUID()];
   const held = [];
-  const read = (headers) => server.send("GET", "/report/orders/one", { headers });
-  other.heldReads = Array(6).fill((finish) => held.push(finish));
-  const all = Array.from({ length: 6 }, () => read());
-  await until(() => held.length === 4, "four are under way");
-  const impatient = await read({ prefer: "wait=1" });
-  assert.deepEqual([impatient.status, impatient.json.code, impatient.json.executed, held.length], [502, "upstream-unreachable", "no", 4]);
+  const path = "/report/orders";
+  await order(server, "report", ref, { id });
+  other.heldReads = Array(8).fill((finish) => held.push(finish));
+  const reads = Array.from({ length: 8 }, (_, n) => server.send("GET", `${path}/${ref}`, { headers: { "semel-key": '"report%2Forders"', ...(n === 0 && { "semel-ack": `"${id}"` }) } }));
+  await until(() => held.length === 8, "all are under way");
   assert.equal((await order(server, "report", randomUUID())).status, 201);
-  for (let n = 0; n < 6; n += 1) {
-    await until(() => held.length > 0, "the next has left");
-    held.shift()();
-  }
-  assert.deepEqual((await Promise.all(all)).map(({ status }) => status), Array(6).fill(404));
-  assert.equal((await read()).status, 404);
+  assert.equal((await order(server, "report", ref, { id })).semel, "acknowledged");
+  for (const finish of held) finish();
+  const found = await Promise.all(reads);
+  assert.deepEqual(found.map(({ status, semel, json }) => [status, semel, json]), Array(8).fill([200, "read", { ref, times: 1 }]));
+});
+
+test("a read that can't be sent, or is not answered in time, is told so, and the next is read", async () => {
+  const [unreached, slow] = await Promise.all([front({ url: "http://127.0.0.1:9" }, { SEMEL_UPSTREAM_CONNECT_FIRST: "true" }), front(other, { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "0.2" })]);
+  const nothing = await unreached.send("GET", "/report/orders/one");
+  assert.deepEqual([nothing.status, nothing.json.code, nothing.json.executed], [502, "upstream-unreachable", "no"]);
+  let finish;
+  other.heldReads.push((now) => (finish = now));
+  const late = await slow.send("GET", "/report/orders/one");
+  assert.deepEqual([late.status, late.json.code, late.json.executed], [503, "unavailable", "unknown"]);
+  finish();
+  assert.deepEqual((({ status, semel }) => [status, semel])(await slow.send("GET", "/report/orders/one")), [404, "read"]);
 });
 
 test("two attempts at a time are one request, and each gets its outcome", async () => {

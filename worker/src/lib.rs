@@ -100,6 +100,18 @@ macro_rules! export {
                 self.0.listed(path, pages, (method, headers), (arrived_ms, now_ms))
             }
 
+            /// The answer to a read of what is executed elsewhere.
+            pub fn read(
+                &self,
+                ended: &$crate::js_sys::Array,
+                method: &str,
+                headers: &str,
+                arrived_ms: f64,
+                now_ms: f64,
+            ) -> $crate::js_sys::Array {
+                self.0.read(ended, (method, headers), (arrived_ms, now_ms))
+            }
+
             /// The answer where an object can't be reached, or does not answer in time. `reason` goes to the log.
             pub fn unavailable(
                 &self,

@@ -12,28 +12,32 @@ use wasm_bindgen::{JsCast, JsValue};
 
 impl<H: Handler> Object<H> {
     /// What is to be sent before the last attempt has an answer: `[times, path, whether it proves something, id]`, the path undefined but
-    /// for a probe, and all of it but for a change. Undefined: nothing. It is told once.
+    /// for a probe. Undefined: nothing. It is told once.
     pub fn take_call(&mut self) -> Option<Array> {
         let (call, id) = self.engine.take_call_of()?;
         let (times, path, is_proof) = match call {
-            Call::Read => return Some(Array::new()),
             Call::Dispatch { times } => (times, JsValue::UNDEFINED, false),
             Call::Probe { path, times, is_proof } => (times, JsValue::from_str(&path), is_proof),
         };
-        let id = id.map_or(JsValue::UNDEFINED, |id| JsValue::from_str(&header::id_value(&id)));
+        let id = JsValue::from_str(&header::id_value(&id));
         Some(Array::of4(&JsValue::from(times as f64), &path, &JsValue::from(is_proof), &id))
     }
 }
 
 /// What was sent, and `[status, header lines, body]` or `[whether surely nothing was sent, reason]` of what came of it.
 pub fn settled(call: &Array, ended: &Array) -> Purpose {
-    let times = call.get(0).as_f64().map(|times| times as i64);
-    let call = match (times, call.get(1).as_string()) {
-        (None, _) => Call::Read,
-        (Some(times), None) => Call::Dispatch { times },
-        (Some(times), Some(path)) => Call::Probe { path, times, is_proof: call.get(2).is_truthy() },
+    // No start has the number 0.
+    let times = call.get(0).as_f64().map_or(0, |times| times as i64);
+    let call = match call.get(1).as_string() {
+        None => Call::Dispatch { times },
+        Some(path) => Call::Probe { path, times, is_proof: call.get(2).is_truthy() },
     };
-    Purpose::Settle(call, read(ended).unwrap_or_else(|| Ended::Unknown("what came of it can't be read".to_owned())))
+    Purpose::Settle(call, self::ended(ended))
+}
+
+/// `[status, header lines, body]` or `[whether surely nothing was sent, reason]`.
+pub fn ended(ended: &Array) -> Ended {
+    read(ended).unwrap_or_else(|| Ended::Unknown("what came of it can't be read".to_owned()))
 }
 
 fn read(ended: &Array) -> Option<Ended> {

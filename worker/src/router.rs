@@ -1,7 +1,7 @@
 //! The Worker's side: where a request goes.
 
 use crate::table::Table;
-use crate::{settings, wire};
+use crate::{remote, settings, wire};
 use js_sys::Array;
 use semel_core::header::{self, quoted};
 use semel_core::id::{Invalid, Key, Principal};
@@ -11,6 +11,7 @@ use semel_core::server::auth::Refusal;
 use semel_core::server::batch::first_frame;
 use semel_core::server::log::{self, Answered};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
+use semel_core::server::remote::read;
 use semel_core::server::router::{Route, route, route_own, wait_ms};
 use semel_core::server::sql::Row;
 use semel_core::server::{Answer, Config, Cors, Gate, Handler};
@@ -38,7 +39,7 @@ impl<H: Handler> Router<H> {
     }
 
     /// An answer (see [`crate`]); or `[key, lines, wait in ms, who asks]` for an object: the lines say key and principal, and the last is
-    /// undefined but for a batch, and empty for a socket; or `[null, lines, wait in ms, whether it is a listing]` for the registry; or
+    /// undefined but for a batch, and empty for a socket; or the same of a read of what is executed elsewhere, and whether it goes to the object before; or `[null, lines, wait in ms, whether it is a listing]` for the registry; or
     /// `[undefined, wait in ms]` where keys that are being fetched are waited for. The first of an answer is a number.
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
@@ -62,6 +63,11 @@ impl<H: Handler> Router<H> {
         match routed {
             Route::Answer(answer) => self.answer(answer, method, lines, (now_ms, now_ms)),
             Route::Object { key, principal, wait_ms } => to_object(&key, &principal, wait_ms, None),
+            Route::Elsewhere { key, principal, wait_ms, acknowledges } => {
+                let route = to_object(&key, &principal, wait_ms, None);
+                route.push(&JsValue::from(acknowledges));
+                route
+            }
             Route::Batch { key, asker, wait_ms } => to_object(&key, &asker.principal, wait_ms, Some(asker.to_text())),
             Route::Socket { key, wait_ms } if self.cors.lets_open(lines) => {
                 to_object(&key, &Principal::default(), wait_ms, Some(String::new()))
@@ -143,6 +149,12 @@ impl<H: Handler> Router<H> {
             answer.body.clear();
         }
         Ok(self.answer(answer, method, &Headers::from_lines(headers), times_ms))
+    }
+
+    /// The answer to a read of what is executed elsewhere; `ended` as [`remote`] has it.
+    pub fn read(&self, ended: &Array, (method, headers): (&str, &str), times_ms: (f64, f64)) -> Array {
+        let answer = read(remote::ended(ended)).stamped(wire::instant_ms(times_ms.1), None);
+        self.answer(answer, method, &Headers::from_lines(headers), times_ms)
     }
 
     /// The answer where an object can't be reached. `reason` goes to the log.

@@ -2,10 +2,15 @@
 
 import { SemelObject as Hosted } from "./host.js";
 import { senderOf } from "./origin.js";
+import { perInstance } from "./module.js";
 import { Remote } from "./remote.js";
-import { serve } from "./router.js";
+import { readBy, serve } from "./router.js";
 
 export { SemelRegistry } from "./registry.js";
+
+const senders = perInstance(senderOf);
+// A read has no turn, so the Worker sends it.
+readBy((head, env) => senders(env)([], undefined, head));
 
 export class SemelObject extends Hosted {
   #remote = new Remote(this, senderOf(this.env), () => this.ctx.storage.sync());

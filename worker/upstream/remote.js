@@ -4,7 +4,6 @@
 // - Nothing is sent before the start is durable, and nothing but what the engine says.
 // - Who waits for a turn waits no longer than its client does, and is answered what there is then.
 // - What is sent ends: by an answer, a failure, or its time.
-// - Reads leave room for what changes: a few are under way at a time.
 
 import { within } from "./chores.js";
 import { glue } from "./module.js";
@@ -14,10 +13,6 @@ const WAITING_MAX = 256;
 const WAITING_BYTES_MAX = 16 << 20;
 /** What there is is told before the router gives up: by a quarter of the time, or by so much. */
 const BEFORE_MS_MAX = 2_000;
-/** So many reads are under way. Cloudflare has six requests of an object wait for their answer: a change that is a seventh would not leave, though its time has begun. */
-const READS_MAX = 4;
-/** What comes of a read that had no place in time: nothing was sent. */
-const NO_PLACE = [true, "too many reads of the key at a time"];
 const CONTROL = "/semel/";
 /** An administrator settles nothing that is under way, and waits for its end less long than who asks does. */
 const CONTROL_WAIT_MS = 5_000;
@@ -35,9 +30,6 @@ export class Remote {
   #turn;
   #waiting = 0;
   #waitingBytes = 0;
-  #reading = 0;
-  /** What gives a place to each read that waits for one. */
-  #readers = new Set();
 
   /** `object` answers, `send` resolves to what came of a call, `sync` when all that is committed is durable. */
   constructor(object, send, sync) {
@@ -49,7 +41,8 @@ export class Remote {
   /** Resolves to the engine's answer. `attempt()`: its arguments, as of now. */
   async answer(attempt) {
     const [method, pathname] = attempt();
-    if (method === "GET" || method === "HEAD") return this.#follow(attempt);
+    // The Worker reads; here is what came along.
+    if (method === "GET" || method === "HEAD") return this.#object.answered(attempt());
     if (pathname.startsWith(CONTROL)) return this.#control(attempt);
     if (this.#turn) {
       const answer = this.#object.waiting(attempt());
@@ -99,48 +92,13 @@ export class Remote {
   async #follow(attempt) {
     let answer = this.#object.answered(attempt());
     for (let call = this.#object.taken(); call !== undefined; call = this.#object.taken()) {
-      const send = () => this.#send(call, answer, attempt());
-      const ended = await (call.length === 0 ? this.#inPlace(send, attempt) : this.#change(send, call));
+      this.underWay = call[3];
+      await this.#sync();
+      const ended = await this.#send(call, answer, attempt());
+      this.underWay = undefined;
       answer = this.#object.settled(call, ended, attempt());
     }
     return answer;
-  }
-
-  async #change(send, call) {
-    this.underWay = call[3];
-    await this.#sync();
-    const ended = await send();
-    this.underWay = undefined;
-    return ended;
-  }
-
-  /** A read, once it has a place. */
-  async #inPlace(send, attempt) {
-    if (this.#reading < READS_MAX) this.#reading += 1;
-    else if (!(await this.#placed(untilOf(attempt, Infinity)))) return NO_PLACE;
-    try {
-      return await send();
-    } finally {
-      const [next] = this.#readers;
-      if (next) next();
-      else this.#reading -= 1;
-    }
-  }
-
-  /** Waits for the place of a read that ends; whether it got one. */
-  async #placed(untilMs) {
-    if (this.#readers.size >= WAITING_MAX) return false;
-    let [isPlaced, place] = [false];
-    const placed = new Promise((resolve) => {
-      place = () => {
-        isPlaced = true;
-        this.#readers.delete(place);
-        resolve();
-      };
-    });
-    this.#readers.add(place);
-    await within(untilMs - Date.now(), placed).catch(() => this.#readers.delete(place));
-    return isPlaced;
   }
 }
 

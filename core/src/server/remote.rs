@@ -48,8 +48,6 @@ pub enum Policy {
 /// What the host is to send.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// The request, which reads.
-    Read,
     /// The request. What was committed before must be durable first.
     Dispatch {
         /// How often it was dispatched, with this time.
@@ -77,19 +75,19 @@ pub enum Ended {
     Unreachable(String),
 }
 
+pub use super::settling::read;
+
 impl<H: Handler> Engine<H> {
     /// What is to be sent before the last attempt has an answer; that which [`Engine::handle`] gave is nobody's then. It is told once.
     pub fn take_call(&mut self) -> Option<Call> {
         self.take_call_of().map(|(call, _)| call)
     }
 
-    /// The same, with the id of the request: its client may have sent none. A read has none.
-    pub fn take_call_of(&mut self) -> Option<(Call, Option<RequestId>)> {
-        let taken = self.loaded.as_mut().and_then(|loaded| loaded.call.take())?;
-        if let (_, Some(id)) = &taken {
-            self.under_way = Some(id.clone());
-        }
-        Some(taken)
+    /// The same, with the id of the request: its client may have sent none.
+    pub fn take_call_of(&mut self) -> Option<(Call, RequestId)> {
+        let (call, id) = self.loaded.as_mut().and_then(|loaded| loaded.call.take())?;
+        self.under_way = Some(id.clone());
+        Some((call, id))
     }
 
     /// Says that a request was under way already when this engine was made.
@@ -106,10 +104,7 @@ impl<H: Handler> Engine<H> {
 
     /// Answers an attempt of which the call has ended; there may be one more to make.
     pub fn settle(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, call: &Call, ended: Ended) -> Answer {
-        // A read is nobody's turn.
-        if *call != Call::Read {
-            self.under_way = None;
-        }
+        self.under_way = None;
         let answered =
             self.attempt_with(sql, (arrival, Purpose::Execute, true), |turn, loaded| turn.settle(loaded, call, ended));
         self.told(&answered);
@@ -147,7 +142,7 @@ impl Turn<'_> {
             })?;
             *loaded = work.after;
         }
-        loaded.call = Some((Call::Dispatch { times }, Some(identified.id.clone())));
+        loaded.call = Some((Call::Dispatch { times }, identified.id.clone()));
         Ok(Answer::problem(&in_flight()))
     }
 
@@ -174,7 +169,7 @@ impl Turn<'_> {
             Policy::Probe { path, settle_s } => {
                 let answer = self.still_in_doubt(loaded, identified, in_flight())?;
                 let is_proof = now_ms >= after_s(at_ms, settle_s) || !holds(Rule::ProbeSettles);
-                loaded.call = Some((Call::Probe { path, times, is_proof }, Some(identified.id.clone())));
+                loaded.call = Some((Call::Probe { path, times, is_proof }, identified.id.clone()));
                 Ok(answer)
             }
             Policy::Report | Policy::Resend { .. } => self.still_in_doubt(loaded, identified, outcome_unknown()),

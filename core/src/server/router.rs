@@ -41,6 +41,17 @@ pub enum Route {
         /// How long to wait for the object's answer, in ms.
         wait_ms: i64,
     },
+    /// It reads what is executed elsewhere, where it is to be sent: it has no turn, and no object is asked but for what it acknowledges.
+    Elsewhere {
+        /// The key.
+        key: Key,
+        /// Who is authenticated.
+        principal: Principal,
+        /// How long to wait for the answer, in ms.
+        wait_ms: i64,
+        /// Whether it goes to the object of its key first, which does what comes along with it.
+        acknowledges: bool,
+    },
     /// It goes to the object of a key, which judges what is in it.
     Batch {
         /// The key.
@@ -142,6 +153,12 @@ fn find_object<H: Handler>(
     match control {
         Some(Control::Batch) => Ok(Route::Batch { key, asker, wait_ms }),
         Some(Control::Socket) => Err(Problem::new(Code::NotFound, "a socket is opened by Upgrade: websocket").into()),
+        None if method.reads() && handler.is_remote(method, &path) => {
+            // It goes to no object that would.
+            malformed(method, &path, headers, now_ms).map_or(Ok(()), Err)?;
+            let acknowledges = headers.get("semel-ack").is_some();
+            Ok(Route::Elsewhere { key, principal: asker.principal, wait_ms, acknowledges })
+        }
         _ => Ok(Route::Object { key, principal: asker.principal, wait_ms }),
     }
 }

@@ -29,10 +29,7 @@ impl Turn<'_> {
             Ok(attempt) => attempt,
             Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
         };
-        let (sent, called_times) = match call {
-            Call::Read => return self.settle_read(loaded, ended),
-            Call::Dispatch { times } | Call::Probe { times, .. } => (call, *times),
-        };
+        let (Call::Dispatch { times: called_times } | Call::Probe { times: called_times, .. }) = *call;
         let Some(id) = &attempt.id else {
             return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
         };
@@ -51,9 +48,9 @@ impl Turn<'_> {
                 _ => outcome_unknown(),
             });
         }
-        match (sent, ended) {
+        match (call, ended) {
             (Call::Probe { .. }, Ended::Answered(response)) if response.status != 200 => {
-                self.settle_probe(loaded, &identified, sent, response.status)
+                self.settle_probe(loaded, &identified, call, response.status)
             }
             (Call::Probe { .. }, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
                 let answer = self.still_in_doubt(loaded, &identified, in_flight())?;
@@ -75,20 +72,6 @@ impl Turn<'_> {
                 self.settle_unknown(loaded, &identified, &reason)
             }
         }
-    }
-
-    fn settle_read(&self, loaded: &mut Loaded, ended: Ended) -> Result<Answer, SqlError> {
-        let answer = match ended {
-            Ended::Answered(response) => match checked_response(response) {
-                Ok(response) if response.status < 500 => Answer::read(response),
-                Ok(response) => unavailable(&format!("the other side answered {}", response.status)),
-                Err(reason) => unavailable(&reason),
-            },
-            Ended::Unknown(reason) => unavailable(&reason),
-            Ended::Unreachable(reason) => unreached(&reason),
-        };
-        self.set_aside(loaded, None, Aside::default())?;
-        Ok(answer)
     }
 
     /// Whether what was sent again was proven not to be there.
@@ -177,6 +160,19 @@ fn may_be_from_before_it(status: u16) -> bool {
 }
 
 /// The reasons go to the log: they may hold what is no client's business.
+/// What a reader is told of what came of it. It has no turn and no record, so no engine is asked.
+pub fn read(ended: Ended) -> Answer {
+    match ended {
+        Ended::Answered(response) => match checked_response(response) {
+            Ok(response) if response.status < 500 => Answer::read(response),
+            Ok(response) => unavailable(&format!("the other side answered {}", response.status)),
+            Err(reason) => unavailable(&reason),
+        },
+        Ended::Unknown(reason) => unavailable(&reason),
+        Ended::Unreachable(reason) => unreached(&reason),
+    }
+}
+
 fn unavailable(reason: &str) -> Answer {
     Answer::unavailable("what executes it gave no answer").with_log(format!("no answer: {reason}"))
 }

@@ -70,7 +70,7 @@ pub(super) struct Loaded {
     pub started: Option<Started>,
     pub sessions: Sessions,
     /// What the host is to send before the attempt has an answer.
-    pub call: Option<(Call, Option<RequestId>)>,
+    pub call: Option<(Call, RequestId)>,
     /// Whether a page may be swept yet: one at most in a turn of the object, however many requests are in it.
     pub may_sweep: Uncompared<bool>,
 }

@@ -60,6 +60,7 @@ fn outcome(route: &Route) -> String {
         Route::Object { key, principal, .. } => format!("{} {}", principal.as_str(), key.as_str()),
         Route::Batch { key, asker, .. } => format!("batch {} {}", asker.principal.as_str(), key.as_str()),
         Route::Socket { key, .. } => format!("socket {}", key.as_str()),
+        Route::Elsewhere { key, principal, .. } => format!("elsewhere {} {}", principal.as_str(), key.as_str()),
         Route::Registry { .. } => "registry".to_owned(),
         Route::Answer(Answer { headers, .. }) => headers.get("semel-status").unwrap_or_default().to_owned(),
         Route::Wait => "wait".to_owned(),

@@ -1,8 +1,9 @@
 //! Requests that are executed elsewhere: their start is recorded before they are sent, and their outcome when it comes.
 
-use semel_core::server::remote::{Call as Sent, Policy};
+use semel_core::server::remote::{Policy, read};
+use semel_core::server::router::Route;
 use semel_support::elsewhere::{Elsewhere, answered, dispatched, is_told, lost, order, refused, remote, resend};
-use semel_support::{Call, START_MS, START_S, World, acknowledge, get, post};
+use semel_support::{Call, START_MS, START_S, World, acknowledge, get, look_up, post};
 use serde_json::json;
 
 #[test]
@@ -108,18 +109,45 @@ fn an_answer_to_a_call_before_the_last_changes_nothing() {
 }
 
 #[test]
-fn a_read_is_sent_and_not_recorded() {
+fn a_read_is_nobodys_turn_and_the_engine_has_only_what_came_along() {
     let mut world = resend();
     let call = get("/orders");
-    world.send(&call);
-    let sent = world.take_call().expect("a read");
-    assert_eq!(sent, Sent::Read);
-    let read = world.settle(&call, &sent, answered(200, "all"));
-    assert_eq!((read.status(), read.only("semel-status"), read.body()), (200, "read", &b"all"[..]));
-    world.settle(&call, &sent, answered(500, "")).is_problem(503, "unavailable", "unknown", "same-id");
-    world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
-    world.settle(&call, &sent, refused()).is_problem(502, "upstream-unreachable", "no", "same-id");
-    assert_eq!(world.database.number("SELECT count(*) FROM sqlite_master"), 0);
+    world.send(&call).is_read(204);
+    assert_eq!((world.take_call(), world.database.number("SELECT count(*) FROM sqlite_master")), (None, 0));
+    let sent = dispatched(&mut world, &order("a"), 1);
+    world.settle(&order("a"), &sent, answered(201, "made"));
+    world.send(&get("/orders").header("semel-ack", "\"a\"")).is_read(204);
+    is_told(&mut world, &order("a"), 410, "acknowledged", "yes", "never");
+}
+
+#[test]
+fn a_read_goes_to_no_object_but_with_what_it_acknowledges() {
+    let world = resend();
+    let elsewhere = |call: &Call| match world.route(call) {
+        Route::Elsewhere { key, acknowledges, .. } => (key.as_str().to_owned(), acknowledges),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(elsewhere(&get("/orders")), ("orders".to_owned(), false));
+    assert_eq!(elsewhere(&get("/orders").header("semel-ack", "\"a\"")), ("orders".to_owned(), true));
+    for call in [order("a"), look_up("a")] {
+        assert!(matches!(world.route(&call), Route::Object { .. }));
+    }
+    // What the object would refuse is refused.
+    for (name, value) in [("semel-ack", "a;"), ("semel-deadline", "soon")] {
+        let Route::Answer(answer) = world.route(&get("/orders").header(name, value)) else { panic!("{name}") };
+        assert_eq!(answer.headers.get("semel-status"), Some("key-invalid"));
+    }
+}
+
+#[test]
+fn what_came_of_a_read_is_told_as_it_is_or_as_no_answer() {
+    let told = read(answered(200, "all"));
+    assert_eq!((told.status, told.headers.get("semel-status"), told.body.as_slice()), (200, Some("read"), &b"all"[..]));
+    for (ended, code) in
+        [(answered(500, ""), "unavailable"), (lost(), "unavailable"), (refused(), "upstream-unreachable")]
+    {
+        assert_eq!(read(ended).headers.get("semel-status"), Some(code));
+    }
 }
 
 #[test]

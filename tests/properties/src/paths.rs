@@ -107,7 +107,10 @@ fn check_routed(method: &Method, url: (&str, &str), headers: &Headers) {
             other @ (Route::Registry { .. } | Route::Wait) => {
                 panic!("there is no administrator, and no key: {other:?}")
             }
-            Route::Object { key, wait_ms, .. } | Route::Batch { key, wait_ms, .. } | Route::Socket { key, wait_ms } => {
+            Route::Object { key, wait_ms, .. }
+            | Route::Elsewhere { key, wait_ms, .. }
+            | Route::Batch { key, wait_ms, .. }
+            | Route::Socket { key, wait_ms } => {
                 assert!(open, "nobody is served unless it is said");
                 assert!((1..=i64::from(WAIT_S_MAX) * 1000).contains(&wait_ms));
                 check_key(&key);

@@ -152,7 +152,6 @@ pub const SOMETIMES: &[&str] = &[
     "elsewhere, probe: unavailable",
     "elsewhere, probe: upstream-unreachable",
     "elsewhere, read: read",
-    "elsewhere, read: unavailable",
     "elsewhere, report: executed",
     "elsewhere, report: forgotten",
     "elsewhere, report: has its outcome from the service",

@@ -208,8 +208,7 @@ impl Run {
         let Some(reply) = reply else { return Ok(()) };
         if let Some(sent) = self.object.world.take_call() {
             let flight = Flight { asked, sent, decided_ms: self.now_ms, has_turn };
-            // What reads need not wait for anything.
-            let is_early = flight.sent == Sent::Read || self.mutant == Some(Mutant::Twin(Twin::SentBeforeDurable));
+            let is_early = self.mutant == Some(Mutant::Twin(Twin::SentBeforeDurable));
             return if is_early { self.send(flight) } else { self.once_durable(Then::Send(flight)) };
         }
         if has_turn {

@@ -97,7 +97,6 @@ impl Run {
         let made = self.service.made.get(&asked.wish).cloned().unwrap_or_default();
         let fails = self.happens_often(self.plan.remote.fail);
         match sent {
-            Sent::Read => self.answer(number, if fails { 500 } else { 200 }, "all".to_owned()),
             Sent::Probe { .. } if fails => {
                 let status = UNCLEAR[self.rng.usize(0..UNCLEAR.len())];
                 self.answer(number, status, String::new())
