@@ -64,7 +64,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("doubt-stays", 18, "left"),
     ("resend-ends", 11, "again"),
     ("probe-settles", 1, "again"),
-    ("own-dispatch", 122, "recorded"),
+    ("own-dispatch", 763, "recorded"),
     ("under-way-known", 927, "answer"),
     ("taken-epoch", 1, "once"),
     ("lane-taken-over", 66, "unsettled"),
