@@ -23,7 +23,7 @@ use super::turn::{Command, Identified, Loaded, Purpose, Turn, Undone, Work, roll
 use crate::fingerprint::Fingerprint;
 use crate::header::{self, Ack, Attempt};
 use crate::id::RequestId;
-use crate::message::{Headers, Response};
+use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
 use std::sync::Arc;
@@ -134,8 +134,8 @@ impl Turn<'_> {
             (Some(response), _) if response.status < 500 => Answer::read(response),
             (Some(response), _) => rolled_back(&format!("the handler answered {}", response.status)),
             (None, Err(Undone::Failed(Failure::Remote(_)))) if self.sends() => {
-                // It is read by who has asked, once what came along is done: see `Route::Elsewhere`.
-                Answer::read(Response { status: 204, headers: Headers::new(), body: Vec::new() })
+                // The Worker reads it, and hears this only of what comes along: see `Route::Elsewhere`. Whoever else asks must not take it for what there is.
+                Answer::unavailable("it is read where it is executed, and not here")
             }
             (None, Err(undone)) => self.undone(undone)?,
             (None, Ok(())) => rolled_back("the read did not end"),

@@ -159,7 +159,6 @@ fn may_be_from_before_it(status: u16) -> bool {
     matches!(status, 401 | 403 | 407 | 408 | 409 | 425 | 429)
 }
 
-/// The reasons go to the log: they may hold what is no client's business.
 /// What a reader is told of what came of it. It has no turn and no record, so no engine is asked.
 pub fn read(ended: Ended) -> Answer {
     match ended {
@@ -173,6 +172,7 @@ pub fn read(ended: Ended) -> Answer {
     }
 }
 
+/// The reasons go to the log: they may hold what is no client's business.
 fn unavailable(reason: &str) -> Answer {
     Answer::unavailable("what executes it gave no answer").with_log(format!("no answer: {reason}"))
 }

@@ -103,7 +103,7 @@ fn what_is_under_way_is_told_so_for_as_long_as_it_is() {
     let call = order("a");
     let mut world = remote(Policy::Report);
     let sent = dispatched(&mut world, &call, 1);
-    world.send(&get("/orders")).is_read(204);
+    world.send(&get("/orders")).is_problem(503, "unavailable", "unknown", "same-id");
     is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
     let looked_up = json!([{ "method": "GET", "path": "/semel/v1/keys/counters%2F1/outcomes/a" }]);
     let answers = world.batch(&looked_up).expect("answers");

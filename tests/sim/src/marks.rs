@@ -151,7 +151,7 @@ pub const SOMETIMES: &[&str] = &[
     "elsewhere, probe: replayed",
     "elsewhere, probe: unavailable",
     "elsewhere, probe: upstream-unreachable",
-    "elsewhere, read: read",
+    "elsewhere, read: unavailable",
     "elsewhere, report: executed",
     "elsewhere, report: forgotten",
     "elsewhere, report: has its outcome from the service",
