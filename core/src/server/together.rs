@@ -179,9 +179,10 @@ impl<H: Handler> Engine<H> {
         self.loaded = self.loaded.take().zip(before).map(|(loaded, before)| {
             let mut packed = loaded.packed;
             packed.take_back();
-            // What has lapsed meanwhile is not taken back.
+            // What has lapsed meanwhile is not taken back, and is still to be told.
             let mut count = before.count;
             count.tombstones += packed.count() - packed_count;
+            self.chores.counted(before.count, count);
             Loaded { packed, count, ..before }
         });
         Ok(None)

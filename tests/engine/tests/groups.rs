@@ -185,6 +185,21 @@ fn of_a_group_that_is_undone_nothing_is_counted_that_has_lapsed_on_its_way() {
 }
 
 #[test]
+fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told_to_the_registry() {
+    let mut world = used();
+    world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
+    world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
+    let report = world.report().expect("storage works").expect("something to tell");
+    world.reported(&report, 0).expect("storage works");
+    assert_eq!(world.report(), Ok(None));
+    world.pass_ms(59_999);
+    assert_eq!(world.group_over(&[change("c"), post("/not-found").id("d"), change("e")], 1), None);
+    world.pass_ms(1);
+    let told = world.report().expect("storage works").map(|report| report.tombstones);
+    assert_eq!(told, Some(report.tombstones - 1));
+}
+
+#[test]
 fn texts_have_their_numbers_though_a_key_is_deleted_in_the_middle_of_a_group() {
     let calls =
         [change("a"), change("b"), admin::delete_key("deletes"), change("c"), change("d"), change("e").by("bob")];
