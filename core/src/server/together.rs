@@ -148,7 +148,6 @@ impl<H: Handler> Engine<H> {
         ahead: &Ahead<'_>,
         work: impl FnOnce(&mut Self, &Desk<'_>) -> Result<T, SqlError>,
     ) -> Result<Option<T>, SqlError> {
-        let packed_count = self.loaded.as_ref().map_or(0, |loaded| loaded.packed.count());
         let before = self.loaded.as_mut().map(|loaded| {
             let packed = std::mem::take(&mut loaded.packed);
             let before = loaded.clone();
@@ -179,11 +178,7 @@ impl<H: Handler> Engine<H> {
         self.loaded = self.loaded.take().zip(before).map(|(loaded, before)| {
             let mut packed = loaded.packed;
             packed.take_back();
-            // What has lapsed meanwhile is not taken back, and is still to be told.
-            let mut count = before.count;
-            count.tombstones += packed.count() - packed_count;
-            self.chores.counted(before.count, count);
-            Loaded { packed, count, ..before }
+            Loaded { packed, ..before }
         });
         Ok(None)
     }

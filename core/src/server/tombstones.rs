@@ -77,7 +77,7 @@ type Before = (IdHash, Option<(i64, PrincipalHash)>);
 struct Kept {
     /// When each lapses, and whose it is.
     ids: BTreeMap<IdHash, (i64, PrincipalHash)>,
-    /// Those that lapse, by when. One that has come to lapse later is still there, and there as well.
+    /// Those that lapse, by when. One that has come to lapse later is still there, and there as well; so may be what was taken back.
     ends: Uncompared<BTreeMap<i64, Vec<IdHash>>>,
 }
 
@@ -99,29 +99,34 @@ impl Index {
         self.added.push((packed.lapses_10s, id_hash(&packed.id), principal));
     }
 
-    /// What is taken over from now on may have to be taken back: a copy of all would cost the more, the more there is.
+    /// What is taken over or lapses from now on may have to be taken back: a copy of all would cost the more, the more there is.
     pub fn begin(&mut self) {
         self.before = Some(Arc::default());
     }
 
-    /// What was taken over since stays.
+    /// What was taken over since stays, and what has lapsed is gone.
     pub fn keep(&mut self) {
         self.before = None;
     }
 
-    /// Takes back what was taken over since.
+    /// Takes back what was taken over since, and what has lapsed.
     pub fn take_back(&mut self) {
         self.added.clear();
         let before = self.before.take().unwrap_or_default();
         if before.is_empty() {
             return;
         }
-        let ids = &mut Arc::make_mut(&mut self.kept).ids;
+        let kept = Arc::make_mut(&mut self.kept);
         for (id, known) in before.iter().rev() {
             match known {
-                Some(known) => ids.insert(*id, *known),
-                None => ids.remove(id),
-            };
+                Some(known) => {
+                    kept.ids.insert(*id, *known);
+                    kept.ends.0.entry(known.0).or_default().push(*id);
+                }
+                None => {
+                    kept.ids.remove(id);
+                }
+            }
         }
     }
 
@@ -142,9 +147,10 @@ impl Index {
         while let Some(first) = kept.ends.0.first_entry().filter(|first| has_lapsed(first.key())) {
             let lapsed_10s = *first.key();
             for id in first.remove() {
-                if kept.ids.get(&id).is_some_and(|(lapses_10s, _)| *lapses_10s == lapsed_10s) {
+                if let Some(known) = kept.ids.get(&id).copied().filter(|(lapses_10s, _)| *lapses_10s == lapsed_10s) {
                     kept.ids.remove(&id);
                     more -= 1;
+                    self.before.iter_mut().for_each(|before| Arc::make_mut(before).push((id, Some(known))));
                 }
             }
         }

@@ -169,15 +169,21 @@ fn where_one_fails_nothing_was_done_and_each_goes_by_itself() {
     }
 }
 
-#[test]
-fn of_a_group_that_is_undone_nothing_is_counted_that_has_lapsed_on_its_way() {
+/// A key of which a packed tombstone lapses on the way of a group that is undone.
+fn lapsing() -> (World, [Call; 3]) {
     let mut world = used();
     world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
     world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
     assert_eq!(world.count().map(|count| count.tombstones), Ok(1), "it is packed");
     // A minute after the latest deadline, which is before the second of these comes.
     world.pass_ms(59_999);
-    assert_eq!(world.group_over(&[change("c"), post("/not-found").id("d"), change("e")], 1), None);
+    (world, [change("c"), post("/not-found").id("d"), change("e")])
+}
+
+#[test]
+fn of_a_group_that_is_undone_nothing_is_counted_that_has_lapsed_on_its_way() {
+    let (mut world, calls) = lapsing();
+    assert_eq!(world.group_over(&calls, 1), None);
     world.pass_ms(1);
     let counted = world.count();
     world.restart();
@@ -185,15 +191,22 @@ fn of_a_group_that_is_undone_nothing_is_counted_that_has_lapsed_on_its_way() {
 }
 
 #[test]
+fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_there_until_its_time() {
+    let (mut world, calls) = lapsing();
+    assert_eq!(world.group_over(&calls, 1), None);
+    assert_eq!(world.count().map(|count| count.tombstones), Ok(1));
+    world.send(&look_up("a")).is_problem(410, "acknowledged", "yes", "never");
+    world.pass_ms(1);
+    world.send(&look_up("a")).is_problem(404, "not-seen", "unknown", "same-id");
+}
+
+#[test]
 fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told_to_the_registry() {
-    let mut world = used();
-    world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
-    world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
+    let (mut world, calls) = lapsing();
     let report = world.report().expect("storage works").expect("something to tell");
     world.reported(&report, 0).expect("storage works");
     assert_eq!(world.report(), Ok(None));
-    world.pass_ms(59_999);
-    assert_eq!(world.group_over(&[change("c"), post("/not-found").id("d"), change("e")], 1), None);
+    assert_eq!(world.group_over(&calls, 1), None);
     world.pass_ms(1);
     let told = world.report().expect("storage works").map(|report| report.tombstones);
     assert_eq!(told, Some(report.tombstones - 1));
