@@ -104,7 +104,7 @@ export async function answerOf(env, [method, lines], ask, waitMs) {
       timer = setTimeout(resolve, waitMs);
       ask().then(resolve, reject);
     });
-    return answer ?? unavailable("the object did not answer in time");
+    return answer ?? unavailable("no answer came in time");
   } catch (error) {
     return unavailable("the object failed", `the object failed: ${error}`);
   } finally {
