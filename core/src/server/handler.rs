@@ -109,7 +109,7 @@ impl<H: Handler> Served for H {
 
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         let response = self.handle(context, request)?;
-        context.store_alone()?;
+        context.store_own()?;
         Ok(response)
     }
 

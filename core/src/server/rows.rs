@@ -54,7 +54,11 @@ pub(super) fn bare_columns() -> String {
 }
 
 fn columns(is_bare: bool) -> String {
-    if is_bare { bare_columns() } else { format!("{PRINCIPAL}, {BARE}, fingerprint, status, {HEADERS}, body") }
+    if is_bare { bare_columns() } else { format!("{}, body", columns_before_body()) }
+}
+
+fn columns_before_body() -> String {
+    format!("{PRINCIPAL}, {BARE}, fingerprint, status, {HEADERS}")
 }
 
 /// Reads the record of an id without fingerprint and outcome.
@@ -79,13 +83,18 @@ pub(super) struct Found {
     pub is_bare: bool,
 }
 
-/// Reads the records of ids from the tables, all in one statement.
+/// An outcome with a longer body is not read together with others: all of them are in memory at once then.
+const TOGETHER_BYTES_MAX: i64 = 16 << 10;
+
+/// Reads the records of ids from the tables, all in one statement; those with a long body are each to be read by itself.
 pub(super) fn read_whole(sql: &dyn Sql, ids: &[RequestId]) -> Result<Vec<Found>, SqlError> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let (statement, arguments) = of_ids(&columns(false), &ids.iter().collect::<Vec<_>>());
-    let found = |row| with_id(row, from_row).map(|(id, record)| Found { id, record: Some(record), is_bare: false });
+    // Without its body an outcome can't be read.
+    let columns = format!("{}, iif(length(body) <= {TOGETHER_BYTES_MAX}, body, NULL)", columns_before_body());
+    let (statement, arguments) = of_ids(&columns, &ids.iter().collect::<Vec<_>>());
+    let found = |row| with_id(row, |row| Some(from_row(row))).map(|(id, record)| Found { id, record, is_bare: false });
     sql.exec(&statement, &arguments)?.into_iter().map(found).collect()
 }
 

@@ -143,6 +143,24 @@ fn outcomes_that_are_much_together_are_written_in_between() {
 }
 
 #[test]
+fn of_long_outcomes_each_is_read_when_its_turn_comes() {
+    let statements = |bytes: usize| {
+        let calls = ["a", "b", "c"].map(|id| post("/echo").id(id).body("x".repeat(bytes)));
+        let mut world = World::new();
+        for call in &calls {
+            world.send(call).is_executed(200);
+        }
+        world.restart();
+        world.send(&look_up("a")).is_replayed(200);
+        let before = world.database.statements();
+        let replies = world.group(&calls).expect("one commit");
+        assert!(replies.iter().all(|reply| reply.body().len() == bytes && reply.only("semel-status") == "replayed"));
+        world.database.statements() - before
+    };
+    assert_eq!(statements(20_000), statements(10_000) + 3);
+}
+
+#[test]
 fn answers_for_which_there_is_no_room_together_are_given_one_by_one() {
     let mut world = used();
     let before = kept(&world);

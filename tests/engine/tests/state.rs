@@ -21,6 +21,8 @@ thread_local! {
 struct Tally(i64);
 
 impl State for Tally {
+    const IS_KEPT: bool = true;
+
     fn load(sql: &dyn Sql) -> Result<Self, SqlError> {
         LOADED.set(LOADED.get() + 1);
         let rows = sql.exec("SELECT value FROM tally WHERE name = 'tally'", &[])?;
@@ -41,6 +43,8 @@ impl State for Tally {
 struct Last(i64);
 
 impl State for Last {
+    const IS_KEPT: bool = true;
+
     fn load(sql: &dyn Sql) -> Result<Self, SqlError> {
         let rows = sql.exec("SELECT value FROM tally WHERE name = 'last'", &[])?;
         Ok(Self(rows.first().and_then(|row| row[0].as_integer()).unwrap_or(0)))

@@ -33,26 +33,41 @@ pub const PATHS: &[&str] = &[
     "/flaky",
     "/swallows",
     "/tally",
-    "/tally",
-    "/tally",
+    "/tally/guarded",
+    "/tally/overdrawn",
 ];
 
 /// The paths of what undoes, all or a part.
-pub const UNDOING: &[&str] =
-    &["/nested", "/fails", "/not-found", "/five-hundred", "/bad-header", "/flaky", "/tally/fails", "/tally/nested"];
+pub const UNDOING: &[&str] = &[
+    "/nested",
+    "/fails",
+    "/not-found",
+    "/five-hundred",
+    "/bad-header",
+    "/flaky",
+    "/tally/fails",
+    "/tally/nested",
+    "/tally/overdrawn",
+];
 
-/// What it keeps in memory.
+/// What it keeps in memory: until all of a commit have run, or until the request is over, as what the table may refuse.
 #[derive(Clone)]
-struct Tally(i64);
+struct Tally<const IS_KEPT: bool>(i64);
 
-impl State for Tally {
+impl<const IS_KEPT: bool> Tally<IS_KEPT> {
+    const ROW: i64 = if IS_KEPT { 1 } else { 2 };
+}
+
+impl<const IS_KEPT: bool> State for Tally<IS_KEPT> {
+    const IS_KEPT: bool = IS_KEPT;
+
     fn load(sql: &dyn Sql) -> Result<Self, SqlError> {
-        let rows = sql.exec("SELECT value FROM tally", &[])?;
+        let rows = sql.exec("SELECT value FROM tally WHERE row = ?1", &[Self::ROW.into()])?;
         Ok(Self(rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(0)))
     }
 
     fn store(&self, sql: &dyn Sql) -> Result<(), SqlError> {
-        sql.run("INSERT OR REPLACE INTO tally VALUES (1, ?1)", &[self.0.into()]).map(|_| ())
+        sql.run("INSERT OR REPLACE INTO tally VALUES (?1, ?2)", &[Self::ROW.into(), self.0.into()]).map(|_| ())
     }
 }
 
@@ -60,12 +75,17 @@ impl Book {
     /// Adds to its tally, and answers what that was before.
     fn tally(context: &Context<'_>, rest: &[&str]) -> Result<Response, Failure> {
         let add = |more: i64| {
-            let Tally(before) = context.state()?;
-            context.put(Tally(before + more))?;
+            let Tally::<true>(before) = context.state()?;
+            context.put(Tally::<true>(before + more))?;
             Ok::<_, SqlError>(before)
         };
         let before = add(1)?;
         match rest {
+            ["guarded"] => {
+                let Tally::<false>(before) = context.state()?;
+                context.put(Tally::<false>(before + 1))?;
+            }
+            ["overdrawn"] => context.put(Tally::<false>(-1))?,
             ["fails"] => return Err(Failure::Other("told to fail".to_owned())),
             ["nested"] => {
                 let undone: Result<(), Failure> = atomically(context.sql, || {
@@ -90,7 +110,8 @@ impl Handler for Book {
 
     fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
         sql.exec("CREATE TABLE effects (number INTEGER PRIMARY KEY, id TEXT NOT NULL) STRICT", &[])?;
-        sql.exec("CREATE TABLE tally (only_row INTEGER PRIMARY KEY, value INTEGER NOT NULL) STRICT", &[]).map(|_| ())
+        sql.exec("CREATE TABLE tally (row INTEGER PRIMARY KEY, value INTEGER NOT NULL CHECK (value >= 0)) STRICT", &[])
+            .map(|_| ())
     }
 
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {

@@ -82,6 +82,9 @@ struct Account {
 }
 
 impl State for Account {
+    // The handler lets no balance come to be that could not be stored.
+    const IS_KEPT: bool = true;
+
     fn load(sql: &dyn Sql) -> Result<Self, SqlError> {
         let rows = sql.exec("SELECT balance, entries FROM account", &[])?;
         // Nothing, where there is no account yet.

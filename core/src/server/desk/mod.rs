@@ -132,7 +132,7 @@ impl<'a> Desk<'a> {
         }
         changed.write(self.sql, &mut self.texts.borrow_mut(), &mut self.recent.borrow_mut())?;
         places.write(self.sql)?;
-        self.states.borrow_mut().write(self.sql)
+        self.states.borrow_mut().write_all(self.sql)
     }
 
     fn waits(&self, bytes: usize) -> Result<(), SqlError> {
@@ -200,19 +200,18 @@ impl<'a> Desk<'a> {
         if let Some(known) = self.states.borrow().get() {
             return Ok(known);
         }
-        let loaded = S::load(self.sql)?;
-        self.states.borrow_mut().put(loaded.clone(), false);
-        Ok(loaded)
+        self.states.borrow_mut().load(self.sql)
     }
 
     /// Has it stored.
-    pub(super) fn put<S: State>(&self, state: S) {
-        self.states.borrow_mut().put(state, true);
+    pub(super) fn put<S: State>(&self, state: S) -> Result<(), SqlError> {
+        self.states.borrow_mut().put(state, self.sql)
     }
 
-    /// Has what was put stored, unless many share the desk.
-    pub(super) fn store_alone(&self) -> Result<(), SqlError> {
-        if self.is_shared { Ok(()) } else { self.states.borrow_mut().write(self.sql) }
+    /// Has what was put stored; where many share the desk, but for what is kept until the end.
+    pub(super) fn store_own(&self) -> Result<(), SqlError> {
+        let mut states = self.states.borrow_mut();
+        if self.is_shared { states.write_own(self.sql) } else { states.write_all(self.sql) }
     }
 
     /// Before a statement that may ask for what waits, or change what is known.
@@ -221,7 +220,7 @@ impl<'a> Desk<'a> {
         // What the engine writes is in its own tables; whatever else writes is a handler's, and so may be what reads.
         let is_handlers = reads || !writes_to_engines(statement);
         if is_handlers {
-            self.states.borrow_mut().write(self.sql)?;
+            self.states.borrow_mut().write_all(self.sql)?;
             if !reads {
                 self.states.take();
             }
@@ -265,6 +264,8 @@ impl Sql for Desk<'_> {
             return body().map_or_else(
                 |Rollback| {
                     self.undo();
+                    // What could not be stored is not tried again by what is left of the attempt.
+                    self.states.take();
                     Ok(Ended::RolledBack)
                 },
                 |()| Ok(Ended::Committed),
