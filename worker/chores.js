@@ -40,6 +40,20 @@ export async function within(ms, promise) {
   }
 }
 
+/**
+ * Works with a signal that aborts where it takes too long. The timer ends with the work: of an `AbortSignal.timeout` it goes on, and an object has ten
+ * thousand at most for all that it does in its life.
+ */
+export async function inTime(ms, work) {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(new Error(`no answer in ${ms} ms`)), ms);
+  try {
+    return await work(late.signal);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 let isMissingNoted = false;
 
 /** The registry, or undefined; the log says once that there is none. */

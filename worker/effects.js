@@ -6,7 +6,7 @@
 // - Every wait has a deadline. What has no answer by then is sent again at a constant interval, for as long as the object lives; then an
 //   alarm starts another.
 
-import { within } from "./chores.js";
+import { inTime, within } from "./chores.js";
 import { linesOf, pairsOf, valueIn } from "./lines.js";
 import { attempted, guarded, noteOf } from "./module.js";
 
@@ -123,11 +123,13 @@ export class Effects {
     return [status, valueIn(lines, "semel-status") ?? "", told ?? new Uint8Array()];
   }
 
-  async #called(request) {
-    const answer = await fetch(request, { signal: AbortSignal.timeout(ANSWER_MS) });
-    const reader = answer.body?.getReader();
-    const { value } = (await within(OUTSIDE_MS, reader?.read()).catch(() => {})) ?? {};
-    reader?.cancel().catch(() => {});
-    return [answer.status, "", (value ?? new Uint8Array()).subarray(0, OUTSIDE_BYTES_MAX)];
+  #called(request) {
+    return inTime(ANSWER_MS, async (signal) => {
+      const answer = await fetch(request, { signal });
+      const reader = answer.body?.getReader();
+      const { value } = (await within(OUTSIDE_MS, reader?.read()).catch(() => {})) ?? {};
+      reader?.cancel().catch(() => {});
+      return [answer.status, "", (value ?? new Uint8Array()).subarray(0, OUTSIDE_BYTES_MAX)];
+    });
   }
 }

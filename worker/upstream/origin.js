@@ -4,12 +4,12 @@
 // - Nothing goes anywhere but to the configured origin, or the bound service. Redirects are not followed.
 // - What belongs to one connection, to the page, or to this layer stays here, credentials too: the other side's own are a setting.
 // - An answer is whole, within its limit and in time, or it is no answer.
-// - That surely nothing was sent is said only where a connection was to be made first, and could not be, or where a service lacks the method
-//   that is to be called: of a request that fails the runtime says the same whether or not it has left.
+// - That surely nothing was sent is said only where a connection was to be made first, and could not be, where a service lacks the method
+//   that is to be called, or where there was no request yet: of one that fails the runtime says the same whether or not it has left.
 
 import { connect } from "cloudflare:sockets";
 import { RpcStub } from "cloudflare:workers";
-import { within } from "./chores.js";
+import { inTime, within } from "./chores.js";
 import { pairsOf, valueIn } from "./lines.js";
 
 const TIMEOUT_SECONDS = 25;
@@ -121,9 +121,16 @@ function headOf(lines, env, id, left) {
 }
 
 async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) {
-  const signal = AbortSignal.timeout(timeoutMs);
-  const response = await fetch(new Request(root + path, { method, headers, body, redirect: "manual", signal, ...UNCACHED }));
-  return heardOf(response, (_, encoding) => encoding === "gzip" || DECODES_BR);
+  let mayHaveLeft = false;
+  try {
+    return await inTime(timeoutMs, async (signal) => {
+      const request = new Request(root + path, { method, headers, body, redirect: "manual", signal, ...UNCACHED });
+      mayHaveLeft = true;
+      return heardOf(await fetch(request), (_, encoding) => encoding === "gzip" || DECODES_BR);
+    });
+  } catch (error) {
+    throw mayHaveLeft ? error : new Unconnected(`it could not be sent: ${error}`);
+  }
 }
 
 /**
@@ -156,7 +163,13 @@ const found = new Set();
 async function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
   if (!found.has(name)) await find(service, name, timeoutMs);
   const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
-  return within(timeoutMs, service[name](asked).then(responded));
+  try {
+    return await within(timeoutMs, service[name](asked).then(responded));
+  } catch (error) {
+    // Another version of the service may lack it: the next one looks first.
+    found.delete(name);
+    throw error;
+  }
 }
 
 /** Asks the service for a method, and calls nothing. */

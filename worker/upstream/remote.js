@@ -53,8 +53,7 @@ export class Remote {
       this.#waitingBytes += bytes;
       try {
         while (this.#turn) {
-          if (Date.now() >= untilMs) return this.#object.waiting(attempt());
-          await this.#through(untilMs);
+          if (!(await this.#through(untilMs))) return this.#object.waiting(attempt());
         }
       } finally {
         this.#waitingBytes -= bytes;
@@ -75,18 +74,22 @@ export class Remote {
   /** What is asked of the layer has no turn; the engine says whether it has to wait for what is under way. */
   async #control(attempt) {
     const untilMs = untilOf(attempt, CONTROL_WAIT_MS);
-    for (;;) {
+    for (let isLate = false; ; ) {
       const answer = this.#object.answered(attempt());
-      if (!LOCKED.test(answer[1]) || !this.#turn || this.#waiting >= WAITING_MAX || Date.now() >= untilMs) return answer;
-      await this.#through(untilMs);
+      if (isLate || !LOCKED.test(answer[1]) || !this.#turn || this.#waiting >= WAITING_MAX) return answer;
+      isLate = !(await this.#through(untilMs));
     }
   }
 
-  /** Waits until the request that is under way is through, or until an instant. */
+  /** Waits until the request that is under way is through, or until an instant; whether it is through. Where no timer can be had, it is not waited for. */
   async #through(untilMs) {
     this.#waiting += 1;
-    await within(untilMs - Date.now(), this.#turn).catch(() => {});
+    const isThrough = await within(untilMs - Date.now(), this.#turn).then(
+      () => true,
+      () => false,
+    );
     this.#waiting -= 1;
+    return isThrough;
   }
 
   async #follow(attempt) {
