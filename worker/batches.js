@@ -5,19 +5,26 @@
 //   else is in that commit. Nothing else of the object runs meanwhile.
 // - Each batch is begun in one commit: nothing of it is kept where it then goes one by one.
 
+import { pairsOf } from "./lines.js";
 import { guarded } from "./module.js";
 
 /** So many bytes of answers there are, without what each may take to say that it has no room. The engine has the same number. */
 const ROOM = (4 << 20) - 256 * 640;
-/** What is told of a request that crashes the module even where its crash is counted. */
-const CRASHED = JSON.stringify({ status: 503, headers: { "semel-status": "unavailable" }, body: "" });
+/** An answer to a request by itself, as one of a batch has it: what a page may read is said of the whole. */
+const elementOf = ([status, lines, body]) => {
+  const headers = pairsOf(lines).filter(([name]) => name !== "vary" && !name.startsWith("access-control-"));
+  return JSON.stringify({ status, headers: Object.fromEntries(headers), body: new TextDecoder().decode(body) });
+};
 
 /** The batches and frames of one key. */
 export class Batches {
   #host;
   #turns;
 
-  /** `host`: `engine()` and `router()`, `wake()` after each call, `sync()` for the storage, and `startedMs`. */
+  /**
+   * `host`: `engine()` and `router()`, `wake()` after each call, `sync()` for the storage, `startedMs`, and `crashed(method)`: the answer to what crashes
+   * the module even where its crash is counted.
+   */
   constructor(host, turns) {
     this.#host = host;
     this.#turns = turns;
@@ -26,7 +33,8 @@ export class Batches {
   /** Resolves to the engine's answer to the body of a batch. */
   batch(key, asker, lines, body) {
     const elements = () => JSON.parse(new TextDecoder().decode(body));
-    return this.#inOneCommit([key, asker], lines, body, elements, ([status, headers, , log], texts) => [status, headers, `[${texts}]`, log]);
+    // Of a text the runtime would say that it is one, beside the type that the answer has.
+    return this.#inOneCommit([key, asker], lines, body, elements, ([status, headers, , log], texts) => [status, headers, new TextEncoder().encode(`[${texts}]`), log]);
   }
 
   /** Resolves to `[text]`, or `[close code, reason]`. */
@@ -63,7 +71,7 @@ export class Batches {
   }
 
   async #oneByOne(to, elements) {
-    const { engine, wake, sync, startedMs } = this.#host;
+    const { engine, wake, sync, startedMs, crashed: unavailable } = this.#host;
     const texts = [];
     let room = ROOM;
     // Whether one may have ended the object before goes by when all of them came: those before it take their time.
@@ -75,7 +83,7 @@ export class Batches {
       const crashed = () =>
         guarded(
           () => one(undefined, true),
-          () => [CRASHED, room],
+          () => [elementOf(unavailable(element.method)), room],
         );
       const isSuspect = guarded(
         () => one(startedMs, false) !== undefined,

@@ -37,6 +37,7 @@ test("a batch has the answers of its requests in their order, and headers of its
   const id = randomUUID();
   const answer = await batch("order", [change("/echo", { id, body: "h\u{e9}llo", headers: { "x-a": "1" } }), { method: "GET", path: "/runs" }, change("/echo", { id, body: "h\u{e9}llo" }), change("/gzip"), { method: "HEAD", path: "/runs" }]);
   assert.deepEqual([answer.status, answer.semel, answer.headers.get("semel-key"), answer.headers.get("cache-control")], [200, "executed", '"order"', "no-store"]);
+  assert.equal(answer.headers.get("content-type"), "application/json");
   assert.ok(Math.abs(Number(answer.headers.get("semel-now")) - Date.now()) < 60_000);
   assert.deepEqual(statuses(answer), ["executed", "read", "replayed", "executed", "read"]);
   const [echo, read, replay, gzip, head] = answer.json;
@@ -51,7 +52,8 @@ test("a batch has the answers of its requests in their order, and headers of its
 test("a request that crashes the module: each runs by itself, its crash is counted, and nobody is blamed for a neighbour", async () => {
   const [before, panics, after] = [change("/echo"), change("/panic"), change("/echo")];
   const elements = [before, panics, { method: "GET", path: "/runs" }, after];
-  assert.deepEqual(statuses(await batch("crash", elements)), ["executed", "rolled-back", "read", "executed"]);
+  const answer = await batch("crash", elements);
+  assert.deepEqual([answer.headers.get("content-type"), ...statuses(answer)], ["application/json", "executed", "rolled-back", "read", "executed"]);
   assert.equal(await runs("crash"), 2);
   assert.deepEqual(statuses(await batch("crash", elements)), ["replayed", "rolled-back", "read", "replayed"]);
   const socket = await connect("crash");
@@ -59,6 +61,17 @@ test("a request that crashes the module: each runs by itself, its crash is count
   assert.deepEqual(statusesOf(await socket.ask(elements)), ["replayed", "poisoned", "read", "replayed"]);
   assert.equal(await runs("crash"), 2);
   socket.destroy();
+});
+
+test("a request that crashes the module even while that is counted has a whole problem, and its neighbours their answers", async () => {
+  const answer = await batch("uncounted", [change("/echo"), change("/rule-panics"), change("/echo")]);
+  assert.deepEqual(statuses(answer), ["executed", "unavailable", "executed"]);
+  const [, { status, headers, body }] = answer.json;
+  assert.deepEqual([status, Object.keys(headers).sort()], [503, ["cache-control", "content-type", "retry-after", "semel-now", "semel-status"]]);
+  assert.equal(headers["content-type"], "application/problem+json");
+  assert.ok(Math.abs(Number(headers["semel-now"]) - Date.now()) < 60_000);
+  const { code, executed, retry } = JSON.parse(body);
+  assert.deepEqual([code, executed, retry], ["unavailable", "unknown", "same-id"]);
 });
 
 test("what a frame acknowledges is acknowledged once it runs one by one as well, and its answers fit their places", async () => {
@@ -140,13 +153,15 @@ test("a batch that can't be read or is too large runs nothing, and says so", asy
     assert.deepEqual([answer.status, answer.semel, answer.json.executed], [400, "body-invalid", "no"], body.slice(0, 20));
   }
   for (const body of [JSON.stringify(Array(257).fill(good)), JSON.stringify([good, " ".repeat(1 << 20)])]) assert.equal((await send(body)).semel, "too-large");
-  assert.deepEqual((await send("[]")).json, []);
+  const empty = await send("[]");
+  assert.deepEqual([empty.headers.get("content-type"), empty.json], ["application/json", []]);
   assert.equal(await runs("bad"), 0);
 });
 
 test("a batch and a frame cost as many requests as they hold, of their principal alone", async () => {
   const elements = Array.from({ length: (BURST * 2) / 3 }, () => change("/echo"));
-  assert.equal((await batch("costly", elements)).semel, "executed");
+  const whole = await batch("costly", elements);
+  assert.deepEqual([whole.semel, whole.headers.get("content-type")], ["executed", "application/json"]);
   const socket = await connect("costly");
   const [more, some] = [await socket.ask(elements), await socket.ask(elements.slice(0, 10))];
   assert.deepEqual([...new Set(statusesOf(more))], ["rate-limited"]);

@@ -179,6 +179,11 @@ pub trait Handler {
         None
     }
 
+    /// Whether [`Handler::id`] may make an id of such a change: the router, which reads no body, refuses none of these for want of one.
+    fn makes_ids(&self, _method: &Method, _path: &Path) -> bool {
+        false
+    }
+
     /// Executes a request. For `GET` and `HEAD`, whatever it writes is undone.
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
 }

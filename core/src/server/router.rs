@@ -100,7 +100,7 @@ pub fn route<H: Handler>(
         return answer(health(config, now_ms));
     }
     let routed = if is_administrative(url.0) {
-        administrative(gate, method, url, headers, now_ms)
+        administrative(handler, gate, method, url, headers, now_ms)
     } else {
         find_object(handler, gate, method, url, headers, now_ms)
     };
@@ -155,7 +155,7 @@ fn find_object<H: Handler>(
         Some(Control::Socket) => Err(Problem::new(Code::NotFound, "a socket is opened by Upgrade: websocket").into()),
         None if method.reads() && handler.is_remote(method, &path) => {
             // It goes to no object that would.
-            malformed(method, &path, headers, now_ms).map_or(Ok(()), Err)?;
+            malformed(handler, method, &path, headers, now_ms).map_or(Ok(()), Err)?;
             let acknowledges = headers.get("semel-ack").is_some();
             Ok(Route::Elsewhere { key, principal: asker.principal, wait_ms, acknowledges })
         }
@@ -192,10 +192,10 @@ pub(super) fn judge<H: Handler>(
     };
     // In the order of checks, parsing comes before the key rule. The object parses; only on the way to a refusal is it
     // done here as well, to give the first reason.
-    let key = ruled.map_err(|problem| malformed(method, path, headers, now_ms).unwrap_or(problem))?;
+    let key = ruled.map_err(|problem| malformed(handler, method, path, headers, now_ms).unwrap_or(problem))?;
     let control = control.ok().flatten().map(|(_, control)| control);
     let granted = check_granted(asker, method, control.as_ref(), &key, headers);
-    granted.map_err(|problem| malformed(method, path, headers, now_ms).unwrap_or(problem))?;
+    granted.map_err(|problem| malformed(handler, method, path, headers, now_ms).unwrap_or(problem))?;
     Ok((key, control))
 }
 
@@ -232,7 +232,8 @@ pub(super) fn is_administrative(pathname: &str) -> bool {
     })
 }
 
-fn administrative(
+fn administrative<H: Handler>(
+    handler: &H,
     gate: &mut Gate,
     method: &Method,
     (pathname, search): (&str, &str),
@@ -245,7 +246,9 @@ fn administrative(
     let wait_ms = wait_ms(headers, now_ms);
     if let Some(asked) = registry::parse(method, &path)? {
         // Of a listing nothing is read any more.
-        malformed(method, &path, headers, now_ms).filter(|_| matches!(asked, Asked::Keys(_))).map_or(Ok(()), Err)?;
+        malformed(handler, method, &path, headers, now_ms)
+            .filter(|_| matches!(asked, Asked::Keys(_)))
+            .map_or(Ok(()), Err)?;
         return Ok(Route::Registry { asked, wait_ms });
     }
     // A path of the application that decodes to one of these is neither.
@@ -287,13 +290,13 @@ fn agreed(key: Key, named: Option<Key>) -> Result<Key, Problem> {
     }
 }
 
-fn malformed(method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Option<Problem> {
+fn malformed<H: Handler>(handler: &H, method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Option<Problem> {
     if let Err(error) = header::acks(headers) {
         return Some(Problem::from(error));
     }
     let needs_id = match control::parse(method, path) {
         Ok(Some((_, control))) => control.is_recorded(),
-        _ => method.changes() && !path.is_control(),
+        _ => method.changes() && !path.is_control() && !handler.makes_ids(method, path),
     };
     match Attempt::parse(headers, now_ms) {
         Err(error) => Some(Problem::from(error)),

@@ -1,8 +1,11 @@
 //! What happens before a key's object is asked.
 
-use semel_core::message::Headers;
+use semel_core::id::Principal;
+use semel_core::message::{Headers, Method, Request, Response};
+use semel_core::path::Path;
 use semel_core::server::router::{Route, route, turn_wait_ms};
-use semel_core::server::{Access, Gate};
+use semel_core::server::sql::SqlError;
+use semel_core::server::{Access, Config, Context, Failure, Gate, Handler, KeyRule, Sql};
 use semel_support::call::control;
 use semel_support::{Call, Counter, Reply, START_MS, World, cancel, delete, get, head, look_up, post, take_over};
 
@@ -127,6 +130,48 @@ fn a_key_rule_that_fails_is_said_to_have_failed_and_reaches_no_object() {
         answered(&world, &call).is_problem(500, "rolled-back", "no", "same-id");
     }
     answered(&world, &post("/keyless")).is_problem(400, "key-missing", "no", "after-fix");
+}
+
+/// Makes an id of what is below `/named`.
+struct Names;
+
+impl Handler for Names {
+    const SCHEMA_VERSION: i64 = 0;
+
+    fn key(&self, _: &Method, _: &Path) -> KeyRule {
+        KeyRule::Key("one".to_owned())
+    }
+
+    fn migrate(&self, _: &dyn Sql, _: i64) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn id(&self, _: &Principal, request: &Request) -> Option<String> {
+        self.makes_ids(&request.method, &request.path).then(|| "made".to_owned())
+    }
+
+    fn makes_ids(&self, _: &Method, path: &Path) -> bool {
+        path.segments().first() == Some(&"named")
+    }
+
+    fn handle(&self, _: &mut Context<'_>, _: &Request) -> Result<Response, Failure> {
+        Err(Failure::NotFound)
+    }
+}
+
+#[test]
+fn what_is_refused_is_not_told_to_send_an_id_that_the_handler_makes() {
+    let world = World::of(Names, Config { open: true, ..Config::default() });
+    let told = |call: Call| match world.route(&call.header("semel-key", "\"two\"")) {
+        Route::Answer(answer) => Reply::checked(answer),
+        object => panic!("{object:?}"),
+    };
+    told(post("/named")).is_problem(400, "key-mismatch", "no", "after-fix");
+    told(post("/other")).is_problem(400, "key-missing", "no", "after-fix");
+    // What is malformed comes first all the same.
+    told(post("/named").header("semel-deadline", "x")).is_problem(400, "key-invalid", "no", "after-fix");
+    // Nobody makes ids for what is the protocol's.
+    told(post(&control("cancel"))).is_problem(400, "key-missing", "no", "after-fix");
 }
 
 #[test]

@@ -18,6 +18,7 @@ impl Handler for Probe {
     fn key(&self, _: &Method, path: &Path) -> KeyRule {
         match path.segments().as_slice() {
             ["unhandled", ..] => KeyRule::Unhandled,
+            ["rule-panics", ..] => panic!("the probe was asked to panic before it is a key's"),
             ["keyed", key, ..] => KeyRule::Key((*key).to_owned()),
             _ => KeyRule::Any,
         }

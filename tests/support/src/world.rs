@@ -52,6 +52,14 @@ impl<H: Handler> Handler for Shared<H> {
         self.0.is_remote(method, path)
     }
 
+    fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
+        self.0.id(principal, request)
+    }
+
+    fn makes_ids(&self, method: &Method, path: &Path) -> bool {
+        self.0.makes_ids(method, path)
+    }
+
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         self.0.handle(context, request)
     }

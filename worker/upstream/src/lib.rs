@@ -66,6 +66,10 @@ impl Handler for Upstream {
         self.routes.id(principal, request)
     }
 
+    fn makes_ids(&self, method: &Method, path: &Path) -> bool {
+        self.routes.makes_ids(method, path)
+    }
+
     fn handle(&self, _context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         Err(Failure::Remote(self.routes.policy(request)))
     }

@@ -21,6 +21,7 @@ const SECONDS_MAX: i64 = 30 * 86_400;
 /// A segment of a path, as a route has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Segment {
+    /// Decoded, as those of a request are.
     Is(String),
     Named(String),
 }
@@ -106,6 +107,11 @@ impl Routes {
             let _ = write!(id, "{byte:02x}");
         }
         Some(id)
+    }
+
+    /// Whether an id is made for such a request, where it has what that is made of.
+    pub fn makes_ids(&self, method: &Method, path: &Path) -> bool {
+        self.of(method, path).is_some_and(|(route, _)| !route.id_from.is_empty())
     }
 
     /// What becomes of a request that is in doubt.
@@ -209,7 +215,11 @@ fn segments(path: &str) -> Result<(Vec<Segment>, bool), String> {
         _ if part.is_empty() || part.contains(['*', '{', '}']) => Err(wrong()),
         Some("") => Err(wrong()),
         Some(name) => Ok(Segment::Named(name.to_owned())),
-        None => Ok(Segment::Is(part.to_owned())),
+        // As a request's path is read. What no request can have there is refused, for it would name none in silence.
+        None => {
+            let literal = Path::new(&["/", part].concat(), "").map_err(|error| format!("path {path:?}: {error}"))?;
+            Ok(Segment::Is(literal.joined()))
+        }
     };
     Ok((parts.map(segment).collect::<Result<_, _>>()?, is_open))
 }
@@ -254,6 +264,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_route_has_of_a_path_is_decoded_once() {
+        let routes = routes(
+            r#"[{"path":"/caf%C3%A9/:x","key":"escaped"}, {"path":"/th\u00e9/:x","key":"plain"},
+                {"path":"/%3Ax","key":"colon"}, {"path":"/%2541","key":"twice"}]"#,
+        );
+        let paths = [("/caf%c3%a9/a", "escaped"), ("/th%C3%A9/a", "plain"), ("/:x", "colon"), ("/%2541", "twice")];
+        for (path, key) in paths {
+            let request = request("POST", path, "");
+            assert_eq!(routes.key(&request.method, &request.path), KeyRule::Key(key.to_owned()), "{path}");
+        }
+        let request = request("POST", "/A", "");
+        assert_eq!(routes.key(&request.method, &request.path), KeyRule::Any);
+    }
+
+    #[test]
     fn what_can_not_be_probed_for_is_reported() {
         let routes = routes(r#"[{"path":"/*","inDoubt":"probe","probe":"/orders/{body.ref}","settleSeconds":5}]"#);
         assert_eq!(routes.policy(&request("POST", "/orders", "{}")), Policy::Report);
@@ -274,6 +299,8 @@ mod tests {
         assert_eq!(id("/others", r#"{"ref":1}"#), None);
         let other = Principal::new("mallory").expect("a principal");
         assert_ne!(one, routes.id(&other, &request("POST", "/orders", r#"{"ref":1}"#)));
+        let makes = |path: &str| routes.makes_ids(&Method::Post, &Path::new(path, "").expect("a path"));
+        assert_eq!((makes("/orders"), makes("/others")), (true, false));
     }
 
     #[test]
@@ -285,6 +312,14 @@ mod tests {
             r#"[{"path":"/a//b"}]"#,
             r#"[{"path":"/a*"}]"#,
             r#"[{"path":"/:"}]"#,
+            r#"[{"path":"/a%zz"}]"#,
+            r#"[{"path":"/a%ff"}]"#,
+            r#"[{"path":"/a/./b"}]"#,
+            r#"[{"path":"/a/../b"}]"#,
+            r#"[{"path":"/a/%2e%2E/*"}]"#,
+            r#"[{"path":"/a%2Fb"}]"#,
+            r#"[{"path":"/a%5cb"}]"#,
+            r#"[{"path":"/a%00"}]"#,
             r#"[{"path":"/a","inDoubt":"again"}]"#,
             r#"[{"path":"/a","inDoubt":"resend"}]"#,
             r#"[{"path":"/a","inDoubt":"resend","dedupSeconds":0}]"#,
