@@ -5,6 +5,7 @@
 // - Its id is the same at each delivery, and so is what it asks for.
 // - What can't come to anything, however often it is delivered, becomes a dead letter that says why. Whatever may pass is delivered again.
 
+import { jsonOf } from "./json.js";
 import { note } from "./module.js";
 import { asMessage } from "./router.js";
 
@@ -15,8 +16,6 @@ const DELIVERIES = 3;
 /** How long to wait for an answer, and, where it says nothing of it, until the next delivery: an interval that does not grow. */
 const WAIT_SECONDS = 20;
 const RETRY_SECONDS = 5;
-/** The objects that JSON can hold. What is to be told as another, as a date is, is a text by the time that it is looked at. */
-const JSON_KINDS = new Set(["[object Array]", "[object Object]", "[object Null]"]);
 /** So much of what an answer says is in a letter, which may have 128 kB with its message. */
 const DETAIL_CHARS_MAX = 1_000;
 
@@ -94,18 +93,6 @@ function contentOf(body) {
   if (typeof body === "string") return ["text/plain; charset=utf-8", body];
   if (body instanceof ArrayBuffer || ArrayBuffer.isView(body)) return ["application/octet-stream", body];
   return ["application/json", jsonOf(body)];
-}
-
-const kindOf = (value) => Object.prototype.toString.call(value);
-
-/** JSON makes {} of much that it does not know, wherever in a body that is. */
-function jsonOf(body) {
-  const json = JSON.stringify(body, (_, value) => {
-    if (typeof value === "object" && !JSON_KINDS.has(kindOf(value))) throw new TypeError(`the body is or has ${kindOf(value)}: it is text, bytes, or what JSON can hold`);
-    return value;
-  });
-  if (json === undefined) throw new TypeError("there is no body");
-  return json;
 }
 
 /** A member of a body, which is not inherited. */

@@ -13,7 +13,7 @@ import { buildWorker, workerFolder } from "./worker.mjs";
 /** Folders of the package, and the workers that are in them. */
 const PACKED = { worker: "script", upstream: "upstream" };
 /** What is the same for both, and in the bundle of the one alone: in front of other code, only who consumes a queue has it. */
-const SHARED = "queue.js";
+const SHARED = ["queue.js", "json.js"];
 
 /** Builds them unless their sources are unchanged, a line a step. */
 export async function buildPackedWorkers() {
@@ -23,10 +23,10 @@ export async function buildPackedWorkers() {
     const stamp = join(BUILD, `packed-${name}.stamp`);
     if (!existsSync(join(folder, "index.js"))) await rm(stamp, { force: true });
     await step(`semel/${name}`, async () =>
-      onceFor(stamp, await hashOf([`build/${worker}`, `build/script/${SHARED}`]), async () => {
+      onceFor(stamp, await hashOf([`build/${worker}`, ...SHARED.map((file) => `build/script/${file}`)]), async () => {
         await rm(folder, { recursive: true, force: true });
         await cp(workerFolder(worker), folder, { recursive: true });
-        await cp(join(workerFolder("script"), SHARED), join(folder, SHARED));
+        for (const file of SHARED) await cp(join(workerFolder("script"), file), join(folder, file));
       }),
     );
   }

@@ -86,6 +86,7 @@ test("what can't be read is a letter at once, with the body that it had", LIMIT,
     "a way out": ["sales", { body: { till: "..", sale: "1" } }, /can be no segment of a path/],
     "no json": ["plain", { made: "map" }, /the body is or has \[object Map\]/],
     "no json in it": ["plain", { made: "set" }, /the body is or has \[object Set\]/],
+    "no number in it": ["plain", { made: "nan" }, /the body is or has NaN/],
     "no id": ["named", { body: { till: "east", sale: "\u00e9" } }, /printable ASCII/],
     "no path": ["nowhere", { body: { path: "elsewhere" } }, /begins with/],
   };

@@ -66,14 +66,18 @@ test("what can't be an answer is an error that says so", LIMIT, () =>
       "header-break": /header x-bad a line break/,
       "header-name": /header with the name .*x bad/,
       "header-type": /header x-bad a object/,
-      stream: /a body that is \[object ReadableStream\]/,
-      map: /a body that is \[object Map\]/,
-      "body-promise": /a body that is \[object Promise\]/,
+      stream: /the body is or has \[object ReadableStream\]/,
+      map: /the body is or has \[object Map\]/,
+      "body-promise": /the body is or has \[object Promise\]/,
       bigint: /BigInt/,
-      nan: /a body that is \[object Number\]/,
-      function: /a body that is \[object Function\]/,
+      nan: /the body is or has NaN/,
+      function: /the body is or has \[object Function\]/,
+      "bytes-inside": /the body is or has \[object ArrayBuffer\]/,
+      "map-inside": /the body is or has \[object Map\]/,
+      "nan-inside": /the body is or has NaN/,
+      "function-inside": /the body is or has \[object Function\]/,
       "headers-text": /headers that are a string/,
-      "no-json": /a body whose toJSON gives nothing/,
+      "no-json": /its toJSON gives nothing/,
       redirect: /the handler answered 302, which is no outcome: 200 to 299 is one, and 400 to 499/,
       large: /the handler's body has 1048577 bytes, more than 1048576/,
       "with-204": /the handler answered 204 with a body/,
@@ -128,6 +132,7 @@ test("what can't be sent is an error where it is sent: who catches it goes on wi
     const id = randomUUID();
     await arrives(0, "/sends/wrong", ({ semel }) => assert.equal(semel, "rolled-back"), id);
     assert.match(await server.lineOf(id), /the key of \/elsewhere is probe, not shelf\\n +at .*index\.js/);
+    await failsWith("/sends/lossy", /the body is or has \[object Uint8Array\]/);
     await arrives(0, "/sends/too-many", ({ status, semel, json }) => assert.deepEqual([status, semel, limit.test(json.detail)], [413, "too-large", true]));
     await arrives(0, "/sends/too-many-told", ({ semel }) => assert.equal(semel, "rolled-back"));
     await arrives(64, "/sends/too-many-caught", ({ semel, text }) => assert.deepEqual([semel, limit.test(text)], ["executed", true]));
@@ -172,6 +177,39 @@ test("a key whose handler has read half of a table is deleted by the second atte
   assert.deepEqual([first.semel, first.json.retry, second.semel, second.json.state], ["unavailable", "same-id", "executed", "deleted"]);
   await server.line(/a cursor that was not read to its end/);
   assert.deepEqual((await change("/half?key=half")).json, { n: 1 });
+});
+
+test("what writes and is not read to its end counts as read, and what is thrown meanwhile undoes it, with no harm to others", LIMIT, async () => {
+  const many = async (key) => (await server.send("GET", `/many?key=${key}`)).json;
+  const kept = {
+    first: [[2, 3, 4], { n: 2 }],
+    next: [[1, 2, 3, 7, 8, 9], { n: 7 }],
+    raw: [[], [1]],
+    unread: [[-1, 0, 1], "done"],
+    several: [[-1, 0, 1, 7, 8], "done"],
+    "its-own": [[-1, 0, 1], { n: -1 }],
+    sends: [[-1, 0, 1], { n: -1 }],
+    "sends-each": [[-1, 0, 1], "done"],
+    "in-json": [[-1, 0, 1], { n: -1 }],
+    nested: [[-1, 0, 1], { n: -1 }],
+    undone: [[1, 2, 3, 4], "out of stock"],
+  };
+  for (const [name, [rows, body]] of Object.entries(kept)) {
+    const path = `/writes/${name}?key=writes-${name}`;
+    assert.equal((await server.send("GET", path)).semel, "read", name);
+    assert.deepEqual(await many(`writes-${name}`), [1, 2, 3], name);
+    const { semel, text } = await change(path);
+    assert.deepEqual([semel, text], ["executed", typeof body === "string" ? body : JSON.stringify(body)], name);
+    assert.deepEqual(await many(`writes-${name}`), rows, name);
+  }
+  const undone = { throws: /out of stock/, "nested-throws": /out of stock/, "late-in-nested": /toArray is not a function/, "over-nested": /internal error.*transactionSync/, unreadable: /not to be read/, promise: /handle gave a promise/ };
+  for (const [name, reason] of Object.entries(undone)) await failsWith(`/writes/${name}?key=writes`, reason);
+  assert.equal((await change("/writes/null?key=writes")).semel, "not-found");
+  assert.deepEqual(await many("writes"), [1, 2, 3]);
+  const elements = ["throws", "first", "null", "undone", "next"].map((name) => ({ id: randomUUID(), method: "POST", path: `/writes/${name}?key=writes` }));
+  const { json } = await server.send("POST", "/semel/v1/keys/writes/batch", { body: JSON.stringify(elements) });
+  assert.deepEqual(json.map(({ headers }) => headers["semel-status"]), ["rolled-back", "executed", "not-found", "executed", "executed"]);
+  assert.deepEqual(await many("writes"), [0, 1, 2, 2, 7, 8, 9]);
 });
 
 test("in a batch, each element's failure is its own", LIMIT, () =>

@@ -3,6 +3,8 @@
 // Invariant: what can't be sent as it is meant is an error that says so, and never something else in its place. Which statuses
 // make an outcome, and how large it may be, is the engine's to say.
 
+import { jsonOf } from "./json.js";
+
 const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
 const BREAKS = /[\0\r\n]/;
 
@@ -35,14 +37,5 @@ function contentOf(body) {
   if (body === undefined || body === null) return [undefined, undefined];
   if (typeof body === "string") return ["text/plain; charset=utf-8", body];
   if (body instanceof Uint8Array) return [undefined, body];
-  if (!isJson(body)) throw new TypeError(`handle gave a body that is ${Object.prototype.toString.call(body)}: it is a text, a Uint8Array, or what JSON can hold`);
-  const text = JSON.stringify(body);
-  if (text === undefined) throw new TypeError("handle gave a body whose toJSON gives nothing");
-  return ["application/json", text];
-}
-
-/** JSON makes {} of whatever it does not know, such as a stream or a Map. */
-function isJson(body) {
-  if (typeof body === "object") return Array.isArray(body) || typeof body.toJSON === "function" || Object.prototype.toString.call(body) === "[object Object]";
-  return typeof body === "boolean" || (typeof body === "number" && Number.isFinite(body));
+  return ["application/json", jsonOf(body)];
 }

@@ -4,12 +4,16 @@
 // - Nothing that an application throws leaves these functions: to the module it would be a trap of its own. What went wrong is
 //   told as text, for the log. A trap of the module's own leaves them, whatever the application has made of it.
 // - A handler answers at once. What it did after an `await` would be another commit than the record of its request.
+// - What a handler has written by is read to its end before its transaction goes on: SQLite would neither commit nor undo one.
 
 import { answerOf } from "./answers.js";
 import { Context, Head, Request } from "./requests.js";
 
 /** The objects by the storage that their engines were made over. */
 const objects = new WeakMap();
+/** Of the handler that is being asked: cursors of what has written, perhaps half read. */
+const cursors = [];
+let isAsked = false;
 let keyRule;
 
 /** What is told of who gives a promise. */
@@ -19,7 +23,51 @@ export const NO_PROMISE =
 
 /** The object whose engine works on `storage`. */
 export function bind(storage, object) {
+  if (!objects.has(storage)) watch(storage);
   objects.set(storage, object);
+}
+
+/** Has what a handler writes by remembered, whichever way it comes to it, and read to its end where a transaction of its own ends. */
+function watch(storage) {
+  const { sql, transactionSync } = storage;
+  const { exec } = sql;
+  sql.exec = (...given) => {
+    const cursor = exec.apply(sql, given);
+    // A statement has written all by the time that its first row is there.
+    if (isAsked && cursor.rowsWritten > 0) cursors.push(cursor);
+    return cursor;
+  };
+  storage.transactionSync = (work) => transactionSync.call(storage, isAsked ? () => whole(work) : work);
+}
+
+/** What `work` gives or throws, once all that it has written by is read to its end. */
+function whole(work) {
+  const from = cursors.length;
+  let result;
+  try {
+    result = work();
+  } catch (error) {
+    readFrom(from);
+    throw error;
+  }
+  const wrong = readFrom(from);
+  if (wrong !== undefined) throw wrong;
+  return result;
+}
+
+/** Reads each of them, whatever comes of those before it; gives what went wrong. */
+function readFrom(from) {
+  let wrong;
+  while (cursors.length > from) {
+    const cursor = cursors.pop();
+    try {
+      // Whoever reads on fails: no more rows would look as if there had been none.
+      for (const _ of cursor.raw()) Object.setPrototypeOf(cursor, null);
+    } catch (error) {
+      wrong = error;
+    }
+  }
+  return wrong;
 }
 
 /** The rule of all keys: of a `Head`, the key, or null where nothing handles it. */
@@ -46,7 +94,7 @@ export function migrate(storage, from) {
   const schema = schemaOf(storage);
   let version = from;
   try {
-    for (; version < schema.length; version += 1) storage.sql.exec(schema[version]);
+    for (; version < schema.length; version += 1) storage.sql.exec(schema[version]).toArray();
     return undefined;
   } catch (error) {
     return `entry ${version} of the schema: ${wordsOf(error)}`;
@@ -63,21 +111,27 @@ export function handle(storage, method, url, lines, body, now, key, principal, s
 }
 
 function answered(context, object, request) {
+  isAsked = true;
   try {
-    const answer = object.handle(context, request);
-    if (answer === null) return null;
-    if (isPromise(answer)) {
-      // It is nobody's any more: what it rejects with is no news.
-      answer.then(undefined, () => {});
-      throw new TypeError(`handle gave a promise: ${NO_PROMISE}`);
-    }
-    return answerOf(answer);
+    return whole(() => asked(context, object, request));
   } catch (error) {
     // The module knows what it has refused, and the client is told that.
     return error !== undefined && error === context.refused ? undefined : wordsOf(error);
   } finally {
+    isAsked = false;
     context.end();
   }
+}
+
+function asked(context, object, request) {
+  const answer = object.handle(context, request);
+  if (answer === null) return null;
+  if (isPromise(answer)) {
+    // It is nobody's any more: what it rejects with is no news.
+    answer.then(undefined, () => {});
+    throw new TypeError(`handle gave a promise: ${NO_PROMISE}`);
+  }
+  return answerOf(answer);
 }
 
 const isPromise = (value) => typeof value === "object" && typeof value.then === "function";

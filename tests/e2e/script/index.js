@@ -38,6 +38,10 @@ const ANSWERS = {
   bigint: () => ({ status: 200, body: { big: 1n } }),
   nan: () => ({ status: 200, body: Number.NaN }),
   function: () => ({ status: 200, body: () => {} }),
+  "bytes-inside": ({ sql }) => ({ status: 200, body: sql.exec("SELECT x'0102' AS data").one() }),
+  "map-inside": () => ({ status: 200, body: { list: [new Map([[1, 2]])] } }),
+  "nan-inside": () => ({ status: 200, body: { list: [Number.NaN] } }),
+  "function-inside": () => ({ status: 200, body: { method() {} } }),
   "headers-text": () => ({ status: 200, headers: "x-a: b" }),
   "no-json": () => ({ status: 200, body: { toJSON: () => undefined } }),
   redirect: () => ({ status: 302 }),
@@ -71,6 +75,31 @@ const SENDS = {
   "too-many-caught": (ctx) => thrown(() => often(ctx, 65)),
   "too-many-told": (ctx) => { throw new Error(SENDS["too-many-caught"](ctx)); },
   wrong: (ctx) => ctx.emit("shelf", { path: "/elsewhere" }),
+  lossy: (ctx) => ctx.emit("shelf", { ...TO_SHELF, body: { data: new Uint8Array(1) } }),
+};
+
+const TAKE = "UPDATE many SET n = n - 2 RETURNING n";
+const take = (sql) => { for (const { n } of sql.exec(TAKE)) if (n < 0) throw new Error("out of stock"); };
+/** Statements that write three rows, of which one is read, or none. */
+const WRITES = {
+  first: ({ sql }) => { const [row] = sql.exec("UPDATE many SET n = n + 1 RETURNING n"); return row; },
+  next: ({ sql }) => sql.exec("INSERT INTO many VALUES (7), (8), (9) RETURNING n").next().value,
+  raw: ({ sql }) => sql.exec("DELETE FROM many RETURNING n").raw().next().value,
+  unread: ({ sql }) => { sql.exec(TAKE); },
+  several: ({ sql }) => { sql.exec(TAKE).next(); sql.exec("INSERT INTO many VALUES (7), (8) RETURNING n").next(); },
+  "its-own": (ctx, storage) => storage.sql.exec(TAKE).next().value,
+  sends: (ctx) => { ctx.emit("shelf", TO_SHELF); return ctx.sql.exec(TAKE).next().value; },
+  "in-json": ({ sql }) => ({ toJSON: () => sql.exec(TAKE).next().value }),
+  nested: ({ sql }, storage) => storage.transactionSync(() => sql.exec(TAKE).next().value),
+  undone: ({ sql }, storage) => { sql.exec("INSERT INTO many VALUES (4)"); return thrown(() => storage.transactionSync(() => take(sql))); },
+  throws: ({ sql }) => take(sql),
+  "nested-throws": ({ sql }, storage) => storage.transactionSync(() => take(sql)),
+  "late-in-nested": ({ sql }, storage) => storage.transactionSync(() => sql.exec(TAKE)).toArray(),
+  "over-nested": ({ sql }, storage) => { for (const { n } of sql.exec(TAKE)) storage.transactionSync(() => sql.exec("INSERT INTO many VALUES (?)", n)); },
+  "sends-each": (ctx) => { for (const _ of ctx.sql.exec(TAKE)) ctx.emit("shelf", TO_SHELF); },
+  unreadable: ({ sql }) => { const rows = sql.exec(TAKE); rows.raw = () => { rows.toArray(); throw new Error("not to be read"); }; },
+  promise: async ({ sql }) => sql.exec(TAKE).next().value,
+  null: ({ sql }) => { sql.exec(TAKE).next(); return null; },
 };
 
 export class Probe extends SemelObject {
@@ -79,19 +108,25 @@ export class Probe extends SemelObject {
     return { throws: () => THROWN.error(), recurses: () => recurse(0), promise: async () => "probe", nothing: () => undefined, null: () => null }[segments[1]]();
   }
 
-  static schema = ["CREATE TABLE probe (runs INTEGER NOT NULL) STRICT; INSERT INTO probe VALUES (0)"];
+  static schema = ["CREATE TABLE probe (runs INTEGER NOT NULL) STRICT; INSERT INTO probe VALUES (0)", "CREATE TABLE many (n INTEGER) STRICT; INSERT INTO many VALUES (1), (2), (3) RETURNING n"];
 
   handle(ctx, request) {
     const { sql } = ctx;
     sql.exec("UPDATE probe SET runs = runs + 1");
     const [what, name] = request.segments;
     if (what === "throws") return THROWN[name](ctx);
-    if (what === "answers") return ANSWERS[name]();
+    if (what === "answers") return ANSWERS[name](ctx);
     if (what === "gives") return GIVEN[name]();
     if (what === "runs") return { status: 200, body: sql.exec("SELECT runs FROM probe").one().runs };
     if (what === "late") return this.late(ctx);
     if (what === "told") return { status: 200, body: late ?? null };
     if (what === "sends") return { status: 200, body: SENDS[name](ctx, this.ctx.storage) ?? null };
+    if (what === "many") return { status: 200, body: [...sql.exec("SELECT n FROM many ORDER BY rowid").raw()].flat() };
+    if (what === "writes") {
+      const written = WRITES[name](ctx, this.ctx.storage);
+      if (name === "promise" || written === null) return written;
+      return { status: 200, body: written ?? "done" };
+    }
     if (what === "half") {
       sql.exec("CREATE TABLE half (n INTEGER NOT NULL) STRICT; INSERT INTO half VALUES (1), (2), (3)");
       half = sql.exec("SELECT n FROM half");
