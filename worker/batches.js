@@ -10,11 +10,8 @@ import { guarded } from "./module.js";
 
 /** So many bytes of answers there are, without what each may take to say that it has no room. The engine has the same number. */
 const ROOM = (4 << 20) - 256 * 640;
-/** An answer to a request by itself, as one of a batch has it: what a page may read is said of the whole. */
-const elementOf = ([status, lines, body]) => {
-  const headers = pairsOf(lines).filter(([name]) => name !== "vary" && !name.startsWith("access-control-"));
-  return JSON.stringify({ status, headers: Object.fromEntries(headers), body: new TextDecoder().decode(body) });
-};
+/** An answer to a request by itself, as one of a batch has it. */
+const elementOf = ([status, lines, body]) => JSON.stringify({ status, headers: Object.fromEntries(pairsOf(lines)), body: new TextDecoder().decode(body) });
 
 /** The batches and frames of one key. */
 export class Batches {

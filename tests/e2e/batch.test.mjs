@@ -67,7 +67,7 @@ test("a request that crashes the module even while that is counted has a whole p
   const answer = await batch("uncounted", [change("/echo"), change("/rule-panics"), change("/echo")]);
   assert.deepEqual(statuses(answer), ["executed", "unavailable", "executed"]);
   const [, { status, headers, body }] = answer.json;
-  assert.deepEqual([status, Object.keys(headers).sort()], [503, ["cache-control", "content-type", "retry-after", "semel-now", "semel-status"]]);
+  assert.deepEqual([status, headers["semel-status"], headers["cache-control"]], [503, "unavailable", "no-store"]);
   assert.equal(headers["content-type"], "application/problem+json");
   assert.ok(Math.abs(Number(headers["semel-now"]) - Date.now()) < 60_000);
   const { code, executed, retry } = JSON.parse(body);

@@ -129,7 +129,7 @@ async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) 
       return heardOf(await fetch(request), (_, encoding) => encoding === "gzip" || DECODES_BR);
     });
   } catch (error) {
-    throw mayHaveLeft ? error : new Unconnected(`it could not be sent: ${error}`);
+    throw mayHaveLeft ? error : new Unconnected(error);
   }
 }
 
