@@ -44,7 +44,7 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     await post("one", "deliveries", "pear", 5);
     await post("other", "deliveries", "pear", 1);
     assert.deepEqual([await stock("one", "pear"), await stock("other", "pear"), await stock("one", "fig")], [5, 1, 0]);
-    for (const [item, quantity] of [["pear", 0], ["pear", -1], ["pear", 1.5], ["pear", "1"], [7, 1], [undefined, 1]]) {
+    for (const [item, quantity] of [["pear", 0], ["pear", -1], ["pear", 1.5], ["pear", 2 ** 53], ["pear", "1"], [7, 1], [undefined, 1]]) {
       const answer = await post("one", "orders", item, quantity);
       assert.deepEqual([answer.status, answer.semel, answer.text], [400, "executed", '{"error":"invalid"}']);
     }
@@ -78,6 +78,13 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     assert.equal(await stock("west", "nut"), 5000);
     assert.equal((await post("west", "orders", "nut", 1000, id)).semel, "executed", "the id is free for what can run");
     assert.equal(await stock("west", "nut"), 4000);
+  });
+
+  is("past what a number can hold nothing is delivered, and nothing is lost of what is there", async () => {
+    assert.deepEqual((await post("full", "deliveries", "rice", Number.MAX_SAFE_INTEGER)).json, { quantity: Number.MAX_SAFE_INTEGER });
+    for (const quantity of [1, 2, Number.MAX_SAFE_INTEGER]) assert.equal((await post("full", "deliveries", "rice", quantity)).semel, "rolled-back");
+    assert.deepEqual((await post("full", "orders", "rice", 1)).json, { order: 1, left: Number.MAX_SAFE_INTEGER - 1 });
+    assert.deepEqual((await post("full", "deliveries", "rice", 1)).json, { quantity: Number.MAX_SAFE_INTEGER });
   });
 
   is("kill -9: an order that is sent again afterwards has taken from the stock once", async () => {

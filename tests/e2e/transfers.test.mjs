@@ -56,6 +56,20 @@ test("a transfer arrives, once, and nobody but an account credits", { timeout: 6
   assert.equal((await effects("ann")).count, 0);
 });
 
+test("past what a number can hold nothing is deposited, and a credit waits until there is room", { timeout: 60_000 }, async () => {
+  const most = Number.MAX_SAFE_INTEGER;
+  assert.equal((await post("rich", "deposit", { amount: most + 1 })).status, 400);
+  assert.deepEqual((await post("rich", "deposit", { amount: most })).json, { balance: most });
+  for (const amount of [1, 2, most]) assert.equal((await post("rich", "deposit", { amount })).semel, "rolled-back");
+  await post("poor", "deposit", { amount: 5 });
+  await post("poor", "transfer", { to: "rich", amount: 5 });
+  await eventually("it is sent again", async () => (await effects("poor")).lanes[0]?.attempts >= 2);
+  assert.deepEqual([await show("rich"), (await effects("poor")).parked], [{ balance: most, credits: 0 }, []]);
+  assert.deepEqual((await post("rich", "transfer", { to: "other", amount: 7 })).json, { balance: most - 7 });
+  await eventually("the credit", async () => (await show("rich")).credits === 1);
+  assert.deepEqual([await show("rich"), await show("poor")], [{ balance: most - 2, credits: 1 }, { balance: 0, credits: 0 }]);
+});
+
 test("a call has one id until it is answered, also over kill -9: an alarm starts the object that goes on", { timeout: 90_000 }, async () => {
   const seen = [];
   let status = 503;
@@ -159,7 +173,7 @@ test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and non
   assert.equal(sum(({ credits }) => credits), TRANSFERS);
   context.diagnostic(`${TRANSFERS} transfers answered in ${sentMs} ms, ${KILLS} times killed; all arrived ${Date.now() - startedMs} ms after the first`);
   const last = randomUUID();
-  assert.equal((await post(names[0], "deposit", { amount: 1e300 }, last)).semel, "rolled-back");
+  assert.equal((await post(names[0], "deposit", { amount: Number.MAX_SAFE_INTEGER }, last)).semel, "rolled-back");
   await server.lineOf(last);
   assert.doesNotMatch(server.log, /restarted/);
 });

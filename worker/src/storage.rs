@@ -149,7 +149,8 @@ pub fn to_js(value: &Value) -> JsValue {
 
 pub fn from_js(value: &JsValue) -> Value {
     if let Some(number) = value.as_f64() {
-        // SQLite's integers arrive as floats; a whole float within 2^53 is one.
+        // SQLite's integers arrive as floats; a whole float within 2^53 is one. Beyond that nothing tells an integer that was rounded from what a
+        // column of floats has, which is no error: both are floats.
         return match Value::Real(number).as_integer() {
             Some(integer) => Value::Integer(integer),
             None => Value::Real(number),

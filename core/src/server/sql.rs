@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Synchronous: between the first write of a transaction and its end, nothing else runs.
 //! - A transaction that ends with an error leaves nothing behind. Transactions nest.
-//! - Numbers cross the object's boundary as `f64`, so no integer is past 2^53 - 1.
+//! - Numbers cross the object's boundary as `f64`, so no integer is past 2^53 - 1: one that SQL computes beyond comes back as a float.
 //! - A statement is prepared once. SQLite plans by the value of an argument that limits, or that several rows may have which are put in order or
 //!   joined, and prepares again for the next; `+?1` keeps the value from it.
 
@@ -17,7 +17,7 @@ pub enum Value {
     Null,
     /// An integer within 2^53 - 1 of zero.
     Integer(i64),
-    /// A float.
+    /// A float. In an object, an integer too that SQL has computed past 2^53 - 1: rounded.
     Real(f64),
     /// UTF-8 text.
     Text(String),

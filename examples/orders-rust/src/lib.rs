@@ -19,8 +19,8 @@ impl Handler for Orders {
     }
 
     fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
-        sql.exec("CREATE TABLE stock (item TEXT PRIMARY KEY, quantity INTEGER NOT NULL) STRICT", &[])?;
-        // What must never be, the database refuses; its error undoes all that the request has done.
+        // What must never be, the database refuses; its error undoes all that the request has done. A stock past 2^53 - 1 would be rounded.
+        sql.exec("CREATE TABLE stock (item TEXT PRIMARY KEY, quantity INTEGER NOT NULL CHECK (quantity <= 9007199254740991)) STRICT", &[])?;
         sql.exec("CREATE TABLE orders (number INTEGER PRIMARY KEY, item TEXT NOT NULL, quantity INTEGER NOT NULL CHECK (quantity <= 1000)) STRICT", &[])?;
         Ok(())
     }
@@ -43,7 +43,7 @@ impl Handler for Orders {
 
 fn asked(body: &[u8]) -> Option<[Value; 2]> {
     let mut body = Members::parse(body).ok()?;
-    let quantity = body.required::<i64>("quantity").ok().filter(|quantity| *quantity >= 1)?;
+    let quantity = body.required::<i64>("quantity").ok().filter(|quantity| (1..1 << 53).contains(quantity))?;
     Some([body.required::<String>("item").ok()?.into(), quantity.into()])
 }
 

@@ -8,8 +8,8 @@ export class Orders extends SemelObject<Env> {
   static key = "/shops/:shop/*";
 
   static schema = [
-    // What must never be, the database refuses; its error undoes all that the request has done.
-    `CREATE TABLE stock (item TEXT PRIMARY KEY, quantity INTEGER NOT NULL) STRICT;
+    // What must never be, the database refuses; its error undoes all that the request has done. A stock past 2^53 - 1 would be rounded.
+    `CREATE TABLE stock (item TEXT PRIMARY KEY, quantity INTEGER NOT NULL CHECK (quantity <= 9007199254740991)) STRICT;
      CREATE TABLE orders (number INTEGER PRIMARY KEY, item TEXT NOT NULL, quantity INTEGER NOT NULL CHECK (quantity <= 1000)) STRICT`,
   ];
 
@@ -30,7 +30,7 @@ export class Orders extends SemelObject<Env> {
 function read(request: HandlerRequest): [string, number] | undefined {
   try {
     const { item, quantity } = request.json<Line>();
-    if (typeof item === "string" && Number.isInteger(quantity) && Number(quantity) >= 1) return [item, Number(quantity)];
+    if (typeof item === "string" && Number.isSafeInteger(quantity) && Number(quantity) >= 1) return [item, Number(quantity)];
   } catch {
     // It is no JSON.
   }

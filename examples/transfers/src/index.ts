@@ -7,14 +7,15 @@ type Movement = { amount?: unknown; to?: unknown };
 export class Accounts extends SemelObject<Env> {
   static key = "/accounts/:id/*";
 
-  static schema = ["CREATE TABLE account (balance INTEGER NOT NULL CHECK (balance >= 0), credits INTEGER NOT NULL) STRICT; INSERT INTO account VALUES (0, 0)"];
+  // Past 2^53 - 1 a balance would be rounded. Who deposits too much is undone; a credit is sent again until there is room for it.
+  static schema = ["CREATE TABLE account (balance INTEGER NOT NULL CHECK (balance BETWEEN 0 AND 9007199254740991), credits INTEGER NOT NULL) STRICT; INSERT INTO account VALUES (0, 0)"];
 
   handle(ctx: Context, request: HandlerRequest): Answer | null {
     const [, id, what] = request.segments;
     if (request.method === "GET" && what === undefined) return { status: 200, body: ctx.sql.exec<{ balance: number; credits: number }>("SELECT balance, credits FROM account").one() };
     if (request.method !== "POST") return null;
     const { amount, to } = read(request);
-    if (!Number.isInteger(amount) || Number(amount) < 1) return { status: 400, body: { error: "invalid" } };
+    if (!Number.isSafeInteger(amount) || Number(amount) < 1) return { status: 400, body: { error: "invalid" } };
     switch (what) {
       case "deposit":
         return moved(ctx, Number(amount), 0);

@@ -5,7 +5,7 @@
 use crate::world::World;
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::effects::{Heard, Outgoing, Sending};
+use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Heard, Outgoing, Sending};
 use semel_core::server::sql::{Rollback, SqlError, Value};
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
 use serde_json::json;
@@ -107,6 +107,15 @@ impl Handler for Bank {
                 })?;
                 tried.and_then(|()| credit(1))?;
                 add(sql, -1)?
+            }
+            // What it sends first may be too large: then it sends as many small ones as a request may.
+            [_, _, "smaller"] => {
+                let mut credit =
+                    |body: Vec<u8>| context.emit("accounts/bob", "/accounts/bob/credit", Outgoing::json(body));
+                if let Err(Failure::Refused(_)) = credit(vec![b' '; amount as usize]) {
+                    (0..EFFECTS_PER_REQUEST_MAX).try_for_each(|_| credit(br#"{"amount":1}"#.to_vec()))?;
+                }
+                add(context.sql, -(EFFECTS_PER_REQUEST_MAX as i64))?
             }
             [_, _, "odd"] => {
                 let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();

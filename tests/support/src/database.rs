@@ -8,11 +8,11 @@
 //! - What a test looks at is committed.
 
 use place::Place;
-use rusqlite::types::{Value as SqliteValue, ValueRef};
 use rusqlite::{Connection, StatementStatus, params_from_iter};
 use semel_core::server::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
 use std::cell::{Cell, RefCell};
+use values::{bytes_in, from_sqlite, to_sqlite};
 
 /// The largest integer that reaches an object's SQLite unchanged.
 const INTEGER_MAX: u64 = (1 << 53) - 1;
@@ -48,6 +48,7 @@ pub struct Database {
     is_undone: Cell<bool>,
     fault: Cell<Fault>,
     statements: Cell<u64>,
+    bytes_read: Cell<usize>,
     prepared_again: RefCell<Vec<String>>,
     /// Whether what is nested in a transaction stays where it was to be undone: no database is so, and a checker must find it out.
     pub keeps_nested: Cell<bool>,
@@ -86,6 +87,7 @@ impl Database {
             is_undone: Cell::new(false),
             fault: Cell::new(Fault::None),
             statements: Cell::new(0),
+            bytes_read: Cell::new(0),
             prepared_again: RefCell::default(),
             keeps_nested: Cell::new(false),
         };
@@ -205,6 +207,11 @@ impl Database {
         self.statements.get()
     }
 
+    /// How many bytes of texts and blobs the rows had that were read.
+    pub fn bytes_read(&self) -> usize {
+        self.bytes_read.get()
+    }
+
     /// The statements that had to be prepared again since this was asked last.
     pub fn prepared_again(&self) -> Vec<String> {
         self.prepared_again.take()
@@ -299,6 +306,7 @@ impl Database {
         let connection = self.connection.borrow();
         let Some(connection) = connection.as_ref() else { return Err(SqlError("the object has died".to_owned())) };
         let (rows, is_again) = asked(connection, statement, arguments).map_err(|error| SqlError(error.to_string()))?;
+        self.bytes_read.set(self.bytes_read.get() + rows.iter().map(bytes_in).sum::<usize>());
         if is_again {
             self.prepared_again.borrow_mut().push(statement.to_owned());
         }
@@ -404,26 +412,7 @@ pub fn bytes_of(rows: &[Row]) -> u64 {
     u64::try_from(bytes).expect("no database is less than empty")
 }
 
-fn to_sqlite(value: &Value) -> SqliteValue {
-    match value.clone() {
-        Value::Null => SqliteValue::Null,
-        Value::Integer(integer) => SqliteValue::Integer(integer),
-        Value::Real(real) => SqliteValue::Real(real),
-        Value::Text(text) => SqliteValue::Text(text),
-        Value::Blob(bytes) => SqliteValue::Blob(bytes),
-    }
-}
-
-fn from_sqlite(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(integer) => Value::Integer(integer),
-        ValueRef::Real(real) => Value::Real(real),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
-    }
-}
-
 mod place;
 #[cfg(test)]
 mod tests;
+mod values;

@@ -1,6 +1,6 @@
 //! What a handler asks for: checked here, so that what is stored can be sent.
 //!
-//! Invariant: what is refused is not stored, and the handler is told why by an error that it can pass on.
+//! Invariant: what is refused is not stored and uses up no limit, and the handler is told why by an error that it can pass on, or catch.
 
 use super::lane::Target;
 use super::store::{self, Stored};
@@ -32,12 +32,12 @@ impl Outgoing {
     }
 }
 
-/// What a request has emitted so far.
+/// What a request has emitted so far, what its handler has undone by itself since included.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::server) struct Emitted {
     count: usize,
     bytes: usize,
-    /// How many waited at the key before, once that was asked.
+    /// How many wait at the key with those of this request, once that was asked.
     waiting: Option<i64>,
 }
 
@@ -79,10 +79,9 @@ impl Context<'_> {
             check_header(name, value)?;
         }
         let headers = headers.to_lines();
-        let emitted = &mut self.emitted;
-        emitted.count += 1;
-        emitted.bytes += url.len() + headers.len() + body.len();
-        if emitted.count > EFFECTS_PER_REQUEST_MAX || emitted.bytes > EFFECTS_BYTES_MAX {
+        let count = self.emitted.count + 1;
+        let bytes = self.emitted.bytes + url.len() + headers.len() + body.len();
+        if count > EFFECTS_PER_REQUEST_MAX || bytes > EFFECTS_BYTES_MAX {
             let detail = format!(
                 "the handler has more than {EFFECTS_PER_REQUEST_MAX} requests sent, or more than {EFFECTS_BYTES_MAX} bytes"
             );
@@ -92,11 +91,10 @@ impl Context<'_> {
         outbox.may_wait();
         // Each time: a handler may have undone by itself what it had sent first, and the tables with it.
         store::create(self.sql)?;
-        let waiting = match emitted.waiting {
+        let waiting = match self.emitted.waiting {
             Some(waiting) => waiting,
-            None => store::count(self.sql, EFFECTS_PER_KEY_MAX)?,
+            None => *self.emitted.waiting.insert(store::count(self.sql, EFFECTS_PER_KEY_MAX)?),
         };
-        emitted.waiting = Some(waiting + 1);
         if waiting >= EFFECTS_PER_KEY_MAX {
             let detail = format!("{EFFECTS_PER_KEY_MAX} requests to others wait at this key, or are parked");
             return Err(Failure::Refused(Problem::new(Code::Capacity, detail)));
@@ -109,6 +107,7 @@ impl Context<'_> {
         let method = method.as_str().to_owned();
         let stored = Stored { at_ms: self.now_ms, id, method, url: url.to_owned(), headers, body };
         store::put(self.sql, lane.number, seq, &stored)?;
+        self.emitted = Emitted { count, bytes, waiting: Some(waiting + 1) };
         Ok(())
     }
 }

@@ -43,12 +43,23 @@ pub struct Head {
     pub stored: Stored,
 }
 
-/// One that was refused for good.
+/// What is told of an effect. Neither body nor headers are read for it: those of many at once would fill an isolate's memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    pub at_ms: i64,
+    pub id: String,
+    pub method: String,
+    pub url: String,
+    /// Of its body.
+    pub bytes: i64,
+}
+
+/// What is told of one that was refused for good.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parked {
     pub number: i64,
     pub target: String,
-    pub stored: Stored,
+    pub told: Told,
     pub parked_ms: i64,
     pub executed: String,
     pub reason: String,
@@ -149,12 +160,31 @@ pub fn next_lane(sql: &dyn Sql, after: i64) -> Result<Option<(i64, i64)>, SqlErr
 
 pub fn head(sql: &dyn Sql, lane: i64) -> Result<Option<Head>, SqlError> {
     let statement = "SELECT seq, closing, at_ms, id, method, url, headers, body FROM semel_effects WHERE lane = +?1 ORDER BY seq LIMIT 1";
-    let rows = sql.exec(statement, &[lane.into()])?;
-    let Some(row) = rows.into_iter().next() else { return Ok(None) };
-    let seq = row.first().and_then(Value::as_integer).ok_or_else(unreadable)?;
-    let closing = row.get(1).cloned().and_then(Value::into_text);
-    let stored = stored(row.get(2..).unwrap_or_default()).ok_or_else(unreadable)?;
+    let Some((seq, closing, rest)) = first(sql, statement, lane.into())? else { return Ok(None) };
+    let stored = stored(&rest).ok_or_else(unreadable)?;
     Ok(Some(Head { seq, closing, stored }))
+}
+
+/// Of the first of a lane: its number, why its place is to be closed, and what is told of it.
+pub fn head_told(sql: &dyn Sql, lane: i64) -> Result<Option<(i64, Option<String>, Told)>, SqlError> {
+    let statement = "SELECT seq, closing, at_ms, id, method, url, length(body) FROM semel_effects WHERE lane = +?1 ORDER BY seq LIMIT 1";
+    let Some((seq, closing, rest)) = first(sql, statement, lane.into())? else { return Ok(None) };
+    Ok(Some((seq, closing, told(&rest).ok_or_else(unreadable)?)))
+}
+
+/// What a statement finds first: a number, a text if there is one, and the rest of its row.
+fn first(sql: &dyn Sql, statement: &str, argument: Value) -> Result<Option<(i64, Option<String>, Row)>, SqlError> {
+    let rows = sql.exec(statement, &[argument])?;
+    let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
+    let rest = row.split_off(row.len().min(2));
+    let number = row.first().and_then(Value::as_integer).ok_or_else(unreadable)?;
+    Ok(Some((number, row.pop().and_then(Value::into_text), rest)))
+}
+
+fn told(values: &[Value]) -> Option<Told> {
+    let text = |column: usize| values.get(column).cloned().and_then(Value::into_text);
+    let at = |column: usize| values.get(column).and_then(Value::as_integer);
+    Some(Told { at_ms: at(0)?, id: text(1)?, method: text(2)?, url: text(3)?, bytes: at(4)? })
 }
 
 fn stored(values: &[Value]) -> Option<Stored> {
@@ -242,16 +272,9 @@ pub fn delete_lane(sql: &dyn Sql, number: i64) -> Result<(), SqlError> {
 }
 
 pub fn parked(sql: &dyn Sql, after: i64, limit: i64) -> Result<Vec<Parked>, SqlError> {
-    read_parked(sql, "number > ?1 ORDER BY number LIMIT +?2", &[after.into(), limit.into()])
-}
-
-pub fn parked_with(sql: &dyn Sql, id: &str) -> Result<Option<Parked>, SqlError> {
-    read_parked(sql, "id = ?1 LIMIT 1", &[id.into()]).map(|found| found.into_iter().next())
-}
-
-fn read_parked(sql: &dyn Sql, which: &str, arguments: &[Value]) -> Result<Vec<Parked>, SqlError> {
-    let columns = "number, target, parked_ms, executed, reason, at_ms, id, method, url, headers, body";
-    let parked = |row: Row| {
+    let statement = "SELECT number, target, parked_ms, executed, reason, at_ms, id, method, url, length(body) \
+                     FROM semel_effects_parked WHERE number > ?1 ORDER BY number LIMIT +?2";
+    let parked = |row: &Row| {
         let text = |column: usize| row.get(column).cloned().and_then(Value::into_text);
         let at = |column: usize| row.get(column).and_then(Value::as_integer);
         Some(Parked {
@@ -260,11 +283,19 @@ fn read_parked(sql: &dyn Sql, which: &str, arguments: &[Value]) -> Result<Vec<Pa
             parked_ms: at(2)?,
             executed: text(3)?,
             reason: text(4)?,
-            stored: stored(row.get(5..)?)?,
+            told: told(row.get(5..)?)?,
         })
     };
-    let rows = sql.exec(&format!("SELECT {columns} FROM semel_effects_parked WHERE {which}"), arguments)?;
-    rows.into_iter().map(parked).collect::<Option<_>>().ok_or_else(unreadable)
+    let rows = sql.exec(statement, &[after.into(), limit.into()])?;
+    rows.iter().map(parked).collect::<Option<_>>().ok_or_else(unreadable)
+}
+
+/// The parked one of that id: its number, where it was to go, and all of it.
+pub fn parked_with(sql: &dyn Sql, id: &str) -> Result<Option<(i64, String, Stored)>, SqlError> {
+    let statement =
+        "SELECT number, target, at_ms, id, method, url, headers, body FROM semel_effects_parked WHERE id = ?1 LIMIT 1";
+    let Some((number, target, rest)) = first(sql, statement, id.into())? else { return Ok(None) };
+    Ok(Some((number, target.ok_or_else(unreadable)?, stored(&rest).ok_or_else(unreadable)?)))
 }
 
 pub fn delete_parked(sql: &dyn Sql, number: i64) -> Result<(), SqlError> {

@@ -2,11 +2,12 @@
 //!
 //! Invariants:
 //! - What was parked goes out again only as new, behind all that waits for its target; or it is dropped.
+//! - To tell of effects reads none of their bodies: of many at once an isolate has no room.
 //! - What is to be mended is named by its id: what was the first of a lane when somebody looked, or had a number, may be another by now.
 
 use super::lane::Target;
 use super::outbox::Outbox;
-use super::store::{self, Head, Parked, Stored};
+use super::store::{self, Parked, Told};
 use super::{EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
@@ -38,8 +39,8 @@ pub fn tell(sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Ob
     let mut lane = 0;
     while let Some((number, _)) = store::next_lane(sql, lane)?.filter(|_| lanes.len() < LANES_MAX) {
         lane = number;
-        let Some((found, head)) = store::lane(sql, number)?.zip(store::head(sql, number)?) else { continue };
-        let Head { seq, closing, stored } = head;
+        let Some((found, head)) = store::lane(sql, number)?.zip(store::head_told(sql, number)?) else { continue };
+        let (seq, closing, of) = head;
         let (reason, attempts, again_ms) = outbox.told_of(number, seq);
         let told = Object::default()
             .with("to", found.target.text().as_str())
@@ -48,20 +49,20 @@ pub fn tell(sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Ob
             .with("next", again_ms)
             .with("reason", Some(reason).filter(|reason| !reason.is_empty()))
             .with("closing", closing.as_deref());
-        lanes.push(told_of(told, &stored).end());
+        lanes.push(told_of(told, &of).end());
     }
     let mut parked = store::parked(sql, after, limit + 1)?;
     let is_more = parked.len() as i64 > limit;
     parked.truncate(usize::try_from(limit).unwrap_or_default());
     let next = parked.last().map(|parked| parked.number).filter(|_| is_more);
-    let each = |Parked { number, target, stored, parked_ms, executed, reason }: &Parked| {
+    let each = |Parked { number, target, told: of, parked_ms, executed, reason }: &Parked| {
         let told = Object::default()
             .with("number", *number)
             .with("to", target.as_str())
             .with("parked", *parked_ms)
             .with("executed", executed.as_str())
             .with("reason", reason.as_str());
-        told_of(told, stored).end()
+        told_of(told, of).end()
     };
     Ok(Object::default()
         .with("count", store::count(sql, EFFECTS_PER_KEY_MAX)?)
@@ -72,12 +73,12 @@ pub fn tell(sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Ob
         .with("next", next))
 }
 
-fn told_of(told: Object, Stored { at_ms, id, method, url, body, .. }: &Stored) -> Object {
+fn told_of(told: Object, Told { at_ms, id, method, url, bytes }: &Told) -> Object {
     told.with("at", *at_ms)
         .with("id", id.as_str())
         .with("method", method.as_str())
         .with("url", url.as_str())
-        .with("bytes", body.len() as i64)
+        .with("bytes", *bytes)
 }
 
 /// Mends one, in the transaction of the request that asks for it.
@@ -103,7 +104,7 @@ pub fn mend(sql: &dyn Sql, outbox: &Outbox, now_ms: i64, (id, mending): (&str, M
         outbox.may_wait();
         return Ok(done("closing"));
     }
-    let Parked { number, target, stored, .. } = store::parked_with(sql, id)?.ok_or_else(|| none(not_parked))?;
+    let (number, target, stored) = store::parked_with(sql, id)?.ok_or_else(|| none(not_parked))?;
     store::delete_parked(sql, number)?;
     if mending == Mending::Drop {
         return Ok(done("dropped"));
