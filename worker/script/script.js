@@ -62,7 +62,8 @@ function readFrom(from) {
     const cursor = cursors.pop();
     try {
       // Whoever reads on fails: no more rows would look as if there had been none.
-      for (const _ of cursor.raw()) Object.setPrototypeOf(cursor, null);
+      const { next } = cursor;
+      while (!next.call(cursor).done) Object.setPrototypeOf(cursor, null);
     } catch (error) {
       wrong = error;
     }
