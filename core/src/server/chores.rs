@@ -205,16 +205,18 @@ impl<H: Handler> Engine<H> {
         if loaded.versions.engine == 0 || loaded.is_registered == report.is_listed {
             self.loaded = Some(loaded);
         } else {
-            let is_listed = report.is_listed;
-            let written = if is_listed { schema::put_registered(sql, true) } else { schema::drop_key(sql) };
+            let is_registered = report.is_listed;
+            // Used again since it was told that it is gone, it keeps its name, and registers anew.
+            let is_gone = !is_registered && !is_listed(&loaded);
+            let written = if is_gone { schema::drop_key(sql) } else { schema::put_registered(sql, is_registered) };
             if let Err(error) = written {
                 let clock_ms = loaded.clock_ms;
                 self.loaded = Some(loaded);
                 self.failed(clock_ms);
                 return Err(error);
             }
-            loaded.is_registered = is_listed;
-            loaded.has_key &= is_listed;
+            loaded.is_registered = is_registered;
+            loaded.has_key &= !is_gone;
             self.loaded = Some(loaded);
         }
         Ok(())

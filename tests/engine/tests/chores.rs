@@ -2,6 +2,7 @@
 
 use semel_core::server::SqlError;
 use semel_core::server::config::FOREVER_S;
+use semel_core::server::key_rules::KeyRules;
 use semel_core::server::retention::SWEEP_ROWS;
 use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
 
@@ -247,6 +248,62 @@ fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
     world.send(&cancel("cancels", "b").first_sent_s(START_S + 10));
     assert_eq!(world.wakes_at(), Some(START_MS + 10_000));
     assert!(world.report().unwrap().unwrap().is_listed);
+}
+
+/// What it was told while its deletion was on its way to the registry; until then its rule has what is kept stay for ever.
+fn used_while_its_deletion_is_told() -> (World, Call) {
+    let rules = format!(r#"[{{"keys":"{}","retentionSeconds":"forever"}}]"#, semel_support::KEY);
+    let mut world = World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.key_rules = KeyRules::parse(&rules).unwrap();
+    });
+    world.send(&change("first"));
+    tell(&mut world);
+    world.pass_s(10);
+    let until_ms = world.wall_ms + 20_000;
+    world.send(&semel_support::admin::delete_key("own").first_sent_s(START_S + 10).deadline_ms(until_ms));
+    world.send(&semel_support::admin::ask("").ack_until("own", until_ms));
+    world.wake().unwrap();
+    let report = world.report().unwrap().unwrap();
+    assert!(!report.is_listed);
+    world.pass_s(2);
+    let used = post("/count").id("b").first_sent_s(START_S + 12);
+    assert_eq!(world.send(&used).only("semel-status"), "executed");
+    world.reported(&report, 0).unwrap();
+    (world, used)
+}
+
+#[test]
+fn a_key_that_is_used_while_its_deletion_is_told_is_listed_again() {
+    for is_restarted in [false, true] {
+        let (mut world, _) = used_while_its_deletion_is_told();
+        if is_restarted {
+            world.restart();
+            world.send(&get("/count"));
+        }
+        assert_eq!(world.wakes_at(), Some(world.wall_ms), "at once");
+        tell(&mut world);
+        assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 0);
+        assert_eq!(world.report(), Ok(None));
+        world.send(&semel_support::admin::delete_key("again"));
+        assert!(world.report().unwrap().is_some_and(|report| !report.is_listed));
+    }
+}
+
+#[test]
+fn a_key_that_is_used_while_its_deletion_is_told_keeps_its_rule_and_executes_nothing_twice() {
+    let (mut world, used) = used_while_its_deletion_is_told();
+    while let Some(at_ms) = world.wakes_at() {
+        world.restart();
+        world.pass_s((at_ms - world.wall_ms).max(0) / 1000 + 1);
+        world.wake().unwrap();
+        if let Some(report) = world.report().unwrap() {
+            world.reported(&report, 0).unwrap();
+        }
+    }
+    world.pass_s(10 * RETENTION_S);
+    world.restart();
+    assert_eq!(world.send(&used).only("semel-status"), "replayed");
 }
 
 #[test]
