@@ -15,6 +15,8 @@ const DEADLINE_MS = 20_000;
 const RETRY_INTERVAL_MS = 1_000;
 /** A longer wait is not obeyed: who asked is there and waits. */
 const RETRY_AFTER_MS_MAX = 30_000;
+/** What these say of having run is of the request that a change names: the change itself was not made. */
+const OF_THE_NAMED = ["not-seen", "in-flight", "outcome-unknown", "acknowledged", "outcome-expired"];
 
 /**
  * Why something was not answered, or refused. `code` is one of the protocol's, or `no-network`, `no-answer`. `executed` is as of
@@ -30,9 +32,11 @@ export class AdminError extends Error {
 
 /**
  * A change that is about to be asked for: its id, made once. The clock of the server dates it at the first attempt; `until` is the latest
- * deadline of any.
+ * deadline of any; `mayHaveRun`: an attempt may have arrived.
  */
-export const newChange = (id = crypto.randomUUID()) => ({ id, firstSent: undefined, until: undefined });
+export const newChange = () => ({ id: crypto.randomUUID(), firstSent: undefined, until: undefined, mayHaveRun: false });
+/** One that was asked for before. */
+export const earlierChange = (id, firstSent) => ({ ...newChange(), id, firstSent, mayHaveRun: true });
 
 export class Admin {
   #url;
@@ -114,10 +118,7 @@ export class Admin {
 
   /** Mends what a key sends, one by its id: `retry` or `drop` of a parked one, `park` of the first of a lane. */
   async mendEffect(key, mending, id, change, signal) {
-    return this.#changeOf(key, "POST", `${pathOf(key)}/effects/${encodeURIComponent(id)}/${mending}`, undefined, change, signal).catch((error) => {
-      // Had an attempt before made it, this one would have had its answer.
-      throw error.code === "not-seen" ? Object.assign(error, { executed: "no" }) : error;
-    });
+    return this.#changeOf(key, "POST", `${pathOf(key)}/effects/${encodeURIComponent(id)}/${mending}`, undefined, change, signal);
   }
 
   /** Begins to forget, at every key, what was first sent before an instant in Unix seconds. */
@@ -139,14 +140,13 @@ export class Admin {
   }
 
   #change(method, path, body, change, signal) {
-    let mayHaveRun = false;
     const attempt = async () => {
       try {
         return await this.#ask(method, path, body, change, signal);
       } catch (error) {
-        // A refusal that is not for good speaks of its own attempt; one before it may have run.
-        if (mayHaveRun && !error.isDefinitive) error.executed = "unknown";
-        mayHaveRun ||= error.executed !== "no";
+        // A refusal that is not for good speaks of its own attempt; one before it may have run. But had that been so where nothing is found, this one would have its answer.
+        if (change.mayHaveRun && !error.isDefinitive && error.code !== "not-seen") error.executed = "unknown";
+        change.mayHaveRun ||= error.executed !== "no";
         throw error;
       }
     };
@@ -163,7 +163,9 @@ export class Admin {
     change.until = Math.max(change.until ?? 0, Math.floor(nowMs) + DEADLINE_MS);
     const headers = { "idempotency-key": JSON.stringify(change.id), "semel-first-sent": `@${change.firstSent}`, "semel-deadline": String(change.until) };
     if (body !== undefined) headers["content-type"] = "application/json";
-    const answer = await this.#send(method, path, { headers, body: body && JSON.stringify(body), signal });
+    const answer = await this.#send(method, path, { headers, body: body && JSON.stringify(body), signal }).catch((error) => {
+      throw OF_THE_NAMED.includes(error.code) ? Object.assign(error, { executed: "no" }) : error;
+    });
     if (answer.semel === "executed" || answer.semel === "replayed") return answer.body;
     throw new AdminError("no-answer", "The answer does not say that the change was made.", { isWorthRetrying: true });
   }
@@ -239,7 +241,9 @@ function refusalOf(response, semel, problem) {
 export function instantOf(text, nowMs) {
   const [, count, unit] = /^(\d{1,9})\s*([smhdw])$/.exec(text.trim()) ?? [];
   if (count !== undefined) return Math.floor(nowMs / 1000) - Number(count) * { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 }[unit];
-  if (!/^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/.test(text.trim())) return undefined;
+  const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/.exec(text.trim()) ?? [];
+  // Else the thirty-first of a shorter month would be a day of the next.
+  if (year === undefined || new Date(Date.UTC(year, month - 1, day)).getUTCDate() !== Number(day)) return undefined;
   const ms = Date.parse(text.trim().replace(" ", "T"));
   return Number.isNaN(ms) ? undefined : Math.floor(ms / 1000);
 }

@@ -7,7 +7,7 @@ import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
 import { STATES, age, bytes, counted, duration, fullness, haveForgotten, number, ran } from "../admin/words.js";
-import { Failure, changing, markOf, reading } from "./session.js";
+import { Failure, changing, commandOf, markOf, reading } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
 const PAGE = 200;
@@ -53,7 +53,7 @@ export async function records(session, key) {
     const found = page.records.filter(({ state }) => options.state === undefined || state === options.state).slice(0, wanted - shown);
     for (const record of found) {
       if (terminal.isJson) terminal.json(record);
-      else rows.push([safeLine(record.id), record.state, age(record.at, nowMs), safeLine(record.principal ?? ""), record.status === null ? "" : String(record.status), record.bytes === null ? "" : bytes(record.bytes)]);
+      else rows.push([safeLine(record.id), safeLine(record.state), age(record.at, nowMs), safeLine(record.principal ?? ""), record.status === null ? "" : String(record.status), record.bytes === null ? "" : bytes(record.bytes)]);
     }
     shown += found.length;
     seen += page.records.length;
@@ -83,7 +83,7 @@ export async function show(session, key, id) {
     ["retention", stats.retentionSeconds === null ? "for ever" : duration(stats.retentionSeconds)],
     ["fence", stats.fence > 0 ? at(stats.fence * 1000) : "not moved yet"],
     ["forgotten before", stats.forgottenBefore > 0 ? at(stats.forgottenBefore * 1000) : "never"],
-    ...Object.entries(stats.counters).map(([code, count]) => [code, `${number(count)} since the object started`]),
+    ...Object.entries(stats.counters).map(([code, count]) => [safeLine(code), `${number(count)} since the object started`]),
   ]);
 }
 
@@ -94,11 +94,11 @@ async function showRecord(session, key, id) {
   const { now, retentionSeconds } = await reading(session, () => admin.key(key, signal));
   const { bold, dim } = terminal.colours;
   terminal.line(`${bold(safeLine(record.id))} at ${safeLine(key)}`);
-  terminal.line(`  ${bold(record.state)}: ${STATES[record.state]?.[1] ?? ""}`);
+  terminal.line(`  ${bold(safeLine(record.state))}: ${STATES[record.state]?.[1] ?? ""}`);
   terminal.line();
   terminal.facts(factsOf(record).map(([name, value]) => [name.toLowerCase(), safeLine(value)]));
   terminal.line();
-  terminal.facts(lifeOf(record, now, retentionSeconds).map(({ atMs, title }) => [utc(atMs), `${title.toLowerCase()}, ${age(atMs, now)}`]));
+  terminal.facts(lifeOf(record, now, retentionSeconds).map(({ atMs, title }) => [utc(atMs), safeLine(`${title.toLowerCase()}, ${age(atMs, now)}`)]));
   if (record.outcome === null) return;
   const { bytes: size, cutTo, forms } = formsOf(record.outcome);
   terminal.line();
@@ -132,7 +132,7 @@ export async function forget(session) {
 
 async function follow(session, job, again) {
   const { admin, terminal, signal, options } = session;
-  const lines = [`The deployment goes on with it. To look again: semel ${again.join(" ")}`];
+  const lines = [`The deployment goes on with it. To look again: ${commandOf(session, again)}`];
   let movedMs = Date.now();
   while (job.state !== "done") {
     terminal.progress(job.done, job.keys, "key");
@@ -187,7 +187,7 @@ async function showEffects(session, key) {
     terminal.line();
   }
   if (parked.length > 0) {
-    const rows = parked.map((one) => [safeLine(one.id), safeLine(one.to), age(one.parked, nowMs), one.executed, asked(one), safeLine(one.reason)]);
+    const rows = parked.map((one) => [safeLine(one.id), safeLine(one.to), age(one.parked, nowMs), safeLine(one.executed), asked(one), safeLine(one.reason)]);
     terminal.table([["PARKED", "TO", "SINCE", "RAN", "REQUEST", "WHY"], ...rows]);
     terminal.line();
   }

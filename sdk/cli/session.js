@@ -1,6 +1,6 @@
 // What every command needs: the deployment, the terminal, and changes that say under which id they were sent.
 
-import { Admin, AdminError, newChange } from "../admin/api.js";
+import { Admin, AdminError, earlierChange, newChange } from "../admin/api.js";
 import { explain } from "../admin/advice.js";
 
 /** Why a command ends early. `kind`: "failed", "usage" or "interrupted"; `lines` are told, and `json` where JSON is wanted. */
@@ -43,11 +43,16 @@ export async function changing(session, again, change) {
   try {
     return await change(made);
   } catch (error) {
-    const failure = failureOf(error, session, true);
-    if (failure.json.executed === "unknown") failure.lines.push(`Run it again like this: semel ${again.map(quoted).join(" ")} --again ${markOf(made)}`);
+    const failure = failureOf(error, session, true, made.firstSent === undefined);
+    if (failure.json.executed === "unknown") failure.lines.push(`Run it again like this: ${commandOf(session, [...again, "--again", markOf(made)])}`);
     failure.json.id = made.id;
     throw failure;
   }
+}
+
+/** A command as it is to be typed: for the same deployment, whatever the environment says. The token is nothing to be printed. */
+export function commandOf({ options: { url } }, words) {
+  return ["semel", ...(url === undefined ? [] : ["--url", url]), ...words].map(quoted).join(" ");
 }
 
 /** What names a change on the command line. Without its first-sent, a key that has forgotten the id would make it once more. */
@@ -58,11 +63,15 @@ function earlier(again) {
   if (again === undefined) return newChange();
   const [, id, firstSent] = /^(.+)@(\d{1,12})$/.exec(again) ?? [];
   if (id === undefined) throw new Failure("usage", [`--again ${again} names no earlier change: it is what was printed then, ID@SECONDS.`]);
-  return { ...newChange(id), firstSent: Number(firstSent) };
+  return earlierChange(id, Number(firstSent));
 }
 
-function failureOf(error, { signal }, isChange) {
-  if (signal.aborted) return new Failure("interrupted", ["Interrupted.", ...(isChange ? ["It can't be known whether the change was made."] : [])], isChange ? { executed: "unknown" } : {});
+/** `isUnsent`: of a change, no attempt was made. */
+function failureOf(error, { signal }, isChange, isUnsent) {
+  if (signal.aborted) {
+    const [executed, line] = isUnsent ? ["no", "Nothing was changed."] : ["unknown", "It can't be known whether the change was made."];
+    return new Failure("interrupted", ["Interrupted.", ...(isChange ? [line] : [])], isChange ? { executed } : {});
+  }
   if (!(error instanceof AdminError)) throw error;
   const { what, advice, outcome } = explain(error, isChange);
   const { code, status, executed } = error;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
-import { Admin, AdminError, instantOf, newChange } from "../../sdk/admin/api.js";
+import { Admin, AdminError, earlierChange, instantOf, newChange } from "../../sdk/admin/api.js";
 import { explain } from "../../sdk/admin/advice.js";
 import { TOKEN, USERS_TOKEN, startFake } from "./fake.mjs";
 import { EMPTY, HEAVY, NOW_MS, SMALL, idOf, numberOf, stateOf } from "./world.mjs";
@@ -79,7 +79,30 @@ test("a change of which an attempt may have arrived is not called failed, though
 test("what is refused for good is so also after a lost attempt", LIMIT, async () => {
   fake.faults.push({ on: "change", kind: "lose-request" });
   const error = await errorOf(of().cancel(SMALL, idIn("acknowledged"), newChange()));
-  assert.deepEqual([error.code, error.executed, error.isDefinitive], ["acknowledged", "yes", true]);
+  assert.deepEqual([error.code, error.executed, error.isDefinitive], ["acknowledged", "no", true]);
+});
+
+test("what a refusal says of the request that is named is not said of the change, which was not made", LIMIT, async () => {
+  fake.doubt(SMALL, "cancelled-in-doubt");
+  const refused = {
+    "not-seen": [of().deleteRecord(SMALL, "never-here", newChange()), of().resolve(SMALL, "never-here", undefined, newChange())],
+    "outcome-unknown": [of().cancel(SMALL, "cancelled-in-doubt", newChange())],
+  };
+  for (const [code, changes] of Object.entries(refused)) {
+    for (const change of changes) {
+      const error = await errorOf(change);
+      assert.deepEqual([error.code, error.executed], [code, "no"]);
+    }
+  }
+});
+
+test("of a change that was asked for before nobody knows, whatever is refused now or can't be reached", LIMIT, async () => {
+  const earlier = () => earlierChange("0f2b1c34-0000-4000-8000-000000000000", Math.floor(NOW_MS / 1000));
+  fake.faults.push({ on: "change", kind: 401, code: "unauthorized" });
+  assert.equal((await errorOf(of().deleteRecord(SMALL, idIn("executed"), earlier()))).executed, "unknown");
+  const unreachable = () => Promise.reject(new TypeError("fetch failed"));
+  const error = await errorOf(of({ changesForMs: 0, fetch: unreachable }).deleteRecord(SMALL, idIn("executed"), earlier()));
+  assert.deepEqual([error.code, error.executed], ["no-network", "unknown"]);
 });
 
 test("where the server can't be reached it is tried until the time is over, and nothing was changed", LIMIT, async () => {
@@ -128,5 +151,5 @@ test("an instant is an ISO date or an age by the server's clock, and nothing els
   for (const [text, iso] of [["30d", "2026-10-22T12:00:00Z"], ["2w", "2026-11-07T12:00:00Z"], ["90m", "2026-11-21T10:30:00Z"], ["0s", "2026-11-21T12:00:00Z"], [" 12h ", "2026-11-21T00:00:00Z"], ["2026-10-22", "2026-10-22T00:00:00Z"], ["2026-10-22T08:00:00+02:00", "2026-10-22T06:00:00Z"]]) {
     assert.equal(instantOf(text, now), Date.parse(iso) / 1000, text);
   }
-  for (const text of ["", "x", "30", "d", "30y", "-1d", "1.5d", "2026-13-01", "2026-10", "tomorrow", "1795262400", "30d ago"]) assert.equal(instantOf(text, now), undefined, text);
+  for (const text of ["", "x", "30", "d", "30y", "-1d", "1.5d", "2026-13-01", "2026-02-31", "2026-04-31T12:00Z", "2026-06-00", "2026-10", "tomorrow", "1795262400", "30d ago"]) assert.equal(instantOf(text, now), undefined, text);
 });

@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { until } from "../e2e/lossy.mjs";
@@ -257,6 +259,45 @@ test("no answer in time: nobody knows, and the same can be sent again under its 
   assert.ok(attempts.length >= 2);
   assert.deepEqual([second.code, second.stdout], [0, "The record is reduced to its id. Did it run: no, and it never will.\n"]);
   assert.deepEqual(fake.done.slice(done), [`DELETE keys/${SMALL}/records/${id}`]);
+});
+
+test("what is to be run again names the deployment that was named, whatever the environment says", LIMIT, async () => {
+  const elsewhere = { SEMEL_URL: "http://127.0.0.1:1" };
+  fake.faults.push({ on: "change", kind: "lose-answer" });
+  const lost = await semel(["cancel", SMALL, "of-another-url", "--url", fake.url, "--timeout", "0"], { env: elsewhere });
+  const [, again] = /Run it again like this: semel (.*)$/m.exec(lost.stderr) ?? [];
+  assert.ok(again?.startsWith(`--url ${fake.url} cancel `), lost.stderr);
+  assert.deepEqual((await semel(again.split(" "), { env: elsewhere })).stdout, "It is cancelled: from now on it never runs.\n");
+});
+
+test("Ctrl-C before a change has left says that nothing was changed", LIMIT, async (t) => {
+  const silent = createServer(() => {});
+  const asked = once(silent, "request");
+  await new Promise((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  t.after(() => silent.closeAllConnections() ?? silent.close());
+  const cancelling = begin(["cancel", SMALL, "a"], { env: { SEMEL_URL: `http://127.0.0.1:${silent.address().port}` } });
+  await asked;
+  cancelling.child.kill("SIGINT");
+  const { code, stderr } = await cancelling.ended;
+  assert.deepEqual([code, stderr], [130, "Interrupted.\nNothing was changed.\n"]);
+});
+
+test("words of a deployment can't steer the terminal, wherever they stand", LIMIT, async (t) => {
+  const steering = "\u001b]0;owned\u0007";
+  const record = { id: "a", state: steering, at: NOW_MS, principal: null, firstSent: null, deadline: null, lapses: null, crashes: null, status: null, bytes: null };
+  const stats = { key: SMALL, now: NOW_MS, oldest: null, records: 1, tombstones: 0, sessions: 0, bytes: 1, recordsMax: 9, tombstonesMax: 9, sessionsMax: 9, bytesMax: 9, retentionSeconds: 1, fence: 0, forgottenBefore: 0, counters: { [steering]: 1 } };
+  const host = createServer((request, response) => {
+    const body = request.url.includes("/records?") ? { records: [record], next: null } : request.url.includes("/records/") ? { ...record, executed: "yes", outcome: null } : stats;
+    response.writeHead(200, { "semel-status": "read", "semel-now": String(NOW_MS) }).end(JSON.stringify(body));
+  });
+  await new Promise((resolve) => host.listen(0, "127.0.0.1", resolve));
+  t.after(() => host.closeAllConnections() ?? host.close());
+  for (const args of [["records", SMALL], ["show", SMALL], ["show", SMALL, "a"]]) {
+    const { code, stdout } = await semel([...args, "--url", `http://127.0.0.1:${host.address().port}`]);
+    assert.equal(code, 0, args.join(" "));
+    assert.match(stdout, /\\u\{1b\}\]0;owned/);
+    assert.ok(!stdout.includes("\u001b"), args.join(" "));
+  }
 });
 
 test("delete: a key and all that it keeps", LIMIT, async () => {

@@ -174,6 +174,7 @@ class Fake {
     const record = this.#record(key, id);
     if (record?.state === "executed") return executed({ state: "executed", outcome: outcomeOf(numberOfId(numberOf(key), id)) });
     if (record?.state === "acknowledged") return problem(410, "acknowledged", "the id was acknowledged before", "yes", "never");
+    if (record?.state === "in-doubt") return problem(409, "outcome-unknown", "it can't be known whether it ran", "unknown", "never");
     if (record?.state === "poisoned") return problem(410, "poisoned", "the handler crashed on this id too often", "no", "never");
     if (record?.state === "expired") return problem(410, "outcome-expired", "its outcome is no longer kept", record.executed, "never");
     const none = { id, principal: "semel:admin", firstSent: null, deadline: null, lapses: NOW_MS + 86_400_000, executed: "unknown", status: null, bytes: null };

@@ -307,6 +307,26 @@ fn a_flood_of_wrong_signatures_is_bounded_and_who_is_known_or_elsewhere_is_let_i
 }
 
 #[test]
+fn a_flood_of_tokens_that_are_signed_for_somebody_else_is_bounded_and_one_of_them_is_refused_without_being_verified_again()
+ {
+    for address in [None, Some("192.0.2.1")] {
+        let mut gate = with_keys(&[]);
+        let mut refused = |number: usize| {
+            let mut others = claims(&format!("user-{number}"));
+            others["aud"] = json!("another-application");
+            outcome(&ask(&mut gate, "POST", "/keyed/1", from(address, bearer(&Signer::Hs256(7).token(&others)))))
+        };
+        let one: Vec<String> = (0..2 * ALL).map(|_| refused(0)).collect();
+        assert!(one.iter().all(|code| code == "unauthorized"), "{address:?}");
+        let many: Vec<String> = (1..=ALL).map(&mut refused).collect();
+        assert!(many.iter().take(ONE).all(|code| code == "unauthorized"), "{address:?}");
+        assert_eq!(many.last().map(String::as_str), Some("rate-limited"), "{address:?}");
+        assert_eq!(refused(0), "unauthorized", "it is remembered");
+        assert_eq!(ask_from(&mut gate, "bob", Some("192.0.2.2")), "bob 1");
+    }
+}
+
+#[test]
 fn an_address_of_ipv6_is_its_first_64_bits() {
     let forger = Some("2001:db8::1");
     let lets_in = |address| {

@@ -263,6 +263,28 @@ fn a_crash_at_any_statement_of_a_step_loses_no_key_and_counts_none_twice() {
 }
 
 #[test]
+fn a_report_of_before_a_key_was_taken_out_lists_it_no_more_and_one_of_after_does() {
+    let database = Database::new();
+    let shard = Shard::new(&database, 0);
+    let lists = |report: &Report, now_ms: i64| {
+        shard.report(report, now_ms).unwrap();
+        database.number(&format!("SELECT count(*) FROM keys WHERE key = '{}'", report.key)) == 1
+    };
+    let gone = |key: &str, at_ms: i64| Report { is_listed: false, ..report(key, at_ms) };
+    for at_ms in [START_MS, START_MS + 60_000] {
+        assert!(!lists(&gone("a", at_ms + 20_000), at_ms + 20_000));
+        assert!(!lists(&report("a", at_ms), at_ms + 30_000), "told before, and late");
+        assert!(lists(&report("b", at_ms), at_ms + 30_000), "another one");
+        assert!(lists(&report("a", at_ms + 20_001), at_ms + 30_000));
+    }
+    let kept = || database.number("SELECT count(*) FROM gone");
+    assert_eq!(kept(), 1);
+    let later_ms = START_MS + 2 * 3_600_000;
+    assert!(!lists(&gone("b", later_ms), later_ms));
+    assert_eq!(kept(), 1, "what can't come any more is forgotten");
+}
+
+#[test]
 fn a_crash_at_any_statement_of_a_report_leaves_it_whole_or_not_there() {
     let mut crashes = 0;
     loop {

@@ -236,8 +236,8 @@ impl Gate {
             Found::Wait => return Err(Refusal::Wait),
         };
         let hash = token::hash(token, &key);
-        if let Some(verified) = self.verified.get(&hash) {
-            return Ok(verified);
+        if let Some(known) = self.verified.get(&hash) {
+            return known.map_err(|reason| unauthorized(reason).into());
         }
         let address = address(headers);
         let look = |gate: &Self| match &address {
@@ -245,16 +245,27 @@ impl Gate {
             _ => gate.forgeries_beyond.look("", now_ms),
         };
         look(self).map_err(|wait_ms| rate_limited(wait_ms, "wrong tokens"))?;
-        let verified = claimed.verify(&key, &self.expected).map_err(|reason| {
-            let is_counted = |address| self.forgeries.take(address, now_ms).is_ok();
-            if reason == BAD_SIGNATURE && !address.as_deref().is_some_and(is_counted) {
-                self.forgeries_beyond.take("", now_ms).ok();
+        if let Err(reason) = claimed.check_signature(&key) {
+            if reason == BAD_SIGNATURE {
+                self.count_wrong(address.as_deref(), now_ms);
             }
-            unauthorized(reason)
-        })?;
-        let verified = Rc::new(verified);
+            return Err(unauthorized(reason).into());
+        }
+        let verified = claimed.verified(&self.expected).map(Rc::new);
+        // Signed for somebody else: it costs as much once, and there may be many of these.
+        if verified.is_err() {
+            self.count_wrong(address.as_deref(), now_ms);
+        }
         self.verified.insert(hash, verified.clone());
-        Ok(verified)
+        verified.map_err(|reason| unauthorized(reason).into())
+    }
+
+    /// Counts a token that was refused after its signature was checked.
+    fn count_wrong(&mut self, address: Option<&str>, now_ms: i64) {
+        let is_counted = |address| self.forgeries.take(address, now_ms).is_ok();
+        if !address.is_some_and(is_counted) {
+            self.forgeries_beyond.take("", now_ms).ok();
+        }
     }
 }
 

@@ -106,16 +106,18 @@ impl<'a> Claimed<'a> {
         Ok(Self { kid, alg, message, claims, signature })
     }
 
-    /// Verifies all but the time.
-    pub fn verify(self, key: &VerifyingKey, expected: &Expected) -> Result<Verified, &'static str> {
+    /// Whether the key has signed it.
+    pub fn check_signature(&self, key: &VerifyingKey) -> Result<(), &'static str> {
         if self.alg != key.alg() {
             return Err("the token's algorithm is not that of its key");
         }
         // What is not decoded in just one way is another token: a dot among it too.
         let signature = URL_SAFE_NO_PAD.decode(self.signature).map_err(|_| BAD_SIGNATURE)?;
-        if !key.verifies(self.message.as_bytes(), &signature) {
-            return Err(BAD_SIGNATURE);
-        }
+        if key.verifies(self.message.as_bytes(), &signature) { Ok(()) } else { Err(BAD_SIGNATURE) }
+    }
+
+    /// Who it is of and what they may, if all of what it claims but the time is as expected. Its signature was checked.
+    pub fn verified(self, expected: &Expected) -> Result<Verified, &'static str> {
         let Claims { sub, audiences, iss, exp, nbf, semel } = part(self.claims, Claims::read)
             .ok_or("the token's claims can't be read, or lack one of sub, aud and exp")?;
         if !audiences.contains(&expected.audience) {
@@ -147,7 +149,7 @@ pub(super) fn hash(token: &str, key: &VerifyingKey) -> [u8; 32] {
     Sha256::new().chain_update(key.id).chain_update(token).finalize().into()
 }
 
-/// What [`Claimed::verify`] says where the signature is wrong: it costs more than any other refusal.
+/// What [`Claimed::check_signature`] says where the signature is wrong: it costs more than any other refusal.
 pub(super) const BAD_SIGNATURE: &str = "the token's signature is wrong";
 
 impl Verified {

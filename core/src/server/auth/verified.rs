@@ -1,4 +1,4 @@
-//! Tokens that were verified, so that the signature of one isn't checked with each request.
+//! Tokens whose signature was right, so that it isn't checked with each request: who they are of, or why they are refused all the same.
 //!
 //! Invariants:
 //! - At most [`TOKENS_MAX`] are kept, those that were used last. No token is kept itself, only its hash.
@@ -12,16 +12,17 @@ use std::rc::Rc;
 pub const TOKENS_MAX: usize = 2048;
 
 type Hash = [u8; 32];
+type Known = Result<Rc<Verified>, &'static str>;
 
 /// Two generations: an entry of the older one that is used moves to the younger; once that is full, the older one goes.
 #[derive(Debug, Default)]
 pub(super) struct VerifiedTokens {
-    younger: BTreeMap<Hash, Rc<Verified>>,
-    older: BTreeMap<Hash, Rc<Verified>>,
+    younger: BTreeMap<Hash, Known>,
+    older: BTreeMap<Hash, Known>,
 }
 
 impl VerifiedTokens {
-    pub fn get(&mut self, hash: &Hash) -> Option<Rc<Verified>> {
+    pub fn get(&mut self, hash: &Hash) -> Option<Known> {
         if let Some(verified) = self.younger.get(hash) {
             return Some(verified.clone());
         }
@@ -30,7 +31,7 @@ impl VerifiedTokens {
         Some(verified)
     }
 
-    pub fn insert(&mut self, hash: Hash, verified: Rc<Verified>) {
+    pub fn insert(&mut self, hash: Hash, verified: Known) {
         if self.younger.len() >= TOKENS_MAX / 2 {
             self.older = std::mem::take(&mut self.younger);
         }
@@ -45,7 +46,7 @@ mod tests {
     #[test]
     fn it_never_holds_more_than_its_bound_and_keeps_what_is_used() {
         let mut tokens = VerifiedTokens::default();
-        let verified = Rc::new(Verified::default());
+        let verified = Ok(Rc::new(Verified::default()));
         let hash = |n: usize| -> Hash { std::array::from_fn(|at| n.to_be_bytes().get(at).copied().unwrap_or(0)) };
         tokens.insert(hash(0), verified.clone());
         for n in 1..10_000 {

@@ -9,9 +9,17 @@
 use super::listing::{Listing, Order};
 use super::{Report, SHARDS};
 use crate::server::sql::{Row, Sql, SqlError, Value, atomically};
+use sha2::{Digest, Sha256};
 
 const SCHEMA_VERSION: i64 = 1;
 const CREATE: &str = include_str!("shard.sql");
+/// What was taken out, without its name: `at_ms` by the wall clock, `seen_ms` by its own. A shard of an earlier build has none of it.
+const CREATE_GONE: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS gone (hash BLOB PRIMARY KEY, at_ms INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS gone_at ON gone (at_ms)",
+];
+/// So long after a key was taken out, a report of before may still come.
+const LATE_MS_MAX: i64 = 3_600_000;
 /// So many keys are visited in one call. What is told of a job moves on by as many, however long a key takes.
 const VISIT_KEYS: i64 = 8;
 /// Of those that failed, so many are named.
@@ -116,20 +124,26 @@ impl<'a> Shard<'a> {
     /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s. `now_ms`: the wall
     /// clock.
     pub fn report(&self, report: &Report, now_ms: i64) -> Result<i64, SqlError> {
+        let Report { at, records, tombstones, bytes, oldest, .. } = *report;
+        let key = Value::from(report.key.as_str());
+        let hash = Value::Blob(Sha256::digest(&report.key).to_vec());
         atomically(self.sql, || {
             self.create()?;
+            CREATE_GONE.iter().try_for_each(|statement| self.sql.exec(statement, &[]).map(drop))?;
             if report.is_listed {
-                let statement = "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key) DO UPDATE SET \
+                let statement = "INSERT INTO keys SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 \
+                     WHERE NOT EXISTS (SELECT 1 FROM gone WHERE hash = ?8 AND seen_ms > ?3) ON CONFLICT (key) DO UPDATE SET \
                      seen_ms = ?3, records = ?4, tombstones = ?5, bytes = ?6, oldest_ms = ?7 WHERE seen_ms <= ?3";
-                let Report { at, records, tombstones, bytes, oldest, .. } = *report;
-                let key = report.key.as_str().into();
                 let numbers = [now_ms, at, records, tombstones, bytes].map(Value::from);
-                let arguments: Vec<Value> = [key].into_iter().chain(numbers).chain([oldest.into()]).collect();
+                let arguments: Vec<Value> = [key].into_iter().chain(numbers).chain([oldest.into(), hash]).collect();
                 self.sql.exec(statement, &arguments)?;
             } else {
+                self.sql.exec("DELETE FROM gone WHERE at_ms < ?1", &[(now_ms - LATE_MS_MAX).into()])?;
+                let statement = "INSERT INTO gone VALUES (?1, ?2, ?3) \
+                     ON CONFLICT (hash) DO UPDATE SET at_ms = ?2, seen_ms = max(seen_ms, ?3)";
+                self.sql.exec(statement, &[hash, now_ms.into(), at.into()])?;
                 let statement = "DELETE FROM keys WHERE key = ?1 AND seen_ms <= ?2";
-                let key = Value::from(report.key.as_str());
-                self.sql.exec(statement, &[key.clone(), report.at.into()])?;
+                self.sql.exec(statement, &[key.clone(), at.into()])?;
                 // Its deletion has moved its fence: a job that could not visit it has nothing left to do there.
                 let gone = "undone.key = ?1 AND NOT EXISTS (SELECT 1 FROM keys WHERE keys.key = ?1)";
                 let statement =
