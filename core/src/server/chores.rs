@@ -7,6 +7,7 @@
 //! - Registration is durable: from the first commit to the registry's answer, an alarm is set or the tables say that it is due.
 //! - Of a key without tables nothing is told, and nothing wakes it. Nor does anything wake a key that has nothing to tell and
 //!   nothing that may leave.
+//! - Where it is not known what holds of the key, nothing leaves and nothing wakes it: the next request tells.
 //! - A key is woken at most once in the setting for reports, but for its first registration.
 //! - No answer rests on any of it: a report that is lost, late or twice changes what the registry shows, and nothing else.
 
@@ -118,7 +119,7 @@ impl<H: Handler> Engine<H> {
         };
         // What is kept for ever is due at no instant that an alarm can have.
         let due_ms = [loaded.sweep.next_due_ms(), loaded.sessions.next_due_ms()].into_iter().flatten().min();
-        let due_ms = due_ms.filter(|due_ms| due_ms - loaded.clock_ms <= AHEAD_MS_MAX);
+        let due_ms = due_ms.filter(|due_ms| due_ms - loaded.clock_ms <= AHEAD_MS_MAX && self.is_ruled(loaded));
         let sweep_ms = due_ms.map(|due_ms| due_ms.max(earliest_ms));
         report_ms.into_iter().chain(sweep_ms).min()
     }
@@ -137,7 +138,8 @@ impl<H: Handler> Engine<H> {
         let loaded = self.load(sql, wall_ms)?;
         let now_ms = loaded.clock_ms;
         let is_due = loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms);
-        if loaded.versions.engine == 0 || !is_due && (loaded.has_totals || !is_many(&loaded)) {
+        let has_work = is_due || !loaded.has_totals && is_many(&loaded);
+        if loaded.versions.engine == 0 || !self.is_ruled(&loaded) || !has_work {
             self.loaded = Some(loaded);
             return Ok(false);
         }

@@ -75,7 +75,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Takes the settings of its key. Until it does, the fence stays where it is stored.
+    /// Takes the settings of its key. Until it does, the fence stays where it is stored, and nothing leaves: see [`Engine::is_ruled`].
     pub fn know_key(&mut self, key: &Key) {
         if self.own.0.is_none() {
             self.own.0 = Some(key.clone());
@@ -88,6 +88,12 @@ impl<H: Handler> Engine<H> {
                 loaded.sessions.look_again();
             }
         }
+    }
+
+    /// Whether it is known what holds of the key. Where all of it was deleted and its name is gone, nothing is left but the deletion's own
+    /// record: the deployment's settings do for that, and the fence goes before it.
+    pub(super) fn is_ruled(&self, loaded: &Loaded) -> bool {
+        self.config.is_of_key() || loaded.versions.handler == schema::DELETED
     }
 
     /// What stands for its key in the log, as far as it is known.
@@ -351,7 +357,7 @@ impl<H: Handler> Engine<H> {
         };
         let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
         loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms, wall_ms);
-        if self.config.is_of_key() {
+        if self.is_ruled(&loaded) {
             let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
             loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
         }

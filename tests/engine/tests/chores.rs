@@ -307,6 +307,52 @@ fn a_key_that_is_used_while_its_deletion_is_told_keeps_its_rule_and_executes_not
 }
 
 #[test]
+fn of_a_key_whose_name_is_gone_what_deleted_it_leaves_behind_the_fence_and_deletes_nothing_again() {
+    let rules = format!(r#"[{{"keys":"{}","retentionSeconds":{}}}]"#, semel_support::KEY, 100 * RETENTION_S);
+    let mut world = World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.key_rules = KeyRules::parse(&rules).unwrap();
+    });
+    world.send(&change("first"));
+    tell(&mut world);
+    world.pass_s(10);
+    let deletion = semel_support::admin::delete_key("own").first_sent_s(START_S + 10);
+    world.send(&deletion).is_executed(200);
+    let report = world.report().unwrap().unwrap();
+    world.reported(&report, 0).unwrap();
+    for _ in 0..2 {
+        world.restart();
+        world.count().unwrap();
+        if let Some(at_ms) = world.wakes_at() {
+            world.wall_ms = at_ms;
+            world.wake().unwrap();
+        }
+    }
+    assert_eq!((world.rows(), world.wakes_at()), (0, None), "nothing stays, and nothing wakes it any more");
+    world.send(&post("/count").id("b").first_sent_s(world.wall_ms / 1000)).is_executed(200);
+    world.send(&deletion).is_problem(410, "forgotten", "unknown", "never");
+    assert_eq!(world.effects_of("b"), 1);
+}
+
+#[test]
+fn while_it_is_not_known_what_holds_of_the_key_nothing_leaves_and_nothing_wakes_it() {
+    let rules = format!(r#"[{{"keys":"{}","retentionSeconds":"forever"}}]"#, semel_support::KEY);
+    let mut world = World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.key_rules = KeyRules::parse(&rules).unwrap();
+    });
+    let first = post("/count").id("a").first_sent_s(START_S);
+    world.send(&first).is_executed(200);
+    // As tables of an older build are.
+    world.database.tamper("UPDATE semel_meta SET key = NULL");
+    world.restart();
+    world.pass_s(2 * RETENTION_S);
+    world.wake().unwrap();
+    assert_eq!((world.rows(), world.wakes_at()), (1, None));
+    assert_eq!(world.send(&first).only("semel-status"), "replayed");
+}
+
+#[test]
 fn a_key_that_hears_of_a_forget_applies_it_once_and_a_second_time_costs_nothing() {
     let mut world = registered();
     world.pass_s(5);
