@@ -88,10 +88,11 @@ impl Opening {
 
     /// What is known once there is nothing more to look at.
     pub fn end(self, sql: &dyn Sql, retention_s: i64) -> Result<Loaded, SqlError> {
+        // What has lapsed by this instant was passed over, so the key's clock is never before it.
+        let mut clock_ms = self.now_ms();
         let Self { meta, totals, is_counted, mut packed, packed_count, chunks_due_ms, .. } = self;
         let Meta { versions, forgotten_s, .. } = meta;
         let mut count = totals.count;
-        let mut clock_ms = meta.clock_ms.max(totals.clock_ms);
         let mut sessions = Sessions::default();
         let mut sweep = Sweep::default();
         if versions.engine > 0 {

@@ -46,6 +46,26 @@ fn it_stays_though_the_storage_failed_meanwhile() {
 }
 
 #[test]
+fn it_stays_where_the_object_has_looked_at_its_storage_and_nobody_has_asked_yet() {
+    let mut world = World::new();
+    let until_ms = START_MS + 60_000;
+    let first = change("00000000-0000-7000-8000-000000000001").first_sent_s(START_S).deadline_ms(until_ms);
+    world.send(&first).is_executed(200);
+    let second =
+        change("00000000-0000-7000-8000-000000000002").ack_until("00000000-0000-7000-8000-000000000001", until_ms);
+    world.send(&second.first_sent_s(START_S).deadline_ms(until_ms)).is_executed(200);
+    world.restart();
+    world.pass_s(3600);
+    while world.open().unwrap() {}
+    let later_ms = world.wall_ms;
+    world.wall_ms = START_MS;
+    // Its tombstone has lapsed by the clock that it was opened at.
+    let late = world.send(&first);
+    late.is_problem(408, "attempt-expired", "no", "same-id");
+    assert_eq!((late.now_ms(), world.effects_of("00000000-0000-7000-8000-000000000001")), (later_ms, 1));
+}
+
+#[test]
 fn it_stays_though_a_batch_can_not_even_look_at_the_storage() {
     let mut world = World::new();
     world.send(&change("before").first_sent_s(START_S));
