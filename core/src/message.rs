@@ -53,7 +53,11 @@ mod known {
     }
 }
 
-/// Header lines in order.
+/// Header lines in order. Whatever a name is given in, it is lower-case from then on; lines as they are kept are not to be had from outside:
+///
+/// ```compile_fail
+/// semel_core::message::Headers::new().add("Location", "/orders/1");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Headers(Vec<(Name, Value)>);
 
@@ -85,7 +89,7 @@ impl Headers {
     /// Adds a line of the layer's own, of a name in lower case, which is not looked up.
     #[cfg(feature = "server")]
     #[inline(never)]
-    pub fn add(&mut self, name: &'static str, value: impl Into<Value>) {
+    pub(crate) fn add(&mut self, name: &'static str, value: impl Into<Value>) {
         self.0.push((Cow::Borrowed(name), value.into()));
     }
 
