@@ -109,6 +109,9 @@ impl<H: Handler> Served for H {
 
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         let response = self.handle(context, request)?;
+        if H::EMITS && context.emitted.is_broken {
+            return Err(Failure::Other("the storage has refused what it had sent".to_owned()));
+        }
         context.store_own()?;
         Ok(response)
     }

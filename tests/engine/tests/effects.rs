@@ -56,6 +56,21 @@ fn what_a_handler_undoes_by_itself_sends_nothing_and_what_it_sends_then_goes() {
 }
 
 #[test]
+fn where_the_storage_refuses_it_the_request_fails_though_its_handler_goes_on() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 1));
+    let careless = post("/accounts/alice/careless").id("t2").body(json!({"amount": 2}).to_string());
+    for beginning in ["UPDATE semel_effect_lanes", "INSERT INTO semel_effects (", "SELECT number, seq, sure"] {
+        alice.database.fail_at(beginning, 1);
+        alice.send(&careless).is_problem(500, "rolled-back", "no", "same-id");
+    }
+    // No number is left out: the next has the one after the first's.
+    alice.send(&careless).is_executed(200);
+    drained(&mut alice, &mut bob);
+    assert_eq!((alice.balance(), bob.balance()), (97, 3));
+}
+
+#[test]
 fn it_is_known_by_its_number_when_its_answer_is_lost_and_its_sender_starts_again() {
     let (mut alice, mut bob) = two();
     for n in 1..=2 {

@@ -108,6 +108,12 @@ impl Handler for Bank {
                 tried.and_then(|()| credit(1))?;
                 add(sql, -1)?
             }
+            // Whatever becomes of what it sends, it goes on.
+            [_, _, "careless"] => {
+                let credit = json!({ "amount": amount, "transfer": amount });
+                let _ = context.emit("accounts/bob", "/accounts/bob/credit", Outgoing::json(credit.to_string()));
+                add(context.sql, -amount)?
+            }
             // What it sends first may be too large: then it sends as many small ones as a request may.
             [_, _, "smaller"] => {
                 let mut credit =

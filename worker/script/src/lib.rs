@@ -85,7 +85,7 @@ impl Handler for Script {
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         let body = Uint8Array::from(request.body.as_slice());
         let (now_ms, key, principal) = (context.now_ms as f64, context.key, context.principal);
-        let (mut refused, mut broken) = (None, None);
+        let mut refused = None;
         let mut store = |sent: Array| {
             let (reason, is_refused) = match emit(context, &sent).err()? {
                 Failure::Refused(problem) => {
@@ -93,12 +93,7 @@ impl Handler for Script {
                     refused = Some(problem);
                     (reason, true)
                 }
-                Failure::Sql(error) => {
-                    let reason = error.0.clone();
-                    broken = Some(error);
-                    (reason, false)
-                }
-                Failure::Other(reason) => (reason, false),
+                Failure::Sql(SqlError(reason)) | Failure::Other(reason) => (reason, false),
                 other => (format!("{other:?}"), false),
             };
             Some(Array::of2(&JsValue::from_str(&reason), &JsValue::from(is_refused)))
@@ -114,10 +109,6 @@ impl Handler for Script {
             principal.as_str(),
             &mut store,
         );
-        // Half of an effect may be there, whatever the handler has made of the error.
-        if let Some(error) = broken {
-            return Err(Failure::Sql(error));
-        }
         if answer.is_undefined() {
             return Err(refused.map_or_else(|| Failure::Other("it has no answer".to_owned()), Failure::Refused));
         }

@@ -1,6 +1,8 @@
 //! What a handler asks for: checked here, so that what is stored can be sent.
 //!
-//! Invariant: what is refused is not stored and uses up no limit, and the handler is told why by an error that it can pass on, or catch.
+//! Invariants:
+//! - What is refused is not stored and uses up no limit, and the handler is told why by an error that it can pass on, or catch.
+//! - Where the storage fails the request fails, whatever the handler makes of the error: half of an effect may be there, or its number without it.
 
 use super::lane::Target;
 use super::store::{self, Stored};
@@ -39,6 +41,8 @@ pub(in crate::server) struct Emitted {
     bytes: usize,
     /// How many wait at the key with those of this request, once that was asked.
     waiting: Option<i64>,
+    /// Whether the storage has refused one.
+    pub(in crate::server) is_broken: bool,
 }
 
 impl Context<'_> {
@@ -70,6 +74,12 @@ impl Context<'_> {
     }
 
     fn store(&mut self, target: &Target, url: &str, outgoing: Outgoing) -> Result<(), Failure> {
+        let stored = self.try_to_store(target, url, outgoing);
+        self.emitted.is_broken |= matches!(stored, Err(Failure::Sql(_)));
+        stored
+    }
+
+    fn try_to_store(&mut self, target: &Target, url: &str, outgoing: Outgoing) -> Result<(), Failure> {
         let Some((_, outbox, request)) = self.emitting else { return Err(nowhere()) };
         let Outgoing { method, headers, body } = outgoing;
         if !method.changes() {
@@ -107,7 +117,7 @@ impl Context<'_> {
         let method = method.as_str().to_owned();
         let stored = Stored { at_ms: self.now_ms, id, method, url: url.to_owned(), headers, body };
         store::put(self.sql, lane.number, seq, &stored)?;
-        self.emitted = Emitted { count, bytes, waiting: Some(waiting + 1) };
+        self.emitted = Emitted { count, bytes, waiting: Some(waiting + 1), ..self.emitted };
         Ok(())
     }
 }
