@@ -52,7 +52,7 @@ export class Batches {
       );
       wake();
       return all;
-    });
+    }, undefined, body?.byteLength);
     if (answer !== undefined) return answer;
     return this.#turns.alone(async () => {
       const shell = guarded(
@@ -64,7 +64,7 @@ export class Batches {
       // What is refused whole says more than its status, or than a text.
       if (shell[0] !== 200 && shell.length > 1) return shell;
       return filled(shell, await this.#oneByOne(to, elements()));
-    });
+    }, body?.byteLength);
   }
 
   async #oneByOne(to, elements) {

@@ -128,7 +128,8 @@ export async function answers(calls, object, { chores, turns }) {
     await chores.ready();
     // Who may have ended the object before is in no commit with others.
     if (attempts.some((attempt) => object.isSuspect(...attempt()))) return [];
-    return turns.together((known) => eachOf(attempts, object, known), attempts);
+    const bytes = calls.reduce((sum, call) => sum + bytesOf(call), 0);
+    return turns.together((known) => eachOf(attempts, object, known), attempts, bytes);
   };
   return [await chores.during(all), Date.now() - arrivedMs];
 }

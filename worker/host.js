@@ -82,7 +82,7 @@ export class SemelObject extends DurableObject {
   async ask(method, pathname, search, lines, body, asker) {
     const arrivedMs = Date.now();
     const attempt = () => [method, pathname, search, lines, body, arrivedMs, Date.now()];
-    const [status, head, said, line] = await this.#chores.during(() => (asker === undefined ? this.#answer(attempt) : this.#batch(lines, body, asker)));
+    const [status, head, said, line] = await this.#chores.during(() => (asker === undefined ? this.#answer(attempt, lines.length + (body?.byteLength ?? 0)) : this.#batch(lines, body, asker)));
     return [status, head, said, line, Date.now() - arrivedMs];
   }
 
@@ -96,11 +96,11 @@ export class SemelObject extends DurableObject {
     return this.#sockets.open(request) ?? new Response(null, { status: 503 });
   }
 
-  async #answer(attempt) {
+  async #answer(attempt, bytes) {
     const opening = this.#chores.ready();
     if (opening) await opening;
-    if (this.isSuspect(...attempt())) return this.#runAlone(attempt);
-    return this.#turns.together((known) => this.run(attempt, known?.[0]), [attempt]);
+    if (this.isSuspect(...attempt())) return this.#runAlone(attempt, bytes);
+    return this.#turns.together((known) => this.run(attempt, known?.[0]), [attempt], bytes);
   }
 
   webSocketMessage(socket, message) {
@@ -220,7 +220,7 @@ export class SemelObject extends DurableObject {
    * Runs what may have ended the object before. Its start is durable before it runs, and so is all that ran before it; if
    * the object ends once more, nobody else was in that commit.
    */
-  #runAlone(attempt) {
+  #runAlone(attempt, bytes) {
     return this.#turns.alone(async () => {
       const start = (isCounted) =>
         guarded(
@@ -234,6 +234,6 @@ export class SemelObject extends DurableObject {
       const answer = await this.run(attempt);
       await this.ctx.storage.sync();
       return answer;
-    });
+    }, bytes);
   }
 }

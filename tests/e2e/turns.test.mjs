@@ -251,6 +251,86 @@ test("who has the object to itself is in no commit with others", LIMIT, async ()
   assert.ok(log.includes("c"));
 });
 
+/** Wants the object to itself, by a name. `end()` lets it go. */
+function alone({ log, turns }, name) {
+  let end;
+  const work = async () => {
+    log.push(name);
+    await new Promise((resolve) => (end = resolve));
+    log.push(`${name} is through`);
+  };
+  const ended = turns.alone(work);
+  return {
+    end: async () => {
+      end();
+      await ended;
+      await turn();
+    },
+  };
+}
+
+test("of two who want the object to themselves, the second lets nobody in once it has begun", LIMIT, async () => {
+  const all = object();
+  const { log, commit, together } = all;
+  together("a");
+  together("waits for the commit");
+  await turn();
+  const one = alone(all, "one");
+  await commit();
+  const other = alone(all, "other");
+  await one.end();
+  together("came late");
+  await turn();
+  await other.end();
+  await commit();
+  await commit();
+  const ran = log.filter((name) => name !== "commit");
+  assert.deepEqual(ran, ["a", "one", "one is through", "waits for the commit", "other", "other is through", "came late"]);
+});
+
+test("who comes has its turn before those who want the object to themselves after it", LIMIT, async () => {
+  const all = object();
+  const { log, commit, together } = all;
+  together("a");
+  together("b");
+  await turn();
+  const one = alone(all, "one");
+  together("c");
+  await commit();
+  const two = alone(all, "two");
+  await one.end();
+  assert.deepEqual(log, ["a", "commit", "one", "one is through", "b", "c", "commit", "two"]);
+  const three = alone(all, "three");
+  together("d");
+  await two.end();
+  await three.end();
+  await commit();
+  assert.deepEqual(log.slice(8).filter((name) => name !== "commit"), ["two is through", "three", "three is through", "d"]);
+});
+
+test("what waits is bounded, in number and in bytes, and room is there again once it was let go", LIMIT, async () => {
+  const { log, turns, commit } = object();
+  const work = () => log.push("ran");
+  const half = Array.from({ length: 128 }, () => () => {});
+  for (const [brought, bytes, count] of [[half, 0, 32], [undefined, 16 << 20, 2]]) {
+    for (let again = 0; again < 2; again += 1) {
+      log.length = 0;
+      turns.together(work);
+      await turn();
+      const waiting = Array.from({ length: count }, () => turns.together(work, brought, bytes));
+      await assert.rejects(turns.together(work, [() => {}], 1), /too many requests wait/);
+      for (let commits = 0; commits <= count; commits += 1) await commit();
+      await Promise.all(waiting);
+      assert.equal(log.filter((name) => name === "ran").length, count + 1);
+    }
+  }
+  const busy = alone({ log, turns }, "busy");
+  const waiting = [turns.alone(work, 16 << 20), turns.together(work, undefined, 16 << 20)];
+  for (const way of ["alone", "together"]) await assert.rejects(turns[way](work, way === "alone" ? 1 : [() => {}], 1), /too many requests wait/);
+  await busy.end();
+  await Promise.all(waiting);
+});
+
 test("on workerd: of a hundred at once each has its own outcome, though some fail and some end the module", LIMIT, async (t) => {
   const server = await serve((end) => t.after(end), "probe");
   const change = (path, id = randomUUID()) => server.send("POST", path, { id, key: '"k"', body: id, firstSent: nowS() });
