@@ -81,8 +81,10 @@ const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export function inJson(bytes) {
   const base64 = () => `{"base64":"${btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""))}"}`;
   try {
-    const text = JSON.stringify(strict.decode(bytes));
-    return text.length * 3 > bytes.length * 4 + 60 ? base64() : text;
+    const text = strict.decode(bytes);
+    const json = JSON.stringify(text);
+    // What is escaped is ASCII: in UTF-8 it adds as many bytes as here characters.
+    return (json.length - text.length) * 3 > bytes.length + 60 ? base64() : json;
   } catch {
     return base64();
   }

@@ -23,7 +23,7 @@ function sockets(t, server, { opens = () => true, hangs = () => false, refuses =
     send(text) {
       const frame = JSON.parse(text);
       this.frames.push(frame);
-      const [code, reason] = (this.frames.length === 1 && refuses(frame)) || [];
+      const [code, reason] = refuses(frame, text) ?? [];
       if (code) queueMicrotask(() => this.onclose?.({ code, reason }));
       if (code || this.frames.length === 1) return;
       const answers = JSON.parse(server.batch(frame.requests));
@@ -162,6 +162,27 @@ test("who is refused at a socket pauses; a socket that had answered before is on
   connections.at(-1).onclose({ code: 4401, reason: "unauthorized" });
   await again;
   assert.deepEqual([server.effects, paused.length], [["x", "y"], 1]);
+});
+
+test("what a key refuses only as a frame goes by HTTP, by itself, and nothing pauses", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server, { refuses: ({ requests }) => (requests?.some(({ body }) => body === "y") ? [4400, "body-invalid"] : undefined) });
+  const session = await semel.session("accounts/a", "s", { transport: "socket", onpaused: assert.fail });
+  const answers = await within(Promise.all(["x", "y", "z"].map((body) => ran(deposit(session, body)))), "all are answered");
+  assert.deepEqual([answers, server.effects], [["x", "y", "z"].map((body) => ({ ran: body })), ["x", "y", "z"]]);
+  assert.deepEqual(server.frames.map(({ elements: [{ body }] }) => body), ["y"]);
+  assert.ok(connections.at(-1).frames.at(-1).requests.some(({ body }) => body === "z"), "what comes after it goes by the socket");
+});
+
+test("a body takes a third more in a frame at most, whatever is in it", async (t) => {
+  const { semel, server } = await outbox(t);
+  const sizes = [];
+  sockets(t, server, { refuses: (_, text) => void sizes.push(Buffer.byteLength(text)) });
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  const body = JSON.stringify({ doc: JSON.stringify(Array(90_000).fill("\u65e5")) });
+  const size = Buffer.byteLength(body);
+  await within(deposit(session, body), "it is answered");
+  assert.ok(sizes.at(-1) > size && sizes.at(-1) < (size * 4) / 3 + 400, `${size} bytes, ${sizes.at(-1)} in a frame`);
 });
 
 test("auto goes by HTTP where a socket does not open, and asks for none again", async (t) => {

@@ -58,16 +58,22 @@ impl Element {
     /// An acknowledgement by itself, in front of the cancellation of the next place, which has room for none: its body must be the same in each
     /// attempt. It goes with an attempt of a place so far beyond that it is refused for sure, and what is refused acknowledges too.
     pub(super) fn acknowledging(settings: &Settings, id: &str, entry: &Entry, next: Place, ack: i64) -> Self {
-        let draft = Draft { body: Vec::new(), ..(*entry.draft).clone() };
+        // What no batch takes may have such headers.
+        let draft = Draft { body: Vec::new(), headers: Headers::new(), ..(*entry.draft).clone() };
         let entry = Entry { draft: Rc::new(draft), ..Entry::default() };
         Self::new(settings, id, &entry, Place { seq: next.seq + BEYOND, ..next }, Some(ack), false)
     }
 
-    /// How many bytes it takes in a batch, at most: a body may go as base64.
+    /// How many bytes it takes in a batch, at most: a body goes as base64 where that is shorter.
     pub(super) fn bytes(&self) -> usize {
         let Draft { target, headers, body, .. } = &*self.request;
         body.len().div_ceil(3) * 4 + 2 * (target.len() + headers.to_lines().len()) + self.named.len() + 256
     }
+}
+
+/// Whether a batch takes it. What the platform says stands beside a batch, and in none of its requests.
+pub(super) fn takes(request: &Draft) -> bool {
+    !request.headers.iter().any(|(name, _)| name.starts_with("cf-"))
 }
 
 /// Asks for the next epoch.

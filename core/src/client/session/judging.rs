@@ -1,6 +1,7 @@
 //! What answers do.
 //!
 //! Invariants:
+//! - Nothing pauses for what only a batch may be told: that is asked for again at once, by itself.
 //! - What fails is tried again at a constant interval. A gap changes neither epoch nor place.
 //! - Nothing holds the others up in silence: what is refused again and again is told of, and what can't even be given up is let go.
 
@@ -28,10 +29,17 @@ fn is_for_credentials(answer: &Answer) -> bool {
     matches!(answer.status, 401 | 403)
 }
 
+/// Whether it may be said of the form that a request has in a batch, and not of the request.
+fn is_of_batch(failure: &Failure) -> bool {
+    [Code::TooLarge, Code::BodyInvalid].iter().any(|code| failure.code == code.as_str())
+}
+
 impl Session {
     pub(super) fn judge(&mut self, now_ms: i64, frame: InFlight, answer: Answer) {
         let mut requests = frame.requests.iter().filter(|(ticket, _)| *ticket != TAKE_OVER);
-        let Some((first, _)) = requests.next().copied() else { return self.judge_take_over(now_ms, answer) };
+        let Some((first, is_cancellation)) = requests.next().copied() else {
+            return self.judge_take_over(now_ms, answer);
+        };
         let is_one = requests.next().is_none();
         let last = frame.requests.last().map_or(first, |(ticket, _)| *ticket);
         self.patience_ms = self.settings.attempt_timeout_ms;
@@ -51,6 +59,9 @@ impl Session {
                     if let Some(failure) = verdict::refusal(&answer).filter(|_| !frame.is_second) {
                         self.judge_refusal(first, failure, false);
                     }
+                }
+                Verdict::Pause(failure) if is_one && !is_cancellation && is_of_batch(&failure) => {
+                    self.leave_alone(first)
                 }
                 Verdict::Pause(failure) if is_one || is_for_credentials(&answer) => {
                     self.pause(now_ms, first, failure);
@@ -129,10 +140,16 @@ impl Session {
                 Verdict::Pause(failure) if was_cancellation && !is_for_credentials(&answer) => {
                     self.let_go(ticket, failure);
                 }
+                Verdict::Pause(failure) if frame.is_batch && is_of_batch(&failure) => self.leave_alone(ticket),
                 Verdict::Pause(failure) => self.pause(now_ms, ticket, failure),
             }
             is_first = false;
         }
+    }
+
+    /// From now on it leaves by itself.
+    fn leave_alone(&mut self, ticket: Ticket) {
+        self.with(ticket, |request, _| request.goes_alone = true);
     }
 
     fn is_given_up(&self, ticket: Ticket) -> bool {

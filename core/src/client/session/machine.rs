@@ -8,6 +8,7 @@
 use super::super::action::{Answer, Receiver};
 use super::super::failure::{ClientCode, Failure};
 use super::super::row::{Answered, Draft};
+use super::frame;
 use super::hand::{Hand, List};
 use super::request::{Request, Stage};
 use super::row::{Change, Entry};
@@ -303,6 +304,7 @@ impl Session {
 
     pub(super) fn insert(&mut self, id: String, entry: Entry, has_caller: bool) -> Ticket {
         self.last_ticket += 1;
+        let goes_alone = !frame::takes(&entry.draft);
         let request = Request {
             id,
             entry,
@@ -311,6 +313,7 @@ impl Session {
             has_caller,
             was_sent: false,
             is_under_way: false,
+            goes_alone,
             is_cancelling: false,
             ran_anyway: false,
             attempts: 0,

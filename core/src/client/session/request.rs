@@ -43,6 +43,8 @@ pub(super) struct Request {
     pub(super) was_sent: bool,
     /// Whether it is in a frame that is under way.
     pub(super) is_under_way: bool,
+    /// Whether no batch takes it.
+    pub(super) goes_alone: bool,
     /// Whether the application gave it up, so that its place is to be closed.
     pub(super) is_cancelling: bool,
     /// It ran before its place could be closed: now for its outcome.
@@ -76,6 +78,11 @@ impl Request {
     /// Whether it leaves as a cancellation of its place.
     pub(super) fn leaves_as_cancellation(&self) -> bool {
         self.is_cancelling && !self.ran_anyway
+    }
+
+    /// Whether it leaves by itself, and by no socket. The cancellation of its place is a request of its own.
+    pub(super) fn leaves_alone(&self) -> bool {
+        self.goes_alone && !self.leaves_as_cancellation()
     }
 
     pub(super) fn change(&mut self, actions: &mut Vec<Action>, ticket: Ticket, change: Change) {

@@ -151,7 +151,8 @@ impl Session {
     }
 
     fn is_plain(&self, request: &super::request::Request) -> bool {
-        request.entry.place.map(|place| place.epoch) == self.epoch && !request.leaves_as_cancellation()
+        let is_own = request.entry.place.map(|place| place.epoch) == self.epoch;
+        is_own && !request.leaves_as_cancellation() && !request.goes_alone
     }
 
     /// What was under way is so no more.
@@ -187,7 +188,7 @@ impl Session {
         let ack = Some(self.ack()).filter(|ack| *ack > 0 && self.ended.is_none() && !self.has_room(self.next_seq - 1));
         let is_second = self.in_flight.is_some();
         let (mut elements, mut requests, mut count, mut bytes) = (Vec::new(), Vec::new(), 0, 0);
-        let mut may_be_first = true;
+        let (mut may_be_first, mut goes_alone) = (true, false);
         let elements_max =
             if self.settings.ahead > 0 { self.elements_max.min(self.settings.ahead) } else { self.elements_max };
         for (ticket, request) in self.sendable() {
@@ -201,9 +202,10 @@ impl Session {
             }
             let element = Element::new(&self.settings, &request.id, &request.entry, place, ack, is_cancelled);
             let is_full = count >= elements_max || bytes + element.bytes() > FRAME_BYTES_MAX;
-            if is_full && count > 0 {
+            if (is_full || goes_alone || request.leaves_alone()) && count > 0 {
                 break;
             }
+            goes_alone = request.leaves_alone();
             count += 1;
             may_be_first &= self.is_plain(request);
             bytes += element.bytes();
@@ -211,7 +213,7 @@ impl Session {
             requests.push((ticket, is_cancelled));
         }
         // What is too large for a frame of a socket goes by itself.
-        let is_batch = elements.len() > 1 || (self.settings.is_framed && bytes <= FRAME_BYTES_MAX);
+        let is_batch = elements.len() > 1 || (self.settings.is_framed && bytes <= FRAME_BYTES_MAX && !goes_alone);
         may_be_first &= is_batch && self.settings.ahead > 0;
         if is_second && !(may_be_first && count == self.settings.ahead) {
             return false;

@@ -4,6 +4,7 @@
 //! back. The engine itself, with everything at once, is in `tests/engine`.
 
 mod adversity;
+mod alone;
 mod fencing;
 mod giving_up;
 mod pipelining;
