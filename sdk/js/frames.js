@@ -1,6 +1,8 @@
 // A frame of a session on its way: one request as itself, more of them as a batch in JSON, by a request or a socket.
 //
-// Invariant: a request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
+// Invariants:
+// - A request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
+// - So is its answer: a body that the handler has encoded is decoded, as `fetch` does it. What can't be decoded here is asked for by itself.
 
 import { bytesOf, laid, Reader, textOf } from "./bytes.js";
 import { linesOf, toLines } from "./lines.js";
@@ -39,7 +41,7 @@ export async function sendFrame(setup, request, signal, way, leaves) {
     const bySocket = await sentBySocket(setup, headers, paths, json, signal, way, next);
     if (bySocket) return bySocket;
     const [status, answerLines, answer, members] = await sent([method, target, lines, json], headers);
-    return [status, answerLines, status === 200 ? answersOf(paths, () => JSON.parse(textOf(answer))) : answer, members];
+    return [status, answerLines, status === 200 ? await answersOf(paths, () => JSON.parse(textOf(answer))) : answer, members];
   } finally {
     next();
   }
@@ -50,7 +52,7 @@ async function sentBySocket({ identity }, headers, paths, json, signal, way, nex
   signal.throwIfAborted();
   try {
     const answers = await way.socket.send({ authorization: headers.get("authorization") ?? undefined, principal: identity }, json, signal, next);
-    return [200, "semel-status:executed\n", answersOf(paths, () => answers), ""];
+    return [200, "semel-status:executed\n", await answersOf(paths, () => answers), ""];
   } catch (error) {
     if (error.status) return [error.status, `semel-status:${error.code}\n`, new Uint8Array(), ""];
     // For want of a proxy that lets it through, say. One that has answered before was only closed.
@@ -91,17 +93,29 @@ export function inJson(bytes) {
 }
 
 /** The answers to elements, as the module reads them. What is none of them it finds out. */
-function answersOf(paths, given) {
+async function answersOf(paths, given) {
   try {
-    return laid(given().map((answer, index) => answerOf(paths[index], answer)).flat());
+    const answers = given().map((answer, index) => answerOf(paths[index], answer));
+    // Most wait for nothing.
+    for (const [index, answer] of answers.entries()) if (answer.then) answers[index] = await answer;
+    return laid(answers.flat());
   } catch {
     return new Uint8Array();
   }
 }
 
-/** The answer to an element, as `send` has it of a request. */
+/** What only a batch is told: so it goes again by itself. */
+const UNREADABLE = [400, "semel-status:body-invalid\n", new Uint8Array(), "retry:after-fix\n"];
+
+/** The answer to an element, as `send` has it of a request; or, of a body that has to be decoded, a promise of it, which does not reject. */
 export function answerOf(path, { status, headers, body: text }) {
   // Bytes: a Response of a text has a type of its own.
   const body = typeof text === "string" ? bytesOf(text) : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
-  return [status, toLines(Object.entries(headers)), body, membersOf(path, headers["content-type"], body)];
+  const made = (body) => [status, toLines(Object.entries(headers)), body, membersOf(path, headers["content-type"], body)];
+  const encoding = headers["content-encoding"];
+  return encoding && body.length ? decoded(encoding, body).then(made, () => UNREADABLE) : made(body);
+}
+
+async function decoded(encoding, body) {
+  return new Uint8Array(await new Response(new Response(body).body.pipeThrough(new DecompressionStream(encoding))).arrayBuffer());
 }

@@ -99,10 +99,12 @@ export function gather(setup) {
     }
     const answers = JSON.parse(answer);
     if (said.get("semel-status") !== "executed" || answers.length !== all.length) throw new TypeError("these are no answers to a batch");
+    // All at once: what they set free comes in one turn.
+    const told = await Promise.all(answers.map((each, index) => answerOf(all[index].path, each)));
     for (const [index, one] of all.entries()) {
-      const answered = answerOf(one.path, answers[index]);
+      const answered = told[index];
       const isRefused = /^retry:after-fix$/m.test(answered[3]);
-      // A crash, say, or answers that are too large for a batch.
+      // A crash, say, or answers that are too large for a batch, or that can't be decoded here.
       if (isRefused || /^semel-status:unavailable$/m.test(answered[1])) refrain();
       if (!isRefused) one.resolve(responseOf(one.url, answered));
       else if (isWanted(one)) one.alone();

@@ -82,6 +82,17 @@ test("one that crashes the handler is poisoned, and nobody is blamed for being i
   assert.equal(Number(runs.text) - 1, 79);
 });
 
+test("what the handler has compressed is read by who asked, alone or in a batch, of an outbox or a session", LIMIT, async (t) => {
+  const { semel, sent } = await outbox(t, probe.url);
+  const session = await semel.session("gzip", "s");
+  const read = async (answer) => [(await answer).headers.get("content-encoding"), await (await answer).text()];
+  const together = (make) => Promise.all(Array.from({ length: 40 }, (_, n) => read(make(n))));
+  for (const make of [() => overlapping(semel, "/gzip", "gzip"), () => overlapping(semel, "/gzip", "gzip"), (n) => session.fetch("/gzip", { method: "POST", body: `${n}` })]) {
+    assert.deepEqual(await together(make), Array(40).fill(["gzip", "once"]));
+  }
+  assert.ok(sent.batches > 1, "of both");
+});
+
 test("what is executed elsewhere, and has no place in a batch, goes by itself, and nobody is told", LIMIT, async (t) => {
   const { semel, sent, reset } = await outbox(t, front.url, { retryIntervalMs: 3_600_000, onpaused: ({ error }) => assert.fail(error.message) });
   const order = async (n) => (await overlapping(semel, "/orders", "orders", JSON.stringify({ ref: `r${n}` }))).json();

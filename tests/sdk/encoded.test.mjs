@@ -1,0 +1,69 @@
+// Answers with a `Content-Encoding`: whoever asks reads them, however they came.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { AT_ONCE, burst, gathering, overlapping } from "./gathering.mjs";
+import { deposit, outbox, SessionStub } from "./session-stub.mjs";
+import { within } from "./stub.mjs";
+
+const ENCODED = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync };
+/** Each way is asked for these, in this order. The last is cut short. */
+const ENCODINGS = [undefined, "gzip", "br", undefined, "deflate", "gzip, gzip", "cut"];
+const BY_THEMSELVES = ["br", "gzip, gzip", "cut"];
+
+/** An element's answer as a key has it where the handler has encoded it. */
+function encoded(answer, encoding) {
+  if (!encoding) return answer;
+  const body = (ENCODED[encoding] ?? gzipSync)(answer.body).subarray(0, encoding === "cut" ? 12 : undefined);
+  return { ...answer, headers: { ...answer.headers, "content-encoding": encoding === "cut" ? "gzip" : encoding }, body: { base64: body.toString("base64") } };
+}
+
+test("in a session, what can be decoded is, and the rest is asked for by itself and takes its answer from there", async (t) => {
+  for (const transport of ["http", "socket"]) {
+    const server = new SessionStub();
+    const batch = server.batch.bind(server);
+    server.batch = (elements) => JSON.stringify(JSON.parse(batch(elements)).map((answer, index) => encoded(answer, elements[index].headers["x-as"])));
+    const before = globalThis.WebSocket;
+    t.after(() => (globalThis.WebSocket = before));
+    globalThis.WebSocket = class {
+      constructor() {
+        queueMicrotask(() => this.onopen());
+      }
+      send(text) {
+        const { frame, requests } = JSON.parse(text);
+        if (requests) queueMicrotask(() => this.onmessage({ data: JSON.stringify({ frame, now: 1, answers: JSON.parse(server.batch(requests)) }) }));
+      }
+      close() {}
+    };
+    const { semel } = await outbox(t, { server });
+    const session = await semel.session("accounts/a", "s", { transport, onpaused: assert.fail });
+    const calls = ENCODINGS.map(async (encoding, n) => {
+      const answer = await deposit(session, `${n}`, encoding && { headers: { "x-as": encoding } });
+      return [answer.status, answer.headers.get("content-encoding"), await answer.json()];
+    });
+    const answers = await within(Promise.all(calls), "all are answered");
+    // By itself it comes from `fetch`, which has decoded it.
+    assert.deepEqual(answers, ENCODINGS.map((encoding, n) => [200, BY_THEMSELVES.includes(encoding) ? null : (encoding ?? null), { ran: `${n}` }]), transport);
+    assert.deepEqual(server.effects, ENCODINGS.map((_, n) => `${n}`), "each has run once, in order");
+    const alone = server.frames.filter(({ path }) => !path.endsWith("/batch")).map(({ headers }) => headers.get("x-as"));
+    // By HTTP the first of all goes so as well.
+    assert.deepEqual(alone.filter(Boolean), BY_THEMSELVES);
+  }
+});
+
+test("so it is with what an outbox sends together", async (t) => {
+  const { semel, server } = await gathering(t, { onpaused: assert.fail });
+  server.each = async (call, serve) => {
+    const answer = await serve();
+    if (call.kind !== "batch") return answer;
+    const answers = (await answer.json()).map((each, index) => encoded(each, call.json[index].headers["x-as"]));
+    return new Response(JSON.stringify(answers), { headers: answer.headers });
+  };
+  const asked = [...Array(AT_ONCE), ...ENCODINGS];
+  const answers = await burst({ semel, server }, asked.length, (n) => overlapping(semel, { headers: asked[n] && { "x-as": asked[n] } }));
+  assert.deepEqual(server.of("batch").map(({ json }) => json.length), [ENCODINGS.length]);
+  for (const answer of answers) assert.deepEqual([answer.status, (await answer.json()).ran], [200, 1]);
+  const alone = server.attempts.slice(AT_ONCE).map(({ headers }) => headers.get("x-as"));
+  assert.deepEqual(alone, BY_THEMSELVES);
+});
