@@ -336,8 +336,8 @@ export interface Session {
   resume(): void;
 
   /**
-   * Gets the answers to what holders before it left. Each leaves the store when this has returned, or what it returned has resolved.
-   * Until it is set, and after it threw, answers are kept.
+   * Gets the answers to what holders before it left, and to what goes on after `giveUpAfterMs`. Each leaves the store when this has returned, or
+   * what it returned has resolved. Until it is set, and after it threw, answers are kept.
    */
   onrecovered: ((recovered: Recovered) => void | Promise<void>) | null;
 

@@ -58,6 +58,7 @@ impl Host {
                     requests_max: input.integer() as usize,
                     is_framed: input.flag(),
                     ahead: 0,
+                    is_shared: true,
                     key: input.text(),
                     name: input.text(),
                     take_over_id: input.text(),
@@ -69,6 +70,7 @@ impl Host {
                 }
                 let gives_up_after_ms = input.optional(Reader::integer);
                 let is_kept = input.flag();
+                settings.is_shared = !is_kept;
                 let rows = rows(&mut input);
                 input.end()?;
                 are_readable(&rows).ok()?;

@@ -155,6 +155,20 @@ test("a caller is told after giveUpAfterMs, and the answer comes to onrecovered"
   assert.deepEqual([await recovered[0].response.json(), recovered[0].requestId], [{ ran: "x" }, error.requestId]);
 });
 
+test("what goes on without its caller and is fenced comes to onrecovered, where its row is in memory and no other holder can find it", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 50 });
+  const recovered = [];
+  const session = await semel.session("accounts/a", "s", { onrecovered: (each) => recovered.push(each) });
+  server.each = lost;
+  const { requestId } = await rejection(deposit(session, "x"));
+  server.each = (call, serve) => (call.path.endsWith("/sessions") ? serve() : lost());
+  await semel.session("accounts/a", "s");
+  server.each = (_call, serve) => serve();
+  await until(() => recovered.length === 1, "it is told of");
+  const [{ error, response, ...of }] = recovered;
+  assert.deepEqual([error.code, error.executed, response, of.requestId, server.effects, await session.pending()], ["fenced", "no", undefined, requestId, [], []]);
+});
+
 test("offline nothing is sent; online it goes on at once, whatever the interval", async (t) => {
   const { offline, online } = page();
   const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });

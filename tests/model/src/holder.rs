@@ -165,6 +165,7 @@ impl Holder {
             requests_max: REQUESTS_MAX,
             is_framed: self.ahead > 0,
             ahead: self.ahead,
+            is_shared: true,
         });
         session.give_up_after(self.give_up_after_ms);
         let mut machine = Machine { session, asked: VecDeque::new() };

@@ -195,6 +195,7 @@ fn check_machine(source: &mut Source<'_>) {
         requests_max: 1 + source.below(12),
         is_framed: source.flag(),
         ahead: source.below(4),
+        is_shared: true,
     };
     let frames_max = if settings.ahead > 0 { 2 } else { 1 };
     let mut session = Session::new(settings);

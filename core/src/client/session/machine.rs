@@ -45,6 +45,8 @@ pub struct Settings {
     /// So many requests are ready before a second frame leaves beside the one that is under way; 0: none does. It is for what keeps the order of
     /// frames. Elsewhere nothing breaks, but what comes before the first is refused, and goes again.
     pub ahead: usize,
+    /// Whether its rows are where others find them: else nobody goes on with what it leaves.
+    pub is_shared: bool,
 }
 
 /// A session, as its client has it.
@@ -338,8 +340,8 @@ impl Session {
 
     /// It can have no place of its own here.
     pub(super) fn fence(&mut self, ticket: Ticket, failure: Failure) {
-        let owner = self.settings.owner.clone();
-        self.with(ticket, |request, actions| request.fence(actions, ticket, failure, &owner));
+        let (actions, settings) = (&mut self.actions, &self.settings);
+        self.requests.changing(ticket, |request| request.fence(actions, ticket, failure, settings));
     }
 
     /// Callers that have waited long enough are told so.

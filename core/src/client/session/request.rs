@@ -7,7 +7,7 @@ use super::super::failure::Failure;
 use super::super::row::Answered;
 use super::super::sending::cancelled;
 use super::row::{Change, Entry};
-use super::{Action, Ticket};
+use super::{Action, Settings, Ticket};
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
 use std::rc::Rc;
@@ -122,13 +122,13 @@ impl Request {
         !self.has_caller && self.is_stored && !self.is_cancelling && self.answered.is_none()
     }
 
-    /// It never ran, and can't here. Where nobody waits for it, and nobody gave it up, who holds the session goes on with it.
-    pub(super) fn fence(&mut self, actions: &mut Vec<Action>, ticket: Ticket, failure: Failure, by: &str) {
-        if self.is_wanted_by_nobody_here() {
+    /// It never ran, and can't here. Where nobody waits for it, and nobody gave it up, who holds the session goes on with it, if that one can find it.
+    pub(super) fn fence(&mut self, actions: &mut Vec<Action>, ticket: Ticket, failure: Failure, settings: &Settings) {
+        if self.is_wanted_by_nobody_here() && settings.is_shared {
             self.stage = Stage::Left;
         } else {
             let failure = if self.is_cancelling { cancelled() } else { failure };
-            self.conclude(actions, ticket, Rc::new(Answered::Failure(failure)), by);
+            self.conclude(actions, ticket, Rc::new(Answered::Failure(failure)), &settings.owner);
         }
     }
 

@@ -101,7 +101,7 @@ impl Session {
         request.was_sent |=
             !request.has_caller && request.entry.place.is_some_and(|place| Some(place.epoch) != self.epoch);
         if let Some(failure) = self.ended.clone().filter(|_| !request.was_sent) {
-            request.fence(&mut self.actions, ticket, failure.never_ran(), &self.settings.owner);
+            request.fence(&mut self.actions, ticket, failure.never_ran(), &self.settings);
         } else if request.is_cancelling && request.entry.place.is_none() {
             request.take_back(&mut self.actions, ticket, &self.settings.owner);
         }

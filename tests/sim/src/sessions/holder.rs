@@ -95,6 +95,7 @@ impl Holder {
             is_framed,
             // Two frames under way, whatever their network makes of their order.
             ahead: if is_framed { 1 + n % 2 } else { 0 },
+            is_shared: true,
         };
         Self {
             machine: Session::new(settings),

@@ -42,6 +42,27 @@ fn a_holder_that_is_fenced_hears_what_ran_and_asks_on_for_what_may_have() {
 }
 
 #[test]
+fn what_nobody_waits_for_and_no_other_holder_can_find_is_told_of_as_what_never_ran() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut zombie = Tab::with("a", |settings| settings.is_shared = false);
+    zombie.session.give_up_after(Some(1));
+    zombie.session.wake(0);
+    zombie.drive(&mut rows);
+    zombie.arrives(&mut server, &mut rows);
+    zombie.call(&mut rows, "sent");
+    zombie.call(&mut rows, "unsent");
+    zombie.pass(&mut rows, 1);
+    assert_eq!(zombie.failure("sent"), ("gave-up", Executed::Unknown));
+    zombie.answers.clear();
+    Tab::open("b", &mut server, &mut Rows::new(), &[]);
+    zombie.arrives_all(&mut server, &mut rows);
+    for id in ["sent", "unsent"] {
+        assert_eq!((zombie.failure(id), zombie.recovered.contains_key(id)), (("fenced", Executed::No), true));
+    }
+    assert_eq!((rows.len(), zombie.session.wakes_at(), zombie.session.counts()), (0, None, (0, 0)));
+}
+
+#[test]
 fn no_is_not_said_of_what_somebody_else_has_taken_over() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);

@@ -68,6 +68,7 @@ impl Tab {
             requests_max: 1_000,
             is_framed: false,
             ahead: 0,
+            is_shared: true,
         };
         set(&mut settings);
         Self {
