@@ -3,6 +3,7 @@
 // Invariants:
 // - Nothing of a frame runs before it is known who sends it, nor after the socket was closed from here.
 // - A frame is answered before the next of its socket is begun. The platform holds every answer back until its commit is durable.
+// - Who says nothing was not refused: the network may hold the first frame up.
 // - What waits has a bound, in time for who does not say who it is, in bytes for who sends faster than is answered.
 
 import { note } from "./module.js";
@@ -44,7 +45,7 @@ export class Sockets {
     this.#wake = wake;
     for (const socket of ctx.getWebSockets()) {
       const { asker, endsMs = Infinity } = socket.deserializeAttachment() ?? {};
-      if (asker === undefined) socket.close(...UNAUTHORIZED);
+      if (asker === undefined) socket.close(...UNAVAILABLE);
       else this.endsMs = Math.min(this.endsMs, endsMs);
     }
   }
@@ -57,7 +58,7 @@ export class Sockets {
     socket.serializeAttachment({ key: request.headers.get("semel-key"), address: request.headers.get("cf-connecting-ip") ?? "" });
     const late = () => {
       this.#strangers.delete(socket);
-      socket.close(...UNAUTHORIZED);
+      socket.close(...UNAVAILABLE);
     };
     this.#strangers.set(socket, setTimeout(late, FIRST_FRAME_MS));
     return new Response(null, { status: 101, webSocket: client });
