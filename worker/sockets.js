@@ -4,7 +4,8 @@
 // - Nothing of a frame runs before it is known who sends it, nor after the socket was closed from here.
 // - A frame is answered before the next of its socket is begun. The platform holds every answer back until its commit is durable.
 // - Who says nothing was not refused: the network may hold the first frame up.
-// - What waits has a bound, in time for who does not say who it is, in bytes for who sends faster than is answered.
+// - What waits has a bound, in time for who does not say who it is, in bytes for who sends faster than is answered. Those who have
+//   yet to say who they are take no room from those who have, nor from each other what a first frame and a little more needs.
 
 import { note } from "./module.js";
 
@@ -13,8 +14,10 @@ const FIRST_FRAME_MS = 10_000;
 const STRANGERS_MAX = 100;
 /** Of one socket, so many bytes wait to be answered, each frame counted as that much at least. */
 const WAITING_BYTES_MAX = 8 << 20;
-/** And of all sockets of the key. */
+/** And of all sockets of the key; but of all together on which it is not known yet who sends, as many as of one. */
 const ALL_WAITING_BYTES_MAX = 32 << 20;
+/** These are not counted, on each of them. */
+const STRANGER_BYTES = 64 << 10;
 const FRAME_BYTES_MIN = 1 << 10;
 
 const isOpen = (socket) => socket.readyState === 1;
@@ -32,7 +35,9 @@ export class Sockets {
   #strangers = new Map();
   /** Of a socket: the frame that comes last, and the bytes of all that wait. */
   #waiting = new WeakMap();
-  #waitingBytes = 0;
+  /** And of all sockets, by whether it was known who sends when they came. */
+  #known = { bytes: 0, max: ALL_WAITING_BYTES_MAX };
+  #strange = { bytes: 0, max: WAITING_BYTES_MAX };
 
   /**
    * `admit(text, key, address)` resolves to `[asker, end in ms or undefined]`, `answer(key, asker, text)` to `[text]`, both to
@@ -70,13 +75,16 @@ export class Sockets {
     const waiting = this.#waiting.get(socket) ?? { last: Promise.resolve(), bytes: 0 };
     this.#waiting.set(socket, waiting);
     const bytes = Math.max(message.length ?? message.byteLength, FRAME_BYTES_MIN);
-    if (waiting.bytes + bytes > WAITING_BYTES_MAX || this.#waitingBytes + bytes > ALL_WAITING_BYTES_MAX) return socket.close(4429, "rate-limited");
+    const isStranger = this.#strangers.has(socket);
+    const all = isStranger ? this.#strange : this.#known;
+    const counted = isStranger && waiting.bytes + bytes <= STRANGER_BYTES ? 0 : bytes;
+    if (waiting.bytes + bytes > WAITING_BYTES_MAX || all.bytes + counted > all.max) return socket.close(4429, "rate-limited");
     waiting.bytes += bytes;
-    this.#waitingBytes += bytes;
+    all.bytes += counted;
     waiting.last = waiting.last.then(async () => {
       const [answer, reason] = await this.#answerTo(socket, message);
       waiting.bytes -= bytes;
-      this.#waitingBytes -= bytes;
+      all.bytes -= counted;
       if (!isOpen(socket)) return;
       try {
         if (reason !== undefined) socket.close(answer, reason);

@@ -274,13 +274,24 @@ test("a client that reads nothing holds nobody up, and nothing of it is lost or 
   for (const socket of [greedy, polite]) socket.destroy();
 });
 
-test("frames that come before it is known who sends them wait, and who sends more of them than may wait is closed", { timeout: 60_000 }, async () => {
+test("frames that come before it is known who sends them wait; who sends more of them than may wait is closed, and nobody else", { timeout: 60_000 }, async () => {
   const padding = " ".repeat(1_000_000);
   const asked = new Promise((resolve) => issuer.once("request", (_, response) => resolve(response)));
   const [patient, flood] = [await connect("patient", hello(LATE.token({ sub: "alice" }))), await connect("flood", hello(LATE.token({ sub: "alice" })))];
   for (let number = 0; number < 7; number += 1) patient.send(`${frame(number, [deposit("patient")])}${padding}`);
   for (let number = 0; number < 9; number += 1) flood.send(`${frame(number, [deposit("flood")])}${padding}`);
   assert.deepEqual(await flood.closed, [4429, "rate-limited"]);
+  // Together they have no more than one: who is known is in nobody's way, nor is who is about to be.
+  const known = await connect("crowd");
+  assert.deepEqual(statuses(await known.ask(1, [deposit("crowd")])), ["executed"]);
+  const crowd = await Promise.all(Array.from({ length: 5 }, () => connect("crowd", hello(LATE.token({ sub: "alice" })))));
+  // Each counts 1 KiB, so no room is left for any.
+  for (const socket of crowd) for (let number = 0; number < 8_000; number += 1) socket.send("x");
+  assert.deepEqual(await Promise.any(crowd.map(({ closed }) => closed)), [4429, "rate-limited"]);
+  assert.deepEqual(statuses(await known.ask(2, [deposit("crowd")])), ["executed"]);
+  const newcomer = await connect("crowd");
+  assert.deepEqual(statuses(await newcomer.ask(1, [deposit("crowd")])), ["executed"]);
+  for (const socket of [known, newcomer, ...crowd]) socket.destroy();
   (await asked).end(jwks(LATE));
   for (let number = 0; number < 7; number += 1) {
     const answer = JSON.parse(await patient.next());
