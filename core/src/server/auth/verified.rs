@@ -1,41 +1,46 @@
 //! Tokens whose signature was right, so that it isn't checked with each request: who they are of, or why they are refused all the same.
 //!
 //! Invariants:
-//! - At most [`TOKENS_MAX`] are kept, those that were used last. No token is kept itself, only its hash.
+//! - At most 2,048 are kept, of each set those that were used last. No token is kept itself, only its hash.
 //! - An entry is found by the key that verified it: once that key is gone, or is another one, so is the entry.
 
 use super::token::Verified;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// So many are kept.
-pub const TOKENS_MAX: usize = 2048;
+/// A hash is of the set that its first byte names: it is as good as drawn.
+const SETS: usize = 256;
+const OF_A_SET_MAX: usize = 8;
 
 type Hash = [u8; 32];
 type Known = Result<Rc<Verified>, &'static str>;
 
-/// Two generations: an entry of the older one that is used moves to the younger; once that is full, the older one goes.
-#[derive(Debug, Default)]
-pub(super) struct VerifiedTokens {
-    younger: BTreeMap<Hash, Known>,
-    older: BTreeMap<Hash, Known>,
+/// Sets, each with what was used last at its front.
+#[derive(Debug)]
+pub(super) struct VerifiedTokens(Vec<Vec<(Hash, Known)>>);
+
+impl Default for VerifiedTokens {
+    fn default() -> Self {
+        Self(vec![Vec::new(); SETS])
+    }
 }
 
 impl VerifiedTokens {
     pub fn get(&mut self, hash: &Hash) -> Option<Known> {
-        if let Some(verified) = self.younger.get(hash) {
-            return Some(verified.clone());
-        }
-        let verified = self.older.remove(hash)?;
-        self.insert(*hash, verified.clone());
-        Some(verified)
+        let set = self.set(hash)?;
+        let at = set.iter().position(|(known, _)| known == hash)?;
+        set.get_mut(..=at)?.rotate_right(1);
+        set.first().map(|(_, known)| known.clone())
     }
 
-    pub fn insert(&mut self, hash: Hash, verified: Known) {
-        if self.younger.len() >= TOKENS_MAX / 2 {
-            self.older = std::mem::take(&mut self.younger);
+    pub fn insert(&mut self, hash: Hash, known: Known) {
+        if let Some(set) = self.set(&hash) {
+            set.truncate(OF_A_SET_MAX - 1);
+            set.insert(0, (hash, known));
         }
-        self.younger.insert(hash, verified);
+    }
+
+    fn set(&mut self, &[first, ..]: &Hash) -> Option<&mut Vec<(Hash, Known)>> {
+        self.0.get_mut(usize::from(first))
     }
 }
 
@@ -47,13 +52,14 @@ mod tests {
     fn it_never_holds_more_than_its_bound_and_keeps_what_is_used() {
         let mut tokens = VerifiedTokens::default();
         let verified = Ok(Rc::new(Verified::default()));
-        let hash = |n: usize| -> Hash { std::array::from_fn(|at| n.to_be_bytes().get(at).copied().unwrap_or(0)) };
+        let hash = |n: usize| -> Hash { std::array::from_fn(|at| n.to_le_bytes().get(at).copied().unwrap_or(0)) };
         tokens.insert(hash(0), verified.clone());
-        for n in 1..10_000 {
+        for n in 1..100_000 {
             tokens.insert(hash(n), verified.clone());
             assert!(tokens.get(&hash(0)).is_some(), "{n}: used all the time");
-            assert!(tokens.younger.len() + tokens.older.len() <= TOKENS_MAX);
         }
+        assert_eq!(tokens.0.iter().map(Vec::len).sum::<usize>(), SETS * OF_A_SET_MAX);
+        assert!((99_000..100_000).all(|n| tokens.get(&hash(n)).is_some()), "the last ones, in whichever set");
         assert!(tokens.get(&hash(1)).is_none());
     }
 }
