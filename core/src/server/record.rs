@@ -213,6 +213,10 @@ impl Record {
         if *by != self.principal && holds(Rule::AcknowledgedByOwner) {
             return None;
         }
+        // No attempt has a deadline before its first-sent: this speaks of an earlier request under the id, whose tombstone has left.
+        if until_ms.zip(self.first_sent_s).is_some_and(|(until_ms, sent_s)| until_ms.div_euclid(1000) < sent_s) {
+            return None;
+        }
         // No attempt carries a deadline so far ahead, and past two retentions nothing is promised: a client's mistake must
         // not leave a tombstone for good.
         let until_ms = until_ms.map(|until_ms| until_ms.min(now_ms + 2 * retention_s * 1000 + AHEAD_MS_MAX));

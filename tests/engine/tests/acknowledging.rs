@@ -211,6 +211,26 @@ fn without_first_sent_it_lives_for_the_retention_to_the_second() {
     assert_eq!(lives(&[at(10)], at(30), &[]), 30_000 + GRACE_MS, "deadlines bound it all the same");
 }
 
+/// An id that has left counts as new, and a client may acknowledge its first use once more, late.
+#[test]
+fn an_until_before_the_first_sent_is_of_an_earlier_request_under_the_id_and_takes_nothing() {
+    let mut world = World::new();
+    let attempt = |world: &World, sent_ms: i64| {
+        change("a").first_sent_s(sent_ms.div_euclid(1000)).deadline_ms(world.wall_ms + 10_000)
+    };
+    world.send(&attempt(&world, START_MS)).is_executed(200);
+    let old = change("acknowledges").ack_until("a", START_MS + 10_000);
+    world.send(&old);
+    world.pass_s(120);
+    let sent_ms = world.wall_ms;
+    world.send(&attempt(&world, sent_ms)).is_executed(200);
+    world.send(&old);
+    world.pass_s(120);
+    assert_eq!(world.send(&attempt(&world, sent_ms)).only("semel-status"), "replayed");
+    world.send(&change("acknowledges too").ack_until("a", world.wall_ms + 10_000));
+    assert_eq!(world.send(&attempt(&world, sent_ms)).only("semel-status"), "acknowledged");
+}
+
 #[test]
 fn an_until_far_ahead_leaves_no_tombstone_for_good() {
     let far = Some(999_999_999_999_999);

@@ -215,7 +215,12 @@ impl Sim {
                 "POST",
                 format!("{control}/acks"),
                 None,
-                format!("{{\"ids\":[{{\"id\":{},\"until\":0}}]}}", quoted(id)),
+                // Not before its first-sent, which would be passed over whoever says it.
+                format!(
+                    "{{\"ids\":[{{\"id\":{},\"until\":{}}}]}}",
+                    quoted(id),
+                    self.server.clock_ms(&key, self.now_ms)
+                ),
             ),
         };
         let mut headers = curl::bearer(STRANGER);

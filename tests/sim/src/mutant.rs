@@ -27,7 +27,7 @@ macro_rules! twins {
 twins! {
     /// An acknowledged record leaves no tombstone.
     NoTombstone = "no-tombstone",
-    /// An acknowledgement says nothing of the attempts that may still be under way.
+    /// An acknowledgement says nothing of the last attempts that may still be under way.
     TombstoneWithoutUntil = "tombstone-without-until",
     /// The store says that a row is written before it is.
     SendBeforePersisting = "send-before-persisting",
