@@ -11,7 +11,8 @@ import type { Presence, Store } from "semel";
  *   folder must run on one machine; for them to see that others have died, its path must be at most 63 bytes long.
  * - All rows are held in memory. A row has at most 16 MiB, an id 1,024 bytes, all of them 512 MiB.
  * - A row that is cut off by a crash was never reported as stored, and is left out. Anything else that is damaged is an error
- *   with the code `store-damaged`, and nothing is left out. After a failed write, `change` rejects and has changed nothing.
+ *   with the code `store-damaged`, and nothing is left out. After a failed write, `change` rejects and has changed nothing. Where what was
+ *   written can't be taken back, on a broken disk say, it settles once it can, which is tried each second; all that is called meanwhile rejects.
  *
  * What goes wrong is a `StoreError` of the package:
  * - `store-unavailable`: the file system has no hard links

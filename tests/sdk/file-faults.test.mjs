@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { child, failure, faultyFs, folderOf, logIn, look, put, storeIn, textsIn, told } from "./file-support.mjs";
-import { rejection } from "./stub.mjs";
+import { rejection, until } from "./stub.mjs";
 
 const fail = (code) => () => {
   throw failure(code);
@@ -23,6 +23,16 @@ async function faulty(t, options) {
   const other = storeIn(t, folder, { busyMs: 200 });
   assert.deepEqual(await textsIn(other), { a: "1" });
   return { folder, disk, store, other };
+}
+
+/** An append that fails and can't be undone: once `last` has failed too, which is tried for that. */
+async function inDoubt(disk, store, last) {
+  const before = disk.calls[last] ?? 0;
+  let isSettled = false;
+  // It may never settle.
+  const appended = put(store, "a", "2").then(() => "made", (error) => error).finally(() => (isSettled = true));
+  await until(() => disk.calls[last] > before, "it is tried to undo it");
+  return { appended, isSettled: () => isSettled };
 }
 
 const generation = (folder) => Number(/semel\.(\d+)\.log$/.exec(logIn(folder))[1]);
@@ -99,11 +109,13 @@ test("where a failed append can't be undone nobody gets the folder, until it can
   for (const broken of [["datasync", "sync"], ["datasync", "sync", "truncate"], ["write", "truncate"], ["datasync", "rename"]]) {
     const { folder, disk, store, other } = await faulty(t);
     for (const name of broken) disk.faults[name] = fail("EIO");
-    for (const call of [() => put(store, "a", "2"), () => put(store, "c", "3"), () => store.load()]) assert.equal(told(await rejection(call())), "store-failed EIO", String(broken));
+    const { appended, isSettled } = await inDoubt(disk, store, broken.at(-1));
+    for (const call of [() => put(store, "c", "3"), () => store.load()]) assert.equal(told(await rejection(call())), "store-failed EIO", String(broken));
     assert.equal(told(await rejection(other.load())), "store-blocked", String(broken));
-    disk.faults[broken[0]] = undefined;
+    assert.equal(isSettled(), false, `who comes next may find it: ${broken}`);
     for (const name of broken) disk.faults[name] = undefined;
     await put(store, "b", "2");
+    assert.equal(told(await appended), "store-failed EIO", String(broken));
     assert.deepEqual([await textsIn(store), await textsIn(other), await look(folder)], Array(3).fill({ a: "1", b: "2" }), String(broken));
   }
 });
@@ -133,12 +145,24 @@ test("what a dead holder left is synced before anything rests on it, and written
   assert.deepEqual([await textsIn(store), await textsIn(other)], [{ a: "1" }, { a: "1" }]);
 });
 
-test("a store that is closed while an append can't be undone leaves the folder to others", async (t) => {
+test("what could not be undone is tried again though nobody calls", async (t) => {
+  const { disk, store, other } = await faulty(t);
+  disk.faults.datasync = disk.faults.sync = fail("EIO");
+  const { appended, isSettled } = await inDoubt(disk, store, "sync");
+  const before = disk.calls.sync;
+  await until(() => disk.calls.sync > before, "it is tried again");
+  assert.equal(isSettled(), false);
+  disk.faults.datasync = disk.faults.sync = undefined;
+  assert.equal(told(await appended), "store-failed EIO");
+  assert.deepEqual(await textsIn(other), { a: "1" });
+});
+
+test("a store that is closed while an append can't be undone leaves the folder to others, and tells nobody that nothing is there", async (t) => {
   const { folder, disk, store, other } = await faulty(t);
-  disk.faults.datasync = fail("EIO");
-  disk.faults.sync = fail("EIO");
-  assert.equal(told(await rejection(put(store, "a", "2"))), "store-failed EIO");
+  disk.faults.datasync = disk.faults.sync = fail("EIO");
+  const { isSettled } = await inDoubt(disk, store, "sync");
   await store.close();
+  assert.equal(isSettled(), false);
   await put(other, "b", "2");
   // The cut was made at once, though it could not be made durable.
   assert.deepEqual(await look(folder), { a: "1", b: "2" });
@@ -153,11 +177,13 @@ test("where the name of a new generation can't be made durable, nothing rests on
     syncs += 1;
     if (syncs > 1) throw failure("EIO");
   };
-  assert.equal(told(await rejection(put(store, "a", "2"))), "store-failed EIO");
+  const { appended } = await inDoubt(disk, store, "sync");
+  await until(() => syncs > 1, "of the folder");
   assert.deepEqual(readdirSync(folder).filter((name) => name.endsWith(".log")).sort(), ["semel.1.log", "semel.2.log"]);
   assert.equal(told(await rejection(other.load())), "store-blocked");
   disk.faults.datasync = disk.faults.sync = undefined;
   await put(store, "b", "2");
+  assert.equal(told(await appended), "store-failed EIO");
   assert.deepEqual([generation(folder), await textsIn(other)], [3, { a: "1", b: "2" }]);
 });
 

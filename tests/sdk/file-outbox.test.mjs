@@ -158,3 +158,26 @@ test("open rejects with what is wrong with the folder, before anything is sent",
     assert.equal(await refused(storeIn(t, folderOf(t), { fs: faultyFs({ mkdir }).fs })), told);
   }
 });
+
+test("nobody is told that a request never runs while its row may still be found by who comes next", LIMIT, async (t) => {
+  const folder = folderOf(t);
+  const disk = faultyFs({});
+  const store = storeIn(t, folder, { fs: disk.fs });
+  const { semel, server } = await outbox(t, { store });
+  await deposit(semel, "first");
+  for (const name of ["datasync", "sync", "truncate"]) {
+    disk.faults[name] = () => {
+      throw failure("EROFS");
+    };
+  }
+  const before = disk.calls.truncate ?? 0;
+  const failed = rejection(deposit(semel));
+  await until(() => disk.calls.truncate > before, "it is tried to undo it");
+  await rejection(put(store, "another", "1"));
+  await semel.close();
+  const { executed, retry, requestId } = await failed;
+  assert.deepEqual([executed, retry], ["unknown", "same-id"]);
+  const recovered = [];
+  await outbox(t, { store: storeIn(t, folder), server, onrecovered: (one) => void recovered.push(one.requestId) });
+  await until(() => recovered.includes(requestId), "who comes next has sent it");
+});

@@ -2,7 +2,8 @@
 //
 // Invariants:
 // - Calls take effect in the order they were made. None settles before its batch is durable, and a batch is all or nothing.
-// - The lock is not released while an append that failed can't be undone: then all calls reject until it is.
+// - The lock is not released while an append that failed can't be undone: then all calls reject until it is. Those of the append itself settle
+//   only then: should this process end before, whoever comes next may find what they wrote, so that nobody may be told that it is not there.
 // - A call that is not in a batch yet waits for the lock no longer than it may, and rejects having changed nothing.
 // - What goes wrong is a StoreError, but wrong arguments and what `to` throws.
 
@@ -23,6 +24,8 @@ const ID_BYTES_MAX = 1024;
 const BATCH_BYTES = 4 << 20;
 /** So long the lock is kept from batch to batch, where nobody else is known to wait. */
 const HOLD_MS_MAX = 20;
+/** So often it is tried to undo an append, whether anybody calls or not. */
+const MEND_MS = 1_000;
 
 export class FileStore {
   #fs;
@@ -39,6 +42,9 @@ export class FileStore {
   /** What takes back an owner that is announced; undefined of one that is still to be. */
   #owners = new Map();
   #isBuried = false;
+  /** What rejects the calls of an append that could not be undone yet, and what tries to. */
+  #doubtful = [];
+  #mending;
 
   /** `fs` is `node:fs/promises`, or what a test puts in its place. */
   constructor(folder, { busyMs, fs, rowsBytesMax = ROWS_BYTES_MAX }) {
@@ -99,7 +105,9 @@ export class FileStore {
     await this.#opening?.catch(() => {});
     if (this.#identity === undefined) return;
     for (const takeBack of this.#owners.values()) takeBack?.();
-    await this.#log.mend().catch(() => {});
+    clearTimeout(this.#mending);
+    // Where it can't be undone even now, its calls never settle.
+    await this.#mend().catch(() => {});
     await this.#release();
     await this.#log.close();
     // Where the lock could not be released, whoever comes next sees that its holder is gone.
@@ -171,7 +179,7 @@ export class FileStore {
 
   /** One commit. Calls are taken off the line only once there is nothing more to reject them all for. */
   async #batch() {
-    await this.#log.mend();
+    await this.#mend();
     const view = new View(this.#log, this.#rowsBytesMax);
     const settle = [];
     const failed = [];
@@ -189,10 +197,28 @@ export class FileStore {
       if (view.changes.size > 0) await this.#log.append([...view.changes]);
     } catch (error) {
       const told = storeErrorOf(error);
-      failed.forEach((fail) => fail(told));
+      this.#doubtful = failed.map((fail) => () => fail(told));
+      if (this.#log.isInDoubt) this.#mendLater();
+      else this.#undone();
       return;
     }
     settle.forEach((each) => each());
+  }
+
+  async #mend() {
+    await this.#log.mend();
+    this.#undone();
+  }
+
+  #undone() {
+    clearTimeout(this.#mending);
+    this.#doubtful.splice(0).forEach((reject) => reject());
+  }
+
+  #mendLater() {
+    if (this.#closing !== undefined) return;
+    // Any call mends what is there to mend, before all else.
+    this.#mending = setTimeout(() => this.#call(() => {}).catch(() => this.#mendLater()), MEND_MS);
   }
 
   /** Of what waits, rejects those that have waited too long, or all where it is no matter of time. */
