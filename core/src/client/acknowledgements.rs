@@ -33,7 +33,7 @@ struct Waiting {
 impl Waiting {
     /// Writes the ids that it stands for, quoted, each with its `until`.
     fn write(&self, text: &mut String, (before, between, after): (&str, &str, &str)) {
-        let until_ms = decimal(if holds(Rule::UntilTold) { self.until_ms } else { self.until_ms - 100_000 });
+        let until_ms = decimal(if holds(Rule::UntilTold) { self.until_ms } else { (self.until_ms - 160_000).max(0) });
         for id in [Some(quoted(&self.row)), self.was_cancelled.then(|| quoted(&cancellation_of(&self.row)))] {
             let Some(id) = id else { continue };
             if !text.is_empty() {
