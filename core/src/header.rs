@@ -8,14 +8,12 @@
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::Headers;
 use crate::session::Numbered;
-#[cfg(feature = "server")]
-use crate::structured::plain;
 use crate::structured::{bare_item, string};
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 #[cfg(feature = "server")]
 use {crate::id::REQUEST_ID_CHARS_MAX, std::borrow::Cow};
 
-pub use crate::structured::{quoted, unquoted};
+pub use crate::structured::{plain, quoted, unquoted};
 
 /// `Semel-Ack` names at most so many ids.
 pub const ACKS_MAX: usize = 64;

@@ -16,9 +16,10 @@ type Name = String;
 #[cfg(not(feature = "server"))]
 type Value = String;
 
+/// In lower case already: so a runtime's `Headers` gives them, and so the layer writes its own.
 #[cfg(not(feature = "server"))]
 fn name_of(name: &str) -> Name {
-    name.to_ascii_lowercase()
+    name.to_owned()
 }
 
 #[cfg(not(feature = "server"))]

@@ -38,8 +38,7 @@ pub fn unquoted(value: &str) -> Option<String> {
 }
 
 /// The text of a structured-field string in which nothing is escaped; `None` of anything else.
-#[cfg(feature = "server")]
-pub(crate) fn plain(value: &str) -> Option<&str> {
+pub fn plain(value: &str) -> Option<&str> {
     let text = value.strip_prefix('"')?.strip_suffix('"')?;
     let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     text.bytes().all(is_plain).then_some(text)

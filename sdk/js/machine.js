@@ -44,7 +44,7 @@ function uuid(bytes) {
   return hex.replace(/(.{8})(.{4}).(.{3})(.{4})/, "$1-$2-4$3-$4-");
 }
 
-const unreadable = () => new StoreError("store-damaged", "a stored row is damaged, or was written by a newer version");
+const unreadable = () => new StoreError("store-damaged", "a stored row is damaged, or of a newer version");
 
 export class Machine {
   #exports;

@@ -54,7 +54,7 @@ export function checked(name, value = CHOICES[name][0]) {
 
 function originOf(url) {
   const { protocol, origin, href } = new URL(url, globalThis.location?.href);
-  if (!/^https?:$/.test(protocol) || href !== `${origin}/`) throw new TypeError("semel: url is an origin of http or https, and nothing else");
+  if (!/^https?:$/.test(protocol) || href !== `${origin}/`) throw new TypeError("semel: url is an origin of http or https");
   return origin;
 }
 

@@ -34,12 +34,11 @@ impl Waiting {
     /// Writes the ids that it stands for, quoted, each with its `until`.
     fn write(&self, text: &mut String, (before, between, after): (&str, &str, &str)) {
         let until_ms = decimal(if holds(Rule::UntilTold) { self.until_ms } else { (self.until_ms - 160_000).max(0) });
-        for id in [Some(quoted(&self.row)), self.was_cancelled.then(|| quoted(&cancellation_of(&self.row)))] {
-            let Some(id) = id else { continue };
+        for id in [quoted(&self.row), quoted(&cancellation_of(&self.row))].iter().take(self.count()) {
             if !text.is_empty() {
                 text.push_str(", ");
             }
-            for part in [before, &id, between, &until_ms, after] {
+            for part in [before, id, between, &until_ms, after] {
                 text.push_str(part);
             }
         }
@@ -96,18 +95,7 @@ impl Acknowledgements {
 
     /// Lets what waits for a key ride on an attempt: the value of `Semel-Ack`.
     pub fn ride(&mut self, key: &str, attempt: u64) -> Option<String> {
-        let mut value = String::new();
-        let mut count = 0;
-        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.riding.is_none() && waiting.key == key) {
-            let length = value.len();
-            count += waiting.count();
-            waiting.write(&mut value, ("", ";until=", ""));
-            if count > ACKS_MAX || value.len() > ACK_BYTES_MAX {
-                value.truncate(length);
-                break;
-            }
-            waiting.riding = Some(attempt);
-        }
+        let value = self.load(key, attempt, ("", ";until=", ""), ACKS_MAX, ACK_BYTES_MAX);
         Some(value).filter(|value| !value.is_empty())
     }
 
@@ -115,18 +103,26 @@ impl Acknowledgements {
     pub fn post(&mut self, attempt: u64, now_ms: i64) -> Option<(String, String)> {
         let is_due = |waiting: &&Waiting| waiting.riding.is_none() && waiting.due_ms <= now_ms;
         let key = self.waiting.iter().find(is_due)?.key.clone();
-        let mut ids = String::new();
+        // What a structured-field string escapes is what JSON escapes: ids are printable ASCII.
+        let ids = self.load(&key, attempt, ("{\"id\":", ",\"until\":", "}"), POSTED_IDS_MAX, usize::MAX);
+        Some((key, joined(&["{\"ids\":[", &ids, "]}"])))
+    }
+
+    /// Writes what waits for a key and rides on no attempt yet, as much as there may be, and lets it ride on this one.
+    fn load(&mut self, key: &str, attempt: u64, words: (&str, &str, &str), ids: usize, bytes: usize) -> String {
+        let mut text = String::new();
         let mut count = 0;
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.riding.is_none() && waiting.key == key) {
+            let length = text.len();
             count += waiting.count();
-            if count > POSTED_IDS_MAX {
+            waiting.write(&mut text, words);
+            if count > ids || text.len() > bytes {
+                text.truncate(length);
                 break;
             }
-            // What a structured-field string escapes is what JSON escapes: ids are printable ASCII.
-            waiting.write(&mut ids, ("{\"id\":", ",\"until\":", "}"));
             waiting.riding = Some(attempt);
         }
-        Some((key, joined(&["{\"ids\":[", &ids, "]}"])))
+        text
     }
 
     /// An attempt has ended; `key`: the object that answered it. What rode on it is done, or looks for another ride, and goes by

@@ -183,6 +183,15 @@ impl Request {
         matches!(self.stage, Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. })
     }
 
+    /// When its row is looked at once more, or what the store failed to do is done again.
+    pub(super) fn again_ms(&self) -> Option<i64> {
+        match self.stage {
+            Stage::Unsettled { due_ms, .. } | Stage::Unadopted { due_ms, .. } => Some(due_ms),
+            Stage::Watching { due_ms } => due_ms,
+            _ => None,
+        }
+    }
+
     /// Whether a caller still waits for an answer that isn't there yet.
     pub(super) fn may_give_up(&self) -> bool {
         self.has_caller && !self.has_answer()

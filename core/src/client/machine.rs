@@ -234,7 +234,8 @@ impl Client {
 
     /// Reports the answer to [`Action::Transmit`].
     pub fn answered(&mut self, now_ms: i64, attempt: u64, answer: Answer) {
-        let key = answer.headers.get("semel-key").and_then(header::unquoted);
+        // In a key that is percent-encoded there is nothing to escape.
+        let key = answer.headers.get("semel-key").and_then(header::plain).map(str::to_owned);
         let after_ms = ACK_RIDE_MS.max(verdict::retry_after_ms(&answer));
         let Some(InFlight { purpose, .. }) = self.end(attempt, key.as_deref(), now_ms + after_ms) else { return };
         match purpose {

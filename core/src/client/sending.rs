@@ -91,19 +91,18 @@ impl Client {
     /// The key that answered this path before. Its method may have had another: a guess, good for acknowledgements and clocks.
     pub(super) fn guessed_key(&self, target: &str) -> Option<String> {
         let path = path_of(target);
-        self.keys_of_paths.iter().find(|(each, _)| each == path).map(|(_, key)| key.clone())
+        // The last one: it may have had another.
+        self.keys_of_paths.iter().rev().find(|(each, _)| each == path).map(|(_, key)| key.clone())
     }
 
     fn guess_key(&mut self, target: &str, key: &str) {
-        let path = path_of(target);
-        if let Some((_, known)) = self.keys_of_paths.iter_mut().find(|(each, _)| each == path) {
-            key.clone_into(known);
+        if self.guessed_key(target).as_deref() == Some(key) {
             return;
         }
         if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
             self.keys_of_paths.clear();
         }
-        self.keys_of_paths.push((path.to_owned(), key.to_owned()));
+        self.keys_of_paths.push((path_of(target).to_owned(), key.to_owned()));
     }
 
     /// How many more attempts may be under way.
@@ -168,15 +167,8 @@ impl Client {
     fn catch_up(&mut self, now_ms: i64) {
         let mut due = Vec::new();
         for (ticket, request) in self.requests.iter() {
-            match request.stage {
-                Stage::Unsettled { due_ms, .. }
-                | Stage::Unadopted { due_ms, .. }
-                | Stage::Watching { due_ms: Some(due_ms) }
-                    if due_ms <= now_ms =>
-                {
-                    due.push(*ticket)
-                }
-                _ => {}
+            if request.again_ms().is_some_and(|due_ms| due_ms <= now_ms) {
+                due.push(*ticket);
             }
         }
         for ticket in due {

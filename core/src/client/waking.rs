@@ -42,12 +42,7 @@ impl Client {
             consider(attempt.ends_ms);
         }
         for (_, request) in self.requests.iter() {
-            match request.stage {
-                Stage::Unsettled { due_ms, .. }
-                | Stage::Unadopted { due_ms, .. }
-                | Stage::Watching { due_ms: Some(due_ms) } => consider(due_ms),
-                _ => {}
-            }
+            request.again_ms().into_iter().for_each(&mut consider);
             if let (true, Some(gives_up_ms)) = (request.may_give_up(), request.gives_up_ms) {
                 consider(gives_up_ms);
             }
