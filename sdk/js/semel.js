@@ -223,7 +223,7 @@ export class Outbox extends View {
   async #passThrough(request, key, signal) {
     const headers = new Headers(await this.#unlessClosed(() => given(this.#setup.headers), signal));
     for (const [name, value] of request.headers) headers.set(name, value);
-    if (this.#setup.identity) headers.set("semel-principal", `"${this.#setup.identity}"`);
+    if (this.#setup.identity) headers.set("semel-principal", JSON.stringify(this.#setup.identity));
     if (key !== undefined) headers.set("semel-key", `"${key}"`);
     // Nor is it waited for once it is closed; but a runtime as old as Node 20.0 has no signal that is made of two.
     return this.#unlessClosed(() => this.#setup.fetch(new Request(request, { headers }), { signal }));

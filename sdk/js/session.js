@@ -259,7 +259,7 @@ class Session {
   async #passThrough(request, signal) {
     const headers = new Headers(await given(this.#setup.headers));
     for (const [name, value] of request.headers) headers.set(name, value);
-    if (this.#setup.identity) headers.set("semel-principal", `"${this.#setup.identity}"`);
+    if (this.#setup.identity) headers.set("semel-principal", JSON.stringify(this.#setup.identity));
     headers.set("semel-key", `"${encodedKey(this.key)}"`);
     return this.#setup.fetch(new Request(request, { headers }), { signal });
   }

@@ -165,6 +165,15 @@ test("every attempt, cancellation and acknowledgement carries the identity, and 
   }
 });
 
+test("a read says the identity as a change does, whatever is in it", async (t) => {
+  for (const identity of ["alice", "CORP\\alice", 'al"ice']) {
+    const { semel, server } = await outbox(t, { identity });
+    await deposit(semel);
+    await semel.fetch("/accounts/a");
+    assert.equal(server.of("read")[0].headers.get("semel-principal"), server.attempts[0].headers.get("semel-principal"));
+  }
+});
+
 test("outboxes of two identities keep their requests apart, each in a store of its own", async (t) => {
   const server = new Stub();
   const [one, other] = [new Rows(), new Rows()];
