@@ -68,8 +68,13 @@ impl Client {
                 }
             }
             // It was given up, and can't be cancelled as it is: there is nothing to wait for but credentials.
-            Verdict::Pause(failure) if aim != Aim::Execute && !matches!(answer.status, 401 | 403) => {
-                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
+            Verdict::Pause(failure) if request.is_cancelling && !matches!(answer.status, 401 | 403) => {
+                if aim == Aim::Execute {
+                    // It was given up while this was under way: it can be cancelled still.
+                    request.stage = Stage::Waiting { due_ms: now_ms };
+                } else {
+                    request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
+                }
             }
             Verdict::Pause(failure) => {
                 // Whoever resumes it at once, again and again, does so at the interval.

@@ -92,6 +92,10 @@ impl Client {
             Some(Changed::Settled(_) | Changed::Gone | Changed::Withdrawn) => {
                 return self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into());
             }
+            // It was given up here before it was known that another tab sees to it.
+            Some(Changed::Pending(entry)) if request.is_cancelling && !entry.is_cancelling => {
+                return self.settled_elsewhere(ticket, request, None, ClientCode::GaveUp.into());
+            }
             Some(Changed::Pending(entry)) => {
                 let known = std::mem::replace(&mut request.entry, entry);
                 // Each attempt raises it.

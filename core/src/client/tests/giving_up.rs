@@ -216,3 +216,16 @@ fn a_caller_that_was_to_be_told_as_it_is_closed_is_told_so() {
     bench.drive();
     assert_eq!(bench.given_up.iter().map(|failure| failure.code.as_str()).collect::<Vec<_>>(), ["closed"]);
 }
+
+#[test]
+fn what_is_given_up_while_an_attempt_is_under_way_is_cancelled_though_that_is_refused() {
+    for (http, code, is_cancelled) in [(404, "not-found", true), (401, "unauthorized", false)] {
+        let mut bench = Bench::ready();
+        let ticket = bench.request("x");
+        bench.client.give_up(bench.now_ms, ticket);
+        bench.answer(problem(http, code, "no", "after-fix", bench.server_ms()));
+        bench.pass(INTERVAL_MS);
+        assert_eq!(bench.last().request.target == "/semel/v1/keys/a%2Fb/cancel", is_cancelled, "{code}");
+        assert_eq!(bench.paused.is_empty(), is_cancelled, "credentials are waited for: {code}");
+    }
+}

@@ -333,3 +333,21 @@ fn who_joined_what_another_tab_sends_gives_up_in_time_though_it_is_taken_over() 
     other.pass(30_000);
     assert_eq!(other.given_up.len(), 1);
 }
+
+#[test]
+fn who_gives_up_before_it_is_known_to_be_another_tabs_waits_no_more() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    let ticket = other.client.request(other.now_ms, "x".into(), draft("x"), false).expect("it is not in hand");
+    other.client.give_up(other.now_ms, ticket);
+    other.drive();
+    assert_eq!((bodies(&other), other.sent.len()), (vec![ClientCode::GaveUp.as_str().to_owned()], 0));
+    // What another tab cancels brings its answer.
+    first.change("x", &Change::Raise { first_sent_s: 0, until_ms: 0, is_cancelling: true });
+    let mut third = beside(&first);
+    let ticket = third.client.request(third.now_ms, "x".into(), draft("x"), false).expect("it is not in hand");
+    third.client.give_up(third.now_ms, ticket);
+    third.drive();
+    assert!(third.delivered.is_empty());
+}
