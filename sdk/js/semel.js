@@ -276,8 +276,8 @@ export class Outbox extends View {
       deliver: ([ticket, ...described], isAwaited, outcome, failure, cause) => {
         const request = this.#described(described);
         const callers = isAwaited ? this.#callersOf(request.requestId) : [];
-        // It never ran here; but another tab may have the same id.
-        if (/^(outbox-full|store-failed)$/.test(failure?.[0]) && callers[0]?.isChosen) failure.splice(1, 2, "unknown", "same-id");
+        // It never ran here; but another tab may have the same id, or have had it: the module's own words, in `failure.rs` and `sending.rs`.
+        if (/ not sent$/.test(failure?.[3]) && callers[0]?.isChosen) failure.splice(1, 2, "unknown", "same-id");
         const error = failure && new SemelError(request.requestId, failure, cause);
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
         this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });

@@ -382,3 +382,18 @@ test("one server, two outboxes: each cancels its own", async (t) => {
   second.giveUp();
   isCancelled(await both[1], second.requestId);
 });
+
+test("what is aborted before anything left is said never to run, unless its id is one's own or a hash, which may have run before", async (t) => {
+  const server = new Stub();
+  for (const [ids, id, told] of [["uuid", undefined, "no never"], ["uuid", "order-42", "unknown same-id"], ["hash", undefined, "unknown same-id"]]) {
+    const { semel } = await outbox(t, { server, ids });
+    const giveUp = new AbortController();
+    server.each = (call, serve) => {
+      if (call.kind === "health") giveUp.abort();
+      return serve();
+    };
+    const { code, executed, retry } = await rejection(deposit(semel, "a", { id, signal: giveUp.signal }));
+    assert.deepEqual([code, `${executed} ${retry}`], ["cancelled", told], `${ids} ${id}`);
+  }
+  assert.equal(server.attempts.length, 0);
+});

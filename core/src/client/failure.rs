@@ -37,8 +37,9 @@ macro_rules! client_codes {
     };
 }
 
+// What never left ends in "not sent": by that `sdk/js/semel.js` knows it.
 client_codes! {
-    OutboxFull "outbox-full" No Never "too many requests are pending; it was neither stored nor sent";
+    OutboxFull "outbox-full" No Never "too many requests are pending, so it was not sent";
     StoreFailed "store-failed" No Never "it could not be stored, so it was not sent";
     GaveUp "gave-up" Unknown SameId "no definitive answer in time; it goes on";
     Closed "closed" Unknown SameId "the client was closed; it goes on at the next open";

@@ -281,6 +281,11 @@ pub(super) fn cancelled() -> Failure {
     failure(Problem::new(Code::Cancelled, "it never ran, and never will"))
 }
 
+/// It never left; nobody was asked whether another of its id ran. See [`super::ClientCode`] for the words.
+pub(super) fn withdrawn() -> Failure {
+    failure(Problem::new(Code::Cancelled, "given up, so it was not sent"))
+}
+
 /// The id is another request's, which is not changed by this one.
 pub(super) fn other_payload() -> Failure {
     let problem = Problem::new(Code::FingerprintMismatch, "the id is of another request");

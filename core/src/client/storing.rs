@@ -11,7 +11,7 @@ use super::in_hand::{Request, Stage};
 use super::machine::Client;
 use super::request::Aim;
 use super::row::{Answered, Change, Changed};
-use super::sending::{cancelled, other_payload};
+use super::sending::{other_payload, withdrawn};
 use super::verdict::Sent;
 use std::rc::Rc;
 
@@ -118,7 +118,7 @@ impl Client {
         match changed {
             Some(Changed::Withdrawn) => {
                 request.is_stored = false;
-                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(cancelled())));
+                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(withdrawn())));
                 true
             }
             // Another tab has sent it.
