@@ -16,6 +16,12 @@ use crate::text::{decimal, joined};
 /// So many ids go in one request of their own.
 const POSTED_IDS_MAX: usize = 256;
 
+/// Of a row, and of the use of its id: one that is used again has a later `until`.
+pub(super) fn mark(row: &str, until_ms: i64) -> u64 {
+    // The lowest bit stays set.
+    hash(row) ^ (until_ms as u64) << 1
+}
+
 /// One id that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Waiting {
@@ -65,13 +71,10 @@ pub struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    /// The hashes of those that wait, with room for more.
-    pub(super) fn seen(&self, more: usize) -> Seen {
-        let mut seen = Seen::new(self.waiting.len() + more);
-        for waiting in &self.waiting {
-            seen.is_new(hash(&waiting.row));
-        }
-        seen
+    /// Lets go of those whose rows are gone: another tab has acknowledged them, and an id may be used again. Takes those that stay out of
+    /// `rows`, the marks of all rows.
+    pub(super) fn keep(&mut self, rows: &mut Seen) {
+        self.waiting.retain(|waiting| rows.take(mark(&waiting.row, waiting.until_ms)) | waiting.riding.is_some());
     }
 
     /// Takes a settled row; one without a key has nothing to acknowledge. If it waits already, its key is told twice, which does no harm.

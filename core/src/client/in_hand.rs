@@ -106,6 +106,13 @@ impl Seen {
         self.0.get(self.place(hash)) == Some(&hash)
     }
 
+    /// Whether it was seen; now it was not.
+    pub(super) fn take(&mut self, hash: u64) -> bool {
+        let place = self.place(hash);
+        // Not 0, which would end the search for others.
+        self.0.get_mut(place).is_some_and(|found| std::mem::replace(found, *found & !1) == hash)
+    }
+
     /// Where it is, or would be.
     fn place(&self, hash: u64) -> usize {
         // The lowest bit is always set.

@@ -4,11 +4,11 @@
 //! - An answer that is not definitive never reaches the caller.
 //! - A report about something that is no longer in hand changes nothing.
 
-use super::acknowledgements::{Acknowledgements, Done};
+use super::acknowledgements::{Acknowledgements, Done, mark};
 use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
-use super::in_hand::{Request, Stage, hash};
+use super::in_hand::{Request, Seen, Stage};
 use super::numbered::Numbered;
 use super::request::Aim;
 use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
@@ -113,11 +113,12 @@ impl Client {
         lives: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<(), Unreadable> {
         // All or nothing: what can't be read must not be sent past.
-        for (_, bytes) in rows {
-            codec::decode(bytes)?;
+        let mut marks = Seen::new(rows.len());
+        for (id, bytes) in rows {
+            marks.is_new(mark(id, codec::decode(bytes)?.until_ms()));
         }
         self.kept.clear();
-        let mut seen = self.acks.seen(rows.len());
+        self.acks.keep(&mut marks);
         // By place.
         let mut left = Numbered::<(&String, Entry)>::new();
         for (id, bytes) in rows {
@@ -129,8 +130,8 @@ impl Client {
                 }
                 Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
                 Row::Settled(settled) if !settled.is_to_acknowledge() => self.kept.push((id.clone(), settled.at_s)),
-                // Two that happen to have one hash are acknowledged one after the other.
-                Row::Settled(settled) if seen.is_new(hash(id)) => self.acks.add(id, settled, now_ms),
+                // Two that happen to have one mark are acknowledged one after the other.
+                Row::Settled(settled) if marks.take(mark(id, settled.until_ms)) => self.acks.add(id, settled, now_ms),
                 _ => {}
             }
         }

@@ -269,6 +269,15 @@ impl Change {
 }
 
 impl Row {
+    /// The latest deadline that an attempt may carry; of what has nothing to acknowledge, none.
+    pub(super) fn until_ms(&self) -> i64 {
+        match self {
+            Self::Pending(entry) => entry.until_ms.unwrap_or_default(),
+            Self::Settled(settled) if settled.is_to_acknowledge() => settled.until_ms,
+            Self::Settled(_) => 0,
+        }
+    }
+
     fn maker(&self) -> &str {
         match self {
             Self::Pending(entry) => &entry.maker,

@@ -110,3 +110,36 @@ fn retry_after_is_obeyed_for_acknowledgements_too() {
     bench.pass(599_000);
     assert_eq!(bench.sent.len(), sent, "POST acks");
 }
+
+/// A tab that sees another's row settled acknowledges it too, and the other may be sooner.
+#[test]
+fn what_another_tab_has_acknowledged_is_acknowledged_no_more_though_its_id_is_used_again() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(outcome("done", bench.server_ms()));
+    let settled: Vec<_> = bench.rows.clone().into_iter().collect();
+    let mut other = Bench::with(|settings| settings.owner = "other".into());
+    let stored = |other: &mut Bench, rows: &[(String, Vec<u8>)]| {
+        other.client.stored(other.now_ms, rows, Some(&|_| true)).unwrap();
+        other.drive();
+    };
+    stored(&mut other, &settled);
+    other.lose();
+    stored(&mut other, &settled);
+    other.pass(ACK_RIDE_MS);
+    assert_eq!(other.sent.len(), 2, "as long as the row is there");
+    other.lose();
+    // It is used again, and pending.
+    let again = Entry { until_ms: Some(SERVER_MS + 1_000_000), outbox: "outbox".into(), ..Entry::default() };
+    stored(&mut other, &[("x".to_owned(), codec::encode(&Row::Pending(again)))]);
+    other.pass(10 * ACK_RIDE_MS);
+    assert_eq!(other.sent.len(), 2);
+    // Of its own, which is settled after the rows were read, nothing is lost.
+    let mut own = Bench::ready();
+    own.request("y");
+    let pending: Vec<_> = own.rows.clone().into_iter().collect();
+    own.answer(outcome("done", own.server_ms()));
+    stored(&mut own, &pending);
+    own.pass(ACK_RIDE_MS);
+    assert_eq!(own.last().request.target, "/semel/v1/keys/a%2Fb/acks");
+}
