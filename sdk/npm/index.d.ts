@@ -374,7 +374,8 @@ export class Semel extends EventTarget {
 
   /**
    * The answer to a request that was made before: in this tab, in another one, or before a reload. It is kept for others only if they
-   * asked before it was given, and for a day; else the error is an `OutcomeLostError`. Aborting `signal` ends the waiting alone.
+   * asked before it was given, and for a day; else the error is an `OutcomeLostError`. Aborting `signal` ends the waiting alone. Who waits
+   * together with a call of `fetch` under that id is rejected with it once that one's `giveUpAfterMs` is over.
    */
   outcome(requestId: string, options?: { signal?: AbortSignal | undefined }): Promise<Response>;
 
