@@ -54,7 +54,7 @@ mod known {
     }
 }
 
-/// Header lines in order. Whatever a name is given in, it is lower-case from then on; lines as they are kept are not to be had from outside:
+/// Header lines in order. Whatever a server is given a name in, it is lower-case from then on; lines as they are kept are not to be had from outside:
 ///
 /// ```compile_fail
 /// semel_core::message::Headers::new().add("Location", "/orders/1");

@@ -39,7 +39,7 @@ struct Waiting {
 impl Waiting {
     /// Writes the ids that it stands for, quoted, each with its `until`.
     fn write(&self, text: &mut String, (before, between, after): (&str, &str, &str)) {
-        let until_ms = decimal(if holds(Rule::UntilTold) { self.until_ms } else { (self.until_ms - 160_000).max(0) });
+        let until_ms = decimal(if holds(Rule::UntilTold) { self.until_ms } else { (self.until_ms - 170_000).max(0) });
         for id in [quoted(&self.row), quoted(&cancellation_of(&self.row))].iter().take(self.count()) {
             if !text.is_empty() {
                 text.push_str(", ");

@@ -91,7 +91,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("row-taken-back", 4, "lie"),
     ("raise-checked", 9, "left"),
     ("until-raised", 159, "left"),
-    ("until-told", 0, "unacknowledged"),
+    ("until-told", 73, "left"),
     ("acknowledgement-answered", 4, "unacknowledged"),
     ("status-needed", 21, "unacknowledged"),
     ("no-server-error", 61, "answer"),
