@@ -80,7 +80,9 @@ impl Session {
 
     fn judge_take_over(&mut self, now_ms: i64, answer: Answer) {
         let member = |name: &str| answer.member(name).and_then(number);
-        match (verdict::judge(&answer, UNTIMED), member("epoch").filter(|epoch| *epoch > 0), member("lastseq")) {
+        // Names are as they came, but where the server's part is built in: there all are in lower case.
+        let last_seq = member("lastSeq").or_else(|| member("lastseq"));
+        match (verdict::judge(&answer, UNTIMED), member("epoch").filter(|epoch| *epoch > 0), last_seq) {
             (Verdict::Outcome, Some(epoch), Some(last_seq)) => {
                 self.epoch = Some(epoch);
                 self.next_seq = last_seq + 1;
