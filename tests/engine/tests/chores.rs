@@ -13,6 +13,15 @@ fn world() -> World {
     World::with(|config| config.retention_s = RETENTION_S)
 }
 
+/// A key of which a rule says how long its records are kept, as JSON has it.
+fn ruled(retention: &str) -> World {
+    let rules = format!(r#"[{{"keys":"{}","retentionSeconds":{retention}}}]"#, semel_support::KEY);
+    World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.key_rules = KeyRules::parse(&rules).unwrap();
+    })
+}
+
 fn change(id: &str) -> Call {
     post("/count").id(id).first_sent_s(START_S)
 }
@@ -252,11 +261,7 @@ fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
 
 /// What it was told while its deletion was on its way to the registry; until then its rule has what is kept stay for ever.
 fn used_while_its_deletion_is_told() -> (World, Call) {
-    let rules = format!(r#"[{{"keys":"{}","retentionSeconds":"forever"}}]"#, semel_support::KEY);
-    let mut world = World::with(|config| {
-        config.retention_s = RETENTION_S;
-        config.key_rules = KeyRules::parse(&rules).unwrap();
-    });
+    let mut world = ruled(r#""forever""#);
     world.send(&change("first"));
     tell(&mut world);
     world.pass_s(10);
@@ -308,11 +313,7 @@ fn a_key_that_is_used_while_its_deletion_is_told_keeps_its_rule_and_executes_not
 
 #[test]
 fn of_a_key_whose_name_is_gone_what_deleted_it_leaves_behind_the_fence_and_deletes_nothing_again() {
-    let rules = format!(r#"[{{"keys":"{}","retentionSeconds":{}}}]"#, semel_support::KEY, 100 * RETENTION_S);
-    let mut world = World::with(|config| {
-        config.retention_s = RETENTION_S;
-        config.key_rules = KeyRules::parse(&rules).unwrap();
-    });
+    let mut world = ruled(&(100 * RETENTION_S).to_string());
     world.send(&change("first"));
     tell(&mut world);
     world.pass_s(10);
@@ -336,11 +337,7 @@ fn of_a_key_whose_name_is_gone_what_deleted_it_leaves_behind_the_fence_and_delet
 
 #[test]
 fn while_it_is_not_known_what_holds_of_the_key_nothing_leaves_and_nothing_wakes_it() {
-    let rules = format!(r#"[{{"keys":"{}","retentionSeconds":"forever"}}]"#, semel_support::KEY);
-    let mut world = World::with(|config| {
-        config.retention_s = RETENTION_S;
-        config.key_rules = KeyRules::parse(&rules).unwrap();
-    });
+    let mut world = ruled(r#""forever""#);
     let first = post("/count").id("a").first_sent_s(START_S);
     world.send(&first).is_executed(200);
     // As tables of an older build are.
