@@ -131,15 +131,15 @@ export class Outbox extends View {
     const lines = storable(request.headers);
     const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, signal, async () => {
       const body = await this.#unlessClosed(() => bodyOf(request, signal, stream), signal);
-      const isHash = own === undefined && this.#setup.ids === "hash";
+      const isDrawn = own === undefined && this.#setup.ids !== "hash";
       const parts = () => [this.#setup.identity, request.method, pathname + search, key ?? "", salted(salt, lines), body];
-      const requestId = own ?? this.#machine.id(isHash ? await hashOf(parts()) : undefined);
+      const requestId = own ?? this.#machine.id(isDrawn ? undefined : await hashOf(parts()));
       return () => {
         signal?.throwIfAborted();
         this.#closing.signal.throwIfAborted();
         // What may overlap at a key goes together, once there is much of it: see `gathered.js`. Until then, and where that does not load, each goes by itself.
         if (!ordered && key && this.#callers.size > 3) this.#gathered ??= this.session(this).catch(() => {});
-        return this.#change(requestId, [request.method, pathname + search, optional(key), lines, body, ordered], signal, isHash || own !== undefined);
+        return this.#change(requestId, [request.method, pathname + search, optional(key), lines, body, ordered], signal, isDrawn);
       };
     });
     return answer;
@@ -229,21 +229,21 @@ export class Outbox extends View {
     return this.#unlessClosed(() => this.#setup.fetch(new Request(request, { headers }), { signal }));
   }
 
-  #change(requestId, request, signal, isChosen) {
+  #change(requestId, request, signal, isDrawn) {
     const begin = (caller) => {
       if (this.#machine.tell(REQUEST, requestId, request)?.integer() !== 0) return;
       this.#leave(requestId, caller);
       caller.settled();
       caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "unknown", "after-fix", "the id is of another request"]));
     };
-    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#ticketOf(requestId)), isChosen);
+    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#ticketOf(requestId)), isDrawn);
   }
 
-  /** Waits for an answer with all who wait for it. Who only asks may be joined by a call, whose id is chosen then. */
-  #wait(requestId, signal, begin, aborted, isChosen = true) {
+  /** Waits for an answer with all who wait for it. `isDrawn`: the id was, for this very call, so that nobody else can have it. */
+  #wait(requestId, signal, begin, aborted, isDrawn) {
     return new Promise((resolve, reject) => {
       const abort = () => aborted(caller);
-      const caller = { isChosen, resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };
+      const caller = { isDrawn, resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };
       this.#callers.set(requestId, [...(this.#callers.get(requestId) ?? []), caller]);
       // First: what begins may be over by the end of that, and a store that is asked synchronously may abort it.
       signal?.addEventListener("abort", abort);
@@ -276,8 +276,8 @@ export class Outbox extends View {
       deliver: ([ticket, ...described], isAwaited, outcome, failure, cause) => {
         const request = this.#described(described);
         const callers = isAwaited ? this.#callersOf(request.requestId) : [];
-        // It never ran here; but another tab may have the same id, or have had it: the module's own words, in `failure.rs` and `sending.rs`.
-        if (/ not sent$/.test(failure?.[3]) && callers[0]?.isChosen) failure.splice(1, 2, "unknown", "same-id");
+        // It never ran here; but another tab may have the same id, or have had it. Who has left may have chosen it. By the module's own words, in `failure.rs` and `sending.rs`.
+        if (/ not sent$/.test(failure?.[3]) && !callers[0]?.isDrawn) failure.splice(1, 2, "unknown", "same-id");
         const error = failure && new SemelError(request.requestId, failure, cause);
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
         this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });

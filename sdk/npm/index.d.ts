@@ -40,7 +40,7 @@ export type ProtocolCode =
 /**
  * The codes of the client itself:
  * - `outbox-full`: too many requests are pending, or too large ones; this one was neither stored nor sent. Its `executed` is `unknown`
- *   where the id is one's own or a hash: another tab may have it in hand
+ *   where the id is one's own or a hash: another tab may have it in hand; and at `onrecovered`
  * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw. `executed` as above
  * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on.
  *   `cause`, but in sessions, is why the last attempt of all came to nothing: what was thrown, or the code with which it was refused
@@ -113,8 +113,13 @@ export class OutcomeLostError extends OutcomeUnknownError {}
  */
 export type StoreCode = "store-unavailable" | "store-blocked" | "store-newer" | "store-damaged" | "store-full" | "store-failed";
 
-/** The store can't be used: what `open` rejects with, and the `cause` of a `SemelError` with the code `store-failed`. */
+/**
+ * The store can't be used: what `open` rejects with, and the `cause` of a `SemelError` with the code `store-failed`; of a store of your own, both are
+ * what that has thrown.
+ */
 export class StoreError extends Error {
+  /** The message is that of the error with the code before it. */
+  constructor(code: StoreCode, message: string, cause?: unknown);
   readonly name: string;
   readonly code: StoreCode;
 }
@@ -294,7 +299,7 @@ export interface SemelEventMap {
 }
 
 export interface SessionOptions {
-  /** The epoch that is expected to be current, 0 for none: where another one is, it is not fenced, and the error is a `FencedError`. */
+  /** The epoch that is expected to be current, 0 for none: where another one is, it is not fenced. The error is a `FencedError` if that is newer, and a `BodyInvalidError` if this one is. */
   after?: number | undefined;
   /** Where its requests are kept, of this session alone: closed with it. Default: as the outbox, in a database of its own; needed where the outbox has a store of one's own. */
   store?: Store | undefined;

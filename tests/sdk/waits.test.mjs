@@ -116,6 +116,28 @@ test("what is stored by a store that never answers is sent by nobody, and unknow
   assert.deepEqual([code, executed, server.attempts], ["closed", "unknown", []]);
 });
 
+for (const isAborted of [false, true]) {
+  test(`an id of one's own, ${isAborted ? "aborted" : "refused"} by a slow store, may have run before, also once its caller has left`, LIMIT, async (t) => {
+    const store = new Rows();
+    const { semel } = await outbox(t, { store, giveUpAfterMs: 20 });
+    const recovered = new Promise((resolve) => (semel.onrecovered = resolve));
+    let goesOn;
+    const isSlow = new Promise((resolve) => (goesOn = resolve));
+    store.before = async () => {
+      await isSlow;
+      if (!isAborted) throw new Error("the disk is gone");
+    };
+    const stop = new AbortController();
+    const waiting = rejection(deposit(semel, "a", { id: "order-7", signal: stop.signal }));
+    await until(() => semel.getSnapshot().pending === 1, "it is in hand");
+    if (isAborted) stop.abort();
+    assert.equal((await waiting).code, "gave-up");
+    goesOn();
+    const { requestId, error } = await recovered;
+    assert.deepEqual([requestId, error.executed, error.retry], ["order-7", "unknown", "same-id"]);
+  });
+}
+
 test("what asks for an answer on a store that never answers ends by its signal", LIMIT, async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
