@@ -1,7 +1,7 @@
 // `npm test`: sets up all it needs and runs every check and test there is.
 //
 // Invariants:
-// - Nothing is skipped: what can't run fails, and says what to do.
+// - Nothing is skipped: what can't run fails, and says what to do. One test of alarms is not registered unless asked for: it waits five minutes.
 // - The last line is `N passed, N failed`, and the exit code agrees with it.
 
 import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";

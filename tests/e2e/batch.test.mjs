@@ -95,6 +95,15 @@ test("a stack that overflows in a frame is undone like any crash, and its socket
   socket.destroy();
 });
 
+/** Kills the server while it is in what never returns, the last of what runs of `elements`. What was counted before is durable by then. */
+async function killedIn(key, elements) {
+  const answer = batch(key, elements).catch(() => undefined);
+  const startedS = await server.cpu();
+  while ((await server.cpu()) < startedS + 0.5) await new Promise((resolve) => setTimeout(resolve, 20));
+  await server.kill();
+  assert.equal(await answer, undefined);
+}
+
 test("what may have ended the object before runs by itself, and is counted: the third end poisons it and none of its neighbours", async () => {
   const firstSent = Math.floor(Date.now() / 1000) - 60;
   const deadly = change("/spin", { firstSent });
@@ -102,12 +111,7 @@ test("what may have ended the object before runs by itself, and is counted: the 
   const elements = [neighbour, deadly, change("/echo", { firstSent })];
   for (let time = 0; time < 3; time += 1) {
     await server.restart();
-    const answer = batch("deadly", elements).catch(() => undefined);
-    // It never returns: what was counted is durable as soon as the process is busy with it.
-    const startedS = await server.cpu();
-    while ((await server.cpu()) < startedS + 0.5) await new Promise((resolve) => setTimeout(resolve, 20));
-    await server.kill();
-    assert.equal(await answer, undefined);
+    await killedIn("deadly", elements);
   }
   await server.restart();
   assert.deepEqual(statuses(await batch("deadly", elements)), ["replayed", "poisoned", "executed"]);
@@ -174,6 +178,18 @@ test("a batch and a frame cost as many requests as they hold, of their principal
   assert.deepEqual(statuses(await batch("costly", elements.slice(0, 5), { as: token("another") })), Array(5).fill("fingerprint-mismatch"));
   assert.equal(await server.send("GET", "/runs", { key: '"costly"', as: token("another") }).then(({ text }) => text), String(elements.length + 1));
   socket.destroy();
+});
+
+test("of a batch that is killed when all but its last have run nothing is kept", { timeout: 60_000 }, async () => {
+  assert.deepEqual(statuses(await batch("middle", [change("/echo")])), ["executed"]);
+  // By a clock that is ahead. What may be from before this object runs by itself, and is no part of one commit.
+  const firstSent = Math.floor(Date.now() / 1000) + 10;
+  const elements = Array.from({ length: 249 }, () => change("/echo", { firstSent }));
+  await killedIn("middle", [...elements, change("/spin", { firstSent })]);
+  await server.restart();
+  assert.equal(await runs("middle"), 1);
+  assert.deepEqual(new Set(statuses(await batch("middle", elements))), new Set(["executed"]));
+  assert.equal(await runs("middle"), 250);
 });
 
 test("256 requests in one batch are one commit: after a kill all are there or none, and each once", { timeout: 60_000 }, async () => {

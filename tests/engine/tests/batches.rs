@@ -313,13 +313,14 @@ fn a_batch_is_under_its_principal_alone() {
         { "id": "own", "method": "POST", "path": control("cancel"), "body": "{\"id\":\"a\"}" },
         { "method": "POST", "path": control("acks"), "body": "{\"ids\":[\"a\"]}" },
         at("who", "/who"),
+        at("told", "/told"),
     ]);
     let replies = world.batch_by(&asker("mallory"), &[], &elements).expect("answers");
     assert_eq!(
         statuses(&replies),
-        ["fingerprint-mismatch", "not-seen", "fingerprint-mismatch", "executed", "executed"]
+        ["fingerprint-mismatch", "not-seen", "fingerprint-mismatch", "executed", "executed", "executed"]
     );
-    assert_eq!(replies[4].text(), format!("{KEY} mallory"));
+    assert_eq!([replies[4].text(), replies[5].text()], [format!("{KEY} mallory"), "\"mallory\"".to_owned()]);
     world.send(&post("/count").id("a")).is_replayed(200);
 }
 

@@ -351,3 +351,49 @@ fn an_object_that_starts_knows_when_the_first_chunk_lapses() {
         assert_eq!(world.wakes_at_without_registry() == Some(START_MS + 60_000), is_chunk, "{place}");
     });
 }
+
+/// An object that starts reads what carries tombstones before it reads chunks: the earlier of two may come last.
+#[test]
+fn an_id_that_is_used_again_is_protected_by_the_later_of_its_tombstones_in_the_next_object_too() {
+    for is_chunk_first in [true, false] {
+        let mut world = World::new();
+        let at = |s: i64| START_MS + s * 1000;
+        let of =
+            |id: &str, s: i64, until_s: i64| post("/count").id(id).first_sent_s(START_S + s).deadline_ms(at(until_s));
+        let carry = |world: &mut World, by: &str, s: i64, until_s: i64| {
+            world.send(&of(by, s, until_s).ack_until("a", at(until_s))).is_executed(200);
+        };
+        let pack = |world: &mut World, s: i64, until_s: i64| {
+            for id in ["p", "q"] {
+                world.send(&of(id, s, until_s)).is_executed(200);
+            }
+            let ids: Vec<String> = [("a", until_s), ("p", 400), ("q", 400)]
+                .iter()
+                .map(|(id, s)| format!("{{\"id\":\"{id}\",\"until\":{}}}", at(*s)))
+                .collect();
+            world.send(&acknowledge(&format!("[{}]", ids.join(","))));
+        };
+        world.send(&of("a", 0, 0)).is_executed(200);
+        if is_chunk_first {
+            pack(&mut world, 0, 0);
+        } else {
+            carry(&mut world, "x", 0, 0);
+        }
+        // The first lapsed at 60 s.
+        world.pass_s(100);
+        world.send(&of("a", 100, 200)).is_executed(200);
+        if is_chunk_first {
+            carry(&mut world, "y", 100, 200);
+        } else {
+            pack(&mut world, 100, 200);
+        }
+        for restarts in [false, true] {
+            if restarts {
+                world.restart();
+            }
+            world.send(&of("a", 100, 200)).is_problem(410, "acknowledged", "yes", "never");
+        }
+        world.pass_s(200);
+        world.send(&of("a", 300, 400)).is_executed(200);
+    }
+}

@@ -77,6 +77,7 @@ impl Handler for Counter {
             "echo" => Ok(plain(200, request.body.clone())),
             "nested" => nested(context),
             "now" => Ok(plain(200, context.now_ms.to_string())),
+            "told" => Ok(plain(200, request.headers.get("semel-principal").unwrap_or_default())),
             "who" => Ok(plain(200, format!("{} {}", context.key.as_str(), context.principal.as_str()))),
             _ => Ok(Response::json(200, format!("{{\"count\":{}}}", count(context.sql)?))),
         }
