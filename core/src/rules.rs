@@ -163,6 +163,8 @@ rules! {
     PutBackRenumbered = "put-back-renumbered",
     /// The server: what another key refuses for good is closed there before it is given up.
     ClosedBeforeParked = "closed-before-parked",
+    /// The server: what another key refuses a closing for is news of its place only where it speaks of that.
+    ClosingOfPlace = "closing-of-place",
     /// The server: what came of something that was sent counts only where it was the last of its lane.
     AnswerOfLast = "answer-of-last",
     /// The server: the requests of a batch run in the order in which they stand in it.

@@ -21,6 +21,8 @@ pub struct EffectScope {
     pub is_put_back: bool,
     /// Whether the receiver may know no credits.
     pub refuses: bool,
+    /// Whether somebody at the receiver takes the ids of closings before they come.
+    pub takes_ids: bool,
     /// How often the session is taken over, at most.
     pub take_overs_max: usize,
     /// The settings of both.
@@ -31,7 +33,7 @@ pub struct EffectScope {
 
 /// All of them.
 pub fn all() -> Vec<EffectScope> {
-    vec![restarted(), refused(), put_back(), late()]
+    vec![restarted(), refused(), put_back(), late(), taken()]
 }
 
 /// The scope of a name.
@@ -47,6 +49,7 @@ fn scope(name: &'static str, payments: &'static [&'static str], sometimes: &'sta
         statements_max: 0,
         is_put_back: false,
         refuses: false,
+        takes_ids: false,
         take_overs_max: 2,
         config: Config { open: true, ..Config::default() },
         sometimes,
@@ -90,4 +93,10 @@ fn late() -> EffectScope {
         Sometimes::Cancelled,
     ];
     EffectScope { refuses: true, take_overs_max: 3, ..scope("late take-overs", &["a"], sometimes) }
+}
+
+/// Closings whose ids somebody else may take.
+fn taken() -> EffectScope {
+    let sometimes = &[Sometimes::Credited, Sometimes::Parked, Sometimes::Cancelled];
+    EffectScope { refuses: true, takes_ids: true, take_overs_max: 1, ..scope("taken closings", &["a"], sometimes) }
 }

@@ -6,7 +6,8 @@
 //! - An object that ends forgets what it waits for; what it waited for may come all the same, where only its module was made anew. Where it
 //!   does not, all of it has ended.
 //! - Time stands still but where an object starts. An answer is told a second before the next is sent, so the interval is always over.
-//! - A take-over has the number of its order as its id: in its own is what is different each time.
+//! - A take-over has the number of its order as its id, and a closing what it closes: in their own is what is different each time. So a closing that
+//!   comes again is replayed, and that another one of the same place finds it closed is not explored; whose id was taken has lost it for good.
 
 use crate::database::{Database, Fate};
 use crate::effect_judge::EffectJudge;
@@ -22,11 +23,15 @@ use semel_core::path::Path;
 use semel_core::rules::{self, Rule};
 use semel_core::server::Engine;
 use semel_core::server::effects::{Heard, RESEND_MS, Sending};
+use serde_json::json;
 use stateright::{Model, Property};
 use std::sync::Arc;
 
 /// Between two starts: more than there are tokens.
 const BETWEEN_MS: i64 = 1_000_000;
+
+/// How the names of closings begin.
+const CLOSING: &str = "the closing of ";
 
 /// A scope, with a rule switched off or none.
 #[derive(Debug, Clone)]
@@ -46,6 +51,8 @@ pub enum Step {
     Sends,
     /// Something arrives, and nobody hears of it.
     Arrives(Arc<str>, bool),
+    /// Somebody at the receiver takes the id of a closing.
+    IsTaken(Arc<str>),
     /// What is awaited arrives, and its answer is under way.
     Reaches(usize, bool),
     /// An answer comes back.
@@ -119,12 +126,14 @@ impl Effects {
             None if sending.url.ends_with("/sessions") => {
                 let number = take_overs(state) + 1;
                 state.judge.oracle.seen.extend((number > 1).then_some(Sometimes::TakenOver));
-                request.headers.retain(|name| name != "idempotency-key");
-                request.headers.append("idempotency-key", quoted(&format!("{TAKE_OVER}{number}")));
                 format!("{TAKE_OVER}{number}")
             }
-            None => format!("the closing of {body}"),
+            None => format!("{CLOSING}{body}"),
         };
+        if session.is_none() {
+            request.headers.retain(|name| name != "idempotency-key");
+            request.headers.append("idempotency-key", quoted(&name));
+        }
         let place = session.map(|session| session.split(";ack=").next().unwrap_or_default().to_owned());
         (name.into(), Letter { request, credit: place.map(|place| (place, body)) })
     }
@@ -158,7 +167,7 @@ impl Effects {
     }
 
     fn step(&self, state: &mut State, step: Step) {
-        let is_of_receiver = matches!(step, Step::Arrives(..) | Step::Reaches(..));
+        let is_of_receiver = matches!(step, Step::Arrives(..) | Step::IsTaken(..) | Step::Reaches(..));
         match step {
             Step::Pays(name) => {
                 let headers = Headers::from_iter([("idempotency-key", quoted(name))]);
@@ -168,6 +177,12 @@ impl Effects {
             Step::Sends => self.sends(state),
             Step::Arrives(name, knows_none) => {
                 Self::arrives(state, &name, knows_none);
+            }
+            Step::IsTaken(name) => {
+                let headers = Headers::from_iter([("idempotency-key", quoted(&format!("taken {name}")))]);
+                let body = json!({ "id": *name }).to_string().into_bytes();
+                let request = request("POST", state.network.0[&name].request.path.with_query(), headers, body);
+                state.receiver.asks((RECEIVER, "mallory"), &request, BETWEEN_MS);
             }
             Step::Reaches(at, knows_none) => {
                 let answer = Self::arrives(state, &state.awaited[at].name.clone(), knows_none);
@@ -242,6 +257,10 @@ impl Model for Effects {
             let unanswered = state.awaited.iter().enumerate().filter(|(_, awaited)| awaited.answer.is_none());
             steps.extend(unanswered.map(|(at, _)| Step::Reaches(at, *knows_none)));
         }
+        if scope.takes_ids {
+            let closings = state.network.0.keys().filter(|name| name.starts_with(CLOSING));
+            steps.extend(closings.map(|name| Step::IsTaken(name.clone())));
+        }
         let may_end = state.ends < scope.ends_max;
         for (at, awaited) in state.awaited.iter().enumerate() {
             if awaited.answer.is_some() {
@@ -278,6 +297,7 @@ impl Model for Effects {
             Step::Arrives(name, knows_none) => {
                 format!("{name} arrives{}, and nobody hears of it", refused(knows_none))
             }
+            Step::IsTaken(name) => format!("somebody takes the id of {name}"),
             Step::Reaches(at, knows_none) => format!("what is awaited ({at}) arrives{}", refused(knows_none)),
             Step::ComesBack(at) => format!("its answer ({at}) comes back"),
             Step::EndsAt(at, statement) => {

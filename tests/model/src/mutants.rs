@@ -117,6 +117,7 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::TakenEpoch => ("restarted sender", Never::Doubted),
         Rule::LaneTakenOver => ("sender put back", Never::TwoRequests),
         Rule::PutBackRenumbered => ("sender put back", Never::Doubted),
+        Rule::ClosingOfPlace => ("taken closings", Never::NoForGood),
         Rule::ClosedBeforeParked => ("refused effects", Never::NoForGood),
         Rule::AnswerOfLast => ("restarted sender", Never::Vanished),
     }

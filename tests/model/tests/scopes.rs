@@ -74,6 +74,7 @@ const STATES: &[(&str, usize)] = &[
     ("refused effects", 24_972),
     ("sender put back", 33_383),
     ("late take-overs", 8_465),
+    ("taken closings", 524),
 ];
 
 fn hold_in<M>(name: &str, model: M)
@@ -381,6 +382,11 @@ fn what_a_sender_that_was_put_back_sends_is_taken_for_nothing_that_it_has_forgot
 #[test]
 fn a_take_over_that_comes_late_fences_its_own_sender_which_takes_over_again() {
     hold_in_effects("late take-overs");
+}
+
+#[test]
+fn a_closing_whose_id_somebody_takes_is_no_news_of_what_it_closes() {
+    hold_in_effects("taken closings");
 }
 
 #[test]

@@ -115,6 +115,7 @@ pub const SOMETIMES: &[&str] = &[
     "effects: somebody is told not-found",
     "effects: somebody is told replayed",
     "effects: somebody is told unavailable",
+    "effects: somebody takes the id of a closing",
     "effects: something comes again, late",
     "effects: what is to be mended is not there any more",
     "effects: what was sent before its key was put back is there",

@@ -366,6 +366,11 @@ pub(crate) fn of_mending(seed: u64) -> u64 {
     seed ^ 0x03E4_D146_0AD3_0000
 }
 
+/// The seed of who takes ids there, likewise.
+pub(crate) fn of_taking(seed: u64) -> u64 {
+    seed ^ 0x07A1_4E5D_1D50_0000
+}
+
 /// The seed of the run of requests that are committed together, likewise.
 pub(crate) fn of_together(seed: u64) -> u64 {
     seed ^ 0x06E0_0C03_3170_0000

@@ -70,6 +70,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("lane-taken-over", 66, "unsettled"),
     ("put-back-renumbered", 91, "once"),
     ("closed-before-parked", 51, "once"),
+    ("closing-of-place", 173, "once"),
     ("answer-of-last", 48, "once"),
     ("batch-in-order", 0, "effects"),
     ("batch-in-one-commit", 19, "outcome"),

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - A number that the other key has taken is asked for under the epoch that it was sent under, and never sent under another.
 //! - What is not known to have been taken gets the number after the last that the other key has, in the order of the commits.
+//! - What a closing is answered is news of its place only where it speaks of that, and not of the closing itself.
 //! - Nothing is given up without a word: what is refused for good is parked with the reason, and what is known of whether it ran.
 
 use crate::id::Key;
@@ -157,22 +158,27 @@ pub fn judge(lane: &Lane, seq: i64, step: Step, is_first: bool, heard: Heard) ->
 }
 
 fn refused(code: Code, executed: Executed, was_taken: bool, (step, is_first): (Step, bool), reason: String) -> Verdict {
+    let is_closing = matches!(step, Step::Close(_));
     match (code.retry(), code) {
         (_, Code::SequenceGap | Code::Fenced) if !was_taken => Verdict::TakeOver(reason),
         // What was not sent before this answer has not run, whoever has forgotten the session.
-        (_, Code::SessionUnknown) if !was_taken && (is_first || matches!(step, Step::Close(_))) => {
-            Verdict::TakeOver(reason)
-        }
+        (_, Code::SessionUnknown) if !was_taken && is_first => Verdict::TakeOver(reason),
         (Retry::SameId, Code::SequenceGap) => Verdict::Park(Executed::Unknown, reason),
         (Retry::SameId, _) => Verdict::Again(reason),
         // Its number was taken, and not under an epoch that is known here.
         (_, Code::Fenced | Code::KeyInvalid) if was_taken => Verdict::Park(Executed::Unknown, reason),
+        // It speaks of the closing, and the next one has another id.
+        _ if is_closing && !is_of_place(code) && holds(Rule::ClosingOfPlace) => Verdict::Again(reason),
         // The place is another's, so this one has not run there.
         (Retry::Never, _) | (_, Code::FingerprintMismatch) => Verdict::Park(executed, reason),
-        (Retry::AfterFix, _) if matches!(step, Step::Close(_)) => Verdict::Again(reason),
         (Retry::AfterFix, _) if !holds(Rule::ClosedBeforeParked) => Verdict::Park(executed, reason),
         (Retry::AfterFix, _) => Verdict::Close(reason),
     }
+}
+
+/// Whether a closing that is refused so is told what became of the place, which it names without a payload.
+fn is_of_place(code: Code) -> bool {
+    matches!(code, Code::SessionUnknown | Code::Poisoned | Code::Acknowledged | Code::OutcomeExpired)
 }
 
 fn ended(status: i64, body: &[u8]) -> Verdict {

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - Before anything is sent to a key, its session is taken over: an object that starts holds none.
+//! - What is sent to a key and has no place there, a take-over or a closing, has an id that it shares with nothing.
 //! - An answer counts only for what was sent last on its lane. All others are late, and of them nothing is to be learnt.
 
 use super::lane::{self, Heard, Lane, Step, Target, Verdict};
@@ -265,7 +266,9 @@ fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64
         let key = sending.key.as_ref().map(Key::encoded).unwrap_or_default().replace('/', "%2F");
         format!("/semel/v1/keys/{key}/{what}")
     };
-    let id = |parts: String| format!("effects {parts}");
+    // Each time another, which nobody can have taken before: of what is sent so there are no two. A take-over of which the answer is lost does no
+    // harm, for the next is beyond it, and a place can be closed twice.
+    let id = || quoted(&format!("effects {} {token} {chance}", digest(own)));
     match step {
         Step::Send(_) | Step::Call => {
             sending.method = stored.method;
@@ -276,14 +279,13 @@ fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64
         Step::TakeOver => {
             sending.url = control("sessions");
             sending.body = Object::default().with("name", session.as_str()).end().into_text().into_bytes();
-            // Each time another: a take-over of which the answer is lost does no harm, for the next is beyond it.
-            sending.headers.append("idempotency-key", quoted(&id(format!("{} {token} {chance}", digest(own)))));
+            sending.headers.append("idempotency-key", id());
         }
         Step::Close(epoch) => {
             sending.url = control("cancel");
             let place = Object::default().with("name", session.as_str()).with("epoch", epoch).with("seq", head.seq);
             sending.body = Object::default().with("session", place.end()).end().into_text().into_bytes();
-            sending.headers.append("idempotency-key", quoted(&id(format!("{} {epoch} {}", digest(own), head.seq))));
+            sending.headers.append("idempotency-key", id());
         }
     }
     match (step, &sending.key) {

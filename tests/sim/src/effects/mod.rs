@@ -1,7 +1,7 @@
 //! Effects that leave: transfers between accounts, each a key, by what its handler emits, and calls to an address outside. A run of its own, under faults of its own.
 //!
 //! What is sent may be lost, late, or come twice, and so may answers; objects end between any two statements, their module may be made
-//! anew under them, and one key is put back to an earlier instant. In the end all is sent, and of what was committed each credit is there once.
+//! anew under them, one key is put back to an earlier instant, and somebody takes the ids of closings before they come. In the end all is sent, and of what was committed each credit is there once.
 //!
 //! - [`run`]: one queue of events in the order of time, and the host, as `effects.js` drives the engine; [`options`]: what a seed asks for
 //! - [`administrator`]: who mends what is sent

@@ -33,6 +33,8 @@ pub struct Options {
     pub restores: usize,
     /// How often an administrator looks at a key. Where one is put back there is none: what was mended would be undone, and nobody told.
     pub administrations: usize,
+    /// The share of closings whose id somebody at the other key takes before they come, in percent.
+    pub takes: u32,
     /// How often the clock of a key's machine goes back.
     pub clock_backs: usize,
 }
@@ -42,6 +44,7 @@ impl Options {
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(crate::plan::of_effects(seed));
         let mut mending = Rng::with_seed(crate::plan::of_mending(seed));
+        let mut taking = Rng::with_seed(crate::plan::of_taking(seed));
         let mut some = |most: u32| if rng.u32(0..3) == 0 { 0 } else { rng.u32(0..=most) };
         let (lose, lose_answers, repeat, slow) = (some(40), some(40), some(30), some(30));
         let (crash, fail) = (some(10), some(10));
@@ -61,6 +64,7 @@ impl Options {
             refusals: refusals as usize,
             restores: restores as usize,
             administrations: if restores > 0 || mending.bool() { 0 } else { mending.usize(1..=20) },
+            takes: if taking.bool() { 0 } else { 50 },
             clock_backs: if mending.bool() { 0 } else { mending.usize(1..=4) },
         }
     }

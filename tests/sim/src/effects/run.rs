@@ -84,6 +84,8 @@ pub struct Run {
     rng: Rng,
     /// The administrator's, and that of the clocks.
     pub(super) mending: Rng,
+    /// That of who takes ids.
+    taking: Rng,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
     pushed: u64,
@@ -112,6 +114,7 @@ impl Run {
             mutant,
             rng: Rng::with_seed(!crate::plan::of_effects(plan.seed)),
             mending: Rng::with_seed(!crate::plan::of_mending(plan.seed)),
+            taking: Rng::with_seed(!crate::plan::of_taking(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,
@@ -375,11 +378,24 @@ impl Run {
         let account = key.as_str().trim_start_matches("accounts/").parse();
         let principal = sending.headers.get("semel-principal").and_then(unquoted);
         let (Ok(to), Some(principal)) = (account, principal) else { panic!("all goes to accounts: {sending:?}") };
+        self.take_id(to, sending);
         let heard = self.ask(to, &call.by(&principal));
         if let Some(Heard::Answered { semel, .. }) = &heard {
             self.see(&format!("somebody is told {semel}"));
         }
         (to.to_string(), heard)
+    }
+
+    /// Somebody who is served at the key takes the id of a closing, before that comes.
+    fn take_id(&mut self, to: usize, sending: &Sending) {
+        let is_closing = sending.url.ends_with("/cancel") && !self.is_calm;
+        let Some(id) = sending.headers.get("idempotency-key").and_then(unquoted).filter(|_| is_closing) else { return };
+        if self.taking.u32(0..100) < self.options.takes {
+            let call = post(&sending.url).id(&format!("of {id}")).by("stranger").body(json!({ "id": id }).to_string());
+            self.world(to).send(&call);
+            self.see("somebody takes the id of a closing");
+            self.note(|| format!("{to}: somebody takes {id}"));
+        }
     }
 
     fn arrive(&mut self, from: Option<(usize, u32)>, sending: Box<Sending>) {

@@ -60,6 +60,32 @@ fn an_answer_ends_it_or_parks_it_or_has_it_sent_again() {
 }
 
 #[test]
+fn a_closing_is_told_of_its_place_or_made_again() {
+    let closed = |seq, code: Code, is_first| {
+        let body = format!(r#"{{"executed":"{}"}}"#, code.executed().as_str());
+        judge(&lane(9, None), seq, Step::Close(2), is_first, answered(code.status(), code.as_str(), &body))
+    };
+    for code in Code::ALL {
+        let (verdict, is_taken) = (closed(5, *code, false), closed(4, *code, false));
+        match code {
+            Code::SequenceGap | Code::Fenced => assert!(matches!(verdict, Verdict::TakeOver(_)), "{code:?}"),
+            Code::Poisoned => assert!(matches!(verdict, Verdict::Park(Executed::No, _))),
+            Code::SessionUnknown | Code::Acknowledged | Code::OutcomeExpired => {
+                assert!(matches!(verdict, Verdict::Park(Executed::Unknown, _)), "{code:?}");
+            }
+            _ => assert!(matches!(verdict, Verdict::Again(_)), "{code:?}"),
+        }
+        // What was taken is asked for under an epoch that may be over, or of a session that was put back.
+        if matches!(code, Code::SequenceGap | Code::Fenced | Code::KeyInvalid) {
+            assert!(matches!(is_taken, Verdict::Park(Executed::Unknown, _)), "{code:?}");
+        } else {
+            assert_eq!(is_taken, verdict);
+        }
+    }
+    assert!(matches!(closed(5, Code::SessionUnknown, true), Verdict::TakeOver(_)), "it was never sent");
+}
+
+#[test]
 fn a_call_is_done_refused_or_made_again() {
     let called = |status| judge(&lane(9, None), 5, Step::Call, true, answered(status, "", "x"));
     assert_eq!(called(204), Verdict::Done);

@@ -1,0 +1,98 @@
+//! What a handler has sent to another key, and what is known of it once its place there is closed.
+
+use semel_core::header::unquoted;
+use semel_core::server::effects::{Heard, Sending};
+use semel_support::carrying::{delivered, drained, heard, mended, told, transfer, two};
+use semel_support::{Bank, World, post};
+use serde_json::{Value, json};
+
+/// Two accounts, of which one has sent 5 to the other, and the credit.
+fn sent() -> (World<Bank>, World<Bank>, Sending) {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    let take_over = alice.send_next().expect("a take-over");
+    let reply = delivered(&mut bob, &take_over);
+    alice.sent(&take_over, heard(&reply));
+    let credit = alice.send_next().expect("a credit");
+    (alice, bob, credit)
+}
+
+/// The same, where the credit was executed, its answer is lost, and an administrator gives it up. Its closing.
+fn given_up() -> (World<Bank>, World<Bank>, Sending) {
+    let (mut alice, mut bob, credit) = sent();
+    assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");
+    alice.sent(&credit, Heard::Nothing("lost".to_owned()));
+    let id = told(&mut alice)["lanes"][0]["id"].as_str().expect("an id").to_owned();
+    assert_eq!(mended(&mut alice, "m", &format!("{id}/park")).json()["state"], "closing");
+    alice.pass_ms(1_000);
+    let closing = alice.send_next().expect("a closing");
+    assert!(closing.url.ends_with("/cancel"), "{}", closing.url);
+    (alice, bob, closing)
+}
+
+fn id_of(sending: &Sending) -> String {
+    sending.headers.get("idempotency-key").and_then(unquoted).expect("an id")
+}
+
+fn parked(alice: &mut World<Bank>) -> Value {
+    told(alice)["parked"].clone()
+}
+
+#[test]
+fn whoever_takes_the_id_of_a_closing_has_nobody_believe_that_its_place_never_ran() {
+    let (mut alice, mut bob, closing) = given_up();
+    let body = json!({ "id": id_of(&closing) }).to_string();
+    let taken = bob.send(&post("/semel/v1/keys/accounts%2Fbob/cancel").id("c").by("mallory").body(body));
+    assert_eq!(taken.json()["state"], "cancelled");
+    let reply = delivered(&mut bob, &closing);
+    reply.is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    alice.sent(&closing, heard(&reply));
+    assert_eq!(parked(&mut alice), json!([]), "that was of the closing");
+    alice.pass_ms(1_000);
+    let next = alice.send_next().expect("another closing");
+    assert_ne!(id_of(&next), id_of(&closing));
+    let reply = delivered(&mut bob, &next);
+    assert_eq!(reply.json()["state"], "executed");
+    alice.sent(&next, heard(&reply));
+    assert_eq!(
+        (told(&mut alice)["count"].clone(), bob.balance()),
+        (json!(0), 5),
+        "it is done, and nothing to be sent again"
+    );
+}
+
+#[test]
+fn a_closing_whose_answer_is_lost_for_longer_than_it_is_kept_is_not_taken_for_what_it_closes() {
+    let (mut alice, mut bob, credit) = sent();
+    bob.handler.knows_no_credits.set(true);
+    let reply = delivered(&mut bob, &credit);
+    alice.sent(&credit, heard(&reply));
+    let closing = alice.send_next().expect("a closing");
+    assert_eq!(delivered(&mut bob, &closing).json()["state"], "cancelled");
+    alice.sent(&closing, Heard::Nothing("lost".to_owned()));
+    bob.handler.knows_no_credits.set(false);
+    for day in 1..=2 {
+        bob.pass_s(86_400);
+        bob.send(&post("/accounts/bob/deposit").id(&format!("d{day}")).body(json!({ "amount": 1 }).to_string()));
+    }
+    let again = delivered(&mut bob, &closing);
+    again.is_problem(410, "outcome-expired", "yes", "never");
+    alice.pass_ms(1_000);
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 2);
+    assert_eq!(parked(&mut alice)[0]["executed"], "unknown", "the place is as old as that");
+}
+
+#[test]
+fn of_what_was_sent_nobody_says_that_it_never_ran_where_its_session_was_forgotten() {
+    let (mut alice, mut bob, closing) = given_up();
+    bob.pass_s(10);
+    bob.forget(bob.wall_ms / 1_000).expect("storage");
+    let reply = delivered(&mut bob, &closing);
+    assert_eq!(reply.only("semel-status"), "session-unknown");
+    alice.sent(&closing, heard(&reply));
+    alice.pass_ms(1_000);
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 5);
+    assert_eq!(parked(&mut alice)[0]["executed"], "unknown");
+}
