@@ -15,7 +15,10 @@ const PROVIDER = "https://api.stripe.com";
 const CENTS = 1_250;
 const TRIES_MAX = 20;
 
-/** A provider that charges once for each id it is given, tells the same again, and of each charge loses so many answers, by its number. */
+/**
+ * A provider that charges once for each id it is given, tells the same again to the same form and complains of another, and of each charge loses so many answers, by its
+ * number; of one whose price moves, the first.
+ */
 const charges = new Map();
 const provider = createServer(async (request, response) => {
   let form = "";
@@ -24,7 +27,8 @@ const provider = createServer(async (request, response) => {
   const charge = charges.get(id) ?? { number: charges.size, asked: 0, path: request.url, form };
   charges.set(id, charge);
   charge.asked += 1;
-  const lost = charge.number % 3;
+  if (charge.form !== form) return response.writeHead(400, { "content-type": "application/json" }).end(JSON.stringify({ error: { type: "idempotency_error" } }));
+  const lost = form.includes(`amount=${CENTS}&`) ? charge.number % 3 : 1;
   if (charge.asked <= lost) return charge.number % 2 === 0 ? request.socket.destroy() : response.writeHead(500).end();
   response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ id: `pi_${charge.number}` }));
 });
@@ -39,13 +43,15 @@ const folder = await stateFolder("semel-card-");
 after(() => rm(folder, { recursive: true, force: true }));
 const worker = join(folder, "payments.js");
 assert.ok(code.includes(PROVIDER));
-await writeFile(worker, `${code.replace(PROVIDER, `http://127.0.0.1:${provider.address().port}`)}\nconst priceOf = () => ${CENTS};\n`);
+await writeFile(worker, `${code.replace(PROVIDER, `http://127.0.0.1:${provider.address().port}`)}\nlet moving = ${CENTS};\nconst amountOf = (who, body) => (new TextDecoder().decode(body) === "{}" ? ${CENTS} : ++moving);\n`);
 const server = await serve(after, "upstream", vars, { services: { UPSTREAM: worker }, reachesLocal: true });
+
+const pay = (customer, id, body = "{}") => server.send("POST", "/payments", { id, key: `"customers/${customer}"`, body });
 
 /** Pays as a client does: again under the same id, until there is an outcome. */
 async function paid(customer, id = randomUUID()) {
   for (let tries = 1; tries <= TRIES_MAX; tries += 1) {
-    const answer = await server.send("POST", "/payments", { id, key: `"customers/${customer}"`, body: "{}" });
+    const answer = await pay(customer, id);
     if (answer.status === 200) return { id, customer, tries, payment: answer.json.id };
   }
   throw new Error("there is no outcome");
@@ -75,4 +81,15 @@ test("what is no payment is told so, and nobody is charged", LIMIT, async () => 
   const answer = await server.send("POST", "/refunds", { id: randomUUID(), key: '"customers/1"', body: "{}" });
   assert.deepEqual([answer.status, answer.semel], [404, "executed"]);
   assert.equal(charges.size, before);
+});
+
+test("where the price moves between two sendings, nobody hears that a payment was refused that was charged", LIMIT, async () => {
+  const [id, before] = [randomUUID(), charges.size];
+  for (let tries = 1; tries <= 3; tries += 1) {
+    const answer = await pay("moving", id, '{"price":"moving"}');
+    assert.notEqual(answer.semel, "executed", answer.text);
+    assert.notEqual(answer.json.executed, "no", answer.text);
+  }
+  const [charge] = [...charges.values()].slice(before);
+  assert.deepEqual([charges.size, charge.asked > 1], [before + 1, true], "it was charged once, and the provider complained");
 });
