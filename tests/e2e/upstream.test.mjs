@@ -1,7 +1,7 @@
 // A deployment in front of an HTTP API: each request is sent once, whatever dies in between, and answered with what it was answered.
 
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { deflateSync, gzipSync } from "node:zlib";
 import { until } from "./lossy.mjs";
@@ -399,6 +399,39 @@ test("the id that is made of a request goes along, so what is sent again is done
   assert.match(ids[0], /^hash-[0-9a-f]{64}$/);
   assert.equal(ids[1], ids[0]);
   assert.equal(knowing.made.get(JSON.parse(body).ref), 1);
+});
+
+/** The id that is made of a change of `HASHED`. */
+function hashed(principal, body) {
+  const hash = createHash("sha256");
+  for (const part of [principal, "POST", HASHED.path, body].map((text) => Buffer.from(text))) {
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64BE(BigInt(part.length));
+    hash.update(length).update(part);
+  }
+  return `hash-${hash.digest("hex")}`;
+}
+
+test("the id that is made of a request is taken by nobody else", async () => {
+  const ref = randomUUID();
+  const body = JSON.stringify({ ref });
+  const id = hashed("alice", body);
+  const key = "hashed%2Forders";
+  for (const [path, more] of [
+    [`/semel/v1/keys/${key}/cancel`, { body: JSON.stringify({ id }) }],
+    [`/semel/v1/keys/${key}/cancel`, { id, body: JSON.stringify({ id: "x" }) }],
+    [HASHED.path, { id, body }],
+    ["/report/orders", { id, body, key: '"hashed/orders"' }],
+  ]) {
+    const taken = await server.send("POST", path, { id: randomUUID(), as: "mallory", ...more });
+    assert.deepEqual([taken.status, taken.semel], [400, "key-invalid"], path);
+  }
+  const first = await server.send("POST", HASHED.path, { as: "alice", body });
+  assert.deepEqual([first.status, first.semel], [201, "executed"]);
+  const again = await server.send("POST", HASHED.path, { as: "alice", id, body });
+  assert.deepEqual([again.semel, again.text], ["replayed", first.text], "it may be sent along");
+  const look = await server.send("GET", `/semel/v1/keys/${key}/outcomes/${id}`, { as: "alice" });
+  assert.deepEqual([look.semel, look.text, other.made.get(ref)], ["replayed", first.text, 1]);
 });
 
 test("an id is the same to the other side, however its client writes it", async () => {

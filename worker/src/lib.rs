@@ -21,7 +21,7 @@ mod storage;
 mod table;
 mod wire;
 
-pub use semel_core::id::{Key, Principal};
+pub use semel_core::id::{Key, Principal, RequestId};
 pub use semel_core::message::{Headers, Method, Request, Response};
 pub use semel_core::path::Path;
 pub use semel_core::server::effects::Outgoing;

@@ -45,6 +45,10 @@ impl Turn<'_> {
             Ok(attempt) => attempt,
             Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
         };
+        let is_granted = |id| self.handler.grants(id, self.arrival.principal, request);
+        if request.method.changes() && !attempt.id.as_ref().is_none_or(is_granted) {
+            return self.refuse_unread(loaded, &not_granted());
+        }
         let may_be_numbered = control.is_none() && !request.method.reads();
         if self.arrival.body_too_large {
             let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
@@ -174,7 +178,10 @@ impl Turn<'_> {
         let body = &self.arrival.request.body;
         let parsed =
             attempt.id.as_ref().map(|id| control::cancellation(body, id, self.instant.now_ms, by_administrator));
+        let is_made =
+            |asked: &ToCancel| matches!(asked, ToCancel::Request(asked) if self.handler.makes_such(&asked.id));
         match parsed.transpose() {
+            Ok(Some(asked)) if !by_administrator && is_made(&asked) => self.refuse_unread(loaded, &not_granted()),
             Ok(asked) => {
                 let command = asked.map(|asked| match asked {
                     ToCancel::Request(cancellation) => Command::Cancel(cancellation),
@@ -366,4 +373,11 @@ impl Turn<'_> {
             Undone::Storage(error) => return Err(error),
         })
     }
+}
+
+fn not_granted() -> Problem {
+    Problem::new(
+        Code::KeyInvalid,
+        "ids that begin so are made here, of what a request is, and this one is of no such request of yours",
+    )
 }

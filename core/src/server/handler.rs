@@ -8,7 +8,7 @@ use super::json::write::Object;
 use super::remote::Policy;
 use super::sql::{Sql, SqlError};
 use super::turn::Undone;
-use crate::id::{Key, Principal};
+use crate::id::{Key, Principal, RequestId};
 use crate::message::{Method, Request, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
@@ -82,6 +82,10 @@ pub(super) trait Served {
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
     /// [`Handler::is_remote`].
     fn sends(&self, method: &Method, path: &Path) -> bool;
+    /// [`Handler::owns`].
+    fn makes_such(&self, id: &RequestId) -> bool;
+    /// Whether a change may have an id.
+    fn grants(&self, id: &RequestId, principal: &Principal, request: &Request) -> bool;
     /// [`Handler::EMITS`].
     fn emits(&self) -> bool;
     /// [`Handler::key`].
@@ -118,6 +122,15 @@ impl<H: Handler> Served for H {
 
     fn sends(&self, method: &Method, path: &Path) -> bool {
         self.is_remote(method, path)
+    }
+
+    fn makes_such(&self, id: &RequestId) -> bool {
+        self.owns(id)
+    }
+
+    fn grants(&self, id: &RequestId, principal: &Principal, request: &Request) -> bool {
+        let makes = || !request.path.is_control() && self.id(principal, request).as_deref() == Some(id.as_str());
+        !self.owns(id) || makes()
     }
 
     fn emits(&self) -> bool {
@@ -184,6 +197,12 @@ pub trait Handler {
 
     /// Whether [`Handler::id`] may make an id of such a change: the router, which reads no body, refuses none of these for want of one.
     fn makes_ids(&self, _method: &Method, _path: &Path) -> bool {
+        false
+    }
+
+    /// Whether an id is as [`Handler::id`] makes them. No change has such a one but that of which it is made, and nobody but an administrator
+    /// cancels one: it can be computed, so whoever may use the key could take it before the request comes.
+    fn owns(&self, _id: &RequestId) -> bool {
         false
     }
 

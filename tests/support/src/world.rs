@@ -60,6 +60,10 @@ impl<H: Handler> Handler for Shared<H> {
         self.0.makes_ids(method, path)
     }
 
+    fn owns(&self, id: &RequestId) -> bool {
+        self.0.owns(id)
+    }
+
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         self.0.handle(context, request)
     }

@@ -9,7 +9,9 @@ pub use routes::{Route, Routes};
 
 use semel_core::message::Headers as Lines;
 use semel_core::server::router;
-use semel_worker::{Context, Failure, Handler, KeyRule, Method, Path, Principal, Request, Response, Sql, SqlError};
+use semel_worker::{
+    Context, Failure, Handler, KeyRule, Method, Path, Principal, Request, RequestId, Response, Sql, SqlError,
+};
 use wasm_bindgen::prelude::*;
 
 semel_worker::export!(Upstream);
@@ -68,6 +70,10 @@ impl Handler for Upstream {
 
     fn makes_ids(&self, method: &Method, path: &Path) -> bool {
         self.routes.makes_ids(method, path)
+    }
+
+    fn owns(&self, id: &RequestId) -> bool {
+        self.routes.owns(id)
     }
 
     fn handle(&self, _context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {

@@ -9,7 +9,7 @@ use crate::template::{From, Template, member};
 use semel_core::header;
 use semel_core::server::json::read::{Json, Members};
 use semel_core::server::remote::Policy;
-use semel_worker::{KeyRule, Method, Path, Principal, Request};
+use semel_worker::{KeyRule, Method, Path, Principal, Request, RequestId};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
@@ -17,6 +17,8 @@ use std::fmt::Write;
 pub const ROUTES_MAX: usize = 256;
 /// Seconds that a route may speak of: thirty days.
 const SECONDS_MAX: i64 = 30 * 86_400;
+/// How each id begins that is made here.
+const MADE: &str = "hash-";
 
 /// A segment of a path, as a route has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,12 +103,17 @@ impl Routes {
                 Source::Header(name) => add(request.headers.combined(name)?.as_bytes()),
             }
         }
-        let mut id = "hash-".to_owned();
+        let mut id = MADE.to_owned();
         for byte in hash.finalize() {
             // Writing to a string does not fail.
             let _ = write!(id, "{byte:02x}");
         }
         Some(id)
+    }
+
+    /// Whether an id is as those that are made here, if any are: by whatever route somebody comes to a key, it may be that of another's request.
+    pub fn owns(&self, id: &RequestId) -> bool {
+        id.as_str().starts_with(MADE) && self.0.iter().any(|route| !route.id_from.is_empty())
     }
 
     /// Whether an id is made for such a request, where it has what that is made of.
@@ -289,6 +296,9 @@ mod tests {
         assert_eq!(id("/others", r#"{"ref":1}"#), None);
         let other = Principal::new("mallory").expect("a principal");
         assert_ne!(one, routes.id(&other, &request("POST", "/orders", r#"{"ref":1}"#)));
+        let one = RequestId::new(one.expect("an id")).expect("an id");
+        assert!(routes.owns(&one) && !routes.owns(&RequestId::new("one").expect("an id")));
+        assert!(!self::routes("[]").owns(&one), "where none is made, it is anybody's");
         let makes = |path: &str| routes.makes_ids(&Method::Post, &Path::new(path, "").expect("a path"));
         assert_eq!((makes("/orders"), makes("/others")), (true, false));
     }

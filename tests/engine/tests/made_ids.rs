@@ -1,0 +1,91 @@
+//! Ids that a handler makes of what a request is. They can be computed, so nobody may take one before.
+
+use semel_core::id::{Principal, RequestId};
+use semel_core::message::{Method, Request, Response};
+use semel_core::path::Path;
+use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
+use semel_support::{Call, World, post};
+use serde_json::json;
+
+/// Makes an id of the principal and the body, of what is below `/named`.
+struct Names;
+
+impl Handler for Names {
+    const SCHEMA_VERSION: i64 = 0;
+
+    fn key(&self, _: &Method, _: &Path) -> KeyRule {
+        KeyRule::Any
+    }
+
+    fn migrate(&self, _: &dyn Sql, _: i64) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
+        let is_named = request.path.segments().first() == Some(&"named");
+        is_named.then(|| format!("made-{}-{}", principal.as_str(), String::from_utf8_lossy(&request.body)))
+    }
+
+    fn makes_ids(&self, _: &Method, path: &Path) -> bool {
+        path.segments().first() == Some(&"named")
+    }
+
+    fn owns(&self, id: &RequestId) -> bool {
+        id.as_str().starts_with("made-")
+    }
+
+    fn handle(&self, _: &mut Context<'_>, _: &Request) -> Result<Response, Failure> {
+        Ok(Response::json(201, "{}"))
+    }
+}
+
+fn control(what: &str) -> String {
+    format!("/semel/v1/keys/counters%2F1/{what}")
+}
+
+/// As the object of a key names it.
+fn order(principal: &str, body: &str) -> Call {
+    post("/named").id(&format!("made-{principal}-{body}")).by(principal).body(body)
+}
+
+#[test]
+fn an_id_that_is_made_of_a_request_is_that_requests_and_nobody_takes_it_before() {
+    let mut world = World::of(Names, Config { open: true, ..Config::default() });
+    let mallory = |call: Call| call.by("mallory");
+    let body = json!({ "id": "made-alice-one" }).to_string();
+    for taken in [
+        post(&control("cancel")).id("c").body(body),
+        post(&control("cancel")).id("made-alice-one").body(json!({ "id": "x" }).to_string()),
+        post(&control("sessions")).id("made-alice-one").body(json!({ "name": "s" }).to_string()),
+        post("/named").id("made-alice-one").body("one"),
+        post("/other").id("made-alice-one").body("one"),
+    ] {
+        world.send(&mallory(taken)).is_problem(400, "key-invalid", "no", "after-fix");
+    }
+    let first = world.send(&order("alice", "one"));
+    first.is_executed(201);
+    world.send(&order("alice", "one")).replays(&first);
+    world.send(&order("mallory", "one")).is_executed(201);
+}
+
+#[test]
+fn whose_request_it_was_looks_its_id_up_and_acknowledges_it_and_an_administrator_cancels() {
+    let mut world = World::of(Names, Config { open: true, ..Config::default() });
+    world.send(&order("alice", "one")).is_executed(201);
+    let look = || Call::new("GET", &control("outcomes/made-alice-one")).by("alice");
+    assert_eq!(world.send(&look()).only("semel-status"), "replayed");
+    let acks = post(&control("acks")).by("alice").body(json!({ "ids": ["made-alice-one"] }).to_string());
+    assert_eq!(world.send(&acks).status(), 204);
+    world.send(&look()).is_problem(410, "acknowledged", "yes", "never");
+    let body = json!({ "id": "made-alice-two", "principal": "alice" }).to_string();
+    let cancel = post("/semel/v1/admin/keys/counters%2F1/cancel").id("c").by("semel:admin").body(body);
+    assert_eq!(world.send(&cancel).json()["state"], "cancelled");
+    world.send(&order("alice", "two")).is_problem(410, "cancelled", "no", "never");
+}
+
+#[test]
+fn where_no_ids_are_made_they_are_anybodys() {
+    let mut world = World::new();
+    world.send(&post("/count").id("made-alice-one")).is_executed(200);
+    world.send(&post("/count").id("hash-1")).is_executed(200);
+}
