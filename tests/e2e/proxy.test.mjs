@@ -17,6 +17,7 @@ const ANSWERS = {
   zipped: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" }).end(gzipSync('{"zipped":true}')),
   ZIPPED: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "GZIP" }).end(gzipSync('{"zipped":true}')),
   br: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "br" }).end(brotliCompressSync('{"br":true}')),
+  "zipped-nothing": (response) => response.writeHead(201, { "content-encoding": "gzip", "content-length": 0 }).end(),
   never: () => {},
   half: (response) => response.writeHead(200, { "content-length": 10 }).write("abc"),
   headers: (response) => response.writeHead(200, { connection: "x-named, keep-alive", "x-named": "1", "proxy-authenticate": "Basic", "semel-key": "another", "idempotent-replayed": "true", "x-own": "1" }).end("own"),
@@ -78,6 +79,13 @@ test("what the other side has compressed all the same is recorded as it is meant
     const { text, headers } = await change(by, "br");
     assert.deepEqual([text, headers.get("content-encoding")], ['{"br":true}', encoding]);
   }
+});
+
+test("an empty answer that is said to be compressed is an answer", LIMIT, async () => {
+  const answer = await change(server, "zipped-nothing");
+  assert.deepEqual([answer.status, answer.semel, answer.text, answer.headers.get("content-encoding")], [201, "executed", "", null]);
+  const read = await server.send("GET", "/zipped-nothing");
+  assert.deepEqual([read.status, read.semel, read.text], [201, "read", ""]);
 });
 
 test("an answer that is not there in time, or not whole, leaves a change in doubt, and a read without one", LIMIT, async () => {
