@@ -45,10 +45,6 @@ impl Turn<'_> {
             Ok(attempt) => attempt,
             Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
         };
-        let is_granted = |id| self.handler.grants(id, self.arrival.principal, request);
-        if request.method.changes() && !attempt.id.as_ref().is_none_or(is_granted) {
-            return self.refuse_unread(loaded, &not_granted());
-        }
         let may_be_numbered = control.is_none() && !request.method.reads();
         if self.arrival.body_too_large {
             let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
@@ -209,6 +205,13 @@ impl Turn<'_> {
             deadline_ms: judged.deadline_ms,
         };
         let decision = decide(found.as_ref(), &asked, self.instant);
+        // What has a record came by it when it was granted: that one is answered from.
+        if decision == Decision::Execute
+            && found.is_none()
+            && !self.handler.grants(id, self.arrival.principal, self.arrival.request)
+        {
+            return self.refuse(loaded, &not_granted(), Some(id), Aside::default());
+        }
         if decision == Decision::Execute {
             let mut identified = Identified { id, attempt, fingerprint, found };
             if (self.purpose, &command) == (Purpose::Execute, &None)

@@ -6,9 +6,18 @@ use semel_core::path::Path;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
 use semel_support::{Call, World, post};
 use serde_json::json;
+use std::cell::Cell;
 
-/// Makes an id of the principal and the body, of what is below `/named`.
-struct Names;
+/// Makes an id of the principal and the body, of what is below `/named`; and has done so at all times, or does from now on.
+struct Names {
+    has_begun: Cell<bool>,
+}
+
+impl Names {
+    fn world(has_begun: bool) -> World<Self> {
+        World::of(Self { has_begun: has_begun.into() }, Config { open: true, ..Config::default() })
+    }
+}
 
 impl Handler for Names {
     const SCHEMA_VERSION: i64 = 0;
@@ -31,7 +40,7 @@ impl Handler for Names {
     }
 
     fn owns(&self, id: &RequestId) -> bool {
-        id.as_str().starts_with("made-")
+        self.has_begun.get() && id.as_str().starts_with("made-")
     }
 
     fn handle(&self, _: &mut Context<'_>, _: &Request) -> Result<Response, Failure> {
@@ -50,7 +59,7 @@ fn order(principal: &str, body: &str) -> Call {
 
 #[test]
 fn an_id_that_is_made_of_a_request_is_that_requests_and_nobody_takes_it_before() {
-    let mut world = World::of(Names, Config { open: true, ..Config::default() });
+    let mut world = Names::world(true);
     let mallory = |call: Call| call.by("mallory");
     let body = json!({ "id": "made-alice-one" }).to_string();
     for taken in [
@@ -70,7 +79,7 @@ fn an_id_that_is_made_of_a_request_is_that_requests_and_nobody_takes_it_before()
 
 #[test]
 fn whose_request_it_was_looks_its_id_up_and_acknowledges_it_and_an_administrator_cancels() {
-    let mut world = World::of(Names, Config { open: true, ..Config::default() });
+    let mut world = Names::world(true);
     world.send(&order("alice", "one")).is_executed(201);
     let look = || Call::new("GET", &control("outcomes/made-alice-one")).by("alice");
     assert_eq!(world.send(&look()).only("semel-status"), "replayed");
@@ -81,6 +90,16 @@ fn whose_request_it_was_looks_its_id_up_and_acknowledges_it_and_an_administrator
     let cancel = post("/semel/v1/admin/keys/counters%2F1/cancel").id("c").by("semel:admin").body(body);
     assert_eq!(world.send(&cancel).json()["state"], "cancelled");
     world.send(&order("alice", "two")).is_problem(410, "cancelled", "no", "never");
+}
+
+#[test]
+fn what_was_made_under_such_an_id_before_they_were_the_handlers_is_answered_from_its_record() {
+    let mut world = Names::world(false);
+    let first = world.send(&post("/other").id("made-own-one").by("alice"));
+    first.is_executed(201);
+    world.handler.has_begun.set(true);
+    world.send(&post("/other").id("made-own-one").by("alice")).replays(&first);
+    world.send(&post("/other").id("made-own-two").by("alice")).is_problem(400, "key-invalid", "no", "after-fix");
 }
 
 #[test]
