@@ -84,7 +84,10 @@ export class Turns {
     let end;
     const own = new Promise((resolve) => {
       end = () => {
-        if (this.taken === own) this.taken = undefined;
+        // Behind all who wait for it: whoever claims the object before they go on would be beside them.
+        own.then(() => {
+          if (this.taken === own) this.taken = undefined;
+        });
         resolve();
       };
     });

@@ -308,6 +308,29 @@ test("who comes has its turn before those who want the object to themselves afte
   assert.deepEqual(log.slice(8).filter((name) => name !== "commit"), ["two is through", "three", "three is through", "d"]);
 });
 
+test("who claims the object just as another lets it go is behind those who waited", LIMIT, async () => {
+  for (let steps = 0; steps < 5; steps += 1) {
+    const log = [];
+    const turns = new Turns(async () => {});
+    let end;
+    const ended = new Promise((resolve) => (end = resolve));
+    turns.alone(() => ended);
+    turns.together(() => log.push("waited"));
+    let comes = ended;
+    for (let step = 0; step < steps; step += 1) comes = comes.then(() => {});
+    const alone = comes.then(() =>
+      turns.alone(async () => {
+        log.push("alone");
+        for (let step = 0; step < 5; step += 1) await undefined;
+        log.push("through");
+      }),
+    );
+    end();
+    await alone;
+    assert.deepEqual(log, ["waited", "alone", "through"], `${steps} steps later`);
+  }
+});
+
 test("what waits is bounded, in number and in bytes, and room is there again once it was let go", LIMIT, async () => {
   const { log, turns, commit } = object();
   const work = () => log.push("ran");

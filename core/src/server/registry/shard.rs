@@ -130,6 +130,8 @@ impl<'a> Shard<'a> {
         atomically(self.sql, || {
             self.create()?;
             CREATE_GONE.iter().try_for_each(|statement| self.sql.exec(statement, &[]).map(drop))?;
+            // Its name may be a person's, and the hash can be tried: it stays no longer than it is needed.
+            self.sql.exec("DELETE FROM gone WHERE at_ms < ?1", &[(now_ms - LATE_MS_MAX).into()])?;
             if report.is_listed {
                 let statement = "INSERT INTO keys SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 \
                      WHERE NOT EXISTS (SELECT 1 FROM gone WHERE hash = ?8 AND seen_ms > ?3) ON CONFLICT (key) DO UPDATE SET \
@@ -138,7 +140,6 @@ impl<'a> Shard<'a> {
                 let arguments: Vec<Value> = [key].into_iter().chain(numbers).chain([oldest.into(), hash]).collect();
                 self.sql.exec(statement, &arguments)?;
             } else {
-                self.sql.exec("DELETE FROM gone WHERE at_ms < ?1", &[(now_ms - LATE_MS_MAX).into()])?;
                 let statement = "INSERT INTO gone VALUES (?1, ?2, ?3) \
                      ON CONFLICT (hash) DO UPDATE SET at_ms = ?2, seen_ms = max(seen_ms, ?3)";
                 self.sql.exec(statement, &[hash, now_ms.into(), at.into()])?;
