@@ -103,7 +103,8 @@ export function gather(setup) {
     const told = await Promise.all(answers.map((each, index) => answerOf(all[index].path, each)));
     for (const [index, one] of all.entries()) {
       const answered = told[index];
-      const isRefused = /^retry:after-fix$/m.test(answered[3]);
+      // An outcome may be a problem of the application's own, which says what it likes.
+      const isRefused = /^retry:after-fix$/m.test(answered[3]) && !/^semel-status:(executed|replayed)$/m.test(answered[1]);
       // A crash, say, or answers that are too large for a batch, or that can't be decoded here.
       if (isRefused || /^semel-status:unavailable$/m.test(answered[1])) refrain();
       if (!isRefused) one.resolve(responseOf(one.url, answered));

@@ -132,8 +132,8 @@ export class Outbox extends View {
     const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, signal, async () => {
       const body = await this.#unlessClosed(() => bodyOf(request, signal, stream), signal);
       const isDrawn = own === undefined && this.#setup.ids !== "hash";
-      const parts = () => [this.#setup.identity, request.method, pathname + search, key ?? "", salted(salt, lines), body];
-      const requestId = own ?? this.#machine.id(isDrawn ? undefined : await hashOf(parts()));
+      const requestId =
+        own ?? this.#machine.id(isDrawn ? undefined : await hashOf([this.#setup.identity, request.method, pathname + search, key ?? "", salted(salt, lines), body]));
       return () => {
         signal?.throwIfAborted();
         this.#closing.signal.throwIfAborted();
@@ -317,7 +317,7 @@ export class Outbox extends View {
     const [method, target, lines] = request;
     const id = /^idempotency-key:"(.*)"$/m.exec(lines)?.[1].replace(/\\(.)/g, "$1");
     const described = this.#described([id, method, target]);
-    const isOwn = target.startsWith("/semel/v1/");
+    const isOwn = target.startsWith("/semel/");
     if (!isOwn) this.#tell("attempt", described);
     let answer;
     try {

@@ -11,7 +11,7 @@ import { linesOf, toLines } from "./lines.js";
 import { isOfConnection } from "./requests.js";
 
 /** What the headers option must not set. */
-const isReserved = (name) => isOfConnection(name) || /^(content-(type|encoding)|idempotency-key|semel-.*)$/.test(name);
+const isReserved = (name) => isOfConnection(name) || /^(content-(type|encoding)$|idempotency-key$|semel-)/.test(name);
 
 /** Sends, and resolves to `[status, header lines, body, member lines]`. `leaves` is told what is given to `fetch`. */
 export async function send({ origin, headers, fetch }, [method, target, lines, body], signal, leaves) {
@@ -28,7 +28,7 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   const response = await fetch(origin + target, init);
   const answer = new Uint8Array(await response.arrayBuffer());
   // An answer of somebody else's counts as none. It is told as one that was lost: else a wrong address would look like a slow server.
-  if (!response.headers.get("semel-status") || (answer.length === 0 && response.headers.get("content-length") > 0)) throw new TypeError("no whole answer");
+  if (!response.headers.get("semel-status") || (!answer.length && response.headers.get("content-length") > 0)) throw new TypeError("no whole answer");
   return [response.status, toLines(response.headers), answer, membersOf(target, response.headers.get("content-type"), answer)];
 }
 

@@ -157,6 +157,22 @@ test("of what a batch refuses, who has left is not asked for again", async () =>
   assert.deepEqual(sent().slice(5), ["e", "g"]);
 });
 
+test("an outcome that is a problem of the application's own is no refusal, whatever it says", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  const [e] = ["e", "f"].map((id) => send(id));
+  await release("a");
+  const headers = { "semel-status": "executed", "content-type": "application/problem+json" };
+  const body = '{"title":"the card was declined","retry":"after-fix"}';
+  await release("e", ({ ids }) => new Response(JSON.stringify(ids.map(() => ({ status: 422, headers, body }))), { headers: { "semel-status": "executed" } }));
+  assert.deepEqual([(await e.answered).status, await (await e.answered).text()], [422, body]);
+  await busy(send);
+  for (const id of ["g", "h"]) send(id);
+  await release("b");
+  assert.deepEqual(sent().at(-1), "gh", "batches go on");
+});
+
 test("one that is lost by itself keeps nobody from a batch", async () => {
   const { answer, release } = byHand();
   const { send, sent } = bare(answer);

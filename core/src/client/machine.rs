@@ -370,16 +370,20 @@ impl Client {
     }
 
     fn adopt(&mut self, id: &str, entry: Entry, is_shared: bool) {
-        let (mut has_caller, mut gives_up_ms) = (false, None);
+        let (mut has_caller, mut gives_up_ms, mut is_cancelling) = (false, None, entry.is_cancelling);
         if let Some((ticket, request)) = self.in_hand(id) {
             if !request.is_watched() {
                 return;
             }
             (has_caller, gives_up_ms) = (request.has_caller, request.gives_up_ms);
+            // It may have been given up while its row was being joined.
+            is_cancelling |= request.is_cancelling;
             self.requests.remove(&ticket);
         }
         let ticket = self.insert(id.to_owned(), entry, Stage::Adopting { is_shared });
-        self.with(ticket, |request, _| (request.has_caller, request.gives_up_ms) = (has_caller, gives_up_ms));
+        self.with(ticket, |request, _| {
+            (request.has_caller, request.gives_up_ms, request.is_cancelling) = (has_caller, gives_up_ms, is_cancelling);
+        });
         self.ask_to_adopt(ticket, is_shared);
     }
 

@@ -96,18 +96,21 @@ impl Client {
     /// The key that answered this path before. Its method may have had another: a guess, good for acknowledgements and clocks.
     pub(super) fn guessed_key(&self, target: &str) -> Option<String> {
         let path = path_of(target);
-        // The last one: it may have had another.
-        self.keys_of_paths.iter().rev().find(|(each, _)| each == path).map(|(_, key)| key.clone())
+        self.keys_of_paths.iter().find(|(each, _)| each == path).map(|(_, key)| key.clone())
     }
 
     fn guess_key(&mut self, target: &str, key: &str) {
-        if self.guessed_key(target).as_deref() == Some(key) {
-            return;
+        let path = path_of(target);
+        match self.keys_of_paths.iter_mut().find(|(each, _)| each == path) {
+            // It may have had another, and may have it again.
+            Some((_, known)) => key.clone_into(known),
+            None => {
+                if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
+                    self.keys_of_paths.clear();
+                }
+                self.keys_of_paths.push((path.to_owned(), key.to_owned()));
+            }
         }
-        if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
-            self.keys_of_paths.clear();
-        }
-        self.keys_of_paths.push((path_of(target).to_owned(), key.to_owned()));
     }
 
     /// How many more attempts may be under way.

@@ -47,6 +47,25 @@ fn the_paths_that_are_remembered_are_bounded() {
     assert!(bench.client.keys_of_paths.len() <= KEYS_KNOWN_MAX);
 }
 
+/// Its query may tell one key from another.
+#[test]
+fn a_path_of_many_keys_takes_no_room_from_others() {
+    let mut bench = Bench::ready();
+    let ask = |bench: &mut Bench, target: &str, key: &str, n: usize| {
+        bench.client.request(bench.now_ms, n.to_string(), Draft { target: target.into(), ..draft("") }, false);
+        bench.drive();
+        let mut answer = outcome("", bench.server_ms());
+        answer.headers.retain(|name| name != "semel-key");
+        answer.headers.append("semel-key", format!("\"{key}\""));
+        bench.answer(answer);
+    };
+    ask(&mut bench, "/a", "k", 0);
+    for n in 1..KEYS_KNOWN_MAX + 10 {
+        ask(&mut bench, &format!("/rpc?of={}", n % 2), &format!("k{}", n % 2), n);
+    }
+    assert_eq!(bench.client.guessed_key("/a").as_deref(), Some("k"));
+}
+
 #[test]
 fn requests_to_a_key_that_hangs_do_not_keep_others_from_being_sent_for_ever() {
     let mut bench = Bench::ready();

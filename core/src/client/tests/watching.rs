@@ -320,6 +320,23 @@ fn what_is_given_up_while_it_is_taken_over_is_cancelled() {
     assert_eq!(deadline_ms(other.last()), 0, "it is not to be executed: its caller gave it up");
 }
 
+/// It is another tab's, as the row says; that tab ends before its row was joined.
+#[test]
+fn what_is_given_up_before_it_is_known_to_be_another_tabs_is_so_when_that_one_has_gone() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    let ticket = other.client.request(other.now_ms, "x".into(), draft("x"), false).expect("it is not in hand");
+    other.client.give_up(other.now_ms, ticket);
+    let Some(Action::Change { change, .. }) = other.client.poll() else { panic!("it is added") };
+    let found = other.change("x", &change);
+    other.client.changed(other.now_ms, ticket, Some(found));
+    let rows: Vec<_> = other.rows.clone().into_iter().collect();
+    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
+    other.drive();
+    assert_eq!(deadline_ms(other.last()), 0, "it is not to be executed: its caller gave it up");
+}
+
 #[test]
 fn who_joined_what_another_tab_sends_gives_up_in_time_though_it_is_taken_over() {
     let mut first = Bench::ready();
