@@ -3,12 +3,13 @@
 // Settings: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state), SEMEL_ADMIN_TOKEN (a new one each time).
 // Only Node's built-ins are imported before the packages are installed.
 //
-// Invariant: one server at a time has a state. Each would keep in memory what the other changes on disk, and execute again what that one has executed.
+// Invariant: one server at a time has a state, watched over or not. Each would keep in memory what the other changes on disk, and execute again what that
+// one has executed.
 
 import { randomUUID } from "node:crypto";
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
+import { hold } from "./setup/hold.mjs";
 import { checkMachine } from "./setup/machine.mjs";
 import { ROOT } from "./setup/paths.mjs";
 import { installPackages } from "./setup/packages.mjs";
@@ -18,6 +19,8 @@ import { buildWorker, workerFolder } from "./setup/worker.mjs";
 const HOST = "127.0.0.1";
 /** As the worker asks for. */
 const ADMIN_TOKEN_CHARS_MIN = 16;
+/** Two that look for each other at one moment look so often before they give up: one of them is first by then. */
+const LOOKS_MAX = 4;
 
 await main(async () => {
   const port = portOf(process.env.SEMEL_PORT ?? "8787");
@@ -26,28 +29,35 @@ await main(async () => {
   console.log("Semel: setting up");
   await step("this machine", checkMachine);
   await step(`port ${port}`, () => checkPort(port));
-  const holder = await hold(state);
-  await step("npm packages", installPackages);
-  await buildWorker("ledger");
-  const { WWW_FOLDER, buildWww } = await import("./setup/www.mjs");
-  await buildWww();
-  const { supervise } = await import("./setup/supervise.mjs");
-  const server = await supervise({
-    folder: workerFolder("ledger"),
-    state,
-    address: `${HOST}:${port}`,
-    objects: { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" },
-    vars: { SEMEL_OPEN: "true", SEMEL_ADMIN_TOKEN: adminToken },
-    assets: WWW_FOLDER,
-    onLog: (text) => process.stderr.write(text),
-  });
-  // Before anybody is told that it serves. Not once: npm passes on what its group has got already, and a signal that nobody takes ends this
-  // process where it is.
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => server.end());
-  await writeFile(holder, `${process.pid} ${server.pid}\n`);
-  console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       inspector on ${server.url}/inspector, its token is ${adminToken}`);
-  // Ctrl-C reaches the server too, and it may end before this process has heard of it.
-  await server.ended.finally(() => rm(holder, { force: true }));
+  const held = await holdState(state);
+  try {
+    await step("npm packages", installPackages);
+    await buildWorker("ledger");
+    const { WWW_FOLDER, buildWww } = await import("./setup/www.mjs");
+    await buildWww();
+    const { supervise } = await import("./setup/supervise.mjs");
+    const ending = new AbortController();
+    // Before there is a server that could be left behind. Not once: npm passes on what its group has got already, and a signal that nobody takes ends
+    // this process where it is.
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => ending.abort());
+    const server = await supervise({
+      folder: workerFolder("ledger"),
+      state,
+      address: `${HOST}:${port}`,
+      objects: { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" },
+      vars: { SEMEL_OPEN: "true", SEMEL_ADMIN_TOKEN: adminToken },
+      assets: WWW_FOLDER,
+      onLog: (text) => process.stderr.write(text),
+      // It outlives this process where that is killed.
+      onSpawn: (pid) => held.add(pid),
+      ending,
+    });
+    if (server.url) console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       inspector on ${server.url}/inspector, its token is ${adminToken}`);
+    // Ctrl-C reaches the server too, and it may end before this process has heard of it.
+    await server.ended;
+  } finally {
+    held.release();
+  }
 });
 
 function portOf(text) {
@@ -63,31 +73,17 @@ function tokenOf(token) {
   return token;
 }
 
-/** Takes a state, unless a server has it. Resolves to the file that says who does: the process that watches over a server, and the server. */
-async function hold(state) {
-  const holder = join(state, "held-by");
-  const unusable = (error) => {
-    throw new StepError(`The folder of the state, ${state}, can't be used: ${error.message}.`, "Choose another with SEMEL_STATE=FOLDER npm start.");
+/** Takes a state, unless a server has it: the process that watches over one, or the server itself. */
+async function holdState(state) {
+  const holders = join(state, "holders");
+  const refuse = (others, looks) => {
+    if (looks + 1 < LOOKS_MAX) return;
+    throw new StepError(`A server is running on the state in ${state}: process ${others.join(" or ")}.`, `End that, or choose another state with SEMEL_STATE=FOLDER npm start. If it is no server of Semel's, delete ${holders}.`);
   };
-  await mkdir(state, { recursive: true }).catch(unusable);
-  const holders = await readFile(holder, "utf8").catch((error) => (error.code === "ENOENT" ? "" : unusable(error)));
-  const living = await Promise.all(holders.trim().split(" ").map(isServer));
-  if (living.includes(true)) {
-    throw new StepError(`A server is running on the state in ${state}: process ${holders.trim().split(" ").join(" or ")}.`, `End that, or choose another state with SEMEL_STATE=FOLDER npm start. If it is no server of Semel's, delete ${holder}.`);
-  }
-  await writeFile(holder, `${process.pid}\n`).catch(unusable);
-  return holder;
-}
-
-/** Whether a process lives that may be such a server. Numbers are given again: where the system tells what runs under one, it is looked at. */
-async function isServer(pid) {
-  if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false;
-  try {
-    process.kill(Number(pid), 0);
-  } catch (error) {
-    return error.code === "EPERM";
-  }
-  return /start\.mjs|workerd/.test(await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "workerd"));
+  return hold(holders, refuse).catch((error) => {
+    if (error instanceof StepError) throw error;
+    throw new StepError(`The folder of the state, ${state}, can't be used: ${error.message}.`, "Choose another with SEMEL_STATE=FOLDER npm start.");
+  });
 }
 
 /** Fails before the long steps if the port is taken: another port would be a surprise. */

@@ -16,9 +16,12 @@ const ANSWER_MS = 200;
 /** How long it stays down: an outage that can be seen. */
 export const DOWN_MS = 1_000;
 
-/** Starts a workerd, with `startWorkerd`'s options, and starts it again whenever its worker had it killed by LAB. */
-export async function supervise(options) {
-  const supervisor = new Supervisor(options);
+/**
+ * Starts a workerd, with `startWorkerd`'s options, and starts it again whenever its worker had it killed by LAB. Resolves once it serves, or is over:
+ * then it has no URL. Aborting `ending` ends it, while it starts too.
+ */
+export async function supervise({ ending = new AbortController(), ...options }) {
+  const supervisor = new Supervisor(options, ending);
   await supervisor.start();
   return supervisor;
 }
@@ -29,15 +32,16 @@ class Supervisor {
   #options;
   #workerd;
   #isKilled = false;
-  #ending = new AbortController();
+  #ending;
   #control = createServer((request, response) => this.#answer(request, response));
 
-  constructor(options) {
-    this.#options = options;
+  constructor(options, ending) {
+    this.#options = { ...options, signal: ending.signal };
+    this.#ending = ending;
   }
 
   get url() {
-    return this.#workerd.url;
+    return this.#workerd?.url;
   }
 
   get pid() {
@@ -51,17 +55,18 @@ class Supervisor {
       this.#workerd = await startWorkerd(this.#options);
     } catch (error) {
       this.#close();
-      throw error;
+      this.#unlessEnding(error);
+      this.ended = Promise.resolve();
+      return;
     }
     // Whoever has the page open looks for it where it was.
     this.#options.address = new URL(this.url).host;
-    this.ended = this.#watch().finally(() => this.#close());
+    this.ended = this.#watch().catch((error) => this.#unlessEnding(error)).finally(() => this.#close());
   }
 
   /** Ends it, wherever it is; `ended` tells when. */
   end() {
     this.#ending.abort();
-    this.#workerd.kill();
   }
 
   async #watch() {
@@ -74,8 +79,12 @@ class Supervisor {
       if (ending.aborted) return;
       this.#workerd = await startWorkerd(this.#options);
       this.#isKilled = false;
-      if (ending.aborted) await this.#workerd.kill();
     }
+  }
+
+  /** One that is ended while it starts has not failed. */
+  #unlessEnding(error) {
+    if (!this.#ending.signal.aborted) throw error;
   }
 
   /** No browser asks here: one would name the origin of its page. */

@@ -22,9 +22,10 @@ const LISTEN_TIMEOUT_MS = 20_000;
  * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB; `services`: binding to the file of another Worker, one
  * module; `reachesLocal`: whether the worker may fetch from this machine; `deadLetters`: the address of a server that gets what is sent to
  * the queue DEAD_LETTERS, and then the worker can be given messages by itself, which is bound as SELF; `inspected`: whether debuggers may
- * look into it, at `inspector` of what is resolved; `compatibilityFlags`, `v8Flags`: more of the runtime's.
+ * look into it, at `inspector` of what is resolved; `compatibilityFlags`, `v8Flags`: more of the runtime's; `onSpawn`: is called with its process's
+ * number before anything else can happen; `signal`: kills it once aborted, while it starts too, or has it not started at all.
  */
-export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, inspected, compatibilityFlags = [], v8Flags = [], onLog }) {
+export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, inspected, compatibilityFlags = [], v8Flags = [], onLog, onSpawn, signal: ending }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
   // Settings are in it, the administrator's token among them.
@@ -32,10 +33,13 @@ export async function startWorkerd({ folder, state, address = "127.0.0.1:0", obj
   await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, compatibilityFlags, v8Flags, state }), { mode: 0o600 });
   const { default: binary } = createRequire(import.meta.url)("workerd");
   const inspector = inspected ? ["--inspector-addr=127.0.0.1:0"] : [];
+  ending?.throwIfAborted();
   const child = spawn(binary, ["serve", "--experimental", "--control-fd=3", ...inspector, config], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
     env: { ...process.env, CLOUDFLARE_CF_FETCH_ENABLED: "false" },
   });
+  const kill = () => child.kill("SIGKILL");
+  ending?.addEventListener("abort", kill);
   let log = "";
   const keep = (chunk) => {
     log = (log + chunk).slice(-20_000);
@@ -46,6 +50,15 @@ export async function startWorkerd({ folder, state, address = "127.0.0.1:0", obj
     child.on("exit", (code, signal) => resolve({ code, signal }));
     child.on("error", (error) => resolve({ error }));
   });
+  exited.then(() => ending?.removeEventListener("abort", kill));
+  try {
+    // Without a number there is no process: `exited` tells why.
+    if (child.pid !== undefined) onSpawn?.(child.pid);
+  } catch (error) {
+    kill();
+    await exited;
+    throw error;
+  }
   const ports = await listening(child, exited, () => log, inspected ? ["listen", "listen-inspector"] : ["listen"]);
   return {
     url: `http://${address.replace(/:\d+$/, "")}:${ports.listen}`,
@@ -54,7 +67,7 @@ export async function startWorkerd({ folder, state, address = "127.0.0.1:0", obj
     exited,
     log: () => log,
     async kill() {
-      child.kill("SIGKILL");
+      kill();
       await exited;
     },
   };
@@ -66,7 +79,8 @@ function listening(child, exited, log, events) {
     const fail = (why) => {
       clearTimeout(timer);
       child.kill("SIGKILL");
-      reject(new StepError(`workerd did not start: ${why}\n${log()}`));
+      // Whoever hears of it may take its state for free.
+      exited.then(() => reject(new StepError(`workerd did not start: ${why}\n${log()}`)));
     };
     const timer = setTimeout(() => fail("it did not listen in time"), LISTEN_TIMEOUT_MS);
     exited.then(({ code, signal, error }) => fail(error ? error.message : `it ended with ${code ?? signal}`));

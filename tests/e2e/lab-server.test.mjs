@@ -377,6 +377,44 @@ test("ending it during an outage leaves nothing behind", async (t) => {
   for (const origin of [url, `http://${control}`]) await assert.rejects(fetch(origin), TypeError);
 });
 
+test("whoever started it has each server's number before that can do anything, and can end it while it starts", async () => {
+  const isLiving = (pid) => {
+    try {
+      return process.kill(pid, 0);
+    } catch {
+      return false;
+    }
+  };
+  /** Ended at the start of that number. */
+  const endedAt = async (nth) => {
+    const pids = [];
+    const ending = new AbortController();
+    const onSpawn = (pid) => {
+      assert.ok(isLiving(pid));
+      if (pids.push(pid) === nth) ending.abort();
+    };
+    const supervisor = await supervise(optionsFor("ledger", join(scratch, `ended-${nth}`), { onSpawn, ending }));
+    if (nth > 1) {
+      assert.equal(pids[0], supervisor.pid);
+      await fetch(`${supervisor.url}/lab/server/kill`, { method: "POST", headers: { origin: supervisor.url } }).catch(() => {});
+    }
+    assert.equal(await supervisor.ended, undefined);
+    assert.equal(pids.length, nth);
+    assert.deepEqual(pids.filter(isLiving), []);
+    return supervisor;
+  };
+  assert.equal((await endedAt(1)).url, undefined, "it never served");
+  await endedAt(2);
+  // One that nobody could note down is not left behind.
+  const pids = [];
+  const onSpawn = (pid) => {
+    pids.push(pid);
+    throw new Error("the disk is full");
+  };
+  await assert.rejects(supervise(optionsFor("ledger", join(scratch, "unnoted"), { onSpawn })), /the disk is full/);
+  assert.deepEqual(pids.map(isLiving), [false]);
+});
+
 test("a server that can't come back, and one that ends unasked, are errors", async (t) => {
   const homeless = await supervised(t, "homeless");
   await homeless.kill();

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -13,6 +13,28 @@ import { npmStart } from "./npm-start.mjs";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-start-"));
 after(() => rm(scratch, { recursive: true, force: true }));
+
+const killByPage = (url) => fetch(`${url}/lab/server/kill`, { method: "POST", headers: { origin: url } }).catch(() => {});
+const isUp = (url) => fetch(`${url}/semel/v1/health`).then(({ ok }) => ok, () => false);
+const isLiving = (pid) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+/** The numbers of the processes that have a state and live: `watching` over the server, and `server`. */
+async function holdersOf(state) {
+  const holders = {};
+  for (const name of await readdir(join(state, "holders")).catch(() => [])) {
+    const pid = Number.parseInt(name, 10);
+    const command = await promisify(execFile)("ps", ["-o", "args=", "-p", String(pid)]).then(({ stdout }) => stdout, () => "");
+    if (/start\.mjs/.test(command)) holders.watching = pid;
+    if (/workerd.* serve /.test(command)) holders.server = pid;
+  }
+  return holders;
+}
 
 test("it serves, tells how, keeps the state, and killing its group frees the port", async (t) => {
   const state = join(scratch, "state");
@@ -43,20 +65,18 @@ test("its page kills it, and it comes back with all it had; Ctrl-C ends it, an o
   const started = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "killed") });
   const { url } = started;
   assert.ok(url, started.output());
-  const kill = () => fetch(`${url}/lab/server/kill`, { method: "POST", headers: { origin: url } }).catch(() => {});
-  const isUp = () => fetch(`${url}/semel/v1/health`).then(({ ok }) => ok, () => false);
   const deposit = () => fetch(`${url}/accounts/killed/deposit`, { method: "POST", headers: { "idempotency-key": "once" }, body: '{"amount":5}' });
   assert.equal((await deposit()).headers.get("semel-status"), "executed");
-  await kill();
-  await until(async () => !(await isUp()), "it is gone");
-  await until(isUp, "it is back");
+  await killByPage(url);
+  await until(async () => !(await isUp(url)), "it is gone");
+  await until(() => isUp(url), "it is back");
   assert.equal((await deposit()).headers.get("semel-status"), "replayed");
-  await kill();
-  await until(async () => !(await isUp()), "it is gone");
+  await killByPage(url);
+  await until(async () => !(await isUp(url)), "it is gone");
   started.interrupt();
   await started.ended;
   assert.doesNotMatch(started.output(), /What to do|Error/);
-  assert.equal(await isUp(), false, "it does not come back");
+  assert.equal(await isUp(url), false, "it does not come back");
 });
 
 test("a port that is none is an error that says so", async (t) => {
@@ -65,25 +85,49 @@ test("a port that is none is an error that says so", async (t) => {
   assert.match(wrong.output(), /SEMEL_PORT is "http"/);
 });
 
-test("a state has one server: another is refused as long as it runs, watched over or not, and has it when it is gone", async (t) => {
+test("a state has one server: another is refused as long as it runs, watched over or not, started again or not, and has it when it is gone", async (t) => {
   const env = { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "held") };
   const first = await npmStart(t, env);
   assert.ok(first.url, first.output());
   const refused = await npmStart(t, env);
   assert.equal(await refused.ended, 1, refused.output());
   assert.match(refused.output(), /A server is running on the state in .*held: process \d+ or \d+\.\n\nWhat to do: .*SEMEL_STATE=FOLDER npm start/);
-  const [watching, server] = (await readFile(join(env.SEMEL_STATE, "held-by"), "utf8")).trim().split(" ").map(Number);
+  const before = await holdersOf(env.SEMEL_STATE);
+  await killByPage(first.url);
+  await until(async () => !(await isUp(first.url)), "it is gone");
+  await until(() => isUp(first.url), "it is back");
+  const { watching, server } = await holdersOf(env.SEMEL_STATE);
+  assert.equal(watching, before.watching);
+  assert.notEqual(server, before.server);
+  t.after(() => isLiving(server) && process.kill(server, "SIGKILL"));
   process.kill(watching, "SIGKILL");
   await first.ended;
-  assert.equal((await fetch(`${first.url}/semel/v1/health`)).status, 200, "the server goes on, and nobody watches over it");
-  assert.equal(await (await npmStart(t, env)).ended, 1);
+  assert.ok(await isUp(first.url), "the server goes on, and nobody watches over it");
+  const still = await npmStart(t, env);
+  assert.equal(await still.ended, 1, still.output());
+  assert.match(still.output(), new RegExp(`A server is running on the state in .*: process ${server}\\.`));
   process.kill(server, "SIGKILL");
-  await until(() => fetch(`${first.url}/semel/v1/health`).then(() => false, () => true), "it is gone");
+  await until(async () => !(await isUp(first.url)), "it is gone");
   const next = await npmStart(t, env);
   assert.ok(next.url, next.output());
   next.interrupt();
   await next.ended;
-  await assert.rejects(readFile(join(env.SEMEL_STATE, "held-by")), { code: "ENOENT" });
+  assert.deepEqual(await readdir(join(env.SEMEL_STATE, "holders")), []);
+});
+
+test("a signal while the server starts ends that too, and the state is free", async (t) => {
+  const state = join(scratch, "early");
+  const starting = npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
+  // As soon as there are two: it takes the server a while to listen.
+  const holders = await until(async () => {
+    const found = await holdersOf(state);
+    return found.watching && found.server && found;
+  }, "the server is started");
+  process.kill(holders.watching, "SIGTERM");
+  const ended = await starting;
+  assert.equal(await ended.ended, 0, ended.output());
+  assert.equal(isLiving(holders.server), false);
+  assert.deepEqual(await readdir(join(state, "holders")), []);
 });
 
 test("a token that the worker would not take, and a state that can't be one, are errors that say so", async (t) => {
@@ -100,10 +144,10 @@ test("a token that the worker would not take, and a state that can't be one, are
   assert.doesNotMatch(none.output(), /\n +at /);
   // One where nothing can be written.
   await mkdir(join(scratch, "shut"));
-  await symlink(join(scratch, "nowhere/held-by"), join(scratch, "shut/held-by"));
+  await writeFile(join(scratch, "shut/holders"), "");
   const shut = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "shut") });
   assert.equal(await shut.ended, 1, shut.output());
-  assert.match(shut.output(), /The folder of the state, .*shut, can't be used: ENOENT/);
+  assert.match(shut.output(), /The folder of the state, .*shut, can't be used: EEXIST/);
   assert.doesNotMatch(shut.output(), /\n +at /);
 });
 
