@@ -6,6 +6,7 @@ import { homedir } from "node:os";
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ROOT, bin } from "./paths.mjs";
+import { rustFlags } from "./rust-wasm.mjs";
 import { run } from "./step.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
@@ -19,10 +20,9 @@ const FEATURES = ["bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutabl
  */
 export async function compileCrate({ crate, profile, features = [], rust: { env, target }, cwd = ROOT, isLocked = true, hasSimd = false }) {
   const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
-  const simd = hasSimd ? " -Ctarget-feature=+simd128" : "";
-  const flags = `--remap-path-prefix=${cargoHome}=/cargo --remap-path-prefix=${ROOT}=/semel${simd}`;
+  const flags = [`--remap-path-prefix=${cargoHome}=/cargo`, `--remap-path-prefix=${ROOT}=/semel`, ...(hasSimd ? ["-Ctarget-feature=+simd128"] : [])];
   const args = ["build", "--profile", profile, ...(isLocked ? ["--locked"] : []), "--target", "wasm32-unknown-unknown", "-p", crate, "--features", features.join()];
-  await run("cargo", args, { cwd, env: { ...env, CARGO_TARGET_DIR: target, RUSTFLAGS: flags } });
+  await run("cargo", args, { cwd, env: { ...env, CARGO_TARGET_DIR: target, ...rustFlags(flags) } });
   return join(target, "wasm32-unknown-unknown", profile, `${crate.replaceAll("-", "_")}.wasm`);
 }
 

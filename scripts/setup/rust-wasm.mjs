@@ -66,6 +66,9 @@ async function rustcVersion() {
 
 const environment = (toolchain) => ({ PATH: `${join(toolchain, "bin")}:${process.env.PATH}` });
 
+/** The environment in which cargo gives rustc these flags. There may be spaces in them: a checkout lies anywhere. */
+export const rustFlags = (flags) => ({ CARGO_ENCODED_RUSTFLAGS: flags.join("\x1f") });
+
 /** A probe compiles a library against std. The output goes to a folder: `-o /dev/null` as root would replace the device. */
 async function compiles(env) {
   const folder = await mkdtemp(join(tmpdir(), "semel-probe-"));
@@ -149,11 +152,11 @@ async function buildStd(version, library, own) {
       join(work, ".cargo/config.toml"),
       `[source.crates-io]\nreplace-with = "vendored"\n[source.vendored]\ndirectory = ${JSON.stringify(join(source, "vendor"))}\n`,
     );
-    const flags = `-Cembed-bitcode=yes --remap-path-prefix=${source}=/rustc/library`;
+    const flags = ["-Cembed-bitcode=yes", `--remap-path-prefix=${source}=/rustc/library`];
     await run(
       "cargo",
       ["build", "--offline", "--release", "--target", TRIPLE, "-Zbuild-std=std,panic_abort"],
-      { cwd: work, env: { ...environment(fresh), RUSTC_BOOTSTRAP: "1", RUSTFLAGS: flags, CARGO_TARGET_DIR: join(work, "target") } },
+      { cwd: work, env: { ...environment(fresh), RUSTC_BOOTSTRAP: "1", ...rustFlags(flags), CARGO_TARGET_DIR: join(work, "target") } },
     );
     const libraries = join(fresh, "lib/rustlib", TRIPLE, "lib");
     await mkdir(libraries, { recursive: true });

@@ -2,13 +2,15 @@
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { findBrowser } from "../../scripts/setup/browser.mjs";
 import { findFirefox } from "../../scripts/setup/firefox.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { rustForWasm } from "../../scripts/setup/rust-wasm.mjs";
 import { SDK_PACKAGE, sizeOf, sizeOfSessions } from "../../scripts/setup/sdk.mjs";
 import { hashOf, onceFor } from "../../scripts/setup/stamp.mjs";
 import { StepError, run } from "../../scripts/setup/step.mjs";
@@ -71,6 +73,19 @@ test("without a C compiler every command that builds says so, and what to instal
     const running = run(process.execPath, [join(ROOT, `scripts/${name}.mjs`), ...args], { cwd: ROOT, env: { PATH: bin, SEMEL_PORT: "0" } });
     await assert.rejects(running, /this machine \.\.\. FAILED\n\ncc was not found on PATH\n\nWhat to do: Install a C compiler/, name);
   }
+});
+
+test("a checkout may lie where a path has spaces, and none of it is in what is compiled", async () => {
+  const checkout = join(scratch, "a checkout -of mine");
+  await cp(join(ROOT, "scripts/setup"), join(checkout, "scripts/setup"), { recursive: true });
+  await mkdir(join(checkout, "src"));
+  await writeFile(join(checkout, "Cargo.toml"), '[package]\nname = "own"\nversion = "0.0.0"\nedition = "2021"\n\n[lib]\ncrate-type = ["cdylib"]\n\n[features]\nmore = []\n\n[workspace]\n');
+  await writeFile(join(checkout, "src/lib.rs"), '#[no_mangle]\npub extern "C" fn file() -> *const u8 {\n    file!().as_ptr()\n}\n');
+  const { compileCrate } = await import(pathToFileURL(join(checkout, "scripts/setup/compile.mjs")).href);
+  const { env } = await rustForWasm();
+  const wasm = await compileCrate({ crate: "own", profile: "release", features: ["more"], rust: { env, target: join(checkout, "target") }, cwd: checkout, isLocked: false, hasSimd: true });
+  assert.ok((await stat(wasm)).size > 0);
+  assert.ok(!(await readFile(wasm)).includes("a checkout"));
 });
 
 test("a crate that is not named, not there or none, and an option that is none, are errors that say so, and nothing is emptied that is no build", async () => {
