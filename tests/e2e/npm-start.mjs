@@ -7,7 +7,8 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 export async function npmStart(t, env) {
   const child = spawn("npm", ["start"], { cwd: ROOT, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"], detached: true });
   let output = "";
-  const ended = new Promise((resolve) => child.on("close", resolve));
+  let isOver = false;
+  const ended = new Promise((resolve) => child.on("close", resolve)).finally(() => (isOver = true));
   const serving = new Promise((resolve) => {
     const read = (chunk) => {
       output += chunk;
@@ -18,12 +19,15 @@ export async function npmStart(t, env) {
     child.stderr.on("data", read);
   });
   const killGroup = async () => {
-    if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid, "SIGKILL");
+    // npm may be gone and have left something.
+    if (!isOver) process.kill(-child.pid, "SIGKILL");
     await ended;
   };
   t.after(killGroup);
   const url = await Promise.race([serving, ended.then(() => undefined)]);
   /** As Ctrl-C does. */
   const interrupt = () => process.kill(-child.pid, "SIGINT");
-  return { url, ended, killGroup, interrupt, output: () => output };
+  /** Ends `npm` alone: what it has started hears of it from it. */
+  const terminate = () => child.kill("SIGTERM");
+  return { url, ended, killGroup, interrupt, terminate, output: () => output };
 }

@@ -130,6 +130,17 @@ test("a signal while the server starts ends that too, and the state is free", as
   assert.deepEqual(await readdir(join(state, "holders")), []);
 });
 
+test("a signal to npm itself ends the server, and the state is free", async (t) => {
+  const state = join(scratch, "ended");
+  const started = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
+  assert.ok(started.url, started.output());
+  const { watching, server } = await holdersOf(state);
+  t.after(() => [watching, server].filter(isLiving).forEach((pid) => process.kill(pid, "SIGKILL")));
+  started.terminate();
+  await until(() => ![watching, server].some(isLiving), "both are gone");
+  assert.deepEqual(await readdir(join(state, "holders")), []);
+});
+
 test("a token that the worker would not take, and a state that can't be one, are errors that say so", async (t) => {
   const short = await npmStart(t, { SEMEL_PORT: "0", SEMEL_ADMIN_TOKEN: "dev", SEMEL_STATE: join(scratch, "short") });
   assert.equal(await short.ended, 1, short.output());
