@@ -1,6 +1,6 @@
 // `npm start`: sets up all it needs, then serves the ledger on workerd, with its state in SQLite files.
 //
-// Settings: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state), SEMEL_ADMIN_TOKEN (a new one each time).
+// Settings, and what they are where they are not set or empty: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state), SEMEL_ADMIN_TOKEN (a new one each time).
 // Only Node's built-ins are imported before the packages are installed.
 //
 // Invariant: one server at a time has a state, watched over or not. Each would keep in memory what the other changes on disk, and execute again what that
@@ -23,9 +23,9 @@ const ADMIN_TOKEN_CHARS_MIN = 16;
 const LOOKS_MAX = 4;
 
 await main(async () => {
-  const port = portOf(process.env.SEMEL_PORT ?? "8787");
+  const port = portOf(process.env.SEMEL_PORT || "8787");
   const adminToken = tokenOf(process.env.SEMEL_ADMIN_TOKEN || randomUUID());
-  const state = resolve(process.env.SEMEL_STATE ?? join(ROOT, ".semel/state"));
+  const state = resolve(process.env.SEMEL_STATE || join(ROOT, ".semel/state"));
   console.log("Semel: setting up");
   await step("this machine", checkMachine);
   await step(`port ${port}`, () => checkPort(port));

@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
+import { hold } from "../../scripts/setup/hold.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { until } from "./lossy.mjs";
 import { npmStart } from "./npm-start.mjs";
@@ -139,6 +140,17 @@ test("a signal to npm itself ends the server, and the state is free", async (t) 
   started.terminate();
   await until(() => ![watching, server].some(isLiving), "both are gone");
   assert.deepEqual(await readdir(join(state, "holders")), []);
+});
+
+test("a setting that is empty is one that is not set: no state in the checkout itself", async (t) => {
+  const usual = join(ROOT, ".semel/state");
+  // Nothing is to be done to it: it is held, if not by somebody's own server then by this.
+  const held = await hold(join(usual, "holders"), () => assert.fail("held")).catch(() => {});
+  t.after(() => held?.release());
+  const refused = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: "" });
+  assert.match(refused.output(), new RegExp(`A server is running on the state in ${usual}: `));
+  const wrong = await npmStart(t, { SEMEL_PORT: "", SEMEL_ADMIN_TOKEN: "short" });
+  assert.match(wrong.output(), /SEMEL_ADMIN_TOKEN is too short/, "the port is not what is wrong");
 });
 
 test("a token that the worker would not take, and a state that can't be one, are errors that say so", async (t) => {
