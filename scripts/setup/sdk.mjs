@@ -59,6 +59,8 @@ const REQUIRED_FILES = ["index.d.cts", "semel.cjs", "session.cjs", ...REQUIRED_I
 const INLINED = { wasm: "semel.wasm", "session-wasm": "session.wasm" };
 const INLINED_FILES = Object.keys(INLINED).flatMap((name) => [`inline/${name}.js`, `inline/${name}.cjs`]);
 const GENERATED = ["semel.js", "semel.wasm", "session.js", "session-browser.js", "session.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, ...INLINED_FILES, ...LICENSES];
+/** Folders of the package that others fill. */
+const PACKED = ["inspector", "upstream", "worker"];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The npm package: entry points and types by hand, and what is built. */
@@ -69,7 +71,7 @@ export async function buildSdk() {
   const stamp = join(BUILD, "sdk.stamp");
   // The output lies among sources, where a clean-up takes it and leaves the stamp.
   if (GENERATED.some((name) => !existsSync(join(SDK_PACKAGE, name)))) await rm(stamp, { force: true });
-  const byHand = (await filesOf(SDK_PACKAGE)).filter((name) => ![...GENERATED, ...CLI_GENERATED].includes(name) && !/^(inspector|upstream|worker)\//.test(name)).map((name) => `sdk/npm/${name}`);
+  const byHand = (await filesOf(SDK_PACKAGE)).filter((name) => ![...GENERATED, ...CLI_GENERATED].includes(name)).map((name) => `sdk/npm/${name}`);
   const unchanged = await onceFor(stamp, await hashOf([...SOURCES, ...byHand]), async () => {
     let rust;
     await step("Rust for wasm", async () => {
@@ -144,10 +146,11 @@ async function writeCopies() {
   }
 }
 
-/** The paths of all files below a folder, in order. */
+/** The paths of all files below a folder, in order, but of what is packed: another build may be at it. */
 async function filesOf(folder) {
   const files = [];
   for (const entry of await readdir(folder, { withFileTypes: true })) {
+    if (PACKED.includes(entry.name)) continue;
     if (!entry.isDirectory()) files.push(entry.name);
     else files.push(...(await filesOf(join(folder, entry.name))).map((name) => `${entry.name}/${name}`));
   }

@@ -1,9 +1,9 @@
 // Whether something was built from the sources as they are now.
 
 import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
 import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { alone } from "./alone.mjs";
 import { ROOT } from "./paths.mjs";
 
 /** A hash over the names and bytes of files and folders, given from the top of the checkout. */
@@ -27,12 +27,17 @@ async function addTo(hash, path) {
   for (const name of names) await addTo(hash, `${path}/${name}`);
 }
 
-/** Runs `build` unless `stamp` says that it ran with this hash. The stamp is gone while it runs. */
+/** Runs `build`, alone, unless `stamp` says that it ran with this hash. The stamp is gone while it runs. */
 export async function onceFor(stamp, hash, build) {
-  if (existsSync(stamp) && (await readFile(stamp, "utf8")) === hash) return "unchanged";
-  await rm(stamp, { force: true });
-  const note = await build();
-  await mkdir(dirname(stamp), { recursive: true });
-  await writeFile(stamp, hash);
-  return note;
+  const isBuilt = async () => (await readFile(stamp, "utf8").catch(() => undefined)) === hash;
+  if (await isBuilt()) return "unchanged";
+  return alone(async () => {
+    // Whoever was waited for may have built the same.
+    if (await isBuilt()) return "unchanged";
+    await rm(stamp, { force: true });
+    const note = await build();
+    await mkdir(dirname(stamp), { recursive: true });
+    await writeFile(stamp, hash);
+    return note;
+  });
 }

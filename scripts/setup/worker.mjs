@@ -5,6 +5,7 @@
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { gzipSync } from "node:zlib";
+import { alone } from "./alone.mjs";
 import { compileWithGlue } from "./compile.mjs";
 import { BUILD, ROOT, bin } from "./paths.mjs";
 import { hashOf, onceFor } from "./stamp.mjs";
@@ -51,7 +52,7 @@ export async function buildWorkerOf(folder, output) {
   const { packages } = JSON.parse(await run("cargo", ["metadata", "--no-deps", "--format-version=1"], { cwd: folder }));
   const own = packages.find(({ manifest_path: path }) => path === join(folder, "Cargo.toml"));
   if (!own) throw new StepError(`${folder} has no Cargo.toml of a crate.`);
-  await build(own.name, { crate: own.name, bytesMax: OWN_GZIP_BYTES_MAX, folder, output, isLocked: false });
+  await alone(() => build(own.name, { crate: own.name, bytesMax: OWN_GZIP_BYTES_MAX, folder, output, isLocked: false }));
 }
 
 async function build(name, { folder, output, bytesMax = BUNDLE_GZIP_BYTES_MAX, ...crate }) {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { cp, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
@@ -46,6 +46,56 @@ test("a build that failed is not taken for one that ran", async () => {
   assert.ok(isBuilt);
 });
 
+/** A checkout of the set-up alone, which nobody else sets up meanwhile. `execute` runs a script in it, and resolves to what that prints. */
+async function checkoutOf(name) {
+  const folder = join(scratch, name);
+  await cp(join(ROOT, "scripts/setup"), join(folder, "scripts/setup"), { recursive: true });
+  const execute = (source, env) => run(process.execPath, ["--input-type=module", "-e", source], { cwd: folder, env });
+  return { folder, execute };
+}
+
+test("of two that build the same at once the second waits, says so, and has what the first has built", async () => {
+  const { folder, execute } = await checkoutOf("built twice");
+  const source = `
+    import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+    import { setTimeout as delay } from "node:timers/promises";
+    import { onceFor } from "./scripts/setup/stamp.mjs";
+    const build = async () => {
+      await rm("output", { recursive: true, force: true });
+      await mkdir("output");
+      await delay(300);
+      // A step that is built by itself.
+      await onceFor("build/step.stamp", "same", async () => void (await writeFile("output/step", "whole")));
+      await delay(300);
+      return "built " + (await readFile("output/step", "utf8"));
+    };
+    console.log(await onceFor("build/stamp", "same", build));`;
+  const printed = (await Promise.all([execute(source), execute(source)])).toSorted();
+  assert.equal(printed[0], "built whole\n");
+  assert.match(printed[1], /^waiting for process \d+, which sets up this checkout too\nunchanged\n$/);
+  assert.equal(await readFile(join(folder, "output/step"), "utf8"), "whole");
+  assert.equal(await execute(source), "unchanged\n", "nobody waits where there is nothing to build");
+});
+
+test("of two that install packages at once the second waits, and finds them there; of one that was killed nobody waits", async () => {
+  const { folder, execute } = await checkoutOf("installed twice");
+  const bin = join(folder, "bin");
+  await mkdir(bin);
+  await writeFile(join(bin, "npm"), "#!/bin/sh\necho in >> log\nrm -rf node_modules\nsleep 0.5\n[ -e killed ] && kill -9 $PPID && exit\nmkdir node_modules\necho out >> log\n");
+  await chmod(join(bin, "npm"), 0o755);
+  await writeFile(join(folder, "package-lock.json"), "{}");
+  const source = 'const { installPackages } = await import("./scripts/setup/packages.mjs"); console.log(await installPackages());';
+  const env = { PATH: `${bin}:${process.env.PATH}` };
+  await writeFile(join(folder, "killed"), "");
+  await assert.rejects(execute(source, env), /ended by SIGKILL/);
+  await rm(join(folder, "killed"));
+  await rm(join(folder, "log"));
+  const printed = (await Promise.all([execute(source, env), execute(source, env)])).toSorted();
+  assert.equal(printed[0], "installed\n");
+  assert.match(printed[1], /^waiting for process \d+, which sets up this checkout too\nthere already\n$/);
+  assert.equal(await readFile(join(folder, "log"), "utf8"), "in\nout\n");
+});
+
 test("a bundle over 350 kB gzip fails the build", async () => {
   const folder = await mkdtemp(join(scratch, "bundle-"));
   await writeFile(join(folder, "index.js"), randomBytes(320_000));
@@ -76,8 +126,7 @@ test("without a C compiler every command that builds says so, and what to instal
 });
 
 test("a checkout may lie where a path has spaces, and none of it is in what is compiled", async () => {
-  const checkout = join(scratch, "a checkout -of mine");
-  await cp(join(ROOT, "scripts/setup"), join(checkout, "scripts/setup"), { recursive: true });
+  const { folder: checkout } = await checkoutOf("a checkout -of mine");
   await mkdir(join(checkout, "src"));
   await writeFile(join(checkout, "Cargo.toml"), '[package]\nname = "own"\nversion = "0.0.0"\nedition = "2021"\n\n[lib]\ncrate-type = ["cdylib"]\n\n[features]\nmore = []\n\n[workspace]\n');
   await writeFile(join(checkout, "src/lib.rs"), '#[no_mangle]\npub extern "C" fn file() -> *const u8 {\n    file!().as_ptr()\n}\n');
