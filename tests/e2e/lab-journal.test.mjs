@@ -161,8 +161,9 @@ test("an account takes so many clicks; a run that finds no room is over", LIMIT,
   await tab.evaluate((most) => Promise.all(Array.from({ length: most - 1 }, () => journal.click())), CLICKS_MAX);
   await tab.evaluate(() => journal.startRun({ id: "run", total: 10, made: 0 }));
   assert.equal((await tab.evaluate(() => journal.click({ ofRun: true }))).click.n, CLICKS_MAX);
+  assert.deepEqual(await tab.evaluate(() => journal.click({ ofRun: true })), { isFull: true });
   assert.equal(await tab.evaluate(() => journal.click({ ofRun: true })), undefined);
-  assert.equal(await click(tab), undefined);
+  assert.deepEqual(await tab.evaluate(() => journal.click()), { isFull: true });
   assert.deepEqual(await tab.evaluate(() => [journal.clicks.size, journal.run]), [CLICKS_MAX, { id: "run", total: 1, made: 1 }]);
   await tab.reload();
   await open(tab, 1, "page-again");

@@ -33,8 +33,8 @@ test("a click is on record before both clients make it, once each; without room 
   const { click } = await page.run.click();
   assert.equal(click.n, 1);
   assert.deepEqual(world.log, [["click", 1], ["naive", 1], ["semel", 1]]);
-  page.journal.click = async () => undefined;
-  assert.equal(await page.run.click(), undefined);
+  world.clicksMax = 1;
+  assert.deepEqual(await page.run.click(), { isFull: true });
   assert.deepEqual(world.handed, { naive: [["page-1", 1]], semel: [["page-1", 1]] });
 });
 
@@ -56,6 +56,25 @@ describe("a run", () => {
     assert.deepEqual(world.lock(RUN_LOCK), { held: [], waiting: [] });
     await page.run.drive();
     assert.equal(made(world).length, 5);
+  });
+
+  test("that finds no room, since others click too, says so", async () => {
+    const world = new World();
+    const page = await world.open();
+    world.clicksMax = 3;
+    await page.journal.startRun({ total: 3 });
+    const driving = page.run.drive();
+    await page.run.click();
+    await world.clock.pass(60_000);
+    await driving;
+    assert.deepEqual([made(world), page.fulls], [numbers(1, 3), 1]);
+    // One that is made whole has nothing to say.
+    world.clicksMax = 5;
+    await page.journal.startRun({ total: 2 });
+    await world.clock.pass(60_000);
+    page.run.drive();
+    await world.clock.pass(60_000);
+    assert.deepEqual([made(world), page.fulls], [numbers(1, 5), 1]);
   });
 
   test("is asked for no lock where there is none, or none left", async () => {

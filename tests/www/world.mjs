@@ -25,6 +25,8 @@ export class World {
   /** What the server has logged. */
   logged = new Map();
   isDown = false;
+  /** Clicks that an account takes. */
+  clicksMax = Infinity;
   /** By lane: the page and the number of each click that was handed to a client. */
   handed = { naive: [], semel: [] };
   /** What happens in which order: lock requests, asks, clicks. */
@@ -88,7 +90,8 @@ export class World {
 
 class Page {
   isGone = false;
-  /** How often it killed the server, and crashed. */
+  /** How often it said that a run found no room, killed the server, and crashed. */
+  fulls = 0;
   kills = 0;
   crashes = 0;
 
@@ -134,6 +137,7 @@ class Page {
           return !world.isDown;
         },
       }),
+      full: () => (this.fulls += 1),
       kill: async () => {
         this.kills += 1;
         world.log.push(["kill"]);
@@ -179,6 +183,10 @@ class Journal {
     return this.#turn((world) => {
       const run = ofRun ? world.run : undefined;
       if (ofRun && !(run?.made < run?.total)) return undefined;
+      if (world.clicks.size >= world.clicksMax) {
+        if (run) this.#tell("run", (world.run = { ...run, total: run.made }));
+        return { isFull: true };
+      }
       const { name: page, tab } = this.#page;
       const click = { n: world.clicks.size + 1, page, tab, atMs: world.clock.now(), naive: "waiting", semel: "waiting" };
       world.clicks.set(click.n, click);

@@ -25,10 +25,10 @@ export class Actions {
 
   /** Has buttons and links act. */
   bind() {
-    const { journal, run, startOver, tell } = this.#parts;
+    const { journal, run, startOver } = this.#parts;
     const on = (id, act) => onClick(id, () => this.#try(act));
     on("deposit", async () => {
-      if (!(await run.click())) tell(FULL);
+      if ((await run.click()).isFull) this.full();
     });
     on("run", () => this.begin({ total: RUN_CLICKS }));
     on("stop", () => journal.stopRun());
@@ -47,10 +47,15 @@ export class Actions {
   /** Starts a run of `total` clicks, with a crash of the page or the server after so many of them. */
   async begin({ total, kill, crash }) {
     const { journal, run, tell } = this.#parts;
-    if (journal.clicks.size >= CLICKS_MAX) return tell(FULL);
+    if (journal.clicks.size + total > CLICKS_MAX) return this.full();
     if (!(await journal.startRun({ id: crypto.randomUUID(), total, made: 0, kill, crash }))) return tell("A run is going: stop it first.");
     this.#onTheWay = { kill, crash };
     await run.drive();
+  }
+
+  /** Says that there is no room for what was to be done. */
+  full() {
+    this.#parts.tell(FULL);
   }
 
   async kill() {

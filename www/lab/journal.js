@@ -65,7 +65,7 @@ class Journal {
     this.run ??= run;
   }
 
-  /** Records a click of this page, or the next of the run: undefined once there is none left. A run that finds no room is over. */
+  /** Records a click of this page, or the next of the run: undefined once there is none left, `{ isFull }` where there is no room. A run that finds none is over. */
   async click({ ofRun = false } = {}) {
     const transaction = await this.#begin(["clicks", "run"]);
     const clicks = transaction.objectStore("clicks");
@@ -74,7 +74,7 @@ class Journal {
     if (ofRun && !(run?.made < run?.total)) return undefined;
     if ((await clicks.count()) >= CLICKS_MAX) {
       if (run) await this.#end(run, transaction);
-      return undefined;
+      return { isFull: true };
     }
     const click = { ...this.#own, amount: AMOUNT, atMs: Date.now(), naive: "waiting", semel: "waiting" };
     if (run) {

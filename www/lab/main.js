@@ -50,7 +50,7 @@ async function start() {
   const naive = makeNaive({ account, network, journal });
   const semel = await makeSemel({ account, network, journal });
   const tell = (text) => board.tell(text);
-  run = new Run({ account, page, journal, naive, semel, referee, kill: () => actions.killOnTheWay(), crash: () => actions.crash() });
+  run = new Run({ account, page, journal, naive, semel, referee, full: () => actions.full(), kill: () => actions.killOnTheWay(), crash: () => actions.crash() });
   const actions = new Actions({ journal, run, referee, controls, settings, tell, startOver: () => startOver({ account, journal, semel: semel.semel }) });
   await run.enter();
   actions.bind();

@@ -22,7 +22,7 @@ export class Run {
   #found = new Map();
   #isQueued = false;
 
-  /** `parts`: journal, naive, semel, referee, and `kill` and `crash`, which end the server and the page. */
+  /** `parts`: journal, naive, semel, referee, `kill` and `crash`, which end the server and the page, and `full`, which says that a run found no room. */
   constructor({ account, page, locks = navigator.locks, sleep = pause, now = Date.now, ...parts }) {
     this.#lock = `semel lab ${account}`;
     this.#page = page;
@@ -43,10 +43,10 @@ export class Run {
     });
   }
 
-  /** Makes one click. */
+  /** Makes one click, if there is room. */
   async click() {
     const clicked = await this.#parts.journal.click();
-    if (clicked) this.#make(clicked.click.n);
+    if (!clicked.isFull) this.#make(clicked.click.n);
     return clicked;
   }
 
@@ -57,7 +57,7 @@ export class Run {
 
   /** Makes what is left of the run, unless another page does: then it goes on when that is gone. */
   async drive() {
-    const { journal, kill, crash } = this.#parts;
+    const { journal, kill, crash, full } = this.#parts;
     // One that waits its turn is enough.
     if (this.#isQueued || !(journal.run?.made < journal.run?.total)) return;
     this.#isQueued = true;
@@ -65,7 +65,8 @@ export class Run {
       this.#isQueued = false;
       for (;;) {
         const clicked = await journal.click({ ofRun: true });
-        if (!clicked) return;
+        if (clicked?.isFull) full();
+        if (!clicked?.click) return;
         this.#make(clicked.click.n);
         const { run } = clicked;
         if (run.made === run.kill) await kill();
