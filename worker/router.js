@@ -62,15 +62,24 @@ export async function serve(request, env) {
     const answer = await routed(request, lines, env);
     return Array.isArray(answer) ? left(timed(answer, arrivedMs)) : answer;
   } catch (error) {
-    // Nothing could be made to answer: a setting that can't be read, say. The log has the reason.
-    note("error", String(error));
-    return left(glue.unset(settingsOf(env), lines, Date.now()));
+    return unset(error, lines, env);
   }
 }
 
 /** The answer to a message of a queue, which asks for a change under a name of Semel's own. */
 export async function asMessage(request, env) {
-  return left(await routed(request, linesOf(request.headers), env, (head) => routerOf(env).route_message(...head, Date.now())));
+  const lines = linesOf(request.headers);
+  try {
+    return left(await routed(request, lines, env, (head) => routerOf(env).route_message(...head, Date.now())));
+  } catch (error) {
+    return unset(error, lines, env);
+  }
+}
+
+/** The answer where none could be made: a setting can't be read, say. The log has the reason. */
+function unset(error, lines, env) {
+  note("error", String(error));
+  return left(glue.unset(settingsOf(env), lines, Date.now()));
 }
 
 /** An answer leaves, and its line is written. */

@@ -123,7 +123,7 @@ export interface DeadLetter<Body = unknown> {
     code: string;
     /** Of the answer, where there was one. */
     status?: number;
-    /** Whether the handler ran and its effect was kept. */
+    /** Whether the handler ran and its effect was kept. `no` speaks of this delivery: should the acknowledgement be lost, the message is delivered once more. */
     executed: "yes" | "no" | "unknown";
     detail: string;
   };

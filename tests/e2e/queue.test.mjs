@@ -71,6 +71,16 @@ test("at the last delivery of its queue a message that may still pass is a lette
   assert.deepEqual([reason.code, reason.executed, attempts], ["rolled-back", "no", 5]);
 });
 
+test("where the settings can't be read, a message is a letter at the last delivery too, and delivered again before", LIMIT, async () => {
+  const wrong = await serve(after, "script", { SEMEL_RETENTION_SECONDS: "nonsense" }, { folder, objects: { SEMEL: "Tills", REGISTRY: "SemelRegistry" }, deadLetters: side.address });
+  const message = sale("limited", "unset");
+  assert.deepEqual((await deliver(wrong, "limited", [{ ...message, attempts: 4 }])).again, { [message.id]: 1 });
+  assert.equal(side.letters.length, 0);
+  assert.deepEqual((await deliver(wrong, "limited", [{ ...message, attempts: 5 }])).acknowledged, [message.id]);
+  const { reason } = letter();
+  assert.deepEqual([reason.code, reason.status, reason.executed], ["unavailable", 503, "unknown"]);
+});
+
 test("text and bytes come as they are, and an id may be anything printable", LIMIT, async () => {
   const messages = [{ id: "text", body: "caf\u00e9" }, { id: "bytes", made: "bytes" }, { id: "json", body: [1, null] }, { id: "date", made: "date" }];
   for (let time = 0; time < 2; time += 1) assert.equal((await deliver(server, "plain", messages)).acknowledged.length, 4);

@@ -5,6 +5,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { until } from "./lossy.mjs";
 import { scriptWorker } from "./script.mjs";
 import { serve } from "./server.mjs";
@@ -179,6 +180,36 @@ test("a key whose handler has read half of a table is deleted by the second atte
   assert.deepEqual((await change("/half?key=half")).json, { n: 1 });
 });
 
+test("a key that is deleted loses what its handler has beside the tables, and a replay of that nothing that came since", LIMIT, async () => {
+  const kept = async () => (await server.send("GET", "/kept?key=kept")).json;
+  const [ann, id] = [["who", "ann@example.com"], randomUUID()];
+  assert.deepEqual((await change("/kept?key=kept")).json, [ann]);
+  assert.equal((await server.admin("DELETE", `keys/kept/records/${randomUUID()}`, { id: randomUUID() })).semel, "not-seen");
+  assert.deepEqual(await kept(), [ann]);
+  const remove = () => server.admin("DELETE", "keys/kept", { id });
+  assert.equal((await remove()).semel, "executed");
+  assert.deepEqual(await kept(), []);
+  assert.deepEqual((await change("/kept?key=kept")).json, [ann]);
+  assert.equal((await remove()).semel, "replayed");
+  assert.deepEqual(await kept(), [ann]);
+});
+
+test("of the statements that write, those that give rows are kept until they are read to their end, and no others", async () => {
+  const ended = [];
+  const cursor = (text) => ({ text, rowsWritten: 1, columnNames: text.includes("RETURNING") ? ["n"] : [], next: () => ({ done: ended.push(text) > 0 }) });
+  const storage = { sql: { exec: cursor }, transactionSync: (work) => work() };
+  class Writes {
+    handle({ sql }) {
+      for (const text of ["UPDATE many SET n = 1", "UPDATE many SET n = 2 RETURNING n"]) sql.exec(text);
+      return { status: 204 };
+    }
+  }
+  const { bind, handle } = await import(join(workerFolder("script"), "script.js"));
+  bind(storage, new Writes());
+  handle(storage, "POST", "https://semel/x", "", new Uint8Array(), 0, "key", "alice", {});
+  assert.deepEqual(ended, ["UPDATE many SET n = 2 RETURNING n"]);
+});
+
 test("what writes and is not read to its end counts as read, and what is thrown meanwhile undoes it, with no harm to others", LIMIT, async () => {
   const many = async (key) => (await server.send("GET", `/many?key=${key}`)).json;
   const kept = {
@@ -230,6 +261,7 @@ test("a class that could not be served is refused where it is named, with the re
     generator: /Orders\.handle must not be async/,
     taken: /count is Semel's own: give it another name/,
     schema: /Orders\.schema is a list/,
+    "keys off": /Orders\.schema has PRAGMA foreign_keys, which does nothing/,
     "key of numbers": /Orders\.key is a function, or a pattern/,
     "key of nothing": /Orders\.key is a function, or a pattern/,
     "key inside": /Orders\.key is a function, or a pattern/,

@@ -34,7 +34,8 @@ function watch(storage) {
   sql.exec = (...given) => {
     const cursor = exec.apply(sql, given);
     // A statement has written all by the time that its first row is there.
-    if (isAsked && cursor.rowsWritten > 0) cursors.push(cursor);
+    // One without columns has no row to be left unread, and there may be very many of these.
+    if (isAsked && cursor.rowsWritten > 0 && cursor.columnNames.length > 0) cursors.push(cursor);
     return cursor;
   };
   storage.transactionSync = (work) => transactionSync.call(storage, isAsked ? () => whole(work) : work);

@@ -127,6 +127,11 @@ export class Probe extends SemelObject {
       if (name === "promise" || written === null) return written;
       return { status: 200, body: written ?? "done" };
     }
+    if (what === "kept") {
+      const { kv } = this.ctx.storage;
+      if (request.method !== "GET") kv.put("who", "ann@example.com");
+      return { status: 200, body: [...kv.list()] };
+    }
     if (what === "half") {
       sql.exec("CREATE TABLE half (n INTEGER NOT NULL) STRICT; INSERT INTO half VALUES (1), (2), (3)");
       half = sql.exec("SELECT n FROM half");
@@ -157,6 +162,7 @@ const REFUSED = {
   generator: () => class Orders extends SemelObject { *handle() {} },
   taken: () => class Orders extends (class extends SemelObject { count() {} }) { handle() {} },
   schema: () => class Orders extends SemelObject { static schema = "CREATE TABLE"; handle() {} },
+  "keys off": () => class Orders extends SemelObject { static schema = ["CREATE TABLE a (n)", "pragma foreign_keys=OFF; DROP TABLE a"]; handle() {} },
   "key of numbers": () => class Orders extends SemelObject { static key = 5; handle() {} },
   "key of nothing": () => class Orders extends SemelObject { static key = "/*"; handle() {} },
   "key inside": () => class Orders extends SemelObject { static key = "/a/*/b"; handle() {} },
