@@ -246,6 +246,9 @@ const REOPENED = [
   }],
 ];
 
+/** So often, for what two do at once comes in another order each time. */
+const ROUNDS = 50;
+
 const SHARED = [
   ["two openers see each other's changes", async (one, opened) => {
     const other = await opened();
@@ -263,6 +266,20 @@ const SHARED = [
     for (const store of [one, other]) {
       const counted = count(await get(store, "n"));
       must(counted === CHANGES, `${CHANGES} changes of one row by two openers made ${counted}: a change is not one transaction for all openers`);
+    }
+  }],
+  ["concurrent changes of many rows by two openers lose none", async (one, opened) => {
+    const other = await opened();
+    const rows = Array.from({ length: CHANGES }, (_, index) => [`row-${index}`, bytes(index)]);
+    await Promise.all(rows.map(([id, row], index) => put(index % 2 === 0 ? one : other, id, row)));
+    for (const store of [one, other]) await mustHold(store, rows, `after two openers had put ${CHANGES} rows at once`);
+  }],
+  ["no change of another opener comes between `isDone` and what is removed", async (one, opened) => {
+    const other = await opened();
+    for (let round = 0; round < ROUNDS; round += 1) {
+      await put(one, "a", bytes(1));
+      await Promise.all([one.remove(["a"], (row) => row[0] === 1), put(other, "a", bytes(2))]);
+      await mustHold(one, [["a", bytes(2)]], "after a row was put anew while it was removed as done");
     }
   }],
   ["a store that closes leaves other openers as they are", async (one, opened) => {

@@ -217,9 +217,20 @@ test("what can't be opened is tried again at the next call", async (t) => {
 
 test("a folder without hard links is refused", async (t) => {
   const disk = faultyFs({ link: fail("ENOTSUP") });
-  const error = await rejection(storeIn(t, folderOf(t), { fs: disk.fs }).load());
-  assert.equal(told(error), "store-unavailable ENOTSUP");
-  assert.equal(error.message, "store-unavailable: the folder's file system has no hard links");
+  const [bare, announced] = [storeIn(t, folderOf(t), { fs: disk.fs }), storeIn(t, folderOf(t), { fs: disk.fs })];
+  announced.presence("owner");
+  for (const store of [bare, announced]) {
+    const error = await rejection(store.load());
+    assert.equal(told(error), "store-unavailable ENOTSUP");
+    assert.equal(error.message, "store-unavailable: the folder's file system has no hard links");
+  }
+});
+
+test("a store that can't write its name leaves nothing behind at each try", async (t) => {
+  const folder = folderOf(t);
+  const store = storeIn(t, folder, { fs: faultyFs({ write: fail("ENOSPC") }).fs });
+  for (let time = 0; time < 3; time += 1) assert.equal(told(await rejection(store.load())), "store-full ENOSPC");
+  assert.deepEqual(readdirSync(folder), []);
 });
 
 /** A small file system where the system lets us mount one, else one that counts. */

@@ -1,11 +1,12 @@
 // The folder's lock, where somebody is too slow: stopped between two calls of the system while others take turns and die.
 
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
+import { Identity, isDead, readIdentity } from "../../sdk/npm/file/life.js";
 import { child, failure, faultyFs, folderOf, look, put, storeIn, textsIn, told } from "./file-support.mjs";
-import { until } from "./stub.mjs";
+import { rejection, until } from "./stub.mjs";
 
 const locks = (folder) => readdirSync(folder).filter((name) => name.startsWith("lock.")).sort();
 
@@ -152,4 +153,36 @@ test("a lock file that names nobody is an error, and nobody is robbed", async (t
     const message = "store-damaged: lock.1 is damaged: it names no process. Remove it once no process uses the folder";
     await assert.rejects(storeIn(t, folder).load(), { code: "store-damaged", message });
   }
+});
+
+test("a lock that somebody has removed is held no more: nothing is done in a folder that is gone, and another's turn is seen", async (t) => {
+  const folder = folderOf(t);
+  const [one, other] = [storeIn(t, folder), storeIn(t, folder)];
+  await put(one, "a", "1");
+  const change = (remove) =>
+    one.change("b", () => {
+      remove();
+      return Buffer.from("1");
+    });
+  await change(() => rmSync(join(folder, locks(folder).at(-1))));
+  await put(other, "c", "1");
+  assert.deepEqual(await textsIn(one), { a: "1", b: "1", c: "1" });
+  // Whether this one is in a file that was removed, nobody can tell.
+  await change(() => rmSync(folder, { recursive: true })).catch(() => {});
+  for (const store of [one, other]) for (let time = 0; time < 2; time += 1) assert.equal(told(await rejection(put(store, "d", "1"))), "store-failed ENOENT");
+  assert.equal(existsSync(folder), false);
+});
+
+test("a store of another realm of this thread lives while it listens", async (t) => {
+  const folder = folderOf(t);
+  const identity = new Identity(folder);
+  await identity.listen();
+  const known = globalThis[Symbol.for("semel.file.open")];
+  // As another realm has it, which has a `globalThis` of its own.
+  known.delete(identity.instance);
+  const read = readIdentity(identity.text, "self");
+  assert.equal(await isDead(read, folder), read.listens !== true);
+  identity.end();
+  await until(() => !existsSync(join(folder, `socket.${identity.instance}`)), "it listens no more");
+  assert.equal(await isDead(read, folder), true);
 });

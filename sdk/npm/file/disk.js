@@ -5,6 +5,7 @@
 // - Files are their user's alone: rows may hold private requests.
 
 import { dirname, join } from "node:path";
+import { StoreError } from "semel";
 
 export const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
@@ -12,6 +13,20 @@ const IS_WINDOWS = process.platform === "win32";
 
 /** Whether a name is not there. On Windows a name that is being deleted answers like one that may not be touched. */
 export const isGone = ({ code }) => code === "ENOENT" || (IS_WINDOWS && ["EPERM", "EACCES", "EBUSY"].includes(code));
+
+/** Gives a file another name. False where the name is taken. */
+export async function linkAs(fs, from, to) {
+  try {
+    await fs.link(from, to);
+    return true;
+  } catch (error) {
+    if (error.code === "EEXIST") return false;
+    // A name that is being deleted.
+    if (IS_WINDOWS && ["EPERM", "EACCES", "EBUSY"].includes(error.code)) return false;
+    if (["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(error.code)) throw new StoreError("store-unavailable", "the folder's file system has no hard links", error);
+    throw error;
+  }
+}
 
 export async function writeAll(handle, bytes, position) {
   for (let done = 0; done < bytes.length; ) {

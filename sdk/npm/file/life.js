@@ -20,7 +20,7 @@ const IS_LINUX = process.platform === "linux";
 const SOCKET_PATH_BYTES_MAX = 107;
 const PROBE_MS_MAX = 100;
 
-/** The stores that are open in this thread, in whichever copy of this module. */
+/** The stores that are open in this realm of this thread, in whichever copy of this module. A test runner may have more realms. */
 const open = (globalThis[Symbol.for("semel.file.open")] ??= new Set());
 
 function readOr(read, otherwise) {
@@ -102,7 +102,8 @@ export async function isDead(identity, folder) {
   const here = thisProcess();
   if (boot !== here.boot) return boot !== undefined && here.boot !== undefined;
   const isSame = pid === here.pid && start === here.start && space === here.space;
-  if (isSame && thread === here.thread) return !open.has(instance);
+  // What listens is asked, for it may be another realm's.
+  if (isSame && thread === here.thread && (open.has(instance) || listens !== true)) return !open.has(instance);
   // A thread can end without its process; a number of another namespace is nobody's here.
   if (isSame || space !== here.space) return listens === true && (await isDeaf(folder, instance));
   return isProcessDead(pid, start);

@@ -13,7 +13,7 @@
 
 import { join } from "node:path";
 import { StoreError } from "semel";
-import { removeName, textOf, writeDurable } from "./disk.js";
+import { linkAs, removeName, textOf, writeDurable } from "./disk.js";
 import { isDead, readIdentity } from "./life.js";
 
 const FREE = "free";
@@ -81,7 +81,12 @@ export class Lock {
   }
 
   async release() {
-    await this.#fs.unlink(this.#path(`lock.${this.#held}`));
+    try {
+      await this.#fs.unlink(this.#path(`lock.${this.#held}`));
+    } catch (error) {
+      // Somebody has removed it, or the folder: nothing is held any more, and whoever believed so would go on in a file that nobody sees.
+      if (error.code !== "ENOENT") throw error;
+    }
     this.#held = undefined;
   }
 
@@ -143,7 +148,7 @@ export class Lock {
   async #makeFirst() {
     const temporary = this.#path(`tmp.${this.#identity.instance}`);
     await writeDurable(this.#fs, temporary, FREE);
-    await this.#linkAs(temporary, this.#path("lock.0"));
+    await linkAs(this.#fs, temporary, this.#path("lock.0"));
     await removeName(this.#fs, temporary);
   }
 
@@ -153,23 +158,7 @@ export class Lock {
   }
 
   #link(path) {
-    return this.#linkAs(this.#path(`self.${this.#identity.instance}`), path);
-  }
-
-  /** Gives a file another name. False where the name is taken. */
-  async #linkAs(from, to) {
-    try {
-      await this.#fs.link(from, to);
-      return true;
-    } catch (error) {
-      if (error.code === "EEXIST") return false;
-      // Windows: a name that is being deleted.
-      if (process.platform === "win32" && ["EPERM", "EACCES", "EBUSY"].includes(error.code)) return false;
-      if (["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(error.code)) {
-        throw new StoreError("store-unavailable", "the folder's file system has no hard links", error);
-      }
-      throw error;
-    }
+    return linkAs(this.#fs, this.#path(`self.${this.#identity.instance}`), path);
   }
 
   #isOthersWish(name) {

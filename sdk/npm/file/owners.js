@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { unlinkSync } from "node:fs";
 import { StoreError } from "semel";
-import { removeName, textOf } from "./disk.js";
+import { linkAs, removeName, textOf } from "./disk.js";
 import { isDead, readIdentity } from "./life.js";
 
 const OWNER = /^[\w-]{1,64}$/;
@@ -13,12 +13,8 @@ export function checkOwner(owner) {
 }
 
 export async function announce(fs, folder, identity, owner) {
-  try {
-    await fs.link(join(folder, `self.${identity.instance}`), join(folder, `owner.${owner}`));
-  } catch (error) {
-    if (error.code === "EEXIST") throw new StoreError("store-failed", `the owner ${owner} is there already`, error);
-    throw error;
-  }
+  if (await linkAs(fs, join(folder, `self.${identity.instance}`), join(folder, `owner.${owner}`))) return;
+  throw new StoreError("store-failed", `the owner ${owner} is there already`);
 }
 
 /** At once, so that it works while the process exits. Where it fails, the owner counts as dead once the store is closed. */

@@ -256,13 +256,15 @@ export class FileStore {
     await makeFolder(this.#fs, this.#folder);
     this.#folder = await this.#fs.realpath(this.#folder);
     const identity = new Identity(this.#folder);
+    const temporary = this.#path(`tmp.${identity.instance}`);
     try {
       await identity.listen();
-      const temporary = this.#path(`tmp.${identity.instance}`);
       await writeDurable(this.#fs, temporary, identity.text);
       await this.#fs.rename(temporary, this.#path(`self.${identity.instance}`));
     } catch (error) {
       identity.end();
+      // The next try makes another, and nobody would know whose this is.
+      await removeName(this.#fs, temporary).catch(() => {});
       throw error;
     }
     this.#identity = identity;
