@@ -17,6 +17,8 @@ const RETRY_INTERVAL_MS = 1_000;
 const RETRY_AFTER_MS_MAX = 30_000;
 /** What these say of having run is of the request that a change names: the change itself was not made. */
 const OF_THE_NAMED = ["not-seen", "in-flight", "outcome-unknown", "acknowledged", "outcome-expired"];
+/** These are said of the change itself as well, once that was made and is over. */
+const OF_EITHER = ["acknowledged", "outcome-expired"];
 
 /**
  * Why something was not answered, or refused. `code` is one of the protocol's, or `no-network`, `no-answer`. `executed` is as of
@@ -32,11 +34,11 @@ export class AdminError extends Error {
 
 /**
  * A change that is about to be asked for: its id, made once. The clock of the server dates it at the first attempt; `until` is the latest
- * deadline of any; `mayHaveRun`: an attempt may have arrived.
+ * deadline of any; `mayHaveRun`: an attempt may have arrived; `mayBeOver`: it may have been made, and acknowledged since.
  */
-export const newChange = () => ({ id: crypto.randomUUID(), firstSent: undefined, until: undefined, mayHaveRun: false });
+export const newChange = () => ({ id: crypto.randomUUID(), firstSent: undefined, until: undefined, mayHaveRun: false, mayBeOver: false });
 /** One that was asked for before. */
-export const earlierChange = (id, firstSent) => ({ ...newChange(), id, firstSent, mayHaveRun: true });
+export const earlierChange = (id, firstSent) => ({ ...newChange(), id, firstSent, mayHaveRun: true, mayBeOver: true });
 
 export class Admin {
   #url;
@@ -146,6 +148,7 @@ export class Admin {
       } catch (error) {
         // A refusal that is not for good speaks of its own attempt; one before it may have run. But had that been so where nothing is found, this one would have its answer.
         if (change.mayHaveRun && !error.isDefinitive && error.code !== "not-seen") error.executed = "unknown";
+        if (change.mayBeOver && OF_EITHER.includes(error.code)) Object.assign(error, { executed: "unknown", isOfEither: true });
         change.mayHaveRun ||= error.executed !== "no";
         throw error;
       }

@@ -15,7 +15,7 @@ export function formsOf({ headers, body }) {
   const text = textOf(content);
   const isSaidBinary = /^(image|audio|video|font)\/|octet-stream|protobuf|wasm/.test(typeOf(headers));
   const json = text === undefined ? undefined : jsonOf(text);
-  if (json !== undefined) forms.JSON = json.slice(0, SHOWN_BYTES_MAX);
+  if (json !== undefined) forms.JSON = json;
   if (isSaidBinary || text === undefined) forms.Hex = hexOf(shown);
   if (text !== undefined) forms.Text = text.slice(0, SHOWN_BYTES_MAX);
   forms.Hex ??= hexOf(shown);
@@ -37,11 +37,13 @@ function textOf(content) {
   }
 }
 
-/** Only what has members: a number or a word is better read as it is. */
+/** Only what has members, for a number or a word is better read as it is; what says the same so: of large numbers and of two members of one name it would not; and what is shown whole. */
 function jsonOf(text) {
   try {
     const value = JSON.parse(text);
-    return typeof value === "object" && value !== null ? JSON.stringify(value, null, 2) : undefined;
+    const isSame = JSON.stringify(value) === text.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");
+    const json = JSON.stringify(value, null, 2);
+    return typeof value === "object" && value !== null && isSame && json.length <= SHOWN_BYTES_MAX ? json : undefined;
   } catch {
     return undefined;
   }

@@ -5,10 +5,10 @@ import { main } from "./main.js";
 /** Put in by the build: the package's. */
 const version = SEMEL_VERSION;
 
-// Who reads no further, as `head` does, has what it wants.
+// Who reads no further, as `head` does, has what it wants; but what has failed has failed.
 process.stdout.on("error", (error) => {
   if (error.code !== "EPIPE") throw error;
-  process.exit(0);
+  process.exit(process.exitCode ?? 0);
 });
 
 main(process.argv.slice(2), {

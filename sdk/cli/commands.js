@@ -240,13 +240,23 @@ export async function resolve(session, key, id) {
   terminal.line(outcome ? "It is resolved: every attempt gets this outcome." : "It is resolved: from now on it never runs.");
 }
 
+/** What the deletion of a record means, by its state. */
+const DELETED = {
+  executed: (id) => `This throws the outcome of ${id} away. It can't be had back.`,
+  suspect: (id) => `${id} has crashed, and may run when its client sends it again. This has it never run.`,
+  "in-doubt": (id) => `Nobody knows whether ${id} ran. This gives it up: an answer that still comes is thrown away, and it can't be resolved any more. \`semel resolve\` settles it.`,
+};
+
 /** `delete`: a key, or one record of it. */
 export async function remove(session, key, id) {
   const { admin, terminal, options, signal } = session;
   if (!options.yes && id === undefined) {
     const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `;
     await agree(session, question, (answer) => answer === key);
-  } else if (!options.yes) await agree(session, `This throws the outcome of ${id} away. It can't be had back. Go on? [y/N] `);
+  } else if (!options.yes) {
+    const { state } = await reading(session, () => admin.record(key, id, signal));
+    await agree(session, `${(DELETED[state] ?? DELETED.executed)(id)} Go on? [y/N] `);
+  }
   const again = ["delete", key, ...(id === undefined ? [] : [id]), "--yes"];
   const result = await changing(session, again, (change) => (id === undefined ? admin.deleteKey(key, change, signal) : admin.deleteRecord(key, id, change, signal)));
   if (terminal.isJson) return terminal.json(result);

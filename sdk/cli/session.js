@@ -16,7 +16,7 @@ export function sessionOf(options, { env, terminal, signal }) {
   const url = options.url ?? env.SEMEL_URL;
   const token = options.token ?? env.SEMEL_ADMIN_TOKEN;
   if (!url) throw new Failure("usage", ["Which deployment? Give --url or SEMEL_URL."]);
-  if (!/^https?:\/\/[^/?#]+\/?$/.test(url)) throw new Failure("usage", [`${JSON.stringify(url)} is no deployment: it must be an origin, such as https://api.example.com.`]);
+  if (!/^https?:\/\/[^/?#@]+\/?$/.test(url)) throw new Failure("usage", [`${JSON.stringify(url)} is no deployment: it must be an origin, such as https://api.example.com.`]);
   if (!token) throw new Failure("usage", ["There is no administration token. Give SEMEL_ADMIN_TOKEN."]);
   if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that no token has."]);
   let hasTold = false;
@@ -25,7 +25,8 @@ export function sessionOf(options, { env, terminal, signal }) {
     hasTold = true;
   };
   const forMs = options.timeout * 1000;
-  return { options, terminal, signal, admin: new Admin({ url, token, readsForMs: forMs, changesForMs: forMs, onretry }) };
+  // A command that is printed is for this deployment, whatever the environment says where it is pasted.
+  return { options: { ...options, url }, terminal, signal, admin: new Admin({ url, token, readsForMs: forMs, changesForMs: forMs, onretry }) };
 }
 
 /** Reads; what goes wrong is a `Failure`. */
@@ -50,9 +51,9 @@ export async function changing(session, again, change) {
   }
 }
 
-/** A command as it is to be typed: for the same deployment, whatever the environment says. The token is nothing to be printed. */
+/** A command as it is to be typed. The token is nothing to be printed. */
 export function commandOf({ options: { url } }, words) {
-  return ["semel", ...(url === undefined ? [] : ["--url", url]), ...words].map(quoted).join(" ");
+  return ["semel", "--url", url, ...words].map(quoted).join(" ");
 }
 
 /** What names a change on the command line. Without its first-sent, a key that has forgotten the id would make it once more. */

@@ -105,6 +105,17 @@ test("of a change that was asked for before nobody knows, whatever is refused no
   assert.deepEqual([error.code, error.executed], ["no-network", "unknown"]);
 });
 
+test("an earlier change that is over may be what is said to be acknowledged, or expired; a new one may not", LIMIT, async () => {
+  for (const code of ["acknowledged", "outcome-expired"]) {
+    for (const [change, executed] of [[newChange(), "no"], [earlierChange("0f2b1c34-0000-4000-8000-000000000001", Math.floor(NOW_MS / 1000)), "unknown"]]) {
+      fake.faults.push({ on: "change", kind: 410, code });
+      const error = await errorOf(of().cancel(SMALL, idIn("executed"), change));
+      assert.deepEqual([error.code, error.executed], [code, executed]);
+      assert.equal(/before, or else/.test(explain(error, true).what), executed === "unknown");
+    }
+  }
+});
+
 test("where the server can't be reached it is tried until the time is over, and nothing was changed", LIMIT, async () => {
   const gone = createServer();
   await new Promise((resolve) => gone.listen(0, "127.0.0.1", resolve));

@@ -264,10 +264,14 @@ test("no answer in time: nobody knows, and the same can be sent again under its 
 test("what is to be run again names the deployment that was named, whatever the environment says", LIMIT, async () => {
   const elsewhere = { SEMEL_URL: "http://127.0.0.1:1" };
   fake.faults.push({ on: "change", kind: "lose-answer" });
-  const lost = await semel(["cancel", SMALL, "of-another-url", "--url", fake.url, "--timeout", "0"], { env: elsewhere });
-  const [, again] = /Run it again like this: semel (.*)$/m.exec(lost.stderr) ?? [];
-  assert.ok(again?.startsWith(`--url ${fake.url} cancel `), lost.stderr);
-  assert.deepEqual((await semel(again.split(" "), { env: elsewhere })).stdout, "It is cancelled: from now on it never runs.\n");
+  const named = await semel(["cancel", SMALL, "of-another-url", "--url", fake.url, "--timeout", "0"], { env: elsewhere });
+  fake.faults.push({ on: "change", kind: "lose-answer" });
+  const ofEnvironment = await semel(["cancel", SMALL, "of-this-url", "--timeout", "0"]);
+  for (const { stderr } of [named, ofEnvironment]) {
+    const [, again] = /Run it again like this: semel (.*)$/m.exec(stderr) ?? [];
+    assert.ok(again?.startsWith(`--url ${fake.url} cancel `), stderr);
+    assert.deepEqual((await semel(again.split(" "), { env: elsewhere })).stdout, "It is cancelled: from now on it never runs.\n");
+  }
 });
 
 test("Ctrl-C before a change has left says that nothing was changed", LIMIT, async (t) => {
@@ -327,7 +331,7 @@ test("Ctrl-C while a change is on its way says that nobody knows; while it waits
   cancelling.child.kill("SIGINT");
   const { code, stderr } = await cancelling.ended;
   assert.equal(code, 130);
-  assert.match(stderr, /^Interrupted\.\nIt can't be known whether the change was made\.\nRun it again like this: semel cancel accounts\/alice 'a b' --again [0-9a-f-]{36}@\d{10}\n$/);
+  assert.match(stderr, /^Interrupted\.\nIt can't be known whether the change was made\.\nRun it again like this: semel --url \S+ cancel accounts\/alice 'a b' --again [0-9a-f-]{36}@\d{10}\n$/);
   go();
 
   const forgetting = begin(["forget", "--before", "7d"]);
@@ -348,6 +352,12 @@ test("who reads only the beginning ends it without a complaint", LIMIT, async ()
   ran.child.stdout.once("data", () => ran.child.stdout.destroy());
   const { code, stderr } = await ran.ended;
   assert.deepEqual([code, stderr], [0, ""]);
+});
+
+test("a command that has failed says so by its exit code, also to who does not read what it prints", LIMIT, async () => {
+  const ran = begin(["cancel", SMALL, idIn("executed"), "--json"]);
+  ran.child.stdout.destroy();
+  assert.equal((await ran.ended).code, 1);
 });
 
 for (const name of ["node-20.0", "node-22", "node-26"]) {

@@ -52,6 +52,20 @@ test("to delete a record a letter will do, and nothing else will", LIMIT, async 
   assert.equal(fake.done.length, done + 1);
 });
 
+test("before a record is deleted it is asked for what that does to it", LIMIT, async () => {
+  fake.doubt(SMALL, "doubt");
+  const idIn = (state) => idOf(numberOf(SMALL), Array.from({ length: 10_000 }, (_, n) => n).find((n) => stateOf(n) === state));
+  const asked = { [idIn("executed")]: /throws the outcome of/, [idIn("suspect")]: /has crashed, and may run .* This has it never run/, doubt: /gives it up.*can't be resolved any more.*`semel resolve`/ };
+  for (const [id, question] of Object.entries(asked)) {
+    const ran = begin(["delete", SMALL, id]);
+    assert.equal(await ran.answer("[y/N] ", "n"), 1);
+    assert.match(ran.stderr, question);
+  }
+  const nobody = begin(["delete", SMALL, "never seen"]);
+  assert.equal(await nobody.ended, 1);
+  assert.match(nobody.stderr, /^This key knows no such id\./);
+});
+
 test("interrupted at a question, nothing was changed", LIMIT, async () => {
   const done = fake.done.length;
   const ran = begin(["delete", SMALL]);

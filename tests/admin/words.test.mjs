@@ -47,7 +47,9 @@ test("every state has its words and its place in a life", () => {
 test("a body is shown as what it is: JSON, text, or bytes", () => {
   const formsOfBody = (body, headers = {}) => formsOf({ headers, body }).forms;
   assert.deepEqual(formsOfBody('{"a":[1]}'), { JSON: '{\n  "a": [\n    1\n  ]\n}', Text: '{"a":[1]}', Hex: "000000  7b 22 61 22 3a 5b 31 5d 7d                       {\"a\":[1]}" });
+  assert.equal(formsOfBody('{ "a" : "b \\" c" }').JSON, '{\n  "a": "b \\" c"\n}');
   assert.deepEqual(Object.keys(formsOfBody("7")), ["Text", "Hex"]);
+  for (const changed of ['{"order":7034567890123456789}', '{"total":1e400}', '{"a":1,"a":2}', `[${"[1],".repeat(10_000)}1]`]) assert.deepEqual(Object.keys(formsOfBody(changed)), ["Text", "Hex"], changed.slice(0, 20));
   assert.deepEqual(Object.keys(formsOfBody({ base64: "gA==" })), ["Hex"]);
   assert.deepEqual(Object.keys(formsOfBody("a", { "Content-Type": "image/png" })), ["Hex", "Text"]);
   assert.deepEqual(formsOf({ headers: {}, body: "" }), { bytes: 0, forms: {} });
