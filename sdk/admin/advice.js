@@ -18,13 +18,18 @@ const ADVICE = {
   "outcome-expired": ["This request is over, and its outcome is no longer kept.", undefined],
 };
 
-/** What is said of an earlier change where it may be that, or the request that it names, which is over. */
-const OF_EITHER = ["This change was made before, or else the request that it names is over.", "Look at what it was to change: of the change itself nothing more is kept."];
+/** What is said of an earlier change where it may be of that, or of the request that it names. */
+const ofEither = ({ code }) => [
+  `The server says “${code}”: either of the request that is named, or of this change, which then may be made already.`,
+  "Look at what it was to change: there it shows.",
+];
 
 /** `{ what, advice, outcome }`: what happened, what to do, and of a change whether it was made. `advice` may be undefined. */
 export function explain(error, isChange = false) {
-  const [what, advice] = error.isOfEither ? OF_EITHER : ADVICE[error.code] ?? [sentence(error.message), undefined];
-  const outcomes = { no: "Nothing was changed.", unknown: "It can't be known whether the change was made. To send the same again is safe: it happens once." };
+  const [what, advice] = error.isOfEither ? ofEither(error) : (ADVICE[error.code] ?? [sentence(error.message), undefined]);
+  // What is refused for good is so again.
+  const safe = error.isDefinitive ? "" : " To send the same again is safe: it happens once.";
+  const outcomes = { no: "Nothing was changed.", unknown: `It can't be known whether the change was made.${safe}` };
   return { what, advice, outcome: isChange ? outcomes[error.executed] : undefined };
 }
 

@@ -15,20 +15,21 @@ const DEADLINE_MS = 20_000;
 const RETRY_INTERVAL_MS = 1_000;
 /** A longer wait is not obeyed: who asked is there and waits. */
 const RETRY_AFTER_MS_MAX = 30_000;
-/** What these say of having run is of the request that a change names: the change itself was not made. */
+/**
+ * What these say of having run is of the request that a change names: the change itself was not made. But one that was asked for before may
+ * be made, and acknowledged since, and all of these but `not-seen` may be of its own record.
+ */
 const OF_THE_NAMED = ["not-seen", "in-flight", "outcome-unknown", "acknowledged", "outcome-expired"];
-/** These are said of the change itself as well, once that was made and is over. */
-const OF_EITHER = ["acknowledged", "outcome-expired"];
 
 /**
  * Why something was not answered, or refused. `code` is one of the protocol's, or `no-network`, `no-answer`. `executed` is as of
- * the protocol: `"no"` only if a change was certainly not made.
+ * the protocol: `"no"` only if a change was certainly not made. `isOfEither`: it may speak of the request that a change names, or of the change.
  */
 export class AdminError extends Error {
   constructor(code, message, { status, executed = "unknown", isDefinitive = false, isWorthRetrying = false, retryAfterMs = 0 } = {}) {
     super(message);
     this.name = "AdminError";
-    Object.assign(this, { code, status, executed, isDefinitive, isWorthRetrying, retryAfterMs });
+    Object.assign(this, { code, status, executed, isDefinitive, isWorthRetrying, retryAfterMs, isOfEither: false });
   }
 }
 
@@ -148,7 +149,6 @@ export class Admin {
       } catch (error) {
         // A refusal that is not for good speaks of its own attempt; one before it may have run. But had that been so where nothing is found, this one would have its answer.
         if (change.mayHaveRun && !error.isDefinitive && error.code !== "not-seen") error.executed = "unknown";
-        if (change.mayBeOver && OF_EITHER.includes(error.code)) Object.assign(error, { executed: "unknown", isOfEither: true });
         change.mayHaveRun ||= error.executed !== "no";
         throw error;
       }
@@ -167,7 +167,9 @@ export class Admin {
     const headers = { "idempotency-key": JSON.stringify(change.id), "semel-first-sent": `@${change.firstSent}`, "semel-deadline": String(change.until) };
     if (body !== undefined) headers["content-type"] = "application/json";
     const answer = await this.#send(method, path, { headers, body: body && JSON.stringify(body), signal }).catch((error) => {
-      throw OF_THE_NAMED.includes(error.code) ? Object.assign(error, { executed: "no" }) : error;
+      if (!OF_THE_NAMED.includes(error.code)) throw error;
+      const isOfEither = change.mayBeOver && error.code !== "not-seen";
+      throw Object.assign(error, { executed: isOfEither ? "unknown" : "no", isOfEither });
     });
     if (answer.semel === "executed" || answer.semel === "replayed") return answer.body;
     throw new AdminError("no-answer", "The answer does not say that the change was made.", { isWorthRetrying: true });

@@ -45,7 +45,8 @@ export async function changing(session, again, change) {
     return await change(made);
   } catch (error) {
     const failure = failureOf(error, session, true, made.firstSent === undefined);
-    if (failure.json.executed === "unknown") failure.lines.push(`Run it again like this: ${commandOf(session, [...again, "--again", markOf(made)])}`);
+    // What is refused for good is so again.
+    if (failure.json.executed === "unknown" && !error.isDefinitive) failure.lines.push(`Run it again like this: ${commandOf(session, [...again, "--again", markOf(made)])}`);
     failure.json.id = made.id;
     throw failure;
   }

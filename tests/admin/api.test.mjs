@@ -105,15 +105,26 @@ test("of a change that was asked for before nobody knows, whatever is refused no
   assert.deepEqual([error.code, error.executed], ["no-network", "unknown"]);
 });
 
-test("an earlier change that is over may be what is said to be acknowledged, or expired; a new one may not", LIMIT, async () => {
-  for (const code of ["acknowledged", "outcome-expired"]) {
+test("an earlier change may be what is refused as over, running or in doubt, for it may be made; a new one is not", LIMIT, async () => {
+  const over = ["acknowledged", "outcome-expired", "outcome-unknown", "in-flight"];
+  for (const code of over) {
     for (const [change, executed] of [[newChange(), "no"], [earlierChange("0f2b1c34-0000-4000-8000-000000000001", Math.floor(NOW_MS / 1000)), "unknown"]]) {
       fake.faults.push({ on: "change", kind: 410, code });
-      const error = await errorOf(of().cancel(SMALL, idIn("executed"), change));
+      const error = await errorOf(of({ changesForMs: 0 }).cancel(SMALL, idIn("executed"), change));
       assert.deepEqual([error.code, error.executed], [code, executed]);
-      assert.equal(/before, or else/.test(explain(error, true).what), executed === "unknown");
+      assert.equal(/or of this change, which then may be made already/.test(explain(error, true).what), executed === "unknown");
     }
   }
+  fake.faults.push({ on: "change", kind: 404, code: "not-seen" });
+  assert.equal((await errorOf(of().cancel(SMALL, "x", earlierChange("0f2b1c34-0000-4000-8000-000000000001", Math.floor(NOW_MS / 1000))))).executed, "no");
+});
+
+test("of an earlier change that is acknowledged nobody says to send the same again: it would be refused again", LIMIT, async () => {
+  const change = newChange();
+  await of().deleteRecord(SMALL, idIn("executed", 80), change);
+  const error = await errorOf(of().deleteRecord(SMALL, idIn("executed", 80), earlierChange(change.id, change.firstSent)));
+  assert.deepEqual([error.code, error.isDefinitive], ["acknowledged", true]);
+  assert.equal(explain(error, true).outcome, "It can't be known whether the change was made.");
 });
 
 test("where the server can't be reached it is tried until the time is over, and nothing was changed", LIMIT, async () => {

@@ -259,6 +259,9 @@ test("no answer in time: nobody knows, and the same can be sent again under its 
   assert.ok(attempts.length >= 2);
   assert.deepEqual([second.code, second.stdout], [0, "The record is reduced to its id. Did it run: no, and it never will.\n"]);
   assert.deepEqual(fake.done.slice(done), [`DELETE keys/${SMALL}/records/${id}`]);
+  const third = await semel(again.split(" "));
+  assert.deepEqual([third.code, third.stdout], [1, ""]);
+  assert.match(third.stderr, /this change, which then may be made already\.\nIt can't be known whether the change was made\.\nLook at what it was to change[^\n]*\n$/, "run again it would say the same");
 });
 
 test("what is to be run again names the deployment that was named, whatever the environment says", LIMIT, async () => {

@@ -87,10 +87,13 @@ class Fake {
     if (token === USERS_TOKEN) return problem(403, "forbidden", "not the administrator");
     if (token !== TOKEN) return problem(401, "unauthorized", "no administration token");
     const path = url.pathname.slice(ADMIN.length).split("/").map(decodeURIComponent);
+    const acknowledged = this.#recorded.get(/^"[^"]*"/.exec(request.headers["semel-ack"])?.[0]);
+    if (acknowledged) acknowledged.isAcknowledged = true;
     if (!isChange) return this.#read(path, url.searchParams);
     if (id === undefined) return problem(400, "key-missing", "no Idempotency-Key");
     const print = `${request.method} ${url.pathname} ${body}`;
     const known = this.#recorded.get(id);
+    if (known?.isAcknowledged) return problem(410, "acknowledged", "the id was acknowledged before", "yes", "never");
     if (known) return known.print === print ? { ...known.answer, semel: "replayed" } : problem(422, "fingerprint-mismatch", "the id is in use for another request");
     const answer = this.#change(request.method, path, body);
     if (answer.semel === "executed") {
