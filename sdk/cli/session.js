@@ -16,7 +16,8 @@ export function sessionOf(options, { env, terminal, signal }) {
   const url = options.url ?? env.SEMEL_URL;
   const token = options.token ?? env.SEMEL_ADMIN_TOKEN;
   if (!url) throw new Failure("usage", ["Which deployment? Give --url or SEMEL_URL."]);
-  if (!/^https?:\/\/[^/?#@]+\/?$/.test(url)) throw new Failure("usage", [`${JSON.stringify(url)} is no deployment: it must be an origin, such as https://api.example.com.`]);
+  // It is not printed: there may be a password in it.
+  if (!/^https?:\/\/[^/?#@]+\/?$/.test(url)) throw new Failure("usage", [`${options.url === undefined ? "SEMEL_URL" : "--url"} names no deployment: it must be an origin, such as https://api.example.com.`]);
   if (!token) throw new Failure("usage", ["There is no administration token. Give SEMEL_ADMIN_TOKEN."]);
   if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that no token has."]);
   let hasTold = false;

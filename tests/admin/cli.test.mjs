@@ -277,6 +277,14 @@ test("what is to be run again names the deployment that was named, whatever the 
   }
 });
 
+test("a password in the deployment's address is asked of nobody, and printed nowhere", LIMIT, async () => {
+  const secret = fake.url.replace("//", "//admin:hush@");
+  const { code, stdout, stderr } = await semel(["cancel", SMALL, "a"], { env: { SEMEL_URL: secret } });
+  assert.deepEqual([code, stdout], [2, ""]);
+  assert.match(stderr, /it must be an origin/);
+  assert.doesNotMatch(stderr, /hush/);
+});
+
 test("Ctrl-C before a change has left says that nothing was changed", LIMIT, async (t) => {
   const silent = createServer(() => {});
   const asked = once(silent, "request");
