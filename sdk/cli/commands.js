@@ -240,9 +240,10 @@ export async function resolve(session, key, id) {
   terminal.line(outcome ? "It is resolved: every attempt gets this outcome." : "It is resolved: from now on it never runs.");
 }
 
-/** What the deletion of a record means, by its state. */
+/** What the deletion of a record means, by its state: of an id of which no more is kept, nothing. */
 const DELETED = {
   executed: (id) => `This throws the outcome of ${id} away. It can't be had back.`,
+  poisoned: (id) => `${id} crashed too often: it never ran, and never will. This keeps nothing of it but the id.`,
   suspect: (id) => `${id} has crashed, and may run when its client sends it again. This has it never run.`,
   "in-doubt": (id) => `Nobody knows whether ${id} ran. This gives it up: an answer that still comes is thrown away, and it can't be resolved any more. \`semel resolve\` settles it.`,
 };
@@ -254,8 +255,10 @@ export async function remove(session, key, id) {
     const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `;
     await agree(session, question, (answer) => answer === key);
   } else if (!options.yes) {
+    terminal.needsSomebody();
     const { state } = await reading(session, () => admin.record(key, id, signal));
-    await agree(session, `${(DELETED[state] ?? DELETED.executed)(id)} Go on? [y/N] `);
+    const meaning = DELETED[state]?.(id) ?? `Of ${id} only the id is kept. That stays as it is.`;
+    await agree(session, `${meaning} Go on? [y/N] `);
   }
   const again = ["delete", key, ...(id === undefined ? [] : [id]), "--yes"];
   const result = await changing(session, again, (change) => (id === undefined ? admin.deleteKey(key, change, signal) : admin.deleteRecord(key, id, change, signal)));

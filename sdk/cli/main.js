@@ -67,7 +67,8 @@ Examples:
   semel delete accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4
   semel delete accounts/alice --yes
 
-A key is deleted with all its data. A record is reduced to its id, so that no late attempt runs. One in doubt is given up: it can't be resolved any more.`,
+A key is deleted with all its data. A record is reduced to its id, so that no late attempt runs: what ran loses its
+outcome, and what crashed and may run again is cancelled. One in doubt is given up: it can't be resolved any more.`,
 };
 
 /** Runs the command line. Resolves to the exit code. */

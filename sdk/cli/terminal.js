@@ -79,9 +79,14 @@ export class Terminal {
     this.#hasBar = true;
   }
 
-  /** Asks, and resolves to the answer. Where nobody can be asked, it says how to do without. */
-  async ask(question, signal) {
+  /** Where nobody can be asked, it says how to do without. */
+  needsSomebody() {
     if (this.#stdin.isTTY !== true) throw new Failure("usage", ["It asks before it does this, and nobody is there to answer. Add --yes."]);
+  }
+
+  /** Asks, and resolves to the answer. */
+  async ask(question, signal) {
+    this.needsSomebody();
     const prompt = createInterface({ input: this.#stdin, output: this.#stderr });
     prompt.on("SIGINT", () => process.emit("SIGINT"));
     try {

@@ -118,6 +118,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["forget"], /required option '--before <when>' not specified/],
     [["forget", "--before", "soon"], /neither an age/],
     [["delete", SMALL], /Add --yes/],
+    [["delete", SMALL, "x"], /Add --yes/],
     [["resolve", SMALL, "x"], /required option '--executed <word>' not specified/],
     [["resolve", SMALL, "x", "--executed", "maybe"], /Allowed choices are yes, no/],
     [["resolve", SMALL, "x", "--executed", "yes", "--yes"], /give --status/],

@@ -54,8 +54,9 @@ test("to delete a record a letter will do, and nothing else will", LIMIT, async 
 
 test("before a record is deleted it is asked for what that does to it", LIMIT, async () => {
   fake.doubt(SMALL, "doubt");
-  const idIn = (state) => idOf(numberOf(SMALL), Array.from({ length: 10_000 }, (_, n) => n).find((n) => stateOf(n) === state));
-  const asked = { [idIn("executed")]: /throws the outcome of/, [idIn("suspect")]: /has crashed, and may run .* This has it never run/, doubt: /gives it up.*can't be resolved any more.*`semel resolve`/ };
+  const idIn = (state) => idOf(numberOf(SMALL), Array.from({ length: 1_200 }, (_, n) => n).findLast((n) => stateOf(n) === state));
+  const asked = { [idIn("executed")]: /throws the outcome of/, [idIn("suspect")]: /has crashed, and may run .* This has it never run/, doubt: /gives it up.*can't be resolved any more.*`semel resolve`/, [idIn("poisoned")]: /never ran, and never will/ };
+  for (const state of ["cancelled", "acknowledged", "expired"]) asked[idIn(state)] = /Of \S+ only the id is kept\. That stays as it is\./;
   for (const [id, question] of Object.entries(asked)) {
     const ran = begin(["delete", SMALL, id]);
     assert.equal(await ran.answer("[y/N] ", "n"), 1);
