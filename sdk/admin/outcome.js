@@ -1,6 +1,8 @@
 // The body of an outcome in the forms that it can be read in.
 //
-// Invariant: whatever is in it, it is text here: nothing of it is ever markup or script.
+// Invariants:
+// - Whatever is in it, it is text here: nothing of it is ever markup or script.
+// - Each form says what was recorded, and all of it unless `cutTo` is there.
 
 /** More is not drawn: a page with a megabyte of hexadecimal is of no use. */
 const SHOWN_BYTES_MAX = 65_536;
@@ -14,7 +16,7 @@ export function formsOf({ headers, body }) {
   if (content.length === 0) return { bytes: 0, forms };
   const text = textOf(content);
   const isSaidBinary = /^(image|audio|video|font)\/|octet-stream|protobuf|wasm/.test(typeOf(headers));
-  const json = text === undefined ? undefined : jsonOf(text);
+  const json = text === undefined || content.length > SHOWN_BYTES_MAX ? undefined : jsonOf(text);
   if (json !== undefined) forms.JSON = json;
   if (isSaidBinary || text === undefined) forms.Hex = hexOf(shown);
   if (text !== undefined) forms.Text = text.slice(0, SHOWN_BYTES_MAX);

@@ -54,6 +54,8 @@ test("a body is shown as what it is: JSON, text, or bytes", () => {
   assert.deepEqual(Object.keys(formsOfBody("a", { "Content-Type": "image/png" })), ["Hex", "Text"]);
   assert.deepEqual(formsOf({ headers: {}, body: "" }), { bytes: 0, forms: {} });
   assert.equal(formsOfBody("\ufeffa").Text, "\ufeffa", "nothing is taken away");
+  const spaced = formsOf({ headers: {}, body: `[1${" ".repeat(70_000)}]` });
+  assert.deepEqual([spaced.cutTo, Object.keys(spaced.forms)], [65_536, ["Text", "Hex"]], "what is said to be cut is");
   const long = formsOf({ headers: {}, body: "ä".repeat(100_000) });
   assert.deepEqual([long.bytes, long.cutTo], [200_000, 65_536]);
   assert.ok(Object.values(long.forms).every((text) => text.length < 330_000));
