@@ -165,6 +165,8 @@ rules! {
     ClosedBeforeParked = "closed-before-parked",
     /// The server: what another key refuses a closing for is news of its place only where it speaks of that.
     ClosingOfPlace = "closing-of-place",
+    /// The server: the first effect of a session that may have been sent begins no other session.
+    FirstOfKnownSession = "first-of-known-session",
     /// The server: what came of something that was sent counts only where it was the last of its lane.
     AnswerOfLast = "answer-of-last",
     /// The server: the requests of a batch run in the order in which they stand in it.

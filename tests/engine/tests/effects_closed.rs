@@ -2,22 +2,11 @@
 
 use semel_core::header::unquoted;
 use semel_core::server::effects::{Heard, Sending};
-use semel_support::carrying::{delivered, drained, heard, mended, told, transfer, two};
+use semel_support::carrying::{delivered, drained, heard, mended, sent, told};
 use semel_support::{Bank, World, post};
 use serde_json::{Value, json};
 
-/// Two accounts, of which one has sent 5 to the other, and the credit.
-fn sent() -> (World<Bank>, World<Bank>, Sending) {
-    let (mut alice, mut bob) = two();
-    alice.send(&transfer("t1", &["bob"], 5));
-    let take_over = alice.send_next().expect("a take-over");
-    let reply = delivered(&mut bob, &take_over);
-    alice.sent(&take_over, heard(&reply));
-    let credit = alice.send_next().expect("a credit");
-    (alice, bob, credit)
-}
-
-/// The same, where the credit was executed, its answer is lost, and an administrator gives it up. Its closing.
+/// An account that has sent another 5, where the credit was executed, its answer is lost, and an administrator gives it up. Its closing.
 fn given_up() -> (World<Bank>, World<Bank>, Sending) {
     let (mut alice, mut bob, credit) = sent();
     assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");

@@ -17,7 +17,7 @@ pub struct EffectJudge {
     pub oracle: Oracle,
     /// What the sender has committed in a time that is no more.
     lost: BTreeSet<String>,
-    /// What waited when the sender was put back.
+    /// What waited when the sender was put back, or under a session that was forgotten.
     in_doubt: BTreeSet<String>,
 }
 
@@ -42,6 +42,11 @@ impl EffectJudge {
         self.sees(true, Sometimes::PutBack);
     }
 
+    /// Those wait whose sender knows no other session than one that was forgotten: an object before it may have sent them there.
+    pub fn may_be_forgotten(&mut self, waiting: impl Iterator<Item = String>) {
+        self.in_doubt.extend(waiting);
+    }
+
     /// A credit leaves under a place; which others did before, and by what names.
     pub fn leaves(&mut self, name: &str, others: &[&str]) {
         self.breaks(others.iter().any(|other| *other != name), Never::TwoRequests);
@@ -54,6 +59,7 @@ impl EffectJudge {
         self.sees(status == "fenced", Sometimes::Fenced);
         self.sees(status == "cancelled", Sometimes::Cancelled);
         self.sees(status == "acknowledged", Sometimes::Tombstone);
+        self.sees(status == "session-unknown", Sometimes::SessionUnknown);
     }
 
     /// What is committed now.
@@ -82,6 +88,7 @@ impl EffectJudge {
                 "yes" => self.breaks(!is_there(name), Never::YesOfNone),
                 _ => self.breaks(!self.in_doubt.contains(name), Never::Doubted),
             }
+            self.sees(executed == "unknown", Sometimes::OutcomeUnknown);
             self.sees(executed == "no", Sometimes::Parked);
         }
     }

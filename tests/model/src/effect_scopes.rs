@@ -23,6 +23,8 @@ pub struct EffectScope {
     pub refuses: bool,
     /// Whether somebody at the receiver takes the ids of closings before they come.
     pub takes_ids: bool,
+    /// Whether an administrator has the receiver forget its sessions, once.
+    pub forgets: bool,
     /// How often the session is taken over, at most.
     pub take_overs_max: usize,
     /// The settings of both.
@@ -33,7 +35,7 @@ pub struct EffectScope {
 
 /// All of them.
 pub fn all() -> Vec<EffectScope> {
-    vec![restarted(), refused(), put_back(), late(), taken()]
+    vec![restarted(), refused(), put_back(), late(), taken(), forgotten()]
 }
 
 /// The scope of a name.
@@ -50,6 +52,7 @@ fn scope(name: &'static str, payments: &'static [&'static str], sometimes: &'sta
         is_put_back: false,
         refuses: false,
         takes_ids: false,
+        forgets: false,
         take_overs_max: 2,
         config: Config { open: true, ..Config::default() },
         sometimes,
@@ -99,4 +102,17 @@ fn late() -> EffectScope {
 fn taken() -> EffectScope {
     let sometimes = &[Sometimes::Credited, Sometimes::Parked, Sometimes::Cancelled];
     EffectScope { refuses: true, takes_ids: true, take_overs_max: 1, ..scope("taken closings", &["a"], sometimes) }
+}
+
+/// A receiver that is made to forget its sessions.
+fn forgotten() -> EffectScope {
+    let sometimes = &[
+        Sometimes::Credited,
+        Sometimes::SessionUnknown,
+        Sometimes::OutcomeUnknown,
+        Sometimes::Fenced,
+        Sometimes::TakenOver,
+        Sometimes::Renumbered,
+    ];
+    EffectScope { ends_max: 1, forgets: true, take_overs_max: 3, ..scope("forgotten sessions", &["a"], sometimes) }
 }

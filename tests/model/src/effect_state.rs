@@ -43,13 +43,18 @@ pub(crate) struct Awaited {
     pub(crate) name: Arc<str>,
     pub(crate) lane: i64,
     pub(crate) token: i64,
+    /// It has arrived before the receiver forgot its sessions, or does so no more: no answer comes.
+    pub(crate) is_over: bool,
     /// What comes: the status, what the layer says of it, and the body.
     pub(crate) answer: Option<(u16, String, Vec<u8>)>,
 }
 
 impl PartialEq for Awaited {
     fn eq(&self, other: &Self) -> bool {
-        (self.start, &self.name, self.lane, &self.answer) == (other.start, &other.name, other.lane, &other.answer)
+        let of = |Self { start, name, lane, is_over, answer, .. }: &Self| {
+            (*start, name.clone(), *lane, *is_over, answer.clone())
+        };
+        of(self) == of(other)
     }
 }
 
@@ -57,7 +62,7 @@ impl Eq for Awaited {}
 
 impl Hash for Awaited {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.start, &self.name, self.lane, &self.answer).hash(state);
+        (self.start, &self.name, self.lane, self.is_over, &self.answer).hash(state);
     }
 }
 
@@ -92,6 +97,8 @@ pub struct State {
     /// What the sender may be put back to.
     pub(crate) backup: Option<Tables>,
     pub(crate) was_put_back: bool,
+    /// What is over with the sessions that the receiver has forgotten.
+    pub(crate) over: Option<Over>,
     pub(crate) network: Network,
     pub(crate) awaited: Vec<Awaited>,
     pub(crate) judge: EffectJudge,
@@ -118,6 +125,23 @@ impl Side {
         self.tables = database.close();
         let semel = answer.headers.get("semel-status").unwrap_or_default().to_owned();
         (answer.status, semel, answer.body)
+    }
+}
+
+/// What is over with sessions that were forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Over {
+    /// So many take-overs arrive no more.
+    pub(crate) take_overs: usize,
+    /// The last epoch.
+    pub(crate) epoch: i64,
+}
+
+impl State {
+    /// Whether what has left under that name may still arrive.
+    pub(crate) fn may_arrive(&self, name: &str) -> bool {
+        let number = name.strip_prefix(TAKE_OVER).and_then(|number| number.parse::<usize>().ok());
+        number.is_none_or(|number| self.over.is_none_or(|over| number > over.take_overs))
     }
 }
 

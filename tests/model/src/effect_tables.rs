@@ -71,6 +71,12 @@ impl EffectTables {
         self.lanes.values().any(is_unsure)
     }
 
+    /// Whether a session is known, and none of a later epoch.
+    pub(crate) fn knows_none_beyond(&self, epoch: i64) -> bool {
+        let known = self.lanes.values().filter_map(|(_, Stored(row))| row[lane::EPOCH].as_integer()).max();
+        known.is_some_and(|known| (1..=epoch).contains(&known))
+    }
+
     fn of(&self, lane: i64) -> impl Iterator<Item = (i64, &Stored)> {
         self.waiting.range((lane, i64::MIN)..=(lane, i64::MAX)).map(|((_, seq), row)| (*seq, row))
     }

@@ -5,6 +5,8 @@
 //! - What has left may arrive at any time from then on, as often as it likes.
 //! - An object that ends forgets what it waits for; what it waited for may come all the same, where only its module was made anew. Where it
 //!   does not, all of it has ended.
+//! - An administrator has sessions forgotten that were used some time ago: a take-over that left before that arrives before it, or never, and of
+//!   what has run nothing arrives once more whose answer is heard, unless it is sent once more.
 //! - Time stands still but where an object starts. An answer is told a second before the next is sent, so the interval is always over.
 //! - A take-over has the number of its order as its id, and a closing what it closes: in their own is what is different each time. So a closing that
 //!   comes again is replayed, and that another one of the same place finds it closed is not explored; whose id was taken has lost it for good.
@@ -12,10 +14,11 @@
 use crate::database::{Database, Fate};
 use crate::effect_judge::EffectJudge;
 use crate::effect_scopes::EffectScope;
-use crate::effect_state::{Awaited, Letter, Network, Side, State, TAKE_OVER, outbox_of, take_overs};
+use crate::effect_state::{Awaited, Letter, Network, Over, Side, State, TAKE_OVER, outbox_of, take_overs};
 use crate::ledger::MOOD;
 use crate::payer::{KNOWS_NONE, Payer, RECEIVER};
 use crate::properties::{Never, Sometimes};
+use crate::session_tables::SessionTables;
 use crate::tables::Tables;
 use semel_core::header::{quoted, unquoted};
 use semel_core::message::{Headers, Method, Request};
@@ -67,6 +70,8 @@ pub enum Step {
     IsBackedUp,
     /// The sender is put back to that.
     IsPutBack,
+    /// An administrator has the receiver forget its sessions.
+    IsForgotten,
 }
 
 fn request(method: &str, url: &str, headers: Headers, body: Vec<u8>) -> Request {
@@ -113,7 +118,14 @@ impl Effects {
             state.judge.oracle.seen.extend(has_moved.then_some(Sometimes::Renumbered));
         }
         let Sending { lane, token, .. } = sending;
-        state.awaited.push(Awaited { start: state.start, name: name.clone(), lane, token, answer: None });
+        state.awaited.push(Awaited {
+            start: state.start,
+            name: name.clone(),
+            lane,
+            token,
+            is_over: false,
+            answer: None,
+        });
         state.network.0.entry(name).or_insert_with(|| Arc::new(letter));
     }
 
@@ -166,8 +178,22 @@ impl Effects {
         }
     }
 
+    /// Sessions and their places go, and an object that starts anew knows of none.
+    fn forgets(&self, state: &mut State) {
+        state.receiver.tables.sessions = SessionTables::default();
+        state.receiver.engine = self.engine();
+        let over = Over { take_overs: take_overs(state), epoch: state.receiver.tables.epoch() };
+        state.over = Some(over);
+        let has_run = |body: &str| state.receiver.tables.effects.iter().any(|effect| effect.payload == body);
+        for awaited in state.awaited.iter_mut().filter(|awaited| awaited.answer.is_none()) {
+            let credit = state.network.0.get(&awaited.name).and_then(|letter| letter.credit.as_ref());
+            awaited.is_over = credit.is_none_or(|(_, body)| has_run(body));
+        }
+    }
+
     fn step(&self, state: &mut State, step: Step) {
-        let is_of_receiver = matches!(step, Step::Arrives(..) | Step::IsTaken(..) | Step::Reaches(..));
+        let is_of_receiver =
+            matches!(step, Step::Arrives(..) | Step::IsTaken(..) | Step::Reaches(..) | Step::IsForgotten);
         match step {
             Step::Pays(name) => {
                 let headers = Headers::from_iter([("idempotency-key", quoted(name))]);
@@ -203,6 +229,7 @@ impl Effects {
                 state.was_put_back = true;
                 self.starts(state);
             }
+            Step::IsForgotten => self.forgets(state),
         }
         // What waits for its answer keeps no order.
         state.awaited.sort_by(|a, b| (a.start, &a.name, &a.answer).cmp(&(b.start, &b.name, &b.answer)));
@@ -211,6 +238,9 @@ impl Effects {
         }
         let has_forgotten = !state.sender.engine.has_to_send() && state.sender.tables.sent.waiting().next().is_some();
         state.judge.oracle.broken.extend(has_forgotten.then_some(Never::Stuck));
+        if state.over.is_some_and(|over| state.sender.tables.sent.knows_none_beyond(over.epoch)) {
+            state.judge.may_be_forgotten(state.sender.tables.sent.waiting());
+        }
         state.judge.watch(&state.sender.tables, &state.receiver.tables);
     }
 
@@ -235,6 +265,7 @@ impl Model for Effects {
             receiver: self.side(),
             backup: None,
             was_put_back: false,
+            over: None,
             network: Network::default(),
             awaited: Vec::new(),
             judge: EffectJudge::default(),
@@ -253,8 +284,10 @@ impl Model for Effects {
         }
         let moods: &[bool] = if scope.refuses { &[false, true] } else { &[false] };
         for knows_none in moods {
-            steps.extend(state.network.0.keys().map(|name| Step::Arrives(name.clone(), *knows_none)));
-            let unanswered = state.awaited.iter().enumerate().filter(|(_, awaited)| awaited.answer.is_none());
+            let names = state.network.0.keys().filter(|name| state.may_arrive(name));
+            steps.extend(names.map(|name| Step::Arrives(name.clone(), *knows_none)));
+            let is_unanswered = |awaited: &Awaited| awaited.answer.is_none() && !awaited.is_over;
+            let unanswered = state.awaited.iter().enumerate().filter(|(_, awaited)| is_unanswered(awaited));
             steps.extend(unanswered.map(|(at, _)| Step::Reaches(at, *knows_none)));
         }
         if scope.takes_ids {
@@ -271,6 +304,8 @@ impl Model for Effects {
             steps.push(Step::IsLost(at));
         }
         steps.extend(may_end.then_some(Step::Ends));
+        let may_forget = scope.forgets && state.over.is_none() && state.receiver.tables.sessions.sessions() > 0;
+        steps.extend(may_forget.then_some(Step::IsForgotten));
         if scope.is_put_back && !state.was_put_back {
             // Of an instant between the start of an object and its take-over, what it emits may have been sent since: no copy is of that.
             let may_be_copied = state.backup.is_none() && !state.sender.tables.sent.is_unsure();
@@ -307,6 +342,7 @@ impl Model for Effects {
             Step::Ends => "the sender's object ends, and starts again".to_owned(),
             Step::IsBackedUp => "a copy is made of the sender".to_owned(),
             Step::IsPutBack => "the sender is put back to it".to_owned(),
+            Step::IsForgotten => "an administrator has the receiver forget its sessions".to_owned(),
         }
     }
 

@@ -118,6 +118,7 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
         Rule::LaneTakenOver => ("sender put back", Never::TwoRequests),
         Rule::PutBackRenumbered => ("sender put back", Never::Doubted),
         Rule::ClosingOfPlace => ("taken closings", Never::NoForGood),
+        Rule::FirstOfKnownSession => ("forgotten sessions", Never::Twice),
         Rule::ClosedBeforeParked => ("refused effects", Never::NoForGood),
         Rule::AnswerOfLast => ("restarted sender", Never::Vanished),
     }

@@ -104,6 +104,11 @@ impl Tables {
         self.records.values().filter(|row| is_unacknowledged(row) == unacknowledged).count()
     }
 
+    /// The highest epoch that was given.
+    pub(crate) fn epoch(&self) -> i64 {
+        self.meta.as_ref().map_or(0, |meta| meta.epoch)
+    }
+
     /// Whether there are any.
     pub fn is_used(&self) -> bool {
         self.meta.is_some()

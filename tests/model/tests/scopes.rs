@@ -70,11 +70,12 @@ const STATES: &[(&str, usize)] = &[
     ("resend", 25_550),
     ("probe", 13_222),
     ("resend and deleted", 9_673),
-    ("restarted sender", 22_047),
+    ("restarted sender", 22_169),
     ("refused effects", 24_972),
     ("sender put back", 33_383),
-    ("late take-overs", 8_465),
+    ("late take-overs", 8_193),
     ("taken closings", 524),
+    ("forgotten sessions", 88_303),
 ];
 
 fn hold_in<M>(name: &str, model: M)
@@ -387,6 +388,11 @@ fn a_take_over_that_comes_late_fences_its_own_sender_which_takes_over_again() {
 #[test]
 fn a_closing_whose_id_somebody_takes_is_no_news_of_what_it_closes() {
     hold_in_effects("taken closings");
+}
+
+#[test]
+fn what_may_have_run_in_a_session_that_was_forgotten_does_not_run_in_another() {
+    hold_in_effects("forgotten sessions");
 }
 
 #[test]

@@ -102,6 +102,7 @@ pub const SOMETIMES: &[&str] = &[
     "effects: a clock goes back",
     "effects: a key is put back",
     "effects: a module is made anew",
+    "effects: an administrator has a key forget",
     "effects: an object ends between two statements",
     "effects: calls outside",
     "effects: is credited",

@@ -371,6 +371,11 @@ pub(crate) fn of_taking(seed: u64) -> u64 {
     seed ^ 0x07A1_4E5D_1D50_0000
 }
 
+/// The seed of who has sessions forgotten there, likewise.
+pub(crate) fn of_forgetting(seed: u64) -> u64 {
+    seed ^ 0x01F0_6607_7E45_0000
+}
+
 /// The seed of the run of requests that are committed together, likewise.
 pub(crate) fn of_together(seed: u64) -> u64 {
     seed ^ 0x06E0_0C03_3170_0000

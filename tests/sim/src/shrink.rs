@@ -83,7 +83,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.full,
         |plan| &mut plan.together.fail_commits,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 39] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 40] = [
         // First: where a run of the outbox fails, they go in a few tries.
         |plan| &mut plan.together.wishes,
         |plan| &mut plan.together.reads,
@@ -95,6 +95,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.effects.restores,
         |plan| &mut plan.effects.administrations,
         |plan| &mut plan.effects.clock_backs,
+        |plan| &mut plan.effects.forgets,
         |plan| &mut plan.remote.wishes,
         |plan| &mut plan.remote.again,
         |plan| &mut plan.remote.outages,

@@ -47,6 +47,17 @@ pub fn heard(reply: &Reply) -> Heard {
     Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() }
 }
 
+/// Two accounts, of which one has sent the other 5 and holds the session, and the credit.
+pub fn sent() -> (World<Bank>, World<Bank>, Sending) {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    let take_over = alice.send_next().expect("a take-over");
+    let reply = delivered(&mut bob, &take_over);
+    alice.sent(&take_over, heard(&reply));
+    let credit = alice.send_next().expect("a credit");
+    (alice, bob, credit)
+}
+
 /// Sends all there is; how often anything was sent.
 pub fn drained(from: &mut World<Bank>, to: &mut World<Bank>) -> usize {
     let mut count = 0;

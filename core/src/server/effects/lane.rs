@@ -4,6 +4,8 @@
 //! - A number that the other key has taken is asked for under the epoch that it was sent under, and never sent under another.
 //! - What is not known to have been taken gets the number after the last that the other key has, in the order of the commits.
 //! - What a closing is answered is news of its place only where it speaks of that, and not of the closing itself.
+//! - The first number of a session may have been taken by one that was forgotten since, and nothing tells but that session's epoch: where it may
+//!   have been sent, no session is begun anew for it.
 //! - Nothing is given up without a word: what is refused for good is parked with the reason, and what is known of whether it ran.
 
 use crate::id::Key;
@@ -70,8 +72,8 @@ pub struct Lane {
 /// What is to be done for the first effect of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The session is to be taken over.
-    TakeOver,
+    /// The session is to be taken over: from that epoch, where it has to be there.
+    TakeOver(Option<i64>),
     /// It is sent under an epoch.
     Send(i64),
     /// Its place is closed, so that it never runs.
@@ -80,17 +82,41 @@ pub enum Step {
     Call,
 }
 
-/// What is done next. `is_open`: this object holds the session.
-pub fn next(lane: &Lane, seq: i64, is_closing: bool, is_open: bool) -> Step {
+/// Whether the first of a lane was surely never sent. `is_first`: this object knows.
+pub fn is_new(lane: &Lane, seq: i64, is_first: bool) -> bool {
+    is_first || lane.sure.is_some_and(|sure| seq > sure)
+}
+
+/// The epoch from which the session of a lane is taken over, where it has to be there. `told`: what the other key said was the current one.
+///
+/// Only the first number needs it: of a later one the numbers before it tell.
+fn expected(lane: &Lane, seq: i64, is_new: bool, told: Option<i64>) -> Option<i64> {
+    let is_needed = seq == 1 && lane.epoch > 0 && !is_new && holds(Rule::FirstOfKnownSession);
+    is_needed.then(|| told.unwrap_or(lane.epoch))
+}
+
+/// What an object knows of a lane beside what is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Known {
+    /// Whether it holds the session.
+    pub is_open: bool,
+    /// Whether it knows that the first was never sent.
+    pub is_first: bool,
+    /// What the other key said was the current epoch.
+    pub told: Option<i64>,
+}
+
+/// What is done next.
+pub fn next(lane: &Lane, seq: i64, is_closing: bool, known: Known) -> Step {
     if matches!(lane.target, Target::Origin(_)) {
         return Step::Call;
     }
     let was_taken = seq <= lane.boundary;
     let epoch = if was_taken && holds(Rule::TakenEpoch) { lane.previous } else { lane.epoch };
-    let is_held = is_open || (lane.epoch > 0 && !holds(Rule::LaneTakenOver));
+    let is_held = known.is_open || (lane.epoch > 0 && !holds(Rule::LaneTakenOver));
     match (was_taken || is_held, is_closing) {
         // What was taken is asked for first: a take-over moves the boundary.
-        (false, _) => Step::TakeOver,
+        (false, _) => Step::TakeOver(expected(lane, seq, is_new(lane, seq, known.is_first), known.told)),
         (true, true) => Step::Close(epoch),
         (true, false) => Step::Send(epoch),
     }
@@ -127,6 +153,10 @@ pub enum Verdict {
     TakeOver(String),
     /// The session was: its epoch, and the last number that was taken.
     Opened(i64, i64),
+    /// The session is to be taken over from that epoch.
+    Expect(i64, String),
+    /// The session is not there any more.
+    Forgotten,
     /// The same once more, after the interval.
     Again(String),
 }
@@ -143,8 +173,10 @@ pub fn judge(lane: &Lane, seq: i64, step: Step, is_first: bool, heard: Heard) ->
     match step {
         Step::Call => called(status, &body),
         Step::Send(_) if is_outcome => ended(i64::from(status), &body),
-        Step::TakeOver if is_outcome => taken_over(&body).unwrap_or_else(|| Verdict::Again("no epoch came".to_owned())),
-        Step::TakeOver => Verdict::Again(words(status, &semel, &body)),
+        Step::TakeOver(_) if is_outcome => {
+            taken_over(&body).unwrap_or_else(|| Verdict::Again("no epoch came".to_owned()))
+        }
+        Step::TakeOver(expected) => not_taken_over(expected.and(current_epoch(&body)), words(status, &semel, &body)),
         Step::Close(_) if is_outcome => closed(&body).unwrap_or_else(|| Verdict::Again("no state came".to_owned())),
         Step::Send(_) | Step::Close(_) => {
             let reason = words(status, &semel, &body);
@@ -203,6 +235,19 @@ fn taken_over(body: &[u8]) -> Option<Verdict> {
     let mut members = Members::parse(body).ok()?;
     let (epoch, last) = (members.required("epoch").ok()?, members.required("lastSeq").ok()?);
     (epoch > 0 && last >= 0).then_some(Verdict::Opened(epoch, last))
+}
+
+/// A take-over was refused. `current`: where one was expected that is not the current epoch, that one; 0: there is none.
+fn not_taken_over(current: Option<i64>, reason: String) -> Verdict {
+    match current {
+        None => Verdict::Again(reason),
+        Some(0) => Verdict::Forgotten,
+        Some(current) => Verdict::Expect(current, reason),
+    }
+}
+
+fn current_epoch(body: &[u8]) -> Option<i64> {
+    Members::parse(body).ok()?.required("currentEpoch").ok()
 }
 
 fn closed(body: &[u8]) -> Option<Verdict> {

@@ -67,6 +67,8 @@ pub(super) struct Running {
     pub is_open: bool,
     /// The highest number that may have been taken by now; `None`: this object has never held the session.
     pub sent: Option<i64>,
+    /// What the other key said was the session's current epoch, where another was expected.
+    pub told_epoch: Option<i64>,
     /// By the wall clock, as all that is waited for: the key's may stand still.
     pub not_before_ms: i64,
     /// Whether there was no answer to what was given out last: the next may hang for as long.

@@ -5,7 +5,7 @@
 //! - What is sent to a key and has no place there, a take-over or a closing, has an id that it shares with nothing.
 //! - An answer counts only for what was sent last on its lane. All others are late, and of them nothing is to be learnt.
 
-use super::lane::{self, Heard, Lane, Step, Target, Verdict};
+use super::lane::{self, Heard, Known, Lane, Step, Target, Verdict};
 use super::outbox::{Running, UnderWay};
 use super::store::{self, Head};
 use super::{RESEND_MS, UNDER_WAY_MS, WAKE_MS};
@@ -86,9 +86,10 @@ impl<H: Handler> Engine<H> {
         let Some((number, seq)) = next else { return Ok(None) };
         let (lane, head) = store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(|| missing(number))?;
         let running = outbox.lanes.entry(number).or_default();
-        let step = lane::next(&lane, head.seq, head.closing.is_some(), running.is_open);
-        outbox.token = (outbox.token + 1).max(wall_ms);
         let is_first = running.sent.is_some_and(|sent| sent < seq);
+        let known = Known { is_open: running.is_open, is_first, told: running.told_epoch };
+        let step = lane::next(&lane, head.seq, head.closing.is_some(), known);
+        outbox.token = (outbox.token + 1).max(wall_ms);
         let (token, until_ms) = (outbox.token, wall_ms + UNDER_WAY_MS);
         running.under_way = Some(UnderWay { token, step, seq, is_first, until_ms });
         running.attempts = if running.tried_seq == seq { running.attempts.saturating_add(1) } else { 1 };
@@ -202,14 +203,25 @@ fn settle(
             running.not_before_ms = wall_ms + RESEND_MS;
             running.reason = reason;
         }
+        Verdict::Expect(epoch, reason) => {
+            running.told_epoch = Some(epoch);
+            running.not_before_ms = wall_ms + RESEND_MS;
+            running.reason = reason;
+        }
+        Verdict::Forgotten => {
+            atomically(sql, || forgotten(sql, now_ms, &lane, &head))?;
+            running.told_epoch = None;
+            settled = Settled { is_empty: store::head(sql, number)?.is_none(), is_parked: true };
+        }
         Verdict::Again(reason) => {
             running.not_before_ms = wall_ms + RESEND_MS;
             running.reason = reason;
         }
         Verdict::Opened(epoch, last) => {
-            let is_surely_new = is_first || lane.sure.is_some_and(|sure| head.seq > sure);
+            let is_surely_new = lane::is_new(&lane, head.seq, is_first);
             settled.is_parked = atomically(sql, || open(sql, now_ms, (&lane, &head), (epoch, last), is_surely_new))?;
             running.is_open = true;
+            running.told_epoch = None;
             running.sent = Some(last);
         }
     }
@@ -247,6 +259,15 @@ fn open(
     Ok(is_forgotten)
 }
 
+/// The other key has forgotten the session under which the first was sent: whether that ran, nobody knows. Those behind it were not sent, and
+/// begin a session with the next take-over.
+fn forgotten(sql: &dyn Sql, now_ms: i64, lane: &Lane, head: &Head) -> Result<(), SqlError> {
+    let reason = format!("the other key has forgotten the session, of epoch {}", lane.epoch);
+    park(sql, lane, head, now_ms, Executed::Unknown, &reason)?;
+    let first = store::first_beyond(sql, lane.number, head.seq)?;
+    store::open(sql, &lane::opened(lane, 0, 0, first))
+}
+
 fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64, i64)) -> Sending {
     let stored = head.stored;
     let (key, session) = match &lane.target {
@@ -276,9 +297,10 @@ fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64
             sending.headers = Headers::from_lines(&stored.headers);
             sending.body = stored.body;
         }
-        Step::TakeOver => {
+        Step::TakeOver(after) => {
             sending.url = control("sessions");
-            sending.body = Object::default().with("name", session.as_str()).end().into_text().into_bytes();
+            let body = Object::default().with("name", session.as_str()).with_some("after", after);
+            sending.body = body.end().into_text().into_bytes();
             sending.headers.append("idempotency-key", id());
         }
         Step::Close(epoch) => {

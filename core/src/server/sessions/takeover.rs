@@ -3,14 +3,15 @@
 //!
 //! Invariants:
 //! - A new epoch is higher than any that the key ever gave, to whichever session.
-//! - Who says which epoch it expects takes over from no newer one: a take-over that was under way for long fences nobody.
+//! - Who says which epoch it expects takes over from no newer one: a take-over that was under way for long fences nobody. It begins no session
+//!   that it expects to be there: who asks is told that it is forgotten.
 
 use super::decision::{fenced, open};
 use super::rows;
 use super::state::Epochs;
 use crate::id::Invalid;
 use crate::message::Response;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Position, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::control::body_invalid;
 use crate::server::json::read::Members;
@@ -70,7 +71,8 @@ pub(in crate::server) fn take_over(
             return Err(Undone::Problem(fenced(current)));
         }
         Some(after) if *after > current => {
-            return Err(Undone::Problem(body_invalid(format!("after: the session is at epoch {current}"))));
+            let ahead = body_invalid(format!("after: the session is at epoch {current}"));
+            return Err(Undone::Problem(ahead.with_position(Position::CurrentEpoch(current))));
         }
         _ => {}
     }

@@ -1,14 +1,18 @@
-//! An administrator who looks at what a key has sent, thinks for a while, and then has one of what was seen given up, sent again or dropped.
+//! An administrator who looks at what a key has sent, thinks for a while, and then has one of what was seen given up, sent again or dropped; and
+//! one who has a key forget its sessions.
 //!
 //! Invariants:
 //! - What is drawn here comes of a stream of its own: a run without it is as it would be if this were not here.
+//! - What is on its way to a key while that forgets is lost: a take-over that came afterwards would begin a session, and what has run and came once
+//!   more would have the answer that it was never heard of.
 //! - Who gets no answer asks the same again until there is one: in the end it is known what was mended.
 
+use super::bank::key_of;
 use super::run::{Event, Run};
 use crate::mutant::{Mutant, Twin};
 use semel_core::server::Value;
-use semel_core::server::effects::Heard;
-use semel_support::post;
+use semel_core::server::effects::{Heard, Sending};
+use semel_support::{START_MS, post};
 use std::collections::BTreeSet;
 
 /// Between a look and what comes of it.
@@ -46,6 +50,35 @@ impl Run {
             let at_ms = self.mending.i64(0..self.options.busy_ms * 3);
             self.push(at_ms, Event::Administer);
         }
+        for _ in 0..self.options.forgets {
+            let at_ms = self.forgetting.i64(0..self.options.busy_ms * 2);
+            let account = self.forgetting.usize(0..self.options.accounts);
+            self.push(at_ms, Event::Forget(account));
+        }
+    }
+
+    /// Has a key forget what was last used before this second.
+    pub(super) fn forget(&mut self, account: usize) {
+        let on_its_way: Vec<(i64, u64)> = {
+            let is_to = |sending: &Sending| {
+                sending.key.as_ref().is_some_and(|key| key.as_str() == key_of(&account.to_string()))
+            };
+            // A credit that comes again, and whose answer nobody waits for, may still come.
+            let is_lost =
+                |from: &Option<(usize, u32)>, sending: &Sending| from.is_some() || sending.url.ends_with("/sessions");
+            let is_chosen = |event: &Event| matches!(event, Event::Arrival(from, sending) if is_to(sending) && is_lost(from, sending));
+            self.queue.iter().filter(|(_, event)| is_chosen(event)).map(|(at, _)| *at).collect()
+        };
+        for at in on_its_way {
+            if let Some(Event::Arrival(Some((from, life)), sending)) = self.queue.remove(&at) {
+                self.lose(from, life, sending);
+            }
+        }
+        let before_s = (START_MS + self.now_ms) / 1000;
+        self.world(account).forget(before_s).expect("storage that does not fail");
+        self.has_forgotten = true;
+        self.see("an administrator has a key forget");
+        self.note(|| format!("{account}: an administrator has it forget"));
     }
 
     /// Looks at a key.

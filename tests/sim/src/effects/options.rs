@@ -35,6 +35,9 @@ pub struct Options {
     pub administrations: usize,
     /// The share of closings whose id somebody at the other key takes before they come, in percent.
     pub takes: u32,
+    /// How often an administrator has a key forget its sessions, and all else that is as old. Nobody mends anything then: what may have run is
+    /// sent again by whoever takes that upon himself.
+    pub forgets: usize,
     /// How often the clock of a key's machine goes back.
     pub clock_backs: usize,
 }
@@ -45,10 +48,15 @@ impl Options {
         let mut rng = Rng::with_seed(crate::plan::of_effects(seed));
         let mut mending = Rng::with_seed(crate::plan::of_mending(seed));
         let mut taking = Rng::with_seed(crate::plan::of_taking(seed));
+        let mut forgetting = Rng::with_seed(crate::plan::of_forgetting(seed));
         let mut some = |most: u32| if rng.u32(0..3) == 0 { 0 } else { rng.u32(0..=most) };
         let (lose, lose_answers, repeat, slow) = (some(40), some(40), some(30), some(30));
         let (crash, fail) = (some(10), some(10));
         let (ends, renewals, refusals, restores) = (some(3), some(3), some(2), some(2));
+        let administrations = if restores > 0 || mending.bool() { 0 } else { mending.usize(1..=20) };
+        let takes = if taking.bool() { 0 } else { 50 };
+        let clock_backs = if mending.bool() { 0 } else { mending.usize(1..=4) };
+        let is_forgetful = restores == 0 && administrations == 0 && clock_backs == 0;
         Self {
             busy_ms: [5_000, 20_000][rng.usize(0..2)],
             accounts: rng.usize(2..=3),
@@ -63,9 +71,10 @@ impl Options {
             renewals: renewals as usize,
             refusals: refusals as usize,
             restores: restores as usize,
-            administrations: if restores > 0 || mending.bool() { 0 } else { mending.usize(1..=20) },
-            takes: if taking.bool() { 0 } else { 50 },
-            clock_backs: if mending.bool() { 0 } else { mending.usize(1..=4) },
+            administrations,
+            takes,
+            forgets: if is_forgetful { forgetting.usize(0..=4) } else { 0 },
+            clock_backs,
         }
     }
 }

@@ -58,10 +58,10 @@ impl Account {
 /// Why something is parked that an administrator has given up.
 const GIVEN_UP: &str = "an administrator gave it up";
 
-/// Checks all accounts, of which the first was put back or not, and tells what came about.
+/// Checks all accounts, of which the first was put back or not, and some have forgotten sessions or not, and tells what came about.
 pub fn check(
     accounts: &[Account],
-    was_put_back: bool,
+    (was_put_back, has_forgotten): (bool, bool),
     mended: &Mended,
     outside: &Outside,
 ) -> Result<BTreeSet<String>, Violation> {
@@ -110,6 +110,10 @@ pub fn check(
                 // It was acknowledged before its key was put back, so the other one has its outcome no more.
                 (0 | 1, Some("unknown")) if from == 0 && was_put_back => {
                     see("is parked, and nobody knows any more whether it ran");
+                    money -= amount * (1 - times as i64);
+                }
+                (0 | 1, Some("unknown")) if has_forgotten => {
+                    see("is parked, and may have run in a session that was forgotten");
                     money -= amount * (1 - times as i64);
                 }
                 (0, Some("no" | "yes")) => {

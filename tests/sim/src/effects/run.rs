@@ -57,6 +57,8 @@ pub(super) enum Event {
     GoBack(usize),
     /// An administrator looks at some key.
     Administer,
+    /// An administrator has a key forget all that was used until now.
+    Forget(usize),
     /// What was seen then is mended: for the first time, or again.
     Mend(usize, bool),
     Calm,
@@ -84,10 +86,11 @@ pub struct Run {
     rng: Rng,
     /// The administrator's, and that of the clocks.
     pub(super) mending: Rng,
-    /// That of who takes ids.
+    /// That of who takes ids, and that of who has sessions forgotten.
     taking: Rng,
+    pub(super) forgetting: Rng,
     pub(super) now_ms: i64,
-    queue: BTreeMap<(i64, u64), Event>,
+    pub(super) queue: BTreeMap<(i64, u64), Event>,
     pushed: u64,
     pub(super) keys: Vec<Keyed>,
     wishes: Vec<Wish>,
@@ -96,6 +99,7 @@ pub struct Run {
     outside: Outside,
     backup: Option<World<Accounts>>,
     was_put_back: bool,
+    pub(super) has_forgotten: bool,
     is_calm: bool,
     seen: BTreeSet<String>,
     pub trace: Option<Vec<String>>,
@@ -115,6 +119,7 @@ impl Run {
             rng: Rng::with_seed(!crate::plan::of_effects(plan.seed)),
             mending: Rng::with_seed(!crate::plan::of_mending(plan.seed)),
             taking: Rng::with_seed(!crate::plan::of_taking(plan.seed)),
+            forgetting: Rng::with_seed(!crate::plan::of_forgetting(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,
@@ -125,6 +130,7 @@ impl Run {
             outside: Outside::default(),
             backup: None,
             was_put_back: false,
+            has_forgotten: false,
             is_calm: false,
             seen: BTreeSet::new(),
             trace: is_traced.then(Vec::new),
@@ -146,7 +152,7 @@ impl Run {
         if let Some(account) = accounts.iter().position(|account| account.waiting > 0) {
             return violation("unsettled", format!("at {account} something waits: {:?}", accounts[account]));
         }
-        let mut seen = check(&accounts, self.was_put_back, &self.mended, &self.outside)?;
+        let mut seen = check(&accounts, (self.was_put_back, self.has_forgotten), &self.mended, &self.outside)?;
         seen.append(&mut self.seen);
         Ok(seen)
     }
@@ -166,8 +172,11 @@ impl Run {
                 (0..self.rng.usize(1..=3)).map(|_| self.rng.usize(first..options.accounts).to_string()).collect();
             let body = json!({ "number": number, "to": to }).to_string();
             let call = post(&format!("/accounts/{from}/transfer")).id(&format!("t{number}")).body(body);
-            self.wishes.push(Wish { from, call });
             let at_ms = self.rng.i64(0..options.busy_ms);
+            // What is forgotten must not count as new.
+            let first_sent_s = (START_MS + at_ms) / 1000;
+            let call = if options.forgets > 0 { call.first_sent_s(first_sent_s) } else { call };
+            self.wishes.push(Wish { from, call });
             self.push(at_ms, Event::Ask(number));
         }
         let faults = [
@@ -227,7 +236,10 @@ impl Run {
                 let (from, call) = (self.wishes[number].from, self.wishes[number].call.clone());
                 let heard = self.ask(from, &call);
                 self.note(|| format!("transfer {number} at {from}: {heard:?}"));
-                let is_done = matches!(&heard, Some(Heard::Answered { status: 200, .. }));
+                // Of what was forgotten nobody hears whether it was made.
+                let is_over = |semel: &str| matches!(semel, "outcome-expired" | "forgotten" | "outside-window");
+                let is_done =
+                    matches!(&heard, Some(Heard::Answered { status, semel, .. }) if *status == 200 || is_over(semel));
                 if !is_done || self.happens_often(self.options.lose_answers) {
                     self.push(self.now_ms + AGAIN_MS, Event::Ask(number));
                 }
@@ -266,6 +278,7 @@ impl Run {
             Event::Restore => self.restore(),
             Event::GoBack(account) => self.go_back(account),
             Event::Administer => self.administer(),
+            Event::Forget(account) => self.forget(account),
             Event::Mend(number, is_first) => self.mend(number, is_first),
             Event::Calm => {
                 self.note(|| "the faults end".to_owned());
@@ -282,7 +295,7 @@ impl Run {
         self.note(|| format!("{account}: its clock goes back by {by_ms} ms"));
     }
 
-    fn world(&mut self, account: usize) -> &mut World<Accounts> {
+    pub(super) fn world(&mut self, account: usize) -> &mut World<Accounts> {
         let Keyed { world, behind_ms, .. } = &mut self.keys[account];
         world.wall_ms = START_MS + self.now_ms - *behind_ms;
         world
@@ -360,7 +373,7 @@ impl Run {
     }
 
     /// A broken connection is told, a message that vanishes is not.
-    fn lose(&mut self, from: usize, life: u32, sending: Box<Sending>) {
+    pub(super) fn lose(&mut self, from: usize, life: u32, sending: Box<Sending>) {
         let after_ms = if self.rng.bool() { WAY_MS_MAX } else { ANSWER_MS };
         self.push(self.now_ms + after_ms, Event::Answer(from, life, sending, Heard::Nothing("lost".to_owned())));
     }

@@ -11,10 +11,37 @@ fn answered(status: u16, semel: &str, body: &str) -> Heard {
 
 #[test]
 fn what_was_taken_is_asked_for_first_and_under_the_epoch_before() {
-    assert_eq!(next(&lane(9, None), 4, false, false), Step::Send(1));
-    assert_eq!(next(&lane(9, None), 5, false, false), Step::TakeOver);
-    assert_eq!(next(&lane(9, None), 5, false, true), Step::Send(2));
-    assert_eq!(next(&lane(9, None), 5, true, true), Step::Close(2));
+    let open = Known { is_open: true, ..Known::default() };
+    assert_eq!(next(&lane(9, None), 4, false, Known::default()), Step::Send(1));
+    assert_eq!(next(&lane(9, None), 5, false, Known::default()), Step::TakeOver(None));
+    assert_eq!(next(&lane(9, None), 5, false, open), Step::Send(2));
+    assert_eq!(next(&lane(9, None), 5, true, open), Step::Close(2));
+}
+
+#[test]
+fn the_first_number_is_taken_over_from_the_epoch_that_it_may_have_been_sent_under() {
+    let of = |sure, epoch| Lane { boundary: 0, epoch, ..lane(1, sure) };
+    let none = Known::default();
+    assert_eq!(next(&of(None, 2), 1, false, none), Step::TakeOver(Some(2)));
+    assert_eq!(next(&of(None, 2), 1, false, Known { told: Some(7), ..none }), Step::TakeOver(Some(7)));
+    assert_eq!(next(&of(Some(1), 2), 1, true, none), Step::TakeOver(Some(2)));
+    // It was never sent, or not since a session was known, or the numbers before it tell.
+    assert_eq!(next(&of(None, 2), 1, false, Known { is_first: true, ..none }), Step::TakeOver(None));
+    assert_eq!(next(&of(Some(0), 2), 1, false, none), Step::TakeOver(None));
+    assert_eq!(next(&of(None, 0), 1, false, none), Step::TakeOver(None));
+    assert_eq!(next(&of(None, 2), 2, false, none), Step::TakeOver(None));
+}
+
+#[test]
+fn a_take_over_that_expected_another_epoch_goes_on_from_that_or_learns_that_there_is_none() {
+    let refused =
+        |after, semel, body| judge(&lane(1, None), 1, Step::TakeOver(after), false, answered(409, semel, body));
+    assert!(matches!(refused(Some(2), "fenced", r#"{"currentEpoch":7}"#), Verdict::Expect(7, _)));
+    assert!(matches!(refused(Some(2), "body-invalid", r#"{"currentEpoch":1}"#), Verdict::Expect(1, _)));
+    assert_eq!(refused(Some(2), "body-invalid", r#"{"currentEpoch":0}"#), Verdict::Forgotten);
+    // It does not say, or was not asked.
+    assert!(matches!(refused(Some(2), "body-invalid", "{}"), Verdict::Again(_)));
+    assert!(matches!(refused(None, "body-invalid", r#"{"currentEpoch":0}"#), Verdict::Again(_)));
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! What a handler has sent to another key, where that has forgotten the session under which it went, or knows another epoch of it.
+
+use semel_core::server::effects::{Heard, Sending};
+use semel_support::carrying::{account, delivered, drained, heard, sent, told, transfer, two};
+use semel_support::{Bank, World};
+use serde_json::{Value, json};
+
+/// The other key forgets all that was used until now.
+fn forget(bob: &mut World<Bank>) {
+    bob.pass_s(10);
+    bob.forget(bob.wall_ms / 1_000).expect("storage");
+}
+
+fn parked(alice: &mut World<Bank>) -> Vec<(Value, Value)> {
+    let told = told(alice);
+    let parked = told["parked"].as_array().expect("a list").iter();
+    parked.map(|each| (each["executed"].clone(), each["reason"].clone())).collect()
+}
+
+fn unknown(epoch: i64) -> (Value, Value) {
+    (json!("unknown"), json!(format!("the other key has forgotten the session, of epoch {epoch}")))
+}
+
+/// A take-over that the object has to send now.
+fn take_over(alice: &mut World<Bank>) -> (Sending, Value) {
+    let sending = alice.send_next().expect("a take-over");
+    assert!(sending.url.ends_with("/sessions"), "{}", sending.url);
+    let after = serde_json::from_slice::<Value>(&sending.body).expect("JSON")["after"].clone();
+    (sending, after)
+}
+
+#[test]
+fn the_first_of_all_does_not_run_twice_where_its_answer_was_lost_and_the_object_ends() {
+    let (mut alice, mut bob, credit) = sent();
+    assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");
+    forget(&mut bob);
+    alice.restart();
+    assert_eq!(drained(&mut alice, &mut bob), 1, "a take-over");
+    assert_eq!((bob.balance(), parked(&mut alice)), (5, vec![unknown(1)]));
+}
+
+#[test]
+fn those_behind_it_were_not_sent_and_go_on_in_order_in_another_session() {
+    let (mut alice, mut bob, credit) = sent();
+    for n in 2..=3 {
+        alice.send(&transfer(&format!("t{n}"), &["bob"], n));
+    }
+    assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");
+    forget(&mut bob);
+    alice.restart();
+    let (refused, after) = take_over(&mut alice);
+    assert_eq!(after, 1);
+    let reply = delivered(&mut bob, &refused);
+    reply.is_problem(400, "body-invalid", "no", "after-fix");
+    assert_eq!(reply.json()["currentEpoch"], 0);
+    alice.sent(&refused, heard(&reply));
+    // The next object knows as well that these were not sent.
+    alice.restart();
+    assert_eq!(take_over(&mut alice).1, json!(null));
+    alice.pass_ms(60_000);
+    assert_eq!(drained(&mut alice, &mut bob), 3, "a take-over, and each once");
+    assert_eq!((bob.balance(), parked(&mut alice)), (10, vec![unknown(1)]));
+    let order = bob.database.query("SELECT group_concat(transfer) FROM credits")[0][0].clone().into_text();
+    assert_eq!(order.as_deref(), Some("1,2,3"));
+    assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "fenced", "however late it comes");
+    assert_eq!(bob.balance(), 10);
+}
+
+#[test]
+fn what_was_not_sent_before_the_session_was_forgotten_runs() {
+    let (mut alice, mut bob, credit) = sent();
+    forget(&mut bob);
+    let reply = delivered(&mut bob, &credit);
+    assert_eq!(reply.only("semel-status"), "session-unknown");
+    alice.sent(&credit, heard(&reply));
+    alice.pass_ms(1_000);
+    drained(&mut alice, &mut bob);
+    assert_eq!((bob.balance(), parked(&mut alice)), (5, vec![]));
+}
+
+#[test]
+fn a_take_over_of_which_no_answer_was_heard_is_gone_on_from() {
+    let (mut alice, mut bob, credit) = sent();
+    assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");
+    alice.restart();
+    let (unheard, after) = take_over(&mut alice);
+    assert_eq!((after, delivered(&mut bob, &unheard).status()), (json!(1), 200));
+    alice.restart();
+    let (refused, after) = take_over(&mut alice);
+    let reply = delivered(&mut bob, &refused);
+    reply.is_problem(409, "fenced", "no", "never");
+    assert_eq!((after, &reply.json()["currentEpoch"]), (json!(1), &json!(2)));
+    alice.sent(&refused, heard(&reply));
+    alice.pass_ms(1_000);
+    let (taken, after) = take_over(&mut alice);
+    assert_eq!(after, 2);
+    // Whoever expects an epoch asks for that one until it is told another.
+    alice.sent(&taken, Heard::Nothing("lost".to_owned()));
+    alice.pass_ms(1_000);
+    let (taken, after) = take_over(&mut alice);
+    assert_eq!(after, 2);
+    let reply = delivered(&mut bob, &taken);
+    assert_eq!(reply.status(), 200);
+    alice.sent(&taken, heard(&reply));
+    drained(&mut alice, &mut bob);
+    assert_eq!((bob.balance(), parked(&mut alice)), (5, vec![]));
+    assert_eq!(told(&mut alice)["count"], 0, "it was asked for under its epoch");
+}
+
+#[test]
+fn a_key_that_was_put_back_to_an_earlier_epoch_has_not_forgotten_the_session() {
+    let (mut alice, mut bob) = two();
+    // As it was after the first take-over, of two.
+    let mut before = account("bob");
+    alice.send(&transfer("t1", &["bob"], 5));
+    let (first, _) = take_over(&mut alice);
+    delivered(&mut before, &first);
+    let reply = delivered(&mut bob, &first);
+    alice.sent(&first, heard(&reply));
+    alice.restart();
+    let (second, _) = take_over(&mut alice);
+    let reply = delivered(&mut bob, &second);
+    alice.sent(&second, heard(&reply));
+    alice.restart();
+    let (refused, after) = take_over(&mut alice);
+    let reply = delivered(&mut before, &refused);
+    reply.is_problem(400, "body-invalid", "no", "after-fix");
+    assert_eq!((after, &reply.json()["currentEpoch"]), (json!(2), &json!(1)));
+    alice.sent(&refused, heard(&reply));
+    alice.pass_ms(1_000);
+    drained(&mut alice, &mut before);
+    assert_eq!((before.balance(), parked(&mut alice)), (5, vec![]));
+}
