@@ -13,6 +13,8 @@ import type { Presence, Store } from "semel";
  * - A row that is cut off by a crash was never reported as stored, and is left out. Anything else that is damaged is an error
  *   with the code `store-damaged`, and nothing is left out. After a failed write, `change` rejects and has changed nothing. Where what was
  *   written can't be taken back, on a broken disk say, it settles once it can, which is tried each second; all that is called meanwhile rejects.
+ * - Nobody else may remove any of its files while it is open. Where the lock or the whole folder is removed all the same, what was under way
+ *   resolves if it is in the log that is there then, and rejects with `store-failed` if it is not.
  *
  * What goes wrong is a `StoreError` of the package:
  * - `store-unavailable`: the file system has no hard links

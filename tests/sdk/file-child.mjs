@@ -1,6 +1,6 @@
 // A process that uses a file store until it is killed: `node file-child.mjs WHAT FOLDER …`.
 
-import { writeSync } from "node:fs";
+import { rmSync, writeSync } from "node:fs";
 import { fileStore } from "../../sdk/npm/file.js";
 import { Semel } from "../../sdk/npm/node.js";
 
@@ -46,6 +46,14 @@ const does = {
     });
     say("stored");
     await store.close();
+  },
+
+  /** Loses its folder while it stores, and says what it is told. It closes nothing. */
+  async lose() {
+    await store.change("a", () => {
+      rmSync(folder, { recursive: true });
+      return Buffer.from("1");
+    }).catch(({ code, cause }) => say(`${code} ${cause.code}`));
   },
 
   /** Says that an owner lives, until it is killed. */

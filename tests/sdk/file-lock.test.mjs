@@ -5,7 +5,7 @@ import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "no
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { Identity, isDead, readIdentity } from "../../sdk/npm/file/life.js";
-import { child, failure, faultyFs, folderOf, look, put, storeIn, textsIn, told } from "./file-support.mjs";
+import { child, failure, faultyFs, folderOf, logIn, look, put, storeIn, textsIn, told } from "./file-support.mjs";
 import { rejection, until } from "./stub.mjs";
 
 const locks = (folder) => readdirSync(folder).filter((name) => name.startsWith("lock.")).sort();
@@ -167,10 +167,202 @@ test("a lock that somebody has removed is held no more: nothing is done in a fol
   await change(() => rmSync(join(folder, locks(folder).at(-1))));
   await put(other, "c", "1");
   assert.deepEqual(await textsIn(one), { a: "1", b: "1", c: "1" });
-  // Whether this one is in a file that was removed, nobody can tell.
-  await change(() => rmSync(folder, { recursive: true })).catch(() => {});
+  assert.equal(told(await rejection(change(() => rmSync(folder, { recursive: true })))), "store-failed ENOENT");
   for (const store of [one, other]) for (let time = 0; time < 2; time += 1) assert.equal(told(await rejection(put(store, "d", "1"))), "store-failed ENOENT");
   assert.equal(existsSync(folder), false);
+});
+
+/** A store with one row, whose folder loses the names of its locks once it calls `name` next; and then `meanwhile` is awaited. */
+async function losing(t, options) {
+  const folder = folderOf(t);
+  const disk = faultyFs({});
+  const store = storeIn(t, folder, { fs: disk.fs, ...options });
+  await put(store, "a", "1");
+  const lose = (name, meanwhile) => {
+    disk.faults[name] = async (call) => {
+      disk.faults[name] = undefined;
+      removeLocks(folder);
+      return meanwhile(call);
+    };
+  };
+  return { folder, disk, store, other: storeIn(t, folder), lose };
+}
+
+const removeLocks = (folder) => locks(folder).forEach((name) => rmSync(join(folder, name)));
+
+test("where the lock was removed, who holds the folder now is waited for, keeps its name, and what it read of an append is stored", { timeout: 30_000 }, async (t) => {
+  const { folder, store, lose } = await losing(t, { busyMs: 50 });
+  let third;
+  lose("datasync", async () => {
+    third = await holder(t, folder);
+  });
+  let isSettled = false;
+  const changed = put(store, "b", "1").finally(() => (isSettled = true));
+  await until(() => third !== undefined, "somebody else holds it");
+  for (let time = 0; time < 3; time += 1) assert.equal(told(await rejection(put(store, "c", "1"))), "store-blocked");
+  assert.deepEqual([isSettled, locks(folder)], [false, ["lock.0", "lock.1"]]);
+  await third.go();
+  await changed;
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1", "by-the-holder": "1" }));
+});
+
+test("an append that failed is not cut off a log that somebody else has gone on with", async (t) => {
+  const { folder, store, other, lose } = await losing(t);
+  lose("write", async ({ with: real, args: [bytes, from, , position] }) => {
+    await real(bytes, from, 10, position);
+    await put(other, "c", "1");
+    throw failure("EIO");
+  });
+  assert.equal(told(await rejection(put(store, "b", "1"))), "store-failed EIO");
+  assert.deepEqual([await textsIn(store), await look(folder)], [{ a: "1", c: "1" }, { a: "1", c: "1" }]);
+});
+
+test("an append that failed is stored where somebody else has read it and gone on", async (t) => {
+  const { folder, store, other, lose } = await losing(t);
+  lose("datasync", async () => {
+    await put(other, "c", "1");
+    throw failure("EIO");
+  });
+  await put(store, "b", "1");
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1", c: "1" }));
+});
+
+test("what was appended to a log that somebody has made anew meanwhile is not stored", async (t) => {
+  const { folder, store, lose } = await losing(t);
+  lose("datasync", async ({ real }) => {
+    await real();
+    rmSync(logIn(folder));
+    // As long as the one before, with the same name.
+    const fresh = storeIn(t, folder);
+    for (const id of ["a", "b"]) await put(fresh, id, "1");
+  });
+  const calls = [put(store, "b", "1"), store.load(), store.change("c", () => null)];
+  for (const call of calls) {
+    assert.equal((await rejection(call)).message, "store-failed: the folder's lock was removed while it was held");
+  }
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
+});
+
+test("a process that was told that its folder is gone ends by itself", { timeout: 30_000 }, async (t) => {
+  const lost = child(t, "lose", folderOf(t));
+  assert.deepEqual([await lost.ended, lost.lines], [{ code: 0, signal: null }, ["store-failed ENOENT"]]);
+});
+
+test("what was appended to a log that nobody can read, or that is gone, is not stored", async (t) => {
+  for (const harm of [(log) => writeFileSync(log, "x".repeat(100)), (log) => rmSync(log)]) {
+    const { folder, store, lose } = await losing(t);
+    lose("datasync", async ({ real }) => {
+      await real();
+      harm(logIn(folder));
+    });
+    assert.equal(told(await rejection(put(store, "b", "1"))), "store-damaged");
+  }
+});
+
+test("while it can't be seen what became of an append, its call doesn't settle", async (t) => {
+  const { folder, disk, store, lose } = await losing(t);
+  lose("datasync", () => {
+    disk.faults.readdir = () => {
+      throw failure("EIO");
+    };
+  });
+  let isSettled = false;
+  const changed = put(store, "b", "1").finally(() => (isSettled = true));
+  await until(() => disk.faults.readdir !== undefined, "it is lost");
+  assert.equal(told(await rejection(put(store, "c", "1"))), "store-failed EIO");
+  assert.equal(isSettled, false);
+  disk.faults.readdir = undefined;
+  // By itself.
+  await changed;
+  assert.deepEqual(await look(folder), { a: "1", b: "1" });
+});
+
+test("a store that is closed while its lock is removed settles what was called before", async (t) => {
+  const { folder, store, other, lose } = await losing(t);
+  lose("datasync", () => put(other, "c", "1"));
+  const changed = put(store, "b", "1");
+  await Promise.all([store.close(), changed]);
+  assert.deepEqual(await textsIn(other), { a: "1", b: "1", c: "1" });
+  await other.close();
+  assert.deepEqual(readdirSync(folder).sort(), ["lock.0", "semel.1.log"]);
+});
+
+test("a log is not written anew from what was before somebody else's turn", async (t) => {
+  const { folder, store, other, lose } = await losing(t);
+  for (let n = 0; n < 11; n += 1) await put(store, "big", `${n % 10}`.repeat(90_000));
+  // It has the log open already, and the row is so long that it does not write it anew itself.
+  await other.load();
+  const long = "c".repeat(1_200_000);
+  let changed;
+  lose("sync", () => (changed = put(other, "c", long)));
+  await put(store, "big", "x".repeat(90_000));
+  await until(() => changed !== undefined, "it is written anew");
+  await changed;
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", big: "x".repeat(90_000), c: long }));
+});
+
+test("a lock that could not be released, and was removed, is not gone on with", async (t) => {
+  const { folder, disk, store, other } = await losing(t);
+  disk.faults.unlink = () => {
+    throw failure("EIO");
+  };
+  const before = disk.calls.unlink;
+  await put(store, "a", "2");
+  await until(() => disk.calls.unlink > before, "it could not be released");
+  removeLocks(folder);
+  await put(other, "c", "1");
+  disk.faults.unlink = undefined;
+  const third = await holder(t, folder);
+  const changed = put(store, "b", "1");
+  await until(() => readdirSync(folder).some((name) => name.startsWith("want.")), "it waits");
+  await third.go();
+  await changed;
+  assert.deepEqual(await look(folder), { a: "2", b: "1", c: "1", "by-the-holder": "1" });
+});
+
+test("a store that finds its name gone when it lets go of it reads the log anew", async (t) => {
+  const { folder, store, lose } = await losing(t);
+  let isMade = false;
+  lose("unlink", async () => {
+    rmSync(logIn(folder));
+    const fresh = storeIn(t, folder);
+    for (const id of ["c", "d"]) await put(fresh, id, "1");
+    isMade = true;
+  });
+  await put(store, "b", "1");
+  await until(() => isMade, "the log is made anew");
+  await put(store, "e", "1");
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ c: "1", d: "1", e: "1" }));
+});
+
+test("the name of whoever holds the folder now stays, where a store that has lost its lock closes or can't begin", async (t) => {
+  for (const isClosed of [true, false]) {
+    const { folder, disk, store } = await losing(t);
+    disk.faults.unlink = () => {
+      throw failure("EIO");
+    };
+    const before = disk.calls.unlink;
+    await put(store, "a", "2");
+    await until(() => disk.calls.unlink > before, "it could not be released");
+    removeLocks(folder);
+    disk.faults.unlink = undefined;
+    let third;
+    if (isClosed) {
+      third = await holder(t, folder);
+      await store.close();
+    } else {
+      disk.faults.read = async () => {
+        disk.faults.read = undefined;
+        removeLocks(folder);
+        third = await holder(t, folder);
+        throw failure("EIO");
+      };
+      assert.equal(told(await rejection(store.load())), "store-failed EIO");
+    }
+    assert.deepEqual(locks(folder), ["lock.0", "lock.1"]);
+    await third.go();
+    assert.deepEqual(await look(folder), { a: "2", "by-the-holder": "1" });
+  }
 });
 
 test("a store of another realm of this thread lives while it listens", async (t) => {

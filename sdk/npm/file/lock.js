@@ -9,6 +9,8 @@
 //   it was made, `lock.N` still says the same and nothing higher is there. A base leaves only when the name after it has become
 //   one. So whoever was too slow, however long it was stopped in between, finds its base gone or changed, and withdraws.
 // - Nobody alive is robbed; nothing here goes by time but how long one waits.
+// - A name may be removed by hand, or with the folder. So who holds it looks at it again before it relies on what it did; where it is gone,
+//   somebody else may have had a turn.
 // - Who waits says so by `want.<instance>`, and who holds the lock again and again makes room for it.
 
 import { join } from "node:path";
@@ -33,6 +35,9 @@ export class Lock {
   #base;
   #held;
   #isWanted = false;
+  #isLost = false;
+  /** Which file the name was when it was read last: as long as it is the same, it need not be read. */
+  #seen;
 
   /** `identity` has its name `self.<instance>` in the folder already. */
   constructor(fs, folder, identity) {
@@ -51,16 +56,16 @@ export class Lock {
   }
 
   /**
-   * Takes the lock. Gives the names in the folder, and whether the holder before may have left its work undone. Rejects at
-   * `untilMs` on performance's clock.
+   * Takes the lock. Gives the names in the folder, whether the holder before may have left its work undone, and whether this one
+   * has lost the lock when it last had it. Rejects at `untilMs` on performance's clock.
    */
   async take(untilMs) {
     let isWaiting = false;
     try {
       for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, POLL_MS_MAX)) {
-        const { names, isBroken, holder } = await this.#try();
-        if (names !== undefined) return { names, isBroken };
-        if (performance.now() >= untilMs) throw busy(holder);
+        const tried = await this.#try();
+        if (this.isHeld) return tried;
+        if (performance.now() >= untilMs) throw busy(tried.holder);
         if (!isWaiting) isWaiting = await this.#want();
         await pause(pauseMs * (0.5 + Math.random()));
       }
@@ -80,14 +85,31 @@ export class Lock {
     for (const number of lower.sort((a, b) => a - b)) await removeName(this.#fs, this.#path(`lock.${number}`));
   }
 
+  /** Whether the name is still this one's. Where somebody has removed it, or it can't be seen, nothing is held any more. */
+  async look() {
+    if (!this.isHeld) return false;
+    const path = this.#path(`lock.${this.#held}`);
+    const seen = await this.#fs.stat(path, { bigint: true }).then(({ dev, ino, mtimeNs }) => `${dev} ${ino} ${mtimeNs}`, () => undefined);
+    if (seen !== undefined && seen === this.#seen) return true;
+    if ((await textOf(this.#fs, path).catch(() => undefined)) === this.#identity.text) this.#seen = seen;
+    else this.#lose();
+    return this.isHeld;
+  }
+
+  /** To be called right after a look: the name must not be another's by now. */
   async release() {
     try {
       await this.#fs.unlink(this.#path(`lock.${this.#held}`));
+      this.#held = undefined;
     } catch (error) {
-      // Somebody has removed it, or the folder: nothing is held any more, and whoever believed so would go on in a file that nobody sees.
       if (error.code !== "ENOENT") throw error;
+      this.#lose();
     }
+  }
+
+  #lose() {
     this.#held = undefined;
+    this.#isLost = true;
   }
 
   /** Makes room for who waited when the lock was last taken. */
@@ -120,10 +142,12 @@ export class Lock {
       return {};
     }
     this.#held = base.number + 1;
+    const isLost = this.#isLost;
+    this.#isLost = false;
     this.#isWanted = names.some((name) => this.#isOthersWish(name));
     const isBroken = base.text !== FREE;
     if (!isBroken) this.#base = base;
-    return { names, isBroken };
+    return { names, isBroken, isLost };
   }
 
   /** The base, or the holder. */
@@ -173,3 +197,5 @@ export class Lock {
 function busy(holder) {
   return new StoreError("store-blocked", holder === undefined ? "the folder is busy: others keep taking it" : `the folder is busy: process ${holder.pid} holds it`);
 }
+
+export const lockLost = () => new StoreError("store-failed", "the folder's lock was removed while it was held");

@@ -8,12 +8,13 @@
 // - An append that fails is undone before the lock is released: cut off, or left behind by a new generation. After a failed sync
 //   nothing that the system still shows of the file is relied on, since it may have dropped what it could not write: the new generation
 //   is written from memory, where everything came from a sync that succeeded or was read whole and synced.
+// - A generation gets its name only while the lock is held: it would leave behind what others have appended since.
 
 import { join } from "node:path";
 import { StoreError } from "semel";
 import { FILE_MODE, readAll, removeName, syncFolder, writeAll } from "./disk.js";
-import { HEADER_BYTES, entryBytes, frameBytes, makeFrame, makeHeader, readFrames, readHeader } from "./frames.js";
-import { numbersOf } from "./lock.js";
+import { HEADER_BYTES, HEAD_BYTES, entryBytes, frameBytes, makeFrame, makeHeader, readFrames, readHeader } from "./frames.js";
+import { lockLost, numbersOf } from "./lock.js";
 
 /** Smaller logs are left as they are. */
 export const COMPACTED_BYTES_MIN = 1 << 20;
@@ -25,6 +26,7 @@ const logOf = (generation) => `semel.${generation}.log`;
 export class Log {
   #fs;
   #folder;
+  #lock;
   #handle;
   #generation = 0;
   #seed;
@@ -37,11 +39,15 @@ export class Log {
   #newest = 0;
   /** After a compaction that failed: not again before the log is so long. */
   #compactedAgain = 0;
+  /** Where the frame of the last append is, and its head, which no other frame has; undefined where nothing had to be appended. */
+  #last;
+  #isAppended = true;
   rows = new Map();
 
-  constructor(fs, folder) {
+  constructor(fs, folder, lock) {
     this.#fs = fs;
     this.#folder = folder;
+    this.#lock = lock;
   }
 
   get isOpen() {
@@ -55,6 +61,11 @@ export class Log {
   /** Whether an append failed and could not be undone: then the lock must not be released. */
   get isInDoubt() {
     return this.#doubt !== undefined;
+  }
+
+  /** Whether what was last to be appended is in the log, as far as that was read. */
+  get isAppended() {
+    return this.#isAppended;
   }
 
   /** Reads what others have done. `names` is what is in the folder, and `isBroken` says that the holder before died. */
@@ -73,6 +84,7 @@ export class Log {
       }
       this.#apply(entries);
       this.#size = end;
+      if (isOpened) this.#isAppended = this.#isLastIn(bytes, end);
     } catch (error) {
       await this.close();
       throw error;
@@ -83,9 +95,13 @@ export class Log {
     if (isOpened) await this.#leaveBehind(names);
   }
 
-  /** Makes `entries` durable, as one. Where it rejects, nothing has changed. */
+  /** Makes `entries` durable, as one. Where it rejects, `mend` undoes it. */
   async append(entries) {
+    this.#last = undefined;
+    this.#isAppended = entries.length === 0;
+    if (this.#isAppended) return;
     const frame = makeFrame(entries, this.#seed, this.#size);
+    this.#last = { at: this.#size, head: Buffer.from(frame.subarray(0, HEAD_BYTES)) };
     let failure = "cut";
     try {
       await writeAll(this.#handle, frame, this.#size);
@@ -93,12 +109,11 @@ export class Log {
       await this.#handle.datasync();
     } catch (error) {
       this.#doubt = failure;
-      // Where it can't be mended now, it is before the next append.
-      await this.mend().catch(() => {});
       throw error;
     }
     this.#apply(entries);
     this.#size += frame.length;
+    this.#isAppended = true;
   }
 
   /** Undoes an append that failed. */
@@ -150,6 +165,13 @@ export class Log {
     return true;
   }
 
+  /** Whether a whole log, of which `bytes` follow the header and frames reach to `end`, has the frame of the last append. */
+  #isLastIn(bytes, end) {
+    if (this.#last === undefined) return true;
+    const { at, head } = this.#last;
+    return at < end && bytes.subarray(at - HEADER_BYTES, at - HEADER_BYTES + HEAD_BYTES).equals(head);
+  }
+
   /** What is in the file behind that which is known. */
   async #rest() {
     const { size } = await this.#handle.stat();
@@ -189,6 +211,7 @@ export class Log {
     try {
       written = await this.#writeRows(handle);
       await handle.sync();
+      if (!(await this.#lock.look())) throw lockLost();
       await this.#fs.rename(temporary, this.#path(logOf(generation)));
     } catch (error) {
       await handle.close().catch(() => {});

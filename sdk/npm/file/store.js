@@ -4,6 +4,8 @@
 // - Calls take effect in the order they were made. None settles before its batch is durable, and a batch is all or nothing.
 // - The lock is not released while an append that failed can't be undone: then all calls reject until it is. Those of the append itself settle
 //   only then: should this process end before, whoever comes next may find what they wrote, so that nobody may be told that it is not there.
+// - Where the lock turns out to be lost after a batch, its calls settle once the lock is taken anew and the log is read from its beginning: what
+//   is in there is stored. Until then nothing is written or cut off.
 // - A call that is not in a batch yet waits for the lock no longer than it may, and rejects having changed nothing.
 // - What goes wrong is a StoreError, but wrong arguments and what `to` throws.
 
@@ -13,7 +15,7 @@ import { makeFolder, removeName, writeDurable } from "./disk.js";
 import { storeErrorOf } from "./errors.js";
 import { entryBytes } from "./frames.js";
 import { Identity } from "./life.js";
-import { Lock } from "./lock.js";
+import { Lock, lockLost } from "./lock.js";
 import { Log } from "./log.js";
 import { announce, bury, checkOwner, livingOwners, retire } from "./owners.js";
 
@@ -24,7 +26,7 @@ const ID_BYTES_MAX = 1024;
 const BATCH_BYTES = 4 << 20;
 /** So long the lock is kept from batch to batch, where nobody else is known to wait. */
 const HOLD_MS_MAX = 20;
-/** So often it is tried to undo an append, whether anybody calls or not. */
+/** So often it is tried to undo an append, or to learn what became of it, whether anybody calls or not. */
 const MEND_MS = 1_000;
 
 export class FileStore {
@@ -42,8 +44,8 @@ export class FileStore {
   /** What takes back an owner that is announced; undefined of one that is still to be. */
   #owners = new Map();
   #isBuried = false;
-  /** What rejects the calls of an append that could not be undone yet, and what tries to. */
-  #doubtful = [];
+  /** The calls of a batch that is not settled yet, with what its append failed with; and what tries to, where it could not be. */
+  #doubtful;
   #mending;
 
   /** `fs` is `node:fs/promises`, or what a test puts in its place. */
@@ -108,7 +110,7 @@ export class FileStore {
     clearTimeout(this.#mending);
     // Where it can't be undone even now, its calls never settle.
     await this.#mend().catch(() => {});
-    await this.#release();
+    if (await this.#lock.look()) await this.#release();
     await this.#log.close();
     // Where the lock could not be released, whoever comes next sees that its holder is gone.
     await removeName(this.#fs, this.#path(`self.${this.#identity.instance}`)).catch(() => {});
@@ -141,14 +143,14 @@ export class FileStore {
     try {
       await this.#begin();
     } catch (error) {
-      await this.#release();
+      if (await this.#lock.look()) await this.#release();
       throw error;
     }
     const keptUntilMs = performance.now() + (this.#lock.isWanted ? 0 : HOLD_MS_MAX);
     try {
       do await this.#batch();
-      while (this.#calls.length > 0 && performance.now() < keptUntilMs);
-      await this.#log.compact();
+      while (this.#lock.isHeld && this.#calls.length > 0 && performance.now() < keptUntilMs);
+      if (this.#lock.isHeld) await this.#log.compact();
     } finally {
       await this.#release();
     }
@@ -157,9 +159,10 @@ export class FileStore {
 
   /** Takes the lock, unless it could not be released, and brings the log up to date. */
   async #begin() {
-    const taken = this.#lock.isHeld ? undefined : await this.#lock.take(this.#calls[0].untilMs);
+    const taken = (await this.#lock.look()) ? undefined : await this.#lock.take(this.#calls[0].untilMs);
     if (taken === undefined && this.#log.isOpen) return;
-    const { names, isBroken } = taken ?? { names: await this.#fs.readdir(this.#folder), isBroken: true };
+    const { names, isBroken, isLost } = taken ?? { names: await this.#fs.readdir(this.#folder), isBroken: true };
+    if (isLost) await this.#log.close();
     await this.#log.catchUp(names, isBroken);
     if (isBroken) await this.#lock.settle();
     await this.#bury(isBroken);
@@ -180,49 +183,62 @@ export class FileStore {
   /** One commit. Calls are taken off the line only once there is nothing more to reject them all for. */
   async #batch() {
     await this.#mend();
+    if (!this.#lock.isHeld) return;
     const view = new View(this.#log, this.#rowsBytesMax);
-    const settle = [];
-    const failed = [];
+    const calls = [];
     while (this.#calls.length > 0 && view.bytes < BATCH_BYTES) {
-      const call = this.#calls.shift();
-      failed.push(call.failed);
+      const { run, done, failed } = this.#calls.shift();
       try {
-        const value = call.run(view);
-        settle.push(() => call.done(value));
+        const value = run(view);
+        calls.push({ settle: () => done(value), failed });
       } catch (error) {
-        settle.push(() => call.failed(error));
+        calls.push({ settle: () => failed(error), failed });
       }
     }
+    this.#doubtful = { calls };
     try {
-      if (view.changes.size > 0) await this.#log.append([...view.changes]);
+      await this.#log.append([...view.changes]);
     } catch (error) {
-      const told = storeErrorOf(error);
-      this.#doubtful = failed.map((fail) => () => fail(told));
-      if (this.#log.isInDoubt) this.#mendLater();
-      else this.#undone();
-      return;
+      this.#doubtful.told = storeErrorOf(error);
     }
-    settle.forEach((each) => each());
+    // Last of all, so that the lock is let go of before anybody has called again.
+    if (await this.#isMended().catch(() => false)) this.#settle();
+    else if (this.#lock.isHeld) this.#mendLater();
+    // Before all else that waits.
+    else this.#calls.unshift({ run: () => {}, done: () => {}, failed: () => this.#mendLater(), untilMs: performance.now() + this.#busyMs });
   }
 
+  /** Settles the batch before, if that is still to be done. */
   async #mend() {
-    await this.#log.mend();
-    this.#undone();
+    if ((this.#doubtful !== undefined || this.#log.isInDoubt) && (await this.#isMended())) this.#settle();
   }
 
-  #undone() {
+  /** Undoes an append that failed. False where the lock turns out to be lost: then nothing is touched before it is taken anew. */
+  async #isMended() {
+    if (!(await this.#lock.look())) return false;
+    await this.#log.mend();
+    return true;
+  }
+
+  /** Tells the calls of the last batch what became of it: what the log says, unless that is over with `error`. */
+  #settle(error = this.#log.isAppended ? undefined : (this.#doubtful?.told ?? lockLost())) {
     clearTimeout(this.#mending);
-    this.#doubtful.splice(0).forEach((reject) => reject());
+    const calls = this.#doubtful?.calls ?? [];
+    this.#doubtful = undefined;
+    for (const { settle, failed } of calls) error === undefined ? settle() : failed(error);
   }
 
   #mendLater() {
-    if (this.#closing !== undefined) return;
+    if (this.#closing !== undefined || this.#doubtful === undefined) return;
     // Any call mends what is there to mend, before all else.
     this.#mending = setTimeout(() => this.#call(() => {}).catch(() => this.#mendLater()), MEND_MS);
   }
 
   /** Of what waits, rejects those that have waited too long, or all where it is no matter of time. */
   #reject(error) {
+    // Of a folder that is gone, or a log that can't be read, nobody will find what was appended.
+    const isOver = error.code === "store-damaged" || error.cause?.code === "ENOENT";
+    if (isOver && !this.#lock?.isHeld) this.#settle(error);
     const nowMs = performance.now();
     const [rejected, kept] = [[], []];
     for (const call of this.#calls) (error.code === "store-blocked" && call.untilMs > nowMs ? kept : rejected).push(call);
@@ -269,7 +285,7 @@ export class FileStore {
     }
     this.#identity = identity;
     this.#lock = new Lock(this.#fs, this.#folder, identity);
-    this.#log = new Log(this.#fs, this.#folder);
+    this.#log = new Log(this.#fs, this.#folder, this.#lock);
   }
 
   #path(name) {
