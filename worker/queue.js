@@ -4,6 +4,8 @@
 // - A message is acknowledged once its outcome is recorded, or once a dead letter holds it: never before, and each by itself.
 // - Its id is the same at each delivery, and so is what it asks for.
 // - What can't come to anything, however often it is delivered, becomes a dead letter that says why. Whatever may pass is delivered again.
+// - A letter says that its message never runs, by `retry` "never", only where its key has that recorded: the acknowledgement may be lost, and a later
+//   delivery come. So what may yet pass is cancelled before its letter is sent; but for an id of one's own, under which it can be put in again.
 
 import { jsonOf } from "./json.js";
 import { note } from "./module.js";
@@ -25,18 +27,21 @@ export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTER
   const pathOf = typeof path === "function" ? path : (body) => path.replace(/\{([^{}]*)\}/g, (_, name) => segment(member(body, name)));
   const idOf = typeof id === "string" ? (body) => member(body, id) : id;
   const asked = (message) => requestOf(message, { method, pathOf, idOf });
+  const isNamed = idOf !== undefined;
   return async function queue(batch, env) {
     const left = [...batch.messages];
     const next = async () => {
-      for (let message = left.shift(); message; message = left.shift()) await consume(message, { queue: batch.queue, env, asked, letters: env[deadLetters], deliveries, retries });
+      for (let message = left.shift(); message; message = left.shift()) await consume(message, { queue: batch.queue, env, asked, isNamed, letters: env[deadLetters], deliveries, retries });
     };
     await Promise.all(Array.from({ length: UNDER_WAY_MAX }, next));
   };
 }
 
-async function consume(message, { queue, env, asked, letters, deliveries, retries }) {
+async function consume(message, { queue, env, asked, isNamed, letters, deliveries, retries }) {
   try {
-    const reason = await reasonOf(message, env, asked, { deliveries, retries });
+    // Without a letter it is delivered again, and may pass.
+    const cancels = letters !== undefined && !isNamed;
+    const reason = await reasonOf(message, env, asked, { cancels, deliveries, retries });
     if (reason === undefined) return message.ack();
     if (reason.retrySeconds !== undefined) return message.retry({ delaySeconds: reason.retrySeconds });
     // What a handler has answered is in the letter alone: no body is in the log.
@@ -53,27 +58,49 @@ async function consume(message, { queue, env, asked, letters, deliveries, retrie
 }
 
 /** Why a message is a dead letter, or in how many seconds it is to be delivered again; undefined: it has had its effect. */
-async function reasonOf(message, env, asked, { deliveries, retries }) {
+async function reasonOf(message, env, asked, { cancels, deliveries, retries }) {
   let request;
   try {
     request = asked(message);
   } catch (error) {
-    return { code: "message-invalid", executed: "no", detail: String(error).slice(0, DETAIL_CHARS_MAX) };
+    return { code: "message-invalid", executed: "no", retry: "after-fix", detail: String(error).slice(0, DETAIL_CHARS_MAX) };
   }
   const answer = await asMessage(request, env);
   const status = answer.headers.get("semel-status");
   const text = await answer.text();
-  if (status === "executed" || status === "replayed") {
-    if (answer.ok) return undefined;
-    return { code: "refused", status: answer.status, executed: "yes", detail: text.slice(0, DETAIL_CHARS_MAX) };
-  }
+  if (status === "executed" || status === "replayed") return refusal(answer.status, text);
   const { code, executed, retry, detail } = JSON.parse(text);
   if (code === "acknowledged" && executed === "yes") return undefined;
   const fails = code === "rolled-back" && message.attempts >= deliveries;
   // The queue would not deliver it again, and nobody would be told why.
   const isLast = message.attempts > retries;
   if (retry === "same-id" && !fails && !isLast) return { retrySeconds: Number(answer.headers.get("retry-after")) || RETRY_SECONDS };
-  return { code, status: answer.status, executed, detail };
+  const reason = { code, status: answer.status, executed, retry, detail };
+  const key = answer.headers.get("semel-key");
+  // What no key was asked for can't be cancelled at any, and another's id is not this message's to cancel.
+  const mayRun = executed === "no" && retry !== "never" && code !== "fingerprint-mismatch" && key !== null;
+  if (!cancels || !mayRun) return reason;
+  const { state, outcome, retry: again } = await cancelled(message, key, env);
+  if (state === "cancelled") return { ...reason, retry: "never" };
+  // Another delivery came before.
+  if (state === "executed") return refusal(outcome.status, outcome.body.base64 ?? outcome.body);
+  // What can't be cancelled as it is never can.
+  return isLast || again === "after-fix" ? reason : { retrySeconds: RETRY_SECONDS };
+}
+
+/** Why an outcome makes its message a dead letter; undefined: it does not. */
+function refusal(status, text) {
+  if (status >= 200 && status < 300) return undefined;
+  return { code: "refused", status, executed: "yes", retry: "never", detail: text.slice(0, DETAIL_CHARS_MAX) };
+}
+
+/** What a key says to the cancellation of a message under its own id: its `state`, or a problem. `key`: as in `Semel-Key`. */
+async function cancelled({ id, timestamp }, key, env) {
+  const headers = { "content-type": "application/json", prefer: `wait=${WAIT_SECONDS}`, "idempotency-key": quoted(crypto.randomUUID()), "semel-first-sent": sentAt(new Date()) };
+  const path = `/semel/v1/keys/${key.slice(1, -1).replaceAll("/", "%2F")}/cancel`;
+  const body = JSON.stringify({ id, firstSent: secondsOf(timestamp) });
+  const answer = await asMessage(new Request(`https://queue${path}`, { method: "POST", headers, body }), env, true);
+  return answer.json();
 }
 
 /** A message as a request. What throws here throws at each delivery. */
@@ -83,11 +110,15 @@ function requestOf(message, { method, pathOf, idOf }) {
   const headers = { "content-type": type, prefer: `wait=${WAIT_SECONDS}` };
   headers["idempotency-key"] = quoted(idOf === undefined ? message.id : idOf(body, message));
   // Two messages that mean the same were not sent at the same time.
-  if (idOf === undefined) headers["semel-first-sent"] = `@${Math.floor(timestamp.getTime() / 1000)}`;
+  if (idOf === undefined) headers["semel-first-sent"] = sentAt(timestamp);
   const path = pathOf(body, message);
   if (typeof path !== "string" || !path.startsWith("/")) throw new TypeError("the path of a message begins with /");
   return new Request(`https://queue${path}`, { method, headers, body: content });
 }
+
+const secondsOf = (date) => Math.floor(date.getTime() / 1000);
+
+const sentAt = (date) => `@${secondsOf(date)}`;
 
 function contentOf(body) {
   if (typeof body === "string") return ["text/plain; charset=utf-8", body];

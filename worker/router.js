@@ -66,11 +66,11 @@ export async function serve(request, env) {
   }
 }
 
-/** The answer to a message of a queue, which asks for a change under a name of Semel's own. */
-export async function asMessage(request, env) {
+/** The answer to a message of a queue, which asks for a change under a name of Semel's own; `cancels`: for the cancellation of one. */
+export async function asMessage(request, env, cancels = false) {
   const lines = linesOf(request.headers);
   try {
-    return left(await routed(request, lines, env, (head) => routerOf(env).route_message(...head, Date.now())));
+    return left(await routed(request, lines, env, (head) => routerOf(env).route_message(...head, cancels, Date.now())));
   } catch (error) {
     return unset(error, lines, env);
   }

@@ -123,8 +123,13 @@ export interface DeadLetter<Body = unknown> {
     code: string;
     /** Of the answer, where there was one. */
     status?: number;
-    /** Whether the handler ran and its effect was kept. `no` speaks of this delivery: should the acknowledgement be lost, the message is delivered once more. */
+    /** Whether the handler ran and its effect was kept. */
     executed: "yes" | "no" | "unknown";
+    /**
+     * With `executed` `"no"`: after `"never"` the message never runs, however often it is still delivered. Else `"no"` speaks of this delivery: should
+     * the acknowledgement be lost, the next one may run it.
+     */
+    retry: "never" | "same-id" | "after-fix";
     detail: string;
   };
   body: Body;

@@ -40,7 +40,7 @@ test("what the other side refuses is a letter, and so is what nobody knows: it i
   const [refused, lost] = [order(), order()];
   other.trouble.push((response) => response.writeHead(409).end('{"error":"sold out"}'));
   assert.deepEqual((await deliver(server, "report", [refused])).acknowledged, [refused.id]);
-  assert.deepEqual(side.letters.pop().reason, { code: "refused", status: 409, executed: "yes", detail: '{"error":"sold out"}' });
+  assert.deepEqual(side.letters.pop().reason, { code: "refused", status: 409, executed: "yes", retry: "never", detail: '{"error":"sold out"}' });
   other.trouble.push((response) => response.destroy());
   for (const attempts of [1, 2]) {
     assert.deepEqual((await deliver(server, "report", [{ ...lost, attempts }])).acknowledged, [lost.id]);

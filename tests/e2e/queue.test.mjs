@@ -39,7 +39,7 @@ test("by a member, two messages that mean the same take effect once, and what di
   const differs = sale("south", "s1", { amount: 2 });
   assert.deepEqual((await deliver(server, "named", [differs])).acknowledged, [differs.id]);
   const { reason, ...rest } = letter();
-  assert.deepEqual([reason.code, reason.status, reason.executed], ["fingerprint-mismatch", 422, "no"]);
+  assert.deepEqual([reason.code, reason.status, reason.executed, reason.retry], ["fingerprint-mismatch", 422, "no", "after-fix"]);
   assert.deepEqual([rest.queue, rest.id, rest.attempts, rest.body], ["named", differs.id, 1, differs.body]);
   assert.equal((await sales("south")).length, 1);
 });
@@ -49,7 +49,7 @@ test("each message of a batch is acknowledged by itself, and what is refused for
   const { acknowledged, again } = await deliver(server, "sales", [fine, refused, throws, last]);
   assert.deepEqual([acknowledged.toSorted(), again], [[fine.id, refused.id, last.id].toSorted(), { [throws.id]: 5 }]);
   const { reason } = letter();
-  assert.deepEqual(reason, { code: "refused", status: 409, executed: "yes", detail: '{"error":"sold out"}' });
+  assert.deepEqual(reason, { code: "refused", status: 409, executed: "yes", retry: "never", detail: '{"error":"sold out"}' });
   await server.line(new RegExp(`a dead letter: .*${refused.id}`));
   // What its handler fails at each delivery is given up.
   assert.deepEqual((await deliver(server, "sales", [{ ...throws, attempts: 2 }])).again, { [throws.id]: 5 });
@@ -69,6 +69,70 @@ test("at the last delivery of its queue a message that may still pass is a lette
   assert.deepEqual((await deliver(server, "limited", [{ ...throws, attempts: 5 }])).acknowledged, [throws.id]);
   const { reason, attempts } = letter();
   assert.deepEqual([reason.code, reason.executed, attempts], ["rolled-back", "no", 5]);
+});
+
+/** What a letter says of a message's execution. */
+const said = ({ reason: { code, executed, retry } }) => [code, executed, retry];
+const open = (till) => deliver(server, "sales", [sale(till, "open")]);
+
+test("a message of which a letter says that it did not run never runs, though its acknowledgement is lost and its handler would run", LIMIT, async () => {
+  const given = { waits: ["rolled-back", sale("late", "waits", { does: "waits" })], unknown: ["not-found", sale("late", "unknown", { does: "unknown" })] };
+  for (const [does, [code, message]] of Object.entries(given)) {
+    assert.deepEqual((await deliver(server, "sales", [{ ...message, attempts: 3 }])).acknowledged, [message.id], does);
+    assert.deepEqual(said(letter()), [code, "no", "never"], does);
+  }
+  await open("late");
+  const [, waits] = given.waits;
+  for (const attempts of [4, 5]) {
+    assert.deepEqual((await deliver(server, "sales", [{ ...waits, attempts }])).acknowledged, [waits.id]);
+    assert.deepEqual(said(letter()), ["cancelled", "no", "never"]);
+  }
+  assert.deepEqual((await sales("late")).map(({ sale }) => sale), ["open"]);
+  // What is put in again is another message.
+  assert.deepEqual((await deliver(server, "sales", [{ ...waits, id: randomUUID() }])).again, {});
+  assert.deepEqual([(await sales("late")).length, side.letters.length], [2, 0]);
+});
+
+test("what has an id of its own can be put in again under the same id, so it is not cancelled, and its letter says so", LIMIT, async () => {
+  const message = sale("again", "waits", { does: "waits" });
+  assert.deepEqual((await deliver(server, "named", [{ ...message, attempts: 3 }])).acknowledged, [message.id]);
+  assert.deepEqual(said(letter()), ["rolled-back", "no", "same-id"]);
+  await open("again");
+  for (const id of [randomUUID(), message.id]) assert.deepEqual((await deliver(server, "named", [{ ...message, id, attempts: 4 }])).acknowledged, [id]);
+  assert.deepEqual([(await sales("again")).map(({ sale }) => sale), side.letters.length], [["open", "waits"], 0]);
+});
+
+test("where nobody hears that a message is cancelled, there is no letter yet, but for the last delivery", LIMIT, async () => {
+  const [message, last] = [sale("unheard", "one", { does: "waits" }), sale("unheard", "two", { does: "waits" })];
+  assert.deepEqual((await deliver(server, "unheard", [{ ...message, attempts: 3 }])).again, { [message.id]: 5 });
+  assert.equal(side.letters.length, 0);
+  assert.deepEqual((await deliver(server, "unheard", [{ ...last, attempts: 5 }])).acknowledged, [last.id]);
+  assert.deepEqual(said(letter()), ["rolled-back", "no", "same-id"]);
+  await open("unheard");
+  assert.deepEqual((await deliver(server, "unheard", [{ ...message, attempts: 4 }])).acknowledged, [message.id]);
+  assert.deepEqual([said(letter()), (await sales("unheard")).length], [["cancelled", "no", "never"], 1]);
+});
+
+test("a message that another delivery has executed meanwhile is acknowledged, or a letter that says so", LIMIT, async () => {
+  const [fine, refused] = [sale("raced", "fine", { does: "waits" }), sale("raced-too", "refused", { does: "waits-and-refuses" })];
+  assert.deepEqual((await deliver(server, "raced", [{ ...fine, attempts: 3 }])).acknowledged, [fine.id]);
+  assert.deepEqual([(await sales("raced")).map(({ sale }) => sale), side.letters.length], [["open", "fine"], 0]);
+  assert.deepEqual((await deliver(server, "raced", [{ ...refused, attempts: 3 }])).acknowledged, [refused.id]);
+  assert.deepEqual(letter().reason, { code: "refused", status: 409, executed: "yes", retry: "never", detail: '{"error":"sold out"}' });
+});
+
+test("what can't be cancelled either is a letter at once, which does not say never", LIMIT, async () => {
+  const ahead = { ...sale("ahead", "one"), timestamp: Date.now() + 30 * DAY_MS };
+  assert.deepEqual((await deliver(server, "sales", [ahead])).acknowledged, [ahead.id]);
+  assert.deepEqual([said(letter()), await sales("ahead")], [["key-invalid", "no", "after-fix"], []]);
+});
+
+test("where there is no queue for letters, a message that may still pass is not cancelled", LIMIT, async () => {
+  const message = sale("unlettered", "one", { does: "waits" });
+  assert.deepEqual((await deliver(server, "unlettered", [{ ...message, attempts: 3 }])).again, { [message.id]: 5 });
+  await open("unlettered");
+  assert.deepEqual((await deliver(server, "unlettered", [{ ...message, attempts: 4 }])).acknowledged, [message.id]);
+  assert.equal((await sales("unlettered")).length, 2);
 });
 
 test("where the settings can't be read, a message is a letter at the last delivery too, and delivered again before", LIMIT, async () => {
@@ -104,14 +168,14 @@ test("what can't be read is a letter at once, with the body that it had", LIMIT,
     const id = randomUUID();
     assert.deepEqual((await deliver(server, queue, [{ id, ...message }])).acknowledged, [id], name);
     const found = letter();
-    assert.deepEqual([found.id, found.reason.code, found.reason.executed], [id, "message-invalid", "no"], name);
+    assert.deepEqual([found.id, found.reason.code, found.reason.executed, found.reason.retry], [id, "message-invalid", "no", "after-fix"], name);
     assert.match(found.reason.detail, detail, name);
     if (message.body !== undefined) assert.deepEqual(found.body, message.body);
   }
 });
 
 test("nothing of the protocol or of the administrator can be asked by a message", LIMIT, async () => {
-  for (const path of ["/semel/v1/keys/tills%2Fnorth/acks", "/semel/v1/admin/keys/tills%2Fnorth/forget", "/%73emel/v1/admin/keys", "/unknown", "/tills/north/nothing"]) {
+  for (const path of ["/semel/v1/keys/tills%2Fnorth/acks", "/semel/v1/keys/tills%2Fnorth/cancel", "/semel/v1/admin/keys/tills%2Fnorth/forget", "/%73emel/v1/admin/keys", "/unknown", "/tills/north/nothing"]) {
     const id = randomUUID();
     assert.deepEqual((await deliver(server, "nowhere", [{ id, body: { path } }])).acknowledged, [id], path);
     assert.deepEqual([letter().reason.code, path], ["not-found", path]);
@@ -139,6 +203,10 @@ test("a client can't take a message's id, nor its name", LIMIT, async () => {
   assert.equal(mine.semel, "executed");
   await deliver(server, "sales", [message]);
   assert.equal(letter().reason.code, "fingerprint-mismatch");
+  // What the id is of has its effect: that says nothing of this one.
+  const executed = sale("taken", "other");
+  for (const body of [executed.body, { ...executed.body, amount: 2 }]) assert.deepEqual((await deliver(server, "sales", [{ ...executed, body }])).acknowledged, [executed.id]);
+  assert.deepEqual(said(letter()), ["fingerprint-mismatch", "no", "after-fix"]);
   assert.equal((await server.send("POST", "/tills/taken/sales/two", { id: randomUUID(), as: "semel:queue" })).semel, "unauthorized");
   assert.equal((await server.send("POST", "/tills/taken/sales/two", { id: randomUUID(), headers: { "semel-principal": '"semel:queue"' } })).semel, "forbidden");
 });

@@ -82,9 +82,10 @@ macro_rules! export {
                 pathname: &str,
                 search: &str,
                 headers: &str,
+                cancels: bool,
                 now_ms: f64,
             ) -> $crate::js_sys::Array {
-                self.0.route_message(method, pathname, search, headers, now_ms)
+                self.0.route_message((method, headers), (pathname, search), cancels, now_ms)
             }
 
             /// What all shards of the registry have, as one list.

@@ -49,12 +49,18 @@ impl<H: Handler> Router<H> {
         self.told(routed, method, &lines, now_ms)
     }
 
-    /// The same of a message of a queue, which nobody has to be authenticated for.
-    pub fn route_message(&self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
+    /// The same of a message of a queue, which nobody has to be authenticated for; `cancels`: of the cancellation of one.
+    pub fn route_message(
+        &self,
+        (method, headers): (&str, &str),
+        url: (&str, &str),
+        cancels: bool,
+        now_ms: f64,
+    ) -> Array {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
-        let (asked_by, url) = (Method::new(method), (pathname, search));
-        let routed = route_own(&self.handler, Principal::queue(), &asked_by, url, &lines, instant_ms);
+        let asked_by = (Principal::queue(), cancels);
+        let routed = route_own(&self.handler, asked_by, &Method::new(method), url, &lines, instant_ms);
         self.told(routed, method, &lines, now_ms)
     }
 

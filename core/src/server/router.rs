@@ -112,10 +112,11 @@ pub fn route<H: Handler>(
 }
 
 /// Routes a change of the application that the deployment itself asks for, under a name of the layer's own: nobody has to be authenticated,
-/// and no rate holds. So nothing of the protocol may be asked this way, and nothing read.
+/// and no rate holds. So nothing of the protocol may be asked this way, and nothing read; but where it `cancels` what it has asked for, that
+/// alone may be.
 pub fn route_own<H: Handler>(
     handler: &H,
-    principal: Principal,
+    (principal, cancels): (Principal, bool),
     method: &Method,
     url: (&str, &str),
     headers: &Headers,
@@ -123,7 +124,10 @@ pub fn route_own<H: Handler>(
 ) -> Route {
     let routed = head::check(url, headers).and_then(|()| {
         let path = Path::new(url.0, url.1).map_err(Problem::from)?;
-        if path.is_control() || is_administrative(url.0) || !method.changes() {
+        let is_cancellation = || matches!(control::parse(method, &path), Ok(Some((_, Control::Cancel))));
+        let is_change = || !path.is_control() && method.changes();
+        let may_be_asked = if cancels { is_cancellation() } else { is_change() };
+        if is_administrative(url.0) || !may_be_asked {
             return Err(Problem::new(Code::NotFound, "it is no change of the application"));
         }
         let asker = Asker { principal, grant: Grant::default(), ends_ms: None };

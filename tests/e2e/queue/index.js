@@ -13,25 +13,61 @@ export class Tills extends SemelObject {
     if (request.method === "GET") return { status: 200, body: ctx.sql.exec("SELECT * FROM sales ORDER BY rowid").toArray() };
     if (what !== "sales") return null;
     ctx.sql.exec("INSERT INTO sales VALUES (?, ?, ?, ?)", sale ?? "", ctx.principal, request.headers.get("content-type"), request.text());
-    const does = request.headers.get("content-type") === "application/json" ? request.json().does : undefined;
+    const does = request.headers.get("content-type") === "application/json" ? (request.json().does ?? "") : "";
     if (does === "throws") throw new Error("told to throw");
-    if (does === "refuses") return { status: 409, body: { error: "sold out" } };
+    if (does.startsWith("waits") && ctx.sql.exec("SELECT 1 FROM sales WHERE sale = 'open'").toArray().length === 0) throw new Error("the till is not open");
+    if (does === "unknown") return null;
+    if (does.endsWith("refuses")) return { status: 409, body: { error: "sold out" } };
     return { status: 201 };
   }
 }
 
 const tills = worker(Tills);
+const SALES = { path: "/tills/{till}/sales/{sale}" };
+
+/** A consumer whose cancellations of messages come to their objects by `between(object, message, cancel)`, each a call. */
+const cancelling = (options, between) => (batch, env) => {
+  const objectOf = (id) => {
+    const object = env.SEMEL.get(id);
+    let message;
+    return {
+      ask: (...call) => {
+        if (call[1].endsWith("/cancel")) return between(object, message, call);
+        message = call;
+        return object.ask(...call);
+      },
+      askAll: (calls) => object.askAll(calls),
+    };
+  };
+  const objects = new Map();
+  const get = (id) => objects.get(id.name) ?? objects.set(id.name, objectOf(id)).get(id.name);
+  return consumer(options)(batch, { ...env, SEMEL: { idFromName: (name) => env.SEMEL.idFromName(name), get } });
+};
+
 const CONSUMERS = {
   // By the message's own id.
-  sales: consumer({ path: "/tills/{till}/sales/{sale}" }),
+  sales: consumer(SALES),
   // By a member.
-  named: consumer({ path: "/tills/{till}/sales/{sale}", id: "sale" }),
+  named: consumer({ ...SALES, id: "sale" }),
   plain: consumer({ path: () => "/tills/plain/sales", id: (body, { id }) => `plain \\ "${id}"` }),
   inherited: consumer({ path: "/tills/{till}/sales/x", id: "constructor" }),
   nowhere: consumer({ path: ({ path }) => path }),
-  unlettered: consumer({ path: "/tills/{till}/sales/{sale}", deadLetters: "NOTHING" }),
-  patient: consumer({ path: "/tills/{till}/sales/{sale}", deliveries: 5 }),
-  limited: consumer({ path: "/tills/{till}/sales/{sale}", deliveries: 9, retries: 4 }),
+  unlettered: consumer({ ...SALES, deadLetters: "NOTHING" }),
+  patient: consumer({ ...SALES, deliveries: 5 }),
+  limited: consumer({ ...SALES, deliveries: 9, retries: 4 }),
+  // It is cancelled, and nobody hears that.
+  unheard: cancelling({ ...SALES, retries: 4 }, async (object, _, cancel) => {
+    await object.ask(...cancel);
+    throw new Error("the answer is lost");
+  }),
+  // The same message is delivered by another before, when its till is open.
+  raced: cancelling(SALES, async (object, message, cancel) => {
+    const [method, pathname, search, lines, body] = message;
+    const open = (text) => text.replace(/sales\/[^/]*$/, "sales/open");
+    await object.ask(method, open(pathname), search, lines.replace(/idempotency-key:"/, '$&open-'), body);
+    await object.ask(...message);
+    return object.ask(...cancel);
+  }),
 };
 
 export { SemelRegistry };

@@ -7,7 +7,7 @@ use semel_core::server::router::{Route, route, turn_wait_ms};
 use semel_core::server::sql::SqlError;
 use semel_core::server::{Access, Config, Context, Failure, Gate, Handler, KeyRule, Sql};
 use semel_support::call::control;
-use semel_support::{Call, Counter, Reply, START_MS, World, cancel, delete, get, head, look_up, post, take_over};
+use semel_support::{Call, Counter, KEY, Reply, START_MS, World, cancel, delete, get, head, look_up, post, take_over};
 
 /// The answer of the router, which comes from no object.
 #[track_caller]
@@ -301,7 +301,7 @@ fn a_request_that_the_handler_does_not_know_never_asks_the_handler_to_run() {
 #[test]
 fn a_message_of_a_queue_is_a_change_of_the_application_and_nothing_else() {
     let world = World::with(|config| config.open = false);
-    let principal = match world.route_own(&change("/count")) {
+    let principal = match world.route_own(&change("/count"), false) {
         Route::Object { principal, .. } => principal,
         other => panic!("{other:?}"),
     };
@@ -319,7 +319,24 @@ fn a_message_of_a_queue_is_a_change_of_the_application_and_nothing_else() {
         escaped,
         change("/unhandled"),
     ] {
-        match world.route_own(&call) {
+        match world.route_own(&call, false) {
+            Route::Answer(answer) => Reply::checked(answer).is_problem(404, "not-found", "no", "after-fix"),
+            other => panic!("{call:?}: {other:?}"),
+        };
+    }
+}
+
+#[test]
+fn a_message_of_a_queue_is_cancelled_under_its_name_and_nothing_else_is_asked_so() {
+    let world = World::with(|config| config.open = false);
+    match world.route_own(&cancel("a", "b"), true) {
+        Route::Object { key, principal, .. } => assert_eq!((key.as_str(), principal.as_str()), (KEY, "semel:queue")),
+        other => panic!("{other:?}"),
+    }
+    let by_administrator = Call::new("POST", "/semel/v1/admin/keys/k/cancel").id("a");
+    let acks = Call::new("POST", &control("acks"));
+    for call in [change("/count"), get("/count"), look_up("a"), take_over("a"), acks, by_administrator] {
+        match world.route_own(&call, true) {
             Route::Answer(answer) => Reply::checked(answer).is_problem(404, "not-found", "no", "after-fix"),
             other => panic!("{call:?}: {other:?}"),
         };

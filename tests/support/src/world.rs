@@ -281,10 +281,10 @@ impl<H: Handler> World<H> {
         router::route(&*self.handler, &self.config, gate, call.method(), call.url(), &call.headers(), self.wall_ms)
     }
 
-    /// Routes a request as a message of a queue.
-    pub fn route_own(&self, call: &Call) -> Route {
-        let principal = Principal::queue();
-        router::route_own(&*self.handler, principal, call.method(), call.url(), &call.headers(), self.wall_ms)
+    /// Routes a request as a message of a queue; `cancels`: as the cancellation of one.
+    pub fn route_own(&self, call: &Call, cancels: bool) -> Route {
+        let asker = (Principal::queue(), cancels);
+        router::route_own(&*self.handler, asker, call.method(), call.url(), &call.headers(), self.wall_ms)
     }
 
     /// Ends the object and starts it again.
