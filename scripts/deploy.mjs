@@ -33,16 +33,18 @@ await main(async () => {
   await step("npm packages", installPackages);
   await step("wrangler", () => installPackages(DEPLOY));
   let config;
+  let secrets;
   let said;
   await step("settings", async () => {
     config = await configOf(file);
-    said = await checkSettings(config, file, options);
+    secrets = { given: await secretsOf(options), there: options["dry-run"] ? [] : await secretsAt(file) };
+    said = checkSettings(config, secrets, options);
     return said.length === 0 ? "nothing speaks against them" : "to know:";
   });
   for (const text of said) console.log(`    ${text}`);
   const worker = workerOf(config);
   await buildWorker(worker);
-  await step("settings, as the Worker reads them", () => checkReading(config, worker, options));
+  await step("settings, as the Worker reads them", () => checkReading(config, worker, secrets));
   const { buildWww } = await import("./setup/www.mjs");
   await buildWww();
   const kept = ["secrets-file", "outdir", "message"].flatMap((name) => (options[name] === undefined ? [] : [`--${name}`, options[name]]));
@@ -59,11 +61,9 @@ function optionsOf(args) {
   }
 }
 
-/** Resolves to what is to be known of the settings; what speaks against them is an error. */
-async function checkSettings({ vars }, file, options) {
-  const given = await secretsOf(options);
-  const there = options["dry-run"] ? [] : await secretsAt(file);
-  const { wrong, missing, noted } = judge({ vars, given, there, isOpenMeant: options.open });
+/** Returns what is to be known of the settings; what speaks against them is an error. */
+function checkSettings({ vars }, secrets, options) {
+  const { wrong, missing, noted } = judge({ vars, ...secrets, isOpenMeant: options.open });
   const refused = options["dry-run"] ? wrong : [...wrong, ...missing];
   if (refused.length > 0) throw new StepError(["These settings are not deployed:", ...refused].join("\n  "), "docs/operations.md tells how settings and secrets are made.");
   // A dry run asks nobody which secrets are there, so what it misses may be.
@@ -71,8 +71,8 @@ async function checkSettings({ vars }, file, options) {
 }
 
 /** Fails where the Worker would serve nobody with what it is given. */
-async function checkReading({ vars }, worker, options) {
-  const why = await unreadable(workerFolder(worker), { vars, given: await secretsOf(options) });
+async function checkReading({ vars }, worker, secrets) {
+  const why = await unreadable(workerFolder(worker), { vars, ...secrets });
   if (why !== undefined) throw new StepError(`These settings are not deployed, for the Worker would serve nobody with them:\n  ${why}.`, "README.md says what each may be.");
 }
 
@@ -83,7 +83,7 @@ async function secretsOf({ "secrets-file": path }) {
   const text = await readFile(path, "utf8");
   try {
     const secrets = JSON.parse(text);
-    if (Object.values(secrets).every((value) => typeof value === "string")) return secrets;
+    if (secrets.constructor === Object && Object.values(secrets).every((value) => typeof value === "string")) return secrets;
   } catch {
     // What can't be read is not shown: it may have a secret in it.
   }

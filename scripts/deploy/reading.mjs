@@ -10,17 +10,19 @@ const TELLS_NOTHING = ["SEMEL_ADMIN_TOKEN", "SEMEL_JWT_KEYS"];
 
 /**
  * Resolves to why the Worker in `folder` can't read its settings; undefined: it can, or can't be asked, for its module reaches for what only the
- * runtime has. `vars` are those of the configuration, `given` the secrets that go along.
+ * runtime has. `vars` are those of the configuration, `given` the secrets that go along, and `there` the names of those that are deployed already.
  */
-export async function unreadable(folder, { vars, given }) {
+export async function unreadable(folder, { vars, given, there = [] }) {
   const glue = await import(pathToFileURL(join(folder, "semel.js"))).catch((error) => {
     if (error.code !== "ERR_UNSUPPORTED_ESM_URL_SCHEME") throw error;
   });
   if (glue === undefined) return undefined;
   const { SemelRouter, initSync } = glue;
   initSync({ module: new WebAssembly.Module(await readFile(join(folder, "semel_bg.wasm"))) });
+  // What a secret is that is there, nobody sees. Any text stands for the audience, without which keys can't be read.
+  const unseen = there.includes("SEMEL_JWT_AUDIENCE") ? { SEMEL_JWT_AUDIENCE: "unseen" } : {};
   // As the Worker hands them over.
-  const settings = Object.entries({ ...vars, ...given }).filter(([name]) => name.startsWith("SEMEL_"));
+  const settings = Object.entries({ ...unseen, ...vars, ...given }).filter(([name]) => name.startsWith("SEMEL_"));
   const texts = settings.map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}\0`);
   try {
     new SemelRouter(texts.join(""), new Map(), new Map(), new Map());

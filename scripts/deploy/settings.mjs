@@ -38,6 +38,9 @@ export function judge({ vars, given = {}, there = [], isOpenMeant = false }) {
   const names = new Set([...Object.keys(vars), ...Object.keys(given), ...there]);
   // As the Worker reads them: what TOML has as a boolean or a number is its text.
   const valueOf = (name) => (given[name] ?? vars[name])?.toString();
+  // What is empty is not set.
+  const has = (name) => there.includes(name) || (valueOf(name) ?? "") !== "";
+  const hasKeys = has("SEMEL_JWT_KEYS") || has("SEMEL_JWKS_URL");
 
   for (const name of names) {
     if (name.startsWith("SEMEL_") && !SETTINGS.includes(name)) wrong.push(`${name} is no setting: a name that is not known would change nothing.`);
@@ -49,13 +52,13 @@ export function judge({ vars, given = {}, there = [], isOpenMeant = false }) {
   const isOpen = valueOf("SEMEL_OPEN") === "true";
   if (!["true", "false", undefined].includes(valueOf("SEMEL_OPEN"))) wrong.push("SEMEL_OPEN is neither true nor false: the Worker would serve nobody, for it does not guess.");
   if (isOpen && !isOpenMeant) wrong.push("SEMEL_OPEN is true: everybody would be served, under whatever name they give. Say --open if that is meant.");
-  if (isOpen && (names.has("SEMEL_JWT_KEYS") || names.has("SEMEL_JWKS_URL"))) wrong.push("SEMEL_OPEN is true and there are keys: the Worker would serve nobody, for it can't be told which is meant.");
+  if (isOpen && hasKeys) wrong.push("SEMEL_OPEN is true and there are keys: the Worker would serve nobody, for it can't be told which is meant.");
   if (there.includes("SEMEL_OPEN") && !("SEMEL_OPEN" in given)) wrong.push("SEMEL_OPEN is a secret at the deployment, and nobody sees whether it is true: delete it there.");
   if (!isOpen) {
-    if (!names.has("SEMEL_JWT_KEYS") && !names.has("SEMEL_JWKS_URL")) missing.push("SEMEL_JWT_KEYS or SEMEL_JWKS_URL: without either, nobody is served.");
-    else if (!names.has("SEMEL_JWT_AUDIENCE")) wrong.push("SEMEL_JWT_AUDIENCE is missing: it says which tokens are meant for this deployment.");
+    if (!hasKeys) missing.push("SEMEL_JWT_KEYS or SEMEL_JWKS_URL: without either, nobody is served.");
+    else if (!has("SEMEL_JWT_AUDIENCE")) wrong.push("SEMEL_JWT_AUDIENCE is missing: it says which tokens are meant for this deployment.");
   }
-  if (!names.has("SEMEL_ADMIN_TOKEN")) noted.push("There is no SEMEL_ADMIN_TOKEN: every path of the administrator, and the inspector, will answer 401.");
+  if (!has("SEMEL_ADMIN_TOKEN")) noted.push("There is no SEMEL_ADMIN_TOKEN: every path of the administrator, and the inspector, will answer 401.");
   return { wrong, missing, noted };
 }
 

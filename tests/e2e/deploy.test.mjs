@@ -105,7 +105,9 @@ test("secrets that go along are looked at, and never shown", LIMIT, async () => 
   const short = await secretsFile("short.json", { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: "swordfish" });
   const broken = join(scratch, "broken.json");
   await writeFile(broken, "SEMEL_ADMIN_TOKEN=swordfish");
-  for (const [file, why] of [[short, /SEMEL_ADMIN_TOKEN is too short/], [broken, /is no JSON object/]]) {
+  // It would be uploaded as a secret of the name "0".
+  const list = await secretsFile("list.json", ["swordfish"]);
+  for (const [file, why] of [[short, /SEMEL_ADMIN_TOKEN is too short/], [broken, /is no JSON object/], [list, /is no JSON object/]]) {
     await assert.rejects(dryRun("--secrets-file", file), ({ message }) => {
       assert.match(message, why);
       assert.doesNotMatch(message, /swordfish|YS1rZXkt/);
@@ -127,6 +129,7 @@ test("what the Worker could not read is refused before anything is uploaded, and
   assert.equal(await read({ given: { ...given, SEMEL_RATE_BURST: "swordfish" } }), "SEMEL_RATE_BURST can't be read");
   const short = JSON.stringify({ keys: [{ kty: "oct", kid: "one", k: "swordfis" }] });
   assert.match(await read({ given: { ...given, SEMEL_JWT_KEYS: short } }), /fewer than 32 bytes$/);
+  assert.equal(await read({ vars: {}, there: ["SEMEL_JWT_AUDIENCE"] }), undefined, "a secret that is there has a value that nobody sees");
   assert.equal(await unreadable(workerFolder("upstream"), { vars: { SEMEL_RATE_BURST: 0 }, given: {} }), undefined, "only the runtime can ask it");
   const file = await secretsFile("spaced.json", { ...given, SEMEL_ADMIN_TOKEN: "swordfish with spaces" });
   await assert.rejects(dryRun("--secrets-file", file), ({ message }) => {
@@ -171,6 +174,10 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   assert.equal(first({ given: {} }, "missing"), "SEMEL_JWT_KEYS");
   assert.equal(first({ given: { SEMEL_JWT_KEYS: KEYS } }, "noted"), "There");
   assert.equal(first({ vars: {} }, "wrong"), "SEMEL_JWT_AUDIENCE");
+  // As the Worker has it, what is empty is not set.
+  assert.equal(first({ vars: { SEMEL_JWT_AUDIENCE: "" } }, "wrong"), "SEMEL_JWT_AUDIENCE");
+  assert.equal(first({ vars: { ...vars, SEMEL_JWKS_URL: "" }, given: {} }, "missing"), "SEMEL_JWT_KEYS");
+  assert.deepEqual(judge({ vars: { SEMEL_OPEN: "true", SEMEL_JWKS_URL: "" }, given: { SEMEL_ADMIN_TOKEN: TOKEN }, isOpenMeant: true }), nothing);
   assert.match(judge({ vars: { ...vars, SEMEL_JWT_AUDIANCE: "x" }, given }).wrong.join(), /^SEMEL_JWT_AUDIANCE is no setting/);
   assert.match(judge({ vars: { ...vars, SEMEL_ADMIN_TOKEN: TOKEN } }).wrong.join(), /SEMEL_ADMIN_TOKEN is among the vars/);
   assert.match(judge({ vars, given: { ...given, SEMEL_OPEN: "true" } }).wrong.join(), /^SEMEL_OPEN is true/);
