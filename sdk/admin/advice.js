@@ -1,5 +1,7 @@
 // What went wrong, in words for a person, and what to do about it. For the inspector and the command line.
 
+import { OF_EITHER } from "./api.js";
+
 /** By code; a code that is not here is the server's to explain, and it does. */
 const ADVICE = {
   unauthorized: ["The administration token was refused.", "Give the value of SEMEL_ADMIN_TOKEN of this deployment. Where that secret is not set, nobody administers it."],
@@ -26,7 +28,8 @@ const ofEither = ({ code }) => [
 
 /** `{ what, advice, outcome }`: what happened, what to do, and of a change whether it was made. `advice` may be undefined. */
 export function explain(error, isChange = false) {
-  const [what, advice] = error.isOfEither ? ofEither(error) : (ADVICE[error.code] ?? [sentence(error.message), undefined]);
+  const isOfEither = isChange && error.executed === "unknown" && OF_EITHER.includes(error.code);
+  const [what, advice] = isOfEither ? ofEither(error) : (ADVICE[error.code] ?? [sentence(error.message), undefined]);
   // What is refused for good is so again.
   const safe = error.isDefinitive ? "" : " To send the same again is safe: it happens once.";
   const outcomes = { no: "Nothing was changed.", unknown: `It can't be known whether the change was made.${safe}` };

@@ -17,19 +17,19 @@ const RETRY_INTERVAL_MS = 1_000;
 const RETRY_AFTER_MS_MAX = 30_000;
 /**
  * What these say of having run is of the request that a change names: the change itself was not made. But one that was asked for before may
- * be made, and acknowledged since, and all of these but `not-seen` may be of its own record.
+ * be made, and acknowledged since: then they may be of its own record.
  */
-const OF_THE_NAMED = ["not-seen", "in-flight", "outcome-unknown", "acknowledged", "outcome-expired"];
+export const OF_EITHER = ["in-flight", "outcome-unknown", "acknowledged", "outcome-expired"];
 
 /**
  * Why something was not answered, or refused. `code` is one of the protocol's, or `no-network`, `no-answer`. `executed` is as of
- * the protocol: `"no"` only if a change was certainly not made. `isOfEither`: it may speak of the request that a change names, or of the change.
+ * the protocol: `"no"` only if a change was certainly not made. `isDefinitive`: the same would be refused again.
  */
 export class AdminError extends Error {
   constructor(code, message, { status, executed = "unknown", isDefinitive = false, isWorthRetrying = false, retryAfterMs = 0 } = {}) {
     super(message);
     this.name = "AdminError";
-    Object.assign(this, { code, status, executed, isDefinitive, isWorthRetrying, retryAfterMs, isOfEither: false });
+    Object.assign(this, { code, status, executed, isDefinitive, isWorthRetrying, retryAfterMs });
   }
 }
 
@@ -147,8 +147,8 @@ export class Admin {
       try {
         return await this.#ask(method, path, body, change, signal);
       } catch (error) {
-        // A refusal that is not for good speaks of its own attempt; one before it may have run. But had that been so where nothing is found, this one would have its answer.
-        if (change.mayHaveRun && !error.isDefinitive && error.code !== "not-seen") error.executed = "unknown";
+        // A refusal that is not for good speaks of its own attempt; one before it may have run.
+        if (change.mayHaveRun && !error.isDefinitive) error.executed = "unknown";
         change.mayHaveRun ||= error.executed !== "no";
         throw error;
       }
@@ -167,9 +167,8 @@ export class Admin {
     const headers = { "idempotency-key": JSON.stringify(change.id), "semel-first-sent": `@${change.firstSent}`, "semel-deadline": String(change.until) };
     if (body !== undefined) headers["content-type"] = "application/json";
     const answer = await this.#send(method, path, { headers, body: body && JSON.stringify(body), signal }).catch((error) => {
-      if (!OF_THE_NAMED.includes(error.code)) throw error;
-      const isOfEither = change.mayBeOver && error.code !== "not-seen";
-      throw Object.assign(error, { executed: isOfEither ? "unknown" : "no", isOfEither });
+      if (error.code === "not-seen" || OF_EITHER.includes(error.code)) error.executed = change.mayBeOver ? "unknown" : "no";
+      throw error;
     });
     if (answer.semel === "executed" || answer.semel === "replayed") return answer.body;
     throw new AdminError("no-answer", "The answer does not say that the change was made.", { isWorthRetrying: true });
@@ -236,10 +235,11 @@ export class Admin {
 /** The error for a problem. One without a body is of a worker that can't even make a problem. */
 function refusalOf(response, semel, problem) {
   const { code = semel, title = code, detail, executed = "unknown", retry = "same-id" } = problem;
-  const isWorthRetrying = retry === "same-id" && code !== "not-seen";
+  const isDefinitive = retry === "never" || code === "not-seen";
+  const isWorthRetrying = retry === "same-id" && !isDefinitive;
   const message = detail && detail !== title ? `${title}: ${detail}` : title;
   const retryAfterMs = Number(response.headers.get("retry-after")) * 1000 || 0;
-  return new AdminError(code, message, { status: response.status, executed, isDefinitive: retry === "never", isWorthRetrying, retryAfterMs });
+  return new AdminError(code, message, { status: response.status, executed, isDefinitive, isWorthRetrying, retryAfterMs });
 }
 
 /** The instant that `text` means, in Unix seconds: an ISO date, or an age as `30d` before `nowMs`. Undefined if it is neither. */

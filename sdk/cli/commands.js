@@ -173,7 +173,7 @@ async function showEffects(session, key) {
   const parked = [];
   let told;
   do {
-    told = await withWords("not-found", NO_EFFECTS, reading(session, () => admin.effects(key, { after: told?.next, limit: PAGE }, signal)));
+    told = await reading(session, () => admin.effects(key, { after: told?.next, limit: PAGE }, signal), { "not-found": NO_EFFECTS });
     if (terminal.isJson) terminal.json(told);
     parked.push(...(told.parked ?? []));
   } while (typeof told.next === "number");
@@ -199,21 +199,10 @@ async function mendEffect(session, key, mending, id) {
   const [meaning, results] = MENDINGS[mending];
   if (meaning !== undefined && !options.yes) await agree(session, `${meaning} Go on? [y/N] `);
   const again = ["effects", key, `--${mending}`, id, "--yes"];
-  const mended = changing(session, again, (change) => admin.mendEffect(key, mending, id, change, signal));
-  const known = withWords("not-found", NO_EFFECTS, mended);
-  const result = await withWords("not-seen", mending === "park" ? "None of that id is the first to wait." : "None of that id is parked.", known);
+  const words = { "not-found": NO_EFFECTS, "not-seen": mending === "park" ? "None of that id is the first to wait." : "None of that id is parked." };
+  const result = await changing(session, again, (change) => admin.mendEffect(key, mending, id, change, signal), words);
   if (terminal.isJson) return terminal.json(result);
   terminal.line(results[result.state]);
-}
-
-/** Where it fails with a code of which something else is known here than of keys and ids. */
-async function withWords(code, words, work) {
-  try {
-    return await work;
-  } catch (error) {
-    if (error.json?.code === code) error.lines = [words, ...error.lines.slice(1, -1)];
-    throw error;
-  }
 }
 
 /** `cancel`. */

@@ -30,22 +30,22 @@ export function sessionOf(options, { env, terminal, signal }) {
   return { options: { ...options, url }, terminal, signal, admin: new Admin({ url, token, readsForMs: forMs, changesForMs: forMs, onretry }) };
 }
 
-/** Reads; what goes wrong is a `Failure`. */
-export async function reading(session, read) {
+/** Reads; what goes wrong is a `Failure`. `words`: by code, what is said instead of what is said of keys and ids. */
+export async function reading(session, read, words) {
   try {
     return await read();
   } catch (error) {
-    throw failureOf(error, session, false);
+    throw failureOf(error, session, { words });
   }
 }
 
-/** Makes a change under an id: a new one, or an earlier one's. `again` is the command that sends the same once more. */
-export async function changing(session, again, change) {
+/** Makes a change under an id: a new one, or an earlier one's. `again` is the command that sends the same once more; `words` as above. */
+export async function changing(session, again, change, words) {
   const made = earlier(session.options.again);
   try {
     return await change(made);
   } catch (error) {
-    const failure = failureOf(error, session, true, made.firstSent === undefined);
+    const failure = failureOf(error, session, { isChange: true, isUnsent: made.firstSent === undefined, words });
     // What is refused for good is so again.
     if (failure.json.executed === "unknown" && !error.isDefinitive) failure.lines.push(`Run it again like this: ${commandOf(session, [...again, "--again", markOf(made)])}`);
     failure.json.id = made.id;
@@ -70,16 +70,17 @@ function earlier(again) {
 }
 
 /** `isUnsent`: of a change, no attempt was made. */
-function failureOf(error, { signal }, isChange, isUnsent) {
+function failureOf(error, { signal }, { isChange = false, isUnsent = false, words = {} }) {
   if (signal.aborted) {
     const [executed, line] = isUnsent ? ["no", "Nothing was changed."] : ["unknown", "It can't be known whether the change was made."];
     return new Failure("interrupted", ["Interrupted.", ...(isChange ? [line] : [])], isChange ? { executed } : {});
   }
   if (!(error instanceof AdminError)) throw error;
-  const { what, advice, outcome } = explain(error, isChange);
   const { code, status, executed } = error;
+  const { what, advice, outcome } = explain(error, isChange);
+  const lines = code in words ? [words[code], outcome] : [what, outcome, advice];
   const json = { code, status: status ?? null, message: error.message, ...(isChange && { executed }) };
-  return new Failure("failed", [what, outcome, advice].filter(Boolean), json);
+  return new Failure("failed", lines.filter(Boolean), json);
 }
 
 /** As a shell takes it. */

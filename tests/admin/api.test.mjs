@@ -115,8 +115,13 @@ test("an earlier change may be what is refused as over, running or in doubt, for
       assert.equal(/or of this change, which then may be made already/.test(explain(error, true).what), executed === "unknown");
     }
   }
-  fake.faults.push({ on: "change", kind: 404, code: "not-seen" });
-  assert.equal((await errorOf(of().cancel(SMALL, "x", earlierChange("0f2b1c34-0000-4000-8000-000000000001", Math.floor(NOW_MS / 1000))))).executed, "no");
+});
+
+test("of an earlier change of what is not there nobody knows: that may be so since it was made; and nobody says to send the same again", LIMIT, async () => {
+  const error = await errorOf(of().deleteRecord(SMALL, "never-here", earlierChange("0f2b1c34-0000-4000-8000-000000000001", Math.floor(NOW_MS / 1000))));
+  assert.deepEqual([error.code, error.executed], ["not-seen", "unknown"]);
+  const { what, outcome } = explain(error, true);
+  assert.deepEqual([what, outcome], ["This key knows no such id.", "It can't be known whether the change was made."]);
 });
 
 test("of an earlier change that is acknowledged nobody says to send the same again: it would be refused again", LIMIT, async () => {

@@ -234,6 +234,8 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   assert.deepEqual(fake.done.slice(done), [[17, "retry"], [18, "drop"], [900, "park"]].map(([n, what]) => `POST keys/${SMALL}/effects/${effectIdOf(n)}/${what}`));
   const gone = await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes"]);
   assert.deepEqual([gone.code, gone.stderr], [1, "None of that id is parked.\nNothing was changed.\n"]);
+  const goneBefore = await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes", "--again", `0f2b1c34-0000-4000-8000-000000000018@${NOW_MS / 1000}`]);
+  assert.deepEqual([goneBefore.code, goneBefore.stderr], [1, "None of that id is parked.\nIt can't be known whether the change was made.\n"]);
   assert.deepEqual(await semel(["effects", HEAVY]), { code: 0, stdout: "", stderr: "0 of at most 10,000, 0 of them parked\n" });
   fake.effects.set(HEAVY, null);
   const mended = [[], ["--retry", effectIdOf(1)], ["--drop", effectIdOf(1), "--yes"], ["--park", effectIdOf(1), "--yes"]];
