@@ -19,7 +19,8 @@ export function formsOf({ headers, body }) {
   const json = text === undefined || content.length > SHOWN_BYTES_MAX ? undefined : jsonOf(text);
   if (json !== undefined) forms.JSON = json;
   if (isSaidBinary || text === undefined) forms.Hex = hexOf(shown);
-  if (text !== undefined) forms.Text = text.slice(0, SHOWN_BYTES_MAX);
+  // A character of which not all bytes are shown is left out.
+  if (text !== undefined) forms.Text = textOf(shown, { stream: true });
   forms.Hex ??= hexOf(shown);
   return { bytes: content.length, cutTo: content.length > SHOWN_BYTES_MAX ? SHOWN_BYTES_MAX : undefined, forms };
 }
@@ -31,9 +32,9 @@ function bytesOf(body) {
   return Uint8Array.from(atob(body.base64), (character) => character.charCodeAt(0));
 }
 
-function textOf(content) {
+function textOf(content, options) {
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content, options);
   } catch {
     return undefined;
   }

@@ -92,6 +92,16 @@ test("no answer at all: nobody knows, and the same can be sent again, by whoever
   assert.deepEqual([new Set(fake.calls.slice(calls).filter(({ method }) => method === "DELETE").map((call) => call.id)).size, fake.done.length - done], [1, 1]);
 });
 
+test("before a record is deleted it is asked for what that does to it", LIMIT, async (t) => {
+  const { tab } = await open(t);
+  for (const [state, says] of [["executed", /^Delete this record\?\n+The outcome is thrown away/], ["poisoned", /crashed too often: it never ran, and never will\. Nothing is kept of it but the id/], ["suspect", /cancelled instead: it never runs/]]) {
+    await tab.goto(`${fake.url}/inspector${at(SMALL, idIn(state))}`);
+    await tab.getByRole("button", { name: "Delete this record…" }).click();
+    assert.match(await dialogOf(tab).innerText(), says);
+    await tab.getByRole("button", { name: "Do nothing" }).click();
+  }
+});
+
 test("to delete a key its name must be typed; then it is gone, also from the list", LIMIT, async (t) => {
   const { key } = [...keys].sort((one, other) => other.created - one.created)[1];
   const { mine, tab } = await open(t);

@@ -59,6 +59,8 @@ test("a body is shown as what it is: JSON, text, or bytes", () => {
   const long = formsOf({ headers: {}, body: "ä".repeat(100_000) });
   assert.deepEqual([long.bytes, long.cutTo], [200_000, 65_536]);
   assert.ok(Object.values(long.forms).every((text) => text.length < 330_000));
+  assert.equal(long.forms.Text, "ä".repeat(32_768), "of the bytes that are shown");
+  assert.equal(formsOf({ headers: {}, body: "€".repeat(100_000) }).forms.Text, "€".repeat(21_845), "and no half of a character");
 });
 
 test("a place is the same after a way through the address, and what means nothing is the list of keys", () => {

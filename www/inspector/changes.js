@@ -4,6 +4,13 @@ import { make } from "../view/element.js";
 import { confirmChange } from "./confirm.js";
 import { counted, instant, number } from "../../sdk/admin/words.js";
 
+/** What the deletion of a record means, by its state; of an id of which no more is kept, nothing. */
+const DELETED = {
+  executed: ["The outcome is thrown away, and can't be had back. The id stays for a while, so that no late attempt runs.", "A client that still waits for the answer is told that it ran, and never gets the answer."],
+  poisoned: ["The request crashed too often: it never ran, and never will. Nothing is kept of it but the id, which stays for a while, so that no late attempt runs."],
+  suspect: ["The request has crashed, and is tried again when its client sends it. From here on it is cancelled instead: it never runs."],
+};
+
 /** The buttons of a key. */
 export function changesOfKey(key, context) {
   const remove = button("Delete this key…", () => deleteKey(key, context));
@@ -14,7 +21,7 @@ export function changesOfKey(key, context) {
 export function changesOfRecord(key, id, record, context) {
   const buttons = [];
   if (record === undefined || record.state === "suspect") buttons.push(button(record ? "Cancel it…" : "Cancel this id…", () => cancel(key, id, record, context)));
-  if (record !== undefined && ["executed", "poisoned", "suspect"].includes(record.state)) buttons.push(button("Delete this record…", () => deleteRecord(key, id, record, context)));
+  if (record?.state in DELETED) buttons.push(button("Delete this record…", () => deleteRecord(key, id, record, context)));
   if (record?.state === "in-doubt") buttons.push(button("It ran…", () => resolveAsRun(key, id, context)), button("It did not run…", () => resolveAsNotRun(key, id, context)));
   return make("div", { class: "changes" }, ...buttons);
 }
@@ -42,13 +49,9 @@ async function deleteKey(key, context) {
 }
 
 async function deleteRecord(key, id, record, context) {
-  const isSuspect = record.state === "suspect";
-  const says = isSuspect
-    ? ["The request has crashed, and is tried again when its client sends it. From here on it is cancelled instead: it never runs."]
-    : ["The outcome is thrown away, and can't be had back. The id stays for a while, so that no late attempt runs.", "A client that still waits for the answer is told that it ran or not, and never gets the answer."];
   const deleted = await confirmChange(context, {
     title: "Delete this record?",
-    says,
+    says: DELETED[record.state],
     verb: "Delete the record",
     run: (change) => context.admin.deleteRecord(key, id, change),
     told: ({ executed }) => `The record is reduced to its id. The request ${{ yes: "had run, and its effect stays", no: "never ran" }[executed] ?? "may have run"}.`,
