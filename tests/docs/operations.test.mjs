@@ -91,6 +91,11 @@ test("what is run by node --test is named by files: a folder is none to some of 
   assert.ok(named >= 5, String(named));
 });
 
+test("the core is tested with all that is in it: headers of what a browser loads take no name that is not in lower case", async () => {
+  const commands = (await read("CONTRIBUTING.md")).match(/cargo test -p semel-core.*/g);
+  assert.deepEqual(commands.filter((command) => !command.includes(" --features server")), []);
+});
+
 test("a crate elsewhere is told to pin what the checkout has", async () => {
   const [, told] = /^wasm-bindgen = "(.*)"$/m.exec(await read("docs/handlers.md"));
   const [, pinned] = /^wasm-bindgen = "(.*)"$/m.exec(await read("Cargo.toml"));
