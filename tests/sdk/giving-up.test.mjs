@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { SemelError } from "../../sdk/npm/node.js";
-import { Rows, Stub, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
+import { Rows, Stub, deposit, hang, lost, minutes, outbox, rejection, until, within } from "./stub.mjs";
 
 const refuse = (server, call, status = 400, code = "key-mismatch") => server.problem(call.key, status, code, { executed: "no", retry: "after-fix" });
 
@@ -28,6 +28,7 @@ function isCancelled(error, requestId) {
 }
 
 test("a request that needs a fix pauses, onpaused is told, and resume sends it again under the same id", async (t) => {
+  const minute = minutes(t);
   const { semel, server, told, next } = await pausing(t);
   let isMended = false;
   changes(server, (call, serve) => (isMended ? serve() : refuse(server, call)));
@@ -39,20 +40,22 @@ test("a request that needs a fix pauses, onpaused is told, and resume sends it a
   assert.deepEqual([error.code, error.executed, error.retry, error.requestId], ["key-mismatch", "unknown", "after-fix", requestId]);
   assert.deepEqual([error.problem.code, error.problem.executed], ["key-mismatch", "no"], "the problem is what the server said");
   assert.deepEqual(await semel.pending(), [{ requestId, method, url, attempts: 1, state: "paused" }]);
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  await minute();
   assert.equal(server.attempts.length, 1, "nothing is sent while it pauses");
   // Not mended yet: it is told once more.
   paused.resume();
+  await minute();
   await next(2);
   isMended = true;
   told[1].resume();
   told[1].resume();
+  await minute();
   assert.equal((await answered).status, 200);
   assert.equal(server.attempts.length, 3);
   assert.equal(new Set(server.attempts.map(({ id, firstSent }) => id + firstSent)).size, 1);
   told[1].resume();
   told[1].giveUp();
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  await minute();
   assert.deepEqual([server.attempts.length, server.of("cancel").length], [3, 0], "it is too late for both");
 });
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { serveStub } from "./http-stub.mjs";
-import { Rows, Stub, deposit, lost, outbox, rejection, until } from "./stub.mjs";
+import { Rows, Stub, deposit, lost, minutes, outbox, rejection, until } from "./stub.mjs";
 
 test("a headers function is called for each attempt, and nothing that it gives is stored", async (t) => {
   const store = new Rows();
@@ -312,11 +312,12 @@ test("the key of a request is sent as it was named, on its attempts and on its c
 
 for (const [name, key] of Object.entries({ empty: "", "with a control character": "a\nb", "too long": "ä".repeat(257), "a number": 5, "an object": {} })) {
   test(`a key that is ${name} is a TypeError; nothing is stored or sent`, async (t) => {
+    const minute = minutes(t);
     const store = new Rows();
     const { semel, server } = await outbox(t, { store });
     const error = await rejection(semel.fetch("/things", { method: "POST", key }));
     assert.ok(error instanceof TypeError, String(error));
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await minute();
     assert.deepEqual([store.log, server.calls], [[["load"]], []]);
     assert.equal((await deposit(semel)).status, 200, "the outbox goes on");
   });

@@ -3,12 +3,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { OutcomeUnknownError, SemelError } from "../../sdk/npm/node.js";
-import { Rows, Stub, clock, deposit, hang, lost, outbox, problem, rejection, until } from "./stub.mjs";
+import { Rows, Stub, clock, deposit, hang, lost, minutes, outbox, problem, rejection, until } from "./stub.mjs";
 
 const DAY_MS = 86_400_000;
 
 const states = async (semel) => (await semel.pending()).map(({ state }) => state);
-const some = () => new Promise((resolve) => setTimeout(resolve, 40));
 
 /** A store with what an outbox left that was closed while it sent; the first attempt is treated by `treat`. */
 async function leftovers(t, { treat = lost, accounts = ["a"] } = {}) {
@@ -68,7 +67,7 @@ test("an answer in time is not given up", async (t) => {
     // What is over is not looked at again, whenever it wakes.
     assert.equal((await deposit(semel, "b")).status, 200);
   }
-  await some();
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 });
 
 test("what is given up while it pauses, or before health answers, stays pending too", async (t) => {
@@ -86,6 +85,7 @@ test("what is given up while it pauses, or before health answers, stays pending 
 
 test("what a closed outbox left is gone on with at the next open, under the same id, and recovered once", async (t) => {
   const { store, server, sent } = await leftovers(t, { accounts: ["a", "b", "c"] });
+  const minute = minutes(t);
   const recovered = [];
   const { semel } = await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
   await until(() => recovered.length === 3, "all are recovered");
@@ -102,7 +102,7 @@ test("what a closed outbox left is gone on with at the next open, under the same
   await until(() => !store.holds("amount"), "they left the store");
   await semel.close();
   const { semel: third } = await outbox(t, { store, server, onrecovered: () => assert.fail("once more") });
-  await some();
+  await minute();
   assert.deepEqual([await third.pending(), recovered.length], [[], 3]);
 });
 
@@ -143,16 +143,17 @@ test("what pauses after the next open is told to onpaused, and given up from the
 
 test("without onrecovered an answer is kept, and the first handler gets it", async (t) => {
   const { store, server } = await leftovers(t);
+  const minute = minutes(t);
   const { semel } = await outbox(t, { store, server });
   await until(async () => (await states(semel))[0] === "answered", "it has its answer");
-  await some();
+  await minute();
   assert.deepEqual([await states(semel), store.holds("amount"), server.attempts.length], [["answered"], true, 1]);
   const recovered = [];
   semel.onrecovered = (one) => void recovered.push(one);
   assert.equal(typeof semel.onrecovered, "function");
   await until(async () => (await semel.pending()).length === 0, "it is taken");
   semel.onrecovered = () => assert.fail("it was taken");
-  await some();
+  await minute();
   assert.equal(recovered.length, 1);
 });
 
@@ -178,6 +179,7 @@ for (const [name, handler] of [
   test(`a handler that ${name} keeps the answer, says so, and setting one again gets it`, async (t) => {
     const logged = t.mock.method(console, "error", () => {});
     const { store, server, sent } = await leftovers(t);
+    const minute = minutes(t);
     let called = 0;
     const { semel } = await outbox(t, {
       store,
@@ -189,7 +191,7 @@ for (const [name, handler] of [
     });
     await until(() => logged.mock.callCount() === 1, "it says so");
     assert.match(logged.mock.calls[0].arguments.join(" "), /onrecovered.*not now/);
-    await some();
+    await minute();
     assert.deepEqual([called, await states(semel), store.holds("amount")], [1, ["answered"], true]);
     semel.onrecovered = null;
     const recovered = [];
@@ -202,6 +204,7 @@ for (const [name, handler] of [
 
 test("a request leaves the store only once what onrecovered returned has resolved", async (t) => {
   const { store, server } = await leftovers(t);
+  const minute = minutes(t);
   let called = 0;
   let finish;
   const handler = () => {
@@ -212,7 +215,7 @@ test("a request leaves the store only once what onrecovered returned has resolve
   await until(() => finish, "it is told");
   // A handler that is set meanwhile does not get what another works on.
   semel.onrecovered = handler;
-  await some();
+  await minute();
   assert.deepEqual([called, await states(semel), store.holds("amount")], [1, ["answered"], true]);
   finish();
   await until(() => !store.holds("amount"), "it left");
@@ -221,12 +224,13 @@ test("a request leaves the store only once what onrecovered returned has resolve
 
 test("a handler that is still at work when the outbox is closed gets it again after the next open", async (t) => {
   const { store, server } = await leftovers(t);
+  const minute = minutes(t);
   let finish;
   const { semel } = await outbox(t, { store, server, onrecovered: () => new Promise((resolve) => (finish = resolve)) });
   await until(() => finish, "it is told");
   await semel.close();
   finish();
-  await some();
+  await minute();
   assert.ok(store.holds("amount"));
   const recovered = [];
   await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
@@ -261,6 +265,7 @@ test("pending tells what is stored, in each state", async (t) => {
 
 test("an answer that is kept for another process leaves the store after a day", async (t) => {
   const { store, server, sent } = await leftovers(t);
+  const minute = minutes(t);
   const recovered = [];
   const { semel } = await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
   await until(() => recovered.length === 1, "it is recovered");
@@ -271,7 +276,7 @@ test("an answer that is kept for another process leaves the store after a day", 
   for (let opened = 0; opened < 2; opened += 1) {
     const { semel: later } = await outbox(t, { store, server });
     await deposit(later, "other");
-    await some();
+    await minute();
     await later.close();
   }
   assert.deepEqual([...store.rows.keys()].filter((id) => id === sent[0].id), []);

@@ -3,16 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { left, tab } from "./machine.mjs";
-import { Rows, Stub, deposit, outbox, rejection, until } from "./stub.mjs";
-
-/** Long enough for what must not come. */
-const pause = () => new Promise((resolve) => setTimeout(resolve, 50));
+import { Rows, Stub, deposit, minutes, outbox, rejection, until } from "./stub.mjs";
 
 test("what an owner left that is gone is sent once it is taken over, under its id, and recovered once", async (t) => {
+  const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "gone", "id-left");
   const own = tab(t, { store, server });
-  await pause();
+  await minute();
   assert.deepEqual(server.calls, [], "not before");
   assert.deepEqual(await own.takesOver([]), ["gone"]);
   await until(() => own.delivered.length > 0, "it is delivered");
@@ -21,6 +19,7 @@ test("what an owner left that is gone is sent once it is taken over, under its i
 });
 
 test("what an owner sees to that lives is left to it", async (t) => {
+  const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "lives", "id-left");
   const row = store.rows.get("id-left");
@@ -28,13 +27,14 @@ test("what an owner sees to that lives is left to it", async (t) => {
   for (const alive of [["lives"], ["own", "lives"], ["lives", "other"]]) assert.deepEqual(await own.takesOver(alive), ["lives"]);
   own.posts("id-own", "/accounts/own/deposit");
   await until(() => own.delivered.length > 0, "its own is delivered");
-  await pause();
+  await minute();
   assert.deepEqual([own.delivered.map(({ id }) => id), server.attempts.map(({ id }) => id)], [["id-own"], ["id-own"]]);
   assert.equal(store.rows.get("id-left"), row, "not touched");
   assert.deepEqual(await own.machine.overview(), [["id-left", "POST", "/accounts/left/deposit", "elsewhere", "0"]]);
 });
 
 test("what another identity left in the same store is neither sent nor acknowledged", async (t) => {
+  const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "gone", "id-left");
   const alice = tab(t, { store, server, owner: "alice's" });
@@ -47,14 +47,15 @@ test("what another identity left in the same store is neither sent nor acknowled
   await bob.takesOver([]);
   bob.posts("id-bob", "/accounts/a/deposit");
   await until(() => bob.delivered.length > 0, "his own is delivered");
-  await pause();
+  await minute();
   assert.deepEqual(server.attempts.map(({ id, acks }) => [id, acks]), [["id-settled", []], ["id-bob", []]]);
-  assert.deepEqual(server.of("acks"), []);
+  assert.deepEqual(server.of("acks").flatMap(({ json }) => json.ids.map(({ id }) => id)), ["id-bob"], "his own alone");
   for (const [id, row] of rows) assert.equal(store.rows.get(id), row, id);
   assert.deepEqual(await bob.machine.overview(), []);
 });
 
 test("who opens and writes while another looks round is not taken for gone", async (t) => {
+  const minute = minutes(t);
   const [store, others] = [new Rows(), new Rows()];
   await left(t, others, "new", "id-new");
   const own = tab(t, { store });
@@ -65,31 +66,34 @@ test("who opens and writes while another looks round is not taken for gone", asy
     return [...store.rows];
   };
   assert.deepEqual(await own.takesOver(async () => alive), ["new"]);
-  await pause();
+  await minute();
   assert.deepEqual(store.log, [], "its request was taken over");
 });
 
 test("where asking who lives fails nothing is taken over", async (t) => {
+  const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "may-live", "id-left");
   const own = tab(t, { store, server });
   const thrown = new Error("no locks");
   assert.equal(await rejection(own.takesOver(() => Promise.reject(thrown))), thrown);
-  await pause();
+  await minute();
   assert.deepEqual([store.log, server.calls], [[["load"]], []]);
 });
 
 test("what is taken over twice is sent once", async (t) => {
+  const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "gone", "id-left");
   const own = tab(t, { store, server });
   await Promise.all([own.takesOver([]), own.takesOver([])]);
   await until(() => own.delivered.length > 0, "it is delivered");
-  await pause();
+  await minute();
   assert.deepEqual([server.attempts.length, own.delivered.length], [1, 1]);
 });
 
 test("what is loaded after the end is left alone, and so is who is found alive then", async (t) => {
+  const minute = minutes(t);
   for (const closes of ["while it loads", "while it asks"]) {
     const [store, server] = [new Rows(), new Stub()];
     await left(t, store, "gone", "id-left");
@@ -100,12 +104,13 @@ test("what is loaded after the end is left alone, and so is who is found alive t
     });
     if (closes === "while it loads") own.machine.close();
     assert.deepEqual(await taking, [], closes);
-    await pause();
+    await minute();
     assert.deepEqual([store.log, server.calls], [[["load"]], []], closes);
   }
 });
 
 test("what becomes durable after the end is not sent, and waits for the next", async (t) => {
+  const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   const own = tab(t, { store, server });
   let commit;
@@ -115,7 +120,7 @@ test("what becomes durable after the end is not sent, and waits for the next", a
   own.machine.close();
   commit();
   await until(() => store.log.length === 1, "the change has ended");
-  await pause();
+  await minute();
   assert.deepEqual(server.calls, []);
 });
 

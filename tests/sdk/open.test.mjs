@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import { OutcomeUnknownError, Semel, StoreError } from "../../sdk/npm/node.js";
 import entry from "../../sdk/npm/semel.js";
-import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
+import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, minutes, outbox, rejection, until, within } from "./stub.mjs";
 
 /** Of a class, whatever its module. */
 const is = (error, ...names) => assert.ok(names.includes(error?.name), `${names.join(" or ")} was expected, and it is ${error}`);
@@ -108,8 +108,9 @@ test("where there is no IndexedDB, open rejects unless a store or memory is aske
 });
 
 test("open sends nothing where nothing was left, and rejects with what its store rejects with", async (t) => {
+  const minute = minutes(t);
   const { server } = await outbox(t, { store: new Rows() });
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  await minute();
   assert.deepEqual(server.calls, []);
   const thrown = new Error("no disk");
   for (const load of [() => Promise.reject(thrown), () => {
@@ -233,6 +234,7 @@ test("close settles a read: one that is under way, one whose fetch ignores its s
 });
 
 test("after close everything rejects or does nothing, and nothing is sent", async (t) => {
+  const minute = minutes(t);
   const store = new Rows();
   const headers = t.mock.fn(() => ({}));
   const { semel, server } = await outbox(t, { store, headers });
@@ -245,11 +247,12 @@ test("after close everything rejects or does nothing, and nothing is sent", asyn
   semel.resume();
   semel.onrecovered = () => {};
   semel.onpaused = () => {};
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  await minute();
   assert.deepEqual([server.calls, store.log, headers.mock.callCount()], [[], [["load"]], 0]);
 });
 
 test("after close nothing is sent, though a headers function answers only then", async (t) => {
+  const minute = minutes(t);
   const server = new Stub();
   let answer;
   const headers = () => new Promise((resolve) => (answer = resolve));
@@ -260,11 +263,12 @@ test("after close nothing is sent, though a headers function answers only then",
   await semel.close();
   answer({});
   assert.equal((await waiting).code, "closed");
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await minute();
   assert.deepEqual(server.calls, []);
 });
 
 test("after close the handles of a pause do nothing", async (t) => {
+  const minute = minutes(t);
   const told = [];
   const { semel, server } = await outbox(t, { onpaused: (paused) => told.push(paused) });
   server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 403, "forbidden", { executed: "no", retry: "after-fix" }) : serve());
@@ -276,7 +280,7 @@ test("after close the handles of a pause do nothing", async (t) => {
   paused.resume();
   paused.giveUp();
   giveUp.abort();
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  await minute();
   assert.deepEqual([server.attempts.length, server.of("cancel").length], [1, 0]);
 });
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SemelError } from "../../sdk/npm/node.js";
-import { Rows, deposit, hang, lost, outbox, rejection, until } from "./stub.mjs";
+import { Rows, deposit, hang, lost, minutes, outbox, rejection, until } from "./stub.mjs";
 
 /** Ways in which a store can fail to change a row. All of them leave it as it is. */
 const FAILURES = {
@@ -94,11 +94,12 @@ test("the error of what could not be stored has what the store threw for its cau
 });
 
 test("a store that never answers: nothing is sent, and close settles its caller", async (t) => {
+  const minute = minutes(t);
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   store.change = hang;
   const answered = rejection(deposit(semel));
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  await minute();
   assert.deepEqual(server.calls, []);
   await semel.close();
   assert.equal((await answered).code, "closed");

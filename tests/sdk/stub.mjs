@@ -16,6 +16,8 @@ const ACK_BYTES_MAX = 4_096;
 
 /** No test may take longer. */
 const TEST_MS_MAX = 9_000;
+/** Those that run, also where a test holds all others. */
+const { setTimeout, clearTimeout } = globalThis;
 
 /** Opens an outbox that sends to a stub. It is closed after the test, or where the test hangs: then who waits gets `closed`. */
 export async function outbox(t, { server = new Stub(), ...options } = {}) {
@@ -69,6 +71,24 @@ export function clock(t) {
   let laterMs = 0;
   t.mock.method(performance, "now", () => before.call(performance) + laterMs);
   return (ms) => (laterMs += ms);
+}
+
+/**
+ * For what must not come: timers that are set from now on stand still. Returns what lets a minute pass, with all that runs in it, and all that comes
+ * of that.
+ */
+export function minutes(t) {
+  const [{ now }, { now: wall }] = [performance, Date];
+  let laterMs = 0;
+  t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
+  t.mock.method(performance, "now", () => now.call(performance) + laterMs);
+  t.mock.method(Date, "now", () => wall() + laterMs);
+  return async () => {
+    for (const endMs = laterMs + 60_000; laterMs < endMs; laterMs += 500) {
+      for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+      t.mock.timers.tick(500);
+    }
+  };
 }
 
 /** A call that never ends, unless it is aborted. */
