@@ -230,7 +230,7 @@ export interface Options {
   fetch?: typeof globalThis.fetch | undefined;
   /** Instead of IndexedDB. */
   store?: Store | undefined;
-  /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system, so that a power cut may lose a request, or have it sent again past what its key remembers; not in sessions. `memory`: lost with the page. */
+  /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system, so that a power cut may lose a request, or have it sent again past what its key remembers; not in sessions. `memory`: lost with the page. Without effect where there is a `store`. */
   durability?: "strict" | "relaxed" | "memory" | undefined;
   onrecovered?: Semel["onrecovered"] | undefined;
   onpaused?: Semel["onpaused"] | undefined;
@@ -280,7 +280,7 @@ export interface SemelEventMap {
   attempt: CustomEvent<Described>;
   /**
    * An attempt got no answer, by what was thrown; it is made again, unless its request was given up, or all is closed. `requestId` is undefined for what goes along with requests (the clock, acknowledgements),
-   * and for what a session sends.
+   * and for what a session sends; of a cancellation it is `cancel-` and the id.
    */
   lost: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly error: unknown }>;
   /**
