@@ -19,7 +19,7 @@ function itemOf(body) {
 export default class Orders extends WorkerEntrypoint {
   /** `id` is the request's, as in its `Idempotency-Key`; `key` and `principal` are text in quotes. */
   async order({ method, path, principal, body }) {
-    if (path !== "/orders") return json(404, { error: "not-found" });
+    if (path !== "/orders" || !["GET", "POST"].includes(method)) return json(404, { error: "not-found" });
     if (method === "GET") return json(200, orders);
     const item = itemOf(body);
     if (typeof item !== "string") return json(400, { error: "no-item" });

@@ -156,6 +156,7 @@ const examples = {
       const { status, text } = await server.send("POST", "/orders", { id: randomUUID(), text: wrong });
       assert.deepEqual([status, JSON.parse(text)], [400, { error: "no-item" }], wrong);
     }
+    assert.equal((await server.send("DELETE", "/orders", { id: randomUUID(), text: '{"item":"tea"}' })).status, 404, "no order is made by a deletion");
     return server;
   },
 };
