@@ -19,8 +19,8 @@ const QUIET = {
   WRANGLER_SEND_ERROR_REPORTS: "false",
   WRANGLER_SEND_METRICS: "false",
 };
-/** What Cloudflare says of a Worker that was never deployed. */
-const NO_SUCH_WORKER = /code: 10007|does not exist/;
+/** What this wrangler says of a Worker that was never deployed. */
+const NO_SUCH_WORKER = /Worker "[^"]*" not found\./;
 
 /** This Node, if it is new enough, else the one that comes with wrangler. */
 export function nodeForWrangler(version = process.versions.node) {
