@@ -64,11 +64,11 @@ export function judge({ vars, given = {}, there = [], isOpenMeant = false }) {
 
 /** What is wrong with the key set: the Worker needs public halves, and what it can sign with is a secret. */
 function keysOf(vars, given) {
-  const text = given.SEMEL_JWT_KEYS ?? vars.SEMEL_JWT_KEYS;
-  if (text === undefined) return [];
+  const value = given.SEMEL_JWT_KEYS ?? vars.SEMEL_JWT_KEYS;
+  if (value === undefined) return [];
   let keys;
   try {
-    ({ keys } = JSON.parse(text));
+    ({ keys } = typeof value === "string" ? JSON.parse(value) : value);
   } catch {
     // Of no JSON there are no keys either.
   }

@@ -193,6 +193,9 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   assert.match(keys(set({ kty: "EC", kid: "a", x: "x", y: "y", d: "d" })), /has a private key/);
   assert.match(keys(KEYS, "vars"), /has an oct key/);
   assert.equal(keys(set({ kty: "OKP", kid: "a", x: "x" }), "vars"), "");
+  // A table of TOML's, which the Worker takes as well.
+  assert.equal(keys({ keys: [{ kty: "OKP", kid: "a", x: "x" }] }, "vars"), "");
+  assert.match(keys(JSON.parse(KEYS), "vars"), /has an oct key/);
   assert.equal(new Set(SETTINGS).size, SETTINGS.length);
 });
 
