@@ -4,6 +4,7 @@ import { OF_EITHER } from "./api.js";
 
 /** By code; a code that is not here is the server's to explain, and it does. */
 const ADVICE = {
+  __proto__: null,
   unauthorized: ["The administration token was refused.", "Give the value of SEMEL_ADMIN_TOKEN of this deployment. Where that secret is not set, nobody administers it."],
   forbidden: ["This token is not the administrator's.", "It is valid for a user, and users may not look here. Give the value of SEMEL_ADMIN_TOKEN of this deployment."],
   "not-found": ["There is no such key here.", "It may have been deleted, or never used. A key is named exactly, with upper and lower case."],

@@ -52,6 +52,7 @@ export function fullness(value, max) {
 
 /** What each state means, in a word and in a sentence. */
 export const STATES = {
+  __proto__: null,
   executed: ["executed", "It ran once. Its outcome is kept, and every later attempt gets the same."],
   poisoned: ["poisoned", "The handler crashed on it too often. It was given up: its effect was undone each time, and it never runs again."],
   cancelled: ["cancelled", "It was cancelled. From then on it never runs."],

@@ -231,6 +231,7 @@ export async function resolve(session, key, id) {
 
 /** What the deletion of a record means, by its state: of an id of which no more is kept, nothing. */
 const DELETED = {
+  __proto__: null,
   executed: (id) => `This throws the outcome of ${id} away. It can't be had back.`,
   poisoned: (id) => `${id} crashed too often: it never ran, and never will. This keeps nothing of it but the id.`,
   suspect: (id) => `${id} has crashed, and may run when its client sends it again. This has it never run.`,

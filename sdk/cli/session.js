@@ -78,7 +78,7 @@ function failureOf(error, { signal }, { isChange = false, isUnsent = false, word
   if (!(error instanceof AdminError)) throw error;
   const { code, status, executed } = error;
   const { what, advice, outcome } = explain(error, isChange);
-  const lines = code in words ? [words[code], outcome] : [what, outcome, advice];
+  const lines = Object.hasOwn(words, code) ? [words[code], outcome] : [what, outcome, advice];
   const json = { code, status: status ?? null, message: error.message, ...(isChange && { executed }) };
   return new Failure("failed", lines.filter(Boolean), json);
 }

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { explain } from "../../sdk/admin/advice.js";
 import { factsOf, lifeOf } from "../../sdk/admin/life.js";
 import { formsOf } from "../../sdk/admin/outcome.js";
 import { STATES, age, bytes, counted, duration, fullness, haveForgotten } from "../../sdk/admin/words.js";
@@ -42,6 +43,11 @@ test("every state has its words and its place in a life", () => {
   const ran = (state, executed) => factsOf(record({ state, executed }))[0][1];
   assert.deepEqual([ran("executed", "yes"), ran("suspect", "no"), ran("suspect", "unknown"), ran("cancelled", "unknown")], ["yes, once", "not yet", "not known", "not known"]);
   assert.deepEqual(factsOf(record({ state: "poisoned", principal: "", firstSent: null, deadline: null, crashes: 3, executed: "no" })), [["Ran", "no, and it never will"], ["Principal", "nobody in particular"], ["Crashes", "3"], ["First sent", "its client did not say"], ["Deadline", "an attempt had none"]]);
+});
+
+test("a code and a state of a deployment that are no words here are told as they are, whatever JavaScript knows by those names", () => {
+  assert.equal(explain({ code: "constructor", message: "the server says so", executed: "no" }, true).what, "The server says so.");
+  assert.equal(STATES.constructor, undefined);
 });
 
 test("a body is shown as what it is: JSON, text, or bytes", () => {

@@ -6,6 +6,7 @@ import { counted, instant, number } from "../../sdk/admin/words.js";
 
 /** What the deletion of a record means, by its state; of an id of which no more is kept, nothing. */
 const DELETED = {
+  __proto__: null,
   executed: ["The outcome is thrown away, and can't be had back. The id stays for a while, so that no late attempt runs.", "A client that still waits for the answer is told that it ran, and never gets the answer."],
   poisoned: ["The request crashed too often: it never ran, and never will. Nothing is kept of it but the id, which stays for a while, so that no late attempt runs."],
   suspect: ["The request has crashed, and is tried again when its client sends it. From here on it is cancelled instead: it never runs."],
