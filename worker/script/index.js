@@ -14,7 +14,8 @@ export { consumer } from "./queue.js";
 export { SemelRegistry } from "./registry.js";
 
 sendBy(Effects);
-gatherBy(gathering);
+// What a handler has beside its tables goes after the engine has deleted the key, and before whatever comes then.
+gatherBy({ ...gathering, group: (attempts, ...more) => (attempts.some((attempt) => isDeletion(attempt())) ? undefined : gathering.group(attempts, ...more)) });
 
 /** What the runtime and Semel call of an object: a subclass that had its own would break it. */
 const TAKEN = Object.getOwnPropertyNames(Hosted.prototype).filter((name) => name !== "constructor");
@@ -24,8 +25,12 @@ const WAITS = ["[object AsyncFunction]", "[object AsyncGeneratorFunction]", "[ob
 const KEYS_STAY_ON =
   "does nothing in a transaction, and an entry is in one: to drop a table then deletes or changes the rows that refer to it by ON DELETE. Take it out; add columns, or put those rows aside and back in the same entry";
 
-/** Where an administrator deletes. */
-const ADMIN_KEYS = "/semel/v1/admin/keys/";
+/** Where an administrator deletes all of a key. Letters and digits may be escaped there. */
+const ADMIN_KEY = /^\/semel\/v1\/admin\/keys\/[^/]+$/;
+const ESCAPED = /%[3-7][0-9a-f]/gi;
+const isDeletion = ([method, pathname]) => method === "DELETE" && ADMIN_KEY.test(pathname.replace(ESCAPED, decodeURIComponent));
+/** So many values are read at a time, to be deleted: each may have 2 MB. */
+const VALUES_MAX = 8;
 
 export class SemelObject extends Hosted {
   storage() {
@@ -36,22 +41,21 @@ export class SemelObject extends Hosted {
 
   run(attempt, known) {
     const answer = super.run(attempt, known);
-    const [method, pathname] = attempt();
-    if (method === "DELETE" && pathname.startsWith(ADMIN_KEYS)) this.#deleted(answer, pathname.slice(ADMIN_KEYS.length));
+    if (isDeletion(attempt())) this.#deleted(answer);
     return answer;
   }
 
-  /** An administrator deletes: `what` of the keys. */
-  #deleted([status, lines], what) {
+  /** An administrator has all of the key deleted, and is answered this. */
+  #deleted([status, lines]) {
     if (status === 503) {
       // A cursor that a handler has not read to its end keeps its table from being dropped, and nothing ends it but the end of the object.
       note("warn", "a key could not be deleted, and its object ends: the next attempt finds no table in use, as one is by a cursor that was not read to its end");
       this.ctx.abort("a key could not be deleted");
     }
     // A replay deletes nothing of what came since. What is written here, the engine can't see, and it is in the commit of the deletion.
-    if (what.includes("/") || valueIn(lines, "semel-status") !== "executed") return;
+    if (valueIn(lines, "semel-status") !== "executed") return;
     const { kv } = this.ctx.storage;
-    for (const [name] of [...kv.list()]) kv.delete(name);
+    for (let values; (values = [...kv.list({ limit: VALUES_MAX })]).length > 0; ) for (const [name] of values) kv.delete(name);
   }
 }
 

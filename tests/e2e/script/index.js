@@ -129,8 +129,8 @@ export class Probe extends SemelObject {
     }
     if (what === "kept") {
       const { kv } = this.ctx.storage;
-      if (request.method !== "GET") kv.put("who", "ann@example.com");
-      return { status: 200, body: [...kv.list()] };
+      if (request.method !== "GET") for (let n = 0; n < 20; n += 1) kv.put(`who-${n}`, "ann@example.com");
+      return { status: 200, body: [...kv.list()].length };
     }
     if (what === "half") {
       sql.exec("CREATE TABLE half (n INTEGER NOT NULL) STRICT; INSERT INTO half VALUES (1), (2), (3)");
