@@ -194,12 +194,13 @@ pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64, by_administrator:
     Ok(ToCancel::Request(Cancellation { id, first_sent_s, under }))
 }
 
-/// Cancels, in the transaction of the control request. `is_under_way`: what is named is, to where it is executed.
+/// Cancels, in the transaction of the control request. `is_under_way`: what is named is, to where it is executed; `refusal`: why an id that has
+/// no record can't be cancelled, if it can't.
 pub(super) fn cancel(
     work: &mut Work<'_>,
     cancellation: &Cancellation,
     deadline_ms: Option<i64>,
-    is_under_way: bool,
+    (is_under_way, refusal): (bool, Option<Problem>),
 ) -> Result<Response, Undone> {
     let found = work.find(&cancellation.id, cancellation.first_sent_s)?;
     let principal = match &cancellation.under {
@@ -219,6 +220,7 @@ pub(super) fn cancel(
         }
         // Its key was deleted meanwhile, and it has left nevertheless.
         (Decision::Execute, _) if is_under_way => Err(Undone::Problem(remote::in_flight())),
+        (Decision::Execute, None) if let Some(refusal) = refusal => Err(Undone::Problem(refusal)),
         _ => {
             let record = Record {
                 principal: principal.clone(),

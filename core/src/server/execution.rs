@@ -174,10 +174,7 @@ impl Turn<'_> {
         let body = &self.arrival.request.body;
         let parsed =
             attempt.id.as_ref().map(|id| control::cancellation(body, id, self.instant.now_ms, by_administrator));
-        let is_made =
-            |asked: &ToCancel| matches!(asked, ToCancel::Request(asked) if self.handler.makes_such(&asked.id));
         match parsed.transpose() {
-            Ok(Some(asked)) if !by_administrator && is_made(&asked) => self.refuse_unread(loaded, &not_granted()),
             Ok(asked) => {
                 let command = asked.map(|asked| match asked {
                     ToCancel::Request(cancellation) => Command::Cancel(cancellation),
@@ -318,7 +315,9 @@ impl Turn<'_> {
     fn obey(&self, work: &mut Work<'_>, command: &Command, attempt: &Attempt) -> Result<Response, Undone> {
         match command {
             Command::Cancel(cancellation) => {
-                control::cancel(work, cancellation, attempt.deadline_ms, self.is_under_way(&cancellation.id))
+                let is_granted = cancellation.under.is_some() || !self.handler.makes_such(&cancellation.id);
+                let refusal = (!is_granted).then(not_granted);
+                control::cancel(work, cancellation, attempt.deadline_ms, (self.is_under_way(&cancellation.id), refusal))
             }
             Command::DeleteRecord(id) => deletion::delete_record(work, id, self.config.retention_s),
             Command::Resolve(id, _) if self.is_under_way(id) => Err(Undone::Problem(remote::locked())),

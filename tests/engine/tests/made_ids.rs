@@ -103,6 +103,22 @@ fn what_was_made_under_such_an_id_before_they_were_the_handlers_is_answered_from
 }
 
 #[test]
+fn a_cancellation_that_has_its_record_is_answered_from_it_and_one_of_what_has_a_record_tells_whose_that_is() {
+    let mut world = Names::world(false);
+    let cancel =
+        |own: &str, id: &str| post(&control("cancel")).id(own).by("alice").body(json!({ "id": id }).to_string());
+    let first = world.send(&cancel("a", "made-own-one"));
+    assert_eq!(first.json()["state"], "cancelled");
+    world.handler.has_begun.set(true);
+    world.send(&cancel("a", "made-own-one")).replays(&first);
+    assert_eq!(world.send(&cancel("b", "made-own-one")).json()["state"], "cancelled");
+    world.send(&cancel("c", "made-own-two")).is_problem(400, "key-invalid", "no", "after-fix");
+    world.send(&order("alice", "one")).is_executed(201);
+    assert_eq!(world.send(&cancel("d", "made-alice-one")).json()["state"], "executed");
+    world.send(&cancel("e", "made-alice-one").by("mallory")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+}
+
+#[test]
 fn where_no_ids_are_made_they_are_anybodys() {
     let mut world = World::new();
     world.send(&post("/count").id("made-alice-one")).is_executed(200);
