@@ -8,7 +8,7 @@
 // - Deposits of one caller are in it in the order of its calls, over kills and take-overs too.
 // - Every caller gets a definite answer, or its process was killed meanwhile. An error with `executed` "no" speaks of what is not there.
 // - What a killed process still had in its store is answered later. What it had not was either never sent, and is not there; or
-//   its answer had reached the process, and died with it.
+//   its answer had reached the process, and died with it. What was answered with its outcome is there, whoever heard it.
 // - Where an answer is said to be acknowledged by a later holder, the deposit is there.
 // - The session has taken no more numbers than there are deposits that are made, or were refused as those are that take one.
 
@@ -23,6 +23,9 @@ const PATIENCE_MS = [0, 600];
 const REFUSALS = ["cancelled", "poisoned", "fenced"];
 /** What may be all that there is to tell where others hold the session: so many have held it since, or its holder has freed the answer. */
 const UNTOLD = ["fenced", "acknowledged"];
+/** What the proxy may have passed on to a process that died with it. Whoever heard anything else had to send again. */
+const OUTCOMES = ["executed", "replayed"];
+const ANSWERS = [...OUTCOMES, ...REFUSALS, ...UNTOLD];
 
 export class SessionBook {
   deposits = new Map();
@@ -103,13 +106,15 @@ export class SessionBook {
     for (const id of this.accounts) {
       const own = [...this.deposits.values()].filter(({ account }) => account === id);
       const mayBeMade = (deposit) => !(isSeen(deposit.client) && !sent.has(deposit.n));
-      for (const wrong of wrongWithSession(own, { id, ...balances.get(id) }, lastSeqs.get(id), mayBeMade)) found.push(`session of ${id}: ${wrong}`);
+      const isTold = ({ n }) => hasHeard(sent.get(n) ?? UNSENT, OUTCOMES);
+      for (const wrong of wrongWithSession(own, { id, ...balances.get(id) }, lastSeqs.get(id), { mayBeMade, isTold })) found.push(`session of ${id}: ${wrong}`);
     }
     return found;
   }
 }
 
 const UNSENT = { heard: new Set() };
+const hasHeard = ({ heard }, statuses) => statuses.some((semel) => heard.has(semel));
 
 /** A session that was closed leaves what it had to the next. */
 const isDefinite = ({ error }) => error?.code !== "closed";
@@ -138,11 +143,11 @@ function* wrongWith(deposit, seen, isContended) {
   if (definite.length > 0) return;
   if (!deposit.wasKilled) yield `its caller was never answered`;
   else if (deposit.wasStored) yield `it was stored, and its answer never came`;
-  else if (seen && seen !== UNSENT && seen.heard.size === 0 && deposit.abortMs === undefined) yield `it was sent and had no answer, and its client did not know it any more`;
+  else if (seen && seen !== UNSENT && !hasHeard(seen, ANSWERS) && deposit.abortMs === undefined) yield `it was sent and had no answer, and its client did not know it any more`;
 }
 
 /** What is wrong with the order of all. */
-function* wrongWithSession(deposits, account, lastSeq, mayBeMade) {
+function* wrongWithSession(deposits, account, lastSeq, { mayBeMade, isTold }) {
   const answered = deposits.flatMap((deposit) => outcomesOf(deposit)).sort((one, other) => one.entries - other.entries);
   const unheard = new Set(deposits.filter((deposit) => mayBeMade(deposit) && deposit.answers.filter(isDefinite).every(isUntold)));
   const order = [];
@@ -165,6 +170,7 @@ function* wrongWithSession(deposits, account, lastSeq, mayBeMade) {
   // A place that was taken without effect was closed, or poisoned; only an impatient caller has one closed.
   const isFreed = ({ abortMs, answers }) => abortMs === undefined && answers.some(({ error }) => error?.code === "acknowledged");
   for (const { n } of deposits.filter((deposit) => isFreed(deposit) && !made.has(deposit))) yield `of deposit ${n} it was said that its answer is acknowledged, and it is not there`;
+  for (const { n } of deposits.filter((deposit) => isTold(deposit) && !made.has(deposit))) yield `deposit ${n} was answered with its outcome, and it is not there`;
   const takesNumber = ({ abortMs, answers }) => abortMs !== undefined || answers.some(({ error }) => error?.code === "poisoned");
   const numbers = account.entries + deposits.filter(takesNumber).length;
   if (lastSeq !== undefined && !(lastSeq >= account.entries && lastSeq <= numbers)) yield `it has taken ${lastSeq} numbers, for ${account.entries} deposits that are made and at most ${numbers - account.entries} that took a number and were not`;

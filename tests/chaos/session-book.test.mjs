@@ -8,7 +8,7 @@ const FIRST = 100;
 const refusal = (code, executed = "no") => ({ by: "promise", error: { name: "SemelError", code, executed } });
 
 /** A book with four deposits, the even ones of one client, the odd ones of another, that were made as `made` says in order; `then` may tell more. */
-function found({ made = [0, 1, 2, 3], heard = made, isContended = true, then = () => {}, lastSeq, extra = 0, unsent = [], isSeen = true }) {
+function found({ made = [0, 1, 2, 3], heard = made, isContended = true, then = () => {}, lastSeq, extra = 0, unsent = [], statuses = {}, isSeen = true }) {
   const book = new SessionBook({ seed: 1, name: "till", first: FIRST, isContended });
   const deposits = [0, 1, 2, 3].map((at) => book.next(`client-${at % 2}`));
   for (const { n } of deposits) book.deposits.get(n).abortMs = undefined;
@@ -18,7 +18,7 @@ function found({ made = [0, 1, 2, 3], heard = made, isContended = true, then = (
     if (heard.includes(index)) book.told(FIRST + index, { by: "promise", status: 200, text: JSON.stringify({ id: "till-0", balance, entries: at + 1 }) });
   }
   then(book, deposits);
-  const sent = new Map(deposits.filter((_, at) => !unsent.includes(at)).map(({ n }, at) => [n, { heard: new Set(heard.includes(at) ? ["executed"] : []) }]));
+  const sent = new Map(deposits.filter((_, at) => !unsent.includes(at)).map(({ n }, at) => [n, { heard: new Set(statuses[at] ?? (heard.includes(at) ? ["executed"] : [])) }]));
   const balances = new Map([["till-0", { balance: balance + extra, entries: made.length + (extra > 0 ? 1 : 0) }]]);
   return book.violations({ balances, lastSeqs: new Map([["till-0", lastSeq ?? made.length]]), sent, isSeen: () => isSeen });
 }
@@ -33,6 +33,7 @@ for (const [what, right] of Object.entries({
   "nobody knows of one, and it was not made": { made: [0, 1, 3], then: (book) => book.told(FIRST + 2, refusal("fenced", "unknown")) },
   "the answer of one was acknowledged by a later holder": { heard: [0, 1, 3], then: (book) => book.told(FIRST + 2, refusal("acknowledged", "unknown")) },
   "the answers of two died with their process, by a socket": { heard: [0, 3], then: killed([1, 2]), isSeen: false },
+  "the answer of one died with its process": { heard: [0, 1, 3], statuses: { 2: ["unavailable", "replayed"] }, then: killed([2]) },
   "one was closed, and told later": { then: (book) => book.told(FIRST, refusal("closed", "unknown")) },
   "one was cancelled, and took a number": { made: [0, 1, 3], lastSeq: 4, then: (book) => [(book.deposits.get(FIRST + 2).abortMs = 5), book.told(FIRST + 2, refusal("cancelled"))] },
 })) {
@@ -49,6 +50,8 @@ for (const [what, [wrong, pattern]] of Object.entries({
   "a caller who was never answered": [{ heard: [0, 1, 3] }, /deposit 102 of client-0: its caller was never answered/],
   "one that was stored, and never answered": [{ heard: [0, 1, 3], then: killed([2], [2]) }, /its answer never came/],
   "one that its client forgot": [{ heard: [0, 1, 3], then: killed([2]) }, /did not know it any more/],
+  "one that its client forgot, and of which it had heard nothing but to send again": [{ heard: [0, 1, 3], statuses: { 2: ["unavailable"] }, then: killed([2]) }, /did not know it any more/],
+  "one that was answered as its process died, and is gone": [{ made: [0, 1, 3], statuses: { 2: ["executed"] }, then: killed([2]) }, /answered with its outcome, and it is not there/],
   "one that was never sent, and made": [{ heard: [0, 1, 2], unsent: [3], then: killed([3]) }, /its end.* does not follow/],
   "a fenced one where nobody else holds the session": [{ made: [0, 1, 3], isContended: false, then: (book) => book.told(FIRST + 2, refusal("fenced")) }, /nobody else holds/],
   "what is not known, where nobody else holds the session": [{ made: [0, 1, 3], isContended: false, then: (book) => book.told(FIRST + 2, refusal("acknowledged", "unknown")) }, /its caller got/],
