@@ -16,6 +16,8 @@ import { EVERYTHING } from "./run.mjs";
 import { scheduleOf } from "./schedule.mjs";
 import { makeState } from "./state.mjs";
 import { startServer } from "./server.mjs";
+import { SessionBook } from "./session-book.mjs";
+import { startTabs } from "./tab-caller.mjs";
 
 const MINUTE_MS = 60_000;
 const MB = 1 << 20;
@@ -70,6 +72,19 @@ test("a whole run fails where something never happened, and says what; a short o
   assert.match(missing({ ...figures, socketsStalled: 0 }, whole)[0], /faults of sockets$/);
   assert.match(missing({ ...figures, answered: { page: 0, "node-0": 1 } }, whole)[0], /answers to page$/);
   assert.deepEqual(missing({ ...figures, fills: 0, refusedByFullDisk: 0 }, { ...whole, isSmallDisk: false }), []);
+});
+
+test("a tab that goes with its browser is none that was killed", async () => {
+  const tab = { evaluate: async () => [], once: (event, told) => told(), goto: async () => {}, close: async () => {} };
+  const browser = { errors: [], tab: async () => tab, kill: async () => {}, start: async () => {} };
+  const book = new SessionBook({ seed: 1, name: "tabs", first: 0, isContended: true });
+  const tabs = await startTabs({ book, atATime: 1, options: {}, transports: ["http", "http"], after: () => {}, browsing: async () => browser });
+  await tabs.kill();
+  await tabs.start();
+  assert.deepEqual([tabs.kills, tabs.killsAlone], [1, 0]);
+  await tabs.callers[1].kill();
+  await tabs.callers[1].start();
+  assert.deepEqual([tabs.kills, tabs.killsAlone], [1, 1]);
 });
 
 test("what a page keeps is weighed, on the heap, beside it and in wasm; what it drops is not", async (t) => {

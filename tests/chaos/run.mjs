@@ -236,7 +236,7 @@ export class Run {
       ...this.#tillBooks.reduce((all, { counts }) => ({ madeInSessions: all.madeInSessions + counts.made, fenced: all.fenced + counts.fenced }), { madeInSessions: 0, fenced: 0 }),
       serverKills: this.server.counts.kills,
       browserKills: kills("page") + (this.#tabs?.kills ?? 0),
-      tabKills: kills("tab"),
+      tabKills: this.#tabs?.killsAlone ?? 0,
       nodeKills: kills("node"),
       fills: this.state.fills,
       refusedByFullDisk: this.server.counts.fullDisk,

@@ -12,10 +12,10 @@ const PAGE = fileURLToPath(new URL("page", import.meta.url));
 /** Whoever was fenced waits so long for its turn, by its place among the tabs. */
 const PAUSE_MS = 60;
 
-/** Starts them. `transports`: that of each; `after`: is given what ends the browser. */
-export async function startTabs({ book, atATime, options, transports, after }) {
+/** Starts them. `transports`: that of each; `after`: is given what ends the browser; `browsing`: starts it. */
+export async function startTabs({ book, atATime, options, transports, after, browsing = browse }) {
   const onTold = (answer) => callers.find(({ name }) => name === book.clientOf(answer.n)).told(answer);
-  const tabs = new Tabs(await browse(after, { page: PAGE, onTold }));
+  const tabs = new Tabs(await browsing(after, { page: PAGE, onTold }));
   const callers = transports.map((transport, place) => {
     const caller = new TabCaller(`tab-${place}`, book, atATime);
     caller.settings = { tabs, book, options, tills: { transport, pauseMs: PAUSE_MS * (1 + place) } };
@@ -49,6 +49,11 @@ class Tabs {
     await Promise.all(this.callers.map((caller) => caller.start()));
   }
 
+  /** How often one of them was killed, and the browser was not. */
+  get killsAlone() {
+    return this.callers.reduce((all, { killsAlone }) => all + killsAlone, 0);
+  }
+
   /** Errors that nobody caught in a page. */
   get errors() {
     return this.browser.errors.map((error) => `tabs: ${error.stack ?? error}`);
@@ -58,6 +63,7 @@ class Tabs {
 class TabCaller extends Caller {
   /** Whether the proxy sees what it sends: some go by sockets, and any may go on with what it left. */
   isSeen = false;
+  killsAlone = 0;
   #tab;
 
   async launch() {
@@ -81,6 +87,7 @@ class TabCaller extends Caller {
 
   async end() {
     if (!this.settings.tabs.isRunning) return;
+    this.killsAlone += 1;
     await crash(this.#tab);
     await this.#tab.close();
   }
