@@ -250,6 +250,8 @@ impl Handler for Tangled {
             "CREATE TABLE one (id INTEGER PRIMARY KEY, other INTEGER REFERENCES two (id) DEFERRABLE INITIALLY DEFERRED)",
             "CREATE TABLE two (id INTEGER PRIMARY KEY AUTOINCREMENT, other INTEGER REFERENCES one (id))",
             "CREATE TABLE \"a \"\"quoted\"\" name\" (id INTEGER REFERENCES two (id))",
+            "CREATE TABLE three (id INTEGER PRIMARY KEY, other INTEGER REFERENCES four (id))",
+            "CREATE TABLE four (id INTEGER PRIMARY KEY, other INTEGER REFERENCES three (id))",
             "CREATE INDEX by_other ON one (other)",
             "CREATE VIEW both AS SELECT * FROM one JOIN two",
             "CREATE TRIGGER after_one AFTER DELETE ON one BEGIN INSERT INTO two VALUES (NULL, 7); END",
@@ -265,6 +267,9 @@ impl Handler for Tangled {
             "INSERT INTO one VALUES (1, 1)",
             "INSERT INTO two VALUES (1, 1)",
             "INSERT INTO \"a \"\"quoted\"\" name\" VALUES (1)",
+            "INSERT INTO three VALUES (1, NULL)",
+            "INSERT INTO four VALUES (1, 1)",
+            "UPDATE three SET other = 1",
             "INSERT INTO words VALUES ('word')",
         ] {
             context.sql.exec(statement, &[])?;
@@ -299,4 +304,22 @@ fn after_a_deletion_texts_that_come_again_have_numbers_again() {
         world.send(&post("/count").id(id).first_sent_s(world.wall_ms / 1000 + 1)).is_executed(200);
     }
     assert_eq!(kind(&world, "d"), Some("integer integer".into()));
+}
+
+#[test]
+fn the_fence_of_a_deletion_goes_past_its_own_second_and_never_back() {
+    let mut world = world();
+    world.send(&change("a")).is_executed(200);
+    world.pass_ms(500);
+    world.send(&delete_key("d")).is_executed(200);
+    world.send(&change("late").first_sent_s(START_S)).is_problem(410, "forgotten", "unknown", "never");
+    // A client's clock is ahead; what it has sent is refused, whatever is deleted next.
+    let ahead = change("ahead").first_sent_s(START_S + 60);
+    world.send(&ahead).is_executed(200);
+    for own in ["e", "f"] {
+        let reply = world.send(&delete_key(own));
+        assert_eq!(reply.json()["fence"], START_S + 61);
+        world.send(&ahead).is_problem(410, "forgotten", "unknown", "never");
+    }
+    assert_eq!(world.effects(), 0);
 }

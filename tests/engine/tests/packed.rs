@@ -397,3 +397,53 @@ fn an_id_that_is_used_again_is_protected_by_the_later_of_its_tombstones_in_the_n
         world.send(&of("a", 300, 400)).is_executed(200);
     }
 }
+
+/// Acknowledges each up to a deadline of its own, without a request.
+fn acknowledge_until(ids: &[(String, i64)]) -> Call {
+    let ids: Vec<String> =
+        ids.iter().map(|(id, until_ms)| format!("{{\"id\":\"{id}\",\"until\":{until_ms}}}")).collect();
+    acknowledge(&format!("[{}]", ids.join(",")))
+}
+
+#[test]
+fn what_shares_a_chunk_lapses_when_it_should_and_no_sooner_in_the_next_object_too() {
+    // The others have lapsed by then; and of this one it would be too soon by a second.
+    for s in [100, 154] {
+        let mut world = World::new();
+        let ids: Vec<_> =
+            ["a", "b", "c"].iter().zip([95, 0, 0]).map(|(id, s)| ((*id).to_owned(), START_MS + s * 1000)).collect();
+        for (id, _) in &ids {
+            world.send(&post("/count").id(id).deadline_ms(START_MS)).is_executed(200);
+        }
+        world.send(&acknowledge_until(&ids));
+        assert_eq!(places(&world), (0, 0, 1));
+        world.pass_s(s);
+        world.wake().expect("storage");
+        world.restart();
+        world.send(&post("/count").id("a").deadline_ms(START_MS)).is_problem(410, "acknowledged", "yes", "never");
+    }
+}
+
+/// More than one page, of those that are read as an object starts, and of those that lapse.
+#[test]
+fn of_very_many_chunks_all_are_known_in_the_next_object_and_all_leave() {
+    let mut world = World::new();
+    let chunks = 140;
+    for chunk in 0..chunks {
+        let ids: Vec<_> = (0..3).map(|n| (format!("{chunk}-{n}"), START_MS)).collect();
+        for (id, _) in &ids {
+            world.send(&change(id)).is_executed(200);
+        }
+        world.send(&acknowledge_until(&ids));
+    }
+    assert_eq!(places(&world), (0, 0, chunks));
+    world.restart();
+    for chunk in [0, 127, 128, chunks - 1] {
+        world.send(&change(&format!("{chunk}-2"))).is_problem(410, "acknowledged", "yes", "never");
+    }
+    world.pass_s(60);
+    for _ in 0..2 {
+        world.sweep_page().expect("storage");
+    }
+    assert_eq!(places(&world), (0, 0, 0));
+}

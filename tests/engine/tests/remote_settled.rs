@@ -10,7 +10,7 @@ use semel_support::post;
 fn an_administrator_settles_what_is_in_doubt() {
     let mut world = remote(Policy::Report);
     in_doubt(&mut world, "a");
-    let yes = r#"{"executed":"yes","outcome":{"status":201,"headers":{"x-by":"hand"},"body":"made"}}"#;
+    let yes = r#"{"executed":"yes","outcome":{"status":201,"headers":{"X-By":"hand"},"body":"made"}}"#;
     assert_eq!(world.send(&resolve("r1", "a", yes)).json()["state"], "executed");
     let replayed = world.send(&order("a"));
     assert_eq!((replayed.status(), replayed.header("x-by"), replayed.body()), (201, Some("hand"), &b"made"[..]));
@@ -95,4 +95,43 @@ fn an_administrator_sees_what_is_in_doubt() {
     assert_eq!((&shown["state"], &shown["executed"]), (&"in-doubt".into(), &"unknown".into()));
     world.restart();
     assert_eq!(world.count().map(|count| count.records), Ok(1));
+}
+
+#[test]
+fn what_is_deleted_while_it_is_in_doubt_stays_unknown() {
+    let mut world = remote(Policy::Report);
+    in_doubt(&mut world, "a");
+    assert_eq!(world.send(&delete_record("d", "a")).json()["executed"], "unknown");
+    is_told(&mut world, &order("a"), 410, "outcome-expired", "unknown", "never");
+}
+
+/// Its client is told that it never runs, or what came of it, for as long as of any that is settled then.
+#[test]
+fn what_an_administrator_says_lasts_for_a_retention_from_then_on() {
+    for (body, code) in
+        [(r#"{"executed":"no"}"#, "cancelled"), (r#"{"executed":"yes","outcome":{"status":201}}"#, "replayed")]
+    {
+        let mut world = remote(Policy::Report);
+        // Without first-sent, so no fence refuses it.
+        let call = post("/orders").id("a").body("one");
+        let sent = dispatched(&mut world, &call, 1);
+        world.settle(&call, &sent, lost());
+        world.pass_s(990);
+        world.send(&resolve("r", "a", body)).is_executed(200);
+        for s in [0, 20, 900] {
+            world.pass_s(s);
+            world.wake().expect("storage");
+            assert_eq!(world.send(&call).only("semel-status"), code);
+            assert_eq!(world.take_call(), None);
+        }
+    }
+}
+
+#[test]
+fn what_is_in_doubt_can_be_settled_at_a_full_key() {
+    let mut world = remote(Policy::Report);
+    in_doubt(&mut world, "a");
+    world.restart_with(|config| config.records_max = 1);
+    world.send(&order("b")).is_problem(503, "capacity", "no", "same-id");
+    world.send(&resolve("r", "a", r#"{"executed":"no"}"#)).is_executed(200);
 }

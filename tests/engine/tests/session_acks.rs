@@ -160,3 +160,19 @@ fn an_acknowledgement_is_applied_though_the_body_is_too_large_to_be_read() {
     world.send(&numbered(1, 2)).is_problem(410, "acknowledged", "unknown", "never");
     world.send(&numbered(1, 4)).is_executed(200);
 }
+
+#[test]
+fn a_place_that_is_closed_takes_the_row_of_the_last_one_that_was_acknowledged() {
+    let mut world = world();
+    take_all(&mut world, 1, 1..=2);
+    world.send(&post("/count").place_acking(1, 3, 2).deadline_ms(0)).is_problem(
+        408,
+        "attempt-expired",
+        "no",
+        "same-id",
+    );
+    assert_eq!(world.send(&cancel_place("a", 1, 3)).json()["state"], "cancelled");
+    let places: Vec<_> = world.places().into_iter().map(|place| place.0).collect();
+    assert_eq!(places, [3]);
+    world.send(&numbered(1, 2)).is_problem(410, "acknowledged", "unknown", "never");
+}

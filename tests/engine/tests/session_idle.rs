@@ -97,6 +97,34 @@ fn a_session_that_nobody_uses_becomes_a_stub_that_still_fences_and_goes_on() {
 }
 
 #[test]
+fn of_an_idle_session_whose_last_place_was_acknowledged_that_is_said_of_it() {
+    let mut world = world();
+    for seq in [1, 2] {
+        world.send(&numbered(1, seq)).is_executed(200);
+    }
+    // What is refused acknowledges too: nothing comes after it.
+    world.send(&post("/count").place_acking(1, 3, 2).deadline_ms(0)).is_problem(
+        408,
+        "attempt-expired",
+        "no",
+        "same-id",
+    );
+    world.pass_s(RETENTION_S);
+    world.send(&get("/count"));
+    assert_eq!((world.places(), sessions(&world)), (vec![], 1));
+    for restarts in [false, true] {
+        if restarts {
+            world.restart();
+        }
+        for seq in [1, 2] {
+            world.send(&numbered(1, seq)).is_problem(410, "acknowledged", "unknown", "never");
+        }
+    }
+    world.send(&numbered(1, 3)).is_executed(200);
+    assert_eq!(world.effects(), 3);
+}
+
+#[test]
 fn a_stub_never_leaves_by_itself_and_wakes_nobody() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
@@ -289,4 +317,110 @@ fn where_there_is_room_a_session_that_was_never_used_stays() {
     world.pass_s(3 * RETENTION_S);
     world.wake().expect("storage");
     world.send(&numbered(1, 1)).is_executed(200);
+}
+
+/// Sweeps until a walk is through, of however many pages.
+fn sweep(world: &mut World) {
+    while world.sweep_page().expect("storage") {}
+}
+
+fn first_of(name: &str, epoch: i64) -> Call {
+    post("/count").header("semel-session", format!("\"{name}\";epoch={epoch};seq=1"))
+}
+
+#[test]
+fn a_session_that_was_idle_later_becomes_a_stub_later() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.send(&named("b", "later")).is_taken_over(2, 0);
+    world.pass_s(500);
+    world.send(&first_of("later", 2)).is_executed(200);
+    world.pass_s(RETENTION_S - 500);
+    sweep(&mut world);
+    assert_eq!(world.places().len(), 1);
+    world.pass_s(500);
+    sweep(&mut world);
+    assert_eq!((world.places(), sessions(&world)), (vec![], 2));
+}
+
+#[test]
+fn what_is_forgotten_while_a_walk_is_under_way_leaves_though_that_has_come_by() {
+    let mut world = world();
+    let many = 140;
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.pass_s(100);
+    for n in 1..=many {
+        world.send(&named(&format!("{n}"), &format!("{n}"))).is_taken_over(n + 1, 0);
+        world.send(&first_of(&format!("{n}"), n + 1)).is_executed(200);
+    }
+    world.pass_s(RETENTION_S - 100);
+    world.sweep_page().expect("storage");
+    assert_eq!(world.places().len() as i64, many, "one became a stub, and the walk has not come to the last ones");
+    world.forget(START_S + 200).expect("storage");
+    sweep(&mut world);
+    assert_eq!((world.places(), sessions(&world)), (vec![], 0));
+}
+
+#[test]
+fn what_was_used_at_the_very_instant_is_not_forgotten() {
+    let mut world = world();
+    let first = world.send(&numbered(1, 1));
+    world.forget(START_S).expect("storage");
+    sweep(&mut world);
+    world.send(&numbered(1, 1)).replays(&first);
+}
+
+#[test]
+fn an_object_that_starts_lets_go_of_what_was_forgotten_before() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.pass_s(100);
+    world.database.tamper(&format!("UPDATE semel_meta SET forgotten_s = {}", START_S + 50));
+    world.restart();
+    sweep(&mut world);
+    assert_eq!((world.places(), sessions(&world)), (vec![], 0));
+}
+
+/// When it was last used outlives its places, and a new holder uses it too.
+#[test]
+fn a_stub_and_what_was_taken_over_since_are_not_forgotten_with_what_was_used_before() {
+    let mut world = world();
+    world.send(&named("b", "taken")).is_taken_over(2, 0);
+    world.send(&first_of("taken", 2)).is_executed(200);
+    world.pass_s(100);
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.send(&named("c", "taken")).is_taken_over(3, 1);
+    world.forget(START_S + 50).expect("storage");
+    assert_eq!(world.send(&first_of("taken", 2)).only("semel-status"), "replayed");
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    assert_eq!((world.places(), sessions(&world)), (vec![], 2));
+    world.forget(START_S + 60).expect("storage");
+    sweep(&mut world);
+    world.send(&numbered(1, 1)).is_problem(410, "outcome-expired", "unknown", "never");
+    world.send(&first_of("taken", 2)).is_problem(410, "outcome-expired", "unknown", "never");
+}
+
+#[test]
+fn a_key_that_is_full_of_sessions_that_were_never_used_has_room_again_and_a_stub_makes_none() {
+    let full = || {
+        World::with(|config| {
+            config.retention_s = RETENTION_S;
+            config.sessions_max = 1;
+        })
+    };
+    let mut world = full();
+    world.send(&named("a", "never")).is_taken_over(1, 0);
+    world.pass_s(RETENTION_S);
+    world.send(&get("/count"));
+    world.send(&named("b", "new")).is_taken_over(2, 0);
+
+    let mut world = full();
+    world.send(&named("a", "used")).is_taken_over(1, 0);
+    world.send(&first_of("used", 1)).is_executed(200);
+    for _ in 0..3 {
+        world.pass_s(RETENTION_S);
+        world.send(&named("b", "new")).is_problem(503, "capacity", "no", "same-id");
+    }
+    world.send(&first_of("used", 1)).is_problem(410, "outcome-expired", "unknown", "never");
 }
