@@ -256,7 +256,27 @@ fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
     world.pass_s(10);
     world.send(&cancel("cancels", "b").first_sent_s(START_S + 10));
     assert_eq!(world.wakes_at(), Some(START_MS + 10_000));
-    assert!(world.report().unwrap().unwrap().is_listed);
+    for restarts in [false, true] {
+        if restarts {
+            world.restart();
+        }
+        assert!(world.report().unwrap().unwrap().is_listed);
+    }
+}
+
+/// It may list the key by now.
+#[test]
+fn the_registry_is_told_of_a_deletion_though_its_answer_to_the_first_report_never_came() {
+    for restarts in [false, true] {
+        let mut world = world();
+        world.send(&change("first"));
+        assert!(world.report().unwrap().unwrap().is_listed);
+        world.send(&semel_support::admin::delete_key("own"));
+        if restarts {
+            world.restart();
+        }
+        assert!(!world.report().unwrap().unwrap().is_listed);
+    }
 }
 
 /// What it was told while its deletion was on its way to the registry; until then its rule has what is kept stay for ever.

@@ -245,3 +245,23 @@ fn what_is_acknowledged_outlives_an_attempt_that_is_answered_while_anothers_call
     world.send(&late).is_problem(410, "acknowledged", "yes", "never");
     assert_eq!(world.take_call(), None, "never a second call");
 }
+
+#[test]
+fn what_is_sent_elsewhere_is_in_no_commit_with_others() {
+    let mut world = resend();
+    assert!(world.group(&[order("a"), order("b")]).is_none(), "each by itself");
+    assert_eq!((world.take_call(), world.row("a", "state")), (None, None));
+    dispatched(&mut world, &order("a"), 1);
+}
+
+/// The row that is gone had the clock.
+#[test]
+fn the_clock_does_not_go_back_behind_what_could_not_be_sent() {
+    let mut world = resend();
+    world.pass_s(50);
+    let sent = dispatched(&mut world, &order("a"), 1);
+    world.settle(&order("a"), &sent, refused()).is_problem(502, "upstream-unreachable", "no", "same-id");
+    world.pass_s(-50);
+    world.restart();
+    assert_eq!(world.send(&look_up("a")).now_ms(), START_MS + 50_000);
+}

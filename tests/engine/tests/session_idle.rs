@@ -424,3 +424,12 @@ fn a_key_that_is_full_of_sessions_that_were_never_used_has_room_again_and_a_stub
     }
     world.send(&first_of("used", 1)).is_problem(410, "outcome-expired", "unknown", "never");
 }
+
+#[test]
+fn the_sessions_of_a_deleted_key_take_no_room_from_new_ones() {
+    let mut world = World::with(|config| config.sessions_max = 1);
+    world.send(&named("a", "one")).is_taken_over(1, 0);
+    world.send(&first_of("one", 1)).is_executed(200);
+    world.send(&delete_key("d")).is_executed(200);
+    world.send(&named("b", "two")).is_taken_over(2, 0);
+}
