@@ -234,3 +234,18 @@ fn each_answer_has_its_own_headers_whatever_those_before_it_had() {
         assert_eq!(told[n], json!({ "status": 200, "headers": headers(name, value), "body": "{}" }));
     }
 }
+
+#[test]
+fn a_question_mark_alone_is_no_query() {
+    let mut world = World::new();
+    assert_eq!(statuses(&run(&mut world, &json!([at("a", "/count?")]))), ["executed"]);
+    // As the URL of a single request has it.
+    world.send(&post("/count").id("a")).is_replayed(200);
+}
+
+#[test]
+fn what_a_batch_is_answered_is_counted_as_of_single_requests() {
+    let mut world = World::new();
+    run(&mut world, &json!([count("a"), count("b"), count("a")]));
+    assert_eq!((world.counted("executed"), world.counted("replayed")), (2, 1));
+}
