@@ -103,6 +103,15 @@ fn what_was_made_under_such_an_id_before_they_were_the_handlers_is_answered_from
 }
 
 #[test]
+fn what_has_crashed_under_such_an_id_before_goes_on_under_it() {
+    let mut world = Names::world(false);
+    let call = post("/other").id("made-own-one").by("alice");
+    world.crashed(&call).is_problem(500, "rolled-back", "no", "same-id");
+    world.handler.has_begun.set(true);
+    world.send(&call).is_executed(201);
+}
+
+#[test]
 fn a_cancellation_that_has_its_record_is_answered_from_it_and_one_of_what_has_a_record_tells_whose_that_is() {
     let mut world = Names::world(false);
     let cancel =
