@@ -21,7 +21,9 @@ gatherBy({ ...gathering, group: (attempts, ...more) => (attempts.some((attempt) 
 const TAKEN = Object.getOwnPropertyNames(Hosted.prototype).filter((name) => name !== "constructor");
 const WAITS = ["[object AsyncFunction]", "[object AsyncGeneratorFunction]", "[object GeneratorFunction]"];
 
-/** What is told of who would turn foreign keys off. */
+/** Who would turn foreign keys off. To turn on what is on does no harm, and hand-written entries begin so. */
+const KEYS_OFF = /\bPRAGMA\s+(?:\w+\s*\.\s*)?foreign_keys\s*[=(](?!\s*["']?(?:on|yes|true|1)\b)/i;
+/** What is told of it. */
 const KEYS_STAY_ON =
   "does nothing in a transaction, and an entry is in one: to drop a table then deletes or changes the rows that refer to it by ON DELETE. Take it out; add columns, or put those rows aside and back in the same entry";
 
@@ -76,7 +78,7 @@ function check({ name, prototype, schema = [] }) {
   const isText = (entry) => typeof entry === "string";
   if (!Array.isArray(schema) || !schema.every(isText)) throw new TypeError(`${name}.schema is a list of statements in SQL, an entry for each version`);
   // Tools write it for a table that is made anew; and where others refer to that, rows would be lost that nobody looks for.
-  if (schema.some((entry) => /\bPRAGMA\s+foreign_keys\b/i.test(entry))) throw new TypeError(`${name}.schema has PRAGMA foreign_keys, which ${KEYS_STAY_ON}`);
+  if (schema.some((entry) => KEYS_OFF.test(entry))) throw new TypeError(`${name}.schema turns PRAGMA foreign_keys off, which ${KEYS_STAY_ON}`);
   if (typeof prototype.handle !== "function") throw new TypeError(`${name} has no handle(ctx, request)`);
   if (WAITS.includes(Object.prototype.toString.call(prototype.handle))) throw new TypeError(`${name}.handle must not be async: ${NO_PROMISE}`);
   for (let its = prototype; its !== SemelObject.prototype; its = Object.getPrototypeOf(its)) {

@@ -108,7 +108,7 @@ export class Probe extends SemelObject {
     return { throws: () => THROWN.error(), recurses: () => recurse(0), promise: async () => "probe", nothing: () => undefined, null: () => null }[segments[1]]();
   }
 
-  static schema = ["CREATE TABLE probe (runs INTEGER NOT NULL) STRICT; INSERT INTO probe VALUES (0)", "CREATE TABLE many (n INTEGER) STRICT; INSERT INTO many VALUES (1), (2), (3) RETURNING n"];
+  static schema = ["PRAGMA foreign_keys = ON; CREATE TABLE probe (runs INTEGER NOT NULL) STRICT; INSERT INTO probe VALUES (0)", "CREATE TABLE many (n INTEGER) STRICT; INSERT INTO many VALUES (1), (2), (3) RETURNING n"];
 
   handle(ctx, request) {
     const { sql } = ctx;
@@ -163,6 +163,7 @@ const REFUSED = {
   taken: () => class Orders extends (class extends SemelObject { count() {} }) { handle() {} },
   schema: () => class Orders extends SemelObject { static schema = "CREATE TABLE"; handle() {} },
   "keys off": () => class Orders extends SemelObject { static schema = ["CREATE TABLE a (n)", "pragma foreign_keys=OFF; DROP TABLE a"]; handle() {} },
+  "keys of main off": () => class Orders extends SemelObject { static schema = ["PRAGMA main.foreign_keys(0); DROP TABLE a"]; handle() {} },
   "key of numbers": () => class Orders extends SemelObject { static key = 5; handle() {} },
   "key of nothing": () => class Orders extends SemelObject { static key = "/*"; handle() {} },
   "key inside": () => class Orders extends SemelObject { static key = "/a/*/b"; handle() {} },
