@@ -135,3 +135,17 @@ fn what_is_in_doubt_can_be_settled_at_a_full_key() {
     world.send(&order("b")).is_problem(503, "capacity", "no", "same-id");
     world.send(&resolve("r", "a", r#"{"executed":"no"}"#)).is_executed(200);
 }
+
+/// The key was deleted meanwhile, and somebody else has made the same request under the same id.
+#[test]
+fn what_comes_of_a_call_is_nobody_elses() {
+    let mut world = remote(Policy::Report);
+    let own = post("/orders").id("a").body("one");
+    let sent = dispatched(&mut world, &own, 1);
+    world.send(&delete_key("d"));
+    world.restart();
+    let other = post("/orders").id("a").body("one").by("mallory");
+    dispatched(&mut world, &other, 1);
+    world.settle(&own, &sent, answered(201, "alice's"));
+    is_told(&mut world, &other, 409, "outcome-unknown", "unknown", "never");
+}
