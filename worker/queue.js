@@ -83,7 +83,7 @@ async function reasonOf(message, env, asked, { cancels, deliveries, retries }) {
   const { state, outcome, retry: again } = await cancelled(message, key, env);
   if (state === "cancelled") return { ...reason, retry: "never" };
   // Another delivery came before.
-  if (state === "executed") return refusal(outcome.status, outcome.body.base64 ?? outcome.body);
+  if (state === "executed") return refusal(outcome.status, textOf(outcome.body));
   // What can't be cancelled as it is never can.
   return isLast || again === "after-fix" ? reason : { retrySeconds: RETRY_SECONDS };
 }
@@ -92,6 +92,11 @@ async function reasonOf(message, env, asked, { cancels, deliveries, retries }) {
 function refusal(status, text) {
   if (status >= 200 && status < 300) return undefined;
   return { code: "refused", status, executed: "yes", retry: "never", detail: text.slice(0, DETAIL_CHARS_MAX) };
+}
+
+/** A body of an outcome in JSON, of which the answer itself would be the same text. */
+function textOf(body) {
+  return typeof body === "string" ? body : new TextDecoder().decode(Uint8Array.from(atob(body.base64), (character) => character.charCodeAt(0)));
 }
 
 /** What a key says to the cancellation of a message under its own id: its `state`, or a problem. `key`: as in `Semel-Key`. */

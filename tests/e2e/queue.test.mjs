@@ -119,6 +119,10 @@ test("a message that another delivery has executed meanwhile is acknowledged, or
   assert.deepEqual([(await sales("raced")).map(({ sale }) => sale), side.letters.length], [["open", "fine"], 0]);
   assert.deepEqual((await deliver(server, "raced", [{ ...refused, attempts: 3 }])).acknowledged, [refused.id]);
   assert.deepEqual(letter().reason, { code: "refused", status: 409, executed: "yes", retry: "never", detail: '{"error":"sold out"}' });
+  // What in JSON is shorter as base64 is a text all the same.
+  const quotes = sale("raced-quotes", "refused", { does: "waits-and-refuses-in-quotes" });
+  assert.deepEqual((await deliver(server, "raced", [{ ...quotes, attempts: 3 }])).acknowledged, [quotes.id]);
+  assert.equal(letter().reason.detail, JSON.stringify({ error: '"'.repeat(60) }));
 });
 
 test("what can't be cancelled either is a letter at once, which does not say never", LIMIT, async () => {

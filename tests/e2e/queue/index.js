@@ -18,6 +18,7 @@ export class Tills extends SemelObject {
     if (does.startsWith("waits") && ctx.sql.exec("SELECT 1 FROM sales WHERE sale = 'open'").toArray().length === 0) throw new Error("the till is not open");
     if (does === "unknown") return null;
     if (does.endsWith("refuses")) return { status: 409, body: { error: "sold out" } };
+    if (does.endsWith("refuses-in-quotes")) return { status: 409, body: { error: '"'.repeat(60) } };
     return { status: 201 };
   }
 }
