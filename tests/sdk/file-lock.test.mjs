@@ -24,6 +24,10 @@ function stopAt(disk, name, number) {
   return { stopped, go: () => go() };
 }
 
+const broken = () => {
+  throw failure("EIO");
+};
+
 /** A store that holds the folder until `go`. */
 async function holder(t, folder) {
   const disk = faultyFs({});
@@ -128,6 +132,27 @@ test("a lock that can't be released is released by the next call", async (t) => 
   disk.faults.unlink = undefined;
   await put(store, "a", "3");
   assert.deepEqual(await textsIn(other), { a: "3" });
+});
+
+test("a lock that can't be released, or taken to the end, is let go of by itself, for others may wait", { timeout: 30_000 }, async (t) => {
+  const given = {
+    released: (disk) => (disk.faults.unlink = broken),
+    // The name is there, and whoever has made it does not come to know that it holds it.
+    taken: (disk) => (disk.faults.link = async ({ real }) => (await real(), (disk.faults.readdir = broken), true)),
+    // As the log is written anew, it can't be seen whether the name is still there.
+    seen: (disk) => (disk.faults.sync = () => ((disk.faults.stat = disk.faults.readFile = broken), undefined)),
+  };
+  for (const [name, fails] of Object.entries(given)) {
+    const folder = folderOf(t);
+    const disk = faultyFs({});
+    const [store, other] = [storeIn(t, folder, { fs: disk.fs }), storeIn(t, folder, { busyMs: 100 })];
+    await put(store, "a", "1".repeat(600_000));
+    fails(disk);
+    await put(store, "a", "2".repeat(600_000)).catch(() => {});
+    await until(() => other.load().then(() => false, ({ code }) => code === "store-blocked"), `not ${name}`);
+    for (const each of Object.keys(disk.faults)) disk.faults[each] = undefined;
+    await until(() => other.load().then(() => true, () => false), `let go of, not ${name}`);
+  }
 });
 
 test("a name that was made before something failed is no lock against oneself", async (t) => {
@@ -285,6 +310,19 @@ test("a store that is closed while its lock is removed settles what was called b
   assert.deepEqual(await textsIn(other), { a: "1", b: "1", c: "1" });
   await other.close();
   assert.deepEqual(readdirSync(folder).sort(), ["lock.0", "semel.1.log"]);
+});
+
+test("a store that is closed learns first what became of an append, once that can be seen", { timeout: 30_000 }, async (t) => {
+  const { folder, disk, store, lose } = await losing(t);
+  lose("datasync", () => {
+    disk.faults.readdir = broken;
+  });
+  const changed = put(store, "b", "1");
+  await until(() => disk.faults.readdir !== undefined, "it is lost");
+  assert.equal(told(await rejection(put(store, "c", "1"))), "store-failed EIO");
+  disk.faults.readdir = undefined;
+  await Promise.all([store.close(), changed]);
+  assert.deepEqual(await look(folder), { a: "1", b: "1" });
 });
 
 test("a log is not written anew from what was before somebody else's turn", async (t) => {

@@ -36,6 +36,9 @@ export class Lock {
   #held;
   #isWanted = false;
   #isLost = false;
+  /** Whether the folder may have a name that others take for a lock of this one; and whether the base is such a name. */
+  #isLeft = false;
+  #isOwnBase = false;
   /** Which file the name was when it was read last: as long as it is the same, it need not be read. */
   #seen;
 
@@ -48,6 +51,11 @@ export class Lock {
 
   get isHeld() {
     return this.#held !== undefined;
+  }
+
+  /** Whether others may see it held by this one, though it isn't: a call of the system has failed. */
+  get isLeft() {
+    return this.#isLeft;
   }
 
   /** Whether others waited when the lock was taken. */
@@ -80,6 +88,7 @@ export class Lock {
     const temporary = this.#path(`tmp.${this.#identity.instance}`);
     await writeDurable(this.#fs, temporary, FREE);
     await this.#fs.rename(temporary, this.#path(`lock.${base}`));
+    this.#isOwnBase = false;
     // In ascending order: whoever finds its base has the name after it to itself.
     const lower = locksOf(await this.#fs.readdir(this.#folder)).filter((number) => number < base);
     for (const number of lower.sort((a, b) => a - b)) await removeName(this.#fs, this.#path(`lock.${number}`));
@@ -91,8 +100,9 @@ export class Lock {
     const path = this.#path(`lock.${this.#held}`);
     const seen = await this.#fs.stat(path, { bigint: true }).then(({ dev, ino, mtimeNs }) => `${dev} ${ino} ${mtimeNs}`, () => undefined);
     if (seen !== undefined && seen === this.#seen) return true;
-    if ((await textOf(this.#fs, path).catch(() => undefined)) === this.#identity.text) this.#seen = seen;
-    else this.#lose();
+    const text = await textOf(this.#fs, path).catch(() => null);
+    if (text === this.#identity.text) this.#seen = seen;
+    else this.#lose(text === null);
     return this.isHeld;
   }
 
@@ -101,15 +111,18 @@ export class Lock {
     try {
       await this.#fs.unlink(this.#path(`lock.${this.#held}`));
       this.#held = undefined;
+      this.#isLeft = this.#isOwnBase;
     } catch (error) {
       if (error.code !== "ENOENT") throw error;
-      this.#lose();
+      this.#lose(false);
     }
   }
 
-  #lose() {
+  /** `isThere`: the name may be there all the same. */
+  #lose(isThere) {
     this.#held = undefined;
     this.#isLost = true;
+    this.#isLeft = isThere || this.#isOwnBase;
   }
 
   /** Makes room for who waited when the lock was last taken. */
@@ -131,7 +144,10 @@ export class Lock {
     if (base.holder !== undefined) return base;
     const mine = this.#path(`lock.${base.number + 1}`);
     this.#base = undefined;
+    this.#isOwnBase = base.text === this.#identity.text;
+    this.#isLeft = true;
     if (!(await this.#link(mine))) {
+      this.#isLeft = this.#isOwnBase;
       const { holder } = await this.#findBase();
       return { holder };
     }
@@ -139,6 +155,7 @@ export class Lock {
     const isMine = Math.max(...locksOf(names)) === base.number + 1 && (await textOf(this.#fs, this.#path(`lock.${base.number}`))) === base.text;
     if (!isMine) {
       await removeName(this.#fs, mine);
+      this.#isLeft = this.#isOwnBase;
       return {};
     }
     this.#held = base.number + 1;

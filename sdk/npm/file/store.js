@@ -26,7 +26,7 @@ const ID_BYTES_MAX = 1024;
 const BATCH_BYTES = 4 << 20;
 /** So long the lock is kept from batch to batch, where nobody else is known to wait. */
 const HOLD_MS_MAX = 20;
-/** So often it is tried to undo an append, or to learn what became of it, whether anybody calls or not. */
+/** So often it is tried to undo an append, or to learn what became of it, or to let go of the lock, whether anybody calls or not. */
 const MEND_MS = 1_000;
 
 export class FileStore {
@@ -108,8 +108,11 @@ export class FileStore {
     if (this.#identity === undefined) return;
     for (const takeBack of this.#owners.values()) takeBack?.();
     clearTimeout(this.#mending);
-    // Where it can't be undone even now, its calls never settle.
-    await this.#mend().catch(() => {});
+    // Where it can't be learnt even now what became of a batch, its calls never settle.
+    if (this.#doubtful !== undefined || this.#lock.isLeft) {
+      this.#calls.push({ run: () => {}, done: () => {}, failed: () => {}, untilMs: performance.now() + this.#busyMs });
+      await this.#work();
+    }
     if (await this.#lock.look()) await this.#release();
     await this.#log.close();
     // Where the lock could not be released, whoever comes next sees that its holder is gone.
@@ -136,6 +139,7 @@ export class FileStore {
         this.#reject(storeErrorOf(error));
       }
     }
+    if (this.#lock?.isLeft) this.#mendLater();
   }
 
   /** Takes the lock, and works until nothing waits or others should have their turn. */
@@ -168,7 +172,7 @@ export class FileStore {
     await this.#bury(isBroken);
   }
 
-  /** Where that fails it is no call's fault: the lock is held on, and the next turn ends with another try. */
+  /** Where that fails it is no call's fault: the lock is held on, and the next turn ends with another try. One comes by itself, for others may wait. */
   async #release() {
     if (this.#lock.isHeld && !this.#log.isInDoubt) await this.#lock.release().catch(() => {});
   }
@@ -229,9 +233,12 @@ export class FileStore {
   }
 
   #mendLater() {
-    if (this.#closing !== undefined || this.#doubtful === undefined) return;
+    if (this.#closing !== undefined || (this.#doubtful === undefined && !this.#lock.isLeft)) return;
+    clearTimeout(this.#mending);
     // Any call mends what is there to mend, before all else.
     this.#mending = setTimeout(() => this.#call(() => {}).catch(() => this.#mendLater()), MEND_MS);
+    // The lock of a process that has ended is nobody's.
+    if (this.#doubtful === undefined) this.#mending.unref();
   }
 
   /** Of what waits, rejects those that have waited too long, or all where it is no matter of time. */
