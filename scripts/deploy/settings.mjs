@@ -39,7 +39,7 @@ export function judge({ vars, given = {}, there = [], isOpenMeant = false }) {
   // As the Worker reads them: what TOML has as a boolean or a number is its text.
   const valueOf = (name) => (given[name] ?? vars[name])?.toString();
   // What is empty is not set.
-  const has = (name) => there.includes(name) || (valueOf(name) ?? "") !== "";
+  const has = (name) => (there.includes(name) && !(name in given)) || (valueOf(name) ?? "") !== "";
   const hasKeys = has("SEMEL_JWT_KEYS") || has("SEMEL_JWKS_URL");
 
   for (const name of names) {

@@ -178,6 +178,8 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   // As the Worker has it, what is empty is not set.
   assert.equal(first({ vars: { SEMEL_JWT_AUDIENCE: "" } }, "wrong"), "SEMEL_JWT_AUDIENCE");
   assert.equal(first({ vars: { ...vars, SEMEL_JWKS_URL: "" }, given: {} }, "missing"), "SEMEL_JWT_KEYS");
+  // What is given takes the place of what is there.
+  assert.equal(first({ given: { SEMEL_JWKS_URL: "" }, there: ["SEMEL_JWKS_URL"] }, "missing"), "SEMEL_JWT_KEYS");
   assert.deepEqual(judge({ vars: { SEMEL_OPEN: "true", SEMEL_JWKS_URL: "" }, given: { SEMEL_ADMIN_TOKEN: TOKEN }, isOpenMeant: true }), nothing);
   assert.match(judge({ vars: { ...vars, SEMEL_JWT_AUDIANCE: "x" }, given }).wrong.join(), /^SEMEL_JWT_AUDIANCE is no setting/);
   assert.match(judge({ vars: { ...vars, SEMEL_ADMIN_TOKEN: TOKEN } }).wrong.join(), /SEMEL_ADMIN_TOKEN is among the vars/);
