@@ -87,6 +87,15 @@ test("what a frame acknowledges is acknowledged once it runs one by one as well,
   socket.destroy();
 });
 
+test("answers of a batch that runs one by one have no more room than any other's: what has none has run, and the next that fits has its place", async () => {
+  const large = Array.from({ length: 5 }, () => change("/large/900000"));
+  const elements = [change("/panic"), ...large, change("/echo")];
+  const answer = await batch("room", elements);
+  assert.deepEqual(statuses(answer), ["rolled-back", ...Array(4).fill("executed"), "unavailable", "executed"]);
+  assert.deepEqual(statuses(await batch("room", large.slice(4))), ["replayed"]);
+  assert.equal(await runs("room"), 6);
+});
+
 test("a stack that overflows in a frame is undone like any crash, and its socket goes on", async () => {
   const socket = await connect("overflow");
   assert.deepEqual(statusesOf(await socket.ask([change("/echo"), change("/overflow/1"), change("/fail"), change("/echo")])), ["executed", "rolled-back", "rolled-back", "executed"]);
@@ -116,6 +125,17 @@ test("what may have ended the object before runs by itself, and is counted: the 
   await server.restart();
   assert.deepEqual(statuses(await batch("deadly", elements)), ["replayed", "poisoned", "executed"]);
   assert.equal(await runs("deadly"), 2);
+});
+
+test("what ran in a batch though it might have ended the object before is blamed for no end that comes after it", async () => {
+  const suspect = change("/echo", { firstSent: Math.floor(Date.now() / 1000) - 60 });
+  for (let time = 0; time < 3; time += 1) {
+    await server.restart();
+    // What was first sent after the start of the object ended none before it: the two are begun in one turn.
+    await killedIn("blamed", [suspect, change("/spin", { firstSent: Math.floor(Date.now() / 1000) + 2 })]);
+  }
+  await server.restart();
+  assert.deepEqual(statuses(await batch("blamed", [suspect])), ["replayed"]);
 });
 
 test("who has no token, another's, or one that doesn't allow it, has no effect", async () => {

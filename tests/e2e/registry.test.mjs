@@ -69,6 +69,14 @@ test("every answered key registers, whenever the server is killed, and nobody ha
   await until(async () => (await listed(server, "prefix=registers-")).length === keys.length, "all are listed");
 });
 
+test("a key registers whose first requests came in a batch that crashed, and so ran one by one", async (t) => {
+  const server = await serve((end) => t.after(end), "probe", OFTEN);
+  const elements = ["/panic", "/echo"].map((path) => ({ id: randomUUID(), method: "POST", path }));
+  const answer = await server.send("POST", "/semel/v1/keys/apart/batch", { body: JSON.stringify(elements) });
+  assert.deepEqual(answer.json.map(({ headers }) => headers["semel-status"]), ["rolled-back", "executed"]);
+  await until(() => entryOf(server, "apart"), "it registers");
+});
+
 test("a registry that fails changes nothing for requests, and once there is one the key registers by its alarm", async (t) => {
   const objects = (REGISTRY) => ({ objects: { SEMEL: "SemelObject", REGISTRY } });
   const server = await serve((end) => t.after(end), "probe", OFTEN, objects("DeafRegistry"));
