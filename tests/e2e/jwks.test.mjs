@@ -58,6 +58,7 @@ test("an issuer that never answers keeps nobody waiting for longer than a fetch 
   for (const answer of answers) assert.deepEqual([answer.status, answer.semel], [503, "unavailable"]);
   assert.ok(performance.now() - startedMs < 12_000);
   assert.equal(told.asked, 1);
+  await server.line(/the JWK set: TimeoutError/);
 });
 
 test("nor for longer than the caller waits", async (t) => {

@@ -8,6 +8,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { serve } from "./server.mjs";
+import { AUDIENCE, jwks, signer } from "./tokens.mjs";
 
 const LIMIT = { timeout: 60_000 };
 const BOUND = fileURLToPath(new URL("bound-side.mjs", import.meta.url));
@@ -101,6 +102,9 @@ test("settings may be numbers, booleans and JSON, as wrangler hands them over", 
   const typed = await front({ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: 5, SEMEL_UPSTREAM_CONNECT_FIRST: true, SEMEL_UPSTREAM_ROUTES: [{ path: "/shops/:shop", key: "{shop}" }] });
   const answer = await change(typed, "shops/5");
   assert.deepEqual([answer.status, answer.semel, answer.headers.get("semel-key")], [201, "executed", '"5"'], typed.log);
+  const alg = signer("HS256");
+  const keyed = await front({ SEMEL_UPSTREAM: url, SEMEL_OPEN: false, SEMEL_JWT_KEYS: JSON.parse(jwks(alg)), SEMEL_JWT_AUDIENCE: AUDIENCE });
+  assert.equal((await keyed.send("POST", "/shops/5", { id: randomUUID(), body: "x", as: alg.token({ sub: "alice" }) })).semel, "executed", keyed.log);
 });
 
 test("a setting that can't be read is told in the log and serves nobody", LIMIT, async () => {
