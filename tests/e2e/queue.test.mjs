@@ -50,12 +50,15 @@ test("each message of a batch is acknowledged by itself, and what is refused for
   assert.deepEqual([acknowledged.toSorted(), again], [[fine.id, refused.id, last.id].toSorted(), { [throws.id]: 5 }]);
   const { reason } = letter();
   assert.deepEqual(reason, { code: "refused", status: 409, executed: "yes", retry: "never", detail: '{"error":"sold out"}' });
+  const lengthy = sale("west", "lengthy", { does: "refuses at length" });
+  assert.deepEqual((await deliver(server, "sales", [lengthy])).acknowledged, [lengthy.id]);
+  assert.equal(letter().reason.detail, "sold out ".repeat(100_000).slice(0, 1_000), "a letter has 128 kB at most");
   await server.line(new RegExp(`a dead letter: .*${refused.id}`));
   // What its handler fails at each delivery is given up.
   assert.deepEqual((await deliver(server, "sales", [{ ...throws, attempts: 2 }])).again, { [throws.id]: 5 });
   assert.equal(side.letters.length, 0);
   assert.deepEqual((await deliver(server, "sales", [{ ...throws, attempts: 3 }])).acknowledged, [throws.id]);
-  assert.deepEqual([letter().reason.code, (await sales("west")).length], ["rolled-back", 3]);
+  assert.deepEqual([letter().reason.code, (await sales("west")).length], ["rolled-back", 4]);
   // What the handler answered is for who has the letters, and not for who has the log.
   await server.line(new RegExp(`a dead letter: .*${throws.id}`));
   assert.doesNotMatch(server.log, /sold out/);

@@ -116,6 +116,7 @@ test("the status of a call says what becomes of it, whatever comes of the body: 
     "/ends": (response) => response.writeHead(201, { "content-length": 10 }).flushHeaders() ?? setImmediate(() => response.destroy()),
     "/garbled": (response) => response.writeHead(200, { "content-encoding": "gzip" }).end("no gzip"),
     "/refuses": (response) => response.writeHead(400, { "content-length": 10 }).write("no"),
+    "/moved": (response) => response.writeHead(307, { location: "/ends" }).end("gone"),
     "/refuses-garbled": (response) => response.writeHead(400, { "content-encoding": "gzip" }).end("no gzip"),
   };
   const other = createServer((request, response) => {
@@ -133,7 +134,7 @@ test("the status of a call says what becomes of it, whatever comes of the body: 
   await eventually("nothing waits", async () => (await Promise.all(paths.map(told))).every(({ lanes }) => lanes.length === 0));
   assert.deepEqual(seen.toSorted(), paths.toSorted());
   const parked = await Promise.all(paths.map(async (path) => (await told(path)).parked.map(({ reason }) => reason)));
-  assert.deepEqual(parked, [[], [], [], ["answered 400: no"], ["answered 400: "]]);
+  assert.deepEqual(parked, [[], [], [], ["answered 400: no"], ["answered 307: gone"], ["answered 400: "]]);
 });
 
 test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and none lost`, { timeout: 400_000 }, async (context) => {

@@ -17,6 +17,7 @@ export class Tills extends SemelObject {
     if (does === "throws") throw new Error("told to throw");
     if (does.startsWith("waits") && ctx.sql.exec("SELECT 1 FROM sales WHERE sale = 'open'").toArray().length === 0) throw new Error("the till is not open");
     if (does === "unknown") return null;
+    if (does === "refuses at length") return { status: 409, body: "sold out ".repeat(100_000) };
     if (does.endsWith("refuses")) return { status: 409, body: { error: "sold out" } };
     if (does.endsWith("refuses-in-quotes")) return { status: 409, body: { error: '"'.repeat(60) } };
     return { status: 201 };
