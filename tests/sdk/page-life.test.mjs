@@ -41,13 +41,16 @@ test("a page that begins offline sends nothing, not even for the clock", async (
   assert.equal((await made).status, 200);
 });
 
-test("offline and online are told", async (t) => {
-  const { offline, online } = page();
+test("offline and online are told, each once, however often the page is looked at", async (t) => {
+  const browser = page();
+  const { offline, online } = browser;
   const { semel } = await outbox(t);
   const told = [];
   for (const type of ["offline", "online"]) semel.addEventListener(type, ({ type }) => told.push([type, semel.getSnapshot().online]));
   offline();
+  browser.window("visibilitychange");
   online();
+  browser.window("pageshow");
   assert.deepEqual(told, [["offline", false], ["online", true]]);
 });
 

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Semel } from "../../sdk/npm/node.js";
+import * as sessions from "./session-stub.mjs";
 import { Rows, Stub, deposit, hang, outbox, rejection, until, within } from "./stub.mjs";
 
 const LOOK_MS = 5_000;
@@ -125,6 +126,15 @@ for (const [name, presence] of [
     store.presence = presence;
     const error = await rejection(Semel.open({ url: "https://worker.test", fetch: server.fetch, store }));
     assert.deepEqual([error.message, server.calls, store.closed], ["nobody knows", [], 1]);
+  });
+
+  test(`where presence of a session's store ${name}, it rejects with that, closes the store, and nothing is left that nobody catches`, async (t) => {
+    const { semel } = await sessions.outbox(t);
+    const store = new Shared();
+    store.presence = presence;
+    const error = await rejection(semel.session("accounts/a", "s", { store }));
+    assert.deepEqual([error.message, store.closed], ["nobody knows", 1]);
+    await new Promise((resolve) => setImmediate(resolve));
   });
 }
 

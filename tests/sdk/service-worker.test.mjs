@@ -76,20 +76,78 @@ test("a message of a page that goes is an event too, and it ends as soon as a pa
   assert.match((await sending).message, /not all is answered/);
 });
 
-test("a page that opens with something to send, offline, asks at once: it may end without a word", async (t) => {
-  const [messages, tags, replaced] = [[], [], Object.getOwnPropertyDescriptor(globalThis, "navigator")];
-  const registration = { active: { postMessage: (text) => messages.push(text) }, sync: { register: async (tag) => void tags.push(tag) } };
+test("events that come while one is under way are one with it; the next is another", async (t) => {
+  const { say, server } = await woken(t);
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  const [first, second] = [{ tag: "semel" }, { tag: "semel" }].map((event) => say("sync", event));
+  assert.equal(first, second);
+  const ended = rejection(first);
+  say("message", { data: "semel here" });
+  await ended;
+  server.each = (_call, serve) => serve();
+  await within(say("sync", { tag: "semel" }), "the next event");
+  assert.equal(server.runs.size, 1);
+});
+
+test("what takes an answer is waited for longer than a tab is", async (t) => {
+  const later = clock(t);
+  let take;
+  const { say, store } = await woken(t, { onrecovered: () => new Promise((resolve) => (take = resolve)) });
+  const sending = say("sync", { tag: "semel" });
+  await until(() => take, "it is told");
+  later(10_001);
+  const looks = store.log.filter(([what]) => what === "load").length;
+  await until(() => store.log.filter(([what]) => what === "load").length > looks + 1, "it has looked twice");
+  take();
+  await within(sending, "the event");
+});
+
+/** A page with a service worker: what it says to that, and which syncs it asks for; `hear` gives it an event. */
+function asking(t, { sync = true, hidden = false, register = async () => {} } = {}) {
+  const [messages, tags, heard, replaced] = [[], [], new EventTarget(), Object.getOwnPropertyDescriptor(globalThis, "navigator")];
+  const registration = { active: { postMessage: (text) => messages.push(text) }, sync: sync ? { register: (tag) => (tags.push(tag), register()) } : undefined };
   Object.defineProperty(globalThis, "navigator", { value: { serviceWorker: { ready: Promise.resolve(registration) } }, configurable: true });
-  globalThis.document = { hidden: false };
-  globalThis.addEventListener = () => {};
+  globalThis.document = { hidden };
+  globalThis.addEventListener = heard.addEventListener.bind(heard);
   t.after(() => {
     delete globalThis.navigator;
     if (replaced) Object.defineProperty(globalThis, "navigator", replaced);
     delete globalThis.document;
     delete globalThis.addEventListener;
   });
+  return { messages, tags, hear: (type) => heard.dispatchEvent(new Event(type)) };
+}
+
+test("a page that opens with something to send, offline, asks at once: it may end without a word", async (t) => {
+  const { messages, tags } = asking(t);
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
   askToSendInBackground({ subscribe() {}, getSnapshot: () => ({ pending: 1, online: false }) });
   await until(() => tags.length > 0, "it asks");
   assert.deepEqual([messages, tags], [["semel here", "semel"], ["semel"]]);
+});
+
+test("a page that is online asks once it is hidden, if something waits, and whether or not the browser takes it", async (t) => {
+  const { messages, tags, hear } = asking(t, { register: () => Promise.reject(new Error("not allowed")) });
+  const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
+  let pending = 1;
+  askToSendInBackground({ subscribe() {}, getSnapshot: () => ({ pending, online: true }) });
+  await until(() => messages.length > 0, "it says that it is there");
+  hear("visibilitychange");
+  assert.deepEqual(tags, []);
+  document.hidden = true;
+  hear("visibilitychange");
+  hear("pagehide");
+  pending = 0;
+  hear("pagehide");
+  assert.deepEqual([messages, tags], [["semel here", "semel", "semel"], ["semel", "semel"]]);
+  await new Promise((resolve) => setImmediate(resolve));
+});
+
+test("where there is no Background Sync, a page says nothing to its service worker", async (t) => {
+  const { messages, hear } = asking(t, { sync: false, hidden: true });
+  const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
+  askToSendInBackground({ subscribe() {}, getSnapshot: () => ({ pending: 1, online: false }) });
+  await new Promise((resolve) => setImmediate(resolve));
+  hear("pagehide");
+  assert.deepEqual(messages, []);
 });

@@ -1,0 +1,99 @@
+// Which tabs live, by Web Locks, with a stub for those.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { lightBeacon } from "../../sdk/js/tabs.js";
+import { rejection, within } from "./stub.mjs";
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+/** Puts Web Locks in place for a test, and returns the names that were asked for. */
+function webLocks(t, { refuses } = {}) {
+  const [queues, asked, replaced] = [new Map(), [], Object.getOwnPropertyDescriptor(globalThis, "navigator")];
+  const next = (name) => {
+    const queue = queues.get(name);
+    const [first] = queue;
+    if (!first || first.isHeld) return;
+    first.isHeld = true;
+    const done = () => {
+      queue.splice(queue.indexOf(first), 1);
+      next(name);
+    };
+    first.resolve(Promise.resolve(first.hold()).finally(done));
+  };
+  const locks = {
+    async request(name, ...given) {
+      const hold = given.pop();
+      const [{ signal } = {}] = given;
+      asked.push(name);
+      if (refuses) throw refuses;
+      signal?.throwIfAborted();
+      const queue = queues.get(name) ?? [];
+      queues.set(name, queue);
+      return new Promise((resolve, reject) => {
+        const one = { hold, resolve, isHeld: false };
+        queue.push(one);
+        signal?.addEventListener("abort", () => {
+          if (one.isHeld) return;
+          queue.splice(queue.indexOf(one), 1);
+          reject(signal.reason);
+        });
+        next(name);
+      });
+    },
+    query: async () => ({ held: [...queues].filter(([, [first]]) => first?.isHeld).map(([name]) => ({ name })) }),
+  };
+  Object.defineProperty(globalThis, "navigator", { value: { locks }, configurable: true });
+  t.after(() => {
+    delete globalThis.navigator;
+    if (replaced) Object.defineProperty(globalThis, "navigator", replaced);
+  });
+  return asked;
+}
+
+test("who has a beacon lives until it leaves, in its own database", async (t) => {
+  webLocks(t);
+  const [one, two] = [await lightBeacon("d", "1"), await lightBeacon("d", "2")];
+  await lightBeacon("other", "3");
+  assert.deepEqual(await one.alive(), ["1", "2"]);
+  two.leave();
+  await turn();
+  assert.deepEqual(await one.alive(), ["1"]);
+});
+
+test("who watches a tab is told once that it is gone, however often it watched; and may watch it anew then", async (t) => {
+  const asked = webLocks(t);
+  const [one, two] = [await lightBeacon("d", "1"), await lightBeacon("d", "2")];
+  let told = 0;
+  for (let n = 0; n < 3; n += 1) one.watch("2", () => (told += 1));
+  one.watch("1", assert.fail);
+  assert.deepEqual(asked, ["d 1", "d 2", "d 2"]);
+  await turn();
+  assert.equal(told, 0);
+  two.leave();
+  await turn();
+  assert.equal(told, 1);
+  // As a tab that the browser brings back.
+  const back = await lightBeacon("d", "2");
+  one.watch("2", () => (told += 1));
+  back.leave();
+  await turn();
+  assert.equal(told, 2);
+});
+
+test("who has left watches nobody any more, and keeps no lock of another", async (t) => {
+  webLocks(t);
+  const [one, two, three] = [await lightBeacon("d", "1"), await lightBeacon("d", "2"), await lightBeacon("d", "3")];
+  one.watch("2", assert.fail);
+  one.leave();
+  two.leave();
+  await turn();
+  assert.deepEqual(await three.alive(), ["3"]);
+});
+
+test("where the lock is refused, that is the error; where there are none, there is no beacon", async (t) => {
+  webLocks(t, { refuses: new Error("SecurityError") });
+  assert.equal((await within(rejection(lightBeacon("d", "1")), "it rejects")).message, "SecurityError");
+  delete navigator.locks;
+  assert.equal(await lightBeacon("d", "1"), undefined);
+});
