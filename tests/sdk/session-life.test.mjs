@@ -186,6 +186,25 @@ test("offline nothing is sent; online it goes on at once, whatever the interval"
   assert.deepEqual([server.effects, server.frames.length], [["x", "y"], 2]);
 });
 
+test("a page that is hidden sends nothing for it, and one that is looked at goes on at once", async (t) => {
+  const browser = page();
+  const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
+  const session = await semel.session("accounts/a", "s");
+  server.each = lost;
+  const told = new Promise((resolve) => semel.addEventListener("lost", resolve, { once: true }));
+  const made = deposit(session, "x");
+  await told;
+  server.each = (_call, serve) => serve();
+  browser.hide();
+  browser.window("visibilitychange");
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(server.frames.length, 1);
+  document.hidden = false;
+  browser.window("visibilitychange");
+  await made;
+  assert.deepEqual([server.effects, server.frames.length], [["x"], 2]);
+});
+
 test("what is under way when the page goes is sent once more, to outlive it", async (t) => {
   const { window } = page();
   const server = new SessionStub();
@@ -218,6 +237,34 @@ test("what is pending is told where a session is closed meanwhile: it says so, a
     assert.equal((await own).code, "closed");
     assert.deepEqual(await all, []);
   }
+});
+
+test("what a store answers to a session that is closed counts nowhere", async (t) => {
+  const { semel } = await outbox(t);
+  const store = new SharedRows();
+  const session = await semel.session("accounts/a", "s", { store });
+  let answer;
+  store.before = () => new Promise((resolve) => (answer = resolve));
+  const left = rejection(deposit(session, "x"));
+  await until(() => answer, "the store is asked");
+  const { length } = store.log;
+  await session.close();
+  assert.equal((await left).code, "closed");
+  answer();
+  await until(() => store.log.length > length, "it has answered");
+  assert.deepEqual([semel.getSnapshot().pending, await semel.pending()], [0, []]);
+});
+
+test("an onrecovered that closes the session is not called for the other answers that were kept", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 50 });
+  const session = await semel.session("accounts/a", "s");
+  const recovered = [];
+  server.each = lost;
+  await Promise.all(["x", "y"].map((body) => rejection(deposit(session, body))));
+  server.each = (_call, serve) => serve();
+  await until(async () => (await session.pending()).every(({ state }) => state === "answered"), "both are answered");
+  session.onrecovered = (each) => void (recovered.push(each), session.close());
+  assert.equal(recovered.length, 1);
 });
 
 test("however many sessions there are, the outbox has one listener for their end", async (t) => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deposit, outbox } from "./session-stub.mjs";
-import { until, within } from "./stub.mjs";
+import { hang, minutes, until, within } from "./stub.mjs";
 
 const ran = async (response) => (await response).json();
 
@@ -232,4 +232,50 @@ test("a socket that never opens is told of, and tried on", async (t) => {
   assert.deepEqual(semel.getSnapshot(), { pending: 1, paused: 1, online: true });
   opens = true;
   assert.deepEqual(await ran(made), { ran: "x" });
+});
+
+test("auto opens a socket that had answered anew, and goes by no HTTP for it", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "auto" });
+  await deposit(session, "x");
+  let n = 0;
+  server.each = (call, serve) => (call.frame === undefined ? serve() : (n += 1) === 1 ? "lost" : "answered");
+  await deposit(session, "y");
+  assert.deepEqual([server.effects, connections.length, server.frames.length], [["x", "y"], 2, 0]);
+});
+
+test("a session that is closed opens no socket, though its headers come only then", async (t) => {
+  let give;
+  const { semel, server } = await outbox(t, { headers: () => (server.calls.length ? new Promise((resolve) => (give = resolve)) : {}) });
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  const left = Promise.allSettled([deposit(session, "x")]);
+  await until(() => give, "they are asked for");
+  await session.close();
+  give({});
+  await left;
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(connections.length, 0);
+});
+
+test("headers that never come hold up the frame that they are for until it has taken its time, and none after it", async (t) => {
+  let calls = 0;
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 100, headers: () => ((calls += 1) === 2 ? hang() : {}) });
+  sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  assert.deepEqual(await within(ran(deposit(session, "x")), "it is answered"), { ran: "x" });
+});
+
+test("a socket that has opened stays open, however long nothing is asked", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  const minute = minutes(t);
+  for (const body of ["x", "y"]) {
+    const made = deposit(session, body);
+    await minute();
+    await made;
+  }
+  assert.deepEqual([server.effects, connections.map(({ isClosed }) => isClosed)], [["x", "y"], [false]]);
 });

@@ -1,6 +1,7 @@
 // Sessions of the package: `semel.session`, against a key that keeps to the protocol.
 
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { FencedError, SemelError, SessionUnknownError } from "../../sdk/npm/node.js";
 import { deposit, outbox, SessionStub, SharedRows } from "./session-stub.mjs";
@@ -229,6 +230,47 @@ test("a call that is aborted before it has a place waits for none before it, and
   assert.equal((await endless).message, "no more");
   assert.deepEqual(await ran(last), { ran: "last" });
   assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["last"], 1]);
+});
+
+test("a call that is aborted in the turn in which it is made has its place closed, and one that is answered has left nothing at its signal", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const aborting = new AbortController();
+  server.each = (_call, serve) => (server.frames.length === 1 ? lost() : serve());
+  const never = rejection(deposit(session, "never", { signal: aborting.signal }));
+  aborting.abort();
+  const error = await within(never, "it ends");
+  assert.deepEqual([error.code, error.executed, server.effects], ["cancelled", "no", []]);
+  const { signal } = new AbortController();
+  await deposit(session, "x", { signal });
+  assert.deepEqual([server.effects, getEventListeners(signal, "abort").length], [["x"], 0]);
+});
+
+test("a call waits for all before it whose bodies take longer, also once the first of them has its place", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const open = [];
+  const slow = () => deposit(session, new ReadableStream({ start: (source) => void open.push(source) }));
+  const finish = (index, text) => (open[index].enqueue(new TextEncoder().encode(text)), open[index].close());
+  const answering = [slow(), slow()];
+  finish(0, "first");
+  await answering[0];
+  await new Promise((resolve) => setImmediate(resolve));
+  answering.push(deposit(session, "last"));
+  await new Promise((resolve) => setImmediate(resolve));
+  finish(1, "second");
+  await within(Promise.all(answering), "all are answered");
+  assert.deepEqual(server.effects, ["first", "second", "last"]);
+});
+
+test("an answer that was taken before a session is closed is told to nobody again", async (t) => {
+  const store = new SharedRows();
+  const { semel } = await outbox(t);
+  const session = await semel.session("accounts/a", "s", { store });
+  await deposit(session, "x");
+  await session.close();
+  const next = await semel.session("accounts/a", "s", { store, onrecovered: assert.fail });
+  assert.deepEqual([await next.pending(), store.rows.size], [[], 0]);
 });
 
 test("a store that fails says so, and the number of what it did not store is the next one's", async (t) => {
