@@ -24,8 +24,6 @@ import { given } from "./transport.js";
 
 /** So often a holder looks for what others have left, and what they have still to hear. */
 const LOOK_MS = 1_000;
-/** As many as a key takes: what it refuses would hold up all that comes after it, over reloads too. */
-const BODY_BYTES_MAX = 1 << 20;
 /** Calls of the same moment are told of together, up to so many bytes of bodies. */
 const TOGETHER_BYTES = 1 << 15;
 /** Rows in memory are the module's: no store has any. */
@@ -128,8 +126,6 @@ class Session {
       throw error;
     }
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
-    // Where the beacon fails, nobody waits for it any more.
-    taken.catch(() => {});
     this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, optional(after), giveUpAfterMs, isKept, rows.length, rows);
     const look = ({ type }) => {
       // As with the outbox: a page that is hidden may be frozen in the next moment.
@@ -215,7 +211,6 @@ class Session {
     const before = this.#turn;
     const own = (async () => {
       const body = await bodyOf(given, signal, stream);
-      if (body.length > BODY_BYTES_MAX) throw new RangeError(`semel: a body in a session has at most ${BODY_BYTES_MAX} bytes`);
       await before;
       // It may be aborted or closed by now.
       if (this.#calls.has(call)) this.#place(call, [given.method, pathname + search, lines, body]);

@@ -60,7 +60,6 @@ export class Socket {
       };
     });
     own.close = () => {
-      own.socket.onclose = null;
       own.socket.close();
       own.fail(new Error("the socket was closed"));
     };
