@@ -137,6 +137,22 @@ test("calls to one key keep their order, though the body of one takes longer to 
   assert.deepEqual(server.attempts.map((call) => call.body), ["other", "slow", "fast"]);
 });
 
+test("a call waits for all before it whose bodies take longer, also once the first of them was sent", async (t) => {
+  const { semel, server } = await outbox(t);
+  const open = [];
+  const slow = () => deposit(semel, "a", { body: new ReadableStream({ start: (source) => void open.push(source) }), duplex: "half" });
+  const finish = (index, text) => (open[index].enqueue(new TextEncoder().encode(text)), open[index].close());
+  const answering = [slow(), slow()];
+  finish(0, "first");
+  await answering[0];
+  await new Promise((resolve) => setImmediate(resolve));
+  answering.push(deposit(semel, "a", { body: "last" }));
+  await new Promise((resolve) => setImmediate(resolve));
+  finish(1, "second");
+  await Promise.all(answering);
+  assert.deepEqual(server.attempts.map(({ body }) => body), ["first", "second", "last"]);
+});
+
 test("a call that fails while its body is read holds up none after it", async (t) => {
   const { semel, server } = await outbox(t);
   const broken = new ReadableStream({ pull: (controller) => controller.error(new Error("broken")) });
@@ -223,10 +239,11 @@ test("close ends the waiting of who asks, and too many that wait are refused", a
   const { semel } = await outbox(t, { store, server, maxPending: 1 });
   deposit(first, "a", { id: "x" }).catch(() => {});
   await sent(server);
-  const waiting = rejection(semel.outcome("x"));
+  // Who asks for the same is no further one.
+  const waiting = [rejection(semel.outcome("x")), rejection(semel.outcome("x"))];
   assert.ok((await rejection(semel.outcome("y"))) instanceof RangeError);
   await semel.close();
-  assert.ok((await waiting) instanceof ClosedError);
+  for (const error of await Promise.all(waiting)) assert.ok(error instanceof ClosedError);
   assert.ok((await rejection(semel.outcome("x"))) instanceof TypeError);
 });
 

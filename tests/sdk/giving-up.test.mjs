@@ -400,3 +400,24 @@ test("what is aborted before anything left is said never to run, unless its id i
   }
   assert.equal(server.attempts.length, 0);
 });
+
+test("an abort ends a call at any moment", async (t) => {
+  const { cancel } = ReadableStreamDefaultReader.prototype;
+  for (let turns = 0; turns < 12; turns += 1) {
+    const { semel, server } = await outbox(t);
+    server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
+    const aborting = new AbortController();
+    const abortLater = async () => {
+      for (let turn = 0; turn < turns; turn += 1) await undefined;
+      aborting.abort();
+    };
+    // So the reading ends.
+    const read = t.mock.method(ReadableStreamDefaultReader.prototype, "cancel", function () {
+      abortLater();
+      return cancel.call(this);
+    });
+    const error = await within(rejection(deposit(semel, "a", { body: "body", signal: aborting.signal })), `abort ${turns} turns after the body was read`, 5_000);
+    read.mock.restore();
+    assert.ok(["AbortError", "CancelledError"].includes(error.name), String(error));
+  }
+});

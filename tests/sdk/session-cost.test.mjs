@@ -99,6 +99,7 @@ test("an answer whose body is made late is like any other", async () => {
     (response) => [response.status, response.ok, response.type, response.redirected, response.statusText, [...response.headers], response.body instanceof ReadableStream],
     (response) => "bytes" in response,
   ]) assert.deepEqual(await read(of(LateResponse)), await read(of(Response)), `${read}`);
+  for (const status of [200, 299, 300, 404, 500]) assert.equal(new LateResponse(null, { status }).ok, status < 300, `${status}`);
   assert.equal(new LateResponse(null, { status: 204 }).body, null);
   assert.equal(await new LateResponse(null, { status: 204 }).text(), "");
 });
