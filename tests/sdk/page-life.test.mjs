@@ -101,6 +101,18 @@ test("a page that goes sends what is under way once more, in what outlives it, t
   assert.deepEqual([...server.runs.values()], [1, 1, 1]);
 });
 
+test("what does not outlive its page is nobody's error", async (t) => {
+  const browser = page();
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => (call.kind !== "change" ? serve() : call.init.keepalive ? lost() : hang());
+  deposit(semel).catch(() => {});
+  await until(() => server.attempts.length === 1, "it is under way");
+  browser.window("pagehide");
+  await until(() => server.attempts[1]?.endedMs, "it is lost");
+  // What nobody catches would fail the test.
+  await turns();
+});
+
 test("what outlives a page has at most 64 KiB in all, and a smaller one isn't left out for a larger one", async (t) => {
   const browser = page();
   const { semel, server } = await outbox(t);

@@ -162,3 +162,28 @@ test("who waits for what another that lives has the answer to, and nobody takes 
   await until(() => recovered.length > 0, "who had it all the time takes it yet");
   assert.deepEqual([recovered, server.attempts.length], [[200], 3]);
 });
+
+test("what is closed looks no more: an outbox, a session, and a session that is closed while it opens", async (t) => {
+  const [set, cleared] = [t.mock.method(globalThis, "setInterval"), t.mock.method(globalThis, "clearInterval")];
+  const left = () => {
+    const gone = cleared.mock.calls.map(({ arguments: [timer] }) => timer);
+    return set.mock.calls.filter(({ result }) => !gone.includes(result)).length;
+  };
+  const { semel } = await outbox(t, { store: new Shared() });
+  const { semel: one } = await sessions.outbox(t);
+  const session = await one.session("accounts/a", "s", { store: new Shared() });
+  assert.equal(left(), 2);
+  await semel.close();
+  await session.close();
+  assert.equal(left(), 0);
+  let answer;
+  const slow = new Shared();
+  slow.presence = () => ({ alive: () => new Promise((resolve) => (answer = () => resolve([]))), leave: () => {} });
+  const opening = rejection(one.session("accounts/a", "s", { store: slow }));
+  await until(() => answer, "it looks");
+  await one.close();
+  assert.equal((await opening).code, "closed");
+  answer();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(left(), 0);
+});

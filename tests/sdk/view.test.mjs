@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PoisonedError, UnauthorizedError } from "../../sdk/npm/node.js";
+import { leavePage, page } from "./page-stub.mjs";
 import { Rows, Stub, URL_OF_STUB, clock, deposit, hang, lost, outbox, problem, rejection, until } from "./stub.mjs";
 
 const TYPES = ["attempt", "lost", "refused", "settled", "stalled", "recovered", "offline", "online"];
@@ -46,6 +47,24 @@ test("an attempt that is refused is told with the code, whether or not it is mad
   later(60_000);
   await until(() => events.some(([type]) => type === "recovered"), "it is over");
   assert.deepEqual(events.map(([type, { code }]) => [type, code]), [["attempt", undefined], ["refused", "poisoned"], ["recovered", undefined]]);
+});
+
+test("what comes yet of an attempt that has taken its time is told by nobody, nor sent again by a page that goes", async (t) => {
+  const browser = page();
+  t.after(leavePage);
+  const server = new Stub();
+  let answer;
+  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? new Promise((resolve) => (answer = () => resolve(problem(500, "rolled-back", { executed: "no" })))) : serve());
+  // It knows of no signal.
+  const fetch = (url, init) => server.fetch(url, { ...init, signal: undefined });
+  const { semel } = await outbox(t, { server, fetch, attemptTimeoutMs: 100 });
+  const events = heard(semel);
+  assert.equal((await deposit(semel)).status, 200);
+  browser.window("pagehide");
+  answer();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(events.map(([type]) => type), ["attempt", "attempt", "settled"]);
+  assert.equal(server.attempts.length, 2);
 });
 
 test("an attempt that gets no answer in its time is lost", async (t) => {
