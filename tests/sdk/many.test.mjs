@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Terminal } from "../../sdk/cli/terminal.js";
 import * as sessions from "./session-stub.mjs";
-import { Rows, Stub, deposit, hang, outbox, until, within } from "./stub.mjs";
+import { Rows, Stub, deposit, hang, keeping, minutes, outbox, until, within } from "./stub.mjs";
 
 const MANY = 70_000;
 const CALLS = 30_000;
@@ -56,4 +56,21 @@ test("a table of the command line has very many rows", () => {
   const terminal = new Terminal({ env: {}, stdin: {}, stdout, stderr: {}, isJson: false });
   terminal.table([["KEY", "RECORDS"], ...Array.from({ length: 2 * MANY }, () => ["kxx", "2"])]);
   assert.equal(lines, 2 * MANY);
+});
+
+test("of calls that are answered nothing is kept, at however many keys they were", async (t) => {
+  const server = new Stub();
+  const size = keeping(t, server);
+  const { semel } = await outbox(t, { server });
+  const minute = minutes(t);
+  const made = [];
+  for (let n = 0; n < 40; n += 1) {
+    made.push(deposit(semel, `${n}`), deposit(semel, "all", { key: `unordered/${n}`, ordered: false }), semel.fetch(`/accounts/${n}`));
+  }
+  assert.ok(size() > 39, "some are under way");
+  await minute();
+  await Promise.all(made);
+  await minute();
+  // A request has some headers.
+  assert.ok(size() < 20, `of something there are ${size()}`);
 });

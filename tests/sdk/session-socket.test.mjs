@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deposit, outbox } from "./session-stub.mjs";
-import { hang, minutes, until, within } from "./stub.mjs";
+import { deposit, outbox, SessionStub } from "./session-stub.mjs";
+import { hang, keeping, minutes, until, within } from "./stub.mjs";
 
 const ran = async (response) => (await response).json();
 
@@ -278,4 +278,15 @@ test("a socket that has opened stays open, however long nothing is asked", async
     await made;
   }
   assert.deepEqual([server.effects, connections.map(({ isClosed }) => isClosed)], [["x", "y"], [false]]);
+});
+
+test("of frames that are answered nothing is kept, nor of sessions that are closed", async (t) => {
+  const server = new SessionStub();
+  const size = keeping(t, server);
+  const { semel } = await outbox(t, { server });
+  sockets(t, server);
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  for (let n = 0; n < 40; n += 1) await deposit(session, `${n}`);
+  for (let n = 0; n < 40; n += 1) await (await semel.session("accounts/a", "s")).close();
+  assert.ok(size() < 20, `of something there are ${size()}`);
 });

@@ -91,6 +91,35 @@ export function minutes(t) {
   };
 }
 
+/** What is put into maps and sets from now on, but by what `servers` serve: returns what gives the size of the largest of them. */
+export function keeping(t, ...servers) {
+  // What the runtime has of its own comes with the first.
+  new Request(URL_OF_STUB);
+  const [kept, before] = [[], [[Map, "set"], [Set, "add"]].map(([{ prototype }, name]) => [prototype, name, prototype[name]])];
+  let isServing = false;
+  for (const [prototype, name, put] of before) {
+    prototype[name] = function (...given) {
+      if (!isServing && !kept.includes(this)) kept.push(this);
+      return put.apply(this, given);
+    };
+  }
+  t.after(() => before.forEach(([prototype, name, put]) => (prototype[name] = put)));
+  for (const server of servers) {
+    for (const name of ["serve", "batch", "fetch"].filter((name) => server[name])) {
+      const of = server[name];
+      server[name] = (...given) => {
+        isServing = true;
+        try {
+          return of.apply(server, given);
+        } finally {
+          isServing = false;
+        }
+      };
+    }
+  }
+  return () => Math.max(...kept.map(({ size }) => size));
+}
+
 /** A call that never ends, unless it is aborted. */
 export const hang = () => new Promise(() => {});
 
