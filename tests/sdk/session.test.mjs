@@ -269,8 +269,9 @@ test("an answer that was taken before a session is closed is told to nobody agai
   const session = await semel.session("accounts/a", "s", { store });
   await deposit(session, "x");
   await session.close();
+  await until(() => store.rows.size === 0, "its row is removed", 5_000);
   const next = await semel.session("accounts/a", "s", { store, onrecovered: assert.fail });
-  assert.deepEqual([await next.pending(), store.rows.size], [[], 0]);
+  assert.deepEqual(await next.pending(), []);
 });
 
 test("a store that fails says so, and the number of what it did not store is the next one's", async (t) => {
