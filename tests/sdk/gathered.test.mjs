@@ -92,6 +92,7 @@ test("an element is the attempt that it would be alone: id, instants, method and
   const [one] = server.attempts;
   const [batch] = server.of("batch");
   assert.equal(batch.path, "/semel/v1/keys/a%2Fb%20%C3%A9/batch");
+  assert.equal(batch.init.redirect, "manual");
   assert.deepEqual([batch.principal, one.principal, batch.id, batch.headers.get("content-type")], ["alice", "alice", undefined, "application/json"]);
   assert.deepEqual(batch.json.map(({ id, method, path }) => [id, method, path]), [4, 5].map((n) => [`"${n}\\`, "PATCH", `/accounts/a/b%20c?x=${n}`]));
   for (const { firstSent, deadline, ...element } of batch.json) {

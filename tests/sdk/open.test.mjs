@@ -44,6 +44,16 @@ test("a module that is of another build, as a cache or a deploy may have it, is 
   assert.deepEqual([store.log, store.closed, server.calls], [[], 0, []]);
 });
 
+test("a module that could not be had is asked for again at the next open, and no more once it is there", async (t) => {
+  const module = t.mock.fn(() => readFile(new URL("../../sdk/npm/semel.wasm", import.meta.url)));
+  module.mock.mockImplementationOnce(() => Promise.reject(new Error("no network")));
+  const Late = entry(module);
+  const open = () => Late.open({ url: URL_OF_STUB, durability: "memory", fetch: new Stub().fetch });
+  assert.equal((await rejection(open())).message, "no network");
+  for (let n = 0; n < 2; n += 1) await (await open()).close();
+  assert.equal(module.mock.callCount(), 2);
+});
+
 const WRONG = {
   identity: [5, null, {}, ["alice"], "ä", "a\nb", "x".repeat(256)],
   headers: ["x", 5, [["a"]], { "not a name": "x" }, { x: "a\nb" }],

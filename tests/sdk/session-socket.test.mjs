@@ -158,9 +158,15 @@ test("who is refused at a socket pauses; a socket that had answered before is on
   isRefused = false;
   session.resume();
   await first;
+  const { each } = server;
+  server.each = () => "silent";
   const again = deposit(session, "y");
-  connections.at(-1).onclose({ code: 4401, reason: "unauthorized" });
-  await again;
+  const { frames, onclose } = connections.at(-1);
+  const { length } = frames;
+  await until(() => frames.length > length, "it is under way");
+  server.each = each;
+  onclose({ code: 4401, reason: "unauthorized" });
+  await within(again, "it goes again");
   assert.deepEqual([server.effects, paused.length], [["x", "y"], 1]);
 });
 
