@@ -1,7 +1,7 @@
 //! Requests that a handler has sent to other keys.
 
 use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard};
-use semel_support::carrying::{account, delivered, drained, heard, mended, told, transfer, two};
+use semel_support::carrying::{account, delivered, drained, heard, mended, sent, told, transfer, two};
 use semel_support::{Bank, Call, World, get, post};
 use serde_json::{Value, json};
 
@@ -91,12 +91,7 @@ fn it_is_known_by_its_number_when_its_answer_is_lost_and_its_sender_starts_again
 
 #[test]
 fn what_an_object_before_had_under_way_is_fenced() {
-    let (mut alice, mut bob) = two();
-    alice.send(&transfer("t1", &["bob"], 5));
-    let take_over = alice.send_next().expect("a take-over");
-    let reply = delivered(&mut bob, &take_over);
-    alice.sent(&take_over, heard(&reply));
-    let late = alice.send_next().expect("a credit");
+    let (mut alice, mut bob, late) = sent();
     alice.restart();
     assert_eq!(drained(&mut alice, &mut bob), 2);
     assert_eq!(delivered(&mut bob, &late).only("semel-status"), "fenced");
@@ -184,12 +179,7 @@ fn what_is_refused_is_parked_and_those_behind_it_go_on_until_an_administrator_me
 
 #[test]
 fn what_nobody_knows_is_closed_there_before_the_next_goes() {
-    let (mut alice, mut bob) = two();
-    alice.send(&transfer("t1", &["bob"], 5));
-    let take_over = alice.send_next().expect("a take-over");
-    let reply = delivered(&mut bob, &take_over);
-    alice.sent(&take_over, heard(&reply));
-    let late = alice.send_next().expect("a credit");
+    let (mut alice, mut bob, late) = sent();
     bob.handler.knows_no_credits.set(true);
     let reply = delivered(&mut bob, &late);
     assert_eq!(reply.only("semel-status"), "not-found");

@@ -1,7 +1,7 @@
 //! What a handler has sent to another key, where that has forgotten the session under which it went, or knows another epoch of it.
 
 use semel_core::server::effects::{Heard, Sending};
-use semel_support::carrying::{account, delivered, drained, heard, sent, told, transfer, two};
+use semel_support::carrying::{account, delivered, drained, sent, told, told_of, transfer, two};
 use semel_support::{Bank, World};
 use serde_json::{Value, json};
 
@@ -50,10 +50,9 @@ fn those_behind_it_were_not_sent_and_go_on_in_order_in_another_session() {
     alice.restart();
     let (refused, after) = take_over(&mut alice);
     assert_eq!(after, 1);
-    let reply = delivered(&mut bob, &refused);
+    let reply = told_of(&mut alice, &mut bob, &refused);
     reply.is_problem(400, "body-invalid", "no", "after-fix");
     assert_eq!(reply.json()["currentEpoch"], 0);
-    alice.sent(&refused, heard(&reply));
     // The next object knows as well that these were not sent.
     alice.restart();
     assert_eq!(take_over(&mut alice).1, json!(null));
@@ -70,9 +69,8 @@ fn those_behind_it_were_not_sent_and_go_on_in_order_in_another_session() {
 fn what_was_not_sent_before_the_session_was_forgotten_runs() {
     let (mut alice, mut bob, credit) = sent();
     forget(&mut bob);
-    let reply = delivered(&mut bob, &credit);
+    let reply = told_of(&mut alice, &mut bob, &credit);
     assert_eq!(reply.only("semel-status"), "session-unknown");
-    alice.sent(&credit, heard(&reply));
     alice.pass_ms(1_000);
     drained(&mut alice, &mut bob);
     assert_eq!((bob.balance(), parked(&mut alice)), (5, vec![]));
@@ -87,10 +85,9 @@ fn a_take_over_of_which_no_answer_was_heard_is_gone_on_from() {
     assert_eq!((after, delivered(&mut bob, &unheard).status()), (json!(1), 200));
     alice.restart();
     let (refused, after) = take_over(&mut alice);
-    let reply = delivered(&mut bob, &refused);
+    let reply = told_of(&mut alice, &mut bob, &refused);
     reply.is_problem(409, "fenced", "no", "never");
     assert_eq!((after, &reply.json()["currentEpoch"]), (json!(1), &json!(2)));
-    alice.sent(&refused, heard(&reply));
     alice.pass_ms(1_000);
     let (taken, after) = take_over(&mut alice);
     assert_eq!(after, 2);
@@ -99,9 +96,8 @@ fn a_take_over_of_which_no_answer_was_heard_is_gone_on_from() {
     alice.pass_ms(1_000);
     let (taken, after) = take_over(&mut alice);
     assert_eq!(after, 2);
-    let reply = delivered(&mut bob, &taken);
+    let reply = told_of(&mut alice, &mut bob, &taken);
     assert_eq!(reply.status(), 200);
-    alice.sent(&taken, heard(&reply));
     drained(&mut alice, &mut bob);
     assert_eq!((bob.balance(), parked(&mut alice)), (5, vec![]));
     assert_eq!(told(&mut alice)["count"], 0, "it was asked for under its epoch");
@@ -115,18 +111,15 @@ fn a_key_that_was_put_back_to_an_earlier_epoch_has_not_forgotten_the_session() {
     alice.send(&transfer("t1", &["bob"], 5));
     let (first, _) = take_over(&mut alice);
     delivered(&mut before, &first);
-    let reply = delivered(&mut bob, &first);
-    alice.sent(&first, heard(&reply));
+    told_of(&mut alice, &mut bob, &first);
     alice.restart();
     let (second, _) = take_over(&mut alice);
-    let reply = delivered(&mut bob, &second);
-    alice.sent(&second, heard(&reply));
+    told_of(&mut alice, &mut bob, &second);
     alice.restart();
     let (refused, after) = take_over(&mut alice);
-    let reply = delivered(&mut before, &refused);
+    let reply = told_of(&mut alice, &mut before, &refused);
     reply.is_problem(400, "body-invalid", "no", "after-fix");
     assert_eq!((after, &reply.json()["currentEpoch"]), (json!(2), &json!(1)));
-    alice.sent(&refused, heard(&reply));
     alice.pass_ms(1_000);
     drained(&mut alice, &mut before);
     assert_eq!((before.balance(), parked(&mut alice)), (5, vec![]));

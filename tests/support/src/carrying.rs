@@ -47,13 +47,19 @@ pub fn heard(reply: &Reply) -> Heard {
     Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() }
 }
 
+/// Gives a key what was sent to it, and the sender its answer.
+pub fn told_of(from: &mut World<Bank>, to: &mut World<Bank>, sending: &Sending) -> Reply {
+    let reply = delivered(to, sending);
+    from.sent(sending, heard(&reply));
+    reply
+}
+
 /// Two accounts, of which one has sent the other 5 and holds the session, and the credit.
 pub fn sent() -> (World<Bank>, World<Bank>, Sending) {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
     let take_over = alice.send_next().expect("a take-over");
-    let reply = delivered(&mut bob, &take_over);
-    alice.sent(&take_over, heard(&reply));
+    told_of(&mut alice, &mut bob, &take_over);
     let credit = alice.send_next().expect("a credit");
     (alice, bob, credit)
 }
@@ -62,8 +68,7 @@ pub fn sent() -> (World<Bank>, World<Bank>, Sending) {
 pub fn drained(from: &mut World<Bank>, to: &mut World<Bank>) -> usize {
     let mut count = 0;
     while let Some(sending) = from.send_next() {
-        let reply = delivered(to, &sending);
-        from.sent(&sending, heard(&reply));
+        told_of(from, to, &sending);
         count += 1;
         assert!(count < 1_000, "it does not end");
     }
