@@ -339,8 +339,10 @@ test("a log is not written anew from what was before somebody else's turn", asyn
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", big: "x".repeat(90_000), c: long }));
 });
 
-test("a lock that could not be released, and was removed, is not gone on with", async (t) => {
-  const { folder, disk, store, other } = await losing(t);
+/** The same, where a lock could not be released, and was removed then: `disk` still refuses to. */
+async function unreleased(t) {
+  const lost = await losing(t);
+  const { folder, disk, store } = lost;
   disk.faults.unlink = () => {
     throw failure("EIO");
   };
@@ -348,6 +350,11 @@ test("a lock that could not be released, and was removed, is not gone on with", 
   await put(store, "a", "2");
   await until(() => disk.calls.unlink > before, "it could not be released");
   removeLocks(folder);
+  return lost;
+}
+
+test("a lock that could not be released, and was removed, is not gone on with", async (t) => {
+  const { folder, disk, store, other } = await unreleased(t);
   await put(other, "c", "1");
   disk.faults.unlink = undefined;
   const third = await holder(t, folder);
@@ -375,14 +382,7 @@ test("a store that finds its name gone when it lets go of it reads the log anew"
 
 test("the name of whoever holds the folder now stays, where a store that has lost its lock closes or can't begin", async (t) => {
   for (const isClosed of [true, false]) {
-    const { folder, disk, store } = await losing(t);
-    disk.faults.unlink = () => {
-      throw failure("EIO");
-    };
-    const before = disk.calls.unlink;
-    await put(store, "a", "2");
-    await until(() => disk.calls.unlink > before, "it could not be released");
-    removeLocks(folder);
+    const { folder, disk, store } = await unreleased(t);
     disk.faults.unlink = undefined;
     let third;
     if (isClosed) {
