@@ -14,7 +14,7 @@ import { main, step } from "./setup/step.mjs";
 const NAMES = ["connections", "keys", "bound", "many", "sdk", "latency", "browser", "rows", "records", "memory", "handlers"];
 const USAGE = `npm run bench -- [--json] [--profile] [--only PART[,PART]] [--rounds N] [--seconds S] [--sdk-requests N] [--records N]
   --json          prints JSON, and progress on stderr
-  --profile       profiles both sides instead: with 16 connections, what is collected at half of the peak load, and a page
+  --profile       profiles instead: both sides and the bound with 1 connection, 16, and 64 keys; what is collected at half of the peak load; and a page
   --only          some parts of: ${NAMES.join(", ")}
   --rounds        1 to 99, 15 unless said
   --seconds       that a round of a side lasts: above 0, at most 60; 0.5 unless said

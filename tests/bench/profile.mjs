@@ -1,26 +1,39 @@
-// Where the time of a request goes: a CPU profile of workerd under load, by V8's own profiler, of the floor and of the ledger.
+// Where the time of a request goes: a CPU profile of workerd under load, by V8's own profiler, of the floor, the bound and the ledger.
 //
+// The loads are those whose rows the document explains: each request by itself on one key and on many, and requests that share commits.
 // What is in a profile is what runs on the thread with the JavaScript. The wait for the disk is "(program)", as all that is not V8's.
 
 import playwright from "playwright-core/lib/utilsBundle";
-import { deposit, load } from "./load.mjs";
+import { deposit, load, warmUp } from "./load.mjs";
 
 const { ws: WebSocket } = playwright;
-const CONNECTIONS = 16;
 const INTERVAL_US = 500;
-const SHOWN = 25;
+const SHOWN = 20;
 const IDLE = "(idle)";
+const PATH = "/accounts/bench/deposit";
+const LOADS = [
+  { work: "1 connection", connections: 1, pathOf: () => PATH },
+  { work: "64 connections on 64 keys", connections: 64, pathOf: (number) => `/accounts/bench-${number}/deposit` },
+  { work: "16 connections", connections: 16, pathOf: () => PATH },
+];
+/** In rounds: enough for a thousand requests, one after another. */
+const TIMES = 10;
 
-/** Profiles both sides on the disk of `sides`. Resolves to lines of text. */
+/** Profiles the sides on the disk of `sides`. Resolves to lines of text. */
 export async function profiles(sides, forMs) {
   const lines = [];
-  for (const [name, { url, inspector }] of [["floor", await sides.floor({ inspected: true })], ["Semel", await sides.ledger({ inspected: true })]]) {
-    const loaded = () => load(url, { connections: CONNECTIONS, forMs, of: () => deposit("/accounts/bench/deposit") });
-    await loaded();
-    const { rows, took } = await profiled(inspector, loaded);
-    const busy = rows.filter(([what]) => !what.startsWith(IDLE)).reduce((sum, [, us]) => sum + us, 0);
-    lines.push(`\n${name}, ${CONNECTIONS} connections: ${(busy / took.length).toFixed(0)} µs a request on the thread with the JavaScript`);
-    for (const [what, us] of rows.slice(0, SHOWN)) lines.push(`${(us / took.length).toFixed(1).padStart(8)} µs  ${what}`);
+  for (const [name, side] of [["floor", "floor"], ["bound", "bound"], ["Semel", "ledger"]]) {
+    const { url, inspector } = await sides[side]({ inspected: true });
+    await warmUp(url, forMs, deposit(PATH));
+    for (const { work, connections, pathOf } of LOADS) {
+      const loaded = (times) => load(url, { connections, forMs: times * forMs, of: (number) => deposit(pathOf(number)) });
+      // Objects are made and connections opened before, not as part of it.
+      await loaded(1);
+      const { rows, took } = await profiled(inspector, () => loaded(TIMES));
+      const busy = rows.filter(([what]) => !what.startsWith(IDLE)).reduce((sum, [, us]) => sum + us, 0);
+      lines.push(`\n${name}, ${work}: ${(busy / took.length).toFixed(0)} µs a request on the thread with the JavaScript`);
+      for (const [what, us] of rows.slice(0, SHOWN)) lines.push(`${(us / took.length).toFixed(1).padStart(8)} µs  ${what}`);
+    }
   }
   return lines;
 }
