@@ -2,7 +2,6 @@
 
 use semel_core::server::SqlError;
 use semel_core::server::config::FOREVER_S;
-use semel_core::server::key_rules::KeyRules;
 use semel_core::server::retention::SWEEP_ROWS;
 use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
 
@@ -13,15 +12,6 @@ fn world() -> World {
     World::with(|config| config.retention_s = RETENTION_S)
 }
 
-/// A key of which a rule says how long its records are kept, as JSON has it.
-fn ruled(retention: &str) -> World {
-    let rules = format!(r#"[{{"keys":"{}","retentionSeconds":{retention}}}]"#, semel_support::KEY);
-    World::with(|config| {
-        config.retention_s = RETENTION_S;
-        config.key_rules = KeyRules::parse(&rules).unwrap();
-    })
-}
-
 fn change(id: &str) -> Call {
     post("/count").id(id).first_sent_s(START_S)
 }
@@ -30,15 +20,8 @@ fn change(id: &str) -> Call {
 fn registered() -> World {
     let mut world = world();
     world.send(&change("first"));
-    tell(&mut world);
+    world.tell();
     world
-}
-
-/// Wakes the key, and has the registry take what it tells.
-fn tell(world: &mut World) {
-    world.wake().unwrap();
-    let report = world.report().unwrap().expect("there is something to tell");
-    world.reported(&report, 0).unwrap();
 }
 
 #[test]
@@ -78,7 +61,7 @@ fn a_registration_that_was_not_answered_stays_due_over_restarts_and_a_registered
     world.restart();
     world.send(&get("/count"));
     assert_eq!(world.wakes_at(), Some(START_MS));
-    tell(&mut world);
+    world.tell();
     world.restart();
     world.send(&get("/count"));
     assert_eq!(world.report(), Ok(None));
@@ -151,7 +134,7 @@ fn an_idle_key_is_swept_by_its_alarm_and_then_let_alone() {
     for number in 0..300 {
         world.send(&change(&format!("id-{number}")));
     }
-    tell(&mut world);
+    world.tell();
     world.wall_ms = (START_S + RETENTION_S + 1) * 1000;
     assert_eq!(world.wakes_at(), Some(world.wall_ms));
     // Page by page: after each, requests may come in.
@@ -160,7 +143,7 @@ fn an_idle_key_is_swept_by_its_alarm_and_then_let_alone() {
     world.wake().unwrap();
     assert_eq!(world.rows(), 0);
     assert_eq!(world.fence_s(), world.wall_s() - RETENTION_S, "what left is refused for good");
-    tell(&mut world);
+    world.tell();
     assert_eq!(world.wakes_at(), None);
     assert_eq!(world.send(&change("id-7")).only("semel-status"), "outside-window");
 }
@@ -171,7 +154,7 @@ fn a_tombstone_wakes_the_key_when_it_lapses() {
     world.send(&change("b").deadline_ms(START_MS + 20_000));
     world.send(&acknowledge(&format!("[{{\"id\":\"b\",\"until\":{}}}]", START_MS + 90_000)));
     world.pass_ms(REPORT_MS);
-    tell(&mut world);
+    world.tell();
     assert_eq!(world.wakes_at(), Some(START_MS + 150_000));
     world.wall_ms = START_MS + 150_000;
     world.wake().unwrap();
@@ -218,7 +201,7 @@ fn a_key_with_rows_of_the_layer_alone_is_listed_and_stays_until_it_is_deleted() 
         leaves(&mut world);
         assert_eq!(world.database.number("SELECT handler_version FROM semel_meta"), 0);
         assert_eq!(world.wakes_at(), Some(START_MS));
-        tell(&mut world);
+        world.tell();
         for _ in 0..2 {
             world.pass_s(2 * RETENTION_S);
             world.wake().unwrap();
@@ -240,124 +223,8 @@ fn an_untouched_key_that_refused_by_its_fence_is_not_listed() {
 }
 
 #[test]
-fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
-    let mut world = registered();
-    world.send(&semel_support::admin::delete_key("own"));
-    // Nothing that is only told or refused brings it back.
-    world.send(&semel_support::admin::delete_key("own"));
-    world.send(&change("a"));
-    world.restart();
-    world.send(&get("/count"));
-    assert_eq!(world.wakes_at(), Some(START_MS));
-    let report = world.report().unwrap().unwrap();
-    assert!(!report.is_listed);
-    world.reported(&report, 0).unwrap();
-    assert_eq!(world.report(), Ok(None));
-    world.pass_s(10);
-    world.send(&cancel("cancels", "b").first_sent_s(START_S + 10));
-    assert_eq!(world.wakes_at(), Some(START_MS + 10_000));
-    for restarts in [false, true] {
-        if restarts {
-            world.restart();
-        }
-        assert!(world.report().unwrap().unwrap().is_listed);
-    }
-}
-
-/// It may list the key by now.
-#[test]
-fn the_registry_is_told_of_a_deletion_though_its_answer_to_the_first_report_never_came() {
-    for restarts in [false, true] {
-        let mut world = world();
-        world.send(&change("first"));
-        assert!(world.report().unwrap().unwrap().is_listed);
-        world.send(&semel_support::admin::delete_key("own"));
-        if restarts {
-            world.restart();
-        }
-        assert!(!world.report().unwrap().unwrap().is_listed);
-    }
-}
-
-/// What it was told while its deletion was on its way to the registry; until then its rule has what is kept stay for ever.
-fn used_while_its_deletion_is_told() -> (World, Call) {
-    let mut world = ruled(r#""forever""#);
-    world.send(&change("first"));
-    tell(&mut world);
-    world.pass_s(10);
-    let until_ms = world.wall_ms + 20_000;
-    world.send(&semel_support::admin::delete_key("own").first_sent_s(START_S + 10).deadline_ms(until_ms));
-    world.send(&semel_support::admin::ask("").ack_until("own", until_ms));
-    world.wake().unwrap();
-    let report = world.report().unwrap().unwrap();
-    assert!(!report.is_listed);
-    world.pass_s(2);
-    let used = post("/count").id("b").first_sent_s(START_S + 12);
-    assert_eq!(world.send(&used).only("semel-status"), "executed");
-    world.reported(&report, 0).unwrap();
-    (world, used)
-}
-
-#[test]
-fn a_key_that_is_used_while_its_deletion_is_told_is_listed_again() {
-    for is_restarted in [false, true] {
-        let (mut world, _) = used_while_its_deletion_is_told();
-        if is_restarted {
-            world.restart();
-            world.send(&get("/count"));
-        }
-        assert_eq!(world.wakes_at(), Some(world.wall_ms), "at once");
-        tell(&mut world);
-        assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 0);
-        assert_eq!(world.report(), Ok(None));
-        world.send(&semel_support::admin::delete_key("again"));
-        assert!(world.report().unwrap().is_some_and(|report| !report.is_listed));
-    }
-}
-
-#[test]
-fn a_key_that_is_used_while_its_deletion_is_told_keeps_its_rule_and_executes_nothing_twice() {
-    let (mut world, used) = used_while_its_deletion_is_told();
-    while let Some(at_ms) = world.wakes_at() {
-        world.restart();
-        world.pass_s((at_ms - world.wall_ms).max(0) / 1000 + 1);
-        world.wake().unwrap();
-        if let Some(report) = world.report().unwrap() {
-            world.reported(&report, 0).unwrap();
-        }
-    }
-    world.pass_s(10 * RETENTION_S);
-    world.restart();
-    assert_eq!(world.send(&used).only("semel-status"), "replayed");
-}
-
-#[test]
-fn of_a_key_whose_name_is_gone_what_deleted_it_leaves_behind_the_fence_and_deletes_nothing_again() {
-    let mut world = ruled(&(100 * RETENTION_S).to_string());
-    world.send(&change("first"));
-    tell(&mut world);
-    world.pass_s(10);
-    let deletion = semel_support::admin::delete_key("own").first_sent_s(START_S + 10);
-    world.send(&deletion).is_executed(200);
-    let report = world.report().unwrap().unwrap();
-    world.reported(&report, 0).unwrap();
-    for _ in 0..2 {
-        world.restart();
-        world.count().unwrap();
-        if let Some(at_ms) = world.wakes_at() {
-            world.wall_ms = at_ms;
-            world.wake().unwrap();
-        }
-    }
-    assert_eq!((world.rows(), world.wakes_at()), (0, None), "nothing stays, and nothing wakes it any more");
-    world.send(&post("/count").id("b").first_sent_s(world.wall_ms / 1000)).is_executed(200);
-    world.send(&deletion).is_problem(410, "forgotten", "unknown", "never");
-    assert_eq!(world.effects_of("b"), 1);
-}
-
-#[test]
 fn while_it_is_not_known_what_holds_of_the_key_nothing_leaves_and_nothing_wakes_it() {
-    let mut world = ruled(r#""forever""#);
+    let mut world = World::ruled(RETENTION_S, r#""forever""#);
     let first = post("/count").id("a").first_sent_s(START_S);
     world.send(&first).is_executed(200);
     // As tables of an older build are.
@@ -387,12 +254,12 @@ fn a_chore_writes_few_rows() {
     let mut world = world();
     world.send(&change("a"));
     let before = world.database.rows_written();
-    tell(&mut world);
+    world.tell();
     assert_eq!(world.database.rows_written() - before, 1, "that it is registered");
     world.pass_ms(REPORT_MS);
     world.send(&change("b"));
     let before = world.database.rows_written();
-    tell(&mut world);
+    world.tell();
     assert_eq!(world.database.rows_written() - before, 0, "a report");
     world.wall_ms = (START_S + 2 * RETENTION_S) * 1000;
     let before = world.database.rows_written();
@@ -440,56 +307,6 @@ fn what_changed_before_the_object_was_put_to_rest_is_told_by_the_one_that_its_al
 }
 
 #[test]
-fn a_key_that_is_deleted_before_its_registration_was_answered_is_taken_out_and_its_name_goes() {
-    let mut world = world();
-    world.send(&change("a"));
-    world.wake().unwrap();
-    assert!(world.report().unwrap().is_some_and(|report| report.is_listed));
-    // The registry has taken it, and its answer is lost.
-    world.send(&semel_support::admin::delete_key("own"));
-    for _ in 0..2 {
-        world.restart();
-        world.wake().unwrap();
-        assert!(world.report().unwrap().is_some_and(|report| !report.is_listed), "until that is answered");
-    }
-    let report = world.report().unwrap().unwrap();
-    world.reported(&report, 0).unwrap();
-    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
-    assert_eq!(world.report(), Ok(None));
-    world.pass_s(10);
-    let reply = world.send(&post("/count").id("b").first_sent_s(START_S + 10));
-    assert_eq!(reply.only("semel-status"), "executed");
-    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 0, "used again, it has its name again");
-}
-
-#[test]
-fn a_deletion_that_is_acknowledged_leaves_soon_and_brings_neither_the_name_nor_the_listing_back() {
-    for is_told_first in [false, true] {
-        let mut world = world();
-        world.send(&change("a"));
-        tell(&mut world);
-        let until_ms = world.wall_ms + 20_000;
-        world.send(&semel_support::admin::delete_key("own").deadline_ms(until_ms));
-        if is_told_first {
-            tell(&mut world);
-        }
-        let seen = semel_support::admin::ask("").ack_until("own", until_ms);
-        world.send(&seen).is_read(200);
-        if !is_told_first {
-            tell(&mut world);
-        }
-        for _ in 0..2 {
-            assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
-            assert_eq!(world.report(), Ok(None));
-            world.restart();
-        }
-        world.pass_s(100);
-        world.wake().unwrap();
-        assert_eq!((world.rows(), world.report()), (0, Ok(None)));
-    }
-}
-
-#[test]
 fn no_request_sweeps_what_its_object_is_about_to_and_all_do_where_it_is_not() {
     let mut world = world();
     for n in 0..2 * SWEEP_ROWS - 1 {
@@ -510,6 +327,6 @@ fn no_request_sweeps_what_its_object_is_about_to_and_all_do_where_it_is_not() {
 fn what_is_kept_for_ever_wakes_nobody() {
     let mut world = World::with(|config| config.retention_s = FOREVER_S);
     world.send(&change("a"));
-    tell(&mut world);
+    world.tell();
     assert_eq!(world.wakes_at(), None);
 }

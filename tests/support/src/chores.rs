@@ -30,6 +30,13 @@ impl<H: Handler> World<H> {
         self.engine.sweep_page(&self.database, self.wall_ms)
     }
 
+    /// Wakes it, and has the registry take what it tells.
+    pub fn tell(&mut self) {
+        self.wake().unwrap();
+        let report = self.report().unwrap().expect("there is something to tell");
+        self.reported(&report, 0).unwrap();
+    }
+
     /// What the registry is to be told.
     pub fn report(&mut self) -> Result<Option<Report>, SqlError> {
         self.engine.report(&self.database, self.wall_ms, BYTES)

@@ -13,6 +13,7 @@ use semel_core::id::{Key, Principal, RequestId};
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
+use semel_core::server::key_rules::KeyRules;
 use semel_core::server::record::Change;
 use semel_core::server::remote::{self, Ended};
 use semel_core::server::router::{self, Route};
@@ -100,6 +101,15 @@ impl World {
         let mut config = Config { open: true, ..Config::default() };
         set(&mut config);
         Self::of(Counter::default(), config)
+    }
+
+    /// One whose key has a rule of how long its records are kept, as JSON has it; `retention_s` is that of all others.
+    pub fn ruled(retention_s: i64, retention: &str) -> Self {
+        let rules = format!(r#"[{{"keys":"{KEY}","retentionSeconds":{retention}}}]"#);
+        Self::with(|config| {
+            config.retention_s = retention_s;
+            config.key_rules = KeyRules::parse(&rules).unwrap();
+        })
     }
 
     /// How many effects of all requests are kept.

@@ -1,0 +1,182 @@
+//! What a key that is deleted tells the registry, and what it leaves behind: it may be used while its deletion is on its way.
+
+use semel_support::admin::{ask, delete_key};
+use semel_support::{Call, START_MS, START_S, World, cancel, get, post};
+
+const RETENTION_S: i64 = 1000;
+
+fn world() -> World {
+    World::with(|config| config.retention_s = RETENTION_S)
+}
+
+fn change(id: &str) -> Call {
+    post("/count").id(id).first_sent_s(START_S)
+}
+
+#[test]
+fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
+    let mut world = world();
+    world.send(&change("first"));
+    world.tell();
+    world.send(&delete_key("own"));
+    // Nothing that is only told or refused brings it back.
+    world.send(&delete_key("own"));
+    world.send(&change("a"));
+    world.restart();
+    world.send(&get("/count"));
+    assert_eq!(world.wakes_at(), Some(START_MS));
+    let report = world.report().unwrap().unwrap();
+    assert!(!report.is_listed);
+    world.reported(&report, 0).unwrap();
+    assert_eq!(world.report(), Ok(None));
+    world.pass_s(10);
+    world.send(&cancel("cancels", "b").first_sent_s(START_S + 10));
+    assert_eq!(world.wakes_at(), Some(START_MS + 10_000));
+    for restarts in [false, true] {
+        if restarts {
+            world.restart();
+        }
+        assert!(world.report().unwrap().unwrap().is_listed);
+    }
+}
+
+/// It may list the key by now.
+#[test]
+fn the_registry_is_told_of_a_deletion_though_its_answer_to_the_first_report_never_came() {
+    for restarts in [false, true] {
+        let mut world = world();
+        world.send(&change("first"));
+        assert!(world.report().unwrap().unwrap().is_listed);
+        world.send(&delete_key("own"));
+        if restarts {
+            world.restart();
+        }
+        assert!(!world.report().unwrap().unwrap().is_listed);
+    }
+}
+
+/// What it was told while its deletion was on its way to the registry; until then its rule has what is kept stay for ever.
+fn used_while_its_deletion_is_told() -> (World, Call) {
+    let mut world = World::ruled(RETENTION_S, r#""forever""#);
+    world.send(&change("first"));
+    world.tell();
+    world.pass_s(10);
+    let until_ms = world.wall_ms + 20_000;
+    world.send(&delete_key("own").first_sent_s(START_S + 10).deadline_ms(until_ms));
+    world.send(&ask("").ack_until("own", until_ms));
+    world.wake().unwrap();
+    let report = world.report().unwrap().unwrap();
+    assert!(!report.is_listed);
+    world.pass_s(2);
+    let used = post("/count").id("b").first_sent_s(START_S + 12);
+    assert_eq!(world.send(&used).only("semel-status"), "executed");
+    world.reported(&report, 0).unwrap();
+    (world, used)
+}
+
+#[test]
+fn a_key_that_is_used_while_its_deletion_is_told_is_listed_again() {
+    for is_restarted in [false, true] {
+        let (mut world, _) = used_while_its_deletion_is_told();
+        if is_restarted {
+            world.restart();
+            world.send(&get("/count"));
+        }
+        assert_eq!(world.wakes_at(), Some(world.wall_ms), "at once");
+        world.tell();
+        assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 0);
+        assert_eq!(world.report(), Ok(None));
+        world.send(&delete_key("again"));
+        assert!(world.report().unwrap().is_some_and(|report| !report.is_listed));
+    }
+}
+
+#[test]
+fn a_key_that_is_used_while_its_deletion_is_told_keeps_its_rule_and_executes_nothing_twice() {
+    let (mut world, used) = used_while_its_deletion_is_told();
+    while let Some(at_ms) = world.wakes_at() {
+        world.restart();
+        world.pass_s((at_ms - world.wall_ms).max(0) / 1000 + 1);
+        world.wake().unwrap();
+        if let Some(report) = world.report().unwrap() {
+            world.reported(&report, 0).unwrap();
+        }
+    }
+    world.pass_s(10 * RETENTION_S);
+    world.restart();
+    assert_eq!(world.send(&used).only("semel-status"), "replayed");
+}
+
+#[test]
+fn of_a_key_whose_name_is_gone_what_deleted_it_leaves_behind_the_fence_and_deletes_nothing_again() {
+    let mut world = World::ruled(RETENTION_S, &(100 * RETENTION_S).to_string());
+    world.send(&change("first"));
+    world.tell();
+    world.pass_s(10);
+    let deletion = delete_key("own").first_sent_s(START_S + 10);
+    world.send(&deletion).is_executed(200);
+    let report = world.report().unwrap().unwrap();
+    world.reported(&report, 0).unwrap();
+    for _ in 0..2 {
+        world.restart();
+        world.count().unwrap();
+        if let Some(at_ms) = world.wakes_at() {
+            world.wall_ms = at_ms;
+            world.wake().unwrap();
+        }
+    }
+    assert_eq!((world.rows(), world.wakes_at()), (0, None), "nothing stays, and nothing wakes it any more");
+    world.send(&post("/count").id("b").first_sent_s(world.wall_ms / 1000)).is_executed(200);
+    world.send(&deletion).is_problem(410, "forgotten", "unknown", "never");
+    assert_eq!(world.effects_of("b"), 1);
+}
+
+#[test]
+fn a_key_that_is_deleted_before_its_registration_was_answered_is_taken_out_and_its_name_goes() {
+    let mut world = world();
+    world.send(&change("a"));
+    world.wake().unwrap();
+    assert!(world.report().unwrap().is_some_and(|report| report.is_listed));
+    // The registry has taken it, and its answer is lost.
+    world.send(&delete_key("own"));
+    for _ in 0..2 {
+        world.restart();
+        world.wake().unwrap();
+        assert!(world.report().unwrap().is_some_and(|report| !report.is_listed), "until that is answered");
+    }
+    let report = world.report().unwrap().unwrap();
+    world.reported(&report, 0).unwrap();
+    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
+    assert_eq!(world.report(), Ok(None));
+    world.pass_s(10);
+    let reply = world.send(&post("/count").id("b").first_sent_s(START_S + 10));
+    assert_eq!(reply.only("semel-status"), "executed");
+    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 0, "used again, it has its name again");
+}
+
+#[test]
+fn a_deletion_that_is_acknowledged_leaves_soon_and_brings_neither_the_name_nor_the_listing_back() {
+    for is_told_first in [false, true] {
+        let mut world = world();
+        world.send(&change("a"));
+        world.tell();
+        let until_ms = world.wall_ms + 20_000;
+        world.send(&delete_key("own").deadline_ms(until_ms));
+        if is_told_first {
+            world.tell();
+        }
+        let seen = ask("").ack_until("own", until_ms);
+        world.send(&seen).is_read(200);
+        if !is_told_first {
+            world.tell();
+        }
+        for _ in 0..2 {
+            assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
+            assert_eq!(world.report(), Ok(None));
+            world.restart();
+        }
+        world.pass_s(100);
+        world.wake().unwrap();
+        assert_eq!((world.rows(), world.report()), (0, Ok(None)));
+    }
+}
