@@ -49,6 +49,17 @@ test("a batch has the answers of its requests in their order, and headers of its
   assert.deepEqual([single.semel, single.text], ["replayed", "h\u{e9}llo"]);
 });
 
+test("a path is that of the same request by itself, whatever is in it and whoever has made a URL of it", async () => {
+  const inUrls = Array.from({ length: 94 }, (_, n) => String.fromCharCode(33 + n)).filter((letter) => !"#%/?\\".includes(letter));
+  const elements = inUrls.map((letter) => change(`/echo/a${letter}b?c${letter}d`));
+  const answer = await batch("paths", elements);
+  assert.deepEqual(new Set(statuses(answer)), new Set(["executed"]));
+  for (const [n, { id, path }] of elements.entries()) {
+    const single = await server.send("POST", path, { id, key: '"paths"', as: token("paths") });
+    assert.deepEqual([single.semel, single.headers.get("x-path")], ["replayed", answer.json[n].headers["x-path"]], path);
+  }
+});
+
 test("a request that crashes the module: each runs by itself, its crash is counted, and nobody is blamed for a neighbour", async () => {
   const [before, panics, after] = [change("/echo"), change("/panic"), change("/echo")];
   const elements = [before, panics, { method: "GET", path: "/runs" }, after];

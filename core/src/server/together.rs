@@ -24,6 +24,8 @@ use crate::message::{Headers, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
+use std::borrow::Cow;
 
 /// Who asks what key.
 #[derive(Debug, Clone, Copy)]
@@ -285,8 +287,14 @@ fn path_of(pathname: &str, search: &str) -> Result<Path, Problem> {
     if is_administrative(pathname) {
         return Err(Problem::new(Code::Forbidden, "this path is the administrator's"));
     }
-    Ok(Path::new(pathname, search)?)
+    // As the URL of a single request has it, whatever its client's leaves as it is: Node 20's does so with `^`.
+    let escaped = |part, these| Cow::from(utf8_percent_encode(part, these));
+    Ok(Path::new(&escaped(pathname, PATH_ESCAPED), &escaped(search, QUERY_ESCAPED))?)
 }
+
+/// Of what a path may have here, what a URL escapes in it; and in a query.
+const PATH_ESCAPED: &AsciiSet = &QUERY_ESCAPED.remove(b'\'').add(b'^').add(b'`').add(b'{').add(b'}');
+const QUERY_ESCAPED: &AsciiSet = &AsciiSet::EMPTY.add(b'"').add(b'\'').add(b'<').add(b'>');
 
 /// Whose records are read before anything runs.
 pub(super) struct Ahead<'a> {
