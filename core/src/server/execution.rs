@@ -45,7 +45,7 @@ impl Turn<'_> {
             Ok(attempt) => attempt,
             Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
         };
-        let may_be_numbered = control.is_none() && !request.method.reads();
+        let may_be_numbered = !request.path.is_control() && !request.method.reads();
         if self.arrival.body_too_large {
             let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
             let problem = Problem::new(Code::TooLarge, detail);

@@ -10,11 +10,19 @@ use serde_json::{Value, json};
 
 /// Asks a coordinator.
 fn ask(coordinator: &mut Coordinator, database: &Database, method: Method, path: &str, id: &str, body: &str) -> Reply {
+    let name = (!id.is_empty()).then(|| ("idempotency-key", format!("\"{id}\"")));
+    ask_with(coordinator, database, method, path, Headers::from_iter(name), body)
+}
+
+fn ask_with(
+    coordinator: &mut Coordinator,
+    database: &Database,
+    method: Method,
+    path: &str,
+    headers: Headers,
+    body: &str,
+) -> Reply {
     let path = Path::new(&format!("/semel/v1/admin/{path}"), "").unwrap();
-    let mut headers = Headers::new();
-    if !id.is_empty() {
-        headers.append("idempotency-key", format!("\"{id}\""));
-    }
     let request = Request { method, path, headers, body: body.as_bytes().to_vec() };
     let keys = vec![10; usize::from(SHARDS)];
     let administrator = Principal::administrator();
@@ -55,6 +63,15 @@ fn a_job_is_taken_once_by_the_rules_of_all_changes() {
     let jobs = coordinator.jobs(&database).unwrap();
     let all: Vec<u8> = (0..SHARDS).collect();
     assert_eq!(jobs, [Job { id: 1, before_s: START_S, shards: all.clone() }, Job { id: 2, before_s: 0, shards: all }]);
+}
+
+#[test]
+fn a_job_has_no_place_in_a_session() {
+    let database = Database::new();
+    let headers = Headers::from_iter([("semel-session", "\"s\";epoch=1;seq=1")]);
+    let mut coordinator = Coordinator::new(Config::default());
+    let reply = ask_with(&mut coordinator, &database, Method::Post, "forget", headers, "{\"before\":5}");
+    reply.is_problem(400, "key-invalid", "no", "after-fix");
 }
 
 #[test]
