@@ -38,6 +38,8 @@ fn what_is_undone_sends_nothing() {
     let call = transfer("t", &["bob", "no name"], 10);
     alice.send(&call).is_problem(500, "rolled-back", "no", "same-id");
     assert_eq!((drained(&mut alice, &mut bob), alice.balance()), (0, 100));
+    // The tables are made with the first, and go with it: whoever looked for its rows would find none of them, each second.
+    assert_eq!((alice.has_to_send(), alice.wakes_to_send_at()), (false, None));
     let read = get("/accounts/alice/transfer").body(json!({"to": ["bob"], "amount": 1}).to_string());
     assert_eq!(alice.send(&read).status(), 200);
     assert_eq!((drained(&mut alice, &mut bob), alice.balance()), (0, 100));

@@ -53,16 +53,18 @@ impl<H: Handler> Engine<H> {
             return Ok(None);
         }
         self.look_at_clock(sql, wall_ms)?;
+        let has_looked = self.outbox.0.waits.get().is_some();
+        // What was new may have been undone, and with the first of a key the tables.
+        if (!has_looked || self.outbox.0.waits.is_new()) && !store::has_tables(sql)? {
+            self.outbox.0.waits.set(Some(false));
+            return Ok(None);
+        }
         if self.outbox.0.own.is_none() && self.loaded.as_ref().is_some_and(|loaded| loaded.versions.engine > 0) {
             self.outbox.0.own = schema::key(sql)?;
         }
         let outbox = &mut self.outbox.0;
         let Some(own) = outbox.own.clone() else { return Ok(None) };
-        if outbox.waits.get().is_none() {
-            if !store::has_tables(sql)? {
-                outbox.waits.set(Some(false));
-                return Ok(None);
-            }
+        if !has_looked {
             store::sweep(sql)?;
         }
         if outbox.waits.is_new() {
