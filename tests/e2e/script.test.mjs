@@ -258,7 +258,7 @@ test("what writes and is not read to its end counts as read, and what is thrown 
     assert.deepEqual([semel, text], ["executed", typeof body === "string" ? body : JSON.stringify(body)], name);
     assert.deepEqual(await many(`writes-${name}`), rows, name);
   }
-  const undone = { throws: /out of stock/, "nested-throws": /out of stock/, "late-in-nested": /toArray is not a function/, "over-nested": /internal error.*transactionSync/, unreadable: /not to be read/, promise: /handle gave a promise/ };
+  const undone = { throws: /out of stock/, "nested-throws": /out of stock/, "late-in-nested": /toArray is not a function/, "over-nested": /internal error.*transactionSync/, unreadable: /not to be read/, promise: /handle gave a promise/, "awaits-in-nested": /a transaction gave a promise: it has to answer at once/ };
   for (const [name, reason] of Object.entries(undone)) await failsWith(`/writes/${name}?key=writes`, reason);
   assert.equal((await change("/writes/null?key=writes")).semel, "not-found");
   assert.deepEqual(await many("writes"), [1, 2, 3]);

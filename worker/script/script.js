@@ -38,7 +38,7 @@ function watch(storage) {
     if (isAsked && cursor.rowsWritten > 0 && cursor.columnNames.length > 0) cursors.push(cursor);
     return cursor;
   };
-  storage.transactionSync = (work) => transactionSync.call(storage, isAsked ? () => whole(work) : work);
+  storage.transactionSync = (work) => transactionSync.call(storage, isAsked ? () => whole(() => atOnce("a transaction", work())) : work);
 }
 
 /** What `work` gives or throws, once all that it has written by is read to its end. */
@@ -128,15 +128,18 @@ function answered(context, object, request) {
 function asked(context, object, request) {
   const answer = object.handle(context, request);
   if (answer === null) return null;
-  if (isPromise(answer)) {
-    // It is nobody's any more: what it rejects with is no news.
-    answer.then(undefined, () => {});
-    throw new TypeError(`handle gave a promise: ${NO_PROMISE}`);
-  }
-  return answerOf(answer);
+  return answerOf(atOnce("handle", answer));
 }
 
-const isPromise = (value) => typeof value === "object" && typeof value.then === "function";
+/** What was given, unless it is only promised. */
+function atOnce(who, given) {
+  if (!isPromise(given)) return given;
+  // It is nobody's any more: what it rejects with is no news.
+  given.then(undefined, () => {});
+  throw new TypeError(`${who} gave a promise: ${NO_PROMISE}`);
+}
+
+const isPromise = (value) => typeof value === "object" && typeof value?.then === "function";
 
 /** What is thrown may be anything, and may throw where it is looked at. */
 function wordsOf(error) {

@@ -97,6 +97,7 @@ const WRITES = {
   "late-in-nested": ({ sql }, storage) => storage.transactionSync(() => sql.exec(TAKE)).toArray(),
   "over-nested": ({ sql }, storage) => { for (const { n } of sql.exec(TAKE)) storage.transactionSync(() => sql.exec("INSERT INTO many VALUES (?)", n)); },
   "sends-each": (ctx) => { for (const _ of ctx.sql.exec(TAKE)) ctx.emit("shelf", TO_SHELF); },
+  "awaits-in-nested": ({ sql }, storage) => { storage.transactionSync(async () => take(sql)); },
   unreadable: ({ sql }) => { const rows = sql.exec(TAKE); rows.next = () => { rows.toArray(); throw new Error("not to be read"); }; },
   promise: async ({ sql }) => sql.exec(TAKE).next().value,
   null: ({ sql }) => { sql.exec(TAKE).next(); return null; },
