@@ -23,7 +23,7 @@ use super::turn::{Command, Identified, Loaded, Purpose, Turn, Undone, Work, roll
 use crate::fingerprint::Fingerprint;
 use crate::header::{self, Ack, Attempt};
 use crate::id::RequestId;
-use crate::message::Response;
+use crate::message::{Request, Response};
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
 use std::sync::Arc;
@@ -186,10 +186,21 @@ impl Turn<'_> {
         }
     }
 
+    /// The problem of a change that has no id.
+    pub(super) fn nameless(&self) -> Problem {
+        let Request { method, path, .. } = self.arrival.request;
+        if path.is_control() || !self.handler.names(method, path) {
+            return Problem::key_missing();
+        }
+        let detail =
+            "a change needs an Idempotency-Key, and this one lacks some of what an id is made of here (`idFrom`)";
+        Problem::new(Code::KeyMissing, detail)
+    }
+
     /// A request that is executed exactly once: the application's, or a command to the layer.
     fn change(&self, loaded: &mut Loaded, attempt: &Attempt, command: Option<Command>) -> Result<Answer, SqlError> {
         let Some(id) = &attempt.id else {
-            return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
+            return self.refuse(loaded, &self.nameless(), None, Aside::default());
         };
         let fingerprint = Fingerprint::of(self.arrival.request);
         let found = self.find(loaded, id, attempt.first_sent_s)?;

@@ -82,6 +82,8 @@ pub(super) trait Served {
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
     /// [`Handler::is_remote`].
     fn sends(&self, method: &Method, path: &Path) -> bool;
+    /// [`Handler::makes_ids`].
+    fn names(&self, method: &Method, path: &Path) -> bool;
     /// [`Handler::owns`].
     fn makes_such(&self, id: &RequestId) -> bool;
     /// Whether a change may have an id.
@@ -122,6 +124,10 @@ impl<H: Handler> Served for H {
 
     fn sends(&self, method: &Method, path: &Path) -> bool {
         self.is_remote(method, path)
+    }
+
+    fn names(&self, method: &Method, path: &Path) -> bool {
+        self.makes_ids(method, path)
     }
 
     fn makes_such(&self, id: &RequestId) -> bool {

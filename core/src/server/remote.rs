@@ -236,7 +236,7 @@ impl Turn<'_> {
             return self.run(loaded);
         }
         let Some(id) = &attempt.id else {
-            return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
+            return self.refuse(loaded, &self.nameless(), None, Aside::default());
         };
         let found = self.find(loaded, id, attempt.first_sent_s)?;
         let fingerprint = Fingerprint::of(self.arrival.request);
@@ -295,7 +295,8 @@ pub(super) fn unsettled(state: &State, is_under_way: bool, now_ms: i64) -> Probl
         return in_flight();
     }
     if finds_out(state, now_ms) {
-        let detail = "it was sent to where it is executed, and no answer came; the same request, sent again, finds out";
+        let detail =
+            "it was sent to where it is executed, and no outcome came; the same request, sent again, finds out";
         return Problem::new(Code::InFlight, detail);
     }
     outcome_unknown()
@@ -315,6 +316,6 @@ pub(super) fn locked() -> Problem {
 pub(super) fn outcome_unknown() -> Problem {
     Problem::new(
         Code::OutcomeUnknown,
-        "it was sent to where it is executed, and no answer came; an administrator can resolve it",
+        "it was sent to where it is executed, and no outcome came; an administrator can resolve it",
     )
 }

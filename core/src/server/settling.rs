@@ -124,7 +124,7 @@ impl Turn<'_> {
             Policy::Report => outcome_unknown(),
             Policy::Resend { .. } | Policy::Probe { .. } => Problem::new(
                 Code::Unavailable,
-                "what executes it gave no answer; the same request finds out, or does it",
+                "what executes it gave no outcome; the same request finds out, or does it",
             ),
         };
         let answer = self.still_in_doubt(loaded, identified, problem)?;
@@ -174,7 +174,8 @@ pub fn read(ended: Ended) -> Answer {
 
 /// The reasons go to the log: they may hold what is no client's business.
 fn unavailable(reason: &str) -> Answer {
-    Answer::unavailable("what executes it gave no answer").with_log(format!("no answer: {reason}"))
+    Answer::unavailable("what executes it gave no answer that can be passed on")
+        .with_log(format!("no answer: {reason}"))
 }
 
 fn unreached(reason: &str) -> Answer {

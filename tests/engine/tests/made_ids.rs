@@ -8,7 +8,7 @@ use semel_support::{Call, World, post};
 use serde_json::json;
 use std::cell::Cell;
 
-/// Makes an id of the principal and the body, of what is below `/named`; and has done so at all times, or does from now on.
+/// Makes an id of the principal and the body, if there is one, of what is below `/named`; and has done so at all times, or does from now on.
 struct Names {
     has_begun: Cell<bool>,
 }
@@ -32,7 +32,8 @@ impl Handler for Names {
 
     fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
         let is_named = request.path.segments().first() == Some(&"named");
-        is_named.then(|| format!("made-{}-{}", principal.as_str(), String::from_utf8_lossy(&request.body)))
+        (is_named && !request.body.is_empty())
+            .then(|| format!("made-{}-{}", principal.as_str(), String::from_utf8_lossy(&request.body)))
     }
 
     fn makes_ids(&self, _: &Method, path: &Path) -> bool {
@@ -75,6 +76,16 @@ fn an_id_that_is_made_of_a_request_is_that_requests_and_nobody_takes_it_before()
     first.is_executed(201);
     world.send(&order("alice", "one")).replays(&first);
     world.send(&order("mallory", "one")).is_executed(201);
+}
+
+#[test]
+fn who_sends_no_id_and_not_what_one_is_made_of_is_told_so() {
+    let mut world = Names::world(true);
+    for (path, lacks) in [("/named", true), ("/other", false)] {
+        let answer = world.send(&post(path));
+        answer.is_problem(400, "key-missing", "no", "after-fix");
+        assert_eq!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("idFrom")), lacks, "{path}");
+    }
 }
 
 #[test]

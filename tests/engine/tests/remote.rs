@@ -36,7 +36,9 @@ fn no_answer_that_is_no_outcome_is_recorded() {
         let mut world = resend();
         let call = order("a");
         let sent = dispatched(&mut world, &call, 1);
-        world.settle(&call, &sent, answered(status, "")).is_problem(503, "unavailable", "unknown", "same-id");
+        let told = world.settle(&call, &sent, answered(status, ""));
+        told.is_problem(503, "unavailable", "unknown", "same-id");
+        assert_eq!(told.json()["detail"], "what executes it gave no outcome; the same request finds out, or does it");
         assert_eq!(world.row("a", "state"), Some(7.into()), "{status}");
     }
     let mut world = resend();
