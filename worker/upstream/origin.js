@@ -189,7 +189,7 @@ async function find(service, name, timeoutMs) {
 
 /** What is no answer is an error, and leaves the request in doubt: nothing is made of it that was not said. */
 function responded(answer) {
-  const { status, headers, body } = answer;
+  const { status, headers, body } = answer ?? {};
   const isBody = body == null || typeof body === "string" || [ArrayBuffer, Uint8Array, ReadableStream].some((each) => body instanceof each);
   if (typeof status !== "number" || !isBody) throw new TypeError("the service gave a status that is no number, or a body that is no text or bytes");
   const response = new Response(body, { status, headers: headers ?? {} });
