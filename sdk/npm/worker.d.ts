@@ -1,6 +1,9 @@
 import { DurableObject } from "cloudflare:workers";
 
-/** What JSON can hold. An object that has `toJSON` is asked for it. */
+/**
+ * What JSON can hold. An object that has `toJSON` is asked for it. What is declared as an `interface` is refused ("Index signature is missing"), for anybody could
+ * add members to that: declare a `type`, or give `{ ...it }`.
+ */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json | undefined } | { toJSON(): unknown };
 
 /** An answer: of status 200 to 299 or 400 to 499 it is recorded, and any other undoes what was written. */
