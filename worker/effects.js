@@ -119,7 +119,9 @@ export class Effects {
   async #asked(key, { method, url, headers }, body) {
     const { SEMEL } = this.#host.env;
     const { pathname, search } = new URL(url);
-    const [status, lines, told] = await SEMEL.get(SEMEL.idFromName(key)).ask(method, pathname, search, linesOf(headers), body);
+    const [status, lines, told, line] = await SEMEL.get(SEMEL.idFromName(key)).ask(method, pathname, search, linesOf(headers), body);
+    // It is written where the answer is heard, which is here.
+    if (line !== undefined) console.log(line);
     return [status, valueIn(lines, "semel-status") ?? "", told ?? new Uint8Array()];
   }
 

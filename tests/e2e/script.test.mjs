@@ -139,6 +139,12 @@ test("what can't be sent is an error where it is sent: who catches it goes on wi
     await arrives(64, "/sends/too-many-caught", ({ semel, text }) => assert.deepEqual([semel, limit.test(text)], ["executed", true]));
   }));
 
+test("what fails where it was sent to is in the log, with the reason", LIMIT, async () => {
+  assert.equal((await change("/sends/failing?key=sender")).semel, "executed");
+  const line = JSON.parse(await server.line(/nobody waits for its answer/));
+  assert.deepEqual([line.level, line.by, line.code], ["error", "object", "rolled-back"]);
+});
+
 test("it sees the whole request, the key and its clock, and the object that it is in", LIMIT, async () => {
   const options = { body: "caf\u00e9", headers: { "content-type": "text/plain", "semel-from": '"accounts/ann"' }, as: "alice" };
   const { now, ...seen } = (await change("/echo/a%20b?key=shelf&x=1", options)).json;

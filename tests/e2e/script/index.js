@@ -15,6 +15,7 @@ const THROWN = {
   null: () => { throw null; },
   worst: () => { throw worst; },
   range: () => recurse(0),
+  unasked: () => { throw new Error("nobody waits for its answer"); },
   trap: () => { throw new WebAssembly.RuntimeError("unreachable"); },
   sql: ({ sql }) => sql.exec("SELECT * FROM nowhere"),
 };
@@ -75,6 +76,7 @@ const SENDS = {
   "too-many-caught": (ctx) => thrown(() => often(ctx, 65)),
   "too-many-told": (ctx) => { throw new Error(SENDS["too-many-caught"](ctx)); },
   wrong: (ctx) => ctx.emit("shelf", { path: "/elsewhere" }),
+  failing: (ctx) => ctx.emit("failing", { path: "/throws/unasked?key=failing" }),
   lossy: (ctx) => ctx.emit("shelf", { ...TO_SHELF, body: { data: new Uint8Array(1) } }),
 };
 
