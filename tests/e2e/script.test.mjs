@@ -298,6 +298,7 @@ test("a class that could not be served is refused where it is named, with the re
     "key of nothing": /Orders\.key is a function, or a pattern/,
     "key inside": /Orders\.key is a function, or a pattern/,
     "another one": /worker\(\) has Probe already/,
+    "loaded again": /^served$/,
   };
   assert.deepEqual(Object.keys(reasons), Object.keys(expected));
   for (const [name, reason] of Object.entries(expected)) assert.match(reasons[name], reason, name);

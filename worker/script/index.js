@@ -68,7 +68,8 @@ export function worker(Application) {
   if (!(Application?.prototype instanceof SemelObject)) throw new TypeError("worker() takes a class that extends SemelObject");
   check(Application);
   const rule = ruleOf(Application);
-  if (named !== undefined && named !== Application) throw new TypeError(`worker() has ${named.name} already: a Worker has one class of objects`);
+  // One of the same name is the same, of a module that a server for developers has loaded again.
+  if (named !== undefined && named.name !== Application.name) throw new TypeError(`worker() has ${named.name} already: a Worker has one class of objects`);
   named = Application;
   setKeyRule(rule);
   return { fetch: (request, env) => serve(request, env) };
