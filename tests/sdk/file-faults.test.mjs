@@ -202,6 +202,45 @@ test("a compaction that fails harms no change, and is tried again later", async 
   assert.deepEqual(await look(folder), { a: "1", small: "1", big: "y".repeat(100_000) });
 });
 
+/** That a call is made, and yet said to have failed, as over a network whose answers are lost; of those that `isMeant` takes, the first. */
+const madeAndFailed = (disk, name, code, isMeant = () => true) => {
+  disk.faults[name] = async ({ args, real }) => {
+    if (!isMeant(...args)) return undefined;
+    disk.faults[name] = undefined;
+    await real();
+    throw failure(code);
+  };
+};
+
+test("a generation that has its name, though it is said to have none, is not left behind", async (t) => {
+  for (const code of ["EIO", "ENOENT"]) {
+    const { folder, disk, store, other } = await faulty(t);
+    madeAndFailed(disk, "rename", code);
+    // Else it is looked at as the lock is taken next.
+    disk.faults.unlink = ({ args }) => (disk.faults.rename === undefined && /lock\.\d+$/.test(args[0]) ? ((disk.faults.unlink = undefined), fail("EIO")()) : undefined);
+    for (let n = 0; n < 11; n += 1) await put(store, "big", "x".repeat(100_000));
+    await until(() => disk.faults.rename === undefined, "it is compacted");
+    await put(store, "b", "1");
+    const expected = { a: "1", b: "1", big: "x".repeat(100_000) };
+    assert.deepEqual([await textsIn(store), await textsIn(other), await look(folder)], Array(3).fill(expected), code);
+  }
+});
+
+test("where it can't be seen whether a generation has its name, nothing is appended to the one before", async (t) => {
+  const { folder, disk, store, other } = await faulty(t);
+  madeAndFailed(disk, "rename", "EIO");
+  const isLog = (path) => path.endsWith(".log");
+  disk.faults.stat = ({ args }) => (isLog(String(args[0])) ? fail("EIO")() : undefined);
+  for (let n = 0; n < 11; n += 1) await put(store, "big", "x".repeat(100_000));
+  await until(() => disk.faults.rename === undefined, "it is compacted");
+  disk.faults.rename = fail("EIO");
+  assert.equal(told(await rejection(put(store, "b", "1"))), "store-failed EIO");
+  assert.equal(told(await rejection(other.load())), "store-blocked");
+  disk.faults.rename = disk.faults.stat = undefined;
+  await put(store, "b", "2");
+  assert.deepEqual([await textsIn(other), await look(folder)], Array(2).fill({ a: "1", b: "2", big: "x".repeat(100_000) }));
+});
+
 test("what can't be opened is tried again at the next call", async (t) => {
   const folder = folderOf(t);
   for (const name of ["mkdir", "open", "sync", "link", "rename", "readdir"]) {

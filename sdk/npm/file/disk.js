@@ -14,6 +14,9 @@ const IS_WINDOWS = process.platform === "win32";
 /** Whether a name is not there. On Windows a name that is being deleted answers like one that may not be touched. */
 export const isGone = ({ code }) => code === "ENOENT" || (IS_WINDOWS && ["EPERM", "EACCES", "EBUSY"].includes(code));
 
+/** Whether a name is surely not there. */
+export const isMissing = (fs, path) => fs.stat(path).then(() => false, ({ code }) => code === "ENOENT");
+
 /** Gives a file another name. False where the name is taken. */
 export async function linkAs(fs, from, to) {
   try {

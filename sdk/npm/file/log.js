@@ -12,7 +12,7 @@
 
 import { join } from "node:path";
 import { StoreError } from "semel";
-import { FILE_MODE, readAll, removeName, syncFolder, writeAll } from "./disk.js";
+import { FILE_MODE, isMissing, readAll, removeName, syncFolder, writeAll } from "./disk.js";
 import { HEADER_BYTES, HEAD_BYTES, entryBytes, frameBytes, makeFrame, makeHeader, readFrames, readHeader } from "./frames.js";
 import { lockLost, numbersOf } from "./lock.js";
 
@@ -205,14 +205,18 @@ export class Log {
   /** Writes a new generation from `rows`. */
   async #renew() {
     const generation = this.#generation + 1;
-    const temporary = this.#path(`semel.${generation}.tmp`);
+    const [temporary, path] = [this.#path(`semel.${generation}.tmp`), this.#path(logOf(generation))];
     const handle = await this.#fs.open(temporary, "w+", FILE_MODE);
     let written;
     try {
       written = await this.#writeRows(handle);
       await handle.sync();
       if (!(await this.#lock.look())) throw lockLost();
-      await this.#fs.rename(temporary, this.#path(logOf(generation)));
+      await this.#fs.rename(temporary, path).catch(async (error) => {
+        // It may be done all the same, as over a network: then what is appended to the one before is lost.
+        if (!(await isMissing(this.#fs, path))) this.#doubt = "renew";
+        throw error;
+      });
     } catch (error) {
       await handle.close().catch(() => {});
       // It takes room that is needed.
