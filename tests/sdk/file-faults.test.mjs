@@ -241,6 +241,45 @@ test("where it can't be seen whether a generation has its name, nothing is appen
   assert.deepEqual([await textsIn(other), await look(folder)], Array(2).fill({ a: "1", b: "2", big: "x".repeat(100_000) }));
 });
 
+/** Makes it impossible, for one time, to see whether the store still has its lock. */
+const unseen = (disk) => {
+  for (const name of ["stat", "readFile"]) disk.faults[name] = ({ args }) => (/lock\.\d+$/.test(String(args[0])) ? ((disk.faults[name] = undefined), fail("EIO")()) : undefined);
+};
+
+test("what was found of an append is stored, though the log is written anew before it is told", { timeout: 30_000 }, async (t) => {
+  const { folder, disk, store } = await faulty(t);
+  const before = disk.calls.datasync;
+  let syncs = 0;
+  disk.faults.datasync = ({ n }) => {
+    if (n === before + 1) unseen(disk);
+    // It is read, and written anew. The name of that can't be made durable, nor seen whether the lock is still there.
+    if (n !== before + 2) return;
+    disk.faults.sync = () => {
+      syncs += 1;
+      if (syncs < 2) return;
+      disk.faults.sync = undefined;
+      unseen(disk);
+      throw failure("EIO");
+    };
+    throw failure("EIO");
+  };
+  await put(store, "b", "1");
+  assert.deepEqual([syncs, generation(folder)], [2, 2]);
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
+});
+
+test("a name that is said to be missing is no folder that is gone: what was appended is looked for again", { timeout: 30_000 }, async (t) => {
+  const { folder, disk, store } = await faulty(t);
+  disk.faults.datasync = () => {
+    disk.faults.datasync = undefined;
+    unseen(disk);
+    madeAndFailed(disk, "rename", "ENOENT");
+  };
+  await put(store, "b", "1");
+  assert.equal(disk.faults.rename, undefined);
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
+});
+
 test("what can't be opened is tried again at the next call", async (t) => {
   const folder = folderOf(t);
   for (const name of ["mkdir", "open", "sync", "link", "rename", "readdir"]) {

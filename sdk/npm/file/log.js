@@ -39,7 +39,7 @@ export class Log {
   #newest = 0;
   /** After a compaction that failed: not again before the log is so long. */
   #compactedAgain = 0;
-  /** Where the frame of the last append is, and its head, which no other frame has; undefined where nothing had to be appended. */
+  /** Where the frame of the last append is, and its head, which no other frame has; undefined where nothing had to be appended, or it was found. */
   #last;
   #isAppended = true;
   rows = new Map();
@@ -85,6 +85,8 @@ export class Log {
       this.#apply(entries);
       this.#size = end;
       if (isOpened) this.#isAppended = this.#isLastIn(bytes, end);
+      // What was found is not looked for again: it may be in a generation by then that is written from what was read.
+      if (isOpened && this.#isAppended) this.#last = undefined;
     } catch (error) {
       await this.close();
       throw error;

@@ -11,7 +11,7 @@
 
 import { join, resolve } from "node:path";
 import { StoreError } from "semel";
-import { makeFolder, removeName, writeDurable } from "./disk.js";
+import { isMissing, makeFolder, removeName, writeDurable } from "./disk.js";
 import { storeErrorOf } from "./errors.js";
 import { entryBytes } from "./frames.js";
 import { Identity } from "./life.js";
@@ -136,7 +136,9 @@ export class FileStore {
         await this.#open();
         await this.#turn();
       } catch (error) {
-        this.#reject(storeErrorOf(error));
+        const told = storeErrorOf(error);
+        if (await this.#isOver(told)) this.#settle(told);
+        this.#reject(told);
       }
     }
     if (this.#lock?.isLeft) this.#mendLater();
@@ -241,11 +243,15 @@ export class FileStore {
     if (this.#doubtful === undefined) this.#mending.unref();
   }
 
+  /** Whether it can't be learnt any more what became of a batch: of a folder that is gone, or a log that can't be read, nobody will find it. */
+  async #isOver({ code, cause }) {
+    if (this.#doubtful === undefined || this.#lock.isHeld) return false;
+    // A name that this store gave another may also be said to be missing.
+    return code === "store-damaged" || (cause?.code === "ENOENT" && (await isMissing(this.#fs, this.#path(`self.${this.#identity.instance}`))));
+  }
+
   /** Of what waits, rejects those that have waited too long, or all where it is no matter of time. */
   #reject(error) {
-    // Of a folder that is gone, or a log that can't be read, nobody will find what was appended.
-    const isOver = error.code === "store-damaged" || error.cause?.code === "ENOENT";
-    if (isOver && !this.#lock?.isHeld) this.#settle(error);
     const nowMs = performance.now();
     const [rejected, kept] = [[], []];
     for (const call of this.#calls) (error.code === "store-blocked" && call.untilMs > nowMs ? kept : rejected).push(call);
