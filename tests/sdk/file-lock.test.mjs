@@ -155,6 +155,26 @@ test("a lock that can't be released, or taken to the end, is let go of by itself
   }
 });
 
+test("a lock that was lost sight of is let go of by itself, though it can't be seen whose it is when it is tried first", { timeout: 30_000 }, async (t) => {
+  const folder = folderOf(t);
+  const disk = faultyFs({});
+  const [store, other] = [storeIn(t, folder, { fs: disk.fs }), storeIn(t, folder, { busyMs: 100 })];
+  await put(store, "a", "1");
+  // The next turn begins with a log that can't be read.
+  await put(other, "a", "2");
+  const isLock = (path) => /lock\.\d+$/.test(String(path));
+  disk.faults.read = () => {
+    disk.faults.read = undefined;
+    disk.faults.stat = disk.faults.readFile = ({ args }) => (isLock(args[0]) ? broken() : undefined);
+    throw failure("EIO");
+  };
+  assert.equal(told(await rejection(store.load())), "store-failed EIO");
+  const before = disk.calls.readFile;
+  await until(() => disk.calls.readFile > before, "it is tried");
+  disk.faults.stat = disk.faults.readFile = undefined;
+  await until(() => other.load().then(() => true, () => false), "it is let go of");
+});
+
 test("a name that was made before something failed is no lock against oneself", async (t) => {
   const folder = folderOf(t);
   const disk = faultyFs({});

@@ -147,8 +147,9 @@ export class Lock {
     this.#isOwnBase = base.text === this.#identity.text;
     this.#isLeft = true;
     if (!(await this.#link(mine))) {
-      this.#isLeft = this.#isOwnBase;
-      const { holder } = await this.#findBase();
+      const { text, holder } = await this.#findBase();
+      // It may be this one's: the name was lost sight of, or the call that made it said that it didn't.
+      this.#isLeft = this.#isOwnBase || text === this.#identity.text;
       return { holder };
     }
     const names = await this.#fs.readdir(this.#folder);
