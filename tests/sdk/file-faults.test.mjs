@@ -241,6 +241,15 @@ test("where it can't be seen whether a generation has its name, nothing is appen
   assert.deepEqual([await textsIn(other), await look(folder)], Array(2).fill({ a: "1", b: "2", big: "x".repeat(100_000) }));
 });
 
+test("an owner whose name is made, though it is said not to be, lives", async (t) => {
+  const { disk, store } = await faulty(t);
+  const presence = store.presence("owner");
+  madeAndFailed(disk, "link", "EIO", (_, path) => path.endsWith("owner.owner"));
+  await until(() => disk.faults.link === undefined, "it is announced");
+  await put(store, "b", "1");
+  assert.deepEqual(await presence.alive(), ["owner"]);
+});
+
 /** Makes it impossible, for one time, to see whether the store still has its lock. */
 const unseen = (disk) => {
   for (const name of ["stat", "readFile"]) disk.faults[name] = ({ args }) => (/lock\.\d+$/.test(String(args[0])) ? ((disk.faults[name] = undefined), fail("EIO")()) : undefined);

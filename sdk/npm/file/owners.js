@@ -13,7 +13,9 @@ export function checkOwner(owner) {
 }
 
 export async function announce(fs, folder, identity, owner) {
-  if (await linkAs(fs, join(folder, `self.${identity.instance}`), join(folder, `owner.${owner}`))) return;
+  const path = join(folder, `owner.${owner}`);
+  // It may be this one's, made by a call that said that it failed.
+  if ((await linkAs(fs, join(folder, `self.${identity.instance}`), path)) || (await textOf(fs, path)) === identity.text) return;
   throw new StoreError("store-failed", `the owner ${owner} is there already`);
 }
 
