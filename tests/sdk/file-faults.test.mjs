@@ -255,6 +255,20 @@ const unseen = (disk) => {
   for (const name of ["stat", "readFile"]) disk.faults[name] = ({ args }) => (/lock\.\d+$/.test(String(args[0])) ? ((disk.faults[name] = undefined), fail("EIO")()) : undefined);
 };
 
+test("after a sync that fails the log is written anew also where it is read again, as the lock was lost sight of", { timeout: 30_000 }, async (t) => {
+  const { folder, disk, store } = await faulty(t);
+  disk.faults.datasync = () => {
+    disk.faults.datasync = undefined;
+    unseen(disk);
+    throw failure("EIO");
+  };
+  await put(store, "b", "1");
+  assert.equal(generation(folder), 2);
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
+  await put(store, "c", "1");
+  assert.equal(generation(folder), 2, "once is enough");
+});
+
 test("what was found of an append is stored, though the log is written anew before it is told", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store } = await faulty(t);
   const before = disk.calls.datasync;
@@ -273,7 +287,7 @@ test("what was found of an append is stored, though the log is written anew befo
     throw failure("EIO");
   };
   await put(store, "b", "1");
-  assert.deepEqual([syncs, generation(folder)], [2, 2]);
+  assert.deepEqual([syncs, generation(folder)], [2, 3]);
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
 });
 

@@ -35,6 +35,8 @@ export class Log {
   #liveBytes = 0;
   /** What is wrong with the end of the file: undefined, `cut` (more is there than there should be) or `renew` (what is on disk is unknown). */
   #doubt;
+  /** Whether it was closed with what is on disk unknown: then no sync tells of what is read. */
+  #isUnsure = false;
   /** The highest generation that was ever seen: none below is the log any more. */
   #newest = 0;
   /** After a compaction that failed: not again before the log is so long. */
@@ -141,6 +143,7 @@ export class Log {
     const handle = this.#handle;
     this.#handle = undefined;
     this.#generation = 0;
+    this.#isUnsure ||= this.#doubt === "renew";
     this.#doubt = undefined;
     this.#liveBytes = 0;
     this.rows.clear();
@@ -181,15 +184,19 @@ export class Log {
     return readAll(this.#handle, this.#size, size - this.#size);
   }
 
-  /** Makes durable what was read. Where that fails, a new generation does it. */
+  /** Makes durable what was read. Where that fails, or has failed, a new generation does it. */
   async #sync() {
     try {
-      await this.#handle.datasync();
-      await syncFolder(this.#fs, this.#folder);
+      if (!this.#isUnsure) {
+        await this.#handle.datasync();
+        await syncFolder(this.#fs, this.#folder);
+        return;
+      }
     } catch {
-      this.#doubt = "renew";
-      await this.#renew();
+      // Of this the new one is free.
     }
+    this.#doubt = "renew";
+    await this.#renew();
   }
 
   /** Cuts the file to what is durable. Whether that succeeded. */
@@ -236,6 +243,7 @@ export class Log {
     await before?.close().catch(() => {});
     await syncFolder(this.#fs, this.#folder);
     this.#doubt = undefined;
+    this.#isUnsure = false;
     await this.#leaveBehind(await this.#fs.readdir(this.#folder)).catch(() => {});
   }
 
