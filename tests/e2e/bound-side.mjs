@@ -46,13 +46,20 @@ const NOT_GIVEN = {
   injected: () => ({ status: 201, headers: { "x-one": "1\nx-two:2" } }),
 };
 
+/** How many bodies that never end somebody has ended. */
+let ended = 0;
+
 /** What never comes to an end: no answer, and one whose body never ends. */
 const ENDLESS = {
   never: () => new Promise(() => setInterval(() => {}, 1 << 30)),
   half: () => {
     let timer;
     const pull = (controller) => new Promise((resolve) => (timer = setTimeout(() => resolve(controller.enqueue(bytes)), 20)));
-    return new Response(new ReadableStream({ pull, cancel: () => clearTimeout(timer) }), { status: 201 });
+    const cancel = () => {
+      clearTimeout(timer);
+      ended += 1;
+    };
+    return new Response(new ReadableStream({ pull, cancel }), { status: 201 });
   },
 };
 
@@ -64,7 +71,7 @@ export default class extends WorkerEntrypoint {
 
   async fetch(request) {
     const { pathname } = new URL(request.url);
-    if (request.method === "GET") return Response.json({ asked });
+    if (request.method === "GET") return Response.json({ asked, ended });
     asked.push({ by: "fetch", id: request.headers.get("idempotency-key"), path: pathname, body: await request.text() });
     const endless = ENDLESS[pathname.split("/").at(-1)];
     if (endless) return endless();
@@ -73,11 +80,13 @@ export default class extends WorkerEntrypoint {
   }
 
   order({ id, key, principal, method, path, body }) {
-    if (method === "GET") return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify({ asked }) };
+    if (method === "GET") return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify({ asked, ended }) };
     asked.push({ by: "call", id, key, principal, path, body: new TextDecoder().decode(body) });
     const [, , how, name] = path.split("/");
     if (how === "gives") return { ...GIVEN, ...NOT_GIVEN, ...ENDLESS }[name]();
     if (path.endsWith("/throws")) throw new Error("told to throw");
+    // As where another version of it comes, which has no such method.
+    if (path.endsWith("/renamed")) delete Object.getPrototypeOf(this).order;
     return { status: 201, headers: { "content-type": "application/json" }, body: JSON.stringify({ made: asked.length }) };
   }
 }

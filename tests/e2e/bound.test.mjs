@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 const services = { UPSTREAM: fileURLToPath(new URL("bound-side.mjs", import.meta.url)) };
@@ -82,7 +83,7 @@ test("what is no answer is in doubt: it is not said that nothing was sent, and n
   }
 });
 
-test("an answer that never comes, or never ends, is given up in time and leaves the change in doubt; who waits for the key has its turn", { timeout: 60_000 }, async () => {
+test("an answer that never comes, or never ends, is given up in time, is read no further, and leaves the change in doubt; who waits for the key has its turn", { timeout: 60_000 }, async () => {
   for (const vars of [{}, { SEMEL_UPSTREAM_METHOD: "order" }]) {
     const server = await serve(after, "upstream", { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1", ...vars }, { services });
     for (const what of ["never", "half"]) {
@@ -94,6 +95,7 @@ test("an answer that never comes, or never ends, is given up in time and leaves 
       const { asked } = (await server.send("GET", "/orders")).json;
       assert.equal(asked.filter((each) => each.path.endsWith(what)).length, 1, what);
     }
+    await until(async () => (await server.send("GET", "/orders")).json.ended === 1, "the service hears that its answer is not read on");
     await server.kill();
   }
 });
@@ -109,6 +111,13 @@ test("a method that the service lacks is found out before anything is sent: noth
     assert.deepEqual([(await send()).semel, (await server.send("GET", "/orders")).json.asked.length], ["executed", 1], name);
     await server.kill();
   }
+});
+
+test("a method that a later version of the service lacks leaves in doubt what called it, and nothing of what comes after", async () => {
+  const server = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: "order" }, { services });
+  const told = [];
+  for (const path of ["/orders/renamed", "/orders/1", "/orders/1"]) told.push(await server.send("POST", path, { id: randomUUID(), body: "x" }));
+  assert.deepEqual(told.map(({ semel, json }) => [semel, json.executed]), [["executed", undefined], ["outcome-unknown", "unknown"], ["upstream-unreachable", "no"]]);
 });
 
 test("the example: an order that is sent twice is made once, and what is wrong with one stays its answer", async () => {

@@ -165,9 +165,12 @@ const found = new Set();
 async function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
   if (!found.has(name)) await find(service, name, timeoutMs);
   const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
+  const ending = new AbortController();
   try {
-    return await within(timeoutMs, service[name](asked).then(responded));
+    return await within(timeoutMs, service[name](asked).then((answer) => responded(answer, ending.signal)));
   } catch (error) {
+    // Nobody reads on what comes too late, and its service hears of that.
+    ending.abort();
     // Another version of the service may lack it: the next one looks first.
     found.delete(name);
     throw error;
@@ -187,12 +190,13 @@ async function find(service, name, timeoutMs) {
   found.add(name);
 }
 
-/** What is no answer is an error, and leaves the request in doubt: nothing is made of it that was not said. */
-function responded(answer) {
+/** What is no answer is an error, and leaves the request in doubt: nothing is made of it that was not said. A body is read until `signal`. */
+function responded(answer, signal) {
   const { status, headers, body } = answer ?? {};
   const isBody = body == null || typeof body === "string" || [ArrayBuffer, Uint8Array, ReadableStream].some((each) => body instanceof each);
   if (typeof status !== "number" || !isBody) throw new TypeError("the service gave a status that is no number, or a body that is no text or bytes");
-  const response = new Response(body, { status, headers: headers ?? {} });
+  const content = body instanceof ReadableStream ? body.pipeThrough(new TransformStream(), { signal }) : body;
+  const response = new Response(content, { status, headers: headers ?? {} });
   // A response that the service has fetched is decoded when it is read. One that it has encoded by itself is not: it begins as gzip does, or is text
   // that nobody could read.
   const isEncoded = ([first, second]) => first === 0x1f && second === 0x8b;
