@@ -7,6 +7,7 @@ import { connect } from "node:net";
 import { after, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { deposit, load } from "../bench/load.mjs";
+import { until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
@@ -134,6 +135,12 @@ test("of two calls that would have too many bytes together each has its own", LI
 const gathered = async (...asks) => (await server.send("POST", "/probe/gather", { body: JSON.stringify(asks) })).json;
 const WAITS_MS = 60_000;
 
+/** Changes of a key that come in one turn, each `{ path, id, headers, body }`: the first finds nothing under way, and those behind it go together. */
+const inOneTurn = async (key, changes, on = server) => {
+  const made = changes.map(({ path = "/echo", id = randomUUID(), headers, body = id }) => [path, { "idempotency-key": id, "semel-key": `"${key}"`, "semel-first-sent": `@${nowS()}`, ...headers }, body]);
+  return (await on.send("POST", "/probe/together", { body: JSON.stringify(made) })).json;
+};
+
 test("so many go in one call, with so many bytes of heads and bodies, and those beyond in another", LIMIT, async () => {
   assert.deepEqual(await gathered(["many", 600, 100, 10, WAITS_MS]), { many: [1, 256, 256, 87] });
   assert.deepEqual(await gathered(["heads", 101, 32_768, 0, WAITS_MS]), { heads: [1, 32, 32, 32, 4] });
@@ -216,12 +223,36 @@ test("of one whose caller waits no longer nothing is under way, however many com
 });
 
 test("who waits for little of all that go together keeps the others from no answer", LIMIT, async () => {
-  const { held, before } = await hold("patience");
   const headers = { "probe-object": "all late 1500" };
-  const answers = times(6, (number) => change("patience", { headers: number === 0 ? { ...headers, prefer: "wait=1" } : headers }));
-  await haveCome(before, 6);
-  await release("patience");
-  assert.deepEqual([(await held).semel, ...(await Promise.all(answers)).map(({ semel }) => semel)], ["executed", "unavailable", ...times(5, () => "executed")]);
+  const changes = times(6, (number) => ({ headers: number === 3 ? { ...headers, prefer: "wait=1" } : headers }));
+  const statuses = (await inOneTurn("patience", changes)).map(([, semel]) => semel);
+  assert.deepEqual(statuses, times(6, (number) => (number === 3 ? "unavailable" : "executed")));
+});
+
+test("where a call fails, so has each that was in it, and none is asked for once more", LIMIT, async () => {
+  const changes = times(4, () => ({ headers: { "probe-object": "all overloaded" } }));
+  assert.deepEqual(await inOneTurn("fails", changes), [[200, "executed"], ...times(3, () => [503, "unavailable"])]);
+  assert.equal(await runs("fails"), 1);
+});
+
+test("a body that was too large is none, among others too", LIMIT, async () => {
+  const large = () => change("too large", { body: "x".repeat((1 << 20) + 1) });
+  await change("too large");
+  const answers = await Promise.all(times(6, large));
+  assert.deepEqual(answers.map(({ status, semel }) => [status, semel]), times(6, () => [413, "too-large"]));
+  assert.equal(await runs("too large"), 1);
+});
+
+test("what only those that go together have made necessary is seen to: the registry is told of them", LIMIT, async (t) => {
+  const own = await serve((end) => t.after(end), "probe", { SEMEL_REPORT_SECONDS: "1" });
+  const listed = async () => (await own.admin("GET", "keys")).json.keys.find(({ key }) => key === "told")?.records;
+  const id = randomUUID();
+  await change("told", { id, on: own });
+  await until(async () => (await listed()) === 1, "the registry knows it");
+  // What is replayed changes nothing.
+  const statuses = (await inOneTurn("told", [{ id, headers: TEXT }, {}, {}], own)).map(([, semel]) => semel);
+  assert.deepEqual(statuses, ["replayed", "executed", "executed"]);
+  await until(async () => (await listed()) === 3, "the registry knows all");
 });
 
 test("the object ends before their commit is durable: nobody is told an outcome, and each is executed once", LIMIT, async () => {

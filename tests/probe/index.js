@@ -188,6 +188,13 @@ async function gather(request) {
   return Response.json(calls);
 }
 
+/** Serves changes that come in one turn: `[path, headers, body]` of each. Tells of each its status and what `Semel-Status` says. */
+async function together(request, env) {
+  const { url } = request;
+  const answers = (await request.json()).map(([path, headers, body]) => serve(new Request(new URL(path, url), { method: "POST", headers, body }), env));
+  return Response.json((await Promise.all(answers)).map(({ status, headers }) => [status, headers.get("semel-status")]));
+}
+
 /** Whether so many changes, each with so many characters of a head and bytes of a body, go into the module together. */
 async function group(request) {
   const [count, head, bytes] = await request.json();
@@ -214,6 +221,7 @@ export default {
     if (pathname === "/probe/release") return release(request);
     if (pathname === "/probe/gather") return gather(request);
     if (pathname === "/probe/group") return group(request);
+    if (pathname === "/probe/together") return together(request, env);
     if (pathname === "/deliver") return deliver(request, env);
     came += 1;
     return serve(request, env);
