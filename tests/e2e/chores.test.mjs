@@ -1,0 +1,268 @@
+// What a key's object does without a request: when its alarm is set, and what comes of a chore that fails, hangs or takes long. Engine, storage and time are
+// the test's.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { natively } from "./natively.mjs";
+
+const { Chores, inTime, within } = await natively("chores.js");
+
+const NOW = 1_000_000_000;
+const MINUTE = 60_000;
+
+/**
+ * The chores of a key at `NOW`. What `engine`, `storage`, `registry` and `effects` bring stands in place of an engine that has nothing to do, and so on. `log`:
+ * what was asked of any of them; `alarms`: when each was to come; `dueMs`: when the engine has something to do.
+ */
+function key(t, { engine, storage, registry, effects, endsMs = Infinity } = {}) {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
+  const noted = t.mock.method(console, "log", () => {});
+  const its = { log: [], alarms: [], background: [], dueMs: undefined, notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
+  const asked = (name, answer) => (...given) => {
+    its.log.push(name);
+    return answer(...given);
+  };
+  const all = { open: () => false, wakes_at: () => its.dueMs, woken: () => {}, sweep_page: () => false, report: () => undefined, reported: () => {}, forget: () => {}, key_hash: () => "hash", ...engine };
+  const its_engine = Object.fromEntries(Object.entries(all).map(([name, answer]) => [name, asked(name, answer)]));
+  const setAlarm = async (atMs) => void its.alarms.push(atMs);
+  its.sockets = { endsMs };
+  const ctx = { storage: { getAlarm: async () => null, setAlarm, sql: { databaseSize: 4_096 }, ...storage }, waitUntil: (work) => its.background.push(work) };
+  const env = registry === undefined ? {} : { REGISTRY: { idFromName: (name) => name, get: (shard) => ({ report: (...told) => registry(shard, ...told) }) } };
+  its.chores = new Chores(ctx, env, () => its_engine, its.sockets, effects);
+  its.due = (dueMs) => {
+    its.dueMs = dueMs;
+    its.chores.wake();
+  };
+  /** So much time passes, a little at a time. */
+  its.pass = async (ms) => {
+    for (const endMs = Date.now() + ms; Date.now() < endMs; ) {
+      t.mock.timers.tick(5);
+      await turn();
+    }
+  };
+  return its;
+}
+
+const failing = (message = "the disk is full") => () => {
+  // As the module throws what the storage says.
+  throw message;
+};
+
+test("an alarm is set only where it is needed sooner than the one that is set, never for what is past or too far", async (t) => {
+  const { chores, due, alarms } = key(t);
+  due(undefined);
+  assert.deepEqual(alarms.splice(0), []);
+  for (const atMs of [NOW + 5_000, NOW + 5_000, NOW + 6_000, NOW + 4_000, NOW - 1, undefined]) due(atMs);
+  assert.deepEqual(alarms.splice(0), [NOW + 5_000, NOW + 4_000, NOW]);
+  await chores.alarm();
+  due(NOW + 1e13);
+  due(NOW + 9_000);
+  assert.deepEqual(alarms, [NOW + 1e12, NOW + 9_000]);
+});
+
+test("the end of a token needs one too, where the engine needs none or cannot say", async (t) => {
+  const { due, alarms, sockets } = key(t, { endsMs: NOW + 7_000 });
+  due(undefined);
+  due(NOW + 8_000);
+  sockets.endsMs = NOW + 6_000;
+  due(NOW + 8_000);
+  assert.deepEqual(alarms, [NOW + 7_000, NOW + 6_000]);
+  t.mock.reset();
+  const broken = key(t, { endsMs: NOW + 7_000, engine: { wakes_at: () => assert.fail("it crashed") } });
+  broken.chores.wake();
+  assert.deepEqual(broken.alarms, [NOW + 7_000]);
+});
+
+test("what the object before has set stands; where it can't be asked for, one is set without asking", async (t) => {
+  const { chores, due, alarms } = key(t, { storage: { getAlarm: async () => NOW + 3_000 } });
+  await chores.start();
+  due(NOW + 4_000);
+  assert.deepEqual(alarms, []);
+  due(NOW + 2_000);
+  assert.deepEqual(alarms, [NOW + 2_000]);
+  t.mock.reset();
+  const unknown = key(t, { storage: { getAlarm: () => Promise.reject(new Error("not now")) } });
+  await unknown.chores.start();
+  unknown.due(NOW + 4_000);
+  assert.deepEqual(unknown.alarms, [NOW + 4_000]);
+});
+
+test("an alarm that could not be set is set again by the next who needs it, and the log says so", async (t) => {
+  for (const setAlarm of [() => Promise.reject(new Error("not now")), failing("not now")]) {
+    let asked = 0;
+    const { due, notes } = key(t, { storage: { setAlarm: () => ((asked += 1), setAlarm()) } });
+    for (let times = 1; times <= 2; times += 1) {
+      due(NOW + 4_000);
+      await turn();
+      assert.equal(asked, times);
+    }
+    assert.match(notes()[0], /a key's alarm could not be set: .*not now/);
+    t.mock.reset();
+  }
+});
+
+test("an alarm that has not come for a minute won't: the next request sets it anew, and has its work done beside it", async (t) => {
+  const { due, alarms, log, background, pass } = key(t);
+  due(NOW + 1_000);
+  await pass(1_000 + MINUTE);
+  due(NOW + 1_000);
+  assert.deepEqual([alarms, log.includes("woken")], [[NOW + 1_000], false]);
+  await pass(5);
+  due(NOW + 1_000);
+  assert.deepEqual([alarms, background.length], [[NOW + 1_000, NOW + 1_005 + MINUTE], 1]);
+  await Promise.all(background);
+  assert.ok(log.includes("woken"));
+});
+
+test("an alarm sweeps, tells the registry, sweeps what that has it forget, and sets the next", async (t) => {
+  let pages = 2;
+  const told = [];
+  const { chores, log, alarms, pass } = key(t, {
+    engine: { sweep_page: () => (pages -= 1) > 0, report: (bytes) => [3, `of ${bytes}`], reported: (report, answer) => ((pages = 2), told.push([report, answer])) },
+    registry: async (...report) => report.join(),
+  });
+  const done = chores.alarm();
+  await pass(50);
+  await done;
+  assert.deepEqual(log.filter((name) => name !== "open"), ["woken", "sweep_page", "sweep_page", "report", "reported", "sweep_page", "sweep_page", "wakes_at"]);
+  assert.deepEqual([told, alarms], [[["of 4096", "3,3,of 4096"]], []]);
+});
+
+test("a run that fails comes again after a minute, and the log says why; a request that needs one sooner has it", async (t) => {
+  const { chores, due, alarms, notes } = key(t, { engine: { sweep_page: failing() } });
+  await chores.alarm();
+  assert.deepEqual(alarms, [NOW + MINUTE]);
+  assert.match(notes()[0], /a key's sweep waits: Error: the disk is full/);
+  due(NOW + 2 * MINUTE);
+  due(NOW + 1_000);
+  assert.deepEqual(alarms, [NOW + MINUTE, NOW + 1_000]);
+  await chores.alarm();
+  assert.deepEqual(alarms.slice(2), [NOW + MINUTE], "it is no longer running");
+});
+
+test("a registry that fails, or does not answer, keeps no key from sweeping, nor from its next alarm", async (t) => {
+  for (const [registry, said] of [[() => Promise.reject(new Error("gone")), /the registry: Error: gone/], [() => new Promise(() => {}), /the registry: Error: no answer in 10000 ms/]]) {
+    const its = key(t, { registry, engine: { report: () => [0, "it"] } });
+    its.dueMs = NOW + MINUTE;
+    const done = its.chores.alarm();
+    await its.pass(11_000);
+    await done;
+    assert.deepEqual([its.log.filter((name) => name === "sweep_page").length, its.log.includes("reported"), its.alarms], [2, false, [NOW + MINUTE]]);
+    assert.match(its.notes()[0], said);
+    t.mock.reset();
+  }
+});
+
+test("where no registry is bound, none is told, and the engine asks for no alarm for that", async (t) => {
+  const heard = [];
+  const { chores, log, notes } = key(t, { engine: { wakes_at: (hasRegistry) => void heard.push(hasRegistry) } });
+  await chores.alarm();
+  assert.deepEqual([heard, log.includes("report"), notes()], [[false], false, []]);
+});
+
+test("who waits with an end leaves no timer behind, of which an object has so many", async () => {
+  const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+  const before = timers();
+  assert.deepEqual([await within(MINUTE, Promise.resolve("answered")), await inTime(MINUTE, async () => "done")], ["answered", "done"]);
+  await assert.rejects(within(MINUTE, Promise.reject(new Error("its own"))), /its own/);
+  await assert.rejects(inTime(MINUTE, () => Promise.reject(new Error("its own"))), /its own/);
+  assert.equal(timers(), before);
+});
+
+test("what is more than one run takes goes on with the next alarm, at once", async (t) => {
+  const { chores, alarms, pass, log } = key(t, { engine: { sweep_page: () => true } });
+  const done = chores.alarm();
+  await pass(11_000);
+  await done;
+  const pages = log.filter((name) => name === "sweep_page").length;
+  assert.ok(pages >= 1_990 && pages <= 2_010, `${pages} pages, in two times five seconds`);
+  assert.equal(alarms.length, 1);
+  assert.ok(alarms[0] >= NOW + 10_000 && alarms[0] <= NOW + 10_020, `${alarms[0] - NOW} ms`);
+});
+
+test("who sweeps is alone: another alarm does nothing meanwhile, and requests leave the next to its end", async (t) => {
+  let pages = 2;
+  const { chores, due, alarms, log, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
+  const done = chores.alarm();
+  due(NOW + 1_000);
+  await chores.alarm();
+  assert.deepEqual([alarms, log.filter((name) => name === "woken").length], [[], 1]);
+  await pass(20);
+  await done;
+  assert.deepEqual(alarms, [NOW + 1_000]);
+});
+
+test("a page waits for the requests that are in hand, a second at most, and for none that is answered", async (t) => {
+  let pages = 3;
+  const { chores, log, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
+  const swept = () => log.filter((name) => name === "sweep_page").length;
+  let answer;
+  const request = chores.during(() => new Promise((resolve) => (answer = resolve)));
+  const fails = chores.during(() => Promise.reject(new Error("its own"))).catch(({ message }) => message);
+  const done = chores.alarm();
+  await pass(500);
+  assert.equal(swept(), 1);
+  await pass(600);
+  assert.equal(swept(), 2, "it may be slow");
+  answer("answered");
+  assert.deepEqual([await request, await fails], ["answered", "its own"]);
+  await pass(20);
+  await done;
+  assert.equal(swept(), 4);
+});
+
+test("what an object looks at when it starts, it looks at page by page, once for all who ask; where it fails nobody waits", async (t) => {
+  let pages = 4;
+  const { chores, log, pass } = key(t, { engine: { open: () => (pages -= 1) > 0 } });
+  const [one, other] = [chores.ready(), chores.ready()];
+  assert.ok(one !== undefined && one === other);
+  await turn();
+  assert.equal(log.length, 1, "others are let in between");
+  await pass(20);
+  await one;
+  assert.deepEqual([log.length, chores.ready()], [4, undefined]);
+  for (const [work, first] of [[() => chores.alarm(), "woken"], [() => chores.forget(5), "forget"]]) {
+    log.length = 0;
+    pages = 4;
+    const done = work();
+    await pass(20);
+    await done;
+    assert.equal(log.indexOf(first), 4, first);
+  }
+  t.mock.reset();
+  const broken = key(t, { engine: { open: failing() } });
+  assert.equal(broken.chores.ready(), undefined);
+  assert.equal(await broken.chores.alarm(), undefined);
+  assert.ok(broken.log.includes("woken"));
+});
+
+test("who is told to forget says whether all is swept, and the next alarm goes on with what is not", async (t) => {
+  let pages = 2;
+  const { chores, log, alarms, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
+  let forgotten = chores.forget(5);
+  await pass(20);
+  assert.deepEqual([await forgotten, log.filter((name) => name !== "open"), alarms], [true, ["forget", "sweep_page", "sweep_page", "wakes_at"], []]);
+  pages = Infinity;
+  forgotten = chores.forget(5);
+  await pass(6_000);
+  assert.deepEqual([await forgotten, alarms.length], [false, 1]);
+});
+
+test("an alarm for what is to be sent alone sends, and sweeps nothing; one that has started its object does all", async (t) => {
+  const effects = { wakesMs: NOW + 2_000, begun: 0, begin: () => void (effects.begun += 1) };
+  const { chores, due, alarms, log, pass } = key(t, { effects });
+  due(NOW + 9_000);
+  assert.deepEqual(alarms, [NOW + 2_000]);
+  await pass(2_000);
+  effects.wakesMs = NOW + 4_000;
+  await chores.alarm();
+  assert.deepEqual([effects.begun, log.includes("woken"), alarms], [1, false, [NOW + 2_000, NOW + 4_000]]);
+  await pass(7_000);
+  await chores.alarm();
+  assert.deepEqual([effects.begun, log.includes("woken")], [2, true]);
+  t.mock.reset();
+  const woken = key(t, { effects });
+  await woken.chores.alarm();
+  assert.ok(woken.log.includes("woken"));
+});
