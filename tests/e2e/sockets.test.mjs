@@ -1,0 +1,268 @@
+// Who is on the sockets of a key, whose frame has its turn, and what may wait. Time is the test's, and so are the platform's sockets; on workerd they are in
+// `socket.test.mjs`.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { natively } from "./natively.mjs";
+
+const { Sockets } = await natively("sockets.js");
+
+const NOW = 1_000_000_000;
+const KIB = 1 << 10;
+const MIB = 1 << 20;
+const UNAVAILABLE = [4503, "unavailable"];
+
+/** A socket as the platform has it, and what was done with it. `attachment`: what is kept of it. */
+class Platforms {
+  readyState = 1;
+  closed;
+  sent = [];
+
+  constructor(attachment = null) {
+    this.attachment = attachment;
+  }
+
+  serializeAttachment(attachment) {
+    this.attachment = attachment;
+  }
+
+  deserializeAttachment() {
+    return this.attachment;
+  }
+
+  send(text) {
+    this.sent.push(text);
+  }
+
+  close(...closed) {
+    this.readyState = 2;
+    this.closed ??= closed;
+  }
+}
+
+// Node's takes no 101.
+const { Response } = globalThis;
+globalThis.Response = class {
+  constructor(body, { status, webSocket }) {
+    Object.assign(this, { status, webSocket });
+  }
+};
+globalThis.WebSocketPair = class {
+  0 = "the client's";
+  1 = new Platforms();
+};
+after(() => {
+  globalThis.Response = Response;
+  delete globalThis.WebSocketPair;
+});
+
+/**
+ * The sockets of a key at `NOW`; `kept`: those that an object before it had. Who says something waits in `admitting`, and is let in by `admit(index)`; a frame waits in
+ * `answering` for what it is answered. `woken` counts how often the alarm was seen to.
+ */
+function key(t, kept = []) {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
+  t.mock.method(console, "log", () => {});
+  const its = { accepted: [...kept], admitting: [], answering: [], woken: 0 };
+  const waits = (list) => (...asked) => new Promise((resolve, reject) => list.push({ asked, resolve, reject }));
+  const ctx = { getWebSockets: () => its.accepted, acceptWebSocket: (socket) => its.accepted.push(socket) };
+  its.sockets = new Sockets(ctx, waits(its.admitting), waits(its.answering), () => (its.woken += 1));
+  /** Opens one; undefined where there is no room. */
+  its.open = (address = "1") => {
+    const headers = new Headers({ "semel-key": "k", "cf-connecting-ip": address });
+    return its.sockets.open({ headers })?.status === 101 ? its.accepted.at(-1) : undefined;
+  };
+  /** One on which it is known who sends. */
+  its.known = async (endsMs) => {
+    const socket = its.open();
+    its.sockets.message(socket, "hello");
+    await turn();
+    its.admitting.at(-1).resolve(["alice", endsMs]);
+    await turn();
+    return socket;
+  };
+  return its;
+}
+
+test("at a restart those are closed on which nobody has said who they are, and the first end of a token is known", (t) => {
+  const kept = [{ key: "k", address: "1" }, { key: "k", asker: "alice", endsMs: NOW + 9 }, { key: "k", asker: "bob", endsMs: NOW + 5 }, { key: "k", asker: "carol" }, null].map((attachment) => new Platforms(attachment));
+  const { sockets } = key(t, kept);
+  assert.deepEqual(kept.map(({ closed }) => closed), [UNAVAILABLE, undefined, undefined, undefined, UNAVAILABLE]);
+  assert.equal(sockets.endsMs, NOW + 5);
+});
+
+test("who says nothing for ten seconds is closed, and takes no room; who has said something is not, however long it takes to know who that is", async (t) => {
+  const { sockets, open, admitting } = key(t);
+  const [silent, spoken, gone] = [open(), open(), open()];
+  sockets.message(spoken, "hello");
+  sockets.left(gone);
+  await turn();
+  t.mock.timers.tick(9_999);
+  assert.equal(silent.closed, undefined);
+  t.mock.timers.tick(5_000);
+  assert.deepEqual([silent.closed, spoken.closed, gone.closed], [UNAVAILABLE, undefined, []]);
+  admitting[0].resolve(["alice", undefined]);
+  await turn();
+  const others = Array.from({ length: 100 }, () => open());
+  assert.ok(others.every((socket) => socket && !socket.closed), "neither takes room any more");
+});
+
+test("the oldest silent one of whoever has most makes room; who has said something makes room for nobody, and who comes then is refused", async (t) => {
+  const { sockets, open, admitting } = key(t);
+  const first = open("1");
+  const others = Array.from({ length: 99 }, () => open("2"));
+  for (const socket of [others[0], others[2]]) sockets.message(socket, "hello");
+  await turn();
+  const more = [open("3"), open("3")];
+  assert.deepEqual([first, ...others.slice(0, 5)].map(({ closed }) => closed), [undefined, undefined, UNAVAILABLE, undefined, UNAVAILABLE, undefined]);
+  const waiting = [first, ...others, ...more].filter(({ closed }) => !closed);
+  assert.equal(waiting.length, 100);
+  for (const socket of waiting) if (socket !== others[0] && socket !== others[2]) sockets.message(socket, "hello");
+  await turn();
+  assert.equal(open("4"), undefined);
+  assert.ok(waiting.every(({ closed }) => !closed));
+  admitting[0].resolve(["alice", undefined]);
+  await turn();
+  assert.ok(open("4"), "it is known who is on one of them");
+  sockets.closed(first);
+  assert.ok(open("4"), "one has gone");
+});
+
+test("who has gone by the time that its first frame has its turn takes no room", async (t) => {
+  const { sockets, open } = key(t);
+  for (let number = 0; number < 100; number += 1) {
+    const socket = open();
+    sockets.message(socket, "hello");
+    sockets.closed(socket);
+  }
+  await turn();
+  const one = open();
+  assert.ok(one);
+  const others = Array.from({ length: 99 }, () => open());
+  assert.ok([one, ...others].every((socket) => socket && !socket.closed));
+});
+
+test("who may not is closed with the reason; who may is known from then on, and the alarm seen to for the end of the token", async (t) => {
+  const its = key(t);
+  const { sockets, open, admitting, answering } = its;
+  const [refused, one, other] = [open(), open(), open("9")];
+  for (const socket of [refused, one, other]) sockets.message(socket, "hello");
+  await turn();
+  assert.deepEqual(admitting.map(({ asked }) => asked), [["hello", "k", "1"], ["hello", "k", "1"], ["hello", "k", "9"]]);
+  admitting[0].resolve([4401, "unauthorized"]);
+  await turn();
+  assert.deepEqual([refused.closed, refused.attachment.asker, its.woken], [[4401, "unauthorized"], undefined, 0]);
+  admitting[1].resolve(["alice", NOW + 7_000]);
+  admitting[2].resolve(["bob", undefined]);
+  await turn();
+  assert.deepEqual([its.woken, sockets.endsMs, one.sent, one.closed], [2, NOW + 7_000, [], undefined]);
+  sockets.message(one, "a frame");
+  await turn();
+  assert.deepEqual(answering[0].asked, ["k", "alice", "a frame"]);
+});
+
+test("those are closed whose token has ended, and the next end is known", async (t) => {
+  const { sockets, known } = key(t);
+  const all = [await known(NOW + 1_000), await known(NOW + 2_000), await known(NOW + 3_000), await known()];
+  sockets.end(NOW + 2_000);
+  const ended = [4401, "unauthorized"];
+  assert.deepEqual([all.map(({ closed }) => closed), sockets.endsMs], [[ended, ended, undefined, undefined], NOW + 3_000]);
+  sockets.end(NOW + 3_000);
+  assert.deepEqual([all[2].closed, all[3].closed, sockets.endsMs], [ended, undefined, Infinity]);
+});
+
+test("a frame is answered before the next of its socket is begun, whatever comes of it; others go on meanwhile", async (t) => {
+  const { sockets, known, answering } = key(t);
+  const [one, other] = [await known(), await known()];
+  one.send = () => {
+    throw new Error("its peer has gone");
+  };
+  for (const [socket, text] of [[one, "1"], [one, "2"], [other, "3"], [one, "4"], [one, "5"]]) sockets.message(socket, text);
+  await turn();
+  const begun = () => answering.map(({ asked }) => asked[2]);
+  assert.deepEqual(begun(), ["1", "3"]);
+  answering[0].resolve(["not heard"]);
+  await turn();
+  delete one.send;
+  assert.deepEqual([begun(), one.closed], [["1", "3", "2"], undefined]);
+  answering[2].resolve(["heard"]);
+  await turn();
+  assert.deepEqual([begun(), one.sent], [["1", "3", "2", "4"], ["heard"]]);
+  answering[3].reject(new Error("it failed"));
+  await turn();
+  assert.deepEqual([begun().length, one.closed, other.closed], [4, UNAVAILABLE, undefined], "nothing runs on what was closed");
+  sockets.message(one, "6");
+  await turn();
+  assert.equal(begun().length, 4);
+});
+
+test("what is closed while its frame is answered is sent nothing; bytes are no frame", async (t) => {
+  const { sockets, known, answering } = key(t);
+  const [one, other] = [await known(), await known()];
+  sockets.message(one, "1");
+  sockets.message(other, new ArrayBuffer(8));
+  await turn();
+  sockets.left(one);
+  answering[0].resolve(["too late"]);
+  await turn();
+  assert.deepEqual([one.sent, other.closed, answering.length], [[], [4400, "body-invalid"], 1]);
+});
+
+/** Sends until a socket is closed for what waits on it; so many were taken. */
+function taken(sockets, socket, text) {
+  for (let count = 0; count < 100_000; count += 1) {
+    sockets.message(socket, text);
+    if (socket.closed) return count;
+  }
+  throw new Error("it has no end");
+}
+
+test("of one socket so much waits, each frame as a kibibyte at least; answered, it waits no more", async (t) => {
+  const { sockets, known, answering } = key(t);
+  const [large, small, again] = [await known(), await known(), await known()];
+  assert.equal(taken(sockets, large, "x".repeat(MIB)), 8);
+  assert.deepEqual(large.closed, [4429, "rate-limited"]);
+  assert.equal(taken(sockets, small, "x"), 8 * KIB);
+  for (let round = 0; round < 10; round += 1) {
+    sockets.message(again, "x".repeat(8 * MIB));
+    await turn();
+    answering.at(-1).resolve(["answered"]);
+    await turn();
+  }
+  assert.deepEqual([again.sent.length, again.closed], [10, undefined]);
+});
+
+test("of all sockets of a key so much waits; answered, there is room again", async (t) => {
+  const { sockets, known, answering } = key(t);
+  const all = [];
+  for (let number = 0; number < 6; number += 1) all.push(await known());
+  for (const socket of all.slice(0, 4)) for (let number = 0; number < 8; number += 1) sockets.message(socket, "x".repeat(MIB));
+  await turn();
+  answering[0].resolve(["answered"]);
+  await turn();
+  sockets.message(all[4], "x".repeat(MIB));
+  assert.equal(all[4].closed, undefined, "one of them is answered");
+  assert.deepEqual([taken(sockets, all[4], "x"), taken(sockets, all[5], "x")], [0, 0]);
+});
+
+test("those of whom it is not known yet who they are have as much together as one socket, and nothing of the others' room; a first frame and a little more each has beside that", async (t) => {
+  const { sockets, open, known, admitting } = key(t);
+  const friend = await known();
+  for (let round = 0; round < 2; round += 1) {
+    const [one, other, late] = [open(), open(), open()];
+    sockets.message(one, "x".repeat(7 * MIB));
+    sockets.message(one, "x".repeat(MIB - 64 * KIB));
+    assert.equal(one.closed, undefined);
+    assert.equal(taken(sockets, other, "x".repeat(KIB)), 64 + 64);
+    assert.equal(taken(sockets, late, "x".repeat(KIB)), 64);
+    await turn();
+    // Those that wait behind a first frame which is refused are nobody's.
+    for (const { resolve } of admitting.splice(0)) resolve([4401, "unauthorized"]);
+    await turn();
+  }
+  const stranger = open();
+  sockets.message(stranger, "x".repeat(8 * MIB));
+  for (let number = 0; number < 8; number += 1) sockets.message(friend, "x".repeat(MIB));
+  assert.deepEqual([stranger.closed, friend.closed], [undefined, undefined]);
+});
