@@ -1,14 +1,26 @@
-// The worker's own modules in Node, where time and storage can be the test's: of what they import, only the wasm module is made up.
+// The worker's own modules in Node, where time and storage can be the test's: what they import of the runtime and of the wasm module is made up.
+//
+// Invariant: a module of a crate's stands for the host's of that name, as in a built worker.
 
 import { register } from "node:module";
 
+/** What a test puts there itself: `connect` of the runtime's sockets, and `glue`, what it calls of the wasm module. */
+export const given = (globalThis.given = { connect: undefined, glue: {} });
+/** As the runtime has it: what a property of a service is, where that is a method. */
+export const RpcStub = (globalThis.RpcStub = class {});
+
 const made = {
+  "cloudflare:sockets": "export const connect = (...asked) => given.connect(...asked);",
+  "cloudflare:workers": "export const { RpcStub } = globalThis;",
   "./semel_bg.wasm": "export default undefined;",
-  "./semel.js": "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = initSync;",
+  "./semel.js": "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = initSync, wait_ms = (...asked) => given.glue.wait_ms(...asked);",
 };
 const hook = `
 const made = ${JSON.stringify(made)};
-export const resolve = (name, context, next) => (name in made ? { url: "data:text/javascript," + encodeURIComponent(made[name]), shortCircuit: true } : next(name, context));
+export const resolve = (name, context, next) => {
+  if (name in made) return { url: "data:text/javascript," + encodeURIComponent(made[name]), shortCircuit: true };
+  return next(name, context).catch((error) => (name.startsWith("./") ? next("." + name, context) : Promise.reject(error)));
+};
 `;
 register(`data:text/javascript,${encodeURIComponent(hook)}`);
 

@@ -1,0 +1,174 @@
+// What a deployment in front of other code sends, and what it says came of it: whether surely nothing was sent, or nobody knows. Time, the network and the bound
+// service are the test's; on workerd they are in `proxy.test.mjs` and `bound.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { RpcStub, given, natively } from "./natively.mjs";
+
+const { senderOf } = await natively("upstream/origin.js");
+
+const ORIGIN = { SEMEL_UPSTREAM: "https://api.example/v1/" };
+const bytesOf = (text) => new TextEncoder().encode(text);
+const CHANGE = { method: "POST", pathname: "/orders", search: "", lines: "", body: bytesOf("one") };
+
+/** Has a request sent under an id, or a probe: `[status, lines, text]`, or whether surely nothing was sent, and why it has no answer. */
+async function sent(send, { probe, ...asked } = {}) {
+  const { method, pathname, search, lines, body } = { ...CHANGE, ...asked };
+  const [first, second, bytes] = await send([1, probe, false, "an-id"], undefined, [method, pathname, search, lines, body]);
+  return [first, second, bytes && new TextDecoder().decode(bytes)];
+}
+
+/** The network: what it was asked, and what it answers. */
+function network(t, answer = () => new Response("made", { status: 201 })) {
+  const asked = [];
+  t.mock.method(globalThis, "fetch", (request) => {
+    asked.push(request);
+    return answer(request);
+  });
+  return asked;
+}
+
+/** Connections: to where, and how many are open. `opened`: what becomes of each. */
+function connections(opened = () => Promise.resolve()) {
+  const all = { to: [], open: 0 };
+  given.connect = (to) => {
+    all.to.push(to);
+    all.open += 1;
+    const its = opened();
+    const close = () => {
+      all.open -= 1;
+      return Promise.reject(new Error("it was none"));
+    };
+    return { opened: its, closed: its.then(() => {}), close };
+  };
+  return all;
+}
+
+/** Passes time. */
+const passes = async (t, ms) => {
+  await turn();
+  t.mock.timers.tick(ms);
+  await turn();
+};
+
+test("a request goes whole: below the path of its origin, with its query and its body; a read has none, and a probe is a read", async (t) => {
+  const asked = network(t);
+  const send = senderOf(ORIGIN);
+  assert.deepEqual((await sent(send, { search: "?a=1&b=%20" }))[0], 201);
+  await sent(send, { method: "HEAD", lines: "content-type:text/plain\n" });
+  await sent(send, { method: "GET" });
+  await sent(send, { probe: "/orders/1?by=ref", search: "?a=1" });
+  const told = await Promise.all(asked.map(async (request) => [request.method, request.url, await request.text(), request.headers.get("idempotency-key")]));
+  assert.deepEqual(told, [
+    ["POST", "https://api.example/v1/orders?a=1&b=%20", "one", "an-id"],
+    ["HEAD", "https://api.example/v1/orders", "", "an-id"],
+    ["GET", "https://api.example/v1/orders", "", "an-id"],
+    ["GET", "https://api.example/v1/orders/1?by=ref", "", "an-id"],
+  ]);
+});
+
+test("what a client names in Connection stays here, however it writes that", async (t) => {
+  const asked = network(t);
+  await sent(senderOf(ORIGIN), { lines: "connection:close,  X-One ,x-two\nx-one:1\nx-two:2\nx-own:3\nsemel-key:\"k\"\nsemel-principal:\"alice\"\nauthorization:Bearer its-own\n" });
+  const its = Object.fromEntries(asked[0].headers);
+  assert.deepEqual(its, { "accept-encoding": "identity", "idempotency-key": "an-id", "semel-key": '"k"', "semel-principal": '"alice"', "x-own": "3" });
+});
+
+test("of what was given to the runtime nobody knows whether it has left; of what could be no request, everybody", async (t) => {
+  network(t, () => Promise.reject(new Error("Network connection lost.")));
+  const send = senderOf(ORIGIN);
+  assert.deepEqual(await sent(send), [false, "Error: Network connection lost.", undefined]);
+  const [isUnsent, why] = await sent(send, { method: "TRACE" });
+  assert.deepEqual([isUnsent, /TypeError/.test(why)], [true, true]);
+});
+
+test("an answer that is too large is none, and is read no further", async (t) => {
+  let bytes;
+  let isCancelled = false;
+  network(t, () => {
+    const pull = (controller) => (bytes > 0 ? controller.enqueue(new Uint8Array(Math.min(bytes, 1 << 16))) : controller.close(), (bytes -= 1 << 16));
+    return new Response(new ReadableStream({ pull, cancel: () => void (isCancelled = true) }));
+  });
+  const send = senderOf(ORIGIN);
+  bytes = 1 << 20;
+  assert.deepEqual([(await sent(send))[0], isCancelled], [200, false]);
+  for (const more of [1, 1 << 20]) {
+    bytes = (1 << 20) + more;
+    assert.deepEqual((await sent(send)).slice(0, 2), [false, "the answer has more than 1048576 bytes"]);
+  }
+  assert.ok(isCancelled);
+});
+
+test("an answer that does not come, or does not end, is given up after its time, and told to", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let isEnded = false;
+  const never = (signal) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(((isEnded = true), signal.reason))));
+  for (const answer of [({ signal }) => never(signal), ({ signal }) => new Response(new ReadableStream({ pull: () => never(signal) }))]) {
+    isEnded = false;
+    network(t, answer);
+    const told = sent(senderOf({ ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: 600 }));
+    await passes(t, 599_999);
+    assert.equal(isEnded, false);
+    await passes(t, 1);
+    assert.deepEqual([await told, isEnded], [[false, "Error: no answer in 600000 ms", undefined], true]);
+  }
+});
+
+test("where a connection is to be made first, it is made to the port of the origin and closed; where it can't be, or not in time, surely nothing was sent", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const asked = network(t);
+  const first = (address) => senderOf({ SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_CONNECT_FIRST: "true" });
+  const made = connections();
+  for (const address of ["https://api.example", "http://api.example", "http://api.example:8080"]) assert.equal((await sent(first(address)))[0], 201);
+  assert.deepEqual([made.to, made.open], [[443, 80, 8080].map((port) => ({ hostname: "api.example", port })), 0]);
+  await sent(senderOf(ORIGIN));
+  assert.equal(made.to.length, 3, "unless it is set, none is");
+  asked.length = 0;
+  const refused = connections(() => Promise.reject(new Error("refused")));
+  assert.deepEqual(await sent(first("http://api.example")), [true, "Error: no connection: Error: refused", undefined]);
+  const hangs = connections(() => new Promise(() => {}));
+  const told = sent(first("http://api.example"));
+  await passes(t, 5_000);
+  assert.deepEqual(await told, [true, "Error: no connection: Error: no answer in 5000 ms", undefined]);
+  assert.deepEqual([asked.length, refused.open, hangs.open], [0, 0, 0]);
+});
+
+/** A service; `method` is what it has. Tells how often it was looked at, and how many stubs of it are left. */
+function serviceOf(method, name = "order") {
+  const its = { looks: 0, stubs: 0 };
+  const stub = () => {
+    its.stubs += 1;
+    const dispose = () => void (its.stubs -= 1);
+    return Object.assign(Object.setPrototypeOf((...asked) => its.method(...asked), RpcStub.prototype), { [Symbol.dispose]: dispose });
+  };
+  its.method = method;
+  its.binding = new Proxy({}, { get: (_, asked) => ((its.looks += 1), asked === name && its.method !== undefined ? stub() : undefined) });
+  its.send = senderOf({ UPSTREAM: its.binding, SEMEL_UPSTREAM_METHOD: name });
+  return its;
+}
+
+test("a method is looked for once, and again after a call that failed; where there is none, or no word of it, surely nothing was sent", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const its = serviceOf(async ({ method, path, body }) => ({ status: 200, body: `${method} ${path} ${new TextDecoder().decode(body)}` }), "first");
+  for (let time = 0; time < 2; time += 1) assert.deepEqual(await sent(its.send, { search: "?a=1" }), [200, "content-type:text/plain;charset=UTF-8\n", "POST /orders?a=1 one"]);
+  // Of three looks one is for the method, and two are the calls'; a stub is made by each.
+  assert.deepEqual([its.looks, its.stubs], [3, 2]);
+  its.method = () => Promise.reject(new Error("told to fail"));
+  assert.deepEqual(await sent(its.send), [false, "Error: told to fail", undefined]);
+  its.method = undefined;
+  assert.deepEqual(await sent(its.send), [true, "Error: SEMEL_UPSTREAM_METHOD: TypeError: the service has no such method", undefined]);
+  const silent = senderOf({ UPSTREAM: { second: new Promise(() => {}) }, SEMEL_UPSTREAM_METHOD: "second", SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1" });
+  const told = sent(silent);
+  await passes(t, 1_000);
+  assert.deepEqual(await told, [true, "Error: SEMEL_UPSTREAM_METHOD: Error: no answer in 1000 ms", undefined]);
+});
+
+test("what is no address or no time is refused", () => {
+  for (const [vars, says] of [
+    [{ SEMEL_UPSTREAM: "https://api.example#a" }, /must be an origin/],
+    [{ SEMEL_UPSTREAM: "https://user@api.example" }, /must be an origin/],
+    [{ ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "600.5" }, /at most 600/],
+    [{ ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "0" }, /above 0/],
+  ]) assert.throws(() => senderOf(vars), says, JSON.stringify(vars));
+});
