@@ -1,0 +1,174 @@
+// Whose turn it is in front of other code: one request of a key at a time is sent, and who waits for that is answered before its time is over. Engine, time and the
+// other side are the test's; on workerd they are in `upstream.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { given, natively } from "./natively.mjs";
+
+const { Remote } = await natively("upstream/remote.js");
+
+const NOW = 1_000_000_000;
+
+/**
+ * A key at `NOW`, in front of another side. An attempt is a name with the ms that its client waits; its answer is what the engine says of it: `sent` once it was sent, or
+ * what is set in `says`, or that it waits. `log`: what was done, in order. `end(name)` has the other side answer.
+ */
+function key(t) {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
+  given.glue.wait_ms = (lines) => Number(lines);
+  const its = { log: [], says: {}, waits: "locked", calls: [], ends: new Map(), syncs: [] };
+  const answer = (status) => [200, `semel-status:${status}\n`, undefined, undefined];
+  const nameOf = ([, pathname]) => pathname.split("/").at(-1);
+  const object = {
+    answered: (args) => {
+      const name = nameOf(args);
+      its.log.push(`ask ${name}`);
+      if (its.says[name] !== undefined) return answer(its.says[name]);
+      its.calls.push([1, undefined, false, name]);
+      return answer("in-flight");
+    },
+    taken: () => its.calls.shift(),
+    settled: ([, , , name], ended) => (its.log.push(`settle ${name} ${ended}`), answer("executed")),
+    waiting: (args) => (its.log.push(`wait ${nameOf(args)}`), answer(its.waits)),
+  };
+  const send = ([, , , name]) => new Promise((resolve) => (its.log.push(`send ${name}`), its.ends.set(name, resolve)));
+  const sync = () => new Promise((resolve, reject) => (its.log.push("sync"), its.syncs.push({ resolve, reject })));
+  its.remote = new Remote(object, send, sync);
+  /** Resolves to what `Semel-Status` says. `bytes`: of its body. */
+  its.ask = async (name, { waitMs = 30_000, bytes = 0, method = "POST", path = "/" } = {}) => {
+    const [, lines] = await its.remote.answer(() => [method, `${path}${name}`, "", String(waitMs), { byteLength: bytes }]);
+    return lines.slice("semel-status:".length, -1);
+  };
+  its.durable = async () => {
+    its.syncs.shift().resolve();
+    await turn();
+  };
+  its.end = async (name) => {
+    its.ends.get(name)("ended");
+    await turn();
+  };
+  its.pass = async (ms) => {
+    t.mock.timers.tick(ms);
+    await turn();
+  };
+  return its;
+}
+
+test("nothing leaves before its start is durable; what is under way is known until it is through, and then the next has its turn", async (t) => {
+  const { log, remote, ask, durable, end } = key(t);
+  const all = ["one", "two", "three"].map((name) => ask(name));
+  assert.deepEqual([log.splice(0), remote.underWay], [["ask one", "sync", "wait two", "wait three"], "one"]);
+  for (const [name, ...next] of [["one", "two"], ["two", "three"], ["three"]]) {
+    await durable();
+    await end(name);
+    assert.equal(await all.shift(), "executed");
+    assert.deepEqual([log.splice(0), remote.underWay], [[`send ${name}`, `settle ${name} ended`, ...next.flatMap((its) => [`ask ${its}`, "sync"])], next[0]]);
+  }
+});
+
+test("what is sent once more before there is an answer has the same turn", async (t) => {
+  const { log, calls, ask, durable, end } = key(t);
+  const one = ask("one");
+  calls.push([2, "/probe", true, "probe"]);
+  const other = ask("other");
+  await durable();
+  await end("one");
+  assert.deepEqual(log.slice(-3), ["send one", "settle one ended", "sync"]);
+  await durable();
+  await end("probe");
+  assert.equal(await one, "executed");
+  await durable();
+  await end("other");
+  assert.equal(await other, "executed");
+});
+
+test("who waits hears what there is a quarter of its time before its client gives up, and two seconds at most", async (t) => {
+  for (const [waitMs, atMs] of [[4_000, 3_000], [60_000, 58_000], [0, 0]]) {
+    const its = key(t);
+    its.ask("one");
+    let heard;
+    const other = its.ask("other", { waitMs }).then((status) => (heard = status));
+    if (atMs > 0) {
+      await its.pass(atMs - 1);
+      assert.equal(heard, undefined, `${waitMs}`);
+    }
+    its.waits = "in-flight";
+    await its.pass(1);
+    assert.equal(await other, "in-flight", "as it is by then");
+    assert.ok(!its.log.includes("ask other"));
+    t.mock.reset();
+  }
+});
+
+test("who has its answer while another is under way does not wait, nor does who reads", async (t) => {
+  const its = key(t);
+  its.ask("one");
+  its.waits = "replayed";
+  its.says.read = "read";
+  assert.deepEqual([await its.ask("other"), await its.ask("read", { method: "GET" }), await its.ask("read", { method: "HEAD" })], ["replayed", "read", "read"]);
+});
+
+test("so many wait, with so much in their bodies, and once one is through there is room again", async (t) => {
+  for (const [count, bytes] of [[256, 0], [16, 1 << 20]]) {
+    for (const isLate of [false, true]) {
+      const its = key(t);
+      const first = its.ask("first");
+      const all = Array.from({ length: count }, (_, number) => its.ask(`${number}`, { bytes, waitMs: 4_000 }));
+      assert.equal(await its.ask("beyond", { bytes: 1 }), "locked");
+      if (isLate) {
+        await its.pass(3_000);
+        assert.deepEqual(await Promise.all(all), all.map(() => "locked"));
+      } else {
+        await its.durable();
+        await its.end("first");
+        assert.equal(await first, "executed");
+      }
+      assert.equal(await Promise.race([its.ask("more", { bytes }), turn("waits")]), "waits", `${count} ${bytes} ${isLate}`);
+      t.mock.reset();
+    }
+  }
+});
+
+test("one that fails on its way lets the next have its turn", async (t) => {
+  const { ask, syncs, durable, end } = key(t);
+  const [one, other] = [ask("one"), ask("other")];
+  syncs.shift().reject(new Error("the disk is full"));
+  await assert.rejects(one, /the disk is full/);
+  await turn();
+  await durable();
+  await end("other");
+  assert.equal(await other, "executed");
+});
+
+test("what is asked of the layer has no turn; where it has to wait, it waits for less than four seconds, and asks again", async (t) => {
+  const control = { path: "/semel/v1/keys/k/" };
+  const its = key(t);
+  its.says.cancel = "executed";
+  its.says.resolve = "locked";
+  assert.equal(await its.ask("resolve", control), "locked", "nothing is under way");
+  its.ask("one");
+  assert.equal(await its.ask("cancel", control), "executed");
+  let heard;
+  const late = its.ask("resolve", { ...control, waitMs: 60_000 }).then((status) => (heard = status));
+  await its.pass(3_749);
+  assert.equal(heard, undefined);
+  await its.pass(1);
+  assert.equal(await late, "locked");
+  its.ask("two");
+  const waits = its.ask("resolve", control);
+  for (const name of ["one", "two"]) {
+    await its.durable();
+    its.says.resolve = name === "two" ? "executed" : "locked";
+    assert.equal(await Promise.race([waits, turn("waits")]), "waits");
+    await its.end(name);
+  }
+  assert.equal(await waits, "executed");
+});
+
+test("where so many wait that there is no room, what is asked of the layer is answered at once", async (t) => {
+  const its = key(t);
+  its.says.resolve = "locked";
+  for (let number = 0; number <= 256; number += 1) its.ask(`${number}`);
+  assert.equal(await Promise.race([its.ask("resolve", { path: "/semel/v1/keys/k/" }), turn("waits")]), "locked");
+});
