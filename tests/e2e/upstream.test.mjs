@@ -2,8 +2,12 @@
 
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
+import { cp, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, test } from "node:test";
 import { deflateSync, gzipSync } from "node:zlib";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { until } from "./lossy.mjs";
 import { otherSide } from "./other-side.mjs";
 import { serve } from "./server.mjs";
@@ -20,9 +24,9 @@ const HASHED = { path: "/hashed/orders", idFrom: ["body"] };
 const HASHED_AGAIN = { path: "/hashed-again/orders", idFrom: ["body.ref"], inDoubt: "resend", dedupSeconds: 60 };
 
 /** A deployment in front of a side. */
-function front(side, vars = {}) {
+function front(side, vars = {}, more = {}) {
   const settings = { SEMEL_UPSTREAM: side.url, SEMEL_UPSTREAM_ROUTES: JSON.stringify([...ROUTES, HASHED, HASHED_AGAIN]), SEMEL_UPSTREAM_AUTHORIZATION: "Bearer of-the-other-side", ...vars };
-  return serve(after, "upstream", settings, { reachesLocal: true });
+  return serve(after, "upstream", settings, { reachesLocal: true, ...more });
 }
 
 const other = await otherSide(after);
@@ -379,6 +383,43 @@ test("kill -9 after the dispatch, and nobody sends it again: who looks it up hea
   const resolved = await to.admin("POST", `keys/report%2Forders/records/${id}/resolve`, { id: randomUUID(), body: '{"executed":"yes","outcome":{"status":201,"body":"made"}}' });
   assert.deepEqual([resolved.status, (await lookUp("report", id)).text, (await order(to, "report", ref, { id })).text], [200, "made", "made"]);
   assert.equal(side.changes, sent.length);
+});
+
+/** In place of the worker's entry: it has its module crash where it is asked to. */
+const CRASHING = `
+import upstream from "./upstream.js";
+import { guarded } from "./module.js";
+export * from "./upstream.js";
+export default {
+  fetch(request, env) {
+    if (new URL(request.url).pathname !== "/crash") return upstream.fetch(request, env);
+    const crash = () => {
+      throw new Error("the module was asked to crash");
+    };
+    guarded(crash, () => {});
+    return new Response();
+  },
+};`;
+
+test("where the module crashes while a request is under way, who looks that up hears so all the same, and it has its outcome", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "semel-crashing-"));
+  after(() => rm(folder, { recursive: true, force: true }));
+  await cp(workerFolder("upstream"), folder, { recursive: true });
+  await rename(join(folder, "index.js"), join(folder, "upstream.js"));
+  await writeFile(join(folder, "index.js"), CRASHING);
+  const side = await otherSide(after);
+  const to = await front(side, {}, { folder });
+  const [id, ref] = [randomUUID(), randomUUID()];
+  let finish;
+  const arrived = new Promise((resolve) => side.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
+  const first = order(to, "report", ref, { id });
+  await arrived;
+  assert.equal((await to.send("POST", "/crash")).status, 200);
+  await to.line(/the module was restarted/);
+  const { semel, json } = await to.send("GET", `/semel/v1/keys/report%2Forders/outcomes/${id}`);
+  assert.deepEqual([semel, json.executed, json.retry], ["in-flight", "unknown", "same-id"]);
+  finish();
+  assert.deepEqual([(await first).semel, (await order(to, "report", ref, { id })).semel, side.made.get(ref)], ["executed", "replayed", 1]);
 });
 
 test("a key that is deleted while a request of it is under way: nobody is told that it never ran", async () => {
