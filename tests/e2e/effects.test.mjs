@@ -1,0 +1,190 @@
+// What a key has sent to others: when it is asked for, how long an answer is waited for, and what is told of it. Engine, time and network are the test's; on workerd
+// they are in `transfers.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { natively } from "./natively.mjs";
+
+const { Effects } = await natively("effects.js");
+
+const NOW = 1_000_000_000;
+const TO_KEY = ["other", "POST", "/deposit?a=1", "x-one:1\n", new TextEncoder().encode("body")];
+const OUTSIDE = [undefined, "POST", "https://api.example/hook", "idempotency-key:\"x\"\n", new TextEncoder().encode("body")];
+
+/**
+ * A key at `NOW` with `next` to be sent, a list a lane; `told`: what the engine was told, and `asked` how often it was asked what to send; `background`: how much goes on for which the object is to stay. `key`: what another key answers, `outside`: what
+ * the network does.
+ */
+function sender(t, { next = [], key = async () => [200, "semel-status:executed\n", undefined], outside } = {}) {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
+  const noted = t.mock.method(console, "log", () => {});
+  const its = { next: [...next], told: [], asked: 0, woken: 0, background: 0, wakesMs: undefined, calls: [], turns: { taken: undefined }, ready: undefined, notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
+  const engine = {
+    has_to_send: () => its.next.length > 0,
+    wakes_to_send_at: () => its.wakesMs,
+    send_next: () => {
+      its.asked += 1;
+      if (its.fails) throw its.fails;
+      const what = its.next.shift();
+      return what && [its.asked, its.asked * 10, ...what];
+    },
+    sent: (lane, token, status, text, body) => {
+      assert.ok(body instanceof Uint8Array);
+      if (its.failsToHear) throw its.failsToHear;
+      its.told.push([lane, token, status, text, new TextDecoder().decode(body)]);
+    },
+    key_hash: () => "hash",
+  };
+  t.mock.method(globalThis, "fetch", (request, init) => (its.calls.push(request), outside(request, init)));
+  const SEMEL = { idFromName: (name) => name, get: (name) => ({ ask: (...call) => (its.calls.push([name, ...call]), key(...call)) }) };
+  const ctx = { waitUntil: () => void (its.background += 1) };
+  its.effects = new Effects({ ctx, env: { SEMEL }, engine: () => engine, ready: () => its.ready, wake: () => (its.woken += 1) }, its.turns);
+  its.begin = async () => {
+    its.effects.begin();
+    await its.pass(0);
+  };
+  its.pass = async (ms) => {
+    t.mock.timers.tick(ms);
+    for (let turns = 0; turns < 5; turns += 1) await turn();
+  };
+  return its;
+}
+
+test("all that may be sent is sent at once, and what came of each is told, and asked what comes then", async (t) => {
+  let answer;
+  const answered = new Promise((resolve) => (answer = resolve));
+  const its = sender(t, { next: [TO_KEY, TO_KEY], key: () => answered });
+  await its.begin();
+  assert.deepEqual([its.calls.length, its.background], [2, 3], "who asks, and both that are sent");
+  answer([409, "semel-status:locked\n", new TextEncoder().encode("why")]);
+  await its.pass(0);
+  assert.deepEqual(its.calls.map(([name, method, pathname, search, lines, body]) => [name, method, pathname, search, lines, body]), Array(2).fill(["other", "POST", "/deposit", "?a=1", "x-one:1\n", TO_KEY[4]]));
+  assert.deepEqual(its.told, [[1, 10, 409, "locked", "why"], [2, 20, 409, "locked", "why"]]);
+  assert.ok(its.asked > 3 && its.woken > 0);
+});
+
+test("where nothing is to be sent, nothing is asked", async (t) => {
+  const its = sender(t);
+  await its.begin();
+  assert.deepEqual([its.asked, its.woken], [0, 0]);
+});
+
+test("it waits until what is stored was looked at, and for who has the object to itself: to send, and to tell", async (t) => {
+  let looked;
+  let through;
+  let answer;
+  const its = sender(t, { next: [TO_KEY], key: () => new Promise((resolve) => (answer = resolve)) });
+  its.ready = new Promise((resolve) => (looked = resolve));
+  await its.begin();
+  assert.equal(its.asked, 0);
+  const taken = () => (its.turns.taken = new Promise((resolve) => (through = resolve)));
+  taken();
+  looked();
+  await its.pass(0);
+  through();
+  // Another has claimed it by then.
+  taken();
+  await its.pass(0);
+  assert.equal(its.asked, 0);
+  its.turns.taken = undefined;
+  through();
+  await its.pass(0);
+  assert.equal(its.calls.length, 1);
+  taken();
+  answer([200, "semel-status:executed\n", undefined]);
+  await its.pass(0);
+  assert.deepEqual(its.told, []);
+  its.turns.taken = undefined;
+  through();
+  await its.pass(0);
+  assert.deepEqual(its.told, [[1, 10, 200, "executed", ""]]);
+});
+
+test("who gives no answer in thirty seconds, or fails, has given none", async (t) => {
+  for (const [what, more, says] of [
+    [TO_KEY, { key: () => new Promise(() => {}) }, /no answer in 30000 ms/],
+    [TO_KEY, { key: () => Promise.reject(new Error("overloaded")) }, /overloaded/],
+    [OUTSIDE, { outside: (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))) }, /no answer in 30000 ms/],
+    [OUTSIDE, { outside: () => Promise.reject(new Error("lost")) }, /lost/],
+  ]) {
+    const its = sender(t, { next: [what], ...more });
+    await its.begin();
+    await its.pass(29_999);
+    await its.pass(1);
+    assert.deepEqual(its.told.map(([lane, token, status]) => [lane, token, status]), [[1, 10, undefined]]);
+    assert.match(its.told[0][3], says);
+    t.mock.reset();
+  }
+});
+
+test("what can be no request is told as that, and not sent", async (t) => {
+  const its = sender(t, { next: [[undefined, "TRACE", "https://api.example/", "", new Uint8Array()]] });
+  await its.begin();
+  assert.deepEqual([its.told.map(([, , status]) => status), its.calls], [[null], []]);
+});
+
+test("of an answer from outside its status counts, with the first of its body if that comes in time; no redirect is followed, and the rest is let go", async (t) => {
+  for (const [body, ms, text] of [["x".repeat(5_000), 0, "x".repeat(4_096)], [undefined, 5_000, ""], [null, 0, ""]]) {
+    let isEnded = false;
+    const stream = body !== null && new ReadableStream({ pull: (controller) => body && controller.enqueue(new TextEncoder().encode(body)), cancel: () => void (isEnded = true) });
+    const its = sender(t, { next: [OUTSIDE], outside: async () => new Response(stream || null, { status: 202 }) });
+    await its.begin();
+    await its.pass(ms);
+    assert.deepEqual(its.told, [[1, 10, 202, "", text]]);
+    assert.deepEqual([isEnded, its.calls[0].redirect, its.calls[0].headers.get("idempotency-key")], [body !== null, "manual", '"x"']);
+    t.mock.reset();
+  }
+});
+
+test("what waits is asked for again after a second, by one timer; where nothing waits, by none", async (t) => {
+  const its = sender(t, { next: [TO_KEY] });
+  its.wakesMs = NOW + 60_000;
+  await its.begin();
+  const [before, background] = [its.asked, its.background];
+  await its.pass(1_009);
+  assert.equal(its.asked, before);
+  await its.pass(1);
+  assert.deepEqual([its.asked, its.background], [before + 1, background + 1]);
+  its.wakesMs = undefined;
+  await its.pass(1_010);
+  await its.pass(10_000);
+  assert.equal(its.asked, before + 2);
+});
+
+test("where the storage fails, the log says so, and it is asked for again", async (t) => {
+  const its = sender(t, { next: [TO_KEY] });
+  Object.assign(its, { wakesMs: NOW, fails: "the disk is full" });
+  await its.begin();
+  assert.match(its.notes()[0], /what a key has sent waits: Error: the disk is full/);
+  assert.deepEqual([its.asked, its.woken], [1, 1]);
+  its.fails = undefined;
+  await its.pass(1_010);
+  assert.equal(its.told.length, 1);
+});
+
+test("where the storage fails as it is to be told what came of something, that is asked for again", async (t) => {
+  const its = sender(t, { next: [TO_KEY], key: async () => ((its.failsToHear = "the disk is full"), [200, "semel-status:executed\n", undefined]) });
+  its.wakesMs = NOW;
+  await its.begin();
+  assert.match(its.notes()[0], /is asked for once more: Error: the disk is full/);
+  const before = its.asked;
+  await its.pass(1_010);
+  assert.ok(its.asked > before);
+});
+
+test("who begins while it is asked finds nothing lost", async (t) => {
+  const its = sender(t);
+  let looked;
+  its.ready = new Promise((resolve) => (looked = resolve));
+  its.next.push(TO_KEY);
+  its.effects.begin();
+  its.next.length = 0;
+  await its.pass(0);
+  its.next.push(TO_KEY);
+  its.effects.begin();
+  its.next.push(TO_KEY);
+  looked();
+  await its.pass(0);
+  assert.equal(its.told.length, 2);
+});
