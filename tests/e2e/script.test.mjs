@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
@@ -37,6 +39,7 @@ test("whatever it throws undoes what it wrote, is told to the log alone, and is 
   keeps(0, async () => {
     await failsWith("/throws/error", /the reason is nobody's business.*index\.js/);
     await failsWith("/throws/null", /the handler failed: null/);
+    await failsWith("/throws/undefined", /the handler failed: undefined/);
     await failsWith("/throws/worst", /what was thrown can't be told as text/);
     await failsWith("/throws/range", /RangeError: Maximum call stack size exceeded/);
     await failsWith("/throws/trap", /RuntimeError: unreachable/);
@@ -302,4 +305,54 @@ test("a class that could not be served is refused where it is named, with the re
   };
   assert.deepEqual(Object.keys(reasons), Object.keys(expected));
   for (const [name, reason] of Object.entries(expected)) assert.match(reasons[name], reason, name);
+});
+
+/** The folder of a Worker whose class has this in it. */
+async function workerOf(t, members) {
+  const source = await mkdtemp(join(tmpdir(), "semel-source-"));
+  t.after(() => rm(source, { recursive: true, force: true }));
+  const text = `import { SemelObject, SemelRegistry, worker } from "semel/worker"; export { SemelRegistry }; export class Own extends SemelObject { ${members} } export default worker(Own);`;
+  await writeFile(join(source, "index.js"), text);
+  return scriptWorker((end) => t.after(end), join(source, "index.js"));
+}
+
+const OWN = { objects: { SEMEL: "Own", REGISTRY: "SemelRegistry" } };
+
+test("a schema that has grown goes on where the tables of a key are; an entry that fails undoes its request, and the log says which it was", LIMIT, async (t) => {
+  const entries = ["CREATE TABLE a (n)", "CREATE TABLE b (n); INSERT INTO b SELECT n FROM a", "CREATE TABLE a (n)"];
+  const handle = 'handle({ sql }) { const tables = sql.exec("SELECT name FROM sqlite_master WHERE name IN (\'a\', \'b\')").toArray(); for (const { name } of tables) sql.exec(`INSERT INTO ${name} VALUES (1)`); return { status: 200, body: tables.map(({ name }) => [name, sql.exec(`SELECT count(*) AS n FROM ${name}`).one().n]) }; }';
+  const folders = [await workerOf(t, handle)];
+  for (const count of [1, 2, 3]) folders.push(await workerOf(t, `static schema = ${JSON.stringify(entries.slice(0, count))}; ${handle}`));
+  const own = await serve((end) => t.after(end), "script", {}, { folder: folders[0], ...OWN });
+  const made = async (id = randomUUID()) => own.send("POST", "/one", { id });
+  assert.deepEqual((await made()).json, []);
+  for (const [version, tables] of [[1, [["a", 1]]], [2, [["a", 2], ["b", 2]]]]) {
+    await own.restart({ folder: folders[version] });
+    assert.deepEqual((await made()).json, tables);
+  }
+  await own.restart({ folder: folders[3] });
+  const id = randomUUID();
+  const { status, json } = await made(id);
+  assert.deepEqual([status, json.code, json.retry], [503, "unavailable", "same-id"]);
+  assert.match(await own.lineOf(id), /entry 2 of the schema: .*table a already exists/);
+  await own.restart({ folder: folders[2] });
+  assert.deepEqual((await made(id)).json, [["a", 3], ["b", 3]]);
+});
+
+test("a pattern names the keys of paths that fit it, and nothing handles the others; without a rule each path is its key's", LIMIT, async (t) => {
+  const handle = "handle(ctx, { segments }) { return { status: 200, body: { key: ctx.key, segments } }; }";
+  for (const [rule, keys] of [
+    ['static key = "/shops/:shop/*";', { "/shops/1": "shops/1", "/shops/1/a/b": "shops/1", "/shops": null, "/stores/1": null, "/": null }],
+    ['static key = "/shops/:shop";', { "/shops/1": "shops/1", "/shops/1/a": null }],
+    ["", { "/shops/1/a": "shops/1/a" }],
+  ]) {
+    const own = await serve((end) => t.after(end), "script", {}, { folder: await workerOf(t, rule + handle), ...OWN });
+    for (const [path, key] of Object.entries(keys)) {
+      const { status, json } = await own.send("POST", path, { id: randomUUID() });
+      const expected = key === null ? [404, undefined, undefined] : [200, key, path.slice(1).split("/")];
+      assert.deepEqual([status, json.key, json.segments], expected, `${rule} ${path}`);
+    }
+    assert.deepEqual((await own.send("POST", "/", { id: randomUUID(), key: '"root"' })).json.segments, rule === "" ? [] : undefined);
+    await own.kill();
+  }
 });
