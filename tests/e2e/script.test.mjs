@@ -9,6 +9,7 @@ import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { until } from "./lossy.mjs";
+import { natively } from "./natively.mjs";
 import { scriptWorker } from "./script.mjs";
 import { serve } from "./server.mjs";
 
@@ -355,4 +356,33 @@ test("a pattern names the keys of paths that fit it, and nothing handles the oth
     assert.deepEqual((await own.send("POST", "/", { id: randomUUID(), key: '"root"' })).json.segments, rule === "" ? [] : undefined);
     await own.kill();
   }
+});
+
+test("what a call into the module does not come back from is a trap, whoever catches it; what can be no effect, or comes too late, is an error where it is asked for", async () => {
+  const { bind, handle } = await natively("script/script.js");
+  const storage = { sql: { exec: () => ({ rowsWritten: 0, columnNames: [] }) }, transactionSync: (work) => work() };
+  const trap = new WebAssembly.RuntimeError("unreachable");
+  let kept;
+  const asked = (work, store) => {
+    bind(storage, { handle: (ctx) => (work((kept = ctx)), { status: 204 }) });
+    return handle(storage, "POST", "/", "", new Uint8Array(), 0, "key", "alice", store);
+  };
+  const caught = (ctx) => {
+    try {
+      ctx.emit("other", { path: "/" });
+    } catch {
+      // Whatever it makes of it.
+    }
+  };
+  assert.throws(() => asked(caught, () => { throw trap; }), trap);
+  const sent = [];
+  const store = (what) => void sent.push(what);
+  for (const [work, says] of [
+    [(ctx) => ctx.emit(5, { path: "/" }), /ctx\.emit got a number for a key/],
+    [(ctx) => ctx.emit("other"), /takes a request with a path/],
+    [(ctx) => ctx.call("nowhere"), /Invalid URL/],
+  ]) assert.match(asked(work, store), says);
+  assert.deepEqual(asked(() => {}, store), [204, "", undefined]);
+  for (const late of [() => kept.emit("other", { path: "/" }), () => kept.call("https://example.com")]) assert.throws(late, /has its answer: nothing is sent any more/);
+  assert.deepEqual(sent, []);
 });
