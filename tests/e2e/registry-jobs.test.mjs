@@ -1,0 +1,138 @@
+// What all keys are told, by their shards: how long is waited for whom, when it is gone on with, and that no job is given up. What is decided is made up here, and
+// time is the test's; on workerd the registry is in `registry.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { given, natively } from "./natively.mjs";
+
+const { SemelRegistry } = await natively("registry.js");
+
+const NOW = 1_000_000_000;
+const SHARDS = [0, 1];
+
+/** An object of the registry at `NOW`. `glue`: what the module decides; `key`: what a key says when it is told to forget; `shard`: what the others are. `alarms`: when each was set for, or "none". */
+function registry(t, { glue = {}, key, shard = {} } = {}) {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
+  const noted = t.mock.method(console, "log", () => {});
+  const its = { alarms: [], told: [], asked: [], jobs: [], notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
+  given.glue.registry = { jobs: () => its.jobs, told: (...told) => its.told.push(told), ...glue };
+  const storage = { setAlarm: async (atMs) => void its.alarms.push(atMs), deleteAlarm: async () => void its.alarms.push("none") };
+  const objects = (object) => ({ idFromName: (name) => name, get: object });
+  const env = { SEMEL: objects((name) => ({ forget: (beforeS) => (its.asked.push([name, beforeS]), key(name)) })), REGISTRY: objects(() => shard) };
+  its.object = new SemelRegistry({ storage }, env);
+  its.pass = async (ms) => {
+    const endMs = Date.now() + ms;
+    do {
+      for (let turns = 0; turns < 10; turns += 1) await turn();
+      t.mock.timers.tick(Math.min(500, endMs - Date.now()));
+    } while (Date.now() < endMs);
+    for (let turns = 0; turns < 10; turns += 1) await turn();
+  };
+  return its;
+}
+
+const never = () => new Promise(() => {});
+
+test("a shard visits two keys at a time, ten seconds each and a minute all of them; who was not visited is left for later, and nobody holds up another", async (t) => {
+  const names = Array.from({ length: 20 }, (_, number) => `key ${number}`);
+  const SAID = { "key 1": async () => true, "key 3": async () => false, "key 5": () => Promise.reject(new Error("gone")) };
+  const visited = [];
+  const glue = { visit: (...asked) => [asked.join(), ...names], visited: (...told) => (visited.push(told), "progress") };
+  const its = registry(t, { glue, key: (name) => (SAID[name] ?? never)() });
+  const done = its.object.forget(1, "job", 5);
+  await its.pass(0);
+  assert.deepEqual(its.asked, [["key 0", 5], ["key 1", 5], ["key 2", 5]], "one of them has answered");
+  await its.pass(80_000);
+  assert.equal(await done, "progress");
+  const [[shard, id, visit, tried]] = visited;
+  assert.deepEqual([shard, id, visit[0]], [1, "job", "1,job,5"]);
+  assert.deepEqual(tried.slice(0, 6), ["failed", "done", "failed", "left", "failed", "failed"]);
+  const count = its.asked.length;
+  assert.ok(count >= 14 && count <= 16, `${count} in a minute`);
+  assert.deepEqual(tried.slice(count), Array(20 - count).fill("left"));
+  assert.match(its.notes().join(), /a key could not be told to forget, and will be again: Error: gone/);
+});
+
+test("a job is known to each shard with how many keys that has, nothing where it does not answer; it is begun in the turn that stores it", async (t) => {
+  const heard = [];
+  const its = registry(t, { glue: { handle: (...asked) => (heard.push(asked), its.jobs.push(["job", 5, [0]]), "stored") }, shard: { count: (shard) => (shard === 0 ? Promise.resolve(7) : never()) } });
+  const asked = its.object.ask("POST", "/path", "", "lines", undefined);
+  await its.pass(2_000);
+  assert.equal(await asked, "stored");
+  assert.deepEqual([heard[0].slice(0, 6), its.alarms], [["POST", "/path", "", "lines", undefined, [7, 0]], [NOW + 2_000]]);
+});
+
+test("who asks how far a job is restarts it, unless it is worked on; where none is, no alarm is set", async (t) => {
+  const its = registry(t, { glue: { handle: () => "told" }, shard: { forget: never } });
+  await its.object.ask("GET", "/path");
+  assert.deepEqual(its.alarms.splice(0), []);
+  its.jobs = [["job", 5, SHARDS]];
+  await its.object.ask("GET", "/path");
+  assert.deepEqual(its.alarms.splice(0), [NOW]);
+  its.object.alarm();
+  await its.pass(0);
+  assert.deepEqual(its.alarms.splice(0), [NOW + 10_000], "should it be cut off");
+  await its.object.ask("GET", "/path");
+  await its.object.alarm();
+  assert.deepEqual(its.alarms, []);
+});
+
+test("a job that is done has no alarm any more; one whose shard does not answer is tried again after a minute, and holds up no other", async (t) => {
+  const its = registry(t, { shard: { forget: async (shard) => ((its.jobs = []), [1, 1, true]) } });
+  its.jobs = [["job", 5, SHARDS]];
+  await its.object.alarm();
+  assert.deepEqual(its.alarms, [NOW + 10_000, "none"]);
+  assert.ok(its.told.some(([id, shard]) => id === "job" && shard === 1));
+  t.mock.reset();
+  const lost = registry(t, { shard: { forget: (shard) => (shard === 0 ? never() : Promise.reject(new Error("gone"))) } });
+  lost.jobs = [["job", 5, SHARDS]];
+  const done = lost.object.alarm();
+  await lost.pass(120_000);
+  await done;
+  assert.deepEqual([lost.alarms, lost.told], [[NOW + 10_000, NOW + 180_000], []]);
+  assert.match(lost.notes().join(), /shard 1 of the registry does not answer: Error: gone,shard 0 of the registry does not answer: Error: no answer in 120000 ms/);
+});
+
+test("a shard that moves on goes on at once, for twenty seconds; one that still sweeps is looked at after five, and one that only failed after a minute", async (t) => {
+  for (const [progress, waitMs] of [
+    [() => [9, 5, false], 5_000],
+    [() => [9, 8, false, "a key"], 60_000],
+    [() => [9, 8, true, "a key"], 5_000],
+  ]) {
+    let steps = 0;
+    const its = registry(t, { shard: { forget: async () => ((steps += 1), progress()) } });
+    its.jobs = [["job", 5, [0]]];
+    await its.object.alarm();
+    assert.deepEqual([its.alarms.at(-1) - NOW, steps], [waitMs, 2], `${progress()}`);
+    t.mock.reset();
+  }
+  const moved = registry(t, { shard: { forget: async () => [9, Math.min((moved.steps += 1), 2), false] } });
+  Object.assign(moved, { steps: 0, jobs: [["job", 5, [0]]] });
+  await moved.object.alarm();
+  assert.deepEqual([moved.steps, moved.alarms.at(-1)], [3, NOW], "it has moved, and may again");
+  t.mock.reset();
+  let steps = 0;
+  const its = registry(t, { shard: { forget: async () => (t.mock.timers.tick(1_000), [99, (steps += 1), false]) } });
+  its.jobs = [["job", 5, [0]]];
+  await its.object.alarm();
+  assert.deepEqual([steps, its.alarms.at(-1)], [20, NOW + 20_000]);
+});
+
+test("of many jobs four are in hand at a time, and the others are looked at soon; a failure of the storage ends none", async (t) => {
+  const worked = new Set();
+  const its = registry(t, { shard: { forget: async (_, id) => (worked.add(id), [9, 8, false, "a key"]) } });
+  its.jobs = Array.from({ length: 6 }, (_, number) => [number, 5, [0]]);
+  t.mock.method(Math, "random", () => 0.5);
+  await its.object.alarm();
+  assert.deepEqual([[...worked], its.alarms.at(-1)], [[3, 4, 5, 0], NOW + 5_000], "wherever it begins, so that none waits for ever behind others");
+  given.glue.registry.jobs = () => {
+    throw "the disk is full";
+  };
+  await its.object.alarm();
+  assert.equal(its.alarms.at(-1), NOW + 60_000);
+  assert.match(its.notes().at(-1), /a job waits: Error: the disk is full/);
+  given.glue.registry.jobs = () => [];
+  await its.object.alarm();
+  assert.equal(its.alarms.at(-1), "none");
+});
