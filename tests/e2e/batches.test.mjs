@@ -1,0 +1,114 @@
+// Batches and frames that go one by one: in which order that is made durable, counted and run, and what each is told where the module crashes. The engine and the
+// storage are the test's; on workerd they are in `batch.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { natively } from "./natively.mjs";
+
+const { Batches } = await natively("batches.js");
+const { Turns } = await natively("turns.js");
+
+const STARTED = 5;
+const bytesOf = (text) => new TextEncoder().encode(text);
+const crash = () => {
+  throw new WebAssembly.RuntimeError("unreachable");
+};
+
+/**
+ * The batches of a key. `all(isAlone)`: what the engine answers to all in one, or to none of them; `one(element, …)`: to one, as the engine is asked. `log`: what was done, in order;
+ * `took`: the bytes of what waits; `looks`: as of when it was asked who may have ended the object before.
+ */
+function key(t, { all, one = (element) => [`"${element} ran"`, 0] }) {
+  t.mock.method(console, "log", () => {});
+  const its = { log: [], took: [], looks: [], isSuspect: () => false };
+  const its_one = (to, asker, text, sinceMs, isAgain, isAfter, room, nowMs) => {
+    const [element] = JSON.parse(text);
+    const what = sinceMs === undefined ? (isAgain ? "crashed" : "run") : isAgain ? "count" : "look";
+    its.log.push(`${what} ${element.id}`);
+    if (what === "look") its.looks.push(nowMs);
+    if (what === "look") return its.isSuspect(element.id) ? "it may" : undefined;
+    if (what === "count") return undefined;
+    return one(element.id, { what, isAfter, room, nowMs, sinceMs });
+  };
+  const engine = { batch: (_router, _key, _asker, isAlone) => (its.log.push(isAlone ? "shell" : "all"), all(isAlone)), one: its_one };
+  const host = {
+    engine: () => engine,
+    router: () => "the router",
+    wake: () => its.log.push("wake"),
+    sync: async () => void its.log.push("sync"),
+    startedMs: STARTED,
+    crashed: () => [503, "semel-status:unavailable\n", bytesOf("{}")],
+  };
+  const turns = new Turns(async () => {});
+  its.turns = turns;
+  const counted = { together: (work, brought, bytes) => (its.took.push(bytes), turns.together(work, brought, bytes)), alone: (work, bytes) => (its.took.push(bytes), turns.alone(work, bytes)) };
+  const batches = new Batches(host, counted);
+  const requests = (ids) => JSON.stringify(ids.map((id) => ({ id, method: "POST" })));
+  its.batch = async (...ids) => {
+    const [status, , body] = await batches.batch("k", "alice", "lines", bytesOf(requests(ids)));
+    return [status, new TextDecoder().decode(body)];
+  };
+  its.frame = (...ids) => batches.frame("k", "alice", `{"frame":1,"requests":${requests(ids)}}`);
+  return its;
+}
+
+const apart = (shell) => (isAlone) => (isAlone ? shell : undefined);
+const SHELL = [200, "content-type:application/json\n", undefined, undefined];
+
+test("what can be in one commit is, and the alarm is seen to", async (t) => {
+  const { log, batch } = key(t, { all: () => [200, "", bytesOf("[1,2]"), undefined] });
+  assert.deepEqual([await batch("a", "b"), log], [[200, "[1,2]"], ["all", "wake"]]);
+});
+
+test("what can't goes one by one, each with the room that is left, and nothing else of the object runs meanwhile", async (t) => {
+  const rooms = [];
+  const one = (id, { room, isAfter }) => (rooms.push([room, isAfter]), [`"${id}"`, room - 10]);
+  for (const all of [apart(SHELL), (isAlone) => (isAlone ? SHELL : crash())]) {
+    rooms.length = 0;
+    const its = key(t, { all, one });
+    its.isSuspect = (id) => id === "b";
+    const answer = its.batch("a", "b", "c");
+    await undefined;
+    const other = its.turns.together(() => its.log.push("another"));
+    assert.deepEqual(await answer, [200, '["a","b","c"]']);
+    await other;
+    assert.deepEqual(its.log, ["all", "wake", "shell", "look a", "run a", "wake", "look b", "sync", "count b", "run b", "wake", "sync", "look c", "run c", "wake", "another"]);
+    const most = (4 << 20) - 256 * 640;
+    assert.deepEqual(rooms, [[most, false], [most - 10, true], [most - 20, true]]);
+    t.mock.reset();
+  }
+});
+
+test("one that crashes the module is counted, as of its start, and told so; where that crashes as well it is unavailable, and those after it run", async (t) => {
+  const starts = [];
+  const one = (id, { what, nowMs }) => {
+    starts.push([id, what, nowMs]);
+    t.mock.timers.tick(500);
+    if (id === "twice" || (id === "once" && what === "run")) crash();
+    return [`"${id} ${what}"`, 7];
+  };
+  t.mock.timers.enable({ apis: ["Date"], now: 1_000 });
+  const { batch, looks } = key(t, { all: apart(SHELL), one });
+  const [status, text] = await batch("once", "twice", "after");
+  assert.deepEqual([status, JSON.parse(text)], [200, ["once crashed", { status: 503, headers: { "semel-status": "unavailable" }, body: "{}" }, "after run"]]);
+  assert.deepEqual(starts, [["once", "run", 1_000], ["once", "crashed", 1_000], ["twice", "run", 2_000], ["twice", "crashed", 2_000], ["after", "run", 3_000]]);
+  assert.deepEqual(looks, [1_000, 1_000, 1_000], "whether one may have ended the object before goes by when all of them came");
+});
+
+test("what is refused whole runs none of its requests, and says why; what goes along and crashes the module is told as a failure", async (t) => {
+  const { batch, frame, log } = key(t, { all: apart([429, "semel-status:rate-limited\n", bytesOf("why"), undefined]) });
+  assert.deepEqual(await batch("a"), [429, "why"]);
+  assert.deepEqual([await frame("a"), log.filter((what) => / a$/.test(what))], [[429, "semel-status:rate-limited\n", bytesOf("why"), undefined], []]);
+  t.mock.reset();
+  const { batch: broken } = key(t, { all: (isAlone) => (isAlone ? crash() : undefined) });
+  await assert.rejects(broken("a"), /what goes along with a batch crashes the module/);
+});
+
+test("the answers of a frame are put into its own as they are, and what waits is counted by its bytes", async (t) => {
+  const { frame, took } = key(t, { all: apart(['{"frame":1,"now":5,"answers":[]}']), one: (id) => [`"$& ${id}"`, 0] });
+  assert.deepEqual(await frame("a", "b"), ['{"frame":1,"now":5,"answers":["$& a","$& b"]}']);
+  const bytes = JSON.stringify({ frame: 1, requests: [{ id: "a", method: "POST" }, { id: "b", method: "POST" }] }).length;
+  assert.deepEqual(took, [bytes, bytes]);
+  await turn();
+});
