@@ -159,7 +159,7 @@ async function connect(name, lost, missed) {
     return await new Promise((resolve, reject) => {
       if (!globalThis.indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB here; give a store, or durability: "memory"');
       const request = indexedDB.open(name, VERSION);
-      let isLate = false;
+      let isLate;
       const overdue = setTimeout(() => {
         isLate = true;
         reject(blocked());

@@ -44,6 +44,9 @@ function uuid(bytes) {
   return hex.replace(/(.{8})(.{4}).(.{3})(.{4})/, "$1-$2-4$3-$4-");
 }
 
+/** A request as the module writes it: what it is told by, id, method and target. */
+const requestOf = (from) => [from.integer(), from.text(), from.text(), from.text()];
+
 const unreadable = () => new StoreError("store-damaged", "a stored row is damaged, or of a newer version");
 
 export class Machine {
@@ -53,8 +56,8 @@ export class Machine {
   /** The take-over that is under way. */
   #taking;
   #todo = [];
-  #isDoing = false;
-  #isClosed = false;
+  #isDoing;
+  #isClosed;
   /** Why the change that is being reported was not made. */
   #why;
   #timer;
@@ -94,7 +97,7 @@ export class Machine {
     // Asked after the rows were read: an owner lives before it writes its first row, so whoever has a row and lives is among them.
     const alive = await whoLives();
     if (this.#isClosed) return [];
-    return this.#tell(STORED, rows.length, rows, optional(alive?.join("\n"))).text().split("\n");
+    return this.tell(STORED, rows.length, rows, optional(alive?.join("\n"))).text().split("\n");
   }
 
   /** Each request that is stored and not answered: id, method, target, state and attempts. */
@@ -104,15 +107,10 @@ export class Machine {
     return lines === "" ? [] : lines.split("\n").map((line) => line.split("\t"));
   }
 
-  /** One of those above, of an attempt, a ticket or an id, and what belongs to it: what is given back, if anything. */
-  tell(what, which = 0, ...more) {
-    return this.#tell(what, which, ...more);
-  }
-
   close() {
     // What was asked for before is not done any more.
     this.#todo.length = 0;
-    this.#tell(CLOSE, 0);
+    this.tell(CLOSE);
     this.#isClosed = true;
     clearTimeout(this.#timer);
     this.#quietly((store) => store?.close?.());
@@ -127,7 +125,8 @@ export class Machine {
     }
   }
 
-  #tell(...told) {
+  /** One of those above, of an attempt, a ticket or an id, and what belongs to it: what is given back, if anything. */
+  tell(what, which = 0, ...more) {
     if (this.#isClosed) return undefined;
     const ahead = wallAhead();
     if (Math.abs(ahead - this.#ahead) > DRIFT_MS_MAX) {
@@ -135,7 +134,7 @@ export class Machine {
       this.#call(DOUBT_CLOCK, 0);
     }
     // A copy: what is done writes over it.
-    const result = new Reader(this.#call(...told).slice());
+    const result = new Reader(this.#call(what, which, ...more).slice());
     this.#do();
     return result;
   }
@@ -171,7 +170,7 @@ export class Machine {
     const after = Math.min(Math.max(wakes - performance.now(), 0), TIMER_MS_MAX);
     this.#timer = setTimeout(() => {
       this.#wakes = Infinity;
-      this.#tell(WAKE, 0);
+      this.tell(WAKE);
     }, Math.ceil(after));
   }
 
@@ -190,7 +189,6 @@ export class Machine {
     const host = this.#host;
     const copy = () => from.bytes().slice();
     const failure = () => [from.text(), from.text(), from.text(), from.text(), copy()];
-    const request = () => [from.integer(), from.text(), from.text(), from.text()];
     const later = (act, ...given) => () => act(...given);
     switch (from.byte()) {
       case 0:
@@ -202,18 +200,18 @@ export class Machine {
         return () => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)[0] === 1));
       }
       case 2:
-        return later(host.transmit, ...request(), copy());
+        return later(host.transmit, ...requestOf(from), copy());
       case 3:
         return later(host.abort, from.integer());
       case 4: {
-        const [described, isAwaited] = [request(), from.byte() === 1];
+        const [described, isAwaited] = [requestOf(from), from.byte() === 1];
         const answered = from.byte() ? [[from.integer(), from.text(), copy()], undefined] : [, failure()];
         return () => host.deliver(described, isAwaited, ...answered, this.#why);
       }
       case 5:
         return later(host.gaveUp, from.text(), failure());
       default:
-        return later(host.pause, request(), failure());
+        return later(host.pause, requestOf(from), failure());
     }
   }
 
@@ -241,7 +239,8 @@ export class Machine {
       // It has changed nothing.
       this.#why = error;
     }
-    this.#tell(COMMITTED, number, isCommitted);
+    const waiting = this.tell(COMMITTED, number, isCommitted);
+    if (waiting && !waiting.isEmpty()) this.#host.lose(requestOf(waiting), this.#why);
     this.#why = undefined;
   };
 }

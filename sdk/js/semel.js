@@ -44,8 +44,8 @@ export class Outbox extends View {
   #recovered = [];
   /** Loads what makes attempts go together, once. */
   #gathered;
-  #onrecovered = null;
-  onpaused = null;
+  #onrecovered;
+  onpaused;
 
   /** Opens the outbox, and goes on with what was left unfinished. `load` gives the module, `sessions` what opens a session. */
   static async open(options, load, sessions) {
@@ -182,7 +182,7 @@ export class Outbox extends View {
 
   async pending() {
     const all = await this.#unlessClosed(() => inTime(this.#machine.overview()));
-    return all.map((each) => ({ ...this.#described(each), attempts: Number(each[4]), state: each[3] }));
+    return all.map((each) => ({ ...this.#described([, ...each]), attempts: Number(each[4]), state: each[3] }));
   }
 
   resume() {
@@ -214,7 +214,7 @@ export class Outbox extends View {
     this.#closing.abort(new TypeError("semel: it is closed"));
     for (const stop of this.#waiting) stop(this.#closing.signal.reason);
     clearInterval(this.#looking);
-    for (const { abort } of this.#attempts.values()) abort();
+    for (const underWay of this.#attempts.values()) underWay.abort();
     this.#machine.close();
     this.#goDark();
   }
@@ -273,7 +273,8 @@ export class Outbox extends View {
         this.#attempts.get(attempt)?.abort();
         this.#attempts.delete(attempt);
       },
-      deliver: ([ticket, ...described], isAwaited, outcome, failure, cause) => {
+      deliver: (described, isAwaited, outcome, failure, cause) => {
+        const [ticket] = described;
         const request = this.#described(described);
         const callers = isAwaited ? this.#callersOf(request.requestId) : [];
         // It never ran here; but another tab may have the same id, or have had it. Who has left may have chosen it. By the module's own words, in `failure.rs` and `sending.rs`.
@@ -290,11 +291,13 @@ export class Outbox extends View {
         this.#machine.tell(DELIVERED, ticket);
       },
       gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure, this.#lost))),
-      pause: ([ticket, ...described], failure) => this.#pause(ticket, this.#described(described), failure),
+      pause: (described, failure) => this.#pause(described[0], this.#described(described), failure),
+      lose: (described, error) => this.#lose(this.#described(described), error),
     };
   }
 
-  #described([requestId, method, target]) {
+  /** As the module writes it: by ticket, id, method and target. */
+  #described([, requestId, method, target]) {
     return { requestId, method, url: this.#setup.origin + target };
   }
 
@@ -311,21 +314,19 @@ export class Outbox extends View {
   }
 
   async #transmit(attempt, request) {
-    const controller = new AbortController();
-    const underWay = { abort: () => controller.abort() };
+    const underWay = new AbortController();
     this.#attempts.set(attempt, underWay);
     const [method, target, lines] = request;
     const id = /^idempotency-key:"(.*)"$/m.exec(lines)?.[1].replace(/\\(.)/g, "$1");
-    const described = this.#described([id, method, target]);
+    const described = this.#described([attempt, id, method, target]);
     const isOwn = target.startsWith("/semel/");
     if (!isOwn) this.#tell("attempt", described);
     let answer;
     try {
-      answer = await send(this.#setup, request, controller.signal, (left) => (underWay.left = left));
+      answer = await send(this.#setup, request, underWay.signal, (left) => (underWay.left = left));
     } catch (error) {
       // No answer, for whatever reason: the network, the time that it took, or the headers function.
-      this.#tell("lost", { ...described, error });
-      this.#lost = error;
+      this.#lose(described, error);
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;
@@ -335,6 +336,12 @@ export class Outbox extends View {
     if (code) this.#tell("refused", { ...described, status: answer[0], code });
     this.#lost = code;
     this.#machine.tell(ANSWERED, attempt, ...answer);
+  }
+
+  /** An attempt came to nothing. */
+  #lose(described, error) {
+    this.#tell("lost", { ...described, error });
+    this.#lost = error;
   }
 
   #pause(ticket, request, failure) {

@@ -274,7 +274,7 @@ class Session {
     this.#ending.abort();
     clearInterval(this.#looking);
     for (const call of this.#calls) this.#stop(call);
-    for (const { abort } of this.#attempts.values()) abort();
+    for (const underWay of this.#attempts.values()) underWay.abort();
     this.#way.socket?.close();
     this.#machine.close();
     this.#together.leave(this);
@@ -313,12 +313,11 @@ class Session {
   }
 
   async #transmit(attempt, request) {
-    const controller = new AbortController();
-    const underWay = { abort: () => controller.abort() };
+    const underWay = new AbortController();
     this.#attempts.set(attempt, underWay);
     let answer;
     try {
-      answer = await sendFrame(this.#setup, request, controller.signal, this.#way, (left) => (underWay.left = left));
+      answer = await sendFrame(this.#setup, request, underWay.signal, this.#way, (left) => (underWay.left = left));
     } catch (error) {
       // No answer, for whatever reason: the network, the time that it took, or the headers function.
       this.#together.lose({ ...this.#described(undefined, ...request), error });

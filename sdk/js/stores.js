@@ -17,15 +17,15 @@ export async function inTime(reading) {
   }
 }
 
-/** Rows in memory: lost with the page. `own`: who gives a row keeps none of its bytes, and who gets one changes none, as `Machine` does. */
-export function memoryStore(own = (row) => row) {
+/** Rows in memory: lost with the page. Who gives a row must keep none of its bytes, and who gets one change none, as `Machine` does. */
+export function memoryStore() {
   const rows = new Map();
   return {
     load: async () => structuredClone([...rows]),
     async change(id, to) {
-      const row = to(own(rows.get(id)));
+      const row = to(rows.get(id));
       if (row === undefined) rows.delete(id);
-      else if (row !== null) rows.set(id, own(row));
+      else if (row !== null) rows.set(id, row);
     },
     remove: async (ids, isDone) => ids.forEach((id) => rows.has(id) && isDone(rows.get(id)) && rows.delete(id)),
   };

@@ -7,7 +7,7 @@
 export class View extends EventTarget {
   #snapshot = Object.freeze({ pending: 0, paused: 0, online: true });
   #listeners = new Set();
-  #isDue = false;
+  #isDue;
 
   /** Calls `listener` with the snapshot, now and whenever it has changed. Returns what ends that. */
   subscribe = (listener) => {
@@ -21,18 +21,14 @@ export class View extends EventTarget {
 
   /** For the outbox: some of it is as follows now. */
   static show(view, changed) {
-    view.#show(changed);
-  }
-
-  #show(changed) {
-    if (Object.entries(changed).every(([name, value]) => this.#snapshot[name] === value)) return;
-    this.#snapshot = Object.freeze({ ...this.#snapshot, ...changed });
-    if (this.#isDue || !this.#listeners.size) return;
-    this.#isDue = true;
+    if (Object.entries(changed).every(([name, value]) => view.#snapshot[name] === value)) return;
+    view.#snapshot = Object.freeze({ ...view.#snapshot, ...changed });
+    if (view.#isDue || !view.#listeners.size) return;
+    view.#isDue = true;
     queueMicrotask(() => {
-      this.#isDue = false;
+      view.#isDue = false;
       // Each by itself: one that throws keeps nobody else from being told.
-      for (const listener of this.#listeners) queueMicrotask(() => this.#listeners.has(listener) && listener());
+      for (const listener of view.#listeners) queueMicrotask(() => view.#listeners.has(listener) && listener());
     });
   }
 }

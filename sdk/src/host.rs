@@ -106,13 +106,17 @@ impl Host {
                 changing.changed = Some(changed);
                 write_row(&mut result, write);
             }
-            // Whether that transaction was committed.
+            // Whether that transaction was committed. Back: the request, where it waits until the store does it.
             5 => {
                 let (number, is_committed) = (input.integer() as u64, input.flag());
                 input.end()?;
                 let Changing { ticket, changed, .. } = *self.changes.remove(&number)?;
                 let changed = changed.filter(|_| is_committed);
-                self.client.as_mut()?.changed(now_ms, ticket, changed);
+                let client = self.client.as_mut()?;
+                client.changed(now_ms, ticket, changed);
+                if !is_committed && client.is_open(ticket) {
+                    write_request(&mut result, ticket, client.describe(ticket));
+                }
             }
             // What is stored. Back: each request without an answer, one a line, with tabs between.
             6 => {

@@ -97,6 +97,40 @@ for (const [whose, stranger] of Object.entries({
   });
 }
 
+test("a store that refuses what is written before an attempt is told of, and is why a call gave up; nobody is told that of the row of an answer", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store, giveUpAfterMs: 60_000 });
+  const later = clock(t);
+  const full = new Error("the quota is used up");
+  let isFull = false;
+  store.before = async () => {
+    if (isFull) throw full;
+  };
+  server.each = (call, serve) => {
+    if (call.kind !== "change") return serve();
+    isFull = call.n === 1;
+    return isFull ? lost() : serve();
+  };
+  const events = heard(semel);
+  const givenUp = rejection(deposit(semel, "a", { id: "1" }));
+  await until(() => events.filter(([type]) => type === "lost").length > 2, "it is told each time");
+  const of = { requestId: "1", method: "POST", url };
+  assert.deepEqual(events.slice(0, 3), [["attempt", of], ["lost", { ...of, error: new TypeError("fetch failed") }], ["lost", { ...of, error: full }]]);
+  later(60_000);
+  const { code, cause } = await givenUp;
+  assert.deepEqual([code, cause], ["gave-up", full]);
+  isFull = false;
+  await until(() => events.some(([type]) => type === "recovered"), "it goes on");
+  isFull = true;
+  const told = events.length;
+  const before = store.before;
+  let tries = 0;
+  store.before = (id) => ((tries += 1), before(id));
+  semel.onrecovered = () => {};
+  await until(() => tries > 1, "its row is tried again");
+  assert.equal(events.length, told);
+});
+
 test("what is sent besides requests is lost without an id", async (t) => {
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "health" && call.n === 1 ? lost() : serve());

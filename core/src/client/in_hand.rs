@@ -3,7 +3,7 @@
 //! Invariant: it is in one stage at a time, and every stage ends by a report of the host or by time.
 
 use super::action::{Action, Receiver, Ticket};
-use super::failure::Failure;
+use super::failure::{ClientCode, Failure};
 use super::request::{Aim, path_of};
 use super::row::{Answered, Change, Entry};
 use crate::rules::{Rule, holds};
@@ -134,6 +134,15 @@ impl Request {
         self.stage = Stage::Delivering(answered);
     }
 
+    pub(super) fn fail(&mut self, actions: &mut Vec<Action>, ticket: Ticket, failure: Failure) {
+        self.deliver(actions, ticket, Rc::new(Answered::Failure(failure)));
+    }
+
+    /// Tells its caller not to wait.
+    pub(super) fn release(&self, actions: &mut Vec<Action>, why: ClientCode) {
+        actions.push(Action::GiveUp { id: self.id.clone(), failure: why.into() });
+    }
+
     /// Joins who waits for it at its owner.
     pub(super) fn watch(&mut self, actions: &mut Vec<Action>, ticket: Ticket, outbox: &str) {
         self.stage = Stage::Watching { due_ms: None };
@@ -186,6 +195,12 @@ impl Request {
         self.is_stored = true;
     }
 
+    /// Whether it is seen to here, and has no answer yet.
+    #[inline(never)]
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_watched() && !self.has_answer()
+    }
+
     pub(super) fn has_answer(&self) -> bool {
         matches!(self.stage, Stage::Delivering(_) | Stage::Settling(_) | Stage::Unsettled { .. })
     }
@@ -218,7 +233,7 @@ impl Request {
 
     /// Whether those after it wait for it: until it has its answer, for it may run until then.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.entry.place.is_some() && !self.has_answer() && !self.is_watched()
+        self.entry.place.is_some() && self.is_open()
     }
 
     pub(super) fn state(&self) -> &'static str {

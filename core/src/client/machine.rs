@@ -196,7 +196,7 @@ impl Client {
             }
             if is_full {
                 request.is_stored = false;
-                request.deliver(actions, ticket, Rc::new(Answered::Failure(ClientCode::OutboxFull.into())));
+                request.fail(actions, ticket, ClientCode::OutboxFull.into());
             } else {
                 let change = Change::Add(request.entry.clone());
                 actions.push(Action::Change { ticket, id: request.id.clone(), change });
@@ -297,7 +297,7 @@ impl Client {
     pub fn give_up(&mut self, now_ms: i64, ticket: Ticket) {
         self.with(ticket, |request, actions| {
             if request.is_watched() {
-                return request.deliver(actions, ticket, Rc::new(Answered::Failure(ClientCode::GaveUp.into())));
+                return request.fail(actions, ticket, ClientCode::GaveUp.into());
             }
             request.is_cancelling = true;
             if !matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
@@ -319,8 +319,7 @@ impl Client {
         self.polled = Default::default();
         // Of them all: the host may have been told to release a caller, and not have come to it.
         for request in self.requests.values() {
-            let (id, failure) = (request.id.clone(), ClientCode::Closed.into());
-            self.actions.push(Action::GiveUp { id, failure });
+            request.release(&mut self.actions, ClientCode::Closed);
         }
         self.requests.clear();
         self.attempts.clear();
@@ -369,21 +368,20 @@ impl Client {
         }
     }
 
+    #[inline(never)]
     fn adopt(&mut self, id: &str, entry: Entry, is_shared: bool) {
-        let (mut has_caller, mut gives_up_ms, mut is_cancelling) = (false, None, entry.is_cancelling);
-        if let Some((ticket, request)) = self.in_hand(id) {
-            if !request.is_watched() {
-                return;
-            }
-            (has_caller, gives_up_ms) = (request.has_caller, request.gives_up_ms);
-            // It may have been given up while its row was being joined.
-            is_cancelling |= request.is_cancelling;
-            self.requests.remove(&ticket);
+        let watched = match self.in_hand(id) {
+            Some((_, request)) if !request.is_watched() => return,
+            found => found.map(|(ticket, _)| ticket),
+        };
+        let ticket = self.insert(id.to_owned(), entry, Stage::Paused);
+        // Who waits for it has waited longer than it is in hand. It may have been given up while its row was being joined.
+        if let Some(watched) = watched.and_then(|watched| self.requests.remove(&watched)) {
+            self.with(ticket, |request, _| {
+                (request.has_caller, request.gives_up_ms) = (watched.has_caller, watched.gives_up_ms);
+                request.is_cancelling |= watched.is_cancelling;
+            });
         }
-        let ticket = self.insert(id.to_owned(), entry, Stage::Adopting { is_shared });
-        self.with(ticket, |request, _| {
-            (request.has_caller, request.gives_up_ms, request.is_cancelling) = (has_caller, gives_up_ms, is_cancelling);
-        });
         self.ask_to_adopt(ticket, is_shared);
     }
 

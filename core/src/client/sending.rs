@@ -35,9 +35,7 @@ impl Client {
         let again = |after_ms: i64| Stage::Waiting { due_ms: now_ms + after_ms.max(self.settings.retry_interval_ms) };
         match verdict::judge(&answer, sent) {
             Verdict::Outcome | Verdict::Never(_) if aim == Aim::Cancel => match answer.member("state") {
-                Some("cancelled") => {
-                    request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(cancelled())))
-                }
+                Some("cancelled") => request.fail(&mut self.actions, ticket, cancelled()),
                 // It ran; or this is said of the cancellation's own record, which an administrator has deleted, say. So the request
                 // itself is asked for, by an attempt that can't execute it, before it is cancelled again.
                 _ => {
@@ -73,7 +71,7 @@ impl Client {
                     // It was given up while this was under way: it can be cancelled still.
                     request.stage = Stage::Waiting { due_ms: now_ms };
                 } else {
-                    request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
+                    request.fail(&mut self.actions, ticket, failure);
                 }
             }
             Verdict::Pause(failure) => {

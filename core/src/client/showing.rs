@@ -33,12 +33,17 @@ impl Client {
     pub fn counts(&self) -> (usize, usize) {
         let mut counts = (0, 0);
         for request in self.requests.values() {
-            if !request.is_watched() && !request.has_answer() {
+            if request.is_open() {
                 counts.0 += 1;
                 counts.1 += usize::from(matches!(request.stage, Stage::Paused));
             }
         }
         counts
+    }
+
+    /// Whether a request in hand is seen to here, and has no answer yet.
+    pub fn is_open(&self, ticket: Ticket) -> bool {
+        self.requests.get(&ticket).is_some_and(Request::is_open)
     }
 
     /// Id, method and target of a request in hand.

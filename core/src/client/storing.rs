@@ -71,7 +71,7 @@ impl Client {
                     Some(Changed::Gone | Changed::Withdrawn) | None => ClientCode::StoreFailed.into(),
                 };
                 request.is_stored = false;
-                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
+                request.fail(&mut self.actions, ticket, failure);
             }
         }
         true
@@ -118,7 +118,7 @@ impl Client {
         match changed {
             Some(Changed::Withdrawn) => {
                 request.is_stored = false;
-                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(withdrawn())));
+                request.fail(&mut self.actions, ticket, withdrawn());
                 true
             }
             // Another tab has sent it.
@@ -217,7 +217,7 @@ impl Client {
     ) -> bool {
         match changed {
             Some(Changed::Pending(_)) => {
-                request.deliver(&mut self.actions, ticket, Rc::new(Answered::Failure(failure)));
+                request.fail(&mut self.actions, ticket, failure);
                 true
             }
             Some(_) => self.settled_elsewhere(ticket, request, changed, failure),

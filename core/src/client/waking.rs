@@ -68,8 +68,7 @@ impl Client {
             if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
                 request.has_caller = false;
                 request.gives_up_ms = None;
-                let (id, failure) = (request.id.clone(), ClientCode::GaveUp.into());
-                self.actions.push(Action::GiveUp { id, failure });
+                request.release(&mut self.actions, ClientCode::GaveUp);
             }
         }
         self.advance(now_ms);
