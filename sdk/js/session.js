@@ -315,17 +315,21 @@ class Session {
   async #transmit(attempt, request) {
     const underWay = new AbortController();
     this.#attempts.set(attempt, underWay);
+    const described = this.#described(undefined, ...request);
     let answer;
     try {
       answer = await sendFrame(this.#setup, request, underWay.signal, this.#way, (left) => (underWay.left = left));
     } catch (error) {
       // No answer, for whatever reason: the network, the time that it took, or the headers function.
-      this.#together.lose({ ...this.#described(undefined, ...request), error });
+      this.#together.tell("lost", { ...described, error });
     }
     // One that was given up is reported no more.
     if (!this.#attempts.delete(attempt)) return;
-    if (answer) this.#machine.tell(ANSWERED, attempt, ...answer);
-    else this.#machine.tell(LOST, attempt);
+    if (!answer) return this.#machine.tell(LOST, attempt);
+    // Nobody has a session yet that would pause.
+    const code = this.epoch ? undefined : /^semel-status:(?!executed|replayed)(.*)/m.exec(answer[1])?.[1];
+    if (code) this.#together.tell("refused", { ...described, status: answer[0], code });
+    this.#machine.tell(ANSWERED, attempt, ...answer);
   }
 
   #pause(ticket, request, failure) {

@@ -51,9 +51,9 @@ class Together {
     this.#sum();
   }
 
-  /** An attempt of one of them got no answer. */
-  lose(detail) {
-    this.#outbox.dispatchEvent(new CustomEvent("lost", { detail }));
+  /** What became of an attempt of one of them. */
+  tell(type, detail) {
+    this.#outbox.dispatchEvent(new CustomEvent(type, { detail }));
   }
 
   /** `one` is closed. */

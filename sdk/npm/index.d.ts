@@ -284,10 +284,10 @@ export interface SemelEventMap {
    */
   lost: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly error: unknown }>;
   /**
-   * An attempt was answered, and not with its outcome, but with the `code` of a problem (`rolled-back`, say, if the handler throws). It is made again, unless it is settled with that, or stalled. Not of what a
-   * session sends.
+   * An attempt was answered, and not with its outcome, but with the `code` of a problem (`rolled-back`, say, if the handler throws). It is made again, unless it is settled with that, or stalled. Of what a
+   * session sends, the take-over alone; its `requestId` is undefined.
    */
-  refused: CustomEvent<Described & { readonly status: number; readonly code: string }>;
+  refused: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly status: number; readonly code: string }>;
   /** A request has its answer, and its caller gets it: the status of the outcome, or the error. */
   settled: CustomEvent<Described & { readonly status?: number; readonly error?: SemelError }>;
   /** It pauses until something is mended. */

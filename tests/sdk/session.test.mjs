@@ -358,6 +358,20 @@ test("a take-over that is refused rejects, and an outbox with a store of its own
   assert.deepEqual([[...store.living], store.closed], [[], 1]);
 });
 
+test("a take-over that is refused again and again is told of each time by its outbox, and what is refused of the session afterwards is not", async (t) => {
+  const { semel, server } = await outbox(t);
+  const all = [];
+  semel.addEventListener("refused", ({ detail }) => all.push(detail));
+  server.each = (_call, serve) => (all.length < 2 ? problem(429, "rate-limited", { executed: "no" }) : serve());
+  const session = await within(semel.session("accounts/a", "s"), "it is taken over");
+  const of = { requestId: undefined, method: "POST", url: "https://worker.test/semel/v1/keys/accounts%2Fa/sessions", status: 429, code: "rate-limited" };
+  assert.deepEqual(all, [of, of]);
+  let times = 0;
+  server.each = (_call, serve) => ((times += 1) > 1 ? serve() : problem(429, "rate-limited", { executed: "no" }));
+  await within(deposit(session, "a"), "it is answered");
+  assert.deepEqual([all.length, times], [2, 2]);
+});
+
 test("what of a session gets no answer is told by its outbox", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
