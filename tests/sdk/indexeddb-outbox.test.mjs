@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { browse } from "../e2e/browser.mjs";
+import { SessionStub } from "./session-stub.mjs";
 import { Stub, URL_OF_STUB, lost, until } from "./stub.mjs";
 
 const LIMIT = { timeout: 180_000 };
@@ -13,10 +14,9 @@ const browser = await browse(after, { page: fileURLToPath(new URL("page", import
 let identities = 0;
 
 /** An identity with a database of its own, a stub, and a way to open tabs with an outbox that sends to it. */
-function world(t) {
+function world(t, server = new Stub()) {
   identities += 1;
   const identity = `outbox-${identities}`;
-  const server = new Stub();
   /** The tab that each call came from, by the place of the call. */
   const senders = [];
   const serve = async (number, { url, method, headers, body }) => {
@@ -154,6 +154,35 @@ test("a connection that is closed under the outbox costs a retry and no answer",
   server.each = (_, serve) => serve();
   await until(async () => (await answers(own)).length === 1, "it is answered");
   assert.deepEqual([await answers(own), [...server.runs.values()]], [[200], [1]]);
+});
+
+test("what a session stores is on disk before it leaves, however its outbox does it: a place that a power cut takes back would be another's", LIMIT, async (t) => {
+  const { identity, server, tab } = world(t, new SessionStub());
+  const own = await tab({ durability: "relaxed" });
+  await own.open();
+  const seen = await own.evaluate(async (name) => {
+    lab.watch(name);
+    const session = await semel.session("accounts/a", "s");
+    await session.fetch("/accounts/a/deposit", { method: "POST", body: "5" });
+    await session.close();
+    return lab.unwatch();
+  }, `semel sessions ${URL_OF_STUB} ${identity}`);
+  assert.deepEqual([server.effects, [...new Set(seen)].sort()], [["5"], ["rows readonly strict", "rows readwrite strict"]]);
+});
+
+test("a page that thaws goes on at once, though its document alone is told", LIMIT, async (t) => {
+  const { server, tab } = world(t);
+  const own = await tab({ retryIntervalMs: 3_600_000 });
+  await own.open();
+  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? lost() : serve());
+  await begin(own);
+  await until(async () => (await own.evaluate(() => semel.getSnapshot().pending)) === 1 && server.attempts[0]?.endedMs, "the first attempt is lost");
+  // As Chromium makes it: it does not bubble.
+  await until(async () => {
+    await own.evaluate(() => document.dispatchEvent(new Event("resume")));
+    return (await answers(own)).length;
+  }, "it is answered");
+  assert.deepEqual([await answers(own), server.attempts.length], [[200], 2]);
 });
 
 test("a connection that is closed under all that can be in hand costs no answer", LIMIT, async (t) => {

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import { OutcomeUnknownError, Semel, StoreError } from "../../sdk/npm/node.js";
 import entry from "../../sdk/npm/semel.js";
+import { SessionStub } from "./session-stub.mjs";
 import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, minutes, outbox, rejection, until, within } from "./stub.mjs";
 
 /** Of a class, whatever its module. */
@@ -101,6 +102,26 @@ test("open takes what is at the limits", async (t) => {
     const { semel } = await outbox(t, options);
     assert.equal((await deposit(semel)).status, 200);
   }
+});
+
+test("in a browser, open and a session say where their module is missing, and the next one may have it", async (t) => {
+  const isThere = new Set();
+  const bytesOf = (url) => readFile(new URL(url));
+  t.mock.method(globalThis, "fetch", async (url) => {
+    const name = new URL(url).pathname.split("/").at(-1);
+    const response = isThere.has(name) ? new Response(await bytesOf(url)) : new Response("<h1>404</h1>", { status: 404 });
+    return Object.defineProperty(response, "url", { value: `https://page.test/${name}` });
+  });
+  const { Semel } = await import("../../sdk/npm/index.js");
+  const server = new SessionStub();
+  const open = () => Semel.open({ url: URL_OF_STUB, fetch: server.fetch, durability: "memory" });
+  assert.equal((await rejection(open())).message, "semel: https://page.test/semel.wasm answers 404");
+  isThere.add("semel.wasm");
+  const semel = await open();
+  t.after(() => semel.close());
+  assert.equal((await rejection(semel.session("accounts/a", "s"))).message, "semel: https://page.test/session.wasm answers 404");
+  isThere.add("session.wasm");
+  assert.equal((await semel.session("accounts/a", "s")).epoch, 1);
 });
 
 test("open without options is a TypeError", async () => {

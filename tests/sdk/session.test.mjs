@@ -187,6 +187,20 @@ test("it pauses at what must be mended, and all that comes after it waits", asyn
   assert.deepEqual(server.effects, ["x", "y"]);
 });
 
+test("what refuses a whole batch is told with the problem as it came", async (t) => {
+  const { semel, server } = await outbox(t);
+  const paused = [];
+  const session = await semel.session("accounts/a", "s", { onpaused: (each) => paused.push(each) });
+  server.each = (call, serve) => (paused.length ? serve() : problem(401, "unauthorized", { executed: "no", retry: "after-fix", detail: "the token has ended", own: [1] }));
+  const answers = ["a", "b"].map((body) => deposit(session, body));
+  await until(() => paused.length, "it pauses");
+  const [{ error }] = paused;
+  assert.deepEqual([error.code, error.message, error.problem?.own], ["unauthorized", "unauthorized: the token has ended", [1]]);
+  assert.equal(server.frames[0].elements.length, 2);
+  session.resume();
+  await within(Promise.all(answers), "they are answered");
+});
+
 test("what is given up in a pause never runs, and what comes after it goes on", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s", { onpaused: ({ giveUp }) => giveUp() });

@@ -224,6 +224,16 @@ test("who is told may make a request, subscribe and stop at once", async (t) => 
   for (const stop of stops) stop();
 });
 
+test("who has stopped is told nothing more, also where another stops it as both are about to be told", async (t) => {
+  const { semel } = await outbox(t);
+  const told = [];
+  let stop;
+  semel.subscribe(({ pending }) => pending && stop());
+  stop = semel.subscribe(({ pending }) => told.push(pending));
+  assert.equal((await deposit(semel)).status, 200);
+  assert.deepEqual(told, [0]);
+});
+
 test("subscribe and getSnapshot need no receiver, as React calls them", async (t) => {
   const { semel } = await outbox(t);
   const { subscribe, getSnapshot } = semel;
