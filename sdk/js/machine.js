@@ -167,7 +167,7 @@ export class Machine {
     clearTimeout(this.#timer);
     this.#wakes = wakes;
     if (wakes === Infinity || this.#isClosed) return;
-    const after = Math.min(Math.max(wakes - performance.now(), 0), TIMER_MS_MAX);
+    const after = Math.min(wakes - performance.now(), TIMER_MS_MAX);
     this.#timer = setTimeout(() => {
       this.#wakes = Infinity;
       this.tell(WAKE);

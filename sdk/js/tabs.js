@@ -20,23 +20,15 @@ export async function lightBeacon(database, owner) {
       })
       .catch(refused);
   });
-  const alive = async () => {
-    const { held } = await locks.query();
-    return held.filter(({ name }) => name.startsWith(prefix)).map(({ name }) => name.slice(prefix.length));
-  };
+  const alive = async () => (await locks.query()).held.filter(({ name }) => name.startsWith(prefix)).map(({ name }) => name.slice(prefix.length));
   return {
     alive,
     /** Calls back once, when that tab is gone. */
-    async watch(other, gone) {
+    watch(other, gone) {
       if (other === owner || watched.has(other)) return;
       watched.add(other);
-      try {
-        await locks.request(prefix + other, { signal: ending.signal }, () => watched.delete(other));
-      } catch {
-        // This tab has left.
-        return;
-      }
-      gone();
+      // Unless this tab has left.
+      locks.request(prefix + other, { signal: ending.signal }, () => watched.delete(other)).then(gone, () => {});
     },
     leave() {
       ending.abort();

@@ -3,9 +3,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { Semel } from "../../sdk/npm/node.js";
 import { AT_ONCE, burst, gathering, overlapping } from "./gathering.mjs";
+import { serveStub } from "./http-stub.mjs";
 import { deposit, outbox, SessionStub } from "./session-stub.mjs";
-import { within } from "./stub.mjs";
+import { deposit as depositTo, outbox as plainOutbox, within } from "./stub.mjs";
 
 const ENCODED = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync };
 /** Each way is asked for these, in this order. The last is cut short. */
@@ -50,6 +52,29 @@ test("in a session, what can be decoded is, and the rest is asked for by itself 
     // By HTTP the first of all goes so as well.
     assert.deepEqual(alone.filter(Boolean), BY_THEMSELVES);
   }
+});
+
+test("an answer without a body is one, though an encoding makes some bytes of nothing", async (t) => {
+  for (const encoding of Object.keys(ENCODED)) {
+    const { stub, url } = await serveStub(t);
+    stub.each = async (call, serve) => {
+      if (call.kind !== "change") return serve();
+      const { status, headers } = await serve();
+      return new Response(ENCODED[encoding](""), { status, headers: { ...Object.fromEntries(headers), "content-encoding": encoding } });
+    };
+    const semel = await Semel.open({ url, durability: "memory", retryIntervalMs: 10 });
+    t.after(() => semel.close());
+    const answer = await within(depositTo(semel), `it is answered in ${encoding}`);
+    assert.deepEqual([answer.status, await answer.text(), answer.headers.get("content-encoding"), stub.attempts.length], [200, "", encoding, 1]);
+  }
+});
+
+test("who is cut off before a body that is encoded has no answer", async (t) => {
+  const { semel, server } = await plainOutbox(t);
+  const headers = { "semel-status": "executed", "content-encoding": "gzip", "content-length": "21" };
+  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? new Response(null, { headers }) : serve());
+  assert.equal((await within(depositTo(semel), "it is answered")).status, 200);
+  assert.equal(server.attempts.length, 2);
 });
 
 test("so it is with what an outbox sends together", async (t) => {
