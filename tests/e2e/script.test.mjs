@@ -278,6 +278,14 @@ test("what writes and is not read to its end counts as read, and what is thrown 
   assert.deepEqual(await many("writes"), [0, 1, 2, 2, 7, 8, 9]);
 });
 
+test("a field of a name that is Semel's own is told of by that name", LIMIT, async () => {
+  const id = randomUUID();
+  const { status, json } = await change("/gives/text?key=field", { id });
+  assert.deepEqual([status, json.code, json.executed], [503, "unavailable", "unknown"]);
+  assert.match(await server.lineOf(id), /Probe\.storage is Semel's own: give it another name/);
+  assert.equal((await change("/gives/text")).semel, "executed");
+});
+
 test("in a batch, each element's failure is its own", LIMIT, () =>
   keeps(2, async () => {
     const paths = ["/gives/text", "/throws/range", "/answers/promise", "/gives/json"];

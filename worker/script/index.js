@@ -35,6 +35,16 @@ const isDeletion = ([method, pathname]) => method === "DELETE" && ADMIN_KEY.test
 const VALUES_MAX = 8;
 
 export class SemelObject extends Hosted {
+  constructor(ctx, env) {
+    super(ctx, env);
+    // A subclass has its fields, and has done its own, a turn later.
+    ctx.blockConcurrencyWhile(async () => {
+      await undefined;
+      const taken = TAKEN.find((each) => Object.hasOwn(this, each));
+      if (taken) throw isSemels(this.constructor.name, taken);
+    });
+  }
+
   storage() {
     const storage = super.storage();
     bind(storage, this);
@@ -61,6 +71,8 @@ export class SemelObject extends Hosted {
   }
 }
 
+const isSemels = (name, taken) => new TypeError(`${name}.${taken} is Semel's own: give it another name`);
+
 let named;
 
 /** The Worker of a class of objects. */
@@ -84,7 +96,7 @@ function check({ name, prototype, schema = [] }) {
   if (WAITS.includes(Object.prototype.toString.call(prototype.handle))) throw new TypeError(`${name}.handle must not be async: ${NO_PROMISE}`);
   for (let its = prototype; its !== SemelObject.prototype; its = Object.getPrototypeOf(its)) {
     const taken = TAKEN.find((each) => Object.hasOwn(its, each));
-    if (taken) throw new TypeError(`${name}.${taken} is Semel's own: give it another name`);
+    if (taken) throw isSemels(name, taken);
   }
 }
 

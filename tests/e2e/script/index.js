@@ -114,6 +114,11 @@ export class Probe extends SemelObject {
 
   static schema = ["PRAGMA foreign_keys = ON; CREATE TABLE probe (runs INTEGER NOT NULL) STRICT; INSERT INTO probe VALUES (0)", "CREATE TABLE many (n INTEGER) STRICT; INSERT INTO many VALUES (1), (2), (3) RETURNING n"];
 
+  constructor(ctx, env) {
+    super(ctx, env);
+    if (ctx.id.name === "field") this.storage = ctx.storage;
+  }
+
   handle(ctx, request) {
     const { sql } = ctx;
     sql.exec("UPDATE probe SET runs = runs + 1");
