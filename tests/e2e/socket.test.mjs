@@ -301,6 +301,35 @@ test("frames that come before it is known who sends them wait; who sends more of
   for (const socket of [patient, flood]) socket.destroy();
 });
 
+test("where a hundred have said something and it is not known yet who they are, one more is refused, and told that it may try again", { timeout: 30_000 }, async (t) => {
+  const silent = createServer();
+  await new Promise((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    silent.closeAllConnections();
+    silent.close();
+  });
+  const answering = new Promise((resolve) => silent.once("request", (_, response) => resolve(response)));
+  const own = await serve((end) => t.after(end), "ledger", { ...vars, SEMEL_JWKS_URL: `http://127.0.0.1:${silent.address().port}/` }, { reachesLocal: true });
+  const opened = () => open(own.url, path("full"), { origin: APP });
+  const waiting = await Promise.all(Array.from({ length: STRANGERS }, async () => (await opened()).socket));
+  for (const socket of waiting) socket.send(hello(LATE.token({ sub: "alice" })));
+  const response = await answering;
+  // Frames of many connections come when they come: a moment earlier, a silent one makes room, and it is not yet full.
+  let refused;
+  for (let tries = 0; tries < 100 && refused?.status !== 503; tries += 1) {
+    refused = await opened();
+    refused.socket?.send(hello(LATE.token({ sub: "alice" })));
+    if (refused.socket) waiting.push(refused.socket);
+  }
+  assert.deepEqual([refused.status, refused.headers["semel-status"], refused.headers["retry-after"], refused.headers["access-control-allow-origin"]], [503, "unavailable", "1", APP]);
+  response.end(jwks(LATE));
+  const last = waiting.at(-1);
+  last.send(frame(1, [deposit("full")]));
+  assert.deepEqual(statuses(JSON.parse(await last.next())), ["executed"]);
+  assert.equal((await opened()).status, 101);
+  for (const socket of waiting) socket.destroy();
+});
+
 test("a socket is not compressed, whoever offers that", async () => {
   const { status, headers, socket } = await open(server.url, path("plain"), { "sec-websocket-extensions": "permessage-deflate; client_max_window_bits" });
   assert.deepEqual([status, headers["sec-websocket-extensions"]], [101, undefined]);
