@@ -13,7 +13,7 @@ const made = {
   "cloudflare:sockets": "export const connect = (...asked) => given.connect(...asked);",
   "cloudflare:workers": "export const { RpcStub } = globalThis; export class DurableObject { constructor(ctx, env) { Object.assign(this, { ctx, env }); } }",
   "./semel_bg.wasm": "export default undefined;",
-  "./semel.js": "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = initSync, wait_ms = (...asked) => given.glue.wait_ms(...asked), registry_shards = () => 2; export class SemelRegistry { constructor() { return given.glue.registry; } }",
+  "./semel.js": "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = () => given.glue.restarted?.(), wait_ms = (...asked) => given.glue.wait_ms(...asked), registry_shards = () => 2; export class SemelRegistry { constructor() { return given.glue.registry; } }",
 };
 const hook = `
 const made = ${JSON.stringify(made)};

@@ -1,0 +1,61 @@
+// What the rest of the worker does when the module dies, and what it does not take for that; and a line of its log. The module is made up; on workerd a real one
+// dies in `handler.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { given, natively } from "./natively.mjs";
+
+const { Table, attempted, guarded, note, noteOf, perInstance, settingsOf } = await natively("module.js");
+
+/** What was printed, and how often the instance was thrown away. */
+function watch(t) {
+  const printed = t.mock.method(console, "log", () => {});
+  const its = { restarts: 0, lines: () => printed.mock.calls.map(({ arguments: [line] }) => line) };
+  given.glue.restarted = () => (its.restarts += 1);
+  return its;
+}
+
+const text = () => {
+  throw "the disk is full";
+};
+const trap = () => {
+  throw new WebAssembly.RuntimeError("unreachable");
+};
+
+test("after a panic the instance is another, and what was made in the old one is made again; what the module throws as text is none", (t) => {
+  const its = watch(t);
+  const made = perInstance((settings) => ({ settings }));
+  const first = made("a");
+  assert.equal(guarded(() => "answered", trap), "answered");
+  assert.throws(() => guarded(text, () => "otherwise"), (error) => error === "the disk is full");
+  assert.throws(() => attempted(text), /^Error: the disk is full$/);
+  assert.deepEqual([made("b") === first, its.restarts, its.lines()], [true, 0, []]);
+  assert.equal(guarded(trap, () => "otherwise"), "otherwise");
+  assert.match(its.lines()[0], /"level":"error".*the module was restarted: RuntimeError: unreachable/);
+  const second = made("c");
+  assert.deepEqual([second, its.restarts], [{ settings: "c" }, 1]);
+  assert.throws(() => attempted(trap), WebAssembly.RuntimeError);
+  assert.deepEqual([made("d"), its.restarts], [{ settings: "d" }, 2]);
+});
+
+test("a line of the log is one JSON document, whatever is in it; whose key it is is told as far as that is known", (t) => {
+  const its = watch(t);
+  const odd = "a\nb\u2028c\u202ed\u{e0001}e\u0085f\"";
+  note("warn", odd);
+  noteOf(() => ({ key_hash: () => "hash" }), "one");
+  noteOf(() => ({ key_hash: text }), "other");
+  const lines = its.lines();
+  assert.match(lines[0], /^[ -~]*$/);
+  assert.deepEqual(lines.map((line) => JSON.parse(line)).map(({ level, message, key }) => [level, message, key]), [["warn", odd, undefined], ["warn", "one", "hash"], ["warn", "other", undefined]]);
+});
+
+test("settings are texts, or JSON of what they are; nothing else of what is bound is one", () => {
+  assert.equal(settingsOf({ SEMEL_A: "x", SEMEL_B: false, SEMEL_C: [{ d: 1 }], OTHER: "y" }), 'SEMEL_A=x\0SEMEL_B=false\0SEMEL_C=[{"d":1}]\0');
+});
+
+test("who has taken nothing has taken none, and who is free is forgotten", () => {
+  const table = new Table([["a", 5n], ["b", 6n]]);
+  assert.deepEqual([table.get("a"), table.get("c")], [5n, 0n]);
+  table.sweep(5n);
+  assert.deepEqual([...table.keys()], ["b"]);
+});
