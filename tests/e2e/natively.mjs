@@ -4,16 +4,18 @@
 
 import { register } from "node:module";
 
-/** What a test puts there itself: `connect` of the runtime's sockets, and `glue`, what it calls of the wasm module; `registry` is an object of that. */
+/** What a test puts there itself: `connect` of the runtime's sockets, and `glue`, what it calls of the wasm module; `registry`, `engine` and `router` are objects of that. */
 export const given = (globalThis.given = { connect: undefined, glue: {} });
 /** As the runtime has it: what a property of a service is, where that is a method. */
 export const RpcStub = (globalThis.RpcStub = class {});
 
 const made = {
   "cloudflare:sockets": "export const connect = (...asked) => given.connect(...asked);",
-  "cloudflare:workers": "export const { RpcStub } = globalThis; export class DurableObject { constructor(ctx, env) { Object.assign(this, { ctx, env }); } }",
+  "cloudflare:workers": "export const { RpcStub } = globalThis, waitUntil = () => {}; export class DurableObject { constructor(ctx, env) { Object.assign(this, { ctx, env }); } }",
   "./semel_bg.wasm": "export default undefined;",
-  "./semel.js": "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = () => given.glue.restarted?.(), wait_ms = (...asked) => given.glue.wait_ms(...asked), registry_shards = () => 2; export class SemelRegistry { constructor() { return given.glue.registry; } }",
+  "./semel.js":
+    "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = () => given.glue.restarted?.(), wait_ms = (...asked) => given.glue.wait_ms(...asked), registry_shards = () => 2, young_ms = () => 60_000; " +
+    ["Registry", "Engine", "Router"].map((name) => `export class Semel${name} { constructor() { return given.glue.${name.toLowerCase()}; } }`).join(" "),
 };
 const hook = `
 const made = ${JSON.stringify(made)};

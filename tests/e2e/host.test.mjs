@@ -1,0 +1,97 @@
+// What an object does round one call into its engine: what is durable before and after, who is counted where it crashes, and who is alone. Engine, storage and time
+// are the test's; on workerd they are in `recovery.test.mjs` and `handler.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { given, natively } from "./natively.mjs";
+
+const { SemelObject } = await natively("host.js");
+
+const NOW = 1_000_000_000;
+const YOUNG_MS = 60_000;
+const trap = () => {
+  throw new WebAssembly.RuntimeError("unreachable");
+};
+
+/** An object of a key at `NOW`; `engine`: what its engine does otherwise than to answer. `log`: what was asked of it and of its storage, in order; `args`: what it was asked with. */
+function object(t, engine = {}) {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
+  t.mock.method(console, "log", () => {});
+  const its = { log: [], args: [], alarms: [] };
+  const all = { open: () => false, is_suspect: () => false, start: () => {}, handle: () => [200, "handled"], crashed: () => [500, "counted"], wakes_at: () => NOW + 5_000, count: () => [1, 2], key_hash: () => "hash", ...engine };
+  given.glue.engine = Object.fromEntries(
+    Object.entries(all).map(([name, answer]) => [
+      name,
+      (...asked) => {
+        its.log.push(name === "start" ? `start ${asked[0]}` : name);
+        its.args.push([name, asked]);
+        return answer(...asked);
+      },
+    ]),
+  );
+  given.glue.router = { unavailable: (detail) => [503, detail] };
+  const sync = async () => {
+    its.log.push("sync");
+    await turn();
+    its.log.push("durable");
+  };
+  const storage = { sync, getAlarm: async () => null, setAlarm: async (atMs) => void its.alarms.push(atMs) };
+  its.object = new SemelObject({ storage, getWebSockets: () => [], blockConcurrencyWhile: (work) => work(), waitUntil: () => {} }, {});
+  its.ask = async (lines = "") => (await its.object.ask("POST", "/one", "", lines, new Uint8Array())).slice(0, 2);
+  return its;
+}
+
+test("what may have ended the object before is started durably, counted once more, and alone in its commit", async (t) => {
+  const { log, ask, object: its } = object(t, { is_suspect: (_, pathname) => pathname === "/one" });
+  const alone = ask();
+  const other = its.ask("POST", "/other", "", "", undefined);
+  assert.deepEqual(await alone, [200, "handled"]);
+  await other;
+  const done = log.filter((what) => !["open", "is_suspect", "wakes_at"].includes(what));
+  assert.deepEqual(done.slice(0, 8), ["start false", "sync", "durable", "start true", "handle", "sync", "durable", "handle"]);
+});
+
+test("only a young object asks who that may be, and an old one of places of sessions; where that crashes it is nobody", async (t) => {
+  const { log, ask } = object(t);
+  const looks = async (lines) => {
+    log.length = 0;
+    await ask(lines);
+    return log.includes("is_suspect");
+  };
+  assert.equal(await looks(), true);
+  t.mock.timers.tick(YOUNG_MS - 1);
+  assert.equal(await looks(), true);
+  t.mock.timers.tick(1);
+  assert.deepEqual([await looks(), await looks("semel-session:\"s\";epoch=1;seq=1\n")], [false, true]);
+  t.mock.reset();
+  assert.deepEqual(await object(t, { is_suspect: trap }).ask(), [200, "handled"]);
+});
+
+test("a crash is counted as of its start, and answered; where that crashes as well, the caller has an answer all the same", async (t) => {
+  const { ask, args } = object(t, { handle: () => (t.mock.timers.tick(500), trap()) });
+  assert.deepEqual(await ask(), [500, "counted"]);
+  const [[, handled], [, counted]] = args.filter(([name]) => ["handle", "crashed"].includes(name));
+  assert.deepEqual([handled, handled.at(-1)], [counted, NOW]);
+  t.mock.reset();
+  assert.deepEqual(await object(t, { handle: trap, crashed: trap }).ask(), [503, "the object crashed"]);
+});
+
+test("what is stored is looked at before anything is asked, and the alarm is seen to after it", async (t) => {
+  let pages = 3;
+  const { log, ask, alarms } = object(t, { open: () => (pages -= 1) > 0 });
+  const asked = ask();
+  for (let turns = 0; turns < 5; turns += 1) {
+    await turn();
+    t.mock.timers.tick(1);
+  }
+  assert.deepEqual(await asked, [200, "handled"]);
+  assert.deepEqual(log.filter((what) => !["sync", "durable"].includes(what)), ["open", "open", "open", "is_suspect", "handle", "wakes_at"]);
+  assert.deepEqual(alarms, [NOW + 5_000]);
+});
+
+test("how much a key has is told, unless that can't be known now", (t) => {
+  assert.deepEqual(object(t).object.count(), [1, 2]);
+  t.mock.reset();
+  assert.equal(object(t, { count: trap }).object.count(), undefined);
+});
