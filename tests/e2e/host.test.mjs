@@ -17,9 +17,9 @@ const trap = () => {
 /** An object of a key at `NOW`; `engine`: what its engine does otherwise than to answer. `log`: what was asked of it and of its storage, in order; `args`: what it was asked with. */
 function object(t, engine = {}) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
-  t.mock.method(console, "log", () => {});
-  const its = { log: [], args: [], alarms: [] };
-  const all = { open: () => false, is_suspect: () => false, start: () => {}, handle: () => [200, "handled"], crashed: () => [500, "counted"], wakes_at: () => NOW + 5_000, count: () => [1, 2], key_hash: () => "hash", ...engine };
+  const printed = t.mock.method(console, "log", () => {});
+  const its = { log: [], args: [], alarms: [], lines: () => printed.mock.calls.map(({ arguments: [line] }) => line) };
+  const all = { open: () => false, is_suspect: () => false, start: () => {}, handle: () => [200, "handled"], crashed: () => [500, "counted"], wakes_at: () => NOW + 5_000, count: () => [1, 2], key_hash: () => "hash", woken: () => {}, sweep_page: () => false, ...engine };
   given.glue.engine = Object.fromEntries(
     Object.entries(all).map(([name, answer]) => [
       name,
@@ -30,7 +30,7 @@ function object(t, engine = {}) {
       },
     ]),
   );
-  given.glue.router = { unavailable: (detail) => [503, detail] };
+  given.glue.router = { unavailable: (detail) => [503, detail, undefined, `a line: ${detail}`] };
   const sync = async () => {
     its.log.push("sync");
     await turn();
@@ -38,6 +38,7 @@ function object(t, engine = {}) {
   };
   const storage = { sync, getAlarm: async () => null, setAlarm: async (atMs) => void its.alarms.push(atMs) };
   its.object = new SemelObject({ storage, getWebSockets: () => [], blockConcurrencyWhile: (work) => work(), waitUntil: () => {} }, {});
+  its.batch = (text) => its.object.ask("POST", "/batch", "", "semel-key:k\n", new TextEncoder().encode(text), "alice");
   its.ask = async (lines = "") => (await its.object.ask("POST", "/one", "", lines, new Uint8Array())).slice(0, 2);
   return its;
 }
@@ -94,4 +95,32 @@ test("how much a key has is told, unless that can't be known now", (t) => {
   assert.deepEqual(object(t).object.count(), [1, 2]);
   t.mock.reset();
   assert.equal(object(t, { count: trap }).object.count(), undefined);
+});
+
+test("a batch, and a frame, comes after what is stored was looked at, and has the alarm seen to; one of it whose crash can't even be counted has a line of its own", async (t) => {
+  const sent = [];
+  const socket = { readyState: 1, deserializeAttachment: () => ({ key: "k", asker: "alice" }), send: (text) => sent.push(text) };
+  for (const way of [(its) => its.batch("[]"), (its) => its.object.webSocketMessage(socket, "{}")]) {
+    let pages = 3;
+    const its = object(t, { open: () => (pages -= 1) > 0, batch: () => ["answered"] });
+    const asked = way(its);
+    for (let turns = 0; turns < 5; turns += 1) {
+      await turn();
+      t.mock.timers.tick(1);
+    }
+    await asked;
+    assert.deepEqual([its.log.filter((what) => !["sync", "durable"].includes(what)), its.alarms], [["open", "open", "open", "batch", "wakes_at"], [NOW + 5_000]]);
+    t.mock.reset();
+  }
+  assert.deepEqual(sent, ["answered"]);
+  const crashing = object(t, { batch: (_router, _key, _asker, isAlone) => (isAlone ? [200, "", undefined] : undefined), one: (_key, _asker, _text, sinceMs) => (sinceMs === undefined ? trap() : undefined) });
+  const [status, , body] = await crashing.batch('[{"method":"POST"}]');
+  assert.deepEqual([status, JSON.parse(new TextDecoder().decode(body)).map(({ status }) => status)], [200, [503]]);
+  assert.ok(crashing.lines().includes("a line: the object crashed"));
+});
+
+test("an alarm is over when what it came for is done", async (t) => {
+  const { object: its, log } = object(t);
+  await its.alarm();
+  assert.deepEqual(log.filter((what) => what !== "open"), ["woken", "sweep_page", "sweep_page", "wakes_at"]);
 });
