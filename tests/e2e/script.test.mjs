@@ -83,7 +83,7 @@ test("what can't be an answer is an error that says so", LIMIT, () =>
       "function-inside": /the body is or has \[object Function\]/,
       "headers-text": /headers that are a string/,
       "no-json": /its toJSON gives nothing/,
-      redirect: /the handler answered 302, which is no outcome: 200 to 299 is one, and 400 to 499/,
+      redirect: /302 was answered, which is no outcome: 200 to 299 is one, and 400 to 499/,
       large: /the handler's body has 1048577 bytes, more than 1048576/,
       "with-204": /the handler answered 204 with a body/,
     };

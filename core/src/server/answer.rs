@@ -119,7 +119,7 @@ impl Answer {
 pub fn checked_outcome(response: Response, body_bytes_max: usize) -> Result<Outcome, String> {
     if !matches!(response.status, 200..=299 | 400..=499) && holds(Rule::CheckedOutcome) {
         return Err(format!(
-            "the handler answered {}, which is no outcome: 200 to 299 is one, and 400 to 499",
+            "{} was answered, which is no outcome: 200 to 299 is one, and 400 to 499",
             response.status
         ));
     }

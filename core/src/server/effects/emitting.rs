@@ -68,8 +68,9 @@ impl Context<'_> {
     /// Has a request sent to an address outside, at least once, if what the handler does is committed: always with the same `Idempotency-Key`.
     pub fn call(&mut self, url: &str, outgoing: Outgoing) -> Result<(), Failure> {
         let target = Target::of_url(url).filter(|_| is_plain(url) && url.len() <= head::URL_BYTES_MAX);
-        let target =
-            target.ok_or_else(|| wrong("a URL begins with https:// or http://, has a host, and no credentials"))?;
+        let target = target.ok_or_else(|| {
+            wrong("a URL begins with https:// or http://, has a host, no credentials and no fragment, and is escaped")
+        })?;
         self.store(&target, url, outgoing)
     }
 
