@@ -127,6 +127,11 @@ test("where a connection is to be made first, it is made to the port of the orig
   asked.length = 0;
   const refused = connections(() => Promise.reject(new Error("refused")));
   assert.deepEqual(await sent(first("http://api.example")), [true, "Error: no connection: Error: refused", undefined]);
+  // As the runtime does for a name that it takes for none, or where so many requests of an object are enough.
+  given.connect = () => {
+    throw new TypeError("unsupported characters");
+  };
+  assert.deepEqual(await sent(first("http://a!b.example")), [true, "Error: no connection: TypeError: unsupported characters", undefined]);
   const hangs = connections(() => new Promise(() => {}));
   const told = sent(first("http://api.example"));
   await passes(t, 5_000);

@@ -89,15 +89,17 @@ function sendOf(env) {
 class Unconnected extends Error {}
 
 async function connected({ hostname, port, protocol }) {
-  const socket = connect({ hostname, port: Number(port) || (protocol === "http:" ? 80 : 443) });
-  // It is told by `opened`; nobody else is to hear it again.
-  socket.closed.catch(() => {});
+  let socket;
   try {
+    // What is no address, or one connection too many, is told at once.
+    socket = connect({ hostname, port: Number(port) || (protocol === "http:" ? 80 : 443) });
+    // It is told by `opened`; nobody else is to hear it again.
+    socket.closed.catch(() => {});
     await within(CONNECT_MS_MAX, socket.opened);
   } catch (error) {
     throw new Unconnected(`no connection: ${error}`);
   } finally {
-    socket.close().catch(() => {});
+    socket?.close().catch(() => {});
   }
 }
 
