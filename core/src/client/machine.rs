@@ -11,7 +11,7 @@ use super::failure::ClientCode;
 use super::in_hand::{Request, Seen, Stage};
 use super::numbered::Numbered;
 use super::request::Aim;
-use super::row::{Answered, Change, Draft, Entry, Row, Unreadable};
+use super::row::{Change, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
 use super::{ACK_RIDE_MS, PENDING_BYTES_MAX, codec};
 use crate::header;
