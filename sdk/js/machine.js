@@ -30,8 +30,8 @@ export const LEAVE = 19;
 export const WATCH = 20;
 export const TICKET_OF = 21;
 const IS_DONE = 22;
-/** The longest time for which a timer can be set; it is set again then. */
-const TIMER_MS_MAX = 2 ** 31 - 1;
+/** For so long a timer can be set, and for not much more; it is set again then. */
+const TIMER_MS_MAX = 2e9;
 /** So far may the two clocks drift apart by themselves. */
 const DRIFT_MS_MAX = 5_000;
 
@@ -167,11 +167,12 @@ export class Machine {
     clearTimeout(this.#timer);
     this.#wakes = wakes;
     if (wakes === Infinity || this.#isClosed) return;
-    const after = Math.min(wakes - performance.now(), TIMER_MS_MAX);
+    // What is due by now has been so for ever, it may be. For less than nothing no timer is set: Node warns of that, and a browser may take it for weeks.
+    const after = Math.max(0, wakes - performance.now());
     this.#timer = setTimeout(() => {
       this.#wakes = Infinity;
       this.tell(WAKE);
-    }, Math.ceil(after));
+    }, Math.min(Math.ceil(after), TIMER_MS_MAX));
   }
 
   #do() {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { left, tab } from "./machine.mjs";
+import * as sessions from "./session-stub.mjs";
 import { Rows, Stub, deposit, minutes, outbox, rejection, until } from "./stub.mjs";
 
 test("what an owner left that is gone is sent once it is taken over, under its id, and recovered once", async (t) => {
@@ -194,6 +195,21 @@ test("a time longer than a timer can be set for does not end at once", async (t)
   assert.ok(longest > 1e9 && longest < 2 ** 31, `${longest} ms`);
   await semel.close();
   assert.equal((await answered).code, "closed", "it was not given up");
+});
+
+test("no timer is set for less than nothing, of which Node warns, also where something has been due for ever", async (t) => {
+  const delays = [];
+  const { setTimeout: set } = globalThis;
+  t.mock.method(globalThis, "setTimeout", (callback, ms, ...rest) => {
+    delays.push(ms);
+    return set(callback, ms, ...rest);
+  });
+  const { semel } = await outbox(t);
+  assert.equal((await deposit(semel)).status, 200);
+  const session = await (await sessions.outbox(t)).semel.session("accounts/a", "s");
+  assert.equal((await sessions.deposit(session, "1")).status, 200);
+  assert.ok(delays.length > 0);
+  assert.deepEqual(delays.filter((ms) => ms !== undefined && !(ms >= 0)), []);
 });
 
 /** A page that came without encryption has no function for it. */
