@@ -184,7 +184,7 @@ test("where the name of a new generation can't be made durable, nothing rests on
   disk.faults.datasync = disk.faults.sync = undefined;
   await put(store, "b", "2");
   assert.equal(told(await appended), "store-failed EIO");
-  assert.deepEqual([generation(folder), await textsIn(other)], [3, { a: "1", b: "2" }]);
+  assert.deepEqual([generation(folder), await textsIn(other)], [2, { a: "1", b: "2" }]);
 });
 
 test("a compaction that fails harms no change, and is tried again later", async (t) => {
@@ -241,6 +241,24 @@ test("where it can't be seen whether a generation has its name, nothing is appen
   assert.deepEqual([await textsIn(other), await look(folder)], Array(2).fill({ a: "1", b: "2", big: "x".repeat(100_000) }));
 });
 
+test("while the names of a folder can't be made durable, a log that is written anew each second takes the room of one", { timeout: 30_000 }, async (t) => {
+  const { folder, disk, store } = await faulty(t);
+  // Of a generation the file is synced, and then the folder.
+  let syncs = 0;
+  disk.faults.sync = () => ((syncs += 1) % 2 ? undefined : fail("EIO")());
+  disk.faults.datasync = () => {
+    disk.faults.datasync = undefined;
+    throw failure("EIO");
+  };
+  const appended = rejection(put(store, "b", "1"));
+  await until(() => syncs >= 6, "it is written again and again");
+  assert.deepEqual(readdirSync(folder).filter((name) => name.startsWith("semel.") && name.endsWith(".log")), ["semel.1.log", "semel.2.log"]);
+  disk.faults.sync = undefined;
+  assert.equal(told(await appended), "store-failed EIO");
+  await put(store, "c", "1");
+  assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", c: "1" }));
+});
+
 test("an owner whose name is made, though it is said not to be, lives", async (t) => {
   const { disk, store } = await faulty(t);
   const presence = store.presence("owner");
@@ -266,6 +284,13 @@ test("after a sync that fails the log is written anew also where it is read agai
   assert.equal(generation(folder), 2);
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
   await put(store, "c", "1");
+  // It is read again, with nothing in doubt.
+  disk.faults.datasync = () => {
+    disk.faults.datasync = undefined;
+    unseen(disk);
+  };
+  await put(store, "d", "1");
+  assert.equal(disk.faults.readFile, undefined);
   assert.equal(generation(folder), 2, "once is enough");
 });
 

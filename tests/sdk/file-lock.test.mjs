@@ -175,6 +175,22 @@ test("a lock that was lost sight of is let go of by itself, though it can't be s
   await until(() => other.load().then(() => true, () => false), "it is let go of");
 });
 
+test("a name of a lock that is there already, by the call that makes it, is let go of by itself where it is this one's", { timeout: 30_000 }, async (t) => {
+  const folder = folderOf(t);
+  const disk = faultyFs({});
+  const [store, other] = [storeIn(t, folder, { fs: disk.fs, busyMs: 0 }), storeIn(t, folder, { busyMs: 100 })];
+  await put(store, "a", "1");
+  // As over a network that says it twice.
+  disk.faults.link = async ({ real }) => {
+    disk.faults.link = undefined;
+    await real();
+    throw failure("EEXIST");
+  };
+  assert.equal(told(await rejection(put(store, "a", "2"))), "store-blocked");
+  await until(() => other.load().then(() => true, () => false), "it is let go of");
+  assert.deepEqual(await textsIn(other), { a: "1" });
+});
+
 test("a name that was made before something failed is no lock against oneself", async (t) => {
   const folder = folderOf(t);
   const disk = faultyFs({});

@@ -35,6 +35,8 @@ export class Log {
   #liveBytes = 0;
   /** What is wrong with the end of the file: undefined, `cut` (more is there than there should be) or `renew` (what is on disk is unknown). */
   #doubt;
+  /** False while the name of a new generation is not known to be on disk: nothing rests on it, so that the next one may have it. */
+  #isNamed = true;
   /** Whether it was closed with what is on disk unknown: then no sync tells of what is read. */
   #isUnsure = false;
   /** The highest generation that was ever seen: none below is the log any more. */
@@ -145,6 +147,8 @@ export class Log {
     this.#generation = 0;
     this.#isUnsure ||= this.#doubt === "renew";
     this.#doubt = undefined;
+    // Others may have read it since, and appended to it.
+    this.#isNamed = true;
     this.#liveBytes = 0;
     this.rows.clear();
     // What it could not write is known by the syncs.
@@ -213,7 +217,7 @@ export class Log {
 
   /** Writes a new generation from `rows`. */
   async #renew() {
-    const generation = this.#generation + 1;
+    const generation = this.#generation + Number(this.#isNamed);
     const [temporary, path] = [this.#path(`semel.${generation}.tmp`), this.#path(logOf(generation))];
     const handle = await this.#fs.open(temporary, "w+", FILE_MODE);
     let written;
@@ -240,9 +244,11 @@ export class Log {
     this.#size = written.size;
     // Until its name is durable, nothing may rest on it.
     this.#doubt = "renew";
+    this.#isNamed = false;
     await before?.close().catch(() => {});
     await syncFolder(this.#fs, this.#folder);
     this.#doubt = undefined;
+    this.#isNamed = true;
     this.#isUnsure = false;
     await this.#leaveBehind(await this.#fs.readdir(this.#folder)).catch(() => {});
   }
