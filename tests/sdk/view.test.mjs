@@ -131,6 +131,30 @@ test("a store that refuses what is written before an attempt is told of, and is 
   assert.equal(events.length, told);
 });
 
+test("an attempt that is refused for good, while the store can't be asked whether another tab has an outcome, is told as refused, and as lost by the store", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  const broken = new Error("the store is broken");
+  let isBroken = false;
+  store.before = async () => {
+    if (isBroken) throw broken;
+  };
+  server.each = (call, serve) => {
+    if (call.kind !== "change") return serve();
+    isBroken = call.n === 1;
+    return problem(410, "retention-expired", { executed: "no", retry: "never" });
+  };
+  const events = heard(semel);
+  const settled = rejection(deposit(semel, "a", { id: "1" }));
+  await until(() => events.length > 2, "it is told");
+  isBroken = false;
+  assert.equal((await settled).code, "retention-expired");
+  const of = { requestId: "1", method: "POST", url };
+  const refused = ["refused", { ...of, status: 410, code: "retention-expired" }];
+  assert.deepEqual(events.slice(0, 3), [["attempt", of], refused, ["lost", { ...of, error: broken }]]);
+  assert.deepEqual(events.slice(-3).map(([type]) => type), ["attempt", "refused", "settled"]);
+});
+
 test("what is sent besides requests is lost without an id", async (t) => {
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "health" && call.n === 1 ? lost() : serve());
