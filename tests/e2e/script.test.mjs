@@ -240,8 +240,7 @@ test("of the statements that write, those that give rows are kept until they are
     }
   }
   const { bind, handle } = await import(join(workerFolder("script"), "script.js"));
-  bind(storage, new Writes());
-  handle(storage, "POST", "https://semel/x", "", new Uint8Array(), 0, "key", "alice", {});
+  handle(bind(storage, new Writes()), "POST", "https://semel/x", "", new Uint8Array(), 0, "key", "alice", {});
   assert.deepEqual(ended, ["UPDATE many SET n = 2 RETURNING n"]);
 });
 
@@ -269,6 +268,10 @@ test("what writes and is not read to its end counts as read, and what is thrown 
     assert.deepEqual(await many(`writes-${name}`), rows, name);
   }
   const undone = { throws: /out of stock/, "nested-throws": /out of stock/, "late-in-nested": /toArray is not a function/, "over-nested": /internal error.*transactionSync/, unreadable: /not to be read/, promise: /handle gave a promise/, "awaits-in-nested": /a transaction gave a promise: it has to answer at once/ };
+  // What they go on to write is undone as well, and what nobody has begun is not begun.
+  for (const name of ["goes-on-in-nested", "then-in-nested"]) undone[name] = /a transaction gave a promise/;
+  undone["promise-goes-on"] = /handle gave a promise/;
+  assert.equal((await change("/gives/text?key=writes")).semel, "executed", "its tables are there");
   for (const [name, reason] of Object.entries(undone)) await failsWith(`/writes/${name}?key=writes`, reason);
   assert.equal((await change("/writes/null?key=writes")).semel, "not-found");
   assert.deepEqual(await many("writes"), [1, 2, 3]);
@@ -368,12 +371,11 @@ test("a pattern names the keys of paths that fit it, and nothing handles the oth
 
 test("what a call into the module does not come back from is a trap, whoever catches it; what can be no effect, or comes too late, is an error where it is asked for", async () => {
   const { bind, handle } = await natively("script/script.js");
-  const storage = { sql: { exec: () => ({ rowsWritten: 0, columnNames: [] }) }, transactionSync: (work) => work() };
   const trap = new WebAssembly.RuntimeError("unreachable");
   let kept;
   const asked = (work, store) => {
-    bind(storage, { handle: (ctx) => (work((kept = ctx)), { status: 204 }) });
-    return handle(storage, "POST", "/", "", new Uint8Array(), 0, "key", "alice", store);
+    const storage = { sql: { exec: () => ({ rowsWritten: 0, columnNames: [] }) }, transactionSync: (work) => work() };
+    return handle(bind(storage, { handle: (ctx) => (work((kept = ctx)), { status: 204 }) }), "POST", "/", "", new Uint8Array(), 0, "key", "alice", store);
   };
   const caught = (ctx) => {
     try {

@@ -108,6 +108,8 @@ test("Drizzle's driver for Durable Objects: statements and transactions in a han
   assert.equal((await change(server, "/shop/tries", "tries", { item: "pear", quantity: 1 })).semel, "executed");
   assert.equal((await change(server, "/shop/awaited", "awaited", {})).semel, "rolled-back");
   assert.match(await server.lineOf("awaited"), /handle gave a promise/);
+  assert.equal((await change(server, "/shop/awaited-inside", "inside", { item: "fig", quantity: 1 })).semel, "rolled-back");
+  assert.match(await server.lineOf("inside"), /a transaction gave a promise/);
   assert.deepEqual(await all(), {
     stock: [{ item: "apple", quantity: 3 }],
     orders: [{ number: 1, item: "apple", quantity: 2 }, { number: 2, item: "not pear", quantity: 1 }],

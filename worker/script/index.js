@@ -46,9 +46,7 @@ export class SemelObject extends Hosted {
   }
 
   storage() {
-    const storage = super.storage();
-    bind(storage, this);
-    return storage;
+    return bind(super.storage(), this);
   }
 
   run(attempt, known) {

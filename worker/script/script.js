@@ -5,12 +5,13 @@
 //   told as text, for the log. A trap of the module's own leaves them, whatever the application has made of it.
 // - A handler answers at once. What it did after an `await` would be another commit than the record of its request.
 // - What a handler has written by is read to its end before its transaction goes on: SQLite would neither commit nor undo one.
+// - Nothing that a handler only promised is begun here, and what it goes on to do has no statement: it would be done by each retry once more.
 
 import { answerOf } from "./answers.js";
 import { Context, Head, Request } from "./requests.js";
 
-/** The objects by the storage that their engines were made over. */
-const objects = new WeakMap();
+/** What the engines of objects were made over, by the storage of their objects. */
+const engines = new WeakMap();
 /** Of the handler that is being asked: cursors of what has written, perhaps half read. */
 const cursors = [];
 let isAsked = false;
@@ -20,25 +21,31 @@ let keyRule;
 export const NO_PROMISE =
   "it has to answer at once, without async and await: what it did after an await would be another commit than the record of its request, and could happen twice or not at all. " +
   "ctx.sql answers at once; what has to be awaited belongs into the Worker's fetch, before the request or after its answer";
+/** What is told of whoever goes on after that. */
+const LEFT = "storage.sql is the handler's alone, since it gave a promise: what that writes would be another commit, which nothing protects";
 
-/** The object whose engine works on `storage`. */
+/** What the engine of an object is made over: its storage, by a way of its own. */
 export function bind(storage, object) {
-  if (!objects.has(storage)) watch(storage);
-  objects.set(storage, object);
+  if (!engines.has(storage)) engines.set(storage, watch(storage, object));
+  return engines.get(storage);
 }
 
 /** Has what a handler writes by remembered, whichever way it comes to it, and read to its end where a transaction of its own ends. */
-function watch(storage) {
+function watch(storage, object) {
   const { sql, transactionSync } = storage;
   const { exec } = sql;
+  const plain = { exec: exec.bind(sql), get databaseSize() { return sql.databaseSize; } };
+  const own = { sql: plain, transactionSync: transactionSync.bind(storage), storage, object, hasPromised: false };
   sql.exec = (...given) => {
+    if (own.hasPromised && !isAsked) throw new Error(LEFT);
     const cursor = exec.apply(sql, given);
     // A statement has written all by the time that its first row is there.
     // One without columns has no row to be left unread, and there may be very many of these.
     if (isAsked && cursor.rowsWritten > 0 && cursor.columnNames.length > 0) cursors.push(cursor);
     return cursor;
   };
-  storage.transactionSync = (work) => transactionSync.call(storage, isAsked ? () => whole(() => atOnce("a transaction", work())) : work);
+  storage.transactionSync = (work) => transactionSync.call(storage, isAsked ? () => whole(() => atOnce(own, "a transaction", work())) : work);
+  return own;
 }
 
 /** What `work` gives or throws, once all that it has written by is read to its end. */
@@ -88,34 +95,34 @@ export function keyOf(method, url) {
   }
 }
 
-export function versionsOf(storage) {
-  return schemaOf(storage).length;
+export function versionsOf(own) {
+  return schemaOf(own).length;
 }
 
-export function migrate(storage, from) {
-  const schema = schemaOf(storage);
+export function migrate(own, from) {
+  const schema = schemaOf(own);
   let version = from;
   try {
-    for (; version < schema.length; version += 1) storage.sql.exec(schema[version]).toArray();
+    for (; version < schema.length; version += 1) own.sql.exec(schema[version]).toArray();
     return undefined;
   } catch (error) {
     return `entry ${version} of the schema: ${wordsOf(error)}`;
   }
 }
 
-const schemaOf = (storage) => objects.get(storage).constructor.schema ?? [];
+const schemaOf = ({ object }) => object.constructor.schema ?? [];
 
-export function handle(storage, method, url, lines, body, now, key, principal, store) {
-  const context = new Context(storage, store, now, key, principal);
-  const answer = answered(context, objects.get(storage), new Request(method, url, lines, body));
+export function handle(own, method, url, lines, body, now, key, principal, store) {
+  const context = new Context(own.storage, store, now, key, principal);
+  const answer = answered(context, own, new Request(method, url, lines, body));
   if (context.trap !== undefined) throw context.trap.error;
   return answer;
 }
 
-function answered(context, object, request) {
+function answered(context, own, request) {
   isAsked = true;
   try {
-    return whole(() => asked(context, object, request));
+    return whole(() => asked(context, own, request));
   } catch (error) {
     // The module knows what it has refused, and the client is told that.
     return error !== undefined && error === context.refused ? undefined : wordsOf(error);
@@ -125,17 +132,18 @@ function answered(context, object, request) {
   }
 }
 
-function asked(context, object, request) {
-  const answer = object.handle(context, request);
+function asked(context, own, request) {
+  const answer = own.object.handle(context, request);
   if (answer === null) return null;
-  return answerOf(atOnce("handle", answer));
+  return answerOf(atOnce(own, "handle", answer));
 }
 
 /** What was given, unless it is only promised. */
-function atOnce(who, given) {
+function atOnce(own, who, given) {
   if (!isPromise(given)) return given;
-  // It is nobody's any more: what it rejects with is no news.
-  given.then(undefined, () => {});
+  own.hasPromised = true;
+  // It is nobody's any more: what it rejects with is no news. To ask anything else than a promise for its end would have it begin: a query, say.
+  if (given instanceof Promise) given.catch(() => {});
   throw new TypeError(`${who} gave a promise: ${NO_PROMISE}`);
 }
 

@@ -101,8 +101,11 @@ const WRITES = {
   "over-nested": ({ sql }, storage) => { for (const { n } of sql.exec(TAKE)) storage.transactionSync(() => sql.exec("INSERT INTO many VALUES (?)", n)); },
   "sends-each": (ctx) => { for (const _ of ctx.sql.exec(TAKE)) ctx.emit("shelf", TO_SHELF); },
   "awaits-in-nested": ({ sql }, storage) => { storage.transactionSync(async () => take(sql)); },
+  "goes-on-in-nested": (_, storage) => { storage.transactionSync(async () => { await undefined; storage.sql.exec("INSERT INTO many VALUES (4)"); }); },
+  "then-in-nested": (_, storage) => storage.transactionSync(() => ({ then: (done) => setTimeout(() => done(storage.sql.exec("INSERT INTO many VALUES (5)"))) })),
   unreadable: ({ sql }) => { const rows = sql.exec(TAKE); rows.next = () => { rows.toArray(); throw new Error("not to be read"); }; },
   promise: async ({ sql }) => sql.exec(TAKE).next().value,
+  "promise-goes-on": async (_, storage) => { await undefined; storage.transactionSync(() => storage.sql.exec("INSERT INTO many VALUES (6)")); },
   null: ({ sql }) => { sql.exec(TAKE).next(); return null; },
 };
 
@@ -133,7 +136,7 @@ export class Probe extends SemelObject {
     if (what === "many") return { status: 200, body: [...sql.exec("SELECT n FROM many ORDER BY rowid").raw()].flat() };
     if (what === "writes") {
       const written = WRITES[name](ctx, this.ctx.storage);
-      if (name === "promise" || written === null) return written;
+      if (name.startsWith("promise") || written === null) return written;
       return { status: 200, body: written ?? "done" };
     }
     if (what === "kept") {

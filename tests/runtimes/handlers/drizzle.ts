@@ -48,6 +48,11 @@ export class Shop extends SemelObject<Env> {
       case "awaited":
         // As it would be written for another driver. It is refused at run time where the types do not see it.
         return db.select().from(stock).then((rows) => ({ status: 200, body: rows })) as unknown as Answer;
+      case "awaited-inside":
+        void db.transaction(async (tx) => {
+          await tx.insert(orders).values({ item, quantity });
+        });
+        return { status: 201 };
       default:
         return null;
     }
