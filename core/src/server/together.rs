@@ -289,7 +289,9 @@ fn path_of(pathname: &str, search: &str) -> Result<Path, Problem> {
     }
     // As the URL of a single request has it, whatever its client's leaves as it is: Node 20's does so with `^`.
     let escaped = |part, these| Cow::from(utf8_percent_encode(part, these));
-    Ok(Path::new(&escaped(pathname, PATH_ESCAPED), &escaped(search, QUERY_ESCAPED))?)
+    let path = Path::new(&escaped(pathname, PATH_ESCAPED), &escaped(search, QUERY_ESCAPED))?;
+    head::check((path.with_query(), ""), &Headers::new())?;
+    Ok(path)
 }
 
 /// Of what a path may have here, what a URL escapes in it; and in a query.

@@ -7,6 +7,7 @@ use semel_core::problem::Code;
 use semel_core::server::Answer;
 use semel_core::server::auth::Asker;
 use semel_core::server::batch::{ANSWERS_BYTES_MAX, Answers, Batch, ELEMENTS_MAX};
+use semel_core::server::head::URL_BYTES_MAX;
 use semel_support::batches::{asker, at, count, limited, run, statuses};
 use semel_support::{KEY, START_MS, World, post};
 use serde_json::{Value, json};
@@ -86,6 +87,11 @@ fn a_batch_has_its_limits() {
     // A head is as large as any other may be.
     let replies = run(&mut world, &json!([at("long", &format!("/{}", "x".repeat(9_000))), count("short")]));
     assert_eq!(statuses(&replies), ["too-large", "executed"]);
+    // By itself it would come with three bytes for each of these.
+    let escaped = |count: usize| json!([at("escaped", &format!("/echo/{}", "^".repeat(count)))]);
+    let most = (URL_BYTES_MAX - "/echo/".len()) / 3;
+    assert_eq!(statuses(&run(&mut world, &escaped(most + 1))), ["too-large"]);
+    assert_eq!(statuses(&run(&mut world, &escaped(most))), ["executed"]);
 }
 
 #[test]
