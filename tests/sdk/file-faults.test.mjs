@@ -263,7 +263,8 @@ test("an owner whose name is made, though it is said not to be, lives", async (t
   const { disk, store } = await faulty(t);
   const presence = store.presence("owner");
   madeAndFailed(disk, "link", "EIO", (_, path) => path.endsWith("owner.owner"));
-  await until(() => disk.faults.link === undefined, "it is announced");
+  // In the turn in which it is announced, so that this waits for that.
+  assert.equal(told(await rejection(put(store, "b", "1"))), "store-failed EIO");
   await put(store, "b", "1");
   assert.deepEqual(await presence.alive(), ["owner"]);
 });
