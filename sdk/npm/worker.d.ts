@@ -43,7 +43,7 @@ export interface Context {
   readonly principal: string;
   /**
    * Has a request sent to another key, exactly once and in the order of the commits, if what the handler does is committed. There it is one of
-   * the principal `semel:emit`, and its header `semel-from` names this key.
+   * the principal `semel:emit`, and its header `semel-from` names this key, in quotes and percent-encoded.
    */
   emit(key: string, request: Outgoing & { path: string }): void;
   /**
