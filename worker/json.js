@@ -8,7 +8,7 @@ const kindOf = (value) => Object.prototype.toString.call(value);
 /** JSON makes {} or null of much that it does not know, or leaves it out, wherever in a body that is. */
 export function jsonOf(body) {
   const json = JSON.stringify(body, (_, value) => {
-    if (!isKnown(value)) throw new TypeError(`the body is or has ${typeof value === "number" ? value : kindOf(value)}: it is text, bytes, or what JSON can hold`);
+    if (!isKnown(value)) throw new TypeError(`the body is or has ${typeof value === "number" ? value : kindOf(value)}: it is text, a Uint8Array, or what JSON can hold`);
     return value;
   });
   if (json === undefined) throw new TypeError("there is no body, or its toJSON gives nothing");

@@ -78,6 +78,7 @@ test("what can't be an answer is an error that says so", LIMIT, () =>
       nan: /the body is or has NaN/,
       function: /the body is or has \[object Function\]/,
       "bytes-inside": /the body is or has \[object ArrayBuffer\]/,
+      blob: /the body is or has \[object ArrayBuffer\]: it is text, a Uint8Array, or what JSON can hold/,
       "map-inside": /the body is or has \[object Map\]/,
       "nan-inside": /the body is or has NaN/,
       "function-inside": /the body is or has \[object Function\]/,

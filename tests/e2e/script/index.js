@@ -41,6 +41,7 @@ const ANSWERS = {
   nan: () => ({ status: 200, body: Number.NaN }),
   function: () => ({ status: 200, body: () => {} }),
   "bytes-inside": ({ sql }) => ({ status: 200, body: sql.exec("SELECT x'0102' AS data").one() }),
+  blob: ({ sql }) => ({ status: 200, body: sql.exec("SELECT x'0102' AS data").one().data }),
   "map-inside": () => ({ status: 200, body: { list: [new Map([[1, 2]])] } }),
   "nan-inside": () => ({ status: 200, body: { list: [Number.NaN] } }),
   "function-inside": () => ({ status: 200, body: { method() {} } }),
