@@ -78,11 +78,14 @@ async function compile(crate, output) {
 }
 
 /** Those of the modules that the Worker imports, from `index.js` on: what only some handlers need costs the others nothing. */
-async function imported(modules) {
+export async function imported(modules) {
   const reached = new Set(["index.js"]);
   for (const name of reached) {
     const source = await readFile(modules.get(name), "utf8");
-    for (const [, other] of source.matchAll(/(?:\bfrom|\bimport)\s*["']\.\/([^"']+\.js)["']/g)) reached.add(other);
+    for (const [, other] of source.matchAll(/(?:\bfrom|\bimport)\s*["']\.\/([^"']+\.js)["']/g)) {
+      if (!modules.has(other)) throw new StepError(`${name} imports ./${other}, which is neither beside the crate's Cargo.toml nor in worker/.`);
+      reached.add(other);
+    }
   }
   return [...reached].map((name) => modules.get(name));
 }

@@ -14,7 +14,7 @@ import { rustForWasm } from "../../scripts/setup/rust-wasm.mjs";
 import { SDK_PACKAGE, sizeOf, sizeOfSessions } from "../../scripts/setup/sdk.mjs";
 import { hashOf, onceFor } from "../../scripts/setup/stamp.mjs";
 import { StepError, run } from "../../scripts/setup/step.mjs";
-import { OWN_GZIP_BYTES_MAX, checkSize } from "../../scripts/setup/worker.mjs";
+import { OWN_GZIP_BYTES_MAX, checkSize, imported } from "../../scripts/setup/worker.mjs";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-setup-"));
 after(() => rm(scratch, { recursive: true, force: true }));
@@ -145,6 +145,15 @@ test("a crate that is not named, not there or none, and an option that is none, 
   await assert.rejects(worker("examples/orders-rust", "--outdir", scratch), /has something else in it than a built Worker, and would be emptied\.\n\nWhat to do: /);
   assert.equal(await readFile(join(scratch, "own.txt"), "utf8"), "mine");
   await assert.rejects(worker("examples/orders-rust", "--out", "x"), /\nUnknown option '--out'[^\n]*\n\nWhat to do: npm run worker -- FOLDER/);
+});
+
+test("a module of a crate's that imports what is not there is an error that says which", async () => {
+  const index = join(scratch, "index.js");
+  await writeFile(index, 'import "./lines.js";\nimport { count } from "./lib/count.js";\n');
+  const lines = join(ROOT, "worker/lines.js");
+  await assert.rejects(imported(new Map([["index.js", index], ["lines.js", lines]])), /^Error: index\.js imports \.\/lib\/count\.js, which is neither beside the crate's Cargo\.toml nor in worker\/\.$/);
+  await writeFile(index, 'import "./lines.js";\n');
+  assert.deepEqual(await imported(new Map([["index.js", index], ["lines.js", lines]])), [index, lines]);
 });
 
 test("a browser loads at most 28,000 bytes brotli of the SDK, its wasm and JavaScript together, that of service workers too", async () => {
