@@ -83,6 +83,18 @@ export abstract class SemelObject<Env = unknown> extends DurableObject<Env> {
   alarm(): Promise<void>;
   webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void>;
   webSocketClose(socket: WebSocket): void;
+  private answered;
+  private ask;
+  private askAll;
+  private count;
+  private forget;
+  private isSuspect;
+  private run;
+  private settled;
+  private storage;
+  private taken;
+  private underWay;
+  private waiting;
 }
 
 /** Which keys there are: bound as REGISTRY. */

@@ -1,7 +1,7 @@
 // `semel/worker` as it is packed: the template with wrangler's own types, bundled by wrangler, on workerd; and Drizzle in a handler.
 
 import assert from "node:assert/strict";
-import { copyFile, cp, mkdir, readFile, readdir, symlink, writeFile } from "node:fs/promises";
+import { copyFile, cp, mkdir, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -61,6 +61,18 @@ test("what docs/handlers.md shows compiles", LIMIT, async () => {
 test("what a handler must not be does not compile", LIMIT, async () => {
   await copyFile(join(OWN, "wrong.ts"), join(template, "src/wrong.ts"));
   assert.equal(await compile(), "");
+});
+
+test("a method or a field of a name that is Semel's own does not compile", LIMIT, async () => {
+  const host = await readFile(join(ROOT, "worker/host.js"), "utf8");
+  const names = [...host.matchAll(/^  (?:async )?(\w+)\(.*\{\}?$/gm)].map(([, name]) => name).filter((name) => name !== "constructor");
+  assert.ok(names.length > 12 && ["storage", "run", "fetch"].every((name) => names.includes(name)), names.join());
+  const classes = names.map((name) => `export class Of_${name} extends SemelObject<Env> {\n  ${name} = 1;\n  handle(): null {\n    return null;\n  }\n}\n`);
+  const file = join(template, "src/taken.ts");
+  await writeFile(file, `import { SemelObject } from "semel/worker";\n${classes.join("")}`);
+  const told = await compile();
+  await rm(file);
+  assert.deepEqual(names.filter((name) => !told.includes(`'Of_${name}'`)), [], told);
 });
 
 test("wrangler bundles the template, and what it would upload runs", LIMIT, async () => {
