@@ -25,7 +25,12 @@ export function sendBy(sender) {
 
 /** The object of a key. */
 export class SemelObject extends DurableObject {
-  #engine = perInstance(() => new glue.SemelEngine(this.storage(), settingsOf(this.env), this.underWay()));
+  #engine = perInstance(() => {
+    const engine = new glue.SemelEngine(this.storage(), settingsOf(this.env), this.underWay());
+    // It would be stored, and wait for ever without a word. A text, as the settings that can't be read.
+    if (!Effects && engine.has_to_send()) throw "the handler has requests sent, and index.js has no sendBy(Effects)";
+    return engine;
+  });
   #sockets = new Sockets(
     this.ctx,
     (...first) => this.#admitted(...first),

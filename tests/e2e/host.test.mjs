@@ -30,6 +30,8 @@ function object(t, engine = {}) {
       },
     ]),
   );
+  // It is asked once, where the engine is made.
+  given.glue.engine.has_to_send = engine.has_to_send ?? (() => false);
   given.glue.router = { unavailable: (detail) => [503, detail, undefined, `a line: ${detail}`] };
   const sync = async () => {
     its.log.push("sync");
@@ -123,4 +125,10 @@ test("an alarm is over when what it came for is done", async (t) => {
   const { object: its, log } = object(t);
   await its.alarm();
   assert.deepEqual(log.filter((what) => what !== "open"), ["woken", "sweep_page", "sweep_page", "wakes_at"]);
+});
+
+test("a handler that has something sent is not served where nobody would send it: it would wait for ever, without a word", async (t) => {
+  const { log, ask } = object(t, { has_to_send: () => true });
+  await assert.rejects(ask(), (told) => told === "the handler has requests sent, and index.js has no sendBy(Effects)");
+  assert.ok(!log.includes("handle"), log.join());
 });
