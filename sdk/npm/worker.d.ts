@@ -74,7 +74,8 @@ export abstract class SemelObject<Env = unknown> extends DurableObject<Env> {
 
   /**
    * Answers a request from inside the transaction that records the answer. It is no promise: `async` is refused. What it throws
-   * undoes all that it wrote, and so does any GET or HEAD. `null`: nothing handles it.
+   * undoes all that it wrote, and so does any GET or HEAD. `null`: nothing handles such a path, and the client of a change waits for a deployment that does;
+   * of a thing that isn't there answer 404.
    */
   abstract handle(ctx: Context, request: HandlerRequest): Answer | null;
 
