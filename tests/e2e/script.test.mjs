@@ -312,6 +312,7 @@ test("a class that could not be served is refused where it is named, with the re
     "keys of main off": /Orders\.schema turns PRAGMA foreign_keys off/,
     "key of numbers": /Orders\.key is a function, or a pattern/,
     "key of nothing": /Orders\.key is a function, or a pattern/,
+    "key escaped": /Orders\.key is a function, or a pattern such as .*, written decoded/,
     "key inside": /Orders\.key is a function, or a pattern/,
     "another one": /worker\(\) has Probe already/,
     "loaded again": /^served$/,

@@ -105,8 +105,9 @@ function ruleOf(Application) {
   const [root, ...parts] = typeof key === "string" ? key.split("/") : [];
   const isOpen = parts.at(-1) === "*";
   if (isOpen) parts.pop();
-  const isPart = (part) => part !== "" && !part.includes("*");
-  if (root !== "" || parts.length === 0 || !parts.every(isPart)) throw new TypeError(`${name}.key is a function, or a pattern such as "/shops/:shop/*"`);
+  // It is compared with what is decoded: with an escape it would name no request, in silence.
+  const isPart = (part) => part !== "" && !/[*%]/.test(part);
+  if (root !== "" || parts.length === 0 || !parts.every(isPart)) throw new TypeError(`${name}.key is a function, or a pattern such as "/shops/:shop/*", written decoded`);
   return ({ segments }) => {
     const isLong = isOpen ? segments.length >= parts.length : segments.length === parts.length;
     const fits = isLong && parts.every((part, at) => part.startsWith(":") || part === segments[at]);

@@ -179,6 +179,7 @@ const REFUSED = {
   "keys of main off": () => class Orders extends SemelObject { static schema = ["PRAGMA main.foreign_keys(0); DROP TABLE a"]; handle() {} },
   "key of numbers": () => class Orders extends SemelObject { static key = 5; handle() {} },
   "key of nothing": () => class Orders extends SemelObject { static key = "/*"; handle() {} },
+  "key escaped": () => class Orders extends SemelObject { static key = "/caf%C3%A9/:x"; handle() {} },
   "key inside": () => class Orders extends SemelObject { static key = "/a/*/b"; handle() {} },
   "another one": () => class Orders extends SemelObject { handle() {} },
   // As a server for developers has it, of a module that was changed.
