@@ -24,6 +24,8 @@ const DETAIL_CHARS_MAX = 1_000;
 /** The `queue` of a Worker. See `Consumer` of the types. */
 export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTERS", deliveries = DELIVERIES, retries = Infinity }) {
   if (typeof path !== "string" && typeof path !== "function") throw new TypeError('consumer() takes a path: a template such as "/shops/{shop}/orders", or a function');
+  // As a pattern of keys has it: it would be taken as it is, and all messages would be of one key.
+  if (typeof path === "string" && path.includes("/:")) throw new TypeError(`consumer() has ${path}: a name is in braces there, as {name}`);
   const pathOf = typeof path === "function" ? path : (body) => path.replace(/\{([^{}]*)\}/g, (_, name) => segment(member(body, name)));
   const idOf = typeof id === "string" ? (body) => member(body, id) : id;
   const asked = (message) => requestOf(message, { method, pathOf, idOf });

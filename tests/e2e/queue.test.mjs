@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { randomOf } from "./lossy.mjs";
+import { natively } from "./natively.mjs";
 import { deadLetters, deliver } from "./queue-side.mjs";
 import { scriptWorker } from "./script.mjs";
 import { serve } from "./server.mjs";
@@ -254,4 +255,10 @@ test("kill -9 and duplicates: of 300 messages, each takes effect once", LIMIT, a
   const made = (await Promise.all(Array.from({ length: 7 }, (_, till) => sales(`till-${till}`)))).flat().map(({ sale }) => sale);
   assert.deepEqual([made.length, new Set(made).size], [300, 300], `${deliveries} deliveries, ${kills} kills`);
   assert.equal(side.letters.length, 0);
+});
+
+test("a path whose names are not in braces is refused where it is named: all messages would be of one key", async () => {
+  const { consumer } = await natively("queue.js");
+  assert.throws(() => consumer({ path: "/tills/:till/sales" }), /consumer\(\) has \/tills\/:till\/sales: a name is in braces there, as \{name\}/);
+  assert.equal(typeof consumer({ path: "/tills/{till}/sales:open" }), "function");
 });
