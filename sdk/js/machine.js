@@ -204,11 +204,9 @@ export class Machine {
         return later(host.transmit, ...requestOf(from), copy());
       case 3:
         return later(host.abort, from.integer());
-      case 4: {
-        const [described, isAwaited] = [requestOf(from), from.byte() === 1];
-        const answered = from.byte() ? [[from.integer(), from.text(), copy()], undefined] : [, failure()];
-        return () => host.deliver(described, isAwaited, ...answered, this.#why);
-      }
+      case 4:
+        // By now: a store that throws at once is told of while others are done, and this is done after them.
+        return later(host.deliver, requestOf(from), from.byte() === 1, ...(from.byte() ? [[from.integer(), from.text(), copy()], undefined] : [, failure()]), this.#why);
       case 5:
         return later(host.gaveUp, from.text(), failure());
       default:

@@ -84,11 +84,15 @@ test("the error of what could not be stored has what the store threw for its cau
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   const thrown = new Error("no disk");
-  store.before = async () => {
+  const { change } = store;
+  const failing = () => {
     throw thrown;
   };
-  assert.equal((await rejection(deposit(semel))).cause, thrown);
-  store.before = async () => {};
+  for (const fails of [failing, async () => failing()]) {
+    store.change = fails;
+    assert.equal((await rejection(deposit(semel))).cause, thrown);
+  }
+  store.change = change;
   server.each = (call, serve) => (call.kind === "change" ? server.problem("accounts/a", 409, "outcome-unknown", { retry: "never" }) : serve());
   assert.deepEqual(await rejection(deposit(semel)).then(({ code, cause }) => [code, cause]), ["outcome-unknown", undefined]);
 });

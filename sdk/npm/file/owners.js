@@ -19,7 +19,7 @@ export async function announce(fs, folder, identity, owner) {
   throw new StoreError("store-failed", `the owner ${owner} is there already`);
 }
 
-/** At once, so that it works while the process exits. Where it fails, the owner counts as dead once the store is closed. */
+/** At once, so that it works while the process exits. Where it fails, the owner counts as dead once the store is closed; in other processes, once this one has ended. */
 export function retire(folder, owner) {
   try {
     unlinkSync(join(folder, `owner.${owner}`));

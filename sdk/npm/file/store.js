@@ -115,7 +115,7 @@ export class FileStore {
     }
     if (await this.#lock.look()) await this.#release();
     await this.#log.close();
-    // Where the lock could not be released, whoever comes next sees that its holder is gone.
+    // Where the lock could not be released, whoever comes next in this process sees that its holder is gone; another process does once this one is.
     await removeName(this.#fs, this.#path(`self.${this.#identity.instance}`)).catch(() => {});
     this.#identity.end();
   }
