@@ -182,8 +182,8 @@ export class Chores {
     } finally {
       this.#isRunning = false;
     }
-    this.#effects?.begin();
-    if (hasFailed) this.#set(Date.now() + OVERDUE_MS);
+    // An object that was started for what it has to send, and could not look at that, is the only one that knows that there may be any.
+    if ((await this.#effects?.begin()) || hasFailed) this.#set(Date.now() + OVERDUE_MS);
     else if (!isSwept) this.#set(Date.now());
     else this.wake();
   }

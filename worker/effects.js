@@ -32,13 +32,15 @@ export class Effects {
     this.#turns = turns;
   }
 
-  /** After a call into the engine, in the same turn: begins to send what there is. */
+  /** After a call into the engine, in the same turn: begins to send what there is. Resolves to true where what that is could not be asked. */
   begin() {
     const has = guarded(
       () => this.#host.engine().has_to_send(),
       () => false,
     );
-    if (has) this.#host.ctx.waitUntil(this.#ask());
+    const asked = has && this.#ask();
+    if (asked) this.#host.ctx.waitUntil(asked);
+    return asked;
   }
 
   /** When the object has to be awake, should it die before all is sent; Infinity: nothing is known to wait. */
@@ -69,6 +71,7 @@ export class Effects {
       } while (this.#isAskedAgain);
     } catch (error) {
       noteOf(this.#host.engine, `what a key has sent waits: ${error}`);
+      return true;
     } finally {
       this.#isAsking = false;
       this.#askLater();

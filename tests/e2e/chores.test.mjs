@@ -266,3 +266,18 @@ test("an alarm for what is to be sent alone sends, and sweeps nothing; one that 
   await woken.chores.alarm();
   assert.ok(woken.log.includes("woken"));
 });
+
+test("an alarm whose object could not look at what is to be sent comes again after a minute, and is over once that is known", async (t) => {
+  for (const [dueMs, hasFailed, alarms] of [
+    [undefined, true, [NOW + MINUTE]],
+    [NOW + 24 * 60 * MINUTE, true, [NOW + MINUTE]],
+    [NOW + 24 * 60 * MINUTE, false, [NOW + 24 * 60 * MINUTE]],
+    [undefined, undefined, []],
+  ]) {
+    const its = key(t, { effects: { wakesMs: Infinity, begin: async () => hasFailed } });
+    its.dueMs = dueMs;
+    await its.chores.alarm();
+    assert.deepEqual(its.alarms, alarms);
+    t.mock.reset();
+  }
+});

@@ -188,3 +188,13 @@ test("who begins while it is asked finds nothing lost", async (t) => {
   await its.pass(0);
   assert.equal(its.told.length, 2);
 });
+
+test("who begins is told where it could not be asked what there is to send", async (t) => {
+  const its = sender(t, { next: [TO_KEY] });
+  its.fails = "the disk is full";
+  assert.equal(await its.effects.begin(), true);
+  its.fails = undefined;
+  assert.equal(await its.effects.begin(), undefined);
+  its.next.length = 0;
+  assert.equal(its.effects.begin(), false);
+});
