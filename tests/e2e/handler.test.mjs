@@ -84,7 +84,7 @@ test("a read that panics is answered, and counts for nothing", () =>
 
 test("rolled-back: what fails leaves nothing, is not recorded, and runs again", () =>
   keeps(1, async () => {
-    const reasons = { "/late-sql": /a statement of the handler failed: malformed JSON/, "/large/1048577": /rolled back: the handler's body has 1048577 bytes, more than 1048576/ };
+    const reasons = { "/late-sql": /the handler failed: malformed JSON/, "/large/1048577": /rolled back: the handler's body has 1048577 bytes, more than 1048576/ };
     for (const path of ["/fail", "/bad-sql", "/late-sql", "/status/500", "/status/302", "/status/199", "/body-and-status/204", "/large/1048577", "/many-headers/70000", "/bad-header"]) {
       const id = randomUUID();
       const answer = await change(path, { id });
@@ -176,7 +176,7 @@ test("an integer that a row can't hold as it is fails its statement, and is neve
     for (const beyond of ["9007199254740993", "-9007199254740992", "9223372036854775807", "-9223372036854775808"]) {
       const id = randomUUID();
       assert.equal((await change(`/integer/${beyond}`, { id })).semel, "rolled-back", beyond);
-      assert.match(await server.lineOf(id), /a statement of the handler failed: .*BigInt/);
+      assert.match(await server.lineOf(id), /the handler failed: .*BigInt/);
     }
   }));
 

@@ -347,7 +347,7 @@ test("a schema that has grown goes on where the tables of a key are; an entry th
   await own.restart({ folder: folders[3] });
   const id = randomUUID();
   const { status, json } = await made(id);
-  assert.deepEqual([status, json.code, json.retry], [503, "unavailable", "same-id"]);
+  assert.deepEqual([status, json.code, json.executed, json.retry], [500, "rolled-back", "no", "same-id"]);
   assert.match(await own.lineOf(id), /entry 2 of the schema: .*table a already exists/);
   await own.restart({ folder: folders[2] });
   assert.deepEqual((await made(id)).json, [["a", 3], ["b", 3]]);

@@ -22,7 +22,7 @@ export const NO_PROMISE =
   "it has to answer at once, without async and await: what it did after an await would be another commit than the record of its request, and could happen twice or not at all. " +
   "ctx.sql answers at once; what has to be awaited belongs into the Worker's fetch, before the request or after its answer";
 /** What is told of whoever goes on after that. */
-const LEFT = "storage.sql is the handler's alone, since it gave a promise: what that writes would be another commit, which nothing protects";
+const LEFT = "storage.sql is the handler's alone, since it gave a promise: what that writes would be another commit";
 
 /** What the engine of an object is made over: its storage, by a way of its own. */
 export function bind(storage, object) {

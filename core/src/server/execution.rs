@@ -377,11 +377,12 @@ impl Turn<'_> {
             Undone::Failed(Failure::NotFound) => {
                 Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
             }
-            Undone::Failed(Failure::Sql(error)) => rolled_back(&format!("a statement of the handler failed: {error}")),
             Undone::Failed(Failure::Remote(_)) => {
                 rolled_back("the handler has a request sent that it had not said it would")
             }
-            Undone::Failed(Failure::Other(reason)) => rolled_back(&format!("the handler failed: {reason}")),
+            Undone::Failed(Failure::Sql(SqlError(reason)) | Failure::Other(reason)) => {
+                rolled_back(&format!("the handler failed: {reason}"))
+            }
             Undone::Rejected(reason) => rolled_back(&reason),
             Undone::Storage(error) => return Err(error),
         })

@@ -188,7 +188,7 @@ pub trait Handler {
     /// Maps a path to its key.
     fn key(&self, method: &Method, path: &Path) -> KeyRule;
 
-    /// Brings the handler's tables from version `from` (0: none yet) to [`Handler::schema_version`].
+    /// Brings the handler's tables from version `from` (0: none yet) to [`Handler::schema_version`]. Where that fails, so does the request.
     fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError>;
 
     /// Whether it is executed elsewhere: [`Handler::handle`] says [`Failure::Remote`] then, and nothing else, and never otherwise.

@@ -220,7 +220,8 @@ impl Turn<'_> {
             Err(Undone::Rejected(String::new()))
         });
         match ended {
-            Err(Undone::Storage(error)) => Err(error),
+            // Of a handler whose tables are not as it knows them, nothing is known.
+            Err(Undone::Storage(error) | Undone::Failed(Failure::Sql(error))) => Err(error),
             _ => Ok(policy),
         }
     }

@@ -4,8 +4,9 @@
 //! - An untouched database has none. They come with the first commit, so that asking a key about something leaves no trace.
 //! - Tables of an older build are brought up to date at the first touch, in one transaction; those of a newer one are refused.
 
-use super::handler::Served;
+use super::handler::{Failure, Served};
 use super::sql::{Sql, SqlError, Value, atomically};
+use super::turn::Undone;
 use crate::id::Key;
 use crate::rules::{Rule, holds};
 
@@ -133,14 +134,16 @@ fn put_version(sql: &dyn Sql) -> Result<(), SqlError> {
     sql.exec("UPDATE semel_meta SET engine_version = ?1", &[SCHEMA_VERSION.into()]).map(|_| ())
 }
 
-/// Brings all tables up to date, the handler's too. Call it inside the transaction of the request that needs them.
-pub(super) fn migrate(sql: &dyn Sql, handler: &dyn Served, found: Versions) -> Result<(), SqlError> {
+/// Brings all tables up to date, the handler's too. Call it inside the transaction of the request that needs them. A step of the handler's that fails
+/// is undone as what else it does: the request has not run.
+pub(super) fn migrate(sql: &dyn Sql, handler: &dyn Served, found: Versions) -> Result<(), Undone> {
     create(sql, found)?;
-    if found.handler.max(0) < handler.tables_version() {
-        handler.bring_up(sql, found.handler.max(0))?;
+    let (from, version) = (found.handler.max(0), handler.tables_version());
+    if from < version {
+        handler.bring_up(sql, from).map_err(|error| Undone::Failed(Failure::Sql(error)))?;
     }
-    if found.handler < handler.tables_version() {
-        put_handler_version(sql, handler.tables_version())?;
+    if found.handler < version {
+        put_handler_version(sql, version)?;
     }
     Ok(())
 }

@@ -119,7 +119,9 @@ fn its_tables_are_brought_up_to_date_once_in_the_commit_that_needs_them() {
     assert_eq!(new.database.number(migrations), 1, "a read keeps nothing of it");
 
     new.handler.fails.set(true);
-    assert_eq!(new.send(&post("/x").id("c")).status(), 503);
+    new.send(&post("/x").id("c")).is_problem(500, "rolled-back", "no", "same-id");
+    new.send(&get("/x")).is_problem(500, "rolled-back", "no", "same-id");
+    new.send(&post("/x").id("a")).replays(&first);
     assert_eq!((new.database.number(migrations), new.rows()), (1, 2));
     new.handler.fails.set(false);
     assert_eq!(new.send(&post("/x").id("c")).text(), "[[0, 1], [1, 3]]");

@@ -82,6 +82,19 @@ fn after_a_crash_the_handler_is_not_asked_for_what_is_in_doubt() {
 }
 
 #[test]
+fn a_handler_whose_tables_can_not_be_brought_up_to_date_gives_nothing_up_that_is_in_doubt() {
+    let mut world = resend();
+    let call = order("a");
+    let sent = dispatched(&mut world, &call, 1);
+    world.database.tamper("CREATE TABLE effects (made INTEGER)");
+    world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+    is_told(&mut world, &call, 503, "unavailable", "unknown", "same-id");
+    is_told(&mut world, &order("b"), 500, "rolled-back", "no", "same-id");
+    world.database.tamper("DROP TABLE effects");
+    dispatched(&mut world, &call, 2);
+}
+
+#[test]
 fn what_is_resent_is_resent_only_while_the_other_side_knows_it() {
     let mut world = resend();
     let call = order("a");
