@@ -182,8 +182,9 @@ export class Chores {
     } finally {
       this.#isRunning = false;
     }
+    const asked = this.#effects?.begin();
     // An object that was started for what it has to send, and could not look at that, is the only one that knows that there may be any.
-    if ((await this.#effects?.begin()) || hasFailed) this.#set(Date.now() + OVERDUE_MS);
+    if (hasFailed || (await asked)) this.#set(Date.now() + OVERDUE_MS);
     else if (!isSwept) this.#set(Date.now());
     else this.wake();
   }
