@@ -242,8 +242,13 @@ function refusalOf(response, semel, problem) {
   return new AdminError(code, message, { status: response.status, executed, isDefinitive, isWorthRetrying, retryAfterMs });
 }
 
-/** The instant that `text` means, in Unix seconds: an ISO date, or an age as `30d` before `nowMs`. Undefined if it is neither. */
+/** The instant that `text` means, in Unix seconds: an ISO date, or an age as `30d` before `nowMs`. Undefined if it is neither, or before Unix time. */
 export function instantOf(text, nowMs) {
+  const seconds = secondsOf(text, nowMs);
+  return seconds < 0 ? undefined : seconds;
+}
+
+function secondsOf(text, nowMs) {
   const [, count, unit] = /^(\d{1,9})\s*([smhdw])$/.exec(text.trim()) ?? [];
   if (count !== undefined) return Math.floor(nowMs / 1000) - Number(count) * { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 }[unit];
   const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/.exec(text.trim()) ?? [];

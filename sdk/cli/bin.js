@@ -7,8 +7,11 @@ const version = SEMEL_VERSION;
 
 // Who reads no further, as `head` does, has what it wants; but what has failed has failed.
 process.stdout.on("error", (error) => {
-  if (error.code !== "EPIPE") throw error;
-  process.exit(process.exitCode ?? 0);
+  if (error.code === "EPIPE") process.exit(process.exitCode ?? 0);
+  // A full disk, say. What was asked for is done all the same, as it says where it can.
+  const line = `What the command has to say could not be written: ${error.message}`;
+  process.stderr.write(process.argv.includes("--json") ? `${JSON.stringify({ error: { code: "not-written", message: line } })}\n` : `${line}\n`);
+  process.exit(1);
 });
 
 main(process.argv.slice(2), {

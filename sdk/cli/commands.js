@@ -113,11 +113,14 @@ async function showRecord(session, key, id) {
 export async function forget(session) {
   const { admin, terminal, options, signal } = session;
   // Judged before anything is asked: an age is of the server's clock, and that has to be asked for.
-  if (instantOf(options.before, 0) === undefined) throw new Failure("usage", [`--before ${options.before} is neither an age such as 30d, 12h or 90m, nor an ISO date.`]);
+  if (instantOf(options.before, Date.now()) === undefined) throw new Failure("usage", [`--before ${options.before} is neither an age such as 30d, 12h or 90m, nor an ISO date since 1970.`]);
+  if (!options.yes) terminal.needsSomebody();
   const nowMs = await reading(session, () => admin.now(signal));
   const before = instantOf(options.before, nowMs);
   if (before * 1000 > nowMs) throw new Failure("usage", [`${utc(before * 1000)} is yet to come. It can be now at the latest.`]);
-  const again = ["forget", "--before", utc(before * 1000)];
+  const question = `Every key forgets what was first sent before ${utc(before * 1000)}, ${age(before * 1000, nowMs)}, and its outcomes with it. Effects stay; who still waits for such an answer never gets it. It can't be undone. Go on? [y/N] `;
+  if (!options.yes) await agree(session, question);
+  const again = ["forget", [], "--before", utc(before * 1000), "--yes"];
   let made;
   const begun = await changing(session, again, (change) => {
     made = change;
@@ -198,7 +201,7 @@ async function mendEffect(session, key, mending, id) {
   const { admin, terminal, options, signal } = session;
   const [meaning, results] = MENDINGS[mending];
   if (meaning !== undefined && !options.yes) await agree(session, `${meaning} Go on? [y/N] `);
-  const again = ["effects", key, `--${mending}`, id, "--yes"];
+  const again = ["effects", [key], `--${mending}`, id, "--yes"];
   const words = { "not-found": NO_EFFECTS, "not-seen": mending === "park" ? "None of that id is the first to wait." : "None of that id is parked." };
   const result = await changing(session, again, (change) => admin.mendEffect(key, mending, id, change, signal), words);
   if (terminal.isJson) return terminal.json(result);
@@ -208,7 +211,7 @@ async function mendEffect(session, key, mending, id) {
 /** `cancel`. */
 export async function cancel(session, key, id) {
   const { admin, terminal, signal } = session;
-  const result = await changing(session, ["cancel", key, id], (change) => admin.cancel(key, id, change, signal));
+  const result = await changing(session, ["cancel", [key, id]], (change) => admin.cancel(key, id, change, signal));
   if (result.state === "cancelled") return terminal.isJson ? terminal.json(result) : terminal.line("It is cancelled: from now on it never runs.");
   if (terminal.isJson) terminal.json(result);
   throw new Failure("failed", ["It had run already. Its effect and its outcome stay."], { code: "executed", executed: "no" });
@@ -223,8 +226,8 @@ export async function resolve(session, key, id) {
   const outcome = executed === "no" ? undefined : { status, ...(type !== undefined && { headers: { "content-type": type } }), ...(body !== undefined && { body }) };
   const meaning = outcome ? `This records status ${status} as the outcome of ${id}: every attempt gets it.` : `This has ${id} never run. If it may have had its effect, its client may do that again.`;
   if (!options.yes) await agree(session, `${meaning} It can't be undone. Go on? [y/N] `);
-  const given = Object.entries({ executed, status, body, type }).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)]));
-  const result = await changing(session, ["resolve", key, id, ...given, "--yes"], (change) => admin.resolve(key, id, outcome, change, signal));
+  const given = Object.entries({ executed, status, body, type }).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]));
+  const result = await changing(session, ["resolve", [key, id], ...given, "--yes"], (change) => admin.resolve(key, id, outcome, change, signal));
   if (terminal.isJson) return terminal.json(result);
   terminal.line(outcome ? "It is resolved: every attempt gets this outcome." : "It is resolved: from now on it never runs.");
 }
@@ -250,7 +253,7 @@ export async function remove(session, key, id) {
     const meaning = DELETED[state]?.(id) ?? `Of ${id} only the id is kept. That stays as it is.`;
     await agree(session, `${meaning} Go on? [y/N] `);
   }
-  const again = ["delete", key, ...(id === undefined ? [] : [id]), "--yes"];
+  const again = ["delete", id === undefined ? [key] : [key, id], "--yes"];
   const result = await changing(session, again, (change) => (id === undefined ? admin.deleteKey(key, change, signal) : admin.deleteRecord(key, id, change, signal)));
   if (terminal.isJson) return terminal.json(result);
   if (id === undefined) terminal.line(`The key is deleted. What was first sent before ${utc(result.fence * 1000)} is refused.`);

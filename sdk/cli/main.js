@@ -20,6 +20,8 @@ Settings:
   SEMEL_ADMIN_TOKEN  the administration token, as --token. Prefer this: everybody on the machine can
                      read the arguments of a process, and a shell keeps them in its history
 
+A key or an id that begins with a dash goes behind --, as in: semel cancel KEY -- -V1StGXR8
+
 Exit codes: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C.`,
   keys: `
 Examples:
@@ -48,7 +50,7 @@ again and again, the first of each lane once a second. With --json, one page a l
   forget: `
 Examples:
   semel forget --before 30d
-  semel forget --before 2026-10-22T08:00:00Z --no-wait
+  semel forget --before 2026-10-22T08:00:00Z --no-wait --yes
 
 Every key forgets what was first sent before that instant: records that were executed by then too are deleted, or reduced
 to their ids where the client did not say when; what the requests did stays. It can't be undone. It goes on in the deployment, whether or not this command waits for it.`,
@@ -77,6 +79,7 @@ export async function main(argv, { version, env, stdin, stdout, stderr, onInterr
   const interruption = new AbortController();
   onInterrupt(() => interruption.abort());
   try {
+    refuseRuns(argv);
     await programOf({ version, terminal, env, signal: interruption.signal }).parseAsync(argv, { from: "user" });
     return 0;
   } catch (error) {
@@ -90,6 +93,16 @@ export async function main(argv, { version, env, stdin, stdout, stderr, onInterr
     terminal.fail(error);
     return EXIT[error.kind];
   }
+}
+
+/**
+ * Refuses what would be taken for several options of one letter: of an id `-V…` nothing would come but the version, as if all were done, and
+ * `delete KEY -yy` would be of the key.
+ */
+function refuseRuns(argv) {
+  const end = argv.indexOf("--");
+  const run = argv.slice(0, end < 0 ? argv.length : end).find((word) => /^-[Vhy]./.test(word));
+  if (run !== undefined) throw new Failure("usage", [`${run} begins with a dash. A key or an id that does goes behind --, and a value is given as in --body=${run}.`]);
 }
 
 function programOf({ version, terminal, env, signal }) {
@@ -131,6 +144,7 @@ function programOf({ version, terminal, env, signal }) {
   add("forget", "Forgets, at every key, what is older than an instant.", forget)
     .requiredOption("--before <when>", "an age such as 30d or 12h, or an ISO date")
     .option("--no-wait", "only begin it")
+    .option("-y, --yes", "don't ask")
     .addOption(again());
   add("cancel <key> <id>", "Has a request never run from now on.", cancel).addOption(again());
   add("resolve <key> <id>", "Says what became of a request that is in doubt.", resolve)

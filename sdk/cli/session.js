@@ -2,6 +2,7 @@
 
 import { Admin, AdminError, earlierChange, newChange } from "../admin/api.js";
 import { explain } from "../admin/advice.js";
+import { quoted } from "./terminal.js";
 
 /** Why a command ends early. `kind`: "failed", "usage" or "interrupted"; `lines` are told, and `json` where JSON is wanted. */
 export class Failure extends Error {
@@ -17,7 +18,7 @@ export function sessionOf(options, { env, terminal, signal }) {
   const token = options.token ?? env.SEMEL_ADMIN_TOKEN;
   if (!url) throw new Failure("usage", ["Which deployment? Give --url or SEMEL_URL."]);
   // It is not printed: there may be a password in it.
-  if (!/^https?:\/\/[^/?#@]+\/?$/.test(url)) throw new Failure("usage", [`${options.url === undefined ? "SEMEL_URL" : "--url"} names no deployment: it must be an origin, such as https://api.example.com.`]);
+  if (!/^https?:\/\/[^/?#@]+\/?$/.test(url) || !URL.canParse(url)) throw new Failure("usage", [`${options.url === undefined ? "SEMEL_URL" : "--url"} names no deployment: it must be an origin, such as https://api.example.com.`]);
   if (!token) throw new Failure("usage", ["There is no administration token. Give SEMEL_ADMIN_TOKEN."]);
   if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that no token has."]);
   let hasTold = false;
@@ -53,9 +54,11 @@ export async function changing(session, again, change, words) {
   }
 }
 
-/** A command as it is to be typed. The token is nothing to be printed. */
-export function commandOf({ options: { url } }, words) {
-  return ["semel", "--url", url, ...words].map(quoted).join(" ");
+/** A command as it is to be typed: its name, whom it is about, and options. The token is nothing to be printed. */
+export function commandOf({ options: { url } }, [name, names, ...options]) {
+  // What begins with a dash is an option, unless it is behind `--`.
+  const rest = names.some((each) => each.startsWith("-")) ? [...options, "--", ...names] : [...names, ...options];
+  return ["semel", "--url", url, name, ...rest].map(quoted).join(" ");
 }
 
 /** What names a change on the command line. Without its first-sent, a key that has forgotten the id would make it once more. */
@@ -82,6 +85,3 @@ function failureOf(error, { signal }, { isChange = false, isUnsent = false, word
   const json = { code, status: status ?? null, message: error.message, ...(isChange && { executed }) };
   return new Failure("failed", lines.filter(Boolean), json);
 }
-
-/** As a shell takes it. */
-const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

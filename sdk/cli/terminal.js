@@ -28,6 +28,8 @@ export class Terminal {
   }
 
   out(text) {
+    // On a terminal both are on one screen.
+    this.#endBar();
     this.#stdout.write(text);
   }
 
@@ -84,17 +86,22 @@ export class Terminal {
     if (this.#stdin.isTTY !== true) throw new Failure("usage", ["It asks before it does this, and nobody is there to answer. Add --yes."]);
   }
 
-  /** Asks, and resolves to the answer. */
+  /** Asks, and resolves to the answer: an empty one where there is no more to come, as after Ctrl-D. */
   async ask(question, signal) {
     this.needsSomebody();
     const prompt = createInterface({ input: this.#stdin, output: this.#stderr });
     prompt.on("SIGINT", () => process.emit("SIGINT"));
+    // Of an end, newer versions of Node tell the question too; older ones leave it without an answer.
+    const ended = new Promise((resolve) => prompt.once("close", () => resolve(undefined)));
+    const answered = prompt.question(safe(question), { signal }).catch((error) => {
+      if (error.name !== "AbortError") throw error;
+    });
     try {
-      return await prompt.question(safe(question), { signal });
-    } catch (error) {
-      if (!signal.aborted) throw error;
+      const answer = await Promise.race([answered, ended]);
+      if (answer !== undefined) return answer;
       this.note("");
-      throw new Failure("interrupted", ["Interrupted. Nothing was changed."]);
+      if (signal.aborted) throw new Failure("interrupted", ["Interrupted. Nothing was changed."]);
+      return "";
     } finally {
       prompt.close();
     }
@@ -117,3 +124,11 @@ const jsonOf = (value) => JSON.stringify(value).replace(UNSAFE, (character) => c
 export const safe = (text) => String(text).replace(UNSAFE, (character) => (/[\n\t]/.test(character) ? character : `\\u{${character.codePointAt(0).toString(16)}}`));
 /** The same within a line. */
 export const safeLine = (text) => safe(text).replace(/[\n\t]/g, (character) => (character === "\n" ? "\\n" : "\\t"));
+
+/** A word as a shell takes it. What can't be shown as it is stands as its bytes, which bash and zsh read: shown as elsewhere, it would be another word. */
+export function quoted(word) {
+  if (/^[\w@%+=:,./-]+$/.test(word)) return word;
+  if (word.search(UNSAFE) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
+  const bytesOf = (character) => Array.from(new TextEncoder().encode(character), (byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("");
+  return `$'${word.replace(/[\\']/g, "\\$&").replace(UNSAFE, bytesOf)}'`;
+}

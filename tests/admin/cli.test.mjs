@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { open, readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -117,6 +117,10 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["show"], /missing required argument 'key'/],
     [["forget"], /required option '--before <when>' not specified/],
     [["forget", "--before", "soon"], /neither an age/],
+    [["forget", "--before", "999999999w", "--yes"], /neither an age/],
+    [["forget", "--before", "30d"], /Add --yes/],
+    [["cancel", SMALL, "-V1StGXR8"], /-V1StGXR8 begins with a dash\..* goes behind --/],
+    [["delete", SMALL, "-yy"], /-yy begins with a dash/],
     [["delete", SMALL], /Add --yes/],
     [["delete", SMALL, "x"], /Add --yes/],
     [["resolve", SMALL, "x"], /required option '--executed <word>' not specified/],
@@ -132,6 +136,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["keys"], /Give --url or SEMEL_URL/, { SEMEL_URL: "" }],
     [["keys"], /it must be an origin/, { SEMEL_URL: "ftp://x" }],
     [["keys", "--url", `${fake.url}/semel`], /it must be an origin/],
+    [["keys", "--url", "http://127.0.0.1:99999"], /it must be an origin/],
     [["keys"], /There is no administration token/, { SEMEL_ADMIN_TOKEN: "" }],
     [["keys"], /characters that no token has/, { SEMEL_ADMIN_TOKEN: "a b\n" }],
   ]) {
@@ -326,12 +331,12 @@ test("delete: a key and all that it keeps", LIMIT, async () => {
 });
 
 test("forget: waits until every key has, or only begins it", LIMIT, async () => {
-  const waited = await semel(["forget", "--before", "30d"]);
+  const waited = await semel(["forget", "--before", "30d", "--yes"]);
   assert.deepEqual([waited.code, waited.stdout, waited.stderr], [0, "9,999 keys have forgotten what was first sent before 2026-10-22T12:00:00Z.\n", ""]);
-  const begun = await semel(["forget", "--before", "2026-10-22", "--no-wait", "--json"]);
+  const begun = await semel(["forget", "--before", "2026-10-22", "--no-wait", "--yes", "--json"]);
   const { id, ...job } = JSON.parse(begun.stdout);
   assert.deepEqual(job, { before: Date.UTC(2026, 9, 22) / 1000, state: "running", keys: KEYS - 1, done: 0 });
-  const ahead = await semel(["forget", "--before", "2026-11-21T12:00:01Z"]);
+  const ahead = await semel(["forget", "--before", "2026-11-21T12:00:01Z", "--yes"]);
   assert.deepEqual([ahead.code, fake.done.filter((what) => what.startsWith("POST forget")).length], [2, 2]);
 });
 
@@ -348,7 +353,7 @@ test("Ctrl-C while a change is on its way says that nobody knows; while it waits
   assert.match(stderr, /^Interrupted\.\nIt can't be known whether the change was made\.\nRun it again like this: semel --url \S+ cancel accounts\/alice 'a b' --again [0-9a-f-]{36}@\d{10}\n$/);
   go();
 
-  const forgetting = begin(["forget", "--before", "7d"]);
+  const forgetting = begin(["forget", "--before", "7d", "--yes"]);
   await until(() => fake.done.filter((what) => what.startsWith("POST forget")).length === 3, "it has begun");
   await until(() => fake.calls.at(-1).path.includes("/forget/"), "it waits");
   forgetting.child.kill("SIGINT");
@@ -366,6 +371,17 @@ test("who reads only the beginning ends it without a complaint", LIMIT, async ()
   ran.child.stdout.once("data", () => ran.child.stdout.destroy());
   const { code, stderr } = await ran.ended;
   assert.deepEqual([code, stderr], [0, ""]);
+});
+
+test("what can't be written, on a full disk say, is said, and is a failure", { ...LIMIT, skip: process.platform !== "linux" }, async (t) => {
+  const full = await open("/dev/full", "w");
+  t.after(() => full.close());
+  const child = spawn(COMMAND, ["cancel", SMALL, "never"], { env: { PATH: process.env.PATH, SEMEL_URL: fake.url, SEMEL_ADMIN_TOKEN: TOKEN }, stdio: ["ignore", full.fd, "pipe"] });
+  let stderr = "";
+  child.stderr.on("data", (chunk) => (stderr += chunk));
+  const [code] = await once(child, "close");
+  assert.equal(code, 1);
+  assert.match(stderr, /^What the command has to say could not be written: ENOSPC[^\n]*\n$/);
 });
 
 test("a command that has failed says so by its exit code, also to who does not read what it prints", LIMIT, async () => {

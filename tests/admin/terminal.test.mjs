@@ -1,6 +1,7 @@
 // The command line at a terminal, where it asks, draws a bar and uses colours. Its streams are the test's.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { PassThrough } from "node:stream";
 import { after, test } from "node:test";
 import { forget } from "../../sdk/cli/commands.js";
@@ -19,9 +20,13 @@ const fake = await startFake(after);
 function begin(args, env = {}) {
   const stream = () => Object.assign(new PassThrough(), { isTTY: true, columns: 100, setRawMode() {} });
   const [stdin, stdout, stderr] = [stream(), stream(), stream()];
-  const ran = { stdin, stdout: "", stderr: "" };
-  stdout.on("data", (chunk) => (ran.stdout += chunk));
-  stderr.on("data", (chunk) => (ran.stderr += chunk));
+  const ran = { stdin, stdout: "", stderr: "", screen: "" };
+  for (const [name, from] of Object.entries({ stdout, stderr })) {
+    from.on("data", (chunk) => {
+      ran[name] += chunk;
+      ran.screen += chunk;
+    });
+  }
   ran.ended = main(args, { version: "0.0.0", env: { SEMEL_URL: fake.url, SEMEL_ADMIN_TOKEN: TOKEN, ...env }, stdin, stdout, stderr, onInterrupt: (interrupt) => (ran.interrupt = interrupt) });
   ran.answer = async (question, text) => {
     await until(() => ran.stderr.includes(question), question);
@@ -77,11 +82,52 @@ test("interrupted at a question, nothing was changed", LIMIT, async () => {
   assert.equal(fake.done.length, done);
 });
 
+test("who ends the input at a question has not agreed, by Ctrl-D or as a terminal does that is closed", LIMIT, async () => {
+  const done = fake.done.length;
+  for (const end of [(stdin) => stdin.write("\x04"), (stdin) => stdin.end()]) {
+    for (const args of [["delete", SMALL], ["forget", "--before", "30d"]]) {
+      const ran = begin(args);
+      await until(() => /to go on: |\[y\/N\] /.test(ran.stderr), "it asks");
+      end(ran.stdin);
+      assert.equal(await ran.ended, 1, args.join(" "));
+      assert.match(ran.stderr, /\nNothing was changed\.\n$/);
+    }
+  }
+  assert.equal(fake.done.length, done);
+});
+
+test("before every key forgets, it says what and since when, and asks", LIMIT, async () => {
+  const done = fake.done.length;
+  const no = begin(["forget", "--before", "30d"]);
+  assert.equal(await no.answer("[y/N] ", "n"), 1);
+  assert.match(no.stderr, /Every key forgets what was first sent before 2026-10-22T12:00:00Z, 30 days ago,.* It can't be undone\. Go on\?[\s\S]*Nothing was changed\.\n$/);
+  assert.equal(fake.done.length, done);
+  assert.equal(await begin(["forget", "--before", "30d"]).answer("[y/N] ", "y"), 0);
+  assert.equal(fake.done.length, done + 1);
+});
+
+test("what is to be run again is what a shell reads as the same names, with a dash in front, quotes, and what is not to be seen", LIMIT, async () => {
+  const id = "-V1StGXR8_Z5jdHi6B-myT";
+  for (const key of ["accounts/o'brien \\ $(x)", "users/\u200c\u{1f468}\u200d\u{1f467}'\\\u202e", "-h"]) {
+    fake.faults.push({ on: "change", kind: "lose-answer" });
+    const ran = begin(["cancel", "--timeout", "0", "--", key, id]);
+    assert.equal(await ran.ended, 1);
+    const [, again] = /^Run it again like this: semel (.*)\n$/m.exec(ran.stderr) ?? [];
+    assert.ok(again, ran.stderr);
+    const words = execFileSync("bash", ["--norc", "-c", `printf '%s\\0' ${again}`]).toString().split("\0").slice(0, -1);
+    assert.deepEqual(words.slice(-2), [key, id]);
+    assert.equal(await begin(words).ended, 1, "there is no such key");
+    const calls = fake.calls.filter(({ method }) => method === "POST").slice(-2);
+    assert.deepEqual(calls.map(({ path, id: change }) => [path, change]), Array(2).fill([`/semel/v1/admin/keys/${encodeURIComponent(key)}/cancel`, calls[0].id]));
+  }
+});
+
 test("a bar shows how far a forget is, on stderr alone", LIMIT, async () => {
-  const ran = begin(["forget", "--before", "30d"]);
+  const ran = begin(["forget", "--before", "30d", "--yes"]);
   assert.equal(await ran.ended, 0);
   const bars = [...ran.stderr.matchAll(/\r\[(#*)(-*)\] ([\d,]+) of 9,999 keys/g)].map(([, full, empty, count]) => [full.length, full.length + empty.length, count]);
   assert.deepEqual(bars, [[0, 30, "0"], [7, 30, "2,500"], [15, 30, "5,000"], [22, 30, "7,500"], [30, 30, "9,999"]]);
+  assert.ok(ran.stderr.endsWith("\x1b[K\n"), "what comes then has a line of its own");
   assert.equal(ran.stdout, "9,999 keys have forgotten what was first sent before 2026-10-22T12:00:00Z.\n");
 });
 
@@ -94,6 +140,7 @@ test("a bar shows how many of all keys are listed, and what is listed is the sam
   for (const [, full, empty, , all] of bars) assert.deepEqual([full.length + empty.length, all], [30, found]);
   assert.deepEqual([bars.at(-1)[1].length, bars.at(-1)[3]], [30, found]);
   assert.doesNotMatch(ran.stdout, /\r|#####/);
+  assert.ok(ran.screen.includes("\x1b[K\n\x1b[1mKEY "), "the list begins on a line of its own");
 });
 
 test("nothing that comes from a deployment moves the cursor, hides or turns round, as text or as JSON", LIMIT, async () => {
@@ -110,7 +157,7 @@ test("nothing that comes from a deployment moves the cursor, hides or turns roun
 test("a forget that does not move ends as an error, in its time", LIMIT, async (t) => {
   t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
   const session = {
-    options: { before: "1d", wait: true, timeout: 0 },
+    options: { before: "1d", wait: true, timeout: 0, yes: true },
     signal: new AbortController().signal,
     terminal: { isJson: true, progress: () => t.mock.timers.tick(31_000) },
     admin: {
@@ -125,7 +172,7 @@ test("a forget that does not move ends as an error, in its time", LIMIT, async (
 });
 
 test("no bar and no colour in JSON, and no colour where NO_COLOR is set", LIMIT, async () => {
-  const json = begin(["forget", "--before", "30d", "--json"]);
+  const json = begin(["forget", "--before", "30d", "--yes", "--json"]);
   assert.equal(await json.ended, 0);
   assert.equal(json.stderr, "");
   assert.equal(JSON.parse(json.stdout).state, "done");

@@ -106,7 +106,7 @@ test("the inspector: from the list to a record and its deletion", LIMIT, async (
 });
 
 test("what is old is forgotten, and a key is deleted with all its data, once, though answers are lost", LIMIT, async (t) => {
-  const [job] = await asJson(["forget", "--before", "1h"]);
+  const [job] = await asJson(["forget", "--before", "1h", "--yes"]);
   assert.deepEqual([job.state, job.keys, job.done], ["done", 3, 3]);
   assert.equal((await semel(["show", KEY, ids[4]])).code, 0, "it is not as old");
   const proxy = await startLossy({ target: () => server.url, seed: 11, loseAnswers: 0.6 });
