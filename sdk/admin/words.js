@@ -43,6 +43,11 @@ export function instant(ms, { hasMs = false } = {}) {
   return local.slice(0, hasMs ? 23 : 19).replace("T", " ");
 }
 
+/** What moves a cursor, ends a line, turns text round or shows nothing at all. */
+export const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
+/** Text with all of that as escapes, but for ends of lines and tabs: no name looks like another one. */
+export const safe = (text) => String(text).replace(UNSAFE, (character) => (/[\n\t]/.test(character) ? character : `\\u{${character.codePointAt(0).toString(16)}}`));
+
 /** How full something is, in words: never 0 % of something, never 100 % before it is full. */
 export function fullness(value, max) {
   const percent = (100 * value) / max;

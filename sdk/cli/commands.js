@@ -246,7 +246,7 @@ export async function remove(session, key, id) {
   const { admin, terminal, options, signal } = session;
   if (!options.yes && id === undefined) {
     const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `;
-    await agree(session, question, (answer) => answer === key);
+    await agree(session, question, (answer) => [key, safe(key)].includes(answer));
   } else if (!options.yes) {
     terminal.needsSomebody();
     const { state } = await reading(session, () => admin.record(key, id, signal));

@@ -6,7 +6,7 @@
 
 import { createInterface } from "node:readline/promises";
 import picocolors from "picocolors";
-import { counted, number } from "../admin/words.js";
+import { UNSAFE, counted, number, safe } from "../admin/words.js";
 import { Failure } from "./session.js";
 
 const BAR_CHARACTERS = 30;
@@ -113,15 +113,12 @@ export class Terminal {
   }
 }
 
-/** What moves a cursor, ends a line, turns text round or shows nothing at all. */
-const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
 const unitOf = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /** JSON leaves some of that as it is; as escapes it means the same. */
 const jsonOf = (value) => JSON.stringify(value).replace(UNSAFE, (character) => character.split("").map(unitOf).join(""));
 
-/** Text with all of that as escapes, but for ends of lines and tabs. */
-export const safe = (text) => String(text).replace(UNSAFE, (character) => (/[\n\t]/.test(character) ? character : `\\u{${character.codePointAt(0).toString(16)}}`));
+export { safe };
 /** The same within a line. */
 export const safeLine = (text) => safe(text).replace(/[\n\t]/g, (character) => (character === "\n" ? "\\n" : "\\t"));
 

@@ -178,5 +178,5 @@ test("an instant is an ISO date or an age by the server's clock, and nothing els
   for (const [text, iso] of [["30d", "2026-10-22T12:00:00Z"], ["2w", "2026-11-07T12:00:00Z"], ["90m", "2026-11-21T10:30:00Z"], ["0s", "2026-11-21T12:00:00Z"], [" 12h ", "2026-11-21T00:00:00Z"], ["2026-10-22", "2026-10-22T00:00:00Z"], ["2026-10-22T08:00:00+02:00", "2026-10-22T06:00:00Z"]]) {
     assert.equal(instantOf(text, now), Date.parse(iso) / 1000, text);
   }
-  for (const text of ["", "x", "30", "d", "30y", "-1d", "1.5d", "2026-13-01", "2026-02-31", "2026-04-31T12:00Z", "2026-06-00", "2026-10", "tomorrow", "1795262400", "30d ago"]) assert.equal(instantOf(text, now), undefined, text);
+  for (const text of ["", "x", "30", "d", "30y", "-1d", "1.5d", "2026-13-01", "2026-02-31", "2026-04-31T12:00Z", "2026-06-00", "2026-10", "tomorrow", "1795262400", "30d ago", "99999d", "999999999w", "1969-12-31"]) assert.equal(instantOf(text, now), undefined, text);
 });

@@ -51,6 +51,33 @@ test("a token that is refused later is asked for anew, and then the same place i
   assert.equal(await tab.evaluate(() => location.hash), at(SMALL));
 });
 
+test("a name that turns itself round, and what is recorded, is shown as it is, and never as another", LIMIT, async (t) => {
+  const [disguised, shown] = ["accounts/\u202eecila", "accounts/\\u{202e}ecila"];
+  const id = idIn(SMALL, "executed", (n) => mix(n, 12) % 8 === 4);
+  const { mine, tab } = await open(t, at(EMPTY));
+  await tab.route((url) => url.pathname.includes(encodeURIComponent(disguised)), async (route) => {
+    const response = await route.fetch({ url: route.request().url().replace(encodeURIComponent(disguised), encodeURIComponent(SMALL)) });
+    const body = (await response.text()).replaceAll(`"${SMALL}"`, JSON.stringify(disguised)).replaceAll("no-store", "no\u202estore").replaceAll("Größe", "Grö\u2066ße");
+    await route.fulfill({ response, body });
+  });
+  const nothingUnseen = async () => assert.deepEqual((await tab.evaluate(() => document.title + document.body.textContent)).match(/[\p{C}\p{Zl}\p{Zp}]/gu).filter((unseen) => unseen !== "\n"), []);
+  await tab.goto(`${fake.url}/inspector${at(disguised)}`);
+  await tab.getByRole("button", { name: "Delete this key…" }).click();
+  assert.deepEqual(await tab.locator("h1 code, dialog code").allTextContents(), [shown, shown]);
+  const [name, go] = [tab.getByLabel("Type the name of the key"), tab.getByRole("button", { name: "Delete the key" })];
+  for (const [typed, isOff] of [["accounts/alice", "true"], [shown, "false"], ["accounts/ecila", "true"], [disguised, "false"]]) {
+    await name.fill(typed);
+    assert.equal(await go.getAttribute("aria-disabled"), isOff, JSON.stringify(typed));
+  }
+  await tab.getByRole("button", { name: "Do nothing" }).click();
+  await hasRows(tab, 100);
+  await nothingUnseen();
+  await tab.goto(`${fake.url}/inspector${at(disguised, id)}`);
+  for (const text of ["no\\u{202e}store", "Grö\\u{2066}ße", shown]) await shows(tab, text);
+  await nothingUnseen();
+  assert.deepEqual(mine.complaints, []);
+});
+
 test("10,000 keys: pages come as they are scrolled to, in order, each once, and all of them can be had", LIMIT, async (t) => {
   const calls = fake.calls.length;
   const { mine, tab } = await open(t);

@@ -5,6 +5,7 @@
 // - While it is on its way the dialog stays: who closes it knows what came of it, or that nobody knows.
 
 import { newChange } from "../../sdk/admin/api.js";
+import { safe } from "../../sdk/admin/words.js";
 import { make, say } from "../view/element.js";
 import { troubleOf } from "./trouble.js";
 
@@ -14,6 +15,8 @@ import { troubleOf } from "./trouble.js";
  */
 export function confirmChange(context, { title, says, verb, typed, fields, run, told }) {
   const change = newChange();
+  // As it is, or as it is shown: not all of it can be typed.
+  const isTyped = () => [typed, safe(typed)].includes(input.value);
   const heading = make("h2", { id: "confirm-title" }, title);
   const text = make("div", { class: "says" }, ...says.map((paragraph) => make("p", {}, paragraph)));
   const news = make("p", { class: "news", role: "status" });
@@ -32,7 +35,7 @@ export function confirmChange(context, { title, says, verb, typed, fields, run, 
     const allow = () => {
       // By Escape too it closes only while nothing is on its way.
       dialog.setAttribute("closedby", isBusy ? "none" : "closerequest");
-      button.setAttribute("aria-disabled", String(isBusy || (input !== undefined && input.value !== typed)));
+      button.setAttribute("aria-disabled", String(isBusy || (input !== undefined && !isTyped())));
     };
     const settle = (isDone) => {
       isBusy = false;

@@ -5,6 +5,7 @@
 // - A list that is come back to is as it was left, with its place.
 
 import { Admin } from "../../sdk/admin/api.js";
+import { safe } from "../../sdk/admin/words.js";
 import { $, say } from "../view/element.js";
 import { showForget } from "./forget.js";
 import { showKey } from "./key.js";
@@ -85,7 +86,7 @@ function put(fragment, view, { controller = new AbortController(), scrollY = 0, 
   leave();
   shown = { fragment, view, controller };
   $("view").replaceChildren(view.element);
-  document.title = `${view.title} – Semel inspector`;
+  document.title = safe(`${view.title} – Semel inspector`);
   for (const link of $("navigation").querySelectorAll("a")) link.toggleAttribute("aria-current", (link.hash === "") === !fragment?.startsWith("#forget"));
   if (focus) return refocus(focus);
   scrollTo(0, scrollY);

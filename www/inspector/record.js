@@ -6,7 +6,7 @@ import { factsOf, lifeOf } from "../../sdk/admin/life.js";
 import { formsOf } from "../../sdk/admin/outcome.js";
 import { fragmentOf } from "./route.js";
 import { troubleOf } from "./trouble.js";
-import { STATES, age, bytes, duration, instant, number } from "../../sdk/admin/words.js";
+import { STATES, age, bytes, duration, instant, number, safe } from "../../sdk/admin/words.js";
 
 /** Shows the record of an id. */
 export function showRecord({ key, id }, context) {
@@ -74,7 +74,7 @@ function outcomeSection({ outcome, state }) {
 function bodyOf(forms) {
   const shown = make("pre", { tabindex: "0", "aria-label": "Body" });
   const choose = (name) => {
-    shown.textContent = forms[name];
+    shown.textContent = safe(forms[name]);
     shown.dataset.form = name;
   };
   const choices = Object.keys(forms).map((name, at) => {

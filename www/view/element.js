@@ -1,4 +1,8 @@
 // Elements of the page, found and made.
+//
+// Invariant: what text is given is seen: characters that turn it round or show nothing stand as escapes. Names are what others chose.
+
+import { safe } from "../../sdk/admin/words.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -6,7 +10,7 @@ export const $ = (id) => document.getElementById(id);
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) if (value !== undefined) element.setAttribute(name, value);
-  element.append(...children);
+  element.append(...children.map((child) => (typeof child === "string" ? safe(child) : child)));
   return element;
 }
 
@@ -23,7 +27,8 @@ export function glyph(fate) {
 
 /** Sets a text, if it is another: a screen reader is told of each change. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = safe(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 export const dollars = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 0 });
