@@ -51,6 +51,10 @@ test("what is in doubt is resolved by an outcome, which stays as it was sent, or
   const done = fake.done.length;
   await shows(tab, "Nobody knows whether it ran, unless it is under way at this moment.");
   await tab.getByRole("button", { name: "It ran…" }).click();
+  await tab.keyboard.press("Enter");
+  assert.equal(await dialogOf(tab).getByRole("status").textContent(), "", "nothing is sent of which nobody has given a status");
+  const looks = (label) => tab.getByLabel(label).evaluate((field) => [getComputedStyle(field).backgroundColor, field.getBoundingClientRect().width]);
+  for (const label of ["Status", "Body"]) assert.deepEqual(await looks(label), await looks("Content-Type"), label);
   await tab.getByLabel("Status").fill("600");
   await tab.getByRole("button", { name: "Record this outcome" }).click();
   assert.equal(fake.done.length, done, "no status of an outcome");

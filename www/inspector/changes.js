@@ -79,7 +79,8 @@ async function resolveAsRun(key, id, context) {
     const input = make(tag, { autocomplete: "off", spellcheck: "false", ...attributes });
     return [input, make("label", { class: "field" }, make("span", {}, label), input)];
   };
-  const [status, statusField] = field("Status", { type: "number", min: "200", max: "499", required: "", value: "200" });
+  // Nothing that can't be undone stands there already: to press Enter would be enough.
+  const [status, statusField] = field("Status", { type: "number", min: "200", max: "499", required: "" });
   const [type, typeField] = field("Content-Type", { type: "text", value: "application/json" });
   const [body, bodyField] = field("Body", { rows: "4" }, "textarea");
   const done = await confirmChange(context, {
