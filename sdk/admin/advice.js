@@ -10,7 +10,8 @@ const ADVICE = {
   "not-found": ["There is no such key here.", "It may have been deleted, or never used. A key is named exactly, with upper and lower case."],
   "not-seen": ["This key knows no such id.", "It may never have arrived, or its record has lapsed or was deleted. Ids are compared exactly."],
   "effect-gone": ["It does not wait here any more, nor is it parked.", "It has arrived meanwhile, or somebody else has mended it. Look again."],
-  "no-network": ["The server can't be reached.", "Check the address and the network, then try again."],
+  // What it says of itself has why.
+  "no-network": [undefined, "Check the address and the network, then try again."],
   "no-answer": ["No Semel deployment answered.", "It may be starting or overloaded, or a proxy answers in its place. Try again in a moment."],
   unavailable: ["The server is not available at the moment.", "Try again. If it stays so, look at its log: a setting may be unreadable."],
   locked: ["A request of this key is under way to where it is executed.", "Try again when it has ended: then it has an outcome, or nobody is asking any more."],
@@ -30,7 +31,7 @@ const ofEither = ({ code }) => [
 /** `{ what, advice, outcome }`: what happened, what to do, and of a change whether it was made. `advice` may be undefined. */
 export function explain(error, isChange = false) {
   const isOfEither = isChange && error.executed === "unknown" && OF_EITHER.includes(error.code);
-  const [what, advice] = isOfEither ? ofEither(error) : (ADVICE[error.code] ?? [sentence(error.message), undefined]);
+  const [what = sentence(error.message), advice] = isOfEither ? ofEither(error) : (ADVICE[error.code] ?? []);
   // What is refused for good is so again.
   const safe = error.isDefinitive ? "" : " To send the same again is safe: it happens once.";
   const outcomes = { no: "Nothing was changed.", unknown: `It can't be known whether the change was made.${safe}` };

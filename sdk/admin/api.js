@@ -214,7 +214,9 @@ export class Admin {
       response = await fetch(this.#url + BASE + path, options);
       text = await response.text();
     } catch (error) {
-      const why = isLate ? ["no-answer", "The server did not answer in time."] : ["no-network", "The server can't be reached."];
+      // Node says why: a name that is not known, say, or a certificate that is out of date.
+      const reason = (error.cause?.message || error.cause?.code)?.trim();
+      const why = isLate ? ["no-answer", "The server did not answer in time."] : ["no-network", `The server can't be reached${reason ? `: ${reason}` : ""}.`];
       throw Object.assign(new AdminError(...why, { isWorthRetrying: true }), { cause: error });
     } finally {
       clearTimeout(timer);

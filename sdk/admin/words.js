@@ -9,7 +9,8 @@ const UNITS = [
   ["s", 1],
 ];
 
-export const number = (value) => value.toLocaleString("en-US");
+/** Of what is no number, as a host that is no deployment may say, it is "NaN". */
+export const number = (value) => Number(value).toLocaleString("en-US");
 /** "1 key", "9,999 keys". */
 export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 /** "1 key has forgotten", "9,999 keys have forgotten". */

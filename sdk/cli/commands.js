@@ -53,7 +53,7 @@ export async function records(session, key) {
     const found = page.records.filter(({ state }) => options.state === undefined || state === options.state).slice(0, wanted - shown);
     for (const record of found) {
       if (terminal.isJson) terminal.json(record);
-      else rows.push([safeLine(record.id), safeLine(record.state), age(record.at, nowMs), safeLine(record.principal ?? ""), record.status === null ? "" : String(record.status), record.bytes === null ? "" : bytes(record.bytes)]);
+      else rows.push([safeLine(record.id), safeLine(record.state), age(record.at, nowMs), safeLine(record.principal ?? ""), safeLine(record.status ?? ""), record.bytes === null ? "" : bytes(record.bytes)]);
     }
     shown += found.length;
     seen += page.records.length;
@@ -102,7 +102,7 @@ async function showRecord(session, key, id) {
   if (record.outcome === null) return;
   const { bytes: size, cutTo, forms } = formsOf(record.outcome);
   terminal.line();
-  terminal.line(bold(`Status ${record.outcome.status}, ${size === 0 ? "no body" : bytes(size)}`));
+  terminal.line(bold(`Status ${safeLine(record.outcome.status)}, ${size === 0 ? "no body" : bytes(size)}`));
   for (const [name, value] of Object.entries(record.outcome.headers)) terminal.line(dim(safeLine(`${name}: ${value}`)));
   const [body] = Object.values(forms);
   if (body !== undefined) terminal.line(`\n${safe(body)}`);

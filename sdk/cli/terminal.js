@@ -49,12 +49,12 @@ export class Terminal {
 
   /** Something that is no answer. */
   note(text) {
-    this.err(`${text}\n`);
+    this.err(`${safe(text)}\n`);
   }
 
   fail({ lines, json }) {
     if (this.isJson) this.err(`${jsonOf({ error: json })}\n`);
-    else for (const line of lines) this.note(safe(line));
+    else for (const line of lines) this.note(line);
   }
 
   /** Rows of cells in columns, those of numbers to the right. */

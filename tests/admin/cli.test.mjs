@@ -97,6 +97,7 @@ test("what is not there, and who may not look, is told with what to do, and is a
     [["show", SMALL, "nobody"], {}, /^This key knows no such id\./],
     [["keys"], { SEMEL_ADMIN_TOKEN: "wrong" }, /^The administration token was refused\.\nGive the value of SEMEL_ADMIN_TOKEN/],
     [["keys"], { SEMEL_ADMIN_TOKEN: USERS_TOKEN }, /^This token is not the administrator's\./],
+    [["keys", "--timeout", "0"], { SEMEL_URL: fake.url.replace("http:", "https:") }, /^The server can't be reached: .*SSL.*\nCheck the address/],
   ]) {
     const { code, stdout, stderr } = await semel(args, { env });
     assert.deepEqual([code, stdout], [1, ""]);
@@ -168,7 +169,8 @@ test("a change whose request and answer are lost is made once", LIMIT, async () 
   const id = idIn("suspect");
   fake.faults.push({ on: "change", kind: "lose-answer" }, { on: "change", kind: 503, code: "unavailable" });
   const { code, stdout, stderr } = await semel(["cancel", SMALL, id]);
-  assert.deepEqual([code, stdout, stderr], [0, "It is cancelled: from now on it never runs.\n", "The server can't be reached. Trying again, for up to 60 s…\n"]);
+  assert.deepEqual([code, stdout], [0, "It is cancelled: from now on it never runs.\n"]);
+  assert.match(stderr, /^The server can't be reached: other side closed\. Trying again, for up to 60 s…\n$/);
   assert.deepEqual(fake.done.slice(done), [`POST keys/${SMALL}/cancel ${JSON.stringify({ id })}`]);
 });
 
@@ -377,11 +379,9 @@ test("what can't be written, on a full disk say, is said, and is a failure", { .
   const full = await open("/dev/full", "w");
   t.after(() => full.close());
   const child = spawn(COMMAND, ["cancel", SMALL, "never"], { env: { PATH: process.env.PATH, SEMEL_URL: fake.url, SEMEL_ADMIN_TOKEN: TOKEN }, stdio: ["ignore", full.fd, "pipe"] });
-  let stderr = "";
-  child.stderr.on("data", (chunk) => (stderr += chunk));
-  const [code] = await once(child, "close");
+  const [[code], said] = await Promise.all([once(child, "close"), child.stderr.toArray()]);
   assert.equal(code, 1);
-  assert.match(stderr, /^What the command has to say could not be written: ENOSPC[^\n]*\n$/);
+  assert.match(said.join(""), /^What the command has to say could not be written: ENOSPC[^\n]*\n$/);
 });
 
 test("a command that has failed says so by its exit code, also to who does not read what it prints", LIMIT, async () => {

@@ -26,6 +26,7 @@ test("it asks for the token, says why one does not do, and keeps it for the tab 
     await shows(tab, says);
   };
   await give("wrong", "The administration token was refused.");
+  await give("a-token-that…", "The administration token has characters that no token has.");
   await give(USERS_TOKEN, "This token is not the administrator's.");
   await give(TOKEN, "accounts/alice");
   await tab.getByRole("meter").first().waitFor();

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { createServer } from "node:http";
 import { PassThrough } from "node:stream";
 import { after, test } from "node:test";
 import { forget } from "../../sdk/cli/commands.js";
@@ -152,6 +153,30 @@ test("nothing that comes from a deployment moves the cursor, hides or turns roun
   const line = stdout.read().toString();
   assert.match(line, /^[\x20-\x7e]+\n$/);
   assert.deepEqual(JSON.parse(line), { [hostile]: hostile });
+});
+
+test("nor does what comes in place of a number, or with a refusal that is tried again", LIMIT, async (t) => {
+  const steering = "\u001b]0;owned\u0007";
+  const record = { id: "a", state: "executed", at: 1, principal: "p", firstSent: null, deadline: null, lapses: null, crashes: null, executed: "yes", status: steering, bytes: 1, outcome: { status: steering, headers: {}, body: "" } };
+  const key = { key: SMALL, created: 1, seen: 1, now: 1, oldest: null, records: steering, tombstones: 0, sessions: steering, bytes: 1, recordsMax: 9, tombstonesMax: steering, bytesMax: 9, retentionSeconds: 1, fence: 0, forgottenBefore: 0, counters: { a: steering } };
+  const bodies = { "/keys?": { keys: [key], next: null, total: steering }, "/records?": { records: [record], next: null }, "/records/": record, "/effects": { count: steering, max: steering, lanes: [], parked: [], next: null } };
+  let isReady = false;
+  const host = createServer((request, response) => {
+    const headers = { "semel-status": "read", "semel-now": "1" };
+    isReady = !isReady;
+    if (isReady) return response.writeHead(503, headers).end(JSON.stringify({ code: "unavailable", title: steering, detail: "x", executed: "unknown", retry: "same-id" }));
+    const [, body = key] = Object.entries(bodies).find(([part]) => request.url.includes(part)) ?? [];
+    response.writeHead(200, headers).end(JSON.stringify(body));
+  });
+  await new Promise((resolve) => host.listen(0, "127.0.0.1", resolve));
+  t.after(() => host.closeAllConnections() ?? host.close());
+  for (const args of [["keys"], ["records", SMALL], ["show", SMALL], ["show", SMALL, "a"], ["effects", SMALL]]) {
+    isReady = false;
+    const ran = begin(args, { SEMEL_URL: `http://127.0.0.1:${host.address().port}`, NO_COLOR: "1" });
+    assert.equal(await ran.ended, 0, args.join(" "));
+    assert.match(ran.stderr, /Trying again/);
+    assert.ok(!ran.screen.replaceAll("\x1b[K", "").includes("\u001b"), `${args.join(" ")}: ${JSON.stringify(ran.screen)}`);
+  }
 });
 
 test("a forget that does not move ends as an error, in its time", LIMIT, async (t) => {

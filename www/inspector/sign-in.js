@@ -2,7 +2,7 @@
 //
 // Invariant: it is kept for this tab alone, in its session storage, and goes nowhere but into the header of requests.
 
-import { Admin } from "../../sdk/admin/api.js";
+import { Admin, AdminError } from "../../sdk/admin/api.js";
 import { make, say } from "../view/element.js";
 import { troubleOf } from "./trouble.js";
 
@@ -27,6 +27,8 @@ export function showSignIn({ error, done }) {
     say(news, "Asking the server…");
     try {
       const token = input.value.trim();
+      // No request can have it, and that would look like a server that is not there.
+      if (!/^[\x21-\x7e]+$/.test(token)) throw new AdminError("key-invalid", "The administration token has characters that no token has.", { executed: "no", isDefinitive: true });
       await new Admin({ url: location.origin, token }).keys({ limit: 1 });
       sessionStorage.setItem(NAME, token);
       done(token);
