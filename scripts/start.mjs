@@ -40,6 +40,8 @@ await main(async () => {
     // Before there is a server that could be left behind. Not once: npm passes on what its group has got already, and a signal that nobody takes ends
     // this process where it is.
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => ending.abort());
+    // Where nobody reads any more, as after a pager that is left, to write would end this process and leave the server. What a full disk does not take is lost.
+    for (const stream of [process.stdout, process.stderr]) stream.on("error", ({ code }) => code === "EPIPE" && ending.abort());
     const server = await supervise({
       folder: workerFolder("ledger"),
       state,

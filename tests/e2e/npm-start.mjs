@@ -29,5 +29,7 @@ export async function npmStart(t, env) {
   const interrupt = () => process.kill(-child.pid, "SIGINT");
   /** Ends `npm` alone: what it has started hears of it from it. */
   const terminate = () => child.kill("SIGTERM");
-  return { url, ended, killGroup, interrupt, terminate, output: () => output };
+  /** Reads no more of what it prints, as a pager does that is left. */
+  const leave = () => [child.stdout, child.stderr].forEach((stream) => stream.destroy());
+  return { url, ended, leave, killGroup, interrupt, terminate, output: () => output };
 }

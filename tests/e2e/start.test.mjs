@@ -62,6 +62,19 @@ test("it serves, tells how, keeps the state, and killing its group frees the por
   assert.deepEqual(await (await fetch(`${second.url}/accounts/kept`)).json(), { id: "kept", balance: 5, entries: 1 });
 });
 
+test("where nobody reads any more what it prints it ends, and leaves nothing running", async (t) => {
+  const state = join(scratch, "unread");
+  const started = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
+  assert.ok(started.url, started.output());
+  const { server } = await holdersOf(state);
+  t.after(() => isLiving(server) && process.kill(server, "SIGKILL"));
+  started.leave();
+  // It says that it kills the server.
+  await killByPage(started.url);
+  await started.ended;
+  assert.deepEqual([await isUp(started.url), isLiving(server), await holdersOf(state)], [false, false, {}]);
+});
+
 test("its page kills it, and it comes back with all it had; Ctrl-C ends it, an outage too", async (t) => {
   const started = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "killed") });
   const { url } = started;
