@@ -20,8 +20,8 @@ main(process.argv.slice(2), {
   stdin: process.stdin,
   stdout: process.stdout,
   stderr: process.stderr,
-  // The second Ctrl-C ends it as it ends anything.
-  onInterrupt: (interrupt) => process.once("SIGINT", interrupt),
+  // The second Ctrl-C ends it as it ends anything. Whoever ends it by `kill` or `timeout` is told as much.
+  onInterrupt: (interrupt) => ["SIGINT", "SIGTERM"].forEach((signal) => process.once(signal, interrupt)),
 }).then((code) => {
   process.exitCode = code;
 });

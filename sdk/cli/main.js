@@ -2,7 +2,7 @@
 //
 // Invariants:
 // - What is asked for is on stdout, and all else on stderr: an answer can always be piped.
-// - The exit code says it: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C.
+// - The exit code says it: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C or SIGTERM.
 // - Nothing is changed without an id, which is told where it can't be known whether the change was made.
 
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
@@ -22,7 +22,7 @@ Settings:
 
 A key or an id that begins with a dash goes behind --, as in: semel cancel KEY -- -V1StGXR8
 
-Exit codes: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C.`,
+Exit codes: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C or SIGTERM.`,
   keys: `
 Examples:
   semel keys --order heaviest --limit 10
