@@ -79,8 +79,9 @@ export async function main(argv, { version, env, stdin, stdout, stderr, onInterr
   const interruption = new AbortController();
   onInterrupt(() => interruption.abort());
   try {
-    refuseRuns(argv);
-    await programOf({ version, terminal, env, signal: interruption.signal }).parseAsync(argv, { from: "user" });
+    const program = programOf({ version, terminal, env, signal: interruption.signal });
+    refuseRuns(argv, program);
+    await program.parseAsync(argv, { from: "user" });
     return 0;
   } catch (error) {
     // Commander has said what is wrong, or given its help: as text, of which nothing is written where JSON is wanted.
@@ -97,11 +98,15 @@ export async function main(argv, { version, env, stdin, stdout, stderr, onInterr
 
 /**
  * Refuses what would be taken for several options of one letter: of an id `-V…` nothing would come but the version, as if all were done, and
- * `delete KEY -yy` would be of the key.
+ * `delete KEY -yy` would be of the key. What an option takes, such as a token, is none; but where the program itself does not know the option,
+ * the version is looked for first.
  */
-function refuseRuns(argv) {
+function refuseRuns(argv, program) {
+  const taking = (...commands) => commands.flatMap(({ options }) => options.filter(({ required }) => required).map(({ long }) => long));
+  const [ofProgram, ofAny] = [taking(program), taking(program, ...program.commands)];
   const end = argv.indexOf("--");
-  const run = argv.slice(0, end < 0 ? argv.length : end).find((word) => /^-[Vhy]./.test(word));
+  const words = argv.slice(0, end < 0 ? argv.length : end);
+  const run = words.find((word, at) => (/^-V./.test(word) && !ofProgram.includes(words[at - 1])) || (/^-y./.test(word) && !ofAny.includes(words[at - 1])));
   if (run !== undefined) throw new Failure("usage", [`${run} begins with a dash. A key or an id that does goes behind --, and a value is given as in --body=${run}.`]);
 }
 

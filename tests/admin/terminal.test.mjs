@@ -123,6 +123,20 @@ test("what is to be run again is what a shell reads as the same names, with a da
   }
 });
 
+test("a value may begin with a dash: it is no option, and no name", LIMIT, async () => {
+  for (const token of ["-Vhush", "-yhush"]) {
+    const ran = begin(["keys", "--token", token]);
+    assert.equal(await ran.ended, 1);
+    assert.match(ran.stderr, /^The administration token was refused\./);
+  }
+  fake.doubt(SMALL, "-dash");
+  const ran = begin(["resolve", "--executed", "yes", "--status", "200", "--body", "-yes", "-y", "--", SMALL, "-dash"]);
+  assert.equal(await ran.ended, 0, ran.stderr);
+  assert.match(fake.done.at(-1), /"body":"-yes"/);
+  const wrong = begin(["resolve", SMALL, "a", "--executed", "yes", "--status", "200", "--body", "-Value", "-y"]);
+  assert.equal(await wrong.ended, 2, "commander would print the version");
+});
+
 test("a bar shows how far a forget is, on stderr alone", LIMIT, async () => {
   const ran = begin(["forget", "--before", "30d", "--yes"]);
   assert.equal(await ran.ended, 0);
