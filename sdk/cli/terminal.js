@@ -10,6 +10,8 @@ import { UNSAFE, counted, number, safe } from "../admin/words.js";
 import { Failure } from "./session.js";
 
 const BAR_CHARACTERS = 30;
+/** A column is no wider for a longer cell: that alone is out of line. A key has up to 512 bytes. */
+const COLUMN_CHARACTERS_MAX = 64;
 
 export class Terminal {
   isJson;
@@ -59,7 +61,7 @@ export class Terminal {
 
   /** Rows of cells in columns, those of numbers to the right. */
   table(rows, numeric = []) {
-    const widths = rows[0].map((_, column) => rows.reduce((widest, row) => Math.max(widest, row[column].length), 0));
+    const widths = rows[0].map((_, column) => Math.min(COLUMN_CHARACTERS_MAX, rows.reduce((widest, row) => Math.max(widest, row[column].length), 0)));
     for (const [at, row] of rows.entries()) {
       const cells = row.map((cell, column) => (numeric.includes(column) ? cell.padStart(widths[column]) : cell.padEnd(widths[column])));
       const text = cells.join("  ").trimEnd();
@@ -81,9 +83,9 @@ export class Terminal {
     this.#hasBar = true;
   }
 
-  /** Where nobody can be asked, it says how to do without. */
+  /** Where nobody can be asked, or sees the question, it says how to do without. */
   needsSomebody() {
-    if (this.#stdin.isTTY !== true) throw new Failure("usage", ["It asks before it does this, and nobody is there to answer. Add --yes."]);
+    if (this.#stdin.isTTY !== true || this.#stderr.isTTY !== true) throw new Failure("usage", ["It asks before it does this, and nobody is there to answer. Add --yes."]);
   }
 
   /** Asks, and resolves to the answer: an empty one where there is no more to come, as after Ctrl-D. */

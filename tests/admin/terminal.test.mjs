@@ -18,9 +18,10 @@ const CSI = "\x1b[";
 const fake = await startFake(after);
 
 /** Begins the command at a terminal. */
-function begin(args, env = {}) {
+function begin(args, env = {}, { isErrorSeen = true } = {}) {
   const stream = () => Object.assign(new PassThrough(), { isTTY: true, columns: 100, setRawMode() {} });
   const [stdin, stdout, stderr] = [stream(), stream(), stream()];
+  stderr.isTTY = isErrorSeen;
   const ran = { stdin, stdout: "", stderr: "", screen: "" };
   for (const [name, from] of Object.entries({ stdout, stderr })) {
     from.on("data", (chunk) => {
@@ -94,6 +95,14 @@ test("who ends the input at a question has not agreed, by Ctrl-D or as a termina
       assert.match(ran.stderr, /\nNothing was changed\.\n$/);
     }
   }
+  assert.equal(fake.done.length, done);
+});
+
+test("where nobody would see the question it is not asked", LIMIT, async () => {
+  const done = fake.done.length;
+  const ran = begin(["delete", SMALL], {}, { isErrorSeen: false });
+  assert.equal(await ran.ended, 2);
+  assert.match(ran.stderr, /Add --yes\./);
   assert.equal(fake.done.length, done);
 });
 
@@ -191,6 +200,14 @@ test("nor does what comes in place of a number, or with a refusal that is tried 
     assert.match(ran.stderr, /Trying again/);
     assert.ok(!ran.screen.replaceAll("\x1b[K", "").includes("\u001b"), `${args.join(" ")}: ${JSON.stringify(ran.screen)}`);
   }
+});
+
+test("one long name makes no other line longer", LIMIT, () => {
+  const stdout = new PassThrough();
+  const terminal = new Terminal({ env: { NO_COLOR: "1" }, stdout, stderr: stdout, isJson: false });
+  terminal.table([["KEY", "SIZE"], ["a", "1 B"], ["x".repeat(500), "2 B"]], [1]);
+  const lines = stdout.read().toString().split("\n");
+  assert.deepEqual(lines.map(({ length }) => length), [70, 70, 506, 0]);
 });
 
 test("a forget that does not move ends as an error, in its time", LIMIT, async (t) => {
