@@ -1,6 +1,6 @@
 // What went wrong, in words for a person, and what to do about it. For the inspector and the command line.
 
-import { OF_EITHER } from "./api.js";
+import { OF_EITHER, TOO_OLD } from "./api.js";
 
 /** By code; a code that is not here is the server's to explain, and it does. */
 const ADVICE = {
@@ -28,10 +28,14 @@ const ofEither = ({ code }) => [
   "Look at what it was to change: there it shows.",
 ];
 
+/** What is said of a new change that is refused for its age: a fence is of whole seconds, and ahead of the clock where a client's was. */
+const TOO_SOON = ["The key was deleted a moment ago, or has forgotten what was sent until now: it refuses what was asked for before that.", "Try again in a moment."];
+
 /** `{ what, advice, outcome }`: what happened, what to do, and of a change whether it was made. `advice` may be undefined. */
 export function explain(error, isChange = false) {
   const isOfEither = isChange && error.executed === "unknown" && OF_EITHER.includes(error.code);
-  const [what = sentence(error.message), advice] = isOfEither ? ofEither(error) : (ADVICE[error.code] ?? []);
+  const isTooSoon = isChange && error.executed === "no" && TOO_OLD.includes(error.code);
+  const [what = sentence(error.message), advice] = isOfEither ? ofEither(error) : isTooSoon ? TOO_SOON : (ADVICE[error.code] ?? []);
   // What is refused for good is so again.
   const safe = error.isDefinitive ? "" : " To send the same again is safe: it happens once.";
   const outcomes = { no: "Nothing was changed.", unknown: `It can't be known whether the change was made.${safe}` };

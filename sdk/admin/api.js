@@ -20,6 +20,8 @@ const RETRY_AFTER_MS_MAX = 30_000;
  * be made, and acknowledged since: then they may be of its own record.
  */
 export const OF_EITHER = ["in-flight", "outcome-unknown", "acknowledged", "outcome-expired"];
+/** These say of a change that it is too old to tell. Of one that was never sent before it can be told: it is new, and was refused. */
+export const TOO_OLD = ["forgotten", "outside-window"];
 
 /**
  * Why something was not answered, or refused. `code` is one of the protocol's, or `no-network`, `no-answer`. `executed` is as of
@@ -168,6 +170,7 @@ export class Admin {
     if (body !== undefined) headers["content-type"] = "application/json";
     const answer = await this.#send(method, path, { headers, body: body && JSON.stringify(body), signal }).catch((error) => {
       if (error.code === "not-seen" || OF_EITHER.includes(error.code)) error.executed = change.mayBeOver ? "unknown" : "no";
+      if (TOO_OLD.includes(error.code) && !change.mayHaveRun) error.executed = "no";
       throw error;
     });
     if (answer.semel === "executed" || answer.semel === "replayed") return answer.body;

@@ -132,6 +132,29 @@ test("of an earlier change that is acknowledged nobody says to send the same aga
   assert.equal(explain(error, true).outcome, "It can't be known whether the change was made.");
 });
 
+test("what is asked for in the second in which a key was deleted is refused, and it is known that nothing was changed", LIMIT, async () => {
+  const headers = { "semel-now": String(NOW_MS) };
+  const problem = { code: "forgotten", title: "an administrator forgot ids of that age", executed: "unknown", retry: "never" };
+  const answers = [];
+  const fetch = async (_, { method }) => {
+    if (method === "GET") return Response.json({}, { headers: { ...headers, "semel-status": "read" } });
+    const answer = answers.shift();
+    if (answer === undefined) return Response.json(problem, { status: 410, headers: { ...headers, "semel-status": problem.code } });
+    throw answer;
+  };
+  const soon = await errorOf(of({ fetch }).deleteKey(SMALL, newChange()));
+  assert.deepEqual([soon.code, soon.executed], ["forgotten", "no"]);
+  assert.deepEqual(explain(soon, true), { what: "The key was deleted a moment ago, or has forgotten what was sent until now: it refuses what was asked for before that.", advice: "Try again in a moment.", outcome: "Nothing was changed." });
+  // An attempt before may have been what it was about.
+  answers.push(new TypeError("fetch failed"));
+  const lost = await errorOf(of({ fetch }).deleteKey(SMALL, newChange()));
+  const earlier = await errorOf(of({ fetch }).deleteKey(SMALL, earlierChange("a", NOW_MS / 1000)));
+  for (const error of [lost, earlier]) {
+    assert.deepEqual([error.code, error.executed], ["forgotten", "unknown"]);
+    assert.equal(explain(error, true).outcome, "It can't be known whether the change was made.");
+  }
+});
+
 test("where the server can't be reached it is tried until the time is over, and nothing was changed", LIMIT, async () => {
   const gone = createServer();
   await new Promise((resolve) => gone.listen(0, "127.0.0.1", resolve));
