@@ -31,10 +31,10 @@ export const WORKERS = {
 };
 
 /**
- * The second time finds what the first has left. Low memory is the end of the stack, where nothing lies, so a constant that is added to an address
+ * The second time finds what the first has left, and the third still some. Low memory is the end of the stack, where nothing lies, so a constant that is added to an address
  * goes into the access. Which compiler made it is of no use at an edge.
  */
-const OPTIMISE = ["--low-memory-unused", "-Os", "-Os", "--strip-producers"];
+const OPTIMISE = ["--low-memory-unused", "-Os", "-Os", "-Os", "--strip-producers"];
 
 export const workerFolder = (name) => join(BUILD, name);
 
