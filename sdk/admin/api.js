@@ -39,7 +39,9 @@ export class AdminError extends Error {
  * A change that is about to be asked for: its id, made once. The clock of the server dates it at the first attempt; `until` is the latest
  * deadline of any; `mayHaveRun`: an attempt may have arrived; `mayBeOver`: it may have been made, and acknowledged since.
  */
-export const newChange = () => ({ id: crypto.randomUUID(), firstSent: undefined, until: undefined, mayHaveRun: false, mayBeOver: false });
+export const newChange = () => ({ id: newId(), firstSent: undefined, until: undefined, mayHaveRun: false, mayBeOver: false });
+/** A page that came over plain HTTP from another machine has no `randomUUID`. */
+const newId = () => crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 /** One that was asked for before. */
 export const earlierChange = (id, firstSent) => ({ ...newChange(), id, firstSent, mayHaveRun: true, mayBeOver: true });
 

@@ -32,6 +32,14 @@ test("a change whose request and answer are lost is sent again under the same id
   assert.deepEqual(told, ["no-network", "no-network"]);
 });
 
+test("where a page came over plain HTTP, and has no randomUUID, a change has an id all the same", (t) => {
+  Object.defineProperty(crypto, "randomUUID", { value: undefined, configurable: true });
+  t.after(() => delete crypto.randomUUID);
+  const [one, other] = [newChange().id, newChange().id];
+  for (const id of [one, other]) assert.match(id, /^[0-9a-f]{32}$/);
+  assert.notEqual(one, other);
+});
+
 test("once it is answered a change of a key is acknowledged, until the latest deadline of its attempts", LIMIT, async () => {
   for (const change of [(admin) => admin.cancel(SMALL, "never-seen-either", newChange()), (admin) => admin.deleteRecord(SMALL, idIn("executed", 40), newChange())]) {
     const calls = fake.calls.length;
