@@ -244,6 +244,9 @@ const DELETED = {
 /** `delete`: a key, or one record of it. */
 export async function remove(session, key, id) {
   const { admin, terminal, options, signal } = session;
+  // In a script, an id that is an empty variable leaves no word behind: that alone is not to delete all that a key has.
+  if (id === undefined && options.yes && !options.whole) throw new Failure("usage", ["No id is given, so it would be the key with all its data. If that is meant, add --whole."]);
+  if (id !== undefined && options.whole) throw new Failure("usage", ["--whole is of a key, and an id is given."]);
   if (!options.yes && id === undefined) {
     const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `;
     await agree(session, question, (answer) => [key, safe(key)].includes(answer));
@@ -253,7 +256,7 @@ export async function remove(session, key, id) {
     const meaning = DELETED[state]?.(id) ?? `Of ${id} only the id is kept. That stays as it is.`;
     await agree(session, `${meaning} Go on? [y/N] `);
   }
-  const again = ["delete", id === undefined ? [key] : [key, id], "--yes"];
+  const again = id === undefined ? ["delete", [key], "--whole", "--yes"] : ["delete", [key, id], "--yes"];
   const result = await changing(session, again, (change) => (id === undefined ? admin.deleteKey(key, change, signal) : admin.deleteRecord(key, id, change, signal)));
   if (terminal.isJson) return terminal.json(result);
   if (id === undefined) terminal.line(`The key is deleted. What was first sent before ${utc(result.fence * 1000)} is refused.`);

@@ -67,7 +67,8 @@ at this moment can't be resolved.`,
   delete: `
 Examples:
   semel delete accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4
-  semel delete accounts/alice --yes
+  semel delete accounts/alice
+  semel delete accounts/alice --whole --yes
 
 A key is deleted with all its data. A record is reduced to its id, so that no late attempt runs: what ran loses its
 outcome, and what crashed and may run again is cancelled. One in doubt is given up: it can't be resolved any more.`,
@@ -159,7 +160,10 @@ function programOf({ version, terminal, env, signal }) {
     .option("--body <text>", "the body of its outcome")
     .option("-y, --yes", "don't ask")
     .addOption(again());
-  add("delete <key> [id]", "Deletes a key with all its data, or one record.", remove).option("-y, --yes", "don't ask").addOption(again());
+  add("delete <key> [id]", "Deletes a key with all its data, or one record.", remove)
+    .option("--whole", "it is the key: with --yes, that has to be said")
+    .option("-y, --yes", "don't ask")
+    .addOption(again());
   return program;
 }
 

@@ -124,6 +124,8 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["delete", SMALL, "-yy"], /-yy begins with a dash/],
     [["delete", SMALL], /Add --yes/],
     [["delete", SMALL, "x"], /Add --yes/],
+    [["delete", SMALL, "--yes"], /would be the key with all its data\. .* add --whole/],
+    [["delete", SMALL, "x", "--whole", "--yes"], /--whole is of a key/],
     [["resolve", SMALL, "x"], /required option '--executed <word>' not specified/],
     [["resolve", SMALL, "x", "--executed", "maybe"], /Allowed choices are yes, no/],
     [["resolve", SMALL, "x", "--executed", "yes", "--yes"], /give --status/],
@@ -327,7 +329,7 @@ test("words of a deployment can't steer the terminal, wherever they stand", LIMI
 
 test("delete: a key and all that it keeps", LIMIT, async () => {
   const { key } = keys[77];
-  const { code, stdout } = await semel(["delete", key, "--yes", "--json"]);
+  const { code, stdout } = await semel(["delete", key, "--whole", "--yes", "--json"]);
   assert.deepEqual([code, JSON.parse(stdout)], [0, { state: "deleted", fence: 1795262400 }]);
   assert.equal((await semel(["show", key])).code, 1);
 });

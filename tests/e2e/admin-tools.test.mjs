@@ -111,7 +111,7 @@ test("what is old is forgotten, and a key is deleted with all its data, once, th
   assert.equal((await semel(["show", KEY, ids[4]])).code, 0, "it is not as old");
   const proxy = await startLossy({ target: () => server.url, seed: 11, loseAnswers: 0.6 });
   t.after(() => proxy.close());
-  const deleted = await semel(["delete", KEY, "--yes"], { url: proxy.url });
+  const deleted = await semel(["delete", KEY, "--whole", "--yes"], { url: proxy.url });
   assert.equal(deleted.code, 0, deleted.stderr);
   assert.match(deleted.stdout, /^The key is deleted\. What was first sent before 20\S+Z is refused\.\n$/);
   const changes = [...proxy.changes.values()].filter(({ method }) => method === "DELETE");
