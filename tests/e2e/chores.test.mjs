@@ -281,3 +281,17 @@ test("an alarm whose object could not look at what is to be sent comes again aft
     t.mock.reset();
   }
 });
+
+test("after a sweep that failed the alarm is set at once, so what there is to send can still have it sooner", async (t) => {
+  const begin = async () => {
+    await turn();
+    its.due(NOW + 5_000);
+  };
+  const its = key(t, { engine: { sweep_page: failing() }, effects: { wakesMs: Infinity, begin } });
+  const run = its.chores.alarm();
+  await turn();
+  assert.deepEqual(its.alarms, [NOW + MINUTE], "nobody has waited for what there is to send");
+  await turn();
+  await run;
+  assert.deepEqual(its.alarms, [NOW + MINUTE, NOW + 5_000]);
+});
