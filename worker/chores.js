@@ -99,14 +99,13 @@ export class Chores {
     this.#alarmMs = await this.#storage.getAlarm().catch(() => null);
   }
 
-  /** Keeps pages of the sweep waiting while `work` is under way. */
+  /** Keeps pages of the sweep waiting until `work` is through. Resolves as that does. */
   async during(work) {
-    const done = work();
-    this.#inHand.add(done);
+    this.#inHand.add(work);
     try {
-      return await done;
+      return await work;
     } finally {
-      this.#inHand.delete(done);
+      this.#inHand.delete(work);
     }
   }
 

@@ -44,7 +44,7 @@ export async function ask(key, objectOf, call, untilMs) {
   if (going === undefined || !isUnderWay(going, nowMs)) {
     if (!hasRoom(nowMs)) return objectOf().ask(...call);
     const first = { untilMs };
-    going = { calls: new Set([first]), next: undefined };
+    going = { calls: [first], next: undefined };
     keys.set(key, going);
     try {
       return await objectOf().ask(...call);
@@ -54,7 +54,7 @@ export async function ask(key, objectOf, call, untilMs) {
   }
   if (going.next === undefined || going.next.calls.length === CALLS_MAX || going.next.bytes + bytes > BYTES_MAX) {
     going.next = { calls: [], told: [], bytes: 0, untilMs: 0 };
-    going.calls.add(going.next);
+    going.calls.push(going.next);
     waitUntil(led(key, going, going.next, objectOf));
   }
   const group = going.next;
@@ -97,17 +97,14 @@ async function led(key, going, group, objectOf) {
 }
 
 function left(key, going, call) {
-  going.calls.delete(call);
-  if (going.calls.size === 0 && keys.get(key) === going) keys.delete(key);
+  going.calls = going.calls.filter((each) => each !== call);
+  if (going.calls.length === 0 && keys.get(key) === going) keys.delete(key);
 }
 
 /** Of one whose caller left, or waits no longer, nobody says that it is over. */
-function isUnderWay({ calls }, nowMs) {
-  for (const call of calls) {
-    if (call.untilMs > nowMs) return true;
-    calls.delete(call);
-  }
-  return false;
+function isUnderWay(going, nowMs) {
+  going.calls = going.calls.filter(({ untilMs }) => untilMs > nowMs);
+  return going.calls.length > 0;
 }
 
 /** Whether one more key may be known: those go of which nothing can be under way any more. */
@@ -131,7 +128,7 @@ export async function answers(calls, object, { chores, turns }) {
     const bytes = calls.reduce((sum, call) => sum + bytesOf(call), 0);
     return turns.together((known) => eachOf(attempts, object, known), attempts, bytes);
   };
-  return [await chores.during(all), Date.now() - arrivedMs];
+  return [await chores.during(all()), Date.now() - arrivedMs];
 }
 
 function eachOf(attempts, object, known) {

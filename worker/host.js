@@ -34,7 +34,7 @@ export class SemelObject extends DurableObject {
   #sockets = new Sockets(
     this.ctx,
     (...first) => this.#admitted(...first),
-    (...frame) => this.#chores.during(() => this.#frame(frame)),
+    (...frame) => this.#chores.during(this.#frame(frame)),
     () => this.#wake(),
   );
   #turns = new Turns(
@@ -84,11 +84,13 @@ export class SemelObject extends DurableObject {
    * Resolves to the answer to a request, which the router has read. `lines`: its headers, with who asks and for which key; `body`: undefined
    * where it was too large; `asker`: who asks in a batch, for the object to judge what they may. With the answer goes how long it took, in ms.
    */
-  async ask(method, pathname, search, lines, body, asker) {
+  ask(method, pathname, search, lines, body, asker) {
     const arrivedMs = Date.now();
     const attempt = () => [method, pathname, search, lines, body, arrivedMs, Date.now()];
-    const [status, head, said, line] = await this.#chores.during(() => (asker === undefined ? this.#answer(attempt, lines.length + (body?.byteLength ?? 0)) : this.#batch(lines, body, asker)));
-    return [status, head, said, line, Date.now() - arrivedMs];
+    const timed = ([status, head, said, line]) => [status, head, said, line, Date.now() - arrivedMs];
+    const answer = asker === undefined ? this.#answer(attempt, lines.length + (body?.byteLength ?? 0)) : this.#batch(lines, body, asker);
+    // Nearly all by themselves have nothing to wait for, and no promise is made of them.
+    return Array.isArray(answer) ? timed(answer) : this.#chores.during(answer).then(timed);
   }
 
   /** Resolves to the answers to changes that have come to their router together, and how long they took: see gathering.js. */
@@ -101,9 +103,9 @@ export class SemelObject extends DurableObject {
     return this.#sockets.open(request) ?? new Response(null, { status: 503 });
   }
 
-  async #answer(attempt, bytes) {
+  #answer(attempt, bytes) {
     const opening = this.#chores.ready();
-    if (opening) await opening;
+    if (opening) return opening.then(() => this.#answer(attempt, bytes));
     if (this.isSuspect(...attempt())) return this.#runAlone(attempt, bytes);
     return this.#turns.together((known) => this.run(attempt, known?.[0]), [attempt], bytes);
   }
@@ -123,7 +125,7 @@ export class SemelObject extends DurableObject {
         () => routerOf(this.env).admit(text, key, address, Date.now()),
         () => UNAVAILABLE,
       );
-    return (await decided(admit, this.env, Date.now())) ?? UNAVAILABLE;
+    return (await decided(admit, this.env)) ?? UNAVAILABLE;
   }
 
   async #batch(lines, body, asker) {

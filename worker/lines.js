@@ -26,11 +26,15 @@ export function valueIn(lines, name) {
 /** Names and values, each header by itself. */
 export function pairsOf(lines) {
   const pairs = [];
-  for (const line of lines.split("\n")) {
-    const colon = line.indexOf(":");
-    if (colon > 0) pairs.push([line.slice(0, colon), line.slice(colon + 1)]);
-  }
+  forEach(lines, (name, value) => pairs.push([name, value]));
   return pairs;
+}
+
+function forEach(lines, take) {
+  for (let at = 0, end; (end = lines.indexOf("\n", at)) >= 0; at = end + 1) {
+    const colon = lines.indexOf(":", at);
+    if (colon > at && colon < end) take(lines.slice(at, colon), lines.slice(colon + 1, end));
+  }
 }
 
 /** What the module answers. Its memory is not to be held on to. */
@@ -39,13 +43,15 @@ export const answered = (status, lines, body, line) => [status, lines, body?.sli
 /** Where the module says that a request goes: the key, what the router says of it, how many ms its answer is waited for, and who asks in a batch. */
 export const routedTo = (key, says, waitMs, asker) => [key, says, waitMs, asker];
 
-/** Makes a response of an answer. */
-export function responseOf([status, lines, body]) {
+/** Makes a response of an answer, with `more` headers. */
+export function responseOf([status, lines, body], more = "") {
   // What the handler encoded is encoded: the runtime must not do it again.
   const response = new Response(body ?? null, { status, encodeBody: "manual" });
   // Headers that are made before are copied, which takes half as long again; and a list of them takes four times as long.
   const { headers } = response;
-  for (const [name, value] of pairsOf(lines)) headers.append(name, value);
+  const append = (name, value) => headers.append(name, value);
+  forEach(lines, append);
+  forEach(more, append);
   return response;
 }
 
@@ -61,12 +67,17 @@ export function pathOf(url) {
   return { pathname, search };
 }
 
-/** Reads a body; undefined where it has more bytes than allowed. */
-export async function bodyOf(request) {
+const asBytes = (buffer) => new Uint8Array(buffer);
+
+/** Resolves to the bytes of a body; to undefined where it has more than allowed. */
+export function bodyOf(request) {
   const length = request.headers.get("content-length");
-  if (Number(length) > DRAINED_BYTES_MAX) return undefined;
   // A stream costs several times as much, were it only looked at.
-  if (length !== null && Number(length) <= BODY_BYTES_MAX) return new Uint8Array(await request.arrayBuffer());
+  return length !== null && Number(length) <= BODY_BYTES_MAX ? request.arrayBuffer().then(asBytes) : streamed(request, length);
+}
+
+async function streamed(request, length) {
+  if (Number(length) > DRAINED_BYTES_MAX) return undefined;
   if (request.body === null) return new Uint8Array();
   const chunks = [];
   let bytes = 0;

@@ -6,6 +6,7 @@
 // - A request has one line in the log at most, whoever makes it: it goes along with the answer, and is written where that leaves. So an object
 //   that answers too late writes none beside the router's.
 // - Who asks, and for which key, is what the router says: what a client sends under these names goes no further.
+// - Whatever has not to be waited for is done without a promise: each takes a twentieth of what a request by itself costs here.
 
 import { waitUntil } from "cloudflare:workers";
 import { within } from "./chores.js";
@@ -60,7 +61,7 @@ export async function serve(request, env) {
   try {
     lines = linesOf(request.headers);
     const answer = await routed(request, lines, env);
-    return Array.isArray(answer) ? left(timed(answer, arrivedMs)) : answer;
+    return Array.isArray(answer) ? left(answer, timingOf(answer, arrivedMs)) : answer;
   } catch (error) {
     return unset(error, lines, env);
   }
@@ -82,22 +83,22 @@ function unset(error, lines, env) {
   return left(glue.unset(settingsOf(env), lines, Date.now()));
 }
 
-/** An answer leaves, and its line is written. */
-export function left(answer) {
+/** An answer leaves, with more lines of headers, and its line of the log is written. */
+export function left(answer, more) {
   const [, , , line] = answer;
   if (line !== undefined) console.log(line);
-  return responseOf(answer);
+  return responseOf(answer, more);
 }
 
 /**
- * The same answer, with how long it took. On Cloudflare a clock moves only while something is waited for: the object's time is that of
+ * How long an answer took, as lines of headers. On Cloudflare a clock moves only while something is waited for: the object's time is that of
  * waiting for others, and no computation is in either.
  */
-function timed([status, lines, body, line, objectMs], arrivedMs) {
+function timingOf([, lines, , , objectMs], arrivedMs) {
   const object = objectMs === undefined ? "" : `object;dur=${objectMs}, `;
   const origin = valueIn(lines, "access-control-allow-origin");
   const reader = origin === undefined ? "" : `timing-allow-origin:${origin}\n`;
-  return [status, `${lines}server-timing:${object}total;dur=${Date.now() - arrivedMs}\n${reader}`, body, line];
+  return `server-timing:${object}total;dur=${Date.now() - arrivedMs}\n${reader}`;
 }
 
 /**
@@ -121,11 +122,24 @@ export async function answerOf(env, [method, lines], ask, waitMs) {
   }
 }
 
-/** Resolves to an answer; to a response where it opens a socket. */
-async function routed(request, lines, env, decide = (head) => routerOf(env).route(...head, Date.now())) {
+/** An answer, or what resolves to one; a response where it opens a socket. */
+function routed(request, lines, env, decide = (head) => routerOf(env).route(...head, Date.now())) {
   const { method } = request;
   const { pathname, search } = pathOf(request.url);
-  const route = await routeOf([method, pathname, search, lines], env, Date.now(), decide);
+  const head = [method, pathname, search, lines];
+  const arrivedMs = Date.now();
+  const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
+  const decision = () =>
+    guarded(
+      () => decide(head),
+      () => unavailable("the router crashed"),
+    );
+  const follow = (route = unavailable("the keys that tokens are verified with did not come in time")) => followed(request, env, head, route);
+  const route = decided(decision, env);
+  return Array.isArray(route) ? follow(route) : route.then(follow);
+}
+
+function followed(request, env, [method, pathname, search, lines], route) {
   if (typeof route[0] === "number") return route;
   const [key, says, waitMs, asker, acknowledges] = route;
   if (key !== null && asker === "") return opened(request, lines, env, route);
@@ -170,31 +184,28 @@ async function opened(request, lines, env, [key, says, waitMs]) {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Where a request goes. */
-async function routeOf(head, env, arrivedMs, decide) {
-  const [method, , , lines] = head;
-  const unavailable = (detail) => routerOf(env).unavailable(detail, undefined, method, lines, arrivedMs, Date.now());
-  const route = () =>
-    guarded(
-      () => decide(head),
-      () => unavailable("the router crashed"),
-    );
-  return (await decided(route, env, arrivedMs)) ?? unavailable("the keys that tokens are verified with did not come in time");
+/** What is decided; or, where that takes keys that are not there yet, what resolves to it. Undefined: they did not come in time. */
+export function decided(decide, env) {
+  const decision = decidedNow(decide, env);
+  return decision[0] === undefined ? decidedWithKeys(decide, env, decision) : decision;
 }
 
-/** What is decided. Where that takes keys that are not there yet, it waits for them; undefined: they did not come in time. */
-export async function decided(decide, env, arrivedMs) {
-  let untilMs = Infinity;
-  do {
-    const decision = decide();
-    fetchKeys(env);
-    if (decision[0] !== undefined) return decision;
+function decidedNow(decide, env) {
+  const decision = decide();
+  fetchKeys(env);
+  return decision;
+}
+
+async function decidedWithKeys(decide, env, decision) {
+  const arrivedMs = Date.now();
+  for (let untilMs = Infinity; decision[0] === undefined; decision = decidedNow(decide, env)) {
     // No caller waits past its deadline, whoever is slow.
     untilMs = Math.min(untilMs, arrivedMs + Math.min(decision[1], KEYS_WAIT_MS));
     // Not for the promise of the fetch: it is another request's.
     await pause(KEYS_POLL_MS);
-  } while (Date.now() < untilMs);
-  return undefined;
+    if (Date.now() >= untilMs) return undefined;
+  }
+  return decision;
 }
 
 /** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */

@@ -55,15 +55,19 @@ export class Turns {
   }
 
   /**
-   * Works, in one turn with all that waited for the same commit. `brought`: a list; `work` is given what `many` gives for each of it, if it does. `bytes`: so
-   * many wait with it.
+   * Works, in one turn with all that waited for the same commit; at once, where there is none. `brought`: a list; `work` is given what `many` gives for each of
+   * it, if it does. `bytes`: so many wait with it. Gives what `work` does, or what resolves to that.
    */
-  async together(work, brought, bytes = 0) {
-    const leave = (this.taken || this.#isCommitting) && this.#enter(brought?.length ?? 1, bytes);
+  together(work, brought, bytes = 0) {
+    return this.taken || this.#isCommitting ? this.#behind(work, brought, bytes) : work(this.#begin(brought));
+  }
+
+  async #behind(work, brought, bytes) {
+    const leave = this.#enter(brought?.length ?? 1, bytes);
     // Who claims the object from now on is let in after this one.
     if (this.taken) await this.taken;
     const given = this.#isCommitting ? await new Promise((go) => this.#waiting.push({ go, brought })) : this.#begin(brought);
-    if (leave) leave();
+    leave();
     return work(given);
   }
 
@@ -97,7 +101,7 @@ export class Turns {
 
   #begin(brought) {
     if (this.#asks()) this.#commit();
-    return this.#givenTo([{ brought }])[0];
+    return brought?.length > 1 ? this.#givenTo([{ brought }])[0] : undefined;
   }
 
   /** Whether to ask when what comes now is committed. */

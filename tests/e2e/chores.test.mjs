@@ -198,8 +198,8 @@ test("a page waits for the requests that are in hand, a second at most, and for 
   const { chores, log, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
   const swept = () => log.filter((name) => name === "sweep_page").length;
   let answer;
-  const request = chores.during(() => new Promise((resolve) => (answer = resolve)));
-  const fails = chores.during(() => Promise.reject(new Error("its own"))).catch(({ message }) => message);
+  const request = chores.during(new Promise((resolve) => (answer = resolve)));
+  const fails = chores.during(Promise.reject(new Error("its own"))).catch(({ message }) => message);
   const done = chores.alarm();
   await pass(500);
   assert.equal(swept(), 1);

@@ -89,7 +89,8 @@ test("what is stored is looked at before anything is asked, and the alarm is see
     t.mock.timers.tick(1);
   }
   assert.deepEqual(await asked, [200, "handled"]);
-  assert.deepEqual(log.filter((what) => !["sync", "durable"].includes(what)), ["open", "open", "open", "is_suspect", "handle", "wakes_at"]);
+  // Once more, for the engine may be another one after a wait.
+  assert.deepEqual(log.filter((what) => !["sync", "durable"].includes(what)), ["open", "open", "open", "open", "is_suspect", "handle", "wakes_at"]);
   assert.deepEqual(alarms, [NOW + 5_000]);
 });
 
