@@ -7,7 +7,7 @@ import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
 import { STATES, age, bytes, counted, duration, fullness, haveForgotten, number, ran } from "../admin/words.js";
-import { Failure, changing, commandOf, markOf, reading } from "./session.js";
+import { Failure, changing, commandOf, markOf, reading, readingAhead } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
 const PAGE = 200;
@@ -208,13 +208,21 @@ async function mendEffect(session, key, mending, id) {
   terminal.line(results[result.state]);
 }
 
-/** `cancel`. */
+/** `cancel`. At a key of which nobody has heard it asks: its name may be mistyped, and what is cancelled there stops nothing elsewhere. */
 export async function cancel(session, key, id) {
-  const { admin, terminal, signal } = session;
+  const { admin, terminal, options, signal } = session;
+  if (!options.yes && options.again === undefined && !(await isUsed(session, key))) {
+    await agree(session, `Nobody has used ${key}, and a request goes to one key alone: if this is not its name, cancelling it here stops nothing. Go on? [y/N] `);
+  }
   const result = await changing(session, ["cancel", [key, id]], (change) => admin.cancel(key, id, change, signal));
   if (result.state === "cancelled") return terminal.isJson ? terminal.json(result) : terminal.line("It is cancelled: from now on it never runs.");
   if (terminal.isJson) terminal.json(result);
   throw new Failure("failed", ["It had run already. Its effect and its outcome stay."], { code: "executed", executed: "no" });
+}
+
+function isUsed(session, key) {
+  const looked = session.admin.key(key, session.signal).then(() => true);
+  return readingAhead(session, () => looked.catch((error) => (error.code === "not-found" ? false : Promise.reject(error))));
 }
 
 /** `resolve`: says what became of what is in doubt. */
@@ -252,7 +260,7 @@ export async function remove(session, key, id) {
     await agree(session, question, (answer) => [key, safe(key)].includes(answer));
   } else if (!options.yes) {
     terminal.needsSomebody();
-    const { state } = await reading(session, () => admin.record(key, id, signal));
+    const { state } = await readingAhead(session, () => admin.record(key, id, signal));
     const meaning = DELETED[state]?.(id) ?? `Of ${id} only the id is kept. That stays as it is.`;
     await agree(session, `${meaning} Go on? [y/N] `);
   }

@@ -56,7 +56,9 @@ Every key forgets what was first sent before that instant: records that were exe
 to their ids where the client did not say when; what the requests did stays. It can't be undone. It goes on in the deployment, whether or not this command waits for it.`,
   cancel: `
 Example:
-  semel cancel accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4`,
+  semel cancel accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4
+
+It asks only where nobody has used the key: its name may be mistyped.`,
   resolve: `
 Examples:
   semel resolve orders/42 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --executed yes --status 201 --type application/json --body '{"order":7}'
@@ -152,7 +154,7 @@ function programOf({ version, terminal, env, signal }) {
     .option("--no-wait", "only begin it")
     .option("-y, --yes", "don't ask")
     .addOption(again());
-  add("cancel <key> <id>", "Has a request never run from now on.", cancel).addOption(again());
+  add("cancel <key> <id>", "Has a request never run from now on.", cancel).option("-y, --yes", "don't ask").addOption(again());
   add("resolve <key> <id>", "Says what became of a request that is in doubt.", resolve)
     .addOption(new Option("--executed <word>", "whether it ran").choices(["yes", "no"]).makeOptionMandatory())
     .addOption(new Option("--status <status>", "of its outcome, if it ran").argParser(numberOf(200, 499)))

@@ -40,6 +40,18 @@ export async function reading(session, read, words) {
   }
 }
 
+/** Reads ahead of a change: whatever goes wrong, nothing was changed. */
+export async function readingAhead(session, read) {
+  try {
+    return await reading(session, read);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    error.lines.push("Nothing was changed.");
+    error.json.executed = "no";
+    throw error;
+  }
+}
+
 /** Makes a change under an id: a new one, or an earlier one's. `again` is the command that sends the same once more; `words` as above. */
 export async function changing(session, again, change, words) {
   const made = earlier(session.options.again);

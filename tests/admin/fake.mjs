@@ -163,9 +163,9 @@ class Fake {
   #change(method, path, body) {
     const [kind, key, what, id] = path;
     if (method === "POST" && kind === "forget") return this.#forget(JSON.parse(body).before);
+    if (method === "POST" && what === "cancel") return this.#cancel(key, JSON.parse(body).id);
     const at = this.#keys.findIndex((each) => each.key === key);
     if (at < 0) return problem(404, "not-found", "the key has no tables");
-    if (method === "POST" && what === "cancel") return this.#cancel(key, JSON.parse(body).id);
     if (method === "POST" && what === "records" && path[4] === "resolve") return this.#resolve(key, id, JSON.parse(body));
     if (method === "POST" && what === "effects") return this.#mend(key, path.slice(3));
     if (method === "DELETE" && what === "records") return this.#deleteRecord(key, id);

@@ -59,6 +59,19 @@ test("to delete a record a letter will do, and nothing else will", LIMIT, async 
   assert.equal(fake.done.length, done + 1);
 });
 
+test("to cancel at a key that nobody has used it asks, for its name may be mistyped; not where it was told, nor to run it again", LIMIT, async () => {
+  const [done, key] = [fake.done.length, `${SMALL}-mistyped`];
+  const wrong = begin(["cancel", key, "an-id"]);
+  assert.equal(await wrong.answer("[y/N] ", ""), 1);
+  assert.match(wrong.stderr, /Nobody has used accounts\/alice-mistyped, and[\s\S]*Nothing was changed\.\n$/);
+  assert.equal(fake.done.length, done);
+  assert.equal(await begin(["cancel", key, "an-id"]).answer("[y/N] ", "y"), 0);
+  assert.equal(await begin(["cancel", key, "another", "--yes"]).ended, 0);
+  assert.equal(await begin(["cancel", key, "a-third", "--again", `of-before@${Math.floor(Date.now() / 1000)}`]).ended, 0);
+  assert.equal(await begin(["cancel", SMALL, "no-question"]).ended, 0);
+  assert.deepEqual(fake.done.slice(done).map((line) => line.split(" ").at(-1)), ["an-id", "another", "a-third", "no-question"].map((id) => JSON.stringify({ id })));
+});
+
 test("before a record is deleted it is asked for what that does to it", LIMIT, async () => {
   fake.doubt(SMALL, "doubt");
   const idIn = (state) => idOf(numberOf(SMALL), Array.from({ length: 1_200 }, (_, n) => n).findLast((n) => stateOf(n) === state));
@@ -120,13 +133,13 @@ test("what is to be run again is what a shell reads as the same names, with a da
   const id = "-V1StGXR8_Z5jdHi6B-myT";
   for (const key of ["accounts/o'brien \\ $(x)", "users/\u200c\u{1f468}\u200d\u{1f467}'\\\u202e", "-h"]) {
     fake.faults.push({ on: "change", kind: "lose-answer" });
-    const ran = begin(["cancel", "--timeout", "0", "--", key, id]);
+    const ran = begin(["cancel", "--timeout", "0", "--yes", "--", key, id]);
     assert.equal(await ran.ended, 1);
     const [, again] = /^Run it again like this: semel (.*)\n$/m.exec(ran.stderr) ?? [];
     assert.ok(again, ran.stderr);
     const words = execFileSync("bash", ["--norc", "-c", `printf '%s\\0' ${again}`]).toString().split("\0").slice(0, -1);
     assert.deepEqual(words.slice(-2), [key, id]);
-    assert.equal(await begin(words).ended, 1, "there is no such key");
+    assert.equal(await begin(words).ended, 0);
     const calls = fake.calls.filter(({ method }) => method === "POST").slice(-2);
     assert.deepEqual(calls.map(({ path, id: change }) => [path, change]), Array(2).fill([`/semel/v1/admin/keys/${encodeURIComponent(key)}/cancel`, calls[0].id]));
   }
