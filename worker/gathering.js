@@ -103,7 +103,7 @@ function left(key, going, call) {
 
 /** Of one whose caller left, or waits no longer, nobody says that it is over. */
 function isUnderWay(going, nowMs) {
-  going.calls = going.calls.filter(({ untilMs }) => untilMs > nowMs);
+  if (!(going.calls[0]?.untilMs > nowMs)) going.calls = going.calls.filter(({ untilMs }) => untilMs > nowMs);
   return going.calls.length > 0;
 }
 

@@ -49,9 +49,7 @@ export function responseOf([status, lines, body], more = "") {
   const response = new Response(body ?? null, { status, encodeBody: "manual" });
   // Headers that are made before are copied, which takes half as long again; and a list of them takes four times as long.
   const { headers } = response;
-  const append = (name, value) => headers.append(name, value);
-  forEach(lines, append);
-  forEach(more, append);
+  forEach(lines + more, (name, value) => headers.append(name, value));
   return response;
 }
 

@@ -184,28 +184,18 @@ async function opened(request, lines, env, [key, says, waitMs]) {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** What is decided; or, where that takes keys that are not there yet, what resolves to it. Undefined: they did not come in time. */
-export function decided(decide, env) {
-  const decision = decidedNow(decide, env);
-  return decision[0] === undefined ? decidedWithKeys(decide, env, decision) : decision;
-}
-
-function decidedNow(decide, env) {
+/** What is decided; or, where that takes keys that are not there yet, what resolves to it, until then at most. Undefined: they did not come in time. */
+export function decided(decide, env, untilMs = Date.now() + KEYS_WAIT_MS) {
   const decision = decide();
   fetchKeys(env);
-  return decision;
+  return decision[0] === undefined ? withKeys(decide, env, Math.min(untilMs, Date.now() + decision[1])) : decision;
 }
 
-async function decidedWithKeys(decide, env, decision) {
-  const arrivedMs = Date.now();
-  for (let untilMs = Infinity; decision[0] === undefined; decision = decidedNow(decide, env)) {
-    // No caller waits past its deadline, whoever is slow.
-    untilMs = Math.min(untilMs, arrivedMs + Math.min(decision[1], KEYS_WAIT_MS));
-    // Not for the promise of the fetch: it is another request's.
-    await pause(KEYS_POLL_MS);
-    if (Date.now() >= untilMs) return undefined;
-  }
-  return decision;
+/** No caller waits past its deadline, whoever is slow. */
+async function withKeys(decide, env, untilMs) {
+  // Not for the promise of the fetch: it is another request's.
+  await pause(KEYS_POLL_MS);
+  return Date.now() < untilMs ? decided(decide, env, untilMs) : undefined;
 }
 
 /** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */
