@@ -81,7 +81,7 @@ export class SemelObject extends DurableObject {
   }
 
   /**
-   * Resolves to the answer to a request, which the router has read. `lines`: its headers, with who asks and for which key; `body`: undefined
+   * The answer to a request, which the router has read, or what resolves to it. `lines`: its headers, with who asks and for which key; `body`: undefined
    * where it was too large; `asker`: who asks in a batch, for the object to judge what they may. With the answer goes how long it took, in ms.
    */
   ask(method, pathname, search, lines, body, asker) {

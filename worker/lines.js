@@ -23,7 +23,7 @@ export function valueIn(lines, name) {
   return at < 0 ? undefined : lines.slice(at + name.length + 1, lines.indexOf("\n", at));
 }
 
-/** Names and values, each header by itself. */
+/** Names and values, each header by itself. Every line ends with a line feed. */
 export function pairsOf(lines) {
   const pairs = [];
   forEach(lines, (name, value) => pairs.push([name, value]));
