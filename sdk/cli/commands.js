@@ -212,7 +212,9 @@ async function mendEffect(session, key, mending, id) {
 export async function cancel(session, key, id) {
   const { admin, terminal, options, signal } = session;
   if (!options.yes && options.again === undefined && !(await isUsed(session, key))) {
-    await agree(session, `Nobody has used ${key}, and a request goes to one key alone: if this is not its name, cancelling it here stops nothing. Go on? [y/N] `);
+    const why = `Nobody has used ${safeLine(key)}, and a request goes to one key alone: if this is not its name, cancelling it here stops nothing.`;
+    terminal.needsSomebody(why);
+    await agree(session, `${why} Go on? [y/N] `);
   }
   const result = await changing(session, ["cancel", [key, id]], (change) => admin.cancel(key, id, change, signal));
   if (result.state === "cancelled") return terminal.isJson ? terminal.json(result) : terminal.line("It is cancelled: from now on it never runs.");

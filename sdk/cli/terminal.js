@@ -83,9 +83,9 @@ export class Terminal {
     this.#hasBar = true;
   }
 
-  /** Where nobody can be asked, or sees the question, it says how to do without. */
-  needsSomebody() {
-    if (this.#stdin.isTTY !== true || this.#stderr.isTTY !== true) throw new Failure("usage", ["It asks before it does this, and nobody is there to answer. Add --yes."]);
+  /** Where nobody can be asked, or sees the question, it says how to do without; and why it asks, where it does not always. */
+  needsSomebody(...why) {
+    if (this.#stdin.isTTY !== true || this.#stderr.isTTY !== true) throw new Failure("usage", [...why, "It asks before it does this, and nobody is there to answer. Add --yes."]);
   }
 
   /** Asks, and resolves to the answer: an empty one where there is no more to come, as after Ctrl-D. */

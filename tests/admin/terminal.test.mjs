@@ -65,6 +65,9 @@ test("to cancel at a key that nobody has used it asks, for its name may be misty
   assert.equal(await wrong.answer("[y/N] ", ""), 1);
   assert.match(wrong.stderr, /Nobody has used accounts\/alice-mistyped, and[\s\S]*Nothing was changed\.\n$/);
   assert.equal(fake.done.length, done);
+  const alone = begin(["cancel", key, "an-id"], {}, { isErrorSeen: false });
+  assert.equal(await alone.ended, 2);
+  assert.match(alone.stderr, /^Nobody has used accounts\/alice-mistyped, and[^\n]*\n[^\n]*Add --yes\.\n$/);
   assert.equal(await begin(["cancel", key, "an-id"]).answer("[y/N] ", "y"), 0);
   assert.equal(await begin(["cancel", key, "another", "--yes"]).ended, 0);
   assert.equal(await begin(["cancel", key, "a-third", "--again", `of-before@${Math.floor(Date.now() / 1000)}`]).ended, 0);
