@@ -65,7 +65,8 @@ export class SemelObject extends Hosted {
     // A replay deletes nothing of what came since. What is written here, the engine can't see, and it is in the commit of the deletion.
     if (valueIn(lines, "semel-status") !== "executed") return;
     const { kv } = this.ctx.storage;
-    for (let values; (values = [...kv.list({ limit: VALUES_MAX })]).length > 0; ) for (const [name] of values) kv.delete(name);
+    const { remove } = this.storage();
+    for (let values; (values = [...kv.list({ limit: VALUES_MAX })]).length > 0; ) for (const [name] of values) remove(name);
   }
 }
 

@@ -22,7 +22,7 @@ export const NO_PROMISE =
   "it has to answer at once, without async and await: what it did after an await would be another commit than the record of its request, and could happen twice or not at all. " +
   "ctx.sql answers at once; what has to be awaited belongs into the Worker's fetch, before the request or after its answer";
 /** What is told of whoever goes on after that. */
-const LEFT = "storage.sql is the handler's alone, since it gave a promise: what that writes would be another commit";
+const LEFT = "storage is the handler's alone, since it gave a promise: what that writes would be another commit";
 
 /** What the engine of an object is made over: its storage, by a way of its own. */
 export function bind(storage, object) {
@@ -32,12 +32,21 @@ export function bind(storage, object) {
 
 /** Has what a handler writes by remembered, whichever way it comes to it, and read to its end where a transaction of its own ends. */
 function watch(storage, object) {
-  const { sql, transactionSync } = storage;
+  const { sql, kv, transactionSync } = storage;
   const { exec } = sql;
   const plain = { exec: exec.bind(sql), get databaseSize() { return sql.databaseSize; } };
-  const own = { sql: plain, transactionSync: transactionSync.bind(storage), storage, object, hasPromised: false };
-  sql.exec = (...given) => {
+  const own = { sql: plain, transactionSync: transactionSync.bind(storage), remove: kv.delete.bind(kv), storage, object, hasPromised: false };
+  const left = () => {
     if (own.hasPromised && !isAsked) throw new Error(LEFT);
+  };
+  guard(kv, ["put", "delete"], left);
+  guard(storage, ["put", "delete", "transaction", "deleteAll"], left);
+  // The alarm is also set by what Semel itself does, where nobody is asked.
+  guard(storage, ["transaction", "deleteAll", "setAlarm", "deleteAlarm"], (name) => {
+    if (isAsked) throw new Error(`storage.${name} is not for handle: what it does is another commit, or Semel's own; transactionSync is in this one`);
+  });
+  sql.exec = (...given) => {
+    left();
     const cursor = exec.apply(sql, given);
     // A statement has written all by the time that its first row is there.
     // One without columns has no row to be left unread, and there may be very many of these.
@@ -46,6 +55,17 @@ function watch(storage, object) {
   };
   storage.transactionSync = (work) => transactionSync.call(storage, isAsked ? () => whole(() => atOnce(own, "a transaction", work())) : work);
   return own;
+}
+
+/** Has methods throw where `check` does. */
+function guard(its, names, check) {
+  for (const name of names) {
+    const method = its[name];
+    its[name] = (...given) => {
+      check(name);
+      return method.apply(its, given);
+    };
+  }
 }
 
 /** What `work` gives or throws, once all that it has written by is read to its end. */

@@ -107,6 +107,16 @@ const WRITES = {
   unreadable: ({ sql }) => { const rows = sql.exec(TAKE); rows.next = () => { rows.toArray(); throw new Error("not to be read"); }; },
   promise: async ({ sql }) => sql.exec(TAKE).next().value,
   "promise-goes-on": async (_, storage) => { await undefined; storage.transactionSync(() => storage.sql.exec("INSERT INTO many VALUES (6)")); },
+  "promise-stores": async (_, storage) => {
+    await undefined;
+    const puts = [() => storage.kv.put("late", 1), () => storage.put("late too", 1), () => storage.transaction((its) => its.put("late as well", 1))];
+    for (const put of puts) thrown(put);
+  },
+  transaction: (_, storage) => { storage.transaction(async () => storage.sql.exec("INSERT INTO many VALUES (8)")); },
+  deleteAll: (_, storage) => { storage.deleteAll(); },
+  setAlarm: (_, storage) => { storage.setAlarm(Date.now() + 1_000_000); },
+  deleteAlarm: (_, storage) => { storage.deleteAlarm(); },
+  put: (_, storage) => { storage.put("one", 1); storage.kv.put("other", 1); throw new Error("after both"); },
   null: ({ sql }) => { sql.exec(TAKE).next(); return null; },
 };
 

@@ -94,7 +94,7 @@ impl Handler for Script {
                     (reason, true)
                 }
                 Failure::Sql(SqlError(reason)) | Failure::Other(reason) => (reason, false),
-                other => (format!("{other:?}"), false),
+                Failure::NotFound | Failure::Remote(_) => ("it can't be sent".to_owned(), false),
             };
             Some(Array::of2(&JsValue::from_str(&reason), &JsValue::from(is_refused)))
         };
