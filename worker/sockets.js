@@ -115,8 +115,8 @@ export class Sockets {
     // It is in time, and still a stranger.
     clearTimeout(this.#strangers.get(socket));
     if (this.#strangers.has(socket)) this.#strangers.set(socket, undefined);
-    const [asker, endsMs] = await this.#admit(message, key, address);
-    this.closed(socket);
+    // Whatever comes of it, it is a stranger no more: its peer may never say that it has heard that it is closed.
+    const [asker, endsMs] = await this.#admit(message, key, address).finally(() => this.closed(socket));
     if (typeof asker === "number") return [asker, endsMs];
     socket.serializeAttachment({ key, asker, endsMs });
     this.endsMs = Math.min(this.endsMs, endsMs ?? Infinity);

@@ -143,6 +143,16 @@ test("who has gone by the time that its first frame has its turn takes no room",
   assert.ok([one, ...others].every((socket) => socket && !socket.closed));
 });
 
+test("one whose first frame fails is closed, and takes no room, though its peer never say that it has heard", async (t) => {
+  const { sockets, open, admitting } = key(t);
+  for (let number = 0; number < 100; number += 1) sockets.message(open(), "hello");
+  await turn();
+  for (const { reject } of admitting) reject("the settings can't be read");
+  await turn();
+  const others = Array.from({ length: 100 }, () => open());
+  assert.ok(others.every((socket) => socket && !socket.closed));
+});
+
 test("who may not is closed with the reason; who may is known from then on, and the alarm seen to for the end of the token", async (t) => {
   const its = key(t);
   const { sockets, open, admitting, answering } = its;
