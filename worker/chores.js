@@ -77,7 +77,8 @@ export class Chores {
   #dueMs;
   /** When the alarm is set for; null: it isn't. */
   #alarmMs = null;
-  #isRunning = false;
+  /** Settles when the run is through that is under way; undefined: none is. */
+  #running;
   /** The requests that are in hand: one comes in several steps, and is not to find a page before each. */
   #inHand = new Set();
   /** Settles when what is stored was looked at; undefined: nobody is looking. */
@@ -137,7 +138,7 @@ export class Chores {
   /** After a call into the engine, in the same turn: sets the alarm that is needed by now. */
   wake() {
     // Who runs sees to it at the end; should it die, its alarm comes again.
-    if (this.#isRunning) return;
+    if (this.#running) return;
     const dueMs = guarded(
       () => this.#engine().wakes_at(this.#registry !== undefined),
       () => undefined,
@@ -155,16 +156,18 @@ export class Chores {
   /** The alarm came. */
   alarm() {
     this.#alarmMs = null;
-    // An object that its alarm has started doesn't know what it is for.
-    if (this.#effects === undefined || this.#dueMs === undefined || this.#dueMs <= Date.now()) return this.run();
+    // An object that its alarm has started doesn't know what it is for. One that comes during a run is over when that is: should the object die before, it comes again.
+    if (this.#running || this.#effects === undefined || this.#dueMs === undefined || this.#dueMs <= Date.now()) return this.run();
     this.#effects.begin();
     this.wake();
   }
 
-  /** Sweeps, reports, and sets the next alarm. */
-  async run() {
-    if (this.#isRunning) return;
-    this.#isRunning = true;
+  /** Sweeps, reports, and sets the next alarm. Who comes meanwhile waits for the same. */
+  run() {
+    return (this.#running ??= this.#run());
+  }
+
+  async #run() {
     let isSwept = false;
     let hasFailed = false;
     try {
@@ -179,7 +182,7 @@ export class Chores {
       hasFailed = true;
       noteOf(this.#engine, `a key's sweep waits: ${error}`);
     } finally {
-      this.#isRunning = false;
+      this.#running = undefined;
     }
     const asked = this.#effects?.begin();
     // An object that was started for what it has to send, and could not look at that, is the only one that knows that there may be any.

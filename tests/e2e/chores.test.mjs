@@ -181,16 +181,37 @@ test("what is more than one run takes goes on with the next alarm, at once", asy
   assert.ok(alarms[0] >= NOW + 10_000 && alarms[0] <= NOW + 10_020, `${alarms[0] - NOW} ms`);
 });
 
-test("who sweeps is alone: another alarm does nothing meanwhile, and requests leave the next to its end", async (t) => {
+test("who sweeps is alone: another alarm only waits for its end, and requests leave the next to that", async (t) => {
   let pages = 2;
   const { chores, due, alarms, log, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
   const done = chores.alarm();
   due(NOW + 1_000);
-  await chores.alarm();
+  const again = chores.alarm();
+  await turn();
   assert.deepEqual([alarms, log.filter((name) => name === "woken").length], [[], 1]);
   await pass(20);
-  await done;
-  assert.deepEqual(alarms, [NOW + 1_000]);
+  await Promise.all([done, again]);
+  assert.deepEqual([alarms, log.filter((name) => name === "woken").length], [[NOW + 1_000], 1]);
+});
+
+test("an alarm that comes while what is overdue is made up for is not over before that is: should the object die meanwhile, it comes again", async (t) => {
+  for (const effects of [undefined, { wakesMs: NOW + 5 * MINUTE, begin: () => {} }]) {
+    const { chores, due, alarms, background, pass } = key(t, { effects, registry: () => new Promise(() => {}), engine: { report: () => [0, "it"] } });
+    due(NOW + 1_000);
+    await pass(2_000 + MINUTE);
+    due(NOW + 10 * MINUTE);
+    assert.deepEqual([alarms.length, background.length], [2, 1]);
+    let isOver = false;
+    const alarm = Promise.resolve(chores.alarm()).then(() => (isOver = true));
+    // For what a request needs meanwhile none is set.
+    due(NOW + 5 * MINUTE);
+    await pass(9_000);
+    assert.deepEqual([isOver, alarms.length], [false, 2]);
+    await pass(2_000);
+    await Promise.all([alarm, ...background]);
+    assert.deepEqual(alarms.slice(2), [NOW + 5 * MINUTE]);
+    t.mock.reset();
+  }
 });
 
 test("a page waits for the requests that are in hand, a second at most, and for none that is answered", async (t) => {
