@@ -104,9 +104,9 @@ fn drop_tables(sql: &dyn Sql) -> Result<(), SqlError> {
         for row in sql.exec(&statement, &[])? {
             let [kind, name] = <[Value; 2]>::try_from(row).map_err(|_| unreadable())?;
             let (kind, name) = kind.into_text().zip(name.into_text()).ok_or_else(unreadable)?;
-            let is_kept = ["semel_", "sqlite_", "_cf_"].iter().any(|prefix| name.starts_with(prefix));
-            // What has yet to be sent goes with the rest.
-            if !is_kept || name.starts_with("semel_effect") {
+            // What has yet to be sent goes with the rest, and so does what a handler has named as the layer would.
+            let is_kept = schema::makes(&name) || ["sqlite_", "_cf_"].iter().any(|prefix| name.starts_with(prefix));
+            if !is_kept {
                 sql.exec(&format!("DROP {kind} IF EXISTS \"{}\"", name.replace('"', "\"\"")), &[])?;
             }
         }

@@ -102,6 +102,11 @@ pub(super) fn check(handler: &dyn Served, found: Versions) -> Result<(), SqlErro
     Ok(())
 }
 
+/// Whether a table is one of the engine's own, that every database has.
+pub(super) fn makes(table: &str) -> bool {
+    CREATE.contains(&format!("TABLE {table} ("))
+}
+
 /// Makes the engine's tables where there are none. Call it inside the transaction of the request that needs them.
 pub fn create(sql: &dyn Sql, found: Versions) -> Result<(), SqlError> {
     if found.engine == SCHEMA_VERSION {

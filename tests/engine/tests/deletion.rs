@@ -256,6 +256,7 @@ impl Handler for Tangled {
             "CREATE VIEW both AS SELECT * FROM one JOIN two",
             "CREATE TRIGGER after_one AFTER DELETE ON one BEGIN INSERT INTO two VALUES (NULL, 7); END",
             "CREATE VIRTUAL TABLE words USING fts5 (word)",
+            "CREATE TABLE semel_words (word)",
         ] {
             sql.exec(statement, &[])?;
         }
@@ -271,6 +272,7 @@ impl Handler for Tangled {
             "INSERT INTO four VALUES (1, 1)",
             "UPDATE three SET other = 1",
             "INSERT INTO words VALUES ('word')",
+            "INSERT INTO semel_words VALUES ('word')",
         ] {
             context.sql.exec(statement, &[])?;
         }
