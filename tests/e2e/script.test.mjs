@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -330,12 +330,14 @@ test("a class that could not be served is refused where it is named, with the re
 });
 
 /** The folder of a Worker whose class has this in it. */
-async function workerOf(t, members) {
+const workerOf = (t, members) => workerFrom(t, `import { SemelObject, SemelRegistry, worker } from "semel/worker"; export { SemelRegistry }; export class Own extends SemelObject { ${members} } export default worker(Own);`);
+
+/** The folder of a Worker of this source. */
+async function workerFrom(t, text) {
   const source = await mkdtemp(join(tmpdir(), "semel-source-"));
   t.after(() => rm(source, { recursive: true, force: true }));
-  const text = `import { SemelObject, SemelRegistry, worker } from "semel/worker"; export { SemelRegistry }; export class Own extends SemelObject { ${members} } export default worker(Own);`;
-  await writeFile(join(source, "index.js"), text);
-  return scriptWorker((end) => t.after(end), join(source, "index.js"));
+  await writeFile(join(source, "index.ts"), text);
+  return scriptWorker((end) => t.after(end), join(source, "index.ts"));
 }
 
 const OWN = { objects: { SEMEL: "Own", REGISTRY: "SemelRegistry" } };
@@ -376,6 +378,20 @@ test("a pattern names the keys of paths that fit it, and nothing handles the oth
     }
     assert.deepEqual((await own.send("POST", "/", { id: randomUUID(), key: '"root"' })).json.segments, rule === "" ? [] : undefined);
     await own.kill();
+  }
+});
+
+test("another handler of the Worker, as docs/handlers.md has it, takes effect once however often it is called for the same", LIMIT, async (t) => {
+  const blocks = (await readFile(join(ROOT, "docs/handlers.md"), "utf8")).matchAll(/^```ts\n([^]*?)^```$/gm);
+  const [[, handler], , [, scheduled]] = [...blocks];
+  const text = handler.replace("export default worker(Counters);", scheduled.replace("export default", "const its ="));
+  const called = 'new URL(request.url).pathname === "/call" ? Response.json(await env.SELF.scheduled({ scheduledTime: new Date(await request.json()), cron: "0 0 * * *" }))';
+  const folder = await workerFrom(t, `${text} export default { ...its, fetch: async (request, env) => ${called} : its.fetch(request, env) };`);
+  // Only who has a queue has itself bound.
+  const own = await serve((end) => t.after(end), "script", { TOKEN: "ann" }, { folder, objects: { SEMEL: "Counters", REGISTRY: "SemelRegistry" }, deadLetters: "127.0.0.1:1" });
+  for (const [at, value] of [[5_000, 1], [5_000, 1], [6_000, 2]]) {
+    assert.equal((await own.send("POST", "/call", { body: JSON.stringify(at) })).json.outcome, "ok");
+    assert.equal((await own.admin("GET", "keys/counters%2Fruns")).json.records, value);
   }
 });
 
