@@ -329,6 +329,14 @@ test("a class that could not be served is refused where it is named, with the re
   for (const [name, reason] of Object.entries(expected)) assert.match(reasons[name], reason, name);
 });
 
+test("the methods that the types call Semel's own are those that a class is refused for", async () => {
+  const { SemelObject } = await natively("host.js");
+  const types = await readFile(join(ROOT, "sdk/npm/worker.d.ts"), "utf8");
+  const [, members] = /^export abstract class SemelObject.*?\{\n([^]*?)^\}$/m.exec(types);
+  const named = [...members.matchAll(/^ {2}(?:private )?(\w+)[(;]/gm)].map(([, name]) => name);
+  assert.deepEqual(named.toSorted(), Object.getOwnPropertyNames(SemelObject.prototype).filter((name) => name !== "constructor").toSorted());
+});
+
 /** The folder of a Worker whose class has this in it. */
 const workerOf = (t, members) => workerFrom(t, `import { SemelObject, SemelRegistry, worker } from "semel/worker"; export { SemelRegistry }; export class Own extends SemelObject { ${members} } export default worker(Own);`);
 
