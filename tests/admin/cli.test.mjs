@@ -11,7 +11,7 @@ import { until } from "../e2e/lossy.mjs";
 import { BINARIES } from "../runtimes/binaries.mjs";
 import { installApp } from "../runtimes/packed.mjs";
 import { TOKEN, USERS_TOKEN, startFake } from "./fake.mjs";
-import { HEAVY, HOSTILE, KEYS, NOW_MS, SMALL, effectIdOf, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
+import { FOREIGN, HEAVY, HOSTILE, KEYS, NOW_MS, SMALL, effectIdOf, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
 
 const LIMIT = { timeout: 30_000 };
 
@@ -214,6 +214,9 @@ test("records: a page of them, or of all pages those in one state", LIMIT, async
   assert.match(head, /^ID +STATE +CHANGED +PRINCIPAL +STATUS +SIZE$/);
   assert.deepEqual(rows.map((row) => row.split(" ")[0]), ids().slice(0, 3));
   assert.deepEqual([shown.code, shown.stderr], [0, "3 records, and there may be more\n"]);
+  // All that this one has came in one page.
+  const told = async (limit) => (await semel(["records", FOREIGN, "--limit", limit])).stderr;
+  assert.deepEqual([await told("11"), await told("12")], ["11 records, and there may be more\n", "12 records\n"]);
   const found = async (...args) => jsonOf((await semel(["records", SMALL, "--json", ...args])).stdout).map(({ id }) => id);
   assert.deepEqual(await found("--state", "poisoned"), ids("poisoned"));
   assert.deepEqual(await found("--state", "executed"), ids("executed").slice(0, 50));
