@@ -83,14 +83,14 @@ pub fn parse(method: &Method, rest: &[&str], path: &Path) -> Result<Option<Admin
         (Method::Get | Method::Head, []) => Admin::Show,
         (Method::Delete, []) => Admin::DeleteKey,
         (Method::Get | Method::Head, ["records"]) => {
-            let mut query = Query::of(path)?;
+            let mut query = Query::of(path.with_query())?;
             let limit = query.integer("limit", 1, PAGE_RECORDS_MAX)?.unwrap_or(PAGE_RECORDS_DEFAULT);
             let after = query.take("after").map(RequestId::new).transpose()?;
             query.end()?;
             Admin::Records { after: after.map(|id| id.as_str().to_owned()).unwrap_or_default(), limit }
         }
         (Method::Get | Method::Head, ["times"]) => {
-            let mut query = Query::of(path)?;
+            let mut query = Query::of(path.with_query())?;
             let from_ms = query.needed("from", 0, INSTANT_MAX)?;
             let step_ms = query.needed("step", 1, INSTANT_MAX)?;
             let count = query.needed("count", 1, STEPS_MAX)?;
@@ -102,7 +102,7 @@ pub fn parse(method: &Method, rest: &[&str], path: &Path) -> Result<Option<Admin
         (Method::Post, ["records", id, "resolve"]) => Admin::Resolve(RequestId::new(*id)?),
         (Method::Post, ["cancel"]) => Admin::Cancel,
         (Method::Get | Method::Head, ["effects"]) => {
-            let mut query = Query::of(path)?;
+            let mut query = Query::of(path.with_query())?;
             let limit = query.integer("limit", 1, PAGE_RECORDS_MAX)?.unwrap_or(PAGE_RECORDS_DEFAULT);
             let after = query.integer("after", 0, INSTANT_MAX)?.unwrap_or(0);
             query.end()?;
@@ -122,11 +122,12 @@ fn effect(id: &str) -> Result<String, Invalid> {
 }
 
 /// The parameters of a query that have not been read yet.
-struct Query(Vec<(String, String)>);
+pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    fn of(path: &Path) -> Result<Self, Invalid> {
-        let search = path.with_query().split_once('?').map_or("", |(_, search)| search);
+    /// Reads that of a path.
+    pub(super) fn of(path: &str) -> Result<Self, Invalid> {
+        let search = path.split_once('?').map_or("", |(_, search)| search);
         let decoded = |text: &str| percent_decoded(&text.replace('+', " "));
         let pair = |part: &str| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -135,12 +136,12 @@ impl Query {
         search.split('&').filter(|part| !part.is_empty()).map(pair).collect::<Result<_, _>>().map(Self)
     }
 
-    fn take(&mut self, name: &str) -> Option<String> {
+    pub(super) fn take(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(each, _)| each == name)?;
         Some(self.0.remove(at).1)
     }
 
-    fn integer(&mut self, name: &str, min: i64, max: i64) -> Result<Option<i64>, Invalid> {
+    pub(super) fn integer(&mut self, name: &str, min: i64, max: i64) -> Result<Option<i64>, Invalid> {
         let Some(text) = self.take(name) else { return Ok(None) };
         match text.parse::<i64>() {
             Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
@@ -153,7 +154,7 @@ impl Query {
     }
 
     /// What nobody has asked for is a mistake, or is there twice.
-    fn end(self) -> Result<(), Invalid> {
+    pub(super) fn end(self) -> Result<(), Invalid> {
         match self.0.first() {
             Some((name, _)) => Err(Invalid::new(format!("the query has {name:?}, unknown or once more"))),
             None => Ok(()),

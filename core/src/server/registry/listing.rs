@@ -4,16 +4,17 @@
 //! - Each shard gives as many as the page may have and one more, so that their first ones together are the first of all.
 //! - The order is total: equal numbers are put in order by the key. So a page goes on where the last one ended, whatever came meanwhile.
 
-use crate::id::{Invalid, percent_decoded};
+use crate::id::Invalid;
 use crate::message::Response;
+use crate::server::admin::Query;
 use crate::server::json::write::{self, Object, Written};
 use crate::server::sql::{Row, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use std::cmp::Reverse;
 
-const LIMIT_DEFAULT: usize = 50;
-const LIMIT_MAX: usize = 200;
+const LIMIT_DEFAULT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
 
 /// In which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,29 +106,19 @@ impl Page {
 impl Listing {
     /// Reads a path with its query.
     pub fn parse(path: &str) -> Result<Self, Invalid> {
-        let mut listing = Self { order: Order::Newest, after: None, limit: LIMIT_DEFAULT, prefix: String::new() };
-        let query = path.split_once('?').map_or("", |(_, query)| query);
-        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = percent_decoded(&value.replace('+', "%20"))?;
-            match name {
-                "order" => {
-                    listing.order = match value.as_str() {
-                        "newest" => Order::Newest,
-                        "heaviest" => Order::Heaviest,
-                        "name" => Order::Name,
-                        _ => return Err(Invalid::new("order is newest, heaviest or name")),
-                    }
-                }
-                "after" => listing.after = Some(place(&value).ok_or_else(|| Invalid::new("after is no cursor"))?),
-                "limit" => {
-                    let limit = value.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
-                    listing.limit = limit.ok_or_else(|| Invalid(format!("limit is from 1 to {LIMIT_MAX}")))?;
-                }
-                "prefix" => listing.prefix = value,
-                _ => return Err(Invalid::new("a listing takes order, after, limit and prefix")),
-            }
-        }
-        Ok(listing)
+        let mut query = Query::of(path)?;
+        let order = match query.take("order").as_deref() {
+            None | Some("newest") => Order::Newest,
+            Some("heaviest") => Order::Heaviest,
+            Some("name") => Order::Name,
+            Some(_) => return Err(Invalid::new("order is newest, heaviest or name")),
+        };
+        let cursor = |text: String| place(&text).ok_or_else(|| Invalid::new("after is no cursor"));
+        let after = query.take("after").map(cursor).transpose()?;
+        let limit = query.integer("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
+        let prefix = query.take("prefix").unwrap_or_default();
+        query.end()?;
+        Ok(Self { order, after, limit, prefix })
     }
 
     /// The number by which an entry has its place.
@@ -174,10 +165,22 @@ mod tests {
     fn a_query_is_read_and_what_it_cannot_mean_is_refused() {
         let listing = Listing::parse("/semel/v1/admin/keys?order=heaviest&limit=7&prefix=caf%C3%A9+a").unwrap();
         assert_eq!((listing.order, listing.limit, listing.prefix.as_str()), (Order::Heaviest, 7, "caf\u{e9} a"));
-        assert_eq!(Listing::parse("/semel/v1/admin/keys").unwrap().limit, LIMIT_DEFAULT);
-        for bad in
-            ["order=oldest", "limit=0", "limit=201", "limit=x", "after=%21", "after=bm90", "prefix=%ff", "page=2"]
-        {
+        assert_eq!(Listing::parse("/semel/v1/admin/keys").unwrap().limit as i64, LIMIT_DEFAULT);
+        for bad in [
+            "order=oldest",
+            "limit=0",
+            "limit=201",
+            "limit=x",
+            "limit",
+            "limit=1&limit=2",
+            "after",
+            "after=%21",
+            "after=bm90",
+            "prefix=%ff",
+            "prefix=a&prefix=b",
+            "page=2",
+            "page",
+        ] {
             assert!(Listing::parse(&format!("/semel/v1/admin/keys?{bad}")).is_err(), "{bad}");
         }
     }
