@@ -1,0 +1,136 @@
+// A deployment in front of an HTTP API that dies in between, at each step, or whose module crashes: what the caller gets, and how often the other side was called.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { cp, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
+import { otherSide } from "./other-side.mjs";
+import { POLICIES, front, order, settled } from "./upstream.mjs";
+
+/** Where `kill -9` comes: each is reached by what the other side sees, never by time. */
+const STEPS = {
+  /** Nothing is recorded: the server is not there. */
+  async start(_side, to) {
+    await to.kill();
+    return () => {};
+  },
+  /** The start is recorded and the connection there, but nobody reads what is sent. */
+  async dispatch(side, to) {
+    const connected = new Promise((resolve) => {
+      side.onConnection = () => resolve() ?? false;
+    });
+    connected.then(() => to.kill());
+    return () => (side.onConnection = () => true);
+  },
+  /** The other side has done it, and its answer is on the way. */
+  async answer(side, to) {
+    side.trouble.push((response, status, body) => {
+      response.writeHead(status, { "content-length": body.length });
+      response.write(body.slice(0, -1), () => to.kill());
+    });
+    return () => {};
+  },
+  /** The outcome is recorded. */
+  async commit() {
+    return (to) => to.kill();
+  },
+};
+
+test("kill -9 at each step, for each policy: what the caller gets, and how often the other side was called", async () => {
+  const rows = [];
+  for (const policy of Object.keys(POLICIES)) {
+    for (const [step, strike] of Object.entries(STEPS)) {
+      const side = await otherSide(after, { knowsIds: policy === "resend" });
+      const to = await front(after, side);
+      const [id, ref] = [randomUUID(), randomUUID()];
+      const restore = await strike(side, to);
+      await order(to, policy, ref, { id }).catch(() => {});
+      await restore(to);
+      await to.restart();
+      const answer = await settled(() => order(to, policy, ref, { id }));
+      const got = answer.semel;
+      rows.push({ policy, "kill -9 at": step, "the caller gets": `${answer.status} ${got}`, calls: side.changes, effects: side.made.get(ref) ?? 0 });
+      const isReport = policy === "report" && ["dispatch", "answer"].includes(step);
+      assert.equal(got, isReport ? "outcome-unknown" : step === "commit" ? "replayed" : "executed", `${policy}, ${step}`);
+      assert.equal(side.made.get(ref) ?? 0, policy === "report" && step === "dispatch" ? 0 : 1, `${policy}, ${step}`);
+      assert.equal(side.changes, { dispatch: policy === "report" ? 0 : 1, answer: policy === "resend" ? 2 : 1 }[step] ?? 1, `${policy}, ${step}`);
+      await to.kill();
+    }
+  }
+  console.table(rows);
+});
+
+test("kill -9 after the dispatch, and nobody sends it again: who looks it up hears what an attempt would", async () => {
+  const side = await otherSide(after);
+  const to = await front(after, side);
+  const sent = Object.keys(POLICIES).map((policy) => ({ policy, id: randomUUID(), ref: randomUUID() }));
+  const lookUp = (policy, id) => to.send("GET", `/semel/v1/keys/${policy}%2Forders/outcomes/${id}`);
+  const inBatch = async (policy, id) => {
+    const body = JSON.stringify([{ method: "GET", path: `/semel/v1/keys/${policy}%2Forders/outcomes/${id}` }]);
+    return (await to.send("POST", `/semel/v1/keys/${policy}%2Forders/batch`, { body })).json[0].headers["semel-status"];
+  };
+  for (const { policy, id, ref } of sent) {
+    const arrived = new Promise((resolve) => side.trouble.push(resolve));
+    order(to, policy, ref, { id }).catch(() => {});
+    await arrived;
+    // It is under way, and may have its outcome yet; a read that comes and goes changes nothing of that.
+    assert.equal((await to.send("GET", `/${policy}/orders/${randomUUID()}`, { key: `"${policy}/orders"` })).semel, "read");
+    assert.deepEqual([(await lookUp(policy, id)).semel, await inBatch(policy, id)], ["in-flight", "in-flight"], policy);
+  }
+  await to.restart();
+  for (const { policy, id, ref } of sent) {
+    const isReport = policy === "report";
+    const known = isReport ? [409, "outcome-unknown", "unknown", "never"] : [409, "in-flight", "unknown", "same-id"];
+    const { status, semel, json } = await lookUp(policy, id);
+    assert.deepEqual([status, semel, json.executed, json.retry], known, policy);
+    assert.match(json.detail, isReport ? /an administrator can resolve it/ : /the same request, sent again, finds out/);
+    assert.equal(await inBatch(policy, id), semel);
+    const cancelled = await to.send("POST", `/semel/v1/keys/${policy}%2Forders/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) });
+    assert.deepEqual([cancelled.status, cancelled.semel], known.slice(0, 2), policy);
+    assert.equal(side.made.get(ref), 1, `${policy}: a look-up runs nothing`);
+  }
+  const [{ id, ref }] = sent;
+  const resolved = await to.admin("POST", `keys/report%2Forders/records/${id}/resolve`, { id: randomUUID(), body: '{"executed":"yes","outcome":{"status":201,"body":"made"}}' });
+  assert.deepEqual([resolved.status, (await lookUp("report", id)).text, (await order(to, "report", ref, { id })).text], [200, "made", "made"]);
+  assert.equal(side.changes, sent.length);
+});
+
+/** In place of the worker's entry: it has its module crash where it is asked to. */
+const CRASHING = `
+import upstream from "./upstream.js";
+import { guarded } from "./module.js";
+export * from "./upstream.js";
+export default {
+  fetch(request, env) {
+    if (new URL(request.url).pathname !== "/crash") return upstream.fetch(request, env);
+    const crash = () => {
+      throw new Error("the module was asked to crash");
+    };
+    guarded(crash, () => {});
+    return new Response();
+  },
+};`;
+
+test("where the module crashes while a request is under way, who looks that up hears so all the same, and it has its outcome", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "semel-crashing-"));
+  after(() => rm(folder, { recursive: true, force: true }));
+  await cp(workerFolder("upstream"), folder, { recursive: true });
+  await rename(join(folder, "index.js"), join(folder, "upstream.js"));
+  await writeFile(join(folder, "index.js"), CRASHING);
+  const side = await otherSide(after);
+  const to = await front(after, side, {}, { folder });
+  const [id, ref] = [randomUUID(), randomUUID()];
+  let finish;
+  const arrived = new Promise((resolve) => side.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
+  const first = order(to, "report", ref, { id });
+  await arrived;
+  assert.equal((await to.send("POST", "/crash")).status, 200);
+  await to.line(/the module was restarted/);
+  const { semel, json } = await to.send("GET", `/semel/v1/keys/report%2Forders/outcomes/${id}`);
+  assert.deepEqual([semel, json.executed, json.retry], ["in-flight", "unknown", "same-id"]);
+  finish();
+  assert.deepEqual([(await first).semel, (await order(to, "report", ref, { id })).semel, side.made.get(ref)], ["executed", "replayed", 1]);
+});
