@@ -10,6 +10,7 @@ const ADVICE = {
   "not-found": ["There is no such key here.", "It may have been deleted, or never used. A key is named exactly, with upper and lower case."],
   "not-seen": ["This key knows no such id.", "It may never have arrived, or its record has lapsed or was deleted. Ids are compared exactly."],
   "effect-gone": ["It does not wait here any more, nor is it parked.", "It has arrived meanwhile, or somebody else has mended it. Look again."],
+  "forget-gone": ["There is no such forget here.", "Of those that are done, the last hundred are kept: it may be an older one, or another deployment's."],
   // What it says of itself has why.
   "no-network": [undefined, "Check the address and the network, then try again."],
   "no-answer": ["No Semel deployment answered.", "It may be starting or overloaded, or a proxy answers in its place. Try again in a moment."],

@@ -187,6 +187,9 @@ test("forget: an age or a date, what it means, and how far it is", LIMIT, async 
   await shows(tab, /^Done: /);
   assert.deepEqual(fake.done.slice(done), [`POST forget ${JSON.stringify({ before: Date.UTC(2026, 9, 22, 12) / 1000 })}`]);
   assert.deepEqual(mine.complaints, []);
+  // One that is no longer kept is no key that is not there.
+  await tab.goto(`${fake.url}/inspector#forget=job-99`);
+  await shows(tab, "There is no such forget here.");
 });
 
 test("a keyboard is enough: from the list to a change, and back to where one was", LIMIT, async (t) => {

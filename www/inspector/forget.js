@@ -89,6 +89,7 @@ function showProgress(id, context) {
       else setTimeout(() => signal.aborted || look(), LOOK_MS);
     } catch (error) {
       if (signal.aborted || context.onerror(error)) return;
+      if (error.code === "not-found") error.code = "forget-gone";
       trouble.replaceChildren(troubleOf(error, { again: look }));
     }
   }
