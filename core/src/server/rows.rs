@@ -24,6 +24,8 @@ pub(super) mod number {
     pub const ACKNOWLEDGED: i64 = 5;
     pub const EXPIRED: i64 = 6;
     pub const DISPATCHED: i64 = 7;
+    /// Those that are records; the others are tombstones and cancelled ids.
+    pub const RECORDS: [i64; 4] = [EXECUTED, POISONED, SUSPECT, DISPATCHED];
 }
 
 /// At most so many texts have a number: what a key is asked with differs little. The others stay in their rows.

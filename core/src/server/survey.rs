@@ -64,17 +64,11 @@ pub struct Times {
 /// Counts by time, among the first [`TIMES_ROWS_MAX`] rows in the order of ids, and as many chunks of packed tombstones.
 pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize, now_ms: i64) -> Result<Times, SqlError> {
     // In an object arguments are floats, and their quotient would be one.
-    let statement = "SELECT (at_ms - CAST(?1 AS INTEGER)) / CAST(?2 AS INTEGER) AS step, sum(state IN (?4, ?5, ?6)), count(*) \
-         FROM (SELECT at_ms, state FROM semel_records ORDER BY id LIMIT +?7) WHERE at_ms >= ?1 GROUP BY step HAVING step < ?3";
-    let arguments = [
-        from_ms.into(),
-        step_ms.into(),
-        (count as i64).into(),
-        number::EXECUTED.into(),
-        number::POISONED.into(),
-        number::SUSPECT.into(),
-        TIMES_ROWS_MAX.into(),
-    ];
+    let statement = "SELECT (at_ms - CAST(?1 AS INTEGER)) / CAST(?2 AS INTEGER) AS step, sum(state IN (?4, ?5, ?6, ?7)), count(*) \
+         FROM (SELECT at_ms, state FROM semel_records ORDER BY id LIMIT +?8) WHERE at_ms >= ?1 GROUP BY step HAVING step < ?3";
+    let range = [from_ms, step_ms, count as i64].map(Value::from);
+    let states = number::RECORDS.map(Value::from);
+    let arguments = [range.as_slice(), &states, &[TIMES_ROWS_MAX.into()]].concat();
     let mut times = Times { records: vec![0; count], tombstones: vec![0; count], is_truncated: false };
     for row in sql.exec(statement, &arguments)? {
         let value = |column: usize| row.get(column).and_then(Value::as_integer).ok_or_else(unreadable);

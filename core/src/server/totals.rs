@@ -86,7 +86,7 @@ pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Option<(Totals, St
     let statement = "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3, ?4)), 0), coalesce(max(at_ms), 0), min(at_ms), \
          min(iif(lapses_ms IS NULL, at_ms, NULL)), min(lapses_ms), NULL, NULL, NULL, max(id) \
          FROM (SELECT id, state, at_ms, lapses_ms FROM semel_records WHERE id > ?5 ORDER BY id LIMIT +?6)";
-    let states = [number::EXECUTED, number::POISONED, number::SUSPECT, number::DISPATCHED].map(Value::from);
+    let states = number::RECORDS.map(Value::from);
     let rows = sql.exec(statement, &[states.as_slice(), &[after.into(), limit.into()]].concat())?;
     let row = rows.into_iter().next().ok_or_else(unreadable)?;
     let totals = Totals::from_row(&row).ok_or_else(unreadable)?;

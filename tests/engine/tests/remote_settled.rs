@@ -4,7 +4,8 @@ use semel_core::id::Principal;
 use semel_core::server::remote::Policy;
 use semel_support::admin::{ask, delete_key, delete_record, path, resolve};
 use semel_support::elsewhere::{answered, dispatched, in_doubt, is_told, lost, order, probe, remote, resend};
-use semel_support::post;
+use semel_support::{START_MS, post};
+use serde_json::json;
 
 #[test]
 fn an_administrator_settles_what_is_in_doubt() {
@@ -148,4 +149,14 @@ fn what_comes_of_a_call_is_nobody_elses() {
     dispatched(&mut world, &other, 1);
     world.settle(&own, &sent, answered(201, "alice's"));
     is_told(&mut world, &other, 409, "outcome-unknown", "unknown", "never");
+}
+
+#[test]
+fn what_is_in_doubt_is_a_record_wherever_it_is_counted() {
+    let mut world = remote(Policy::Report);
+    in_doubt(&mut world, "a");
+    let key = world.send(&ask("")).json();
+    assert_eq!((&key["records"], &key["tombstones"]), (&json!(1), &json!(0)));
+    let times = world.send(&ask(&format!("/times?from={START_MS}&step=1000&count=1"))).json();
+    assert_eq!((&times["records"], &times["tombstones"]), (&json!([1]), &json!([0])));
 }
