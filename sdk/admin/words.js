@@ -16,6 +16,11 @@ export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ?
 /** "1 key has forgotten", "9,999 keys have forgotten". */
 export const haveForgotten = (keys) => `${counted(keys, "key")} ${keys === 1 ? "has" : "have"} forgotten`;
 
+/** What the server shows of those that a key sends to. */
+const LANES_MAX = 50;
+/** What is said where there may be more. */
+export const lanesShown = (lanes) => (lanes.length < LANES_MAX ? "" : ` The first ${LANES_MAX} of those that are sent to are shown.`);
+
 export function bytes(value) {
   if (value < 1_000) return `${value} B`;
   const unit = Math.min(Math.floor(Math.log10(value) / 3), 4);

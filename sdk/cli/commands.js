@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
-import { STATES, age, bytes, counted, duration, fullness, haveForgotten, number, ran } from "../admin/words.js";
+import { STATES, age, bytes, counted, duration, fullness, haveForgotten, lanesShown, number, ran } from "../admin/words.js";
 import { Failure, changing, commandOf, markOf, reading, readingAhead } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
@@ -196,7 +196,8 @@ async function showEffects(session, key) {
     terminal.table([["PARKED", "TO", "SINCE", "RAN", "REQUEST", "WHY"], ...rows]);
     terminal.line();
   }
-  terminal.note(`${number(count)} of at most ${number(max)}, ${number(parked.length)} of them parked`);
+  const shown = lanesShown(lanes);
+  terminal.note(`${number(count)} of at most ${number(max)}, ${number(parked.length)} of them parked${shown && `.${shown}`}`);
 }
 
 async function mendEffect(session, key, mending, id) {

@@ -248,6 +248,9 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   assert.deepEqual([gone.code, gone.stderr], [1, "None of that id is parked.\nNothing was changed.\n"]);
   const goneBefore = await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes", "--again", `0f2b1c34-0000-4000-8000-000000000018@${NOW_MS / 1000}`]);
   assert.deepEqual([goneBefore.code, goneBefore.stderr], [1, "None of that id is parked.\nIt can't be known whether the change was made.\n"]);
+  // The server shows no more of those that are sent to.
+  fake.effects.set(FOREIGN, { lanes: Array.from({ length: 50 }, (_, at) => ({ ...lane, id: effectIdOf(at + 1), waiting: 2 })), parked: [] });
+  assert.equal((await semel(["effects", FOREIGN])).stderr, "100 of at most 10,000, 0 of them parked. The first 50 of those that are sent to are shown.\n");
   assert.deepEqual(await semel(["effects", HEAVY]), { code: 0, stdout: "", stderr: "0 of at most 10,000, 0 of them parked\n" });
   fake.effects.set(HEAVY, null);
   const mended = [[], ["--retry", effectIdOf(1)], ["--drop", effectIdOf(1), "--yes"], ["--park", effectIdOf(1), "--yes"]];

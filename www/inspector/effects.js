@@ -8,11 +8,9 @@ import { make, say } from "../view/element.js";
 import { confirmChange } from "./confirm.js";
 import { fragmentOf } from "./route.js";
 import { troubleOf } from "./trouble.js";
-import { age, bytes, instant, number } from "../../sdk/admin/words.js";
+import { age, bytes, instant, lanesShown, number } from "../../sdk/admin/words.js";
 
 const PAGE = 50;
-/** What the server shows of lanes. */
-const LANES_MAX = 50;
 
 /** The part of the page for a key. */
 export function effectsOf(key, context) {
@@ -77,8 +75,7 @@ export function effectsOf(key, context) {
 
 function words({ count, max, lanes = [] }) {
   if (count === 0) return "Nothing waits, and nothing is parked.";
-  const shown = lanes.length < LANES_MAX ? "" : ` The first ${LANES_MAX} of those that are sent to are shown.`;
-  return `${number(count)} of at most ${number(max)}: what waits, and what was refused for good.${shown}`;
+  return `${number(count)} of at most ${number(max)}: what waits, and what was refused for good.${lanesShown(lanes)}`;
 }
 
 const MENDED = {
