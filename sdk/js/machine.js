@@ -222,9 +222,9 @@ export class Machine {
 
   /** A change of a row, in one transaction of the store. Nobody waits for one that `isPatient`, which a store may make use of. */
   #change = async (number, id, isPatient) => {
-    let isCommitted = false;
+    let isAsked = false;
+    let isCommitted = true;
     try {
-      let isAsked = false;
       await this.#store.change(id, (row) => {
         if (isAsked) throw new Error("semel: a change is made once");
         isAsked = true;
@@ -233,9 +233,10 @@ export class Machine {
         // It is to go, to be what comes after its length, or to stay. A copy: a store may keep all that a view is of.
         return [null, made.slice(9)][made[0]];
       }, isPatient);
-      isCommitted = true;
+      if (!isAsked) throw new Error("semel: a change is made once");
     } catch (error) {
       // It has changed nothing.
+      isCommitted = false;
       this.#why = error;
     }
     const waiting = this.tell(COMMITTED, number, isCommitted);

@@ -127,6 +127,25 @@ test("a store that answers at once, and is no promise, does as well", async (t) 
   assert.deepEqual([...server.runs.values()], [1, 1, 1]);
 });
 
+test("a store that says that it is done, and never asked what to write, has made no change: it is told so each time, and nothing is sent", async (t) => {
+  const store = new Rows();
+  const change = store.change.bind(store);
+  let isIdle = true;
+  store.change = async (...given) => isIdle || change(...given);
+  const { semel, server } = await outbox(t, { store });
+  const refused = await rejection(deposit(semel));
+  assert.deepEqual([refused.code, refused.executed, refused.cause?.message], ["store-failed", "no", "semel: a change is made once"]);
+  isIdle = false;
+  server.each = (call, serve) => (call.kind === "change" && (isIdle = call.n === 1) ? lost() : serve());
+  const told = [];
+  semel.addEventListener("lost", ({ detail }) => told.push(detail.error.message));
+  const answering = deposit(semel);
+  await until(() => told.length > 2, "it is told each time");
+  assert.deepEqual([told.slice(0, 3), server.attempts.length], [["fetch failed", "semel: a change is made once", "semel: a change is made once"], 1]);
+  isIdle = false;
+  assert.equal((await answering).status, 200);
+});
+
 test("the methods of a store are called on it, and its errors on remove and close are not the application's", async (t) => {
   class Own extends Rows {
     #private = 0;
