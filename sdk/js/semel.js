@@ -181,7 +181,7 @@ export class Outbox extends View {
   }
 
   async pending() {
-    const all = await this.#unlessClosed(() => inTime(this.#machine.overview()));
+    const all = await inTime(this.#unlessClosed(() => this.#machine.overview()));
     return all.map((each) => ({ ...this.#described([, ...each]), attempts: Number(each[4]), state: each[3] }));
   }
 

@@ -120,7 +120,7 @@ class Session {
     let rows;
     try {
       // Nobody is fenced by who can't read what is stored.
-      rows = await Promise.race([this.#ended, inTime(stored.load())]);
+      rows = await this.#inTime(stored.load());
     } catch (error) {
       stored.close?.();
       throw error;
@@ -132,9 +132,9 @@ class Session {
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
     };
     listen(this.#ending.signal, look, this.#attempts, this.#setup.fetch);
-    const [{ epoch, lastSeq }] = await Promise.all([taken, inTime(this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner)))]);
+    const [{ epoch, lastSeq }] = await Promise.all([taken, this.#inTime(this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner)))]);
     Object.assign(this, { epoch, lastSeq });
-    await inTime(this.#look());
+    await this.#inTime(this.#look());
     if (this.#isClosed) throw closed();
     // In Node, no process goes on for that alone.
     if (this.#beacon) (this.#looking = setInterval(() => this.#look().catch(() => {}), LOOK_MS)).unref?.();
@@ -149,6 +149,11 @@ class Session {
   /** Goes on with what holders left that are gone. */
   async #look() {
     if (!this.#isClosed) await this.#machine.takeOver(async () => this.#beacon?.alive());
+  }
+
+  /** What the store is read for; nobody waits for it once the session is closed, nor does a timer. */
+  #inTime(reading) {
+    return inTime(Promise.race([this.#ended, reading]));
   }
 
   get #isClosed() {
@@ -260,7 +265,7 @@ class Session {
   }
 
   async pending() {
-    const all = await Promise.race([this.#ended, inTime(this.#machine.overview())]);
+    const all = await this.#inTime(this.#machine.overview());
     return all.map(([requestId, method, target, state, attempts]) => ({ ...this.#described(requestId, method, target), attempts: Number(attempts), state }));
   }
 

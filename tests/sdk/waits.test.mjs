@@ -102,6 +102,33 @@ test("pending says that the store does not answer, of an outbox and of a session
   assert.equal((await sessions.deposit(session, "x")).status, 200);
 });
 
+test("close leaves no timer of a store that never answers, which would keep a process up", LIMIT, async (t) => {
+  const slow = new Rows();
+  const { semel } = await sessions.outbox(t, { store: slow });
+  const own = new sessions.SharedRows();
+  const session = await semel.session("accounts/a", "s", { store: own });
+  for (const store of [slow, own]) store.load = hang;
+  const deaves = ["load", "presence", "alive"].map((name) => deaf(name));
+  const { setTimeout: set, clearTimeout: clear } = globalThis;
+  const running = new Set();
+  t.mock.method(globalThis, "setTimeout", (act, ms, ...rest) => {
+    const timer = set(act, ms, ...rest);
+    if (ms === STORE_MS_MAX) running.add(timer);
+    return timer;
+  });
+  t.mock.method(globalThis, "clearTimeout", (timer) => {
+    running.delete(timer);
+    clear(timer);
+  });
+  const waiting = [semel.pending(), session.pending(), ...deaves.map(({ store }, index) => semel.session("accounts/a", `deaf-${index}`, { store }))].map(rejection);
+  await until(() => deaves.every(({ told }) => told.answer), "all wait for a store");
+  // Those of the outbox ask its session as well.
+  assert.equal(running.size, 6);
+  await semel.close();
+  await Promise.all(waiting);
+  assert.equal(running.size, 0);
+});
+
 test("what is stored by a store that never answers is sent by nobody, and unknown: by giveUpAfterMs, and by close", LIMIT, async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store, giveUpAfterMs: 20 });
