@@ -310,6 +310,7 @@ class Session {
         if (!this.#isKept) this.#soon(this.#heard, ticket);
       },
       pause: ([ticket, requestId, method, target], failure) => this.#pause(ticket, this.#described(requestId, method, target), failure),
+      lose: ([, requestId, method, target], error) => this.#together.tell("lost", { ...this.#described(requestId, method, target), error }),
     };
   }
 

@@ -280,7 +280,7 @@ export interface SemelEventMap {
   attempt: CustomEvent<Described>;
   /**
    * An attempt got no answer, by what was thrown, or did not leave, for the store refuses what is written before it, or was `refused` for good, and the store can't be asked whether another tab has an outcome; it is made again, unless its request was given up, or all is closed. `requestId` is undefined for what goes along with requests (the clock, acknowledgements),
-   * and for what a session sends; of a cancellation that left it is `cancel-` and the id.
+   * and for what a session sends, but not for what its store refuses; of a cancellation that left it is `cancel-` and the id.
    */
   lost: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly error: unknown }>;
   /**

@@ -142,12 +142,16 @@ impl Host {
                 changing.changed = Some(changed);
                 write_row(&mut result, write);
             }
-            // Whether that transaction was committed.
+            // Whether that transaction was committed. Back: the request, where it waits until the store does it.
             5 => {
                 let (number, is_committed) = (input.integer() as u64, input.flag());
                 input.end()?;
                 let Changing { ticket, changed, .. } = *self.changes.remove(&number)?;
-                self.session.as_mut()?.changed(now_ms, ticket, changed.filter(|_| is_committed));
+                let session = self.session.as_mut()?;
+                session.changed(now_ms, ticket, changed.filter(|_| is_committed));
+                if !is_committed && session.is_open(ticket) {
+                    write_request(&mut result, ticket, session.describe(ticket));
+                }
             }
             // What is stored elsewhere. Back: each request of this session without an answer, one a line, with tabs between.
             6 => {

@@ -5,7 +5,7 @@ import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { FencedError, SemelError, SessionUnknownError } from "../../sdk/npm/node.js";
 import { deposit, outbox, SessionStub, SharedRows } from "./session-stub.mjs";
-import { lost, problem, rejection, until, within } from "./stub.mjs";
+import { hang, lost, problem, rejection, until, within } from "./stub.mjs";
 
 const ran = async (response) => (await response).json();
 
@@ -304,6 +304,48 @@ test("a store that fails says so, and the number of what it did not store is the
   store.before = async () => {};
   await deposit(session, "y");
   assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["y"], 1]);
+});
+
+test("a store that has a request, and refuses what gives it a place or what is written as it is given up, is told of each time by the outbox", async (t) => {
+  const store = new SharedRows();
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s", { store, onpaused() {} });
+  const told = [];
+  semel.addEventListener("lost", ({ detail }) => told.push(detail));
+  const full = new Error("full");
+  let isFull = false;
+  store.before = async () => {
+    if (isFull) throw full;
+  };
+  /** Each time of the one request that waits. */
+  const isTold = async () => {
+    const { requestId } = (await session.pending()).find(({ state }) => state === "sending");
+    await until(() => told.length > 2, "it is told each time");
+    for (const each of told.splice(0)) assert.deepEqual(each, { requestId, method: "POST", url: "https://worker.test/accounts/a/deposit", error: full });
+    isFull = false;
+  };
+  server.each = () => problem(401, "unauthorized", { executed: "no", retry: "after-fix" });
+  const first = deposit(session, "first");
+  await until(() => semel.getSnapshot().paused === 1, "it pauses");
+  const second = deposit(session, "second");
+  await until(() => store.holds("second"), "it is stored without a place");
+  isFull = true;
+  server.each = (_call, serve) => serve();
+  session.resume();
+  await first;
+  await isTold();
+  await second;
+  await until(() => store.rows.size === 0, "nothing is left");
+  server.each = () => hang();
+  const stop = new AbortController();
+  const given = rejection(deposit(session, "third", { signal: stop.signal }));
+  await until(() => server.frames.at(-1).elements[0].body === "third", "it has left");
+  isFull = true;
+  stop.abort();
+  await isTold();
+  server.each = (_call, serve) => serve();
+  session.close();
+  assert.equal((await given).code, "closed");
 });
 
 test("closing the outbox closes its sessions, and nobody waits for ever", async (t) => {

@@ -298,6 +298,11 @@ impl Session {
         (self.requests.listed(List::Open).len(), stalled.iter().len())
     }
 
+    /// Whether a request in hand has no answer yet.
+    pub fn is_open(&self, ticket: Ticket) -> bool {
+        self.requests.get(&ticket).is_some_and(|request| request.answered.is_none())
+    }
+
     /// Id, method and target of a request in hand.
     pub fn describe(&self, ticket: Ticket) -> Option<(&str, &str, &str)> {
         let request = self.requests.get(&ticket)?;
