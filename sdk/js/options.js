@@ -65,6 +65,6 @@ export function encodedKey(key) {
   if (key === undefined) return undefined;
   const bytes = typeof key === "string" ? bytesOf(key).length : 0;
   // As a segment of a path, . and .. would lead elsewhere: such a key could be neither acknowledged nor cancelled.
-  if (bytes < 1 || bytes > 512 || /\p{Cc}|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes, no controls, and is not . or ..");
+  if (bytes < 1 || bytes > 512 || /[\p{Cc}\p{Cs}]|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes, no controls, and is not . or ..");
   return key.replace(/[ "%\\<>`#?]|[^\0-\x7f]+/gu, encodeURIComponent);
 }

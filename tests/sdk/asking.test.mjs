@@ -77,6 +77,16 @@ test("ids that can't be ids are refused before anything is stored or sent", asyn
   assert.equal((await deposit(semel, "a", { id: "x".repeat(200) })).status, 200);
 });
 
+test("keys that can't be keys are refused before anything is stored or sent", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  // The last is half of a character, which UTF-8 has none of.
+  for (const key of ["", ".", "..", "a\nb", "\x7f", "x".repeat(513), "ä".repeat(257), 7, null, {}, "a\ud83d"]) {
+    for (const call of [() => deposit(semel, "a", { key }), () => semel.session(key, "s", { store })]) assert.ok((await rejection(call())) instanceof TypeError, String(key));
+  }
+  assert.deepEqual([server.calls.length, store.log.length], [0, 1]);
+});
+
 test("with hashes the same request is one while it is pending, and any part of it makes another", async (t) => {
   const { semel, server, letGo } = await held(t, { ids: "hash", identity: "alice", ordered: false });
   const { digest } = crypto.subtle;
