@@ -46,6 +46,7 @@ export const sessions = (source, Made) => {
     if (!TRANSPORTS.includes(transport)) throw new TypeError(`semel: transport is one of ${TRANSPORTS.join(", ")}`);
     if (typeof name !== "string" || !/^[ -~]{1,255}$/.test(name)) throw new TypeError("semel: the name of a session has 1 to 255 characters of printable ASCII");
     if (after !== undefined && !(Number.isSafeInteger(after) && after >= 0)) throw new RangeError("semel: after is the number of an epoch");
+    for (const each of [onrecovered, onpaused, onended]) if (typeof (each ?? load) !== "function") throw new TypeError("semel: onrecovered, onpaused and onended are functions");
     if (setup.store && !store) throw new TypeError("semel: where the outbox has a store, give the option store");
     const encoded = encodedKey(key);
     if (encoded === undefined) throw new TypeError("semel: a session is at a key");
