@@ -5,6 +5,6 @@ import { FileStore } from "./file/store.js";
 
 export function fileStore(folder, { busyMs = 10_000 } = {}) {
   if (typeof folder !== "string" || folder === "") throw new TypeError("semel: `folder` is a path");
-  if (!(busyMs >= 0 && busyMs <= 3_600_000)) throw new RangeError("semel: `busyMs` is 0 to 3,600,000");
+  if (typeof busyMs !== "number" || !(busyMs >= 0 && busyMs <= 3_600_000)) throw new RangeError("semel: `busyMs` is 0 to 3,600,000");
   return new FileStore(folder, { busyMs, fs });
 }

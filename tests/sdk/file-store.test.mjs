@@ -106,7 +106,7 @@ test("rows, ids and all of them have limits, and reaching one changes nothing", 
 
 test("wrong arguments are TypeErrors, and change nothing", async (t) => {
   for (const folder of [undefined, "", 7, new URL("file:///tmp")]) assert.throws(() => fileStore(folder), TypeError);
-  for (const busyMs of [-1, NaN, 3_600_001]) assert.throws(() => fileStore("x", { busyMs }), RangeError);
+  for (const busyMs of [-1, NaN, 3_600_001, "5000", null]) assert.throws(() => fileStore("x", { busyMs }), RangeError);
   const store = storeIn(t, folderOf(t));
   for (const row of ["text", 7, {}, [1], new ArrayBuffer(1), Promise.resolve(null)]) await assert.rejects(store.change("a", () => row), TypeError);
   await assert.rejects(store.change(7, () => null), TypeError);
