@@ -423,6 +423,9 @@ export class Semel extends EventTarget {
     options?: boolean | EventListenerOptions,
   ): void;
 
-  /** Stops sending. Callers that still wait get an `OutcomeUnknownError` with the code `closed`; the requests stay stored. */
+  /**
+   * Stops sending. Callers that still wait get an `OutcomeUnknownError` with the code `closed`, and their requests stay stored; where a request was
+   * not given to the store yet, for its body is still read, say, it is a `TypeError`.
+   */
   close(): Promise<void>;
 }
