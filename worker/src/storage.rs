@@ -37,6 +37,9 @@ extern "C" {
 
     #[wasm_bindgen(catch)]
     fn run(sql: &SqlStorage, statement: &JsValue, values: &Array) -> Result<f64, JsValue>;
+
+    #[wasm_bindgen(catch, js_name = runPlain)]
+    fn run_plain(sql: &SqlStorage, statement: &JsValue, numbers: &[f64], bytes: &[u8]) -> Result<f64, JsValue>;
 }
 
 /// So many statements are kept as JavaScript has them. The engine has fewer, and a handler that makes more has them made each time.
@@ -70,6 +73,28 @@ impl ObjectSql {
     }
 }
 
+/// So many numbers are handed over at once.
+const PLAIN_MAX: usize = 8;
+
+/// Whole numbers, and behind them bytes, if there are any: nearly all that is written comes to that, and is handed over where it lies. Answers how
+/// many `numbers` there are, and the bytes.
+fn plain<'a>(arguments: &'a [Value], numbers: &mut [f64; PLAIN_MAX]) -> Option<(usize, &'a [u8])> {
+    let (integers, bytes) = match arguments.split_last() {
+        Some((Value::Blob(bytes), integers)) if !bytes.is_empty() => (integers, bytes.as_slice()),
+        _ => (arguments, &[][..]),
+    };
+    if integers.len() > numbers.len() {
+        return None;
+    }
+    for (number, integer) in numbers.iter_mut().zip(integers) {
+        *number = match integer {
+            Value::Integer(integer) if integer.unsigned_abs() >> 53 == 0 => *integer as f64,
+            _ => return None,
+        };
+    }
+    Some((integers.len(), bytes))
+}
+
 /// Bytes are handed over in one piece, of which each value is a part: memory of its own takes the runtime longer than all else of it.
 fn bound(arguments: &[Value]) -> Array {
     let blobs: Vec<&[u8]> = arguments.iter().filter_map(Value::as_blob).collect();
@@ -97,7 +122,12 @@ impl Sql for ObjectSql {
     }
 
     fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError> {
-        let written = run(&self.sql, &self.statement(statement), &bound(arguments));
+        let made = self.statement(statement);
+        let mut numbers = [0.0; PLAIN_MAX];
+        let written = match plain(arguments, &mut numbers) {
+            Some((length, bytes)) => run_plain(&self.sql, &made, numbers.get(..length).unwrap_or_default(), bytes),
+            None => run(&self.sql, &made, &bound(arguments)),
+        };
         written.map(|rows| rows as u64).map_err(|error| failure(&error))
     }
 

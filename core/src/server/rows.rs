@@ -242,26 +242,36 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
     );
     let written = sql.exec(&statement, &arguments)?.into_iter().next().unwrap_or_default();
     for (text, is_text) in texts.iter().zip(&written) {
-        if is_text.as_integer() == Some(1) && is_short(text) {
+        if let Value::Text(text) = text
+            && is_text.as_integer() == Some(1)
+            && text.len() <= TEXT_BYTES_MAX
+        {
             number(sql, text)?;
         }
     }
     Ok(())
 }
 
-fn is_short(text: &Value) -> bool {
-    matches!(text, Value::Text(text) if text.len() <= TEXT_BYTES_MAX)
-}
-
 /// The number of a text, else the text itself.
-pub(super) fn number_of(argument: &str) -> String {
+fn number_of(argument: &str) -> String {
     format!("coalesce((SELECT number FROM semel_texts WHERE text = {argument}), {argument})")
 }
 
-/// Gives a text a number, for the rows to come, if there is one to be given and it has none.
-pub(super) fn number(sql: &dyn Sql, text: &Value) -> Result<(), SqlError> {
-    let statement = "INSERT OR IGNORE INTO semel_texts (text) SELECT ?1 WHERE (SELECT count(*) FROM semel_texts) < ?2";
-    sql.exec(statement, &[text.clone(), TEXTS_MAX.into()]).map(|_| ())
+/// In SQL, an argument that is a text or the number of one: what comes from JavaScript is a float.
+pub(super) fn stands_for(argument: &str) -> String {
+    format!("iif(typeof({argument}) = 'text', {argument}, CAST({argument} AS INTEGER))")
+}
+
+/// The number of a text. It is given one, for the rows to come, if it has none and there is one to be given.
+pub(super) fn number(sql: &dyn Sql, text: &str) -> Result<Option<i64>, SqlError> {
+    let number = |rows: Vec<Row>| rows.first().and_then(|row| row.first()).and_then(Value::as_integer);
+    let known = number(sql.exec("SELECT number FROM semel_texts WHERE text = ?1", &[text.into()])?);
+    if known.is_some() {
+        return Ok(known);
+    }
+    let statement =
+        "INSERT INTO semel_texts (text) SELECT ?1 WHERE (SELECT count(*) FROM semel_texts) < ?2 RETURNING number";
+    sql.exec(statement, &[text.into(), TEXTS_MAX.into()]).map(number)
 }
 
 /// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives, and that it was told the worst. Answers whether there is a row.

@@ -7,7 +7,11 @@ use semel_core::server::sql::Row;
 use semel_core::server::{SqlError, Value};
 
 /// What stands around the number of an argument. No text has a number here, so that what looks for one leaves it as it is.
-const ARGUMENTS: &[&[&str]] = &[&["coalesce((SELECT number FROM semel_texts WHERE text = ?", "), ?", ")"], &["?", ""]];
+const ARGUMENTS: &[&[&str]] = &[
+    &["coalesce((SELECT number FROM semel_texts WHERE text = ?", "), ?", ")"],
+    &["iif(typeof(?", ") = 'text', ?", ", CAST(?", " AS INTEGER))"],
+    &["?", ""],
+];
 
 /// The rows that are inserted: behind the `VALUES` of a statement, or made of those by its `SELECT`.
 pub fn rows(statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {

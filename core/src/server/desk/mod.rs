@@ -289,6 +289,8 @@ impl Sql for Desk<'_> {
             self.undo();
             self.records.take();
             self.places.take();
+            // A text that was given a number in it has that no longer.
+            self.texts.take();
             self.recent.take();
             self.states.take();
         }

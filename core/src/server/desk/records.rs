@@ -146,12 +146,10 @@ impl Records {
                 }
             }
             executed = others;
-            let (principal, headers) = (first.principal.as_str(), outcome.headers.to_lines());
-            texts.number(sql, principal)?;
-            texts.number(sql, &headers)?;
+            let principal = texts.stands_for(sql, first.principal.as_str())?;
+            let headers = texts.stands_for(sql, &outcome.headers.to_lines())?;
             let status = i64::from(outcome.status);
-            let common =
-                [principal.into(), first.at_ms.into(), status.into(), headers.into(), (id_bytes as i64).into()];
+            let common = [principal, first.at_ms.into(), status.into(), headers, (id_bytes as i64).into()];
             SHAPE.replace(sql, &common, over)?;
             SHAPE.insert(sql, &common, own)?;
         }
@@ -195,30 +193,37 @@ fn outcome(record: &Record) -> Option<&Outcome> {
     }
 }
 
-/// Texts that have had a number. Where one has it no longer, it is written itself.
+/// Texts, and which number each has, if there was one to be given.
 #[derive(Debug, Clone, Default)]
-pub struct Texts(Vec<String>);
+pub struct Texts(Vec<(String, Option<i64>)>);
 
 impl Texts {
-    /// Gives a text a number, unless it has one, or there is none to be given.
-    fn number(&mut self, sql: &dyn Sql, text: &str) -> Result<(), SqlError> {
+    /// What stands for a text in a row: its number, which it is given if it has none and there is one; else itself.
+    fn stands_for(&mut self, sql: &dyn Sql, text: &str) -> Result<Value, SqlError> {
         // Long ones are not known either: so many of them would be megabytes, and keep short ones from their numbers.
-        let has_none = text.len() > rows::TEXT_BYTES_MAX || self.0.len() >= TEXTS_MAX;
-        if has_none || self.0.iter().any(|known| known == text) {
-            return Ok(());
+        if text.len() > rows::TEXT_BYTES_MAX {
+            return Ok(text.into());
         }
-        rows::number(sql, &text.into())?;
-        self.0.push(text.to_owned());
-        Ok(())
+        let known = self.0.iter().find(|(known, _)| known == text).map(|(_, number)| *number);
+        let number = match known {
+            Some(number) => number,
+            None if self.0.len() >= TEXTS_MAX => None,
+            None => {
+                let number = rows::number(sql, text)?;
+                self.0.push((text.to_owned(), number));
+                number
+            }
+        };
+        Ok(number.map_or_else(|| text.into(), Value::from))
     }
 }
 
 /// So many texts are known: no more have a number.
 const TEXTS_MAX: usize = 128;
 
-/// In common: principal, clock, status, headers, and how long ids are; of its own, [`Executed::row`].
+/// In common: what stands for the principal, clock, status, what stands for the headers, and how long ids are; of its own, [`Executed::row`].
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
-    let [principal, headers] = ["?1", "?4"].map(rows::number_of);
+    let [principal, headers] = ["?1", "?4"].map(rows::stands_for);
     let [first_sent, deadline] = [0, 1].map(|n| format!("nullif({}, {NONE})", number(n)));
     let [at_carried, at_body] = [2, 3].map(number);
     let id = format!("CAST(substr(column1, {AT_ID}, ?5) AS TEXT)");
