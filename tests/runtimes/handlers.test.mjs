@@ -45,12 +45,13 @@ test("the template is clean by wrangler's types and TypeScript, and so are the p
 
 test("what docs/handlers.md shows compiles", LIMIT, async () => {
   const blocks = [...(await readFile(join(ROOT, "docs/handlers.md"), "utf8")).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, block]) => block);
-  assert.equal(blocks.length, 6);
-  const [whole, other, queue, queueInFront, sent, inFront] = blocks;
+  assert.equal(blocks.length, 7);
+  const [whole, other, scheduled, queue, queueInFront, sent, inFront] = blocks;
   const end = "export default worker(Counters);\n";
   assert.ok(whole.endsWith(end));
   await writeFile(join(template, "src/whole.ts"), whole);
   await writeFile(join(template, "src/other.ts"), whole.slice(0, -end.length) + other);
+  await writeFile(join(template, "src/scheduled.ts"), whole.slice(0, -end.length) + scheduled);
   await writeFile(join(template, "src/queue.ts"), whole.slice(0, -end.length) + queue);
   await writeFile(join(template, "src/sent.ts"), `import type { Context } from "semel/worker";\nexport function sent(ctx: Context) {\n${sent}}\n`);
   await writeFile(join(template, "src/queue-in-front.ts"), queueInFront);
