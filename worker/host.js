@@ -8,9 +8,10 @@ import { DurableObject } from "cloudflare:workers";
 import { Batches } from "./batches.js";
 import { Chores } from "./chores.js";
 import { valueIn } from "./lines.js";
-import { glue, guarded, perInstance, settingsOf } from "./module.js";
+import { glue, guarded, perInstance, restart, settingsOf } from "./module.js";
 import { decided, gathering, routerOf } from "./router.js";
 import { Sockets, UNAVAILABLE } from "./sockets.js";
+import { endBy } from "./storage.js";
 import { Turns } from "./turns.js";
 
 /** After so long, an object has no suspects but places of sessions: nothing else of a crash before it is still being resent. */
@@ -26,7 +27,12 @@ export function sendBy(sender) {
 /** The object of a key. */
 export class SemelObject extends DurableObject {
   #engine = perInstance(() => {
-    const engine = new glue.SemelEngine(this.storage(), settingsOf(this.env), this.underWay());
+    const storage = this.storage();
+    endBy(storage, () => {
+      restart();
+      this.ctx.abort("the storage failed between two writes");
+    });
+    const engine = new glue.SemelEngine(storage, settingsOf(this.env), this.underWay());
     // It would be stored, and wait for ever without a word. A text, as the settings that can't be read.
     if (!Effects && engine.has_to_send()) throw "the handler has requests sent, and index.js has no sendBy(Effects)";
     return engine;

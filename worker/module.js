@@ -18,8 +18,8 @@ let instance = 0;
 glue.initSync({ module });
 glue.log_panics();
 
-/** Throws the instance away after a panic: its memory may be half-written. */
-function restart() {
+/** Throws the instance away after a panic, or where a call into it is not come back from: its memory may be half-written. */
+export function restart() {
   instance += 1;
   glue.__wbg_reset_state();
   glue.log_panics();

@@ -1,13 +1,50 @@
 // What the module asks of an object's SQLite: one call a statement, for each across the boundary costs.
 //
-// Invariant: a cursor is read to its end, or has none to read: what is left in the middle would keep its statement from being used again.
+// Invariants:
+// - A cursor is read to its end, or has none to read: what is left in the middle would keep its statement from being used again.
+// - What is written without a savepoint is committed whole, or its object is ended before anything of it is committed.
+
+/** How many statements were run that may have written, whatever their object. */
+let written = 0;
 
 /** All rows, each an array of its values. */
-export const rowsOf = (sql, statement, values) => [...sql.exec(statement, ...values).raw()];
-
-/** The same as `run` with whole numbers, and behind them bytes, if there are any: where both lie in the module's memory, which moves no sooner than the statement is done. */
-export const runPlain = (sql, statement, numbers, bytes) =>
-  (bytes.length === 0 ? sql.exec(statement, ...numbers) : sql.exec(statement, ...numbers, bytes)).rowsWritten;
+export function rowsOf(sql, statement, values) {
+  const cursor = sql.exec(statement, ...values);
+  if (!statement.startsWith("SELECT ")) written += 1;
+  return [...cursor.raw()];
+}
 
 /** For what gives no rows: it is done once it is asked for. Returns how many rows were written. */
-export const run = (sql, statement, values) => sql.exec(statement, ...values).rowsWritten;
+export function run(sql, statement, values) {
+  const { rowsWritten } = sql.exec(statement, ...values);
+  written += 1;
+  return rowsWritten;
+}
+
+/** The same with whole numbers, and behind them bytes, if there are any: where both lie in the module's memory, which moves no sooner than the statement is done. */
+export function runPlain(sql, statement, numbers, bytes) {
+  const { rowsWritten } = bytes.length === 0 ? sql.exec(statement, ...numbers) : sql.exec(statement, ...numbers, bytes);
+  written += 1;
+  return rowsWritten;
+}
+
+/** What ends the object of each storage. */
+const ends = new WeakMap();
+
+/** `end()` ends the object of a storage, and does not come back: nothing that is not committed yet will be. */
+export const endBy = (storage, end) => void ends.set(storage, end);
+
+/**
+ * A transaction. One that `isLight` writes nothing before all that may ask to be undone is over, and has no savepoint, which is two statements that SQLite compiles each time:
+ * what is undone with nothing written needs none. Where something is, and the storage or the module has failed, the object is ended.
+ */
+export function transact(storage, isLight, body) {
+  if (!isLight) return storage.transactionSync(body);
+  const before = written;
+  try {
+    return body();
+  } catch (error) {
+    if (written !== before) ends.get(storage)();
+    throw error;
+  }
+}

@@ -1,7 +1,7 @@
 //! An object's SQLite storage, behind the engine's trait.
 //!
 //! Invariants:
-//! - A transaction is the object's `transactionSync`: writes outside of one would outlive a handler that fails.
+//! - A transaction is the object's `transactionSync`: writes outside of one would outlive a handler that fails. One that writes nothing by then may do without.
 //! - A panic inside a transaction leaves at once, through JavaScript, which undoes the transaction. Going on in this
 //!   instance would be going on with half-written memory.
 
@@ -18,10 +18,6 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     fn sql(this: &Storage) -> SqlStorage;
 
-    #[wasm_bindgen(method, catch, js_name = transactionSync)]
-    fn transaction_sync(this: &Storage, body: &mut dyn FnMut() -> Result<JsValue, JsValue>)
-    -> Result<JsValue, JsValue>;
-
     #[wasm_bindgen(method, getter, catch, js_name = databaseSize)]
     fn database_size(this: &SqlStorage) -> Result<f64, JsValue>;
 
@@ -37,6 +33,13 @@ extern "C" {
 
     #[wasm_bindgen(catch)]
     fn run(sql: &SqlStorage, statement: &JsValue, values: &Array) -> Result<f64, JsValue>;
+
+    #[wasm_bindgen(catch)]
+    fn transact(
+        storage: &Storage,
+        is_light: bool,
+        body: &mut dyn FnMut() -> Result<JsValue, JsValue>,
+    ) -> Result<JsValue, JsValue>;
 
     #[wasm_bindgen(catch, js_name = runPlain)]
     fn run_plain(sql: &SqlStorage, statement: &JsValue, numbers: &[f64], bytes: &[u8]) -> Result<f64, JsValue>;
@@ -70,6 +73,23 @@ impl ObjectSql {
             statements.push((text.to_owned(), made.clone()));
         }
         made
+    }
+
+    fn transact(&self, is_light: bool, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        let mut is_undone = false;
+        let ended = transact(&self.storage, is_light, &mut || match body() {
+            Ok(()) => Ok(JsValue::UNDEFINED),
+            Err(Rollback) => {
+                is_undone = true;
+                Err(JsValue::UNDEFINED)
+            }
+        });
+        match ended {
+            Ok(_) => Ok(Ended::Committed),
+            Err(_) if is_undone => Ok(Ended::RolledBack),
+            Err(error) if is_trap(&error) => wasm_bindgen::throw_val(error),
+            Err(error) => Err(failure(&error)),
+        }
     }
 }
 
@@ -132,20 +152,11 @@ impl Sql for ObjectSql {
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
-        let mut is_undone = false;
-        let ended = self.storage.transaction_sync(&mut || match body() {
-            Ok(()) => Ok(JsValue::UNDEFINED),
-            Err(Rollback) => {
-                is_undone = true;
-                Err(JsValue::UNDEFINED)
-            }
-        });
-        match ended {
-            Ok(_) => Ok(Ended::Committed),
-            Err(_) if is_undone => Ok(Ended::RolledBack),
-            Err(error) if is_trap(&error) => wasm_bindgen::throw_val(error),
-            Err(error) => Err(failure(&error)),
-        }
+        self.transact(false, body)
+    }
+
+    fn lightly(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        self.transact(true, body)
     }
 
     fn database_bytes(&self) -> Result<u64, SqlError> {

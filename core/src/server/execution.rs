@@ -17,7 +17,7 @@ use super::remote;
 use super::resolve;
 use super::schema::{self, Versions};
 use super::sessions::{self, takeover};
-use super::sql::{SqlError, atomically};
+use super::sql::{SqlError, atomically, transact};
 use super::suspicion::Started;
 use super::turn::{Command, Identified, Loaded, Purpose, Turn, Undone, Work, rolled_back};
 use crate::fingerprint::Fingerprint;
@@ -281,8 +281,11 @@ impl Turn<'_> {
             let problem = Problem::new(Code::Capacity, want);
             return self.refuse(loaded, &problem, Some(identified.id), Aside { sweep: true, ..Aside::default() });
         }
+        // A command may have written by the time that it is refused, and so may who makes tables first.
+        let is_light =
+            command.is_none() && self.handler.has_states_only() && loaded.versions == Versions::current(self.handler);
         let mut work = self.work(loaded);
-        let ended: Result<Arc<Outcome>, Undone> = atomically(self.sql, || {
+        let ended: Result<Arc<Outcome>, Undone> = transact(self.sql, is_light, || {
             let outcome = match command {
                 None => {
                     schema::migrate(self.sql, self.handler, loaded.versions)?;

@@ -127,6 +127,12 @@ pub trait Sql {
     /// Runs `body` in a transaction.
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError>;
 
+    /// The same, without the means to undo what `body` writes, where that is dear: it writes nothing before all that may ask to be undone is over. Should
+    /// it be undone all the same once something is written, whoever has the storage ends, and nothing of the turn is committed.
+    fn lightly(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        self.transaction(body)
+    }
+
     /// How many bytes the database has, without its free pages.
     fn database_bytes(&self) -> Result<u64, SqlError>;
 
@@ -138,16 +144,26 @@ pub trait Sql {
 
 /// Runs `body` in a transaction that is undone if it answers an error.
 pub fn atomically<T, E: From<SqlError>>(sql: &dyn Sql, body: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    transact(sql, false, body)
+}
+
+/// The same; where it `is_light`, by [`Sql::lightly`].
+pub(super) fn transact<T, E: From<SqlError>>(
+    sql: &dyn Sql,
+    is_light: bool,
+    body: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     let mut body = Some(body);
     let mut result = None;
-    let ended = sql.transaction(&mut || {
+    let mut work = || {
         // The body is run once: storage that asks again gets a rollback.
         let Some(body) = body.take() else { return Err(Rollback) };
         let outcome = body();
         let ended = if outcome.is_ok() { Ok(()) } else { Err(Rollback) };
         result = Some(outcome);
         ended
-    });
+    };
+    let ended = if is_light { sql.lightly(&mut work) } else { sql.transaction(&mut work) };
     match (ended, result) {
         (Ok(Ended::RolledBack), Some(Err(error))) => Err(error),
         (Ok(Ended::Committed), Some(Ok(value))) => Ok(value),

@@ -36,6 +36,7 @@ pub(crate) struct Shared<H>(Rc<H>);
 impl<H: Handler> Handler for Shared<H> {
     const SCHEMA_VERSION: i64 = H::SCHEMA_VERSION;
     const EMITS: bool = H::EMITS;
+    const STATES_ONLY: bool = H::STATES_ONLY;
 
     fn schema_version(&self) -> i64 {
         self.0.schema_version()

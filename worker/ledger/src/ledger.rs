@@ -33,6 +33,7 @@ fn asked<'a>(method: &Method, segments: &[&'a str]) -> Option<Asked<'a>> {
 
 impl Handler for Ledger {
     const SCHEMA_VERSION: i64 = 1;
+    const STATES_ONLY: bool = true;
 
     fn key(&self, method: &Method, path: &Path) -> KeyRule {
         match asked(method, &path.segments()) {

@@ -58,6 +58,8 @@ pub struct Desk<'a> {
     is_shared: bool,
     /// Whether who has it to themselves has begun a transaction.
     is_open: Cell<bool>,
+    /// Whether that has no means to undo what it writes: see [`Sql::lightly`].
+    is_light: Cell<bool>,
 }
 
 impl<'a> Desk<'a> {
@@ -72,6 +74,7 @@ impl<'a> Desk<'a> {
             sql,
             is_shared: false,
             is_open: Cell::new(false),
+            is_light: Cell::new(false),
             records: RefCell::default(),
             places: RefCell::default(),
             texts: RefCell::new(texts),
@@ -208,10 +211,53 @@ impl<'a> Desk<'a> {
         self.states.borrow_mut().put(state, self.sql)
     }
 
-    /// Has what was put stored; where many share the desk, but for what is kept until the end.
+    /// Has what was put stored; where many share the desk, or nothing is to be written before the end, but for what is kept until then.
     pub(super) fn store_own(&self) -> Result<(), SqlError> {
         let mut states = self.states.borrow_mut();
-        if self.is_shared { states.write_own(self.sql) } else { states.write_all(self.sql) }
+        if self.is_shared || self.is_light.get() { states.write_own(self.sql) } else { states.write_all(self.sql) }
+    }
+
+    /// A transaction of whoever has it to themselves: what waits is written at its end.
+    fn run_in(&self, is_light: bool, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        if self.is_shared {
+            return body().map_or_else(
+                |Rollback| {
+                    self.undo();
+                    // What could not be stored is not tried again by what is left of the attempt.
+                    self.states.take();
+                    Ok(Ended::RolledBack)
+                },
+                |()| Ok(Ended::Committed),
+            );
+        }
+        // One within another, of the handler's: what it undoes is its own.
+        if self.is_open.get() {
+            self.write()?;
+        }
+        let is_within = self.is_open.replace(true);
+        let is_light = is_light && !is_within;
+        let was_light = self.is_light.replace(is_light);
+        let mut failed = None;
+        let mut work = || {
+            body()?;
+            self.write().map_err(|error| {
+                failed = Some(error);
+                Rollback
+            })
+        };
+        let ended = if is_light { self.sql.lightly(&mut work) } else { self.sql.transaction(&mut work) };
+        self.is_open.set(is_within);
+        self.is_light.set(was_light);
+        if !matches!(ended, Ok(Ended::Committed)) {
+            self.undo();
+            self.records.take();
+            self.places.take();
+            // A text that was given a number in it has that no longer.
+            self.texts.take();
+            self.recent.take();
+            self.states.take();
+        }
+        failed.map_or(ended, Err)
     }
 
     /// Before a statement that may ask for what waits, or change what is known.
@@ -260,41 +306,11 @@ impl Sql for Desk<'_> {
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
-        if self.is_shared {
-            return body().map_or_else(
-                |Rollback| {
-                    self.undo();
-                    // What could not be stored is not tried again by what is left of the attempt.
-                    self.states.take();
-                    Ok(Ended::RolledBack)
-                },
-                |()| Ok(Ended::Committed),
-            );
-        }
-        // One within another, of the handler's: what it undoes is its own.
-        if self.is_open.get() {
-            self.write()?;
-        }
-        let is_within = self.is_open.replace(true);
-        let mut failed = None;
-        let ended = self.sql.transaction(&mut || {
-            body()?;
-            self.write().map_err(|error| {
-                failed = Some(error);
-                Rollback
-            })
-        });
-        self.is_open.set(is_within);
-        if !matches!(ended, Ok(Ended::Committed)) {
-            self.undo();
-            self.records.take();
-            self.places.take();
-            // A text that was given a number in it has that no longer.
-            self.texts.take();
-            self.recent.take();
-            self.states.take();
-        }
-        failed.map_or(ended, Err)
+        self.run_in(false, body)
+    }
+
+    fn lightly(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        self.run_in(true, body)
     }
 
     fn database_bytes(&self) -> Result<u64, SqlError> {

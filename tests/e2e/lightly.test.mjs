@@ -1,0 +1,104 @@
+// What is written without a savepoint: in Node, who is ended when; and on workerd, by a ledger whose storage fails between the two writes of a commit.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { cp, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { workerFolder } from "../../scripts/setup/worker.mjs";
+import { endBy, rowsOf, run, runPlain, transact } from "../../worker/storage.js";
+import { serve } from "./server.mjs";
+
+/** A storage with SQL that answers, or fails if it is told to; and how often it was ended. */
+function storage() {
+  const its = { ended: 0, fails: false };
+  its.sql = {
+    exec: () => {
+      if (its.fails) throw new Error("the statement failed");
+      return { rowsWritten: 1, raw: () => [[1]] };
+    },
+  };
+  endBy(its, () => (its.ended += 1));
+  return its;
+}
+
+/** How often a storage is ended where `work` of it is undone. */
+function endedBy(work) {
+  const its = storage();
+  const undone = new Error("undone");
+  const body = () => {
+    work(its);
+    throw undone;
+  };
+  assert.throws(() => transact(its, true, body));
+  return its.ended;
+}
+
+test("what is undone ends nobody where nothing was written, and its object where something was", () => {
+  assert.equal(transact(storage(), true, () => 7), 7);
+  const writes = { run: ({ sql }) => run(sql, "INSERT", []), plain: ({ sql }) => runPlain(sql, "INSERT", new Float64Array(1), new Uint8Array(1)), rows: ({ sql }) => rowsOf(sql, "INSERT … RETURNING 1", []) };
+  assert.equal(endedBy(() => {}), 0);
+  assert.equal(endedBy(({ sql }) => rowsOf(sql, "SELECT 1", [])), 0);
+  for (const [name, write] of Object.entries(writes)) {
+    assert.equal(endedBy(write), 1, name);
+    // A statement that fails has written nothing itself.
+    const fails = (its) => assert.throws(() => write(Object.assign(its, { fails: true })));
+    assert.equal(endedBy(fails), 0, name);
+    assert.equal(endedBy((its) => (write(its), fails(its))), 1, name);
+    assert.equal(transact(storage(), true, () => "done"), "done", "what was written before is no concern of the next");
+    assert.equal(endedBy(() => {}), 0, name);
+  }
+});
+
+/** The ledger, with storage in which what writes to a table fails, from `/breaks/{table}` until `/mends`. */
+const BROKEN = `
+import ledger, { NaiveObject, SemelObject as Ledger, SemelRegistry } from "./ledger.js";
+let broken;
+export class SemelObject extends Ledger {
+  storage() {
+    const { sql } = super.storage();
+    const exec = (statement, ...values) => {
+      if (broken !== undefined && new RegExp("^(?:INSERT|UPDATE)[A-Z ]* " + broken + " ").test(statement)) throw new Error("the disk is not there");
+      return sql.exec(statement, ...values);
+    };
+    const transactionSync = (work) => super.storage().transactionSync(work);
+    return { sql: { exec, get databaseSize() { return sql.databaseSize; } }, transactionSync };
+  }
+}
+export { NaiveObject, SemelRegistry };
+export default {
+  fetch(request, env) {
+    const [, what, table] = new URL(request.url).pathname.split("/");
+    if (what !== "breaks" && what !== "mends") return ledger.fetch(request, env);
+    broken = table;
+    return new Response(null, { status: 204 });
+  },
+};`;
+
+test("where one of the two can't be written, the other is not there either: its neighbours lose nothing, and its id goes on", { timeout: 60_000 }, async () => {
+  const folder = await mkdtemp(join(tmpdir(), "semel-broken-"));
+  after(() => rm(folder, { recursive: true, force: true }));
+  await cp(workerFolder("ledger"), folder, { recursive: true });
+  await rename(join(folder, "index.js"), join(folder, "ledger.js"));
+  await writeFile(join(folder, "index.js"), BROKEN);
+  const server = await serve(after, "ledger", {}, { folder });
+  const deposit = (account, id, firstSent = Math.floor(Date.now() / 1000)) =>
+    server.send("POST", `/accounts/${account}/deposit`, { id, body: '{"amount":5}', firstSent });
+  const balance = async (account) => (await server.send("GET", `/accounts/${account}`)).json.balance;
+  for (const [table, reason] of [["semel_records", /storage failed: the disk is not there/], ["account", /the object failed: Error: the storage failed between two writes/]]) {
+    const [alice, bob, first, second] = [`alice-${table}`, `bob-${table}`, randomUUID(), randomUUID()];
+    for (const [account, id] of [[alice, first], [bob, randomUUID()]]) assert.equal((await deposit(account, id)).semel, "executed");
+    await server.send("POST", `/breaks/${table}`);
+    const refused = await deposit(alice, second);
+    assert.deepEqual([refused.status, refused.semel, refused.json.executed, refused.json.retry], [503, "unavailable", "unknown", "same-id"]);
+    await server.line(reason);
+    assert.equal(await balance(alice), 5, table);
+    assert.equal((await deposit(alice, second)).semel, "unavailable");
+    await server.send("POST", "/mends");
+    assert.equal((await deposit(alice, first)).semel, "replayed");
+    for (const expected of ["executed", "replayed"]) assert.equal((await deposit(alice, second)).semel, expected);
+    assert.deepEqual([await balance(alice), await balance(bob)], [10, 5]);
+    assert.equal((await deposit(bob, randomUUID())).json.balance, 10);
+  }
+});
