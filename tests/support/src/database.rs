@@ -48,6 +48,8 @@ pub struct Database {
     is_undone: Cell<bool>,
     fault: Cell<Fault>,
     statements: Cell<u64>,
+    /// How many transactions an object would have made without a savepoint: here they have one.
+    pub light: Cell<u64>,
     bytes_read: Cell<usize>,
     prepared_again: RefCell<Vec<String>>,
     /// Whether what is nested in a transaction stays where it was to be undone: no database is so, and a checker must find it out.
@@ -84,6 +86,7 @@ impl Database {
             connection: RefCell::new(None),
             depth: Cell::new(0),
             is_holding: Cell::new(false),
+            light: Cell::new(0),
             is_undone: Cell::new(false),
             fault: Cell::new(Fault::None),
             statements: Cell::new(0),
@@ -360,6 +363,11 @@ impl Sql for Database {
             self.is_undone.set(false);
         }
         ended
+    }
+
+    fn lightly(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
+        self.light.set(self.light.get() + 1);
+        self.transaction(body)
     }
 
     fn database_bytes(&self) -> Result<u64, SqlError> {
