@@ -30,28 +30,28 @@ const CROSSES = globalThis.Cloudflare?.compatibilityFlags?.handle_cross_request_
 const keys = new Map();
 
 /**
- * Resolves to the answer of a key's object to a change, with others of its key or by itself. `objectOf()`: a stub; `call`: the arguments of its `ask`;
+ * How a change is asked for: by itself, and then `{ leave }`, if it is known, is to be called when that is over; or with others, and then `{ told }` resolves to the
+ * answer, and to undefined where the object has done nothing of it, so that it goes by itself after all. `objectOf()`: a stub; `call`: the arguments of its `ask`;
  * until then, in Unix ms, an answer is waited for.
  */
-export async function ask(key, objectOf, call, untilMs) {
+export function placeOf(key, objectOf, call, untilMs) {
   const [method, , , lines] = call;
   const bytes = bytesOf(call);
   // What reads is undone, and takes all that is in one transaction with it. Of what has no id nobody could ask again.
   const isAlone = !CROSSES || method === "GET" || method === "HEAD" || !lines.includes("idempotency-key:") || !(bytes <= BYTES_MAX);
-  if (isAlone) return objectOf().ask(...call);
+  if (isAlone) return undefined;
   const nowMs = Date.now();
-  let going = keys.get(key);
-  if (going === undefined || !isUnderWay(going, nowMs)) {
-    if (!hasRoom(nowMs)) return objectOf().ask(...call);
-    const first = { untilMs };
-    going = { calls: [first], next: undefined };
-    keys.set(key, going);
-    try {
-      return await objectOf().ask(...call);
-    } finally {
-      left(key, going, first);
-    }
-  }
+  const going = keys.get(key);
+  if (going !== undefined && isUnderWay(going, nowMs)) return { told: joined(key, going, objectOf, { call, bytes, untilMs }) };
+  if (!hasRoom(nowMs)) return undefined;
+  const first = { untilMs };
+  const its = { calls: [first], next: undefined };
+  keys.set(key, its);
+  return { leave: () => left(key, its, first) };
+}
+
+/** Goes along with who goes next. */
+function joined(key, going, objectOf, { call, bytes, untilMs }) {
   if (going.next === undefined || going.next.calls.length === CALLS_MAX || going.next.bytes + bytes > BYTES_MAX) {
     going.next = { calls: [], told: [], bytes: 0, untilMs: 0 };
     going.calls.push(going.next);
@@ -64,7 +64,7 @@ export async function ask(key, objectOf, call, untilMs) {
   group.told.push({ resolve, reject, untilMs });
   group.bytes += bytes;
   group.untilMs = Math.max(group.untilMs, untilMs);
-  return (await promise) ?? objectOf().ask(...call);
+  return promise;
 }
 
 /** Resolves once all have come that come together: those whose answers left together come again within some turns. */

@@ -159,11 +159,20 @@ async function readElsewhere(head, env, before) {
   return routerOf(env).read(ended, method, lines, arrivedMs, Date.now());
 }
 
-/** A batch goes by itself. */
+/** Asks the object of a key; a batch by itself, all else with others of its key where there are any. Each function that waits is one promise more: there is one. */
 async function asked(request, env, [key, head, asker], untilMs) {
   const call = [...head, await bodyOf(request), asker];
   const object = () => objectOf(env, key);
-  return gathering && asker === undefined ? gathering.ask(key, object, call, untilMs) : object().ask(...call);
+  const place = asker === undefined ? gathering?.placeOf(key, object, call, untilMs) : undefined;
+  if (place?.told) {
+    const answer = await place.told;
+    if (answer !== undefined) return answer;
+  }
+  try {
+    return await object().ask(...call);
+  } finally {
+    place?.leave?.();
+  }
 }
 
 function objectOf({ SEMEL }, key) {
@@ -200,6 +209,8 @@ async function withKeys(decide, env, untilMs) {
 
 /** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */
 function fetchKeys(env) {
+  // Most have none, and need not ask the module.
+  if (env.SEMEL_JWKS_URL === undefined) return;
   const url = routerOf(env).keys_wanted();
   if (url === undefined) return;
   keys.startedMs = Date.now();

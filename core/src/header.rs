@@ -142,6 +142,12 @@ pub fn checked_first_sent(first_sent_s: i64, now_ms: i64) -> Result<i64, Invalid
     Ok(first_sent_s)
 }
 
+/// The deadline of an attempt, where there is one that can be read, whatever else there is to read.
+#[cfg(feature = "server")]
+pub fn deadline_ms(headers: &Headers, now_ms: i64) -> Option<i64> {
+    deadline(&headers.combined("semel-deadline")?, now_ms).ok()
+}
+
 /// `Semel-Deadline`: an integer.
 fn deadline(value: &str, now_ms: i64) -> Result<i64, Invalid> {
     let BareItem::Integer(deadline) = bare_item("Semel-Deadline", value)? else {

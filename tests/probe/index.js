@@ -179,7 +179,8 @@ async function gather(request) {
     const change = ["POST", "", "", "idempotency-key:".padEnd(head, "x"), new Uint8Array(bytes)];
     for (let number = 0; number < count; number += 1) {
       for (let turn = 0; turn < (number && turns); turn += 1) await pause(0);
-      asks.push(gathering.ask(key, () => object, change, Date.now() + waitMs));
+      const { told, leave } = gathering.placeOf(key, () => object, change, Date.now() + waitMs) ?? {};
+      asks.push(told ?? object.ask().finally(leave));
     }
   };
   await Promise.all((await request.json()).map(askFor));

@@ -77,9 +77,11 @@ impl Rate {
 
     /// Takes one request of somebody; where that is over the limit, tells how many ms to wait, and takes nothing.
     pub fn take(&mut self, who: &str, now_ms: i64) -> Result<(), i64> {
-        self.make_room(who, now_ms);
-        let looked = self.look(who, now_ms);
-        self.put(who, if looked.is_ok() { self.interval_ns } else { 0 }, now_ms);
+        // The table is asked for each thing once: it is the host's, and every request comes by.
+        let place = if self.makes_room(who, now_ms) { who } else { OTHERS };
+        let ahead_ns = self.ahead_at(place, now_ms);
+        let looked = self.looked(ahead_ns);
+        self.put(place, ahead_ns.saturating_add(if looked.is_ok() { self.interval_ns } else { 0 }), now_ms);
         looked
     }
 
@@ -88,29 +90,33 @@ impl Rate {
     pub fn take_more(&mut self, who: &str, more: usize, now_ms: i64) -> Result<(), i64> {
         let more_ns = self.interval_ns.saturating_mul(i64::try_from(more).unwrap_or(MORE_MAX).min(MORE_MAX));
         let free_ns = more_ns.min(self.tolerance_ns);
-        let over_ns = self.ahead_ns(who, now_ms) + free_ns - self.interval_ns - self.tolerance_ns;
+        let place = self.place(who);
+        let ahead_ns = self.ahead_at(place, now_ms);
+        let over_ns = ahead_ns + free_ns - self.interval_ns - self.tolerance_ns;
         if free_ns > 0 && over_ns > 0 {
             return Err(wait_ms(over_ns + self.interval_ns));
         }
-        self.put(who, more_ns, now_ms);
+        self.put(place, ahead_ns.saturating_add(more_ns), now_ms);
         Ok(())
     }
 
-    fn put(&mut self, who: &str, taken_ns: i64, now_ms: i64) {
-        let freed_ns = now_ns(now_ms).saturating_add(self.ahead_ns(who, now_ms)).saturating_add(taken_ns);
-        let place = self.place(who);
-        self.table.put(place, freed_ns);
+    fn put(&mut self, place: &str, ahead_ns: i64, now_ms: i64) {
+        self.table.put(place, now_ns(now_ms).saturating_add(ahead_ns));
     }
 
     /// Whether somebody is within the limit, and else how many ms to wait.
     pub fn look(&self, who: &str, now_ms: i64) -> Result<(), i64> {
-        let over_ns = self.ahead_ns(who, now_ms) - self.tolerance_ns;
+        self.looked(self.ahead_at(self.place(who), now_ms))
+    }
+
+    fn looked(&self, ahead_ns: i64) -> Result<(), i64> {
+        let over_ns = ahead_ns - self.tolerance_ns;
         if over_ns <= 0 { Ok(()) } else { Err(wait_ms(over_ns)) }
     }
 
-    /// How far ahead of the clock somebody's instant is.
-    fn ahead_ns(&self, who: &str, now_ms: i64) -> i64 {
-        let free_ns = self.table.get(self.place(who));
+    /// How far ahead of the clock the instant of a place is.
+    fn ahead_at(&self, place: &str, now_ms: i64) -> i64 {
+        let free_ns = self.table.get(place);
         let ahead_ns = free_ns.saturating_sub(now_ns(now_ms)).max(0);
         let over_ns = self.tolerance_ns.saturating_add(self.interval_ns);
         // Further than what may be owed is nobody, unless the clock went back: nobody waits until it is there again.
@@ -118,19 +124,24 @@ impl Rate {
     }
 
     fn place<'a>(&self, who: &'a str) -> &'a str {
-        if self.has_no_room(who) { OTHERS } else { who }
+        if self.has_room(who) { who } else { OTHERS }
     }
 
-    fn has_no_room(&self, who: &str) -> bool {
-        self.table.count() >= TABLE_MAX && self.table.get(who) == 0
+    fn has_room(&self, who: &str) -> bool {
+        self.table.count() < TABLE_MAX || self.table.get(who) != 0
     }
 
-    fn make_room(&mut self, who: &str, now_ms: i64) {
-        let swept_before_ms = now_ms.saturating_sub(self.swept_ms).saturating_abs();
-        if self.has_no_room(who) && swept_before_ms >= SWEEP_MS {
-            self.swept_ms = now_ms;
-            self.table.sweep(now_ns(now_ms));
+    /// Whether there is room for somebody, if need be after a sweep.
+    fn makes_room(&mut self, who: &str, now_ms: i64) -> bool {
+        if self.has_room(who) {
+            return true;
         }
+        if now_ms.saturating_sub(self.swept_ms).saturating_abs() < SWEEP_MS {
+            return false;
+        }
+        self.swept_ms = now_ms;
+        self.table.sweep(now_ns(now_ms));
+        self.has_room(who)
     }
 }
 
@@ -240,5 +251,46 @@ mod tests {
         assert_eq!(granted, 0, "those without room share one place, and it is taken");
         // Once what they took is given back, their places are free.
         assert!((0..1_000).all(|n| rate.take(&format!("late {n}"), 10_000).is_ok()));
+    }
+
+    /// A table that counts what it is asked.
+    #[derive(Debug, Default)]
+    struct Counted(BTreeMap<String, i64>, std::rc::Rc<std::cell::Cell<[u32; 3]>>);
+
+    impl Counted {
+        fn count(&self, which: usize) {
+            let mut counts = self.1.get();
+            counts[which] += 1;
+            self.1.set(counts);
+        }
+    }
+
+    impl Table for Counted {
+        fn get(&self, who: &str) -> i64 {
+            self.count(0);
+            Table::get(&self.0, who)
+        }
+
+        fn put(&mut self, who: &str, free_ns: i64) {
+            self.count(1);
+            self.0.put(who, free_ns);
+        }
+
+        fn count(&self) -> usize {
+            self.count(2);
+            self.0.len()
+        }
+
+        fn sweep(&mut self, now_ns: i64) {
+            self.0.sweep(now_ns);
+        }
+    }
+
+    #[test]
+    fn a_request_asks_the_table_for_each_thing_once() {
+        let counts = std::rc::Rc::default();
+        let mut rate = Rate::new(1, 1, Box::new(Counted(BTreeMap::new(), std::rc::Rc::clone(&counts))));
+        assert!(rate.take("a", 0).is_ok() && rate.take("a", 0).is_err());
+        assert_eq!(counts.get(), [2, 2, 2]);
     }
 }

@@ -169,8 +169,8 @@ fn find_object<H: Handler>(
 
 /// The key of a request to open a socket.
 fn socket_key(method: &Method, (pathname, search): (&str, &str), headers: &Headers) -> Option<Key> {
-    let is_upgrade = headers.get("upgrade").is_some_and(|to| to.eq_ignore_ascii_case("websocket"));
-    let path = Path::new(pathname, search).ok().filter(|_| is_upgrade)?;
+    headers.get("upgrade").filter(|to| to.eq_ignore_ascii_case("websocket"))?;
+    let path = Path::new(pathname, search).ok()?;
     match control::parse(method, &path) {
         Ok(Some((key, Control::Socket))) => agreed(key, header::key(headers).ok()?).ok(),
         _ => None,
@@ -312,7 +312,7 @@ fn malformed<H: Handler>(handler: &H, method: &Method, path: &Path, headers: &He
 /// As long as the client would wait, never past its deadline. An attempt that comes late may still get an outcome.
 pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
     let wait_ms = i64::from(header::wait_s(headers)) * 1000;
-    match deadline_ms(headers, now_ms) {
+    match header::deadline_ms(headers, now_ms) {
         Some(deadline_ms) if deadline_ms > now_ms => wait_ms.min(deadline_ms - now_ms),
         _ => wait_ms,
     }
@@ -320,12 +320,8 @@ pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
 
 /// The same for who waits until another attempt is through. Who comes too late to start is told at once what there is.
 pub fn turn_wait_ms(headers: &Headers, now_ms: i64) -> i64 {
-    let is_late = deadline_ms(headers, now_ms).is_some_and(|deadline_ms| deadline_ms < now_ms);
+    let is_late = header::deadline_ms(headers, now_ms).is_some_and(|deadline_ms| deadline_ms < now_ms);
     if is_late { 0 } else { wait_ms(headers, now_ms) }
-}
-
-fn deadline_ms(headers: &Headers, now_ms: i64) -> Option<i64> {
-    Attempt::parse(headers, now_ms).ok().and_then(|attempt| attempt.deadline_ms)
 }
 
 fn health(config: &Config, now_ms: i64) -> Answer {
