@@ -21,7 +21,7 @@ const RETRY_SECONDS = 5;
 /** So much of what an answer says is in a letter, which may have 128 kB with its message. */
 const DETAIL_CHARS_MAX = 1_000;
 
-/** The `queue` of a Worker. See `Consumer` of the types. */
+/** The `queue` of a Worker. See `ConsumerOptions` of the types. */
 export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTERS", deliveries = DELIVERIES, retries = Infinity }) {
   if (typeof path !== "string" && typeof path !== "function") throw new TypeError('consumer() takes a path: a template such as "/shops/{shop}/orders", or a function');
   // As a pattern of keys has it: it would be taken as it is, and all messages would be of one key.

@@ -76,18 +76,23 @@ impl Attempt {
 
     /// Reads the headers of an attempt that arrived at `now_ms` of the key's clock.
     pub fn parse(headers: &Headers, now_ms: i64) -> Result<Self, Invalid> {
-        let session = headers.combined("semel-session").map(|value| Numbered::parse(&value)).transpose()?;
-        let id = own_id(headers)?;
-        if session.is_some() && id.is_some() {
-            return Err(Invalid::new("Semel-Session: it names a request instead of an Idempotency-Key, not with one"));
-        }
+        let session = own_place(headers)?;
         Ok(Self {
-            id,
+            id: if session.is_some() { None } else { own_id(headers)? },
             session,
             first_sent_s: headers.combined("semel-first-sent").map(|value| first_sent(&value, now_ms)).transpose()?,
             deadline_ms: headers.combined("semel-deadline").map(|value| deadline(&value, now_ms)).transpose()?,
         })
     }
+}
+
+/// The place in a session that names a request, whatever else there is to read.
+pub fn own_place(headers: &Headers) -> Result<Option<Numbered>, Invalid> {
+    let place = headers.combined("semel-session").map(|value| Numbered::parse(&value)).transpose()?;
+    if place.is_some() && own_id(headers)?.is_some() {
+        return Err(Invalid::new("Semel-Session: it names a request instead of an Idempotency-Key, not with one"));
+    }
+    Ok(place)
 }
 
 /// The request id, whatever else there is to read.

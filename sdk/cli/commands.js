@@ -159,9 +159,9 @@ async function follow(session, job, again) {
   return job;
 }
 
-/** What can be done about what a key sends, as an option, what it means, and what it comes to. */
+/** What can be done about what a key sends, as an option: what it means, for who is asked, and what it comes to. */
 const MENDINGS = {
-  retry: [undefined, { waiting: "It is sent again, as a new one, behind all that waits." }],
+  retry: ["This sends the request again, as a new one. If its RAN is unknown, it may have run, and would run a second time.", { waiting: "It is sent again, as a new one, behind all that waits." }],
   drop: ["This throws the request away. It can't be had back.", { dropped: "It is dropped." }],
   park: ["This gives the request up: whether it ran may stay unknown.", { closing: "It is given up, once the other key has said that it never runs there.", parked: "It is given up." }],
 };
@@ -203,7 +203,7 @@ async function showEffects(session, key) {
 async function mendEffect(session, key, mending, id) {
   const { admin, terminal, options, signal } = session;
   const [meaning, results] = MENDINGS[mending];
-  if (meaning !== undefined && !options.yes) await agree(session, `${meaning} Go on? [y/N] `);
+  if (!options.yes) await agree(session, `${meaning} Go on? [y/N] `);
   const again = ["effects", [key], `--${mending}`, id, "--yes"];
   const words = { "not-found": NO_EFFECTS, "not-seen": mending === "park" ? "None of that id is the first to wait." : "None of that id is parked." };
   const result = await changing(session, again, (change) => admin.mendEffect(key, mending, id, change, signal), words);

@@ -122,13 +122,16 @@ export function gather(setup) {
   }
 }
 
+/** What a server lets into no batch, and its handler may read all the same, such as what a widget has its page send. That of a service token is the platform's. */
+const OF_ITSELF = /^cf-(?!access-)/;
+
 const isWanted = ({ init }) => !init.signal.aborted;
 
 /** What an attempt is in a batch, and what it takes with it; nothing of what can't be in one. */
 function elementOf(origin, url, { method, headers, body } = {}) {
   const said = (name) => headers?.get(name);
   const [key, id] = [said("semel-key"), said("idempotency-key")];
-  if (!key || !id || body.length > BODIES_BYTES_MAX) return {};
+  if (!key || !id || body.length > BODIES_BYTES_MAX || [...headers.keys()].some((name) => OF_ITSELF.test(name))) return {};
   const path = url.slice(origin.length);
   const isInside = ([name]) => name.startsWith("content-") || !isOfFrame.test(name);
   const outer = Object.fromEntries([...headers].filter((header) => !isInside(header) && !/^(idempotency-key|semel-(?!principal).*)$/.test(header[0])));

@@ -183,7 +183,7 @@ export interface Store {
   change(id: string, to: (row: Uint8Array | undefined) => Uint8Array | undefined | null): Promise<void>;
   remove(ids: string[], isDone: (row: Uint8Array) => boolean): Promise<void>;
   /**
-   * Says that `owner`, an id of this outbox alone, lives from now on; called once, before `load`. Without it nobody can tell which
+   * Says that `owner`, an id of this outbox alone, lives from now on; called once, before the first `change`. Without it nobody can tell which
    * outboxes on the store are gone, and one that opens takes over all that it finds.
    */
   presence?(owner: string): Presence;
@@ -425,7 +425,8 @@ export class Semel extends EventTarget {
 
   /**
    * Stops sending. Callers that still wait get an `OutcomeUnknownError` with the code `closed`, and their requests stay stored; where a request was
-   * not given to the store yet, for its body is still read, say, it is a `TypeError`.
+   * not given to the store yet, for its body is still read, say, it is a `TypeError`. It does not wait for what the store still writes: who ends the process
+   * then awaits `store.close()` first, or what was answered last is answered once more, at `onrecovered` of the next `open`.
    */
   close(): Promise<void>;
 }

@@ -240,7 +240,7 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   assert.deepEqual(jsonOf((await semel(["effects", SMALL, "--json"])).stdout).map((page) => page.parked.length), [200, 1]);
   const done = fake.done.length;
   fake.faults.push({ on: "change", kind: "lose-answer" });
-  assert.deepEqual((await semel(["effects", SMALL, "--retry", effectIdOf(17)])).stdout, "It is sent again, as a new one, behind all that waits.\n");
+  assert.deepEqual((await semel(["effects", SMALL, "--retry", effectIdOf(17), "--yes"])).stdout, "It is sent again, as a new one, behind all that waits.\n");
   assert.deepEqual((await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes"])).stdout, "It is dropped.\n");
   assert.deepEqual(JSON.parse((await semel(["effects", SMALL, "--park", effectIdOf(900), "--yes", "--json"])).stdout), { state: "closing" });
   assert.deepEqual(fake.done.slice(done), [[17, "retry"], [18, "drop"], [900, "park"]].map(([n, what]) => `POST keys/${SMALL}/effects/${effectIdOf(n)}/${what}`));
@@ -253,7 +253,7 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   assert.equal((await semel(["effects", FOREIGN])).stderr, "100 of at most 10,000, 0 of them parked. The first 50 of those that are sent to are shown.\n");
   assert.deepEqual(await semel(["effects", HEAVY]), { code: 0, stdout: "", stderr: "0 of at most 10,000, 0 of them parked\n" });
   fake.effects.set(HEAVY, null);
-  const mended = [[], ["--retry", effectIdOf(1)], ["--drop", effectIdOf(1), "--yes"], ["--park", effectIdOf(1), "--yes"]];
+  const mended = [[], ["--retry", effectIdOf(1), "--yes"], ["--drop", effectIdOf(1), "--yes"], ["--park", effectIdOf(1), "--yes"]];
   for (const options of mended) {
     // A key that is listed is not said to be none.
     const { code, stderr } = await semel(["effects", HEAVY, ...options]);

@@ -90,6 +90,27 @@ test("before a record is deleted it is asked for what that does to it", LIMIT, a
   assert.match(nobody.stderr, /^This key knows no such id\./);
 });
 
+test("before what a key has sent is sent again, dropped or given up, it is asked for what that may do", LIMIT, async () => {
+  const done = fake.done.length;
+  const sent = { at: 0, method: "POST", url: "/accounts/bob/credit", bytes: 0, to: "accounts/bob" };
+  const [first, parked] = ["a", "b"].map((digit) => digit.repeat(32));
+  fake.effects.set(SMALL, { lanes: [{ ...sent, id: first, waiting: 1, attempts: 1, next: null, reason: null, closing: null }], parked: [{ ...sent, id: parked, number: 1, parked: 0, executed: "unknown", reason: "" }] });
+  const asked = [
+    ["--retry", parked, /If its RAN is unknown, it may have run, and would run a second time\./],
+    ["--drop", parked, /throws the request away/],
+    ["--park", first, /gives the request up/],
+  ];
+  for (const [option, id, question] of asked) {
+    const ran = begin(["effects", SMALL, option, id]);
+    assert.equal(await ran.answer("[y/N] ", "n"), 1);
+    assert.match(ran.stderr, question);
+    assert.match(ran.stderr, /Nothing was changed\.\n$/);
+  }
+  assert.equal(fake.done.length, done);
+  assert.equal(await begin(["effects", SMALL, "--retry", parked]).answer("[y/N] ", "y"), 0);
+  assert.equal(fake.done.length, done + 1);
+});
+
 test("interrupted at a question, nothing was changed", LIMIT, async () => {
   const done = fake.done.length;
   const ran = begin(["delete", SMALL]);

@@ -101,7 +101,7 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   const env = { PATH: process.env.PATH, SEMEL_URL: caller.url, SEMEL_ADMIN_TOKEN: ADMIN_TOKEN };
   const semel = async (...args) => (await promisify(execFile)(join(SDK_PACKAGE, "bin/semel.cjs"), ["effects", "one", ...args], { env })).stdout;
   assert.match(await semel(), /^PARKED +TO[^\n]*\n[0-9a-f]{32} {2}url http.* {2}unknown {2}POST .*\/mail {2}answered 404: not now\n/);
-  assert.match(await semel("--retry", parked.id), /^It is sent again/);
+  assert.match(await semel("--retry", parked.id, "--yes"), /^It is sent again/);
   await eventually("it is done", async () => (await told()).count === 0);
   assert.deepEqual(new Set(seen.map(String)), new Set([`"${parked.id}",one`]), "one id, of all calls");
   assert.equal((await call(["mailto:nobody@example.com"])).semel, "rolled-back");

@@ -57,6 +57,17 @@ test("an outbox with little to send loads nothing, and one that can't load it se
   assert.deepEqual([loads, server.of("batch").length], [1, 0]);
 });
 
+test("what has a header that no batch lets in goes by itself, as its handler is to have it; a service token is of all of a batch", async (t) => {
+  const { semel, server } = await gathering(t);
+  await burst({ semel, server }, 20, () => overlapping(semel, { headers: { "cf-turnstile-response": "a token" } }));
+  assert.deepEqual(made(server), Array(20).fill("change"));
+  assert.ok(server.calls.every(({ headers }) => headers.get("cf-turnstile-response") === "a token"));
+  server.calls.length = 0;
+  await burst({ semel, server }, 20, () => overlapping(semel, { headers: { "cf-access-client-id": "a program" } }));
+  assert.deepEqual(made(server), [...Array(AT_ONCE).fill("change"), 16]);
+  assert.ok(server.calls.every(({ headers }) => headers.get("cf-access-client-id") === "a program"));
+});
+
 test("each caller has the answer to its own, whatever it is", async (t) => {
   const { semel, server } = await gathering(t);
   const bytes = Uint8Array.from({ length: 256 }, (_, n) => 255 - n);

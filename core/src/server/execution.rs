@@ -43,9 +43,9 @@ impl Turn<'_> {
         }
         let attempt = match Attempt::parse(&request.headers, self.instant.now_ms) {
             Ok(attempt) => attempt,
-            Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
+            Err(error) => return self.refuse_malformed(loaded, &Problem::from(error)),
         };
-        let may_be_numbered = !request.path.is_control() && !request.method.reads();
+        let may_be_numbered = self.may_be_numbered();
         if self.arrival.body_too_large {
             let detail = format!("the body has more than {REQUEST_BODY_BYTES_MAX} bytes");
             let problem = Problem::new(Code::TooLarge, detail);
@@ -80,6 +80,20 @@ impl Turn<'_> {
                 None => self.change(loaded, &attempt, None),
             },
         }
+    }
+
+    /// Refuses what can't be read. If its place can, what that acknowledges stands: a clock that is wrong, say, keeps nobody's outcomes.
+    fn refuse_malformed(&self, loaded: &mut Loaded, problem: &Problem) -> Result<Answer, SqlError> {
+        let place = header::own_place(&self.arrival.request.headers);
+        match place.ok().flatten().filter(|_| self.may_be_numbered() && !self.sends()) {
+            Some(numbered) => self.refuse_in_session(loaded, problem, &numbered),
+            None => self.refuse_unread(loaded, problem),
+        }
+    }
+
+    /// Only a change of the application has a place in a session.
+    fn may_be_numbered(&self) -> bool {
+        !self.arrival.request.path.is_control() && !self.arrival.request.method.reads()
     }
 
     fn acknowledge(&mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {

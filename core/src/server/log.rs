@@ -4,7 +4,7 @@
 //! - No header's value but the request id and a well-formed `traceparent`, no path, no body, no principal, no token.
 //! - A key is in it as a hash, for its name may be a person's: who has the name finds its lines, who has the lines has no list of names.
 //! - Whatever is in a field stays in it: nothing ends the line or moves a terminal's cursor.
-//! - All attempts of a request have a line, or none has: the sample goes by the id. What went wrong always has one.
+//! - All attempts of a request have a line, or none has: the sample goes by the id. What is the server's fault always has one.
 
 use super::answer::Answer;
 use super::json::write::Object;

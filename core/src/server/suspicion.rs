@@ -34,6 +34,8 @@ use crate::path::Path;
 use crate::rules::{Rule, holds};
 use crate::session::Numbered;
 
+/// Of so many sessions is known that they have gone on.
+const GONE_ON_MAX: usize = 4_096;
 /// An id on which the handler crashed so often never runs again.
 pub const CRASHES_MAX: i64 = 3;
 /// An object is young for so long after its start.
@@ -85,7 +87,7 @@ fn was_before(first_sent_s: i64, started_ms: i64) -> bool {
     first_sent_s.saturating_mul(1000) < started_ms.saturating_sub(EARLIER_MS)
 }
 
-/// Who may have ended the object that ran before this one. It is lost with a crash of the module, and then more is counted than need be.
+/// Who may have ended the object that ran before this one. It is lost with a crash of the module, or where there are too many, and then more is counted than need be.
 #[derive(Debug, Default)]
 pub struct Suspects {
     /// Of these this object has executed a place. What ended the one before was the next of its session, and would have come first.
@@ -108,7 +110,11 @@ impl Suspects {
             && let Some(session) = session_of(headers)
             && let Err(place) = self.gone_on.binary_search(&session)
         {
-            self.gone_on.insert(place, session);
+            // As after a crash of the module.
+            if self.gone_on.len() >= GONE_ON_MAX {
+                self.gone_on.clear();
+            }
+            self.gone_on.insert(place.min(self.gone_on.len()), session);
         }
     }
 

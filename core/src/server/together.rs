@@ -20,7 +20,7 @@ use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Loaded, Purpose};
 use crate::header::{self, Ack, quoted};
 use crate::id::{Invalid, Key, RequestId};
-use crate::message::{Headers, Request};
+use crate::message::{Headers, Method, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
@@ -64,8 +64,7 @@ impl<H: Handler> Engine<H> {
         let mut requests: Vec<Result<Request, Answer>> = Vec::with_capacity(elements.len());
         for element in elements {
             let before = requests.last().and_then(|request| request.as_ref().ok()).map(|request| request.path.clone());
-            let request = self.request(before.as_ref(), asked, element, now_ms);
-            requests.push(request.map_err(|problem| refusal(&problem, now_ms)));
+            requests.push(self.judged_after(before.as_ref(), asked, element, now_ms));
         }
         if !holds(Rule::BatchInOrder) {
             requests.reverse();
@@ -187,10 +186,27 @@ impl<H: Handler> Engine<H> {
 
     /// An element as the request of its key that it is, or its refusal.
     pub fn judged(&self, asked: Asked<'_>, element: Element, now_ms: i64) -> Result<Request, Answer> {
-        self.request(None, asked, element, now_ms).map_err(|problem| refusal(&problem, now_ms))
+        self.judged_after(None, asked, element, now_ms)
     }
 
     /// `before`: the path of the one before it, which most often is its own.
+    fn judged_after(
+        &self,
+        before: Option<&Path>,
+        asked: Asked<'_>,
+        element: Element,
+        now_ms: i64,
+    ) -> Result<Request, Answer> {
+        let has_body = element.method != Method::Head;
+        self.request(before, asked, element, now_ms).map_err(|problem| {
+            let mut refusal = Answer::problem(&problem).stamped(now_ms, None);
+            if !has_body {
+                refusal.body.clear();
+            }
+            refusal
+        })
+    }
+
     fn request(
         &self,
         before: Option<&Path>,
@@ -271,11 +287,6 @@ impl<H: Handler> Engine<H> {
         }
         Ok(answers)
     }
-}
-
-/// What answers an element that is refused before it runs.
-fn refusal(problem: &Problem, now_ms: i64) -> Answer {
-    Answer::problem(problem).stamped(now_ms, None)
 }
 
 /// The path of an element.

@@ -281,6 +281,12 @@ fn the_key_rule_and_the_grant_are_those_of_a_single_request() {
         at("", "/count"),
     ]);
     let replies = run(&mut world, &elements);
+    let head = run(
+        &mut world,
+        &json!([{ "method": "HEAD", "path": "/keyed/another" }, { "method": "GET", "path": "/keyed/another" }]),
+    );
+    assert_eq!(statuses(&head), ["key-mismatch"; 2]);
+    assert_eq!(texts(&head).iter().map(|text| text.is_empty()).collect::<Vec<_>>(), [true, false]);
     let mismatch = ["key-mismatch", "not-found", "key-mismatch", "not-found", "not-found"];
     let forbidden = ["forbidden", "forbidden", "forbidden", "not-found", "not-found"];
     let invalid = ["key-invalid"; 6];

@@ -1,6 +1,6 @@
 //! Cumulative acknowledgements: what they free, and what they never do.
 
-use semel_support::{World, cancel_place, numbered, post, take_over};
+use semel_support::{START_MS, World, cancel_place, numbered, post, take_over};
 
 fn world() -> World {
     World::new().in_session()
@@ -61,6 +61,11 @@ fn an_acknowledgement_is_applied_with_refusals_and_replays_too() {
     let late = post("/count").place_acking(1, 4, 2).deadline_ms(0);
     world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");
     assert_eq!(world.places().len(), 1);
+    let mut world = self::world();
+    take_all(&mut world, 1, 1..=3);
+    let ahead = post("/count").place_acking(1, 4, 2).deadline_ms(START_MS + 600_000);
+    world.send(&ahead).is_problem(400, "key-invalid", "no", "after-fix");
+    assert_eq!(world.places().len(), 1, "a clock that is wrong keeps no outcomes");
     world.handler.trouble.set(semel_support::Trouble::Fails);
     world.send(&post("/count").place_acking(1, 4, 3)).is_problem(500, "rolled-back", "no", "same-id");
     assert_eq!(world.places(), [(3, 1, 5, false)]);

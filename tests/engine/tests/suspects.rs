@@ -354,3 +354,18 @@ fn what_says_that_it_is_new_would_be_no_suspect_of_anything_and_what_is_malforme
         }
     }
 }
+
+#[test]
+fn of_too_many_sessions_it_is_forgotten_that_they_have_gone_on() {
+    let mut executed = Answer::changed();
+    executed.headers = Headers::from_iter([("semel-status", "executed")]);
+    let mut suspects = Suspects::default();
+    let place = |n: usize| numbered_of(&format!("{n:05}"), 1).headers();
+    let has = |suspects: &Suspects, n| suspects.has(&Method::Post, "/count", &place(n), START_MS, START_MS + 3_600_000);
+    for n in 0..4_096 {
+        suspects.answered(&place(n), &executed);
+    }
+    assert!(!has(&suspects, 0) && !has(&suspects, 4_095));
+    suspects.answered(&place(4_096), &executed);
+    assert!(has(&suspects, 0) && !has(&suspects, 4_096));
+}

@@ -30,7 +30,7 @@ pub enum Mending {
     Park,
 }
 
-/// `{"waiting","max","lanes":[…],"parked":[…],"next"}`.
+/// `{"count","max","maxPerRequest","lanes":[…],"parked":[…],"next"}`; without tables the first two.
 pub fn tell(sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Object, SqlError> {
     if !store::has_tables(sql)? {
         return Ok(Object::default().with("count", 0_i64).with("max", EFFECTS_PER_KEY_MAX));
