@@ -122,6 +122,7 @@ fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_befor
     alice.pass_ms(59_999);
     assert!(alice.send_next().is_none());
     alice.pass_ms(1);
+    bob.wall_ms = alice.wall_ms;
     drained(&mut alice, &mut bob);
     assert_eq!(bob.balance(), 5);
     // The clock of the machine goes back: nobody waits for it.

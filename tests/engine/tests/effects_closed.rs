@@ -66,7 +66,7 @@ fn a_closing_whose_answer_is_lost_for_longer_than_it_is_kept_is_not_taken_for_wh
     }
     let again = delivered(&mut bob, &closing);
     again.is_problem(410, "outcome-expired", "yes", "never");
-    alice.pass_ms(1_000);
+    alice.wall_ms = bob.wall_ms;
     drained(&mut alice, &mut bob);
     assert_eq!(bob.balance(), 2);
     assert_eq!(parked(&mut alice)[0]["executed"], "unknown", "the place is as old as that");

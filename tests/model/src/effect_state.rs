@@ -150,21 +150,26 @@ pub(crate) fn take_overs(state: &State) -> usize {
     state.network.0.keys().filter(|name| name.starts_with(TAKE_OVER)).count()
 }
 
-/// A digest of what an engine shows of its outbox, without the numbers that are different each time, the instants that are over, and
-/// what is only shown: reasons, and how often something was given out.
+/// A digest of what an engine shows of its outbox, without the numbers that are different each time, the instants that are over, what is to
+/// be acknowledged, and what is only shown: reasons, and how often something was given out.
 pub(crate) fn outbox_of(engine: &Engine<Payer>) -> u64 {
     let shown = format!("{engine:?}");
     let (_, mut rest) = shown.split_once("outbox: ").expect("an engine shows its outbox");
     let mut digest = Digest::default();
-    let left_out = ["token: ", "until_ms: ", "not_before_ms: ", "reason: \"", "tried_seq: ", "attempts: "];
+    let left_out = ["token: ", "until_ms: ", "not_before_ms: ", "reason: \"", "tried_seq: ", "attempts: ", "acks: \""];
     while let Some((at, name)) =
         left_out.iter().filter_map(|name| rest.find(name).map(|at| (at, *name))).min_by_key(|(at, _)| *at)
     {
         let (before, found) = rest.split_at(at);
         digest.write_str(before).expect("a digest takes everything");
         let value = &found[name.len()..];
-        let ends = if name.ends_with('"') { '"' } else { ',' };
-        rest = value.find([ends, ' ', '}']).filter(|_| ends == ',').or(value.find(ends)).map_or("", |at| &value[at..]);
+        // A text may have quotes of its own.
+        let is_end = |at: &usize| !value[..*at].ends_with('\\');
+        let end = match name.ends_with('"') {
+            true => value.match_indices('"').map(|(at, _)| at).find(is_end),
+            false => value.find([',', ' ', '}']),
+        };
+        rest = end.map_or("", |at| &value[at..]);
     }
     digest.write_str(rest).expect("a digest takes everything");
     digest.finish()

@@ -10,6 +10,7 @@
 //! - Time stands still but where an object starts. An answer is told a second before the next is sent, so the interval is always over.
 //! - A take-over has the number of its order as its id, and a closing what it closes: in their own is what is different each time. So a closing that
 //!   comes again is replayed, and that another one of the same place finds it closed is not explored; whose id was taken has lost it for good.
+//!   They have no deadline, and nothing acknowledges them: what comes again late finds its record.
 
 use crate::database::{Database, Fate};
 use crate::effect_judge::EffectJudge;
@@ -142,6 +143,7 @@ impl Effects {
             }
             None => format!("{CLOSING}{body}"),
         };
+        request.headers.retain(|name| !matches!(name, "semel-ack" | "semel-deadline"));
         if session.is_none() {
             request.headers.retain(|name| name != "idempotency-key");
             request.headers.append("idempotency-key", quoted(&name));

@@ -102,6 +102,8 @@ pub const SOMETIMES: &[&str] = &[
     "effects: a clock goes back",
     "effects: a key is put back",
     "effects: a module is made anew",
+    "effects: a take-over or a closing goes without a deadline",
+    "effects: a take-over or a closing is acknowledged",
     "effects: an administrator has a key forget",
     "effects: an object ends between two statements",
     "effects: calls outside",

@@ -72,7 +72,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("closed-before-parked", 51, "once"),
     ("closing-of-place", 173, "once"),
     ("first-of-known-session", 411, "order"),
-    ("answer-of-last", 66, "mended"),
+    ("answer-of-last", 88, "mended"),
     ("batch-in-order", 0, "effects"),
     ("batch-in-one-commit", 19, "outcome"),
     ("batch-memory", 936, "unsettled"),

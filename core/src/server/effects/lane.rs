@@ -82,6 +82,13 @@ pub enum Step {
     Call,
 }
 
+impl Step {
+    /// Whether what is sent has an id, and no place in the session.
+    pub fn is_control(self) -> bool {
+        matches!(self, Self::TakeOver(_) | Self::Close(_))
+    }
+}
+
 /// Whether the first of a lane was surely never sent. `is_first`: this object knows.
 pub fn is_new(lane: &Lane, seq: i64, is_first: bool) -> bool {
     is_first || lane.sure.is_some_and(|sure| seq > sure)

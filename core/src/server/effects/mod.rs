@@ -45,7 +45,9 @@ pub const UNDER_WAY_MAX: usize = 16;
 /// So many of them are lanes that had no answer the last time: who hangs is to hold up nobody else. Of requests to addresses outside, the
 /// platform has six wait for an answer at once.
 pub const SILENT_MAX: usize = 4;
-/// What is under way has an answer by then, or none: a host that does not say so has forgotten it.
+/// What is under way has an answer by then, or none: a host that does not say so has forgotten it. It is the deadline of a take-over or a closing.
 pub const UNDER_WAY_MS: i64 = 60_000;
+/// What is to be acknowledged on a lane has so many bytes, and one id more: that has room in `Semel-Ack`.
+const ACKS_BYTES: usize = 2_000;
 /// An object that dies with something to send is woken after so long.
 pub const WAKE_MS: i64 = 5_000;

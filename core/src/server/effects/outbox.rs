@@ -2,11 +2,12 @@
 //!
 //! Invariants:
 //! - All of it may be lost at any time: an object that starts looks at what is stored, and asks again for what it has no answer for.
+//! - A take-over or a closing is acknowledged by what goes to its key after it, until something that has a place is executed there.
 //! - Silent lanes, which had no answer the last time, have their turn and leave the others room.
 
 use super::lane::Step;
 use super::store;
-use super::{RESEND_MS, SILENT_MAX, UNDER_WAY_MAX, UNDER_WAY_MS};
+use super::{ACKS_BYTES, RESEND_MS, SILENT_MAX, UNDER_WAY_MAX, UNDER_WAY_MS};
 use crate::id::Key;
 use crate::server::sql::{Sql, SqlError};
 use std::collections::BTreeMap;
@@ -78,6 +79,11 @@ pub(super) struct Running {
     /// What was given out last, and how often by this object.
     pub tried_seq: i64,
     pub attempts: u32,
+    /// What `Semel-Ack` says: of the take-overs and closings that were given out, oldest first. None goes a second time, so nobody waits for what
+    /// came of one once the next is given out.
+    pub acks: String,
+    /// Whether the other key has refused a deadline.
+    pub is_undated: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,6 +97,36 @@ pub(super) struct UnderWay {
 }
 
 impl Running {
+    /// A take-over or a closing is given out, and what was to be acknowledged before it went along; of too much, for the last time.
+    pub fn gives_out(&mut self, id: &str, until: &str) {
+        if self.acks.len() > ACKS_BYTES {
+            self.acks.clear();
+        }
+        for part in [if self.acks.is_empty() { "" } else { ", " }, id, ";until=", until] {
+            self.acks.push_str(part);
+        }
+    }
+
+    /// Takes what an answer tells, whatever was asked for. `is_control`: a take-over or a closing. Answers whether nothing else is learnt of it.
+    pub fn learns(&mut self, is_control: bool, semel: &str) -> bool {
+        match (semel, is_control) {
+            // Only the other key's object says so, and it has taken what came along.
+            ("executed" | "replayed", false) => {
+                self.acks.clear();
+                false
+            }
+            // That may be the deadline alone, where the clocks are apart: so the next has none.
+            ("attempt-expired" | "key-invalid", true) => !std::mem::replace(&mut self.is_undated, true),
+            _ => false,
+        }
+    }
+
+    /// What is due is sent again after the interval.
+    pub fn again(&mut self, wall_ms: i64, reason: String) {
+        self.not_before_ms = wall_ms + RESEND_MS;
+        self.reason = reason;
+    }
+
     /// Until when there is nothing to be done on the lane. A clock that went back is waited for no longer than one that did not.
     fn waits_until_ms(&self, wall_ms: i64) -> Option<i64> {
         let not_before_ms = Some(self.not_before_ms).filter(|at_ms| is_ahead(*at_ms, (wall_ms, RESEND_MS)));

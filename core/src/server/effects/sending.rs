@@ -99,7 +99,7 @@ impl<H: Handler> Engine<H> {
         if matches!(step, Step::Send(_)) {
             running.sent = running.sent.map(|sent| sent.max(seq));
         }
-        Ok(Some(sending(&own, &lane, head, step, (token, chance))))
+        Ok(Some(sending(&own, &lane, head, step, (token, chance, until_ms), running)))
     }
 
     /// What came of it. Answers are late, and nothing changes, where the lane has gone on since. Gives the line of the log where something
@@ -109,7 +109,7 @@ impl<H: Handler> Engine<H> {
         sql: &dyn Sql,
         wall_ms: i64,
         (number, token): (i64, i64),
-        heard: Heard,
+        mut heard: Heard,
     ) -> Result<Option<String>, SqlError> {
         if !H::EMITS {
             return Ok(None);
@@ -120,10 +120,16 @@ impl<H: Handler> Engine<H> {
         let is_last = |last: &mut UnderWay| last.token == token || !holds(Rule::AnswerOfLast);
         let Some(under_way) = running.under_way.take_if(is_last) else { return Ok(None) };
         running.is_silent = matches!(heard, Heard::Nothing(_));
+        if let Heard::Answered { semel, .. } = &heard
+            && running.learns(under_way.step.is_control(), semel)
+        {
+            heard = Heard::Nothing("its deadline was refused".to_owned());
+        }
         let settled = settle(sql, (now_ms, wall_ms), (number, under_way), running, heard);
         if settled.is_err() {
             // Whether it was committed is not known: what is stored is asked for once more, at the interval, however long storage fails.
-            *running = Running { not_before_ms: wall_ms + RESEND_MS, ..Running::default() };
+            let acks = std::mem::take(&mut running.acks);
+            *running = Running { not_before_ms: wall_ms + RESEND_MS, acks, ..Running::default() };
         }
         let (is_silent, at_ms) = (running.is_silent, running.not_before_ms);
         outbox.looks_again(is_silent, at_ms);
@@ -202,23 +208,18 @@ fn settle(
                 running.sent = Some(seq - 1);
             }
             running.is_open = false;
-            running.not_before_ms = wall_ms + RESEND_MS;
-            running.reason = reason;
+            running.again(wall_ms, reason);
         }
         Verdict::Expect(epoch, reason) => {
             running.told_epoch = Some(epoch);
-            running.not_before_ms = wall_ms + RESEND_MS;
-            running.reason = reason;
+            running.again(wall_ms, reason);
         }
         Verdict::Forgotten => {
             atomically(sql, || forgotten(sql, now_ms, &lane, &head))?;
             running.told_epoch = None;
             settled = Settled { is_empty: store::head(sql, number)?.is_none(), is_parked: true };
         }
-        Verdict::Again(reason) => {
-            running.not_before_ms = wall_ms + RESEND_MS;
-            running.reason = reason;
-        }
+        Verdict::Again(reason) => running.again(wall_ms, reason),
         Verdict::Opened(epoch, last) => {
             let is_surely_new = lane::is_new(&lane, head.seq, is_first);
             settled.is_parked = atomically(sql, || open(sql, now_ms, (&lane, &head), (epoch, last), is_surely_new))?;
@@ -270,7 +271,14 @@ fn forgotten(sql: &dyn Sql, now_ms: i64, lane: &Lane, head: &Head) -> Result<(),
     store::open(sql, &lane::opened(lane, 0, 0, first))
 }
 
-fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64, i64)) -> Sending {
+fn sending(
+    own: &Key,
+    lane: &Lane,
+    head: Head,
+    step: Step,
+    (token, chance, until_ms): (i64, i64, i64),
+    running: &mut Running,
+) -> Sending {
     let stored = head.stored;
     let (key, session) = match &lane.target {
         Target::Key(key) => (Some(key.clone()), session_of(own)),
@@ -285,13 +293,10 @@ fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64
         headers: Headers::new(),
         body: Vec::new(),
     };
-    let control = |what: &str| {
+    let path = |what: &str| {
         let key = sending.key.as_ref().map(Key::encoded).unwrap_or_default().replace('/', "%2F");
         format!("/semel/v1/keys/{key}/{what}")
     };
-    // Each time another, which nobody can have taken before: of what is sent so there are no two. A take-over of which the answer is lost does no
-    // harm, for the next is beyond it, and a place can be closed twice.
-    let id = || quoted(&format!("effects {} {token} {chance}", digest(own)));
     match step {
         Step::Send(_) | Step::Call => {
             sending.method = stored.method;
@@ -300,16 +305,14 @@ fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64
             sending.body = stored.body;
         }
         Step::TakeOver(after) => {
-            sending.url = control("sessions");
+            sending.url = path("sessions");
             let body = Object::default().with("name", session.as_str()).with_some("after", after);
             sending.body = body.end().into_text().into_bytes();
-            sending.headers.append("idempotency-key", id());
         }
         Step::Close(epoch) => {
-            sending.url = control("cancel");
+            sending.url = path("cancel");
             let place = Object::default().with("name", session.as_str()).with("epoch", epoch).with("seq", head.seq);
             sending.body = Object::default().with("session", place.end()).end().into_text().into_bytes();
-            sending.headers.append("idempotency-key", id());
         }
     }
     match (step, &sending.key) {
@@ -318,6 +321,21 @@ fn sending(own: &Key, lane: &Lane, head: Head, step: Step, (token, chance): (i64
             sending.headers.append("semel-key", encoded);
             sending.headers.append("semel-principal", quoted(Principal::emitter().as_str()));
             sending.headers.append("semel-from", quoted(&own.encoded()));
+            if !running.acks.is_empty() {
+                sending.headers.append("semel-ack", running.acks.as_str());
+            }
+            if step.is_control() {
+                // Each time another, which nobody can have taken before: of what is sent so there are no two. A take-over of which the answer
+                // is lost does no harm, for the next is beyond it, and a place can be closed twice.
+                let id = quoted(&format!("effects {} {token} {chance}", digest(own)));
+                let until = until_ms.to_string();
+                running.gives_out(&id, &until);
+                sending.headers.append("idempotency-key", id);
+                // What comes later does not run, so once it is acknowledged little has to be kept of it.
+                if !running.is_undated {
+                    sending.headers.append("semel-deadline", until);
+                }
+            }
         }
         (_, None) => sending.headers.append("idempotency-key", quoted(&stored.id)),
     }

@@ -289,7 +289,8 @@ impl Run {
     }
 
     fn go_back(&mut self, account: usize) {
-        let by_ms = self.mending.i64(0..self.options.busy_ms);
+        // Now and then by more than the deadline of a take-over is ahead.
+        let by_ms = self.mending.i64(0..self.options.busy_ms) * 10;
         self.keys[account].behind_ms += by_ms;
         self.see("a clock goes back");
         self.note(|| format!("{account}: its clock goes back by {by_ms} ms"));
@@ -360,6 +361,13 @@ impl Run {
 
     fn send(&mut self, from: usize, sending: Sending) {
         let (life, sending) = (self.keys[from].life, Box::new(sending));
+        let has = |name| sending.headers.get(name).is_some();
+        if has("semel-ack") {
+            self.see("a take-over or a closing is acknowledged");
+        }
+        if sending.url.starts_with("/semel/") && !has("semel-deadline") {
+            self.see("a take-over or a closing goes without a deadline");
+        }
         if self.happens_often(self.options.repeat) {
             self.see("something comes again, late");
             self.later(SLOW_WAY_MS_MAX, Event::Arrival(None, sending.clone()));
