@@ -5,7 +5,7 @@
 //   else is in that commit. Nothing else of the object runs meanwhile.
 // - Each batch is begun in one commit: nothing of it is kept where it then goes one by one.
 
-import { pairsOf } from "./lines.js";
+import { pairsOf, valueIn } from "./lines.js";
 import { guarded } from "./module.js";
 
 /** So many bytes of answers there are, without what each may take to say that it has no room. The engine has the same number. */
@@ -63,25 +63,18 @@ export class Batches {
       if (shell === undefined) throw new Error("what goes along with a batch crashes the module");
       // What is refused whole says more than its status, or than a text.
       if (shell[0] !== 200 && shell.length > 1) return shell;
-      return filled(shell, await this.#oneByOne(to, elements()));
+      return filled(shell, await this.#oneByOne(to, elements(), lines && valueIn(lines, "semel-deadline")));
     }, body?.byteLength);
   }
 
-  async #oneByOne(to, elements) {
+  async #oneByOne(to, elements, deadline) {
     const { engine, wake, sync, startedMs, crashed: unavailable } = this.#host;
     const texts = [];
     let room = ROOM;
     // Whether one may have ended the object before goes by when all of them came: those before it take their time.
     const cameMs = Date.now();
     for (const element of elements) {
-      // One instant for both: a crash is counted as of the start.
-      const now = Date.now();
-      const one = (sinceMs, isAgain) => engine().one(...to, JSON.stringify([element]), sinceMs, isAgain, texts.length > 0, room, sinceMs === undefined ? now : cameMs);
-      const crashed = () =>
-        guarded(
-          () => one(undefined, true),
-          () => [elementOf(unavailable(element.method)), room],
-        );
+      const one = (sinceMs, isAgain, nowMs = cameMs) => engine().one(...to, JSON.stringify(element), deadline && Number(deadline), sinceMs, isAgain, texts.length > 0, room, nowMs);
       const isSuspect = guarded(
         () => one(startedMs, false) !== undefined,
         () => false,
@@ -93,7 +86,14 @@ export class Batches {
           () => undefined,
         );
       }
-      const [text, left] = guarded(() => one(undefined, false), crashed);
+      // One instant for both: a crash is counted as of the start. No earlier, for its deadline may pass until all before it is durable.
+      const nowMs = Date.now();
+      const crashed = () =>
+        guarded(
+          () => one(undefined, true, nowMs),
+          () => [elementOf(unavailable(element.method)), room],
+        );
+      const [text, left] = guarded(() => one(undefined, false, nowMs), crashed);
       wake();
       if (isSuspect) await sync();
       texts.push(text);

@@ -138,6 +138,22 @@ test("what may have ended the object before runs by itself, and is counted: the 
   assert.equal(await runs("deadly"), 2);
 });
 
+test("a request of a batch whose deadline has passed by the time that it runs by itself does not run, and says so; what has run is replayed", async () => {
+  await server.restart();
+  // Each may have ended the object before, so its start is durable before it runs, and its outcome before the next.
+  const firstSent = Math.floor(Date.now() / 1000) - 60;
+  const elements = Array.from({ length: 8 }, () => change("/echo", { firstSent }));
+  await server.send("POST", "/probe/syncs", { body: "10000" });
+  const [first, ...others] = statuses(await batch("late", elements, { deadline: Date.now() + 60_000 }));
+  await server.send("POST", "/probe/syncs", { body: "0" });
+  const late = others.slice(others.indexOf("attempt-expired"));
+  assert.deepEqual([first, others.at(-1), new Set(late).size], ["executed", "attempt-expired", 1], others.join());
+  assert.equal(await runs("late"), elements.length - late.length);
+  const again = statuses(await batch("late", elements));
+  assert.deepEqual(again, elements.map((_, n) => (n < elements.length - late.length ? "replayed" : "executed")));
+  assert.equal(await runs("late"), elements.length);
+});
+
 test("what ran in a batch though it might have ended the object before is blamed for no end that comes after it", async () => {
   const suspect = change("/echo", { firstSent: Math.floor(Date.now() / 1000) - 60 });
   for (let time = 0; time < 3; time += 1) {

@@ -21,22 +21,22 @@ const crash = () => {
  */
 function key(t, { all, one = (element) => [`"${element} ran"`, 0] }) {
   t.mock.method(console, "log", () => {});
-  const its = { log: [], took: [], looks: [], isSuspect: () => false };
-  const its_one = (to, asker, text, sinceMs, isAgain, isAfter, room, nowMs) => {
-    const [element] = JSON.parse(text);
+  const its = { log: [], took: [], looks: [], isSuspect: () => false, synced: () => {} };
+  const its_one = (to, asker, text, deadlineMs, sinceMs, isAgain, isAfter, room, nowMs) => {
+    const element = JSON.parse(text);
     const what = sinceMs === undefined ? (isAgain ? "crashed" : "run") : isAgain ? "count" : "look";
     its.log.push(`${what} ${element.id}`);
     if (what === "look") its.looks.push(nowMs);
     if (what === "look") return its.isSuspect(element.id) ? "it may" : undefined;
     if (what === "count") return undefined;
-    return one(element.id, { what, isAfter, room, nowMs, sinceMs });
+    return one(element.id, { what, isAfter, room, nowMs, sinceMs, deadlineMs });
   };
   const engine = { batch: (_router, _key, _asker, isAlone) => (its.log.push(isAlone ? "shell" : "all"), all(isAlone)), one: its_one };
   const host = {
     engine: () => engine,
     router: () => "the router",
     wake: () => its.log.push("wake"),
-    sync: async () => void its.log.push("sync"),
+    sync: async () => (its.log.push("sync"), its.synced()),
     startedMs: STARTED,
     crashed: () => [503, "semel-status:unavailable\n", bytesOf("{}")],
   };
@@ -45,8 +45,9 @@ function key(t, { all, one = (element) => [`"${element} ran"`, 0] }) {
   const counted = { together: (work, brought, bytes) => (its.took.push(bytes), turns.together(work, brought, bytes)), alone: (work, bytes) => (its.took.push(bytes), turns.alone(work, bytes)) };
   const batches = new Batches(host, counted);
   const requests = (ids) => JSON.stringify(ids.map((id) => ({ id, method: "POST" })));
+  its.lines = "";
   its.batch = async (...ids) => {
-    const [status, , body] = await batches.batch("k", "alice", "lines", bytesOf(requests(ids)));
+    const [status, , body] = await batches.batch("k", "alice", its.lines, bytesOf(requests(ids)));
     return [status, new TextDecoder().decode(body)];
   };
   its.frame = (...ids) => batches.frame("k", "alice", `{"frame":1,"requests":${requests(ids)}}`);
@@ -94,6 +95,21 @@ test("one that crashes the module is counted, as of its start, and told so; wher
   assert.deepEqual([status, JSON.parse(text)], [200, ["once crashed", { status: 503, headers: { "semel-status": "unavailable" }, body: "{}" }, "after run"]]);
   assert.deepEqual(starts, [["once", "run", 1_000], ["once", "crashed", 1_000], ["twice", "run", 2_000], ["twice", "crashed", 2_000], ["after", "run", 3_000]]);
   assert.deepEqual(looks, [1_000, 1_000, 1_000], "whether one may have ended the object before goes by when all of them came");
+});
+
+test("each is told the deadline of its batch, and the time right before it runs, however long what is before that takes to be durable", async (t) => {
+  const runs = [];
+  const one = (id, { deadlineMs, nowMs }) => (runs.push([id, deadlineMs, nowMs]), [`"${id}"`, 7]);
+  t.mock.timers.enable({ apis: ["Date"], now: 1_000 });
+  const its = key(t, { all: apart(SHELL), one });
+  its.lines = "x-a:1\nsemel-deadline:5000\n";
+  its.isSuspect = (id) => id === "suspect";
+  its.synced = () => t.mock.timers.tick(300);
+  await its.batch("first", "suspect", "last");
+  assert.deepEqual(runs, [["first", 5_000, 1_000], ["suspect", 5_000, 1_300], ["last", 5_000, 1_600]]);
+  its.lines = "x-a:1\n";
+  await its.batch("none");
+  assert.deepEqual(runs.at(-1), ["none", undefined, 1_600]);
 });
 
 test("what is refused whole runs none of its requests, and says why; what goes along and crashes the module is told as a failure", async (t) => {

@@ -33,6 +33,7 @@ export class SemelObject extends Hosted {
     const sync = ctx.storage.sync.bind(ctx.storage);
     ctx.storage.sync = () => {
       this.#counts.syncs += 1;
+      aheadMs += syncMs;
       return sync();
     };
   }
@@ -132,6 +133,15 @@ let aheadMs = 0;
 const machineNow = Date.now.bind(Date);
 Date.now = () => machineNow() + aheadMs;
 
+/** So much later it is whenever an object has asked whether all is durable. */
+let syncMs = 0;
+
+/** Has it take so long from now on. */
+async function slowSyncs(request) {
+  syncMs = Number(await request.text());
+  return new Response();
+}
+
 /** Puts the clock on, so that no test waits in real time. */
 async function putOn(request) {
   aheadMs += Number(await request.text());
@@ -218,6 +228,7 @@ export default {
     if (pathname === "/probe/reports") return report(request, env);
     if (pathname === "/probe/alarms") return failAlarms(request);
     if (pathname === "/probe/clock") return putOn(request);
+    if (pathname === "/probe/syncs") return slowSyncs(request);
     if (pathname === "/probe/came") return Response.json(came);
     if (pathname === "/probe/release") return release(request);
     if (pathname === "/probe/gather") return gather(request);

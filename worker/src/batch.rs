@@ -132,13 +132,13 @@ impl<H: Handler> Object<H> {
         Ok((now_ms, texts))
     }
 
-    /// The only request of a batch: answers it, or, again, counts its crash, `[text, room that is left]`; or, where it is told when the object
-    /// started, counts its start if it may have ended the object before, and, again, says that it did. `None`: it may not. `is_next`: another of
-    /// the batch was answered before.
+    /// One request of a batch with this deadline: answers it, or, again, counts its crash, `[text, room that is left]`; or, where it is told when the
+    /// object started, counts its start if it may have ended the object before, and, again, says that it did. `None`: it may not. `is_next`: another
+    /// of the batch was answered before.
     pub fn one(
         &mut self,
         to: To<'_>,
-        text: &str,
+        (text, deadline_ms): (&str, Option<f64>),
         (started_ms, is_again, is_next): (Option<f64>, bool, bool),
         room: f64,
         now_ms: f64,
@@ -151,13 +151,14 @@ impl<H: Handler> Object<H> {
             (None, false) => Purpose::Handle,
             (None, true) => Purpose::Crashed,
         };
-        let answer = match only(to, text) {
-            Ok((_, _, element))
+        let read = || Element::read(text, deadline_ms.map(wire::instant_ms), wall_ms);
+        let answer = match self::to(to).and_then(|to| Ok((to, read()?))) {
+            Ok((_, element))
                 if started_ms.is_some_and(|ms| !self.suspects_element(&element, wire::instant_ms(ms), wall_ms)) =>
             {
                 return None;
             }
-            Ok((key, asker, element)) => {
+            Ok(((key, asker), element)) => {
                 let (method, headers) = (element.method.clone(), element.headers.only(NAMING));
                 let answer = self.ask_one(purpose, Asked { key: &key, asker: &asker, wall_ms }, element);
                 if started_ms.is_none() {
@@ -197,11 +198,4 @@ impl<H: Handler> Object<H> {
             console_log(&line);
         }
     }
-}
-
-fn only(to: To<'_>, text: &str) -> Result<(Key, Asker, Element), Problem> {
-    let (key, asker) = self::to(to)?;
-    let element = Batch::parse(&key, &Headers::new(), Some(text.as_bytes()))?.elements.pop();
-    let element = element.ok_or_else(|| Problem::new(Code::BodyInvalid, "no request"))?;
-    Ok((key, asker, element))
 }

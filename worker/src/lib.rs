@@ -304,7 +304,7 @@ macro_rules! export {
                 self.0.batch(&mut router.0, ((key, asker), is_alone), headers, body, (started_ms, now_ms))
             }
 
-            /// The only request of a batch: runs it, or if that was done before counts its crash: `[text, room that is left]`. With
+            /// One request of a batch with this deadline: runs it, or if that was done before counts its crash: `[text, room that is left]`. With
             /// `started_ms`, counts its start if it is a suspect, or says again that it did; undefined: it isn't. `is_next`: it is not the first.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn one(
@@ -312,13 +312,14 @@ macro_rules! export {
                 key: &str,
                 asker: &str,
                 text: &str,
+                deadline_ms: Option<f64>,
                 started_ms: Option<f64>,
                 is_again: bool,
                 is_next: bool,
                 room: f64,
                 now_ms: f64,
             ) -> Option<$crate::js_sys::Array> {
-                self.0.one((key, asker), text, (started_ms, is_again, is_next), room, now_ms)
+                self.0.one((key, asker), (text, deadline_ms), (started_ms, is_again, is_next), room, now_ms)
             }
 
             /// Whether something may be there to be sent.

@@ -13,7 +13,7 @@ use super::control::{self, body_invalid, wire_answer, wire_headers};
 use super::decision::check_deadline;
 use super::json::read::{Json, Members};
 use super::json::write::Written;
-use crate::header::{self, Ack, Attempt, quoted};
+use crate::header::{self, AHEAD_MS_MAX, Ack, Attempt, quoted};
 use crate::id::Key;
 use crate::message::{Headers, Method, Request};
 use crate::path::Path;
@@ -41,6 +41,18 @@ pub struct Element {
     pub headers: Headers,
     /// Its body.
     pub body: Vec<u8>,
+}
+
+impl Element {
+    /// Reads a request of a batch that is to run by itself. It must not begin after the deadline of its batch, in Unix ms, either.
+    pub fn read(text: &str, deadline_ms: Option<i64>, now_ms: i64) -> Result<Self, Problem> {
+        let within = |own_ms: Option<i64>| match own_ms {
+            // Too far ahead, it is refused for that.
+            Some(own_ms) if own_ms > now_ms.saturating_add(AHEAD_MS_MAX) => Some(own_ms),
+            _ => own_ms.into_iter().chain(deadline_ms).min(),
+        };
+        element(json(Some(text.as_bytes()))?, &within).map_err(body_invalid)
+    }
 }
 
 /// What is asked in one commit.
@@ -143,11 +155,14 @@ fn elements(requests: Vec<Json>) -> Result<Vec<Element>, Problem> {
     }
     let numbered = requests.into_iter().enumerate();
     numbered
-        .map(|(n, request)| element(request).map_err(|reason| body_invalid(format!("request {n}: {reason}"))))
+        .map(|(n, request)| {
+            element(request, &|own_ms| own_ms).map_err(|reason| body_invalid(format!("request {n}: {reason}")))
+        })
         .collect()
 }
 
-fn element(request: Json) -> Result<Element, String> {
+/// `within`: the deadline that it has, by what it says.
+fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result<Element, String> {
     let Json::Object(mut members) = request else { return Err("not a JSON object".to_owned()) };
     let (method, path): (Cow<'_, str>, Cow<'_, str>) = (members.required("method")?, members.required("path")?);
     let mut headers = Headers::new();
@@ -170,7 +185,7 @@ fn element(request: Json) -> Result<Element, String> {
     // What these may be is for their headers to say.
     say("idempotency-key", members.optional("id")?.map(|id: Cow<'_, str>| quoted(&id)));
     say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| ["@", &seconds.to_string()].concat()));
-    say("semel-deadline", members.optional("deadline")?.map(|ms: i64| ms.to_string()));
+    say("semel-deadline", within(members.optional("deadline")?).map(|ms| ms.to_string()));
     say("semel-session", members.optional("session")?.map(session).transpose()?);
     let body = members.any("body")?.map(control::wire_body_bytes).transpose()?.unwrap_or_default();
     members.end()?;

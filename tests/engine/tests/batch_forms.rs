@@ -1,12 +1,12 @@
 //! What a batch or a frame may be, and what comes back: reading and writing them, and their limits.
 
-use semel_core::header::quoted;
+use semel_core::header::{self, quoted};
 use semel_core::id::Key;
 use semel_core::message::Headers;
 use semel_core::problem::Code;
 use semel_core::server::Answer;
 use semel_core::server::auth::Asker;
-use semel_core::server::batch::{ANSWERS_BYTES_MAX, Answers, Batch, ELEMENTS_MAX};
+use semel_core::server::batch::{ANSWERS_BYTES_MAX, Answers, Batch, ELEMENTS_MAX, Element};
 use semel_core::server::head::URL_BYTES_MAX;
 use semel_support::batches::{asker, at, count, limited, run, statuses};
 use semel_support::{KEY, START_MS, World, post};
@@ -219,6 +219,25 @@ fn what_the_headers_of_a_batch_say_holds_of_all_of_it() {
     assert_eq!(sent("semel-deadline", &format!("{}", START_MS - 1)), Err(Code::AttemptExpired));
     assert_eq!(sent("semel-deadline", &format!("{START_MS}")), Ok("executed".to_owned()));
     assert_eq!(world.calls(), 1);
+}
+
+#[test]
+fn what_runs_by_itself_must_not_begin_after_the_deadline_of_its_batch_either() {
+    let read = |own: &str, of_batch| {
+        let text = format!("{{\"method\":\"POST\",\"path\":\"/count\"{own}}}");
+        let element = Element::read(&text, of_batch, START_MS).expect("it can be read");
+        header::deadline_ms(&element.headers, START_MS)
+    };
+    let own = |ms: i64| format!(",\"deadline\":{ms}");
+    assert_eq!(read("", None), None);
+    assert_eq!(read(&own(START_MS), None), Some(START_MS));
+    assert_eq!(read("", Some(START_MS + 5)), Some(START_MS + 5));
+    assert_eq!(read(&own(START_MS + 120_000), Some(START_MS + 5)), Some(START_MS + 5));
+    assert_eq!(read(&own(START_MS), Some(START_MS + 5)), Some(START_MS));
+    // One that can't be is refused, as it is by the deadline of no batch.
+    for bad in [-1, START_MS + 120_001, i64::MAX] {
+        assert_eq!(read(&own(bad), Some(START_MS + 5)), None, "{bad}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use semel_core::id::Principal;
 use semel_core::message::{Headers, Request};
 use semel_core::problem::Problem;
 use semel_core::server::auth::{Asker, Grant};
-use semel_core::server::batch::Batch;
+use semel_core::server::batch::{Batch, Element};
 use semel_core::server::engine::Arrival;
 use semel_core::server::together::Asked;
 use semel_core::server::{Answer, Engine, Handler, Sql};
@@ -135,9 +135,7 @@ impl<H: Handler> World<H> {
     }
 
     fn judged(&self, asker: &Asker, element: &Value) -> Result<Result<Request, Answer>, Problem> {
-        let only = Value::Array(vec![element.clone()]).to_string();
-        let mut batch = Batch::parse(&self.key, &Headers::new(), Some(only.as_bytes()))?;
-        let element = batch.elements.pop().expect("an element");
+        let element = Element::read(&element.to_string(), None, self.wall_ms)?;
         let asked = Asked { key: &self.key, asker, wall_ms: self.wall_ms };
         Ok(self.engine.judged(asked, element, self.wall_ms))
     }
