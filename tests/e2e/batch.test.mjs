@@ -227,6 +227,27 @@ test("a batch and a frame cost as many requests as they hold, of their principal
   socket.destroy();
 });
 
+test("a frame or a batch that is refused for its rate tells the key's clock, which does not go back with the machine's", async () => {
+  const putOn = (ms) => server.send("POST", "/probe/clock", { body: String(ms) });
+  const socket = await connect("clock");
+  const ask = async (frame) => {
+    socket.send(JSON.stringify({ frame, requests: Array(200).fill({ method: "GET", path: "/runs" }) }));
+    const { now, answers } = JSON.parse(await socket.next());
+    return [answers[0].status, now, Number(answers[0].headers["semel-now"])];
+  };
+  await putOn(3_600_000);
+  const [status, nowMs] = await ask(1);
+  assert.equal(status, 200);
+  await putOn(-3_600_000);
+  assert.deepEqual(await ask(2), [429, nowMs, nowMs]);
+  // Of the second the Worker lets one in, and the object refuses the others.
+  for (const semel of ["executed", "rate-limited"]) {
+    const answer = await batch("clock", Array(200).fill({ method: "GET", path: "/runs" }), { as: token("another-clock") });
+    assert.deepEqual([answer.semel, Number(answer.headers.get("semel-now"))], [semel, nowMs]);
+  }
+  socket.destroy();
+});
+
 test("of a batch that is killed when all but its last have run nothing is kept", { timeout: 60_000 }, async () => {
   assert.deepEqual(statuses(await batch("middle", [change("/echo")])), ["executed"]);
   // By a clock that is ahead. What may be from before this object runs by itself, and is no part of one commit.

@@ -66,7 +66,7 @@ impl<H: Handler> Object<H> {
             let asked = Asked { key: &key, asker: &asker, wall_ms };
             let answered = match taken {
                 Ok(()) => self.together(asked, batch, is_alone, wire::instant_ms(started_ms)),
-                Err(problem) => Ok((wall_ms, Err(problem))),
+                Err(problem) => Ok((self.engine.tell_ms(wall_ms), Err(problem))),
             };
             Ok(answered.map(|(now_ms, answered)| {
                 let refused = |problem: Problem| Answer::problem(&problem).stamped(now_ms, None);

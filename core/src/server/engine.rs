@@ -42,7 +42,7 @@ pub struct Engine<H> {
     pub(super) loaded: Option<Loaded>,
     /// How far an object has come that looks at its storage.
     opening: Option<Opening>,
-    /// The clock at the last error of the storage.
+    /// The clock at the last error of the storage, or answer without it.
     told_ms: i64,
     /// What was started by then: the object has lived on.
     started: Option<Started>,
@@ -190,6 +190,13 @@ impl<H: Handler> Engine<H> {
         ended
     }
 
+    /// The key's clock, for an answer that needs nothing of the storage. None after it tells an earlier one.
+    pub fn tell_ms(&mut self, wall_ms: i64) -> i64 {
+        let clock_ms = self.loaded.as_mut().map_or(&mut self.told_ms, |loaded| &mut loaded.clock_ms);
+        *clock_ms = wall_ms.max(*clock_ms);
+        *clock_ms
+    }
+
     /// After an error of the storage: what is in memory may no longer be what is stored, so the next call looks again.
     pub(super) fn failed(&mut self, clock_ms: i64) {
         if let Some(loaded) = self.loaded.take() {
@@ -236,7 +243,7 @@ impl<H: Handler> Engine<H> {
                 let loaded = Loaded { may_sweep: Uncompared(may_sweep), ..loaded };
                 self.answer_loaded(sql, (arrival, purpose), loaded, run)
             }
-            Err(error) => unavailable(&error).stamped(arrival.wall_ms, None),
+            Err(error) => unavailable(&error).stamped(self.tell_ms(arrival.wall_ms), None),
         };
         if arrival.request.method == Method::Head {
             answered.body.clear();

@@ -50,7 +50,7 @@ impl<H: Handler> Engine<H> {
         self.know_key(asked.key);
         let now_ms = match self.load(sql, asked.wall_ms) {
             Ok(loaded) => self.loaded.insert(loaded).clock_ms,
-            Err(_) => asked.wall_ms,
+            Err(_) => self.tell_ms(asked.wall_ms),
         };
         if let Err(problem) = batch.check(now_ms) {
             return (now_ms, Err(problem));

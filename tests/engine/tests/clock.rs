@@ -83,6 +83,38 @@ fn it_stays_though_a_batch_can_not_even_look_at_the_storage() {
 }
 
 #[test]
+fn what_is_answered_without_the_storage_tells_it_as_well() {
+    let mut world = World::new();
+    world.pass_s(3600);
+    let later_ms = world.wall_ms;
+    assert_eq!(world.tell_ms(), later_ms, "before anything is looked at");
+    world.wall_ms = START_MS;
+    assert_eq!(world.send(&change("a")).now_ms(), later_ms);
+    assert_eq!(world.tell_ms(), later_ms);
+    world.wall_ms = later_ms + 1;
+    assert_eq!(world.tell_ms(), later_ms + 1);
+    world.wall_ms = START_MS;
+    assert_eq!(world.send(&look_up("a")).now_ms(), later_ms + 1);
+}
+
+#[test]
+fn an_answer_to_what_can_not_even_look_at_the_storage_tells_it_as_well() {
+    let mut world = World::new();
+    world.send(&change("before").first_sent_s(START_S));
+    world.pass_s(3600);
+    let later_ms = world.send(&look_up("a")).now_ms();
+    world.database.fail(0);
+    world.send(&look_up("a")).is_problem(503, "unavailable", "unknown", "same-id");
+    world.wall_ms = START_MS;
+    world.database.fail(0);
+    assert_eq!(world.send(&look_up("a")).now_ms(), later_ms);
+    world.database.fail(0);
+    let key = Key::new(KEY).expect("a key");
+    let batch = Batch::parse(&key, &Headers::new(), Some(b"[]")).expect("a batch");
+    assert_eq!(world.clock_of(batch), later_ms);
+}
+
+#[test]
 fn what_was_committed_holds_over_a_restart() {
     stays(|world| drop(world.send(&change("a"))), true);
     stays(|world| drop(world.send(&cancel("own", "a"))), true);

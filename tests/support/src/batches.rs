@@ -72,6 +72,17 @@ impl<H: Handler> World<H> {
         Ok(answers?.map(|answers| answers.into_iter().map(|answer: Answer| Reply::checked(answer)).collect()))
     }
 
+    /// What a batch of alice's tells of the key's clock.
+    pub fn clock_of(&mut self, batch: Batch) -> i64 {
+        let asked = Asked { key: &self.key, asker: &asker("alice"), wall_ms: self.wall_ms };
+        self.engine.batch(&self.database, asked, batch).0
+    }
+
+    /// What an answer without the storage tells of it.
+    pub fn tell_ms(&mut self) -> i64 {
+        self.engine.tell_ms(self.wall_ms)
+    }
+
     /// Sends a frame of alice's.
     #[track_caller]
     pub fn frame(&mut self, frame: &Value) -> Result<Vec<Reply>, Problem> {
