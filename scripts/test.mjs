@@ -13,8 +13,9 @@ import { checksWith } from "./audit/checks.mjs";
 import { findBrowser } from "./setup/browser.mjs";
 import { findFirefox } from "./setup/firefox.mjs";
 import { checkMachine } from "./setup/machine.mjs";
-import { ROOT } from "./setup/paths.mjs";
+import { ROOT, TARGET } from "./setup/paths.mjs";
 import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
+import { rustForWasm } from "./setup/rust-wasm.mjs";
 import { StepError, main, step } from "./setup/step.mjs";
 import { packInspector } from "./setup/packed-inspector.mjs";
 import { buildPackedWorkers } from "./setup/packed-worker.mjs";
@@ -23,6 +24,11 @@ import { buildWww } from "./setup/www.mjs";
 
 /** Past this, what runs hangs: all tests in Node take ten minutes, and more where others work too. */
 const TIMEOUT_MS = 40 * 60_000;
+/** Past this, one test hangs: it fails by name, and the others go on. */
+const TEST_TIMEOUT_MS = 15 * 60_000;
+
+/** To check what uses it takes none: where there is no compiler of C++ either. */
+const NO_LIBFUZZER = "/nowhere/libfuzzer.a";
 
 /** Where `node --test` finds its files. */
 const NODE_TESTS = ["tests/docs", "tests/bench", "tests/sdk", "tests/runtimes", "tests/www", "tests/admin", "tests/e2e", "tests/e2e/scenarios", "tests/chaos"];
@@ -40,6 +46,8 @@ await main(async () => {
     await step("wrangler", () => installPackages(DEPLOY));
     await check("formatting", ["fmt", "--all", "--check"]);
     await check("clippy", ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]);
+    await checkForWasm();
+    await check("the fuzz targets compile", ["check", "--manifest-path", "tests/fuzz/Cargo.toml", "--locked", "--quiet"], { CARGO_TARGET_DIR: join(TARGET, "fuzz-check"), CUSTOM_LIBFUZZER_PATH: NO_LIBFUZZER });
     await audit();
     const browser = await browserStep();
     const firefox = await firefoxStep();
@@ -57,6 +65,15 @@ await main(async () => {
     process.on("exit", () => console.log(`${total.passed} passed, ${total.failed} failed`));
   }
 });
+
+/** Some of the SDK and of the Worker is there for wasm alone, and some for a session's module. */
+async function checkForWasm() {
+  const { env, target } = await rustForWasm();
+  const packages = ["semel-sdk", "semel-worker"].flatMap((name) => ["-p", name]);
+  for (const features of [[], ["--features", "semel-sdk/session"]]) {
+    await check(["clippy for wasm", ...features].join(" "), ["clippy", "--target", "wasm32-unknown-unknown", ...packages, ...features, "--locked", "--quiet", "--", "-D", "warnings"], { ...env, CARGO_TARGET_DIR: target });
+  }
+}
 
 /** Checks what comes from elsewhere. Who could not be asked is said, and is no failure: not every machine reaches them. */
 async function audit() {
@@ -105,8 +122,8 @@ function shown(command, args, { cwd = ROOT, env } = {}) {
   });
 }
 
-async function check(name, args) {
-  const { code } = await shown("cargo", args);
+async function check(name, args, env) {
+  const { code } = await shown("cargo", args, { env });
   total[code === 0 ? "passed" : "failed"] += 1;
   console.log(`${name}: ${code === 0 ? "passed" : `FAILED (cargo ${args.join(" ")}; \`rustup component add clippy rustfmt\` if it is missing)`}`);
 }
@@ -127,7 +144,7 @@ async function nodeTests({ chromium }, firefox) {
   const report = join(scratch, "report.tap");
   try {
     const reporters = ["--test-reporter=spec", "--test-reporter-destination=stdout", "--test-reporter=tap", `--test-reporter-destination=${report}`];
-    const { code } = await shown(process.execPath, ["--test", "--test-concurrency=2", ...reporters, ...files], { env: { SEMEL_CHROMIUM: chromium, ...(firefox && { SEMEL_FIREFOX: firefox }) } });
+    const { code } = await shown(process.execPath, ["--test", "--test-concurrency=2", `--test-timeout=${TEST_TIMEOUT_MS}`, ...reporters, ...files], { env: { SEMEL_CHROMIUM: chromium, ...(firefox && { SEMEL_FIREFOX: firefox }) } });
     const tap = await readFile(report, "utf8");
     const number = (name) => sum([...tap.matchAll(new RegExp(`^# ${name} (\\d+)`, "gm"))], 1);
     count({ passed: number("pass"), failed: number("fail") + number("cancelled"), skipped: number("skipped") + number("todo"), code });

@@ -121,14 +121,14 @@ function hasRoom(nowMs) {
 export async function answers(calls, object, { chores, turns }) {
   const arrivedMs = Date.now();
   const attempts = calls.map(([method, pathname, search, lines, body]) => () => [method, pathname, search, lines, body, arrivedMs, Date.now()]);
-  const all = async () => {
-    await chores.ready();
+  const bytes = calls.reduce((sum, call) => sum + bytesOf(call), 0);
+  const all = () => {
     // Who may have ended the object before is in no commit with others.
     if (attempts.some((attempt) => object.isSuspect(...attempt()))) return [];
-    const bytes = calls.reduce((sum, call) => sum + bytesOf(call), 0);
     return turns.together((known) => eachOf(attempts, object, known), attempts, bytes);
   };
-  return [await chores.during(all()), Date.now() - arrivedMs];
+  const opening = chores.ready();
+  return [await chores.during(opening ? turns.after(opening, all, bytes, calls.length) : all()), Date.now() - arrivedMs];
 }
 
 function eachOf(attempts, object, known) {

@@ -111,7 +111,7 @@ export class SemelObject extends DurableObject {
 
   #answer(attempt, bytes) {
     const opening = this.#chores.ready();
-    if (opening) return opening.then(() => this.#answer(attempt, bytes));
+    if (opening) return this.#turns.after(opening, () => this.#answer(attempt, bytes), bytes);
     if (this.isSuspect(...attempt())) return this.#runAlone(attempt, bytes);
     return this.#turns.together((known) => this.run(attempt, known?.[0]), [attempt], bytes);
   }
@@ -135,10 +135,12 @@ export class SemelObject extends DurableObject {
   }
 
   async #batch(lines, body, asker) {
-    await this.#chores.ready();
-    return this.#batches.batch(valueIn(lines, "semel-key"), asker, lines, body);
+    const batch = () => this.#batches.batch(valueIn(lines, "semel-key"), asker, lines, body);
+    const opening = this.#chores.ready();
+    return opening ? this.#turns.after(opening, batch, lines.length + (body?.byteLength ?? 0)) : batch();
   }
 
+  /** How many of them wait is for their sockets to bound. */
   async #frame(frame) {
     await this.#chores.ready();
     return this.#batches.frame(...frame);

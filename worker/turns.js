@@ -62,6 +62,13 @@ export class Turns {
     return this.taken || this.#isCommitting ? this.#behind(work, brought, bytes) : work(this.#begin(brought));
   }
 
+  /** Waits for something else with the room that it takes; resolves to what `work` gives then. `count`: so many requests it is. */
+  async after(other, work, bytes, count = 1) {
+    const leave = this.#enter(count, bytes);
+    await other.finally(leave);
+    return work();
+  }
+
   async #behind(work, brought, bytes) {
     const leave = this.#enter(brought?.length ?? 1, bytes);
     // Who claims the object from now on is let in after this one.

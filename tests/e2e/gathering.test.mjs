@@ -8,6 +8,7 @@ import { after, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { deposit, load } from "../bench/load.mjs";
 import { until } from "./lossy.mjs";
+import { natively } from "./natively.mjs";
 import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
@@ -93,7 +94,20 @@ test("what comes while something of its key is under way goes in one call, and e
   assert.equal(await runs("many"), 65);
 });
 
-test("where nothing of its key is under way each is a call of its own, and so is what reads, has no id, or is large", LIMIT, async () => {
+test("what reads, has no id or is too large goes by itself whatever is under way, and so does what is of another key", async (t) => {
+  globalThis.Cloudflare = { compatibilityFlags: { handle_cross_request_promise_resolution: true } };
+  t.after(() => delete globalThis.Cloudflare);
+  const { placeOf } = await natively("gathering.js");
+  const id = 'idempotency-key:"one"\n';
+  const place = ({ key = "a", method = "POST", lines = id, body = new Uint8Array() } = {}) => placeOf(key, () => ({ askAll: () => new Promise(() => {}) }), [method, "/echo", "", lines, body ?? undefined], Date.now() + 60_000);
+  const leave = place()?.leave;
+  assert.equal(typeof leave, "function", "the first goes by itself, and is known");
+  const alone = { GET: { method: "GET" }, HEAD: { method: "HEAD" }, "no id": { lines: "" }, large: { body: new Uint8Array(1 << 20) }, "too large to be read": { body: null } };
+  for (const [what, call] of Object.entries(alone)) assert.equal(place(call), undefined, what);
+  assert.equal(typeof place({ key: "b" }).leave, "function");
+});
+
+test("where nothing of its key is under way each is a call of its own, and what reads, has no id, or is large has its answer", LIMIT, async () => {
   for (let number = 1; number <= 5; number += 1) assert.deepEqual(countsOf(await change("alone")).calls, number);
   const { held, before } = await hold("alone");
   const large = "x".repeat(600_000);

@@ -7,6 +7,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { given, natively } from "./natively.mjs";
 
 const { SemelObject } = await natively("host.js");
+const { gatherBy } = await natively("router.js");
 
 const NOW = 1_000_000_000;
 const YOUNG_MS = 60_000;
@@ -92,6 +93,31 @@ test("what is stored is looked at before anything is asked, and the alarm is see
   // Once more, for the engine may be another one after a wait.
   assert.deepEqual(log.filter((what) => !["sync", "durable"].includes(what)), ["open", "open", "open", "open", "is_suspect", "handle", "wakes_at"]);
   assert.deepEqual(alarms, [NOW + 5_000]);
+});
+
+test("what waits until what is stored was looked at is bounded too: one by one, together and in batches", async (t) => {
+  gatherBy(await natively("gathering.js"));
+  t.after(() => gatherBy(undefined));
+  const body = new Uint8Array(1 << 20);
+  const ways = {
+    "one by one": (its) => its.object.ask("POST", "/one", "", "", body),
+    together: (its) => its.object.askAll([["POST", "/one", "", "", body]]),
+    "in batches": (its) => its.object.ask("POST", "/batch", "", "semel-key:k\n", body, "alice"),
+  };
+  for (const [way, ask] of Object.entries(ways)) {
+    let hasMore = true;
+    const its = object(t, { open: () => hasMore, batch: () => [200, "answered"] });
+    const asked = Array.from({ length: 31 }, () => ask(its));
+    asked.push(its.object.ask("POST", "/one", "", "", new Uint8Array((1 << 20) - 31 * 100)));
+    await assert.rejects(ask(its), /too many requests wait at this key/, way);
+    hasMore = false;
+    for (let turns = 0; turns < 5; turns += 1) {
+      await turn();
+      t.mock.timers.tick(1);
+    }
+    assert.equal((await Promise.all(asked)).length, 32);
+    t.mock.reset();
+  }
 });
 
 test("how much a key has is told, unless that can't be known now", (t) => {

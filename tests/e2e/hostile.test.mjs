@@ -123,6 +123,15 @@ test("two requests in the bytes of one: neither is smuggled in", async () => {
   }
 });
 
+test("a body in chunks is no larger for a smaller length beside it", async () => {
+  for (const [bytes, status] of [[1 << 20, 400], [(1 << 20) + 1, 413]]) {
+    const id = randomUUID();
+    const head = `POST /accounts/chunks/deposit HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIdempotency-Key: ${id}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const answered = await server.raw(Buffer.from(`${head}${bytes.toString(16)}\r\n${"[".repeat(bytes)}\r\n0\r\n\r\n`));
+    assert.match(answered, new RegExp(`^HTTP/1.1 ${status} `), `${bytes} bytes`);
+  }
+});
+
 test("bombs of JSON are refused or are a handler's own business; none is slow, and none does anything", async () => {
   const mib = 1 << 20;
   const bombs = {

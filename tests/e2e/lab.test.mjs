@@ -144,12 +144,13 @@ test("the dedup set grows with requests and shrinks with acknowledgements", LIMI
 });
 
 test("it is interactive in under a second, and a keyboard is enough", LIMIT, async (t) => {
-  const mine = await visitor(t);
-  await mine.before(watchShifts);
-  const tab = await mine.open();
   const times = [];
+  let tab;
+  // Each for the first time: nothing of the page is kept yet, and no database is made.
   for (let load = 0; load < 3; load += 1) {
-    if (load > 0) await tab.reload();
+    const mine = await visitor(t);
+    await mine.before(watchShifts);
+    tab = await mine.open();
     times.push(await until(() => tab.evaluate(() => performance.getEntriesByName("lab-interactive")[0]?.startTime), "the page is interactive"));
   }
   // The machine does other things besides: what they take is not the page's.

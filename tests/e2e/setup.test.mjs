@@ -225,7 +225,7 @@ test("Firefox is what the variable names, else the first that runs; where there 
   const { ran, execute } = machine({ "firefox-esr": "Mozilla Firefox 153.7.0esr", "firefox-own": "Mozilla Firefox 160.0", firefox: "install me from the store", "apt-get": "apt 2" });
   assert.equal(await findFirefox({ env: {}, execute }), "firefox-esr");
   assert.equal(await findFirefox({ env: { SEMEL_FIREFOX: "/opt/firefox-own" }, execute }), "/opt/firefox-own");
-  assert.equal(await findFirefox({ env: { SEMEL_FIREFOX: "/opt/none" }, execute }), undefined);
+  await assert.rejects(findFirefox({ env: { SEMEL_FIREFOX: "/opt/none" }, execute }), /SEMEL_FIREFOX: \/opt\/none is no Firefox/);
   assert.equal(await findFirefox({ env: {}, execute: machine({}).execute }), undefined);
   assert.ok(ran.every((command) => command.endsWith("--version")), ran.join());
 });

@@ -364,6 +364,14 @@ test("what waits is bounded, in number and in bytes, and room is there again onc
     await Promise.all(waiting);
     await commit();
   }
+  for (let again = 0; again < 2; again += 1) {
+    let end;
+    const other = new Promise((resolve) => (end = resolve));
+    const waiting = [turns.after(other, work, 16 << 20, 4_000), turns.after(other, work, 0, 96)];
+    await assert.rejects(turns.after(other, work), /too many requests wait/);
+    end();
+    assert.equal((await Promise.all(waiting)).length, 2);
+  }
 });
 
 test("on workerd: of a hundred at once each has its own outcome, though some fail and some end the module", LIMIT, async (t) => {

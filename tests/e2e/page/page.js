@@ -14,6 +14,7 @@ let session;
 const answers = [];
 const recovered = [];
 const paused = [];
+const done = (request) => new Promise((resolve, reject) => Object.assign(request, { onsuccess: () => resolve(request.result), onerror: () => reject(request.error) }));
 
 window.bank = {
   answers,
@@ -99,6 +100,16 @@ window.bank = {
     return takeOvers;
   },
   /** Makes deposits in the session, all at once. What each caller got comes to `answers`. */
+  /** How many rows the stores of this page have. */
+  async rows() {
+    let count = 0;
+    for (const { name } of await indexedDB.databases()) {
+      const database = await done(indexedDB.open(name));
+      for (const store of database.objectStoreNames) count += await done(database.transaction(store).objectStore(store).count());
+      database.close();
+    }
+    return count;
+  },
   inSession: (deposits) =>
     Promise.all(
       deposits.map(async ({ n, account, amount }) => {

@@ -80,7 +80,9 @@ fn an_object_looks_at_its_rows_in_bounded_pages_and_knows_what_one_turn_would_ha
     }
     // A page may have no rows: the last of records, and that of chunks.
     let rows = counted.records + counted.tombstones;
-    assert!((rows / PAGE_ROWS..=rows / PAGE_ROWS + 4).contains(&pages), "{pages} pages of {rows} rows");
+    assert!(pages <= rows / PAGE_ROWS + 4, "{pages} pages of {rows} rows");
+    // Whatever the constant says: who waits meanwhile does for no more rows at a time.
+    assert!(pages >= rows / 1_500, "{pages} pages of {rows} rows");
     assert!(!paged.open().expect("nothing more"));
     assert_eq!(paged.count().expect("a count"), counted);
     assert_eq!(paged.wakes_at_without_registry(), at_once.wakes_at_without_registry());

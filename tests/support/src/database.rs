@@ -51,6 +51,7 @@ pub struct Database {
     /// How many transactions an object would have made without a savepoint: here they have one.
     pub light: Cell<u64>,
     bytes_read: Cell<usize>,
+    steps: Cell<u64>,
     prepared_again: RefCell<Vec<String>>,
     /// Whether what is nested in a transaction stays where it was to be undone: no database is so, and a checker must find it out.
     pub keeps_nested: Cell<bool>,
@@ -91,6 +92,7 @@ impl Database {
             fault: Cell::new(Fault::None),
             statements: Cell::new(0),
             bytes_read: Cell::new(0),
+            steps: Cell::new(0),
             prepared_again: RefCell::default(),
             keeps_nested: Cell::new(false),
         };
@@ -210,6 +212,11 @@ impl Database {
         self.statements.get()
     }
 
+    /// How many steps SQLite's machine took for all of them: what looks at each row has some for each.
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
     /// How many bytes of texts and blobs the rows had that were read.
     pub fn bytes_read(&self) -> usize {
         self.bytes_read.get()
@@ -308,7 +315,9 @@ impl Database {
     fn ask(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         let connection = self.connection.borrow();
         let Some(connection) = connection.as_ref() else { return Err(SqlError("the object has died".to_owned())) };
-        let (rows, is_again) = asked(connection, statement, arguments).map_err(|error| SqlError(error.to_string()))?;
+        let Asked { rows, is_again, steps } =
+            asked(connection, statement, arguments).map_err(|error| SqlError(error.to_string()))?;
+        self.steps.set(self.steps.get() + steps);
         self.bytes_read.set(self.bytes_read.get() + rows.iter().map(bytes_in).sum::<usize>());
         if is_again {
             self.prepared_again.borrow_mut().push(statement.to_owned());
@@ -394,11 +403,19 @@ impl Database {
 
 /// Runs one statement and reads all its rows.
 pub fn query(connection: &Connection, statement: &str, arguments: &[Value]) -> rusqlite::Result<Vec<Row>> {
-    asked(connection, statement, arguments).map(|(rows, _)| rows)
+    asked(connection, statement, arguments).map(|asked| asked.rows)
 }
 
-/// The same, and whether the statement had to be prepared again: for other tables, or since SQLite plans by the values of its arguments.
-fn asked(connection: &Connection, statement: &str, arguments: &[Value]) -> rusqlite::Result<(Vec<Row>, bool)> {
+/// What a statement came to.
+struct Asked {
+    rows: Vec<Row>,
+    /// Whether it had to be prepared again: for other tables, or since SQLite plans by the values of its arguments.
+    is_again: bool,
+    /// How many steps SQLite's machine took.
+    steps: u64,
+}
+
+fn asked(connection: &Connection, statement: &str, arguments: &[Value]) -> rusqlite::Result<Asked> {
     let mut prepared = connection.prepare_cached(statement)?;
     let columns = prepared.column_count();
     let mut found = prepared.query(params_from_iter(arguments.iter().map(to_sqlite)))?;
@@ -407,7 +424,9 @@ fn asked(connection: &Connection, statement: &str, arguments: &[Value]) -> rusql
         rows.push((0..columns).map(|column| row.get_ref(column).map(from_sqlite)).collect::<Result<_, _>>()?);
     }
     drop(found);
-    Ok((rows, prepared.reset_status(StatementStatus::RePrepare) > 0))
+    let is_again = prepared.reset_status(StatementStatus::RePrepare) > 0;
+    let steps = u64::try_from(prepared.reset_status(StatementStatus::VmStep)).unwrap_or(0);
+    Ok(Asked { rows, is_again, steps })
 }
 
 /// What an object calls the size of its database.
