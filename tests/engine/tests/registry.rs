@@ -226,6 +226,162 @@ fn two_jobs_are_both_done() {
     }
 }
 
+/// The tables in which a name stands.
+fn tables_with(database: &Database, name: &str) -> Vec<String> {
+    let is_there = |table: &String| {
+        let mut values = database.query(&format!("SELECT * FROM {table}")).into_iter().flatten();
+        values.any(|value| value.into_text().is_some_and(|text| text.contains(name)))
+    };
+    database.tables().into_iter().filter(is_there).collect()
+}
+
+#[test]
+fn the_name_of_a_deleted_key_is_in_no_table_once_no_job_walks() {
+    const NAME: &str = "users/zoe@example.com";
+    let gone = |at: i64| Report { is_listed: false, ..report(NAME, at) };
+    for is_deleted_meanwhile in [true, false] {
+        let database = shard_of(20);
+        let shard = Shard::new(&database, 0);
+        shard.report(&report(NAME, START_MS), START_MS).unwrap();
+        // The last one by name, so the walk ends there.
+        while !tables_with(&database, NAME).contains(&"jobs".to_owned()) {
+            let visit = shard.visit(1, START_S).unwrap();
+            shard.visited(1, &visit, &vec![Tried::Done; visit.keys.len()]).unwrap();
+        }
+        if is_deleted_meanwhile {
+            shard.report(&gone(START_MS + 1), START_MS + 1).unwrap();
+            assert_eq!(tables_with(&database, NAME), ["jobs"], "the walk is not over");
+        }
+        let (progress, visits) = work(&database, |_, _| Tried::Done);
+        assert_eq!((progress.keys, progress.done, visits.len()), (21, 21, 0));
+        if !is_deleted_meanwhile {
+            assert_eq!(tables_with(&database, NAME), ["keys"]);
+            shard.report(&gone(START_MS + 1), START_MS + 1).unwrap();
+        }
+        assert_eq!(tables_with(&database, NAME), [""; 0]);
+    }
+}
+
+/// Takes away what builds of before did not have.
+fn as_before(database: &Database) {
+    database.fill("DROP TABLE IF EXISTS walks; DROP INDEX IF EXISTS undone_key; DROP TABLE IF EXISTS gone");
+}
+
+#[test]
+fn a_shard_of_an_earlier_build_loses_the_names_that_its_jobs_kept_and_counts_on() {
+    let database = shard_of(30);
+    let shard = Shard::new(&database, 0);
+    work(&database, |_, _| Tried::Done);
+    let step = || {
+        let visit = shard.visit(2, START_S).unwrap();
+        let tried: Vec<Tried> =
+            visit.keys.iter().map(|key| if key == "key-0001" { Tried::Failed } else { Tried::Done }).collect();
+        let Progress { keys, done, is_done, .. } = shard.visited(2, &visit, &tried).unwrap();
+        (keys, done, is_done)
+    };
+    assert_eq!(step(), (30, 7, false));
+    as_before(&database);
+    let name = "users/zoe@example.com";
+    let keep = format!("UPDATE jobs SET place = '{name}' WHERE id = 1");
+    database.tamper(&keep);
+    // Whichever key it is.
+    shard.report(&report("key-0000", START_MS + 1), START_MS + 1).unwrap();
+    assert_eq!(tables_with(&database, name), [""; 0]);
+    assert_eq!(step(), (30, 15, false), "eight more of as many as before");
+    // The earlier build was put back, and forward again.
+    database.tamper(&keep);
+    while step().1 < 29 {}
+    step();
+    assert_eq!(tables_with(&database, name), [""; 0]);
+    assert_eq!(step(), (30, 29, false));
+}
+
+#[test]
+fn a_job_of_an_earlier_build_that_is_put_back_is_done() {
+    let database = shard_of(20);
+    // That build knows nothing of how many there were.
+    database.tamper(&format!("INSERT INTO jobs VALUES (1, {START_S}, 'key-0003', 0, 4)"));
+    let (progress, visits) = work(&database, |_, _| Tried::Done);
+    assert_eq!((progress.keys, progress.done, visits.len()), (20, 20, 16));
+}
+
+#[test]
+fn the_keys_of_a_job_are_never_fewer_than_were_visited_and_exact_in_the_end() {
+    let database = shard_of(40);
+    let shard = Shard::new(&database, 0);
+    let step = || {
+        let visit = shard.visit(1, START_S).unwrap();
+        let progress = shard.visited(1, &visit, &vec![Tried::Done; visit.keys.len()]).unwrap();
+        (progress.keys, progress.done, progress.is_done)
+    };
+    assert_eq!(step(), (40, 8, false));
+    // Ten that it has yet to come to are deleted, and twenty come.
+    for number in 30..40 {
+        let gone = Report { is_listed: false, ..report(&format!("key-{number:04}"), START_MS + 1) };
+        shard.report(&gone, START_MS + 1).unwrap();
+    }
+    assert_eq!(step(), (40, 16, false));
+    for number in 0..20 {
+        shard.report(&report(&format!("late-{number:02}"), START_MS + 1), START_MS + 1).unwrap();
+    }
+    let told: Vec<_> = (0..6).map(|_| step()).collect();
+    let expected = [(40, 24), (40, 32), (40, 40), (48, 48), (50, 50), (50, 50)];
+    assert_eq!(told.iter().map(|(keys, done, _)| (*keys, *done)).collect::<Vec<_>>(), expected);
+    assert_eq!(told.iter().map(|told| told.2).collect::<Vec<_>>(), [false, false, false, false, false, true]);
+    // In another job all those are there no more that are deleted before their turn.
+    let visit = shard.visit(2, START_S).unwrap();
+    assert_eq!(shard.visited(2, &visit, &[Tried::Done; 8]).unwrap().keys, 50);
+    for number in 0..20 {
+        let gone = Report { is_listed: false, ..report(&format!("late-{number:02}"), START_MS + 2) };
+        shard.report(&gone, START_MS + 2).unwrap();
+    }
+    let mut progress = shard.visited(2, &visit, &[]).unwrap();
+    while !progress.is_done {
+        assert_eq!(progress.keys, 50);
+        let visit = shard.visit(2, START_S).unwrap();
+        progress = shard.visited(2, &visit, &vec![Tried::Done; visit.keys.len()]).unwrap();
+    }
+    assert_eq!((progress.keys, progress.done), (30, 30));
+}
+
+/// How much work something is in a shard with so many keys, each of which has yet to be told for the job 7.
+fn work_among(count: u32, body: impl FnOnce(&Shard<'_>)) -> u64 {
+    let database = Database::in_memory();
+    let shard = Shard::new(&database, 0);
+    shard.visit(7, START_S).unwrap();
+    let numbers = format!("WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count})");
+    database.fill(&format!(
+        "UPDATE jobs SET is_walked = 1; {numbers} INSERT INTO keys SELECT 'key-' || n, 0, 0, 0, 0, 0, NULL FROM n; \
+         {numbers} INSERT INTO undone SELECT 7, 'key-' || n, 0, 0 FROM n"
+    ));
+    // The first touch, and what a job does once, when it begins.
+    shard.visit(8, START_S).unwrap();
+    let before = database.steps();
+    body(&shard);
+    database.steps() - before
+}
+
+#[test]
+fn a_step_of_a_job_costs_no_more_where_there_are_more_keys() {
+    let step = |shard: &Shard<'_>| {
+        let visit = shard.visit(8, START_S).unwrap();
+        assert_eq!(visit.keys.len(), 8);
+        shard.visited(8, &visit, &[Tried::Done; 8]).unwrap();
+    };
+    let [few, many] = [100, 10_000].map(|count| work_among(count, step));
+    assert!(many < few + few / 10, "{few} among 100 keys, {many} among 10,000");
+}
+
+#[test]
+fn a_deletion_costs_no_more_where_more_keys_have_yet_to_be_told() {
+    let delete = |shard: &Shard<'_>| {
+        let gone = Report { is_listed: false, ..report("key-50", START_MS) };
+        shard.report(&gone, START_MS).unwrap();
+    };
+    let [few, many] = [100, 10_000].map(|count| work_among(count, delete));
+    assert!(many < few + few / 10, "{few} among 100 keys, {many} among 10,000");
+}
+
 /// Crashes before every statement of a step in turn; after each, the job ends with each key counted once.
 #[test]
 fn a_crash_at_any_statement_of_a_step_loses_no_key_and_counts_none_twice() {

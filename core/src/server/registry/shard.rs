@@ -13,10 +13,19 @@ use sha2::{Digest, Sha256};
 
 const SCHEMA_VERSION: i64 = 1;
 const CREATE: &str = include_str!("shard.sql");
-/// What was taken out, without its name: `at_ms` by the wall clock, `seen_ms` by its own. A shard of an earlier build has none of it.
-const CREATE_GONE: [&str; 2] = [
+/// What shards of earlier builds lack. All of it leaves the version as it is: an earlier build that is put back works on.
+const ADDED: [&str; 6] = [
+    // What was taken out, without its name: `at_ms` by the wall clock, `seen_ms` by its own. Some earlier builds have it.
     "CREATE TABLE IF NOT EXISTS gone (hash BLOB PRIMARY KEY, at_ms INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS gone_at ON gone (at_ms)",
+    // How many keys there were when a job began: to count those ahead with each step would read all of them each time.
+    "CREATE TABLE walks (id INTEGER PRIMARY KEY, keys INTEGER NOT NULL) STRICT",
+    "INSERT INTO walks SELECT id, done + (SELECT count(*) FROM undone WHERE undone.id = jobs.id) \
+     + (SELECT count(*) FROM keys WHERE key > place) FROM jobs WHERE is_walked = 0",
+    // Earlier builds kept it, and it may be the name of a key that was deleted for privacy.
+    "UPDATE jobs SET place = '' WHERE is_walked = 1",
+    // A deletion looks for its key in all jobs. It comes last: where it is, all of this is.
+    "CREATE INDEX undone_key ON undone (key)",
 ];
 /// So long after a key was taken out, a report of before may still come.
 const LATE_MS_MAX: i64 = 3_600_000;
@@ -113,6 +122,8 @@ struct Place {
     place: String,
     is_walked: bool,
     done: i64,
+    /// How many keys there were when it began; 0 once all are walked.
+    keys: i64,
 }
 
 impl<'a> Shard<'a> {
@@ -129,7 +140,6 @@ impl<'a> Shard<'a> {
         let hash = Value::Blob(Sha256::digest(&report.key).to_vec());
         atomically(self.sql, || {
             self.create()?;
-            CREATE_GONE.iter().try_for_each(|statement| self.sql.exec(statement, &[]).map(drop))?;
             // Its name may be a person's, and the hash can be tried: it stays no longer than it is needed.
             self.sql.exec("DELETE FROM gone WHERE at_ms < ?1", &[(now_ms - LATE_MS_MAX).into()])?;
             if report.is_listed {
@@ -209,7 +219,11 @@ impl<'a> Shard<'a> {
                 if !keys.is_empty() {
                     return Ok(Visit { place: Some(job.place), keys });
                 }
-                self.sql.exec("UPDATE jobs SET is_walked = 1 WHERE id = ?1", &[id.into()])?;
+                // The place may be the name of a key that is deleted for privacy. Others that have theirs still were walked by an
+                // earlier build that was put back for a while.
+                let statement =
+                    "UPDATE jobs SET is_walked = 1, place = '' WHERE id = ?1 OR (is_walked = 1 AND place <> '')";
+                self.sql.exec(statement, &[id.into()])?;
             }
             let statement = "SELECT key FROM undone WHERE id = +?1 ORDER BY tries, key LIMIT +?2";
             Ok(Visit { place: None, keys: self.texts(statement, &[id.into(), VISIT_KEYS.into()])? })
@@ -255,36 +269,40 @@ impl<'a> Shard<'a> {
         let statement = "DELETE FROM jobs WHERE id <= ?1 AND is_walked = 1 \
              AND NOT EXISTS (SELECT 1 FROM undone WHERE undone.id = jobs.id)";
         self.sql.exec(statement, &[(id - DONE_MAX).into()])?;
-        Ok(Place { place: String::new(), is_walked: false, done: 0 })
+        self.sql.exec("DELETE FROM walks WHERE id NOT IN (SELECT id FROM jobs)", &[])?;
+        let keys = self.number_of("SELECT count(*) FROM keys", &[])?;
+        self.sql.exec("INSERT OR REPLACE INTO walks VALUES (?1, ?2)", &[id.into(), keys.into()])?;
+        Ok(Place { place: String::new(), is_walked: false, done: 0, keys })
     }
 
     fn progress(&self, id: i64) -> Result<Progress, SqlError> {
         let Some(job) = self.job(id)? else { return Err(SqlError("no such job".to_owned())) };
         let undone = self.number_of("SELECT count(*) FROM undone WHERE id = +?1", &[id.into()])?;
-        let ahead = match job.is_walked {
-            true => 0,
-            false => self.number_of("SELECT count(*) FROM keys WHERE key > ?1", &[job.place.as_str().into()])?,
-        };
         let statement = "SELECT key FROM undone WHERE id = +?1 AND has_failed = 1 ORDER BY key LIMIT +?2";
         let failed = self.texts(statement, &[id.into(), FAILED_MAX.into()])?;
-        Ok(Progress { keys: job.done + undone + ahead, done: job.done, failed, is_done: job.is_walked && undone == 0 })
+        // Those that were visited may be more than there were: some have registered since.
+        let keys = job.keys.max(job.done + undone);
+        Ok(Progress { keys, done: job.done, failed, is_done: job.is_walked && undone == 0 })
     }
 
     fn job(&self, id: i64) -> Result<Option<Place>, SqlError> {
-        let rows = self.sql.exec("SELECT place, is_walked, done FROM jobs WHERE id = ?1", &[id.into()])?;
+        // Once all are walked, those that were visited are all that there were.
+        let statement = "SELECT place, is_walked, done, \
+             coalesce((SELECT keys FROM walks WHERE walks.id = jobs.id AND is_walked = 0), 0) FROM jobs WHERE id = ?1";
+        let rows = self.sql.exec(statement, &[id.into()])?;
         let Some(row) = rows.into_iter().next() else { return Ok(None) };
-        let [place, is_walked, done] = <[Value; 3]>::try_from(row).map_err(|_| unreadable())?;
-        match (place.into_text(), is_walked.as_integer(), done.as_integer()) {
-            (Some(place), Some(is_walked), Some(done)) => Ok(Some(Place { place, is_walked: is_walked == 1, done })),
+        let [place, is_walked, done, keys] = <[Value; 4]>::try_from(row).map_err(|_| unreadable())?;
+        match (place.into_text(), is_walked.as_integer(), done.as_integer(), keys.as_integer()) {
+            (Some(place), Some(is_walked), Some(done), Some(keys)) => {
+                Ok(Some(Place { place, is_walked: is_walked == 1, done, keys }))
+            }
             _ => Err(unreadable()),
         }
     }
 
     /// Whether there are tables. Those of another number of shards, or of another shard, are refused.
     fn check(&self) -> Result<bool, SqlError> {
-        let tables =
-            self.sql.exec("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'registry' LIMIT 1", &[])?;
-        if tables.is_empty() {
+        if !self.has("registry")? {
             return Ok(false);
         }
         let rows = self.sql.exec("SELECT version, shards, shard FROM registry LIMIT 1", &[])?;
@@ -297,12 +315,19 @@ impl<'a> Shard<'a> {
     }
 
     fn create(&self) -> Result<(), SqlError> {
-        if self.check()? {
-            return Ok(());
+        let run = |statement: &str| self.sql.exec(statement, &[]).map(drop);
+        if !self.check()? {
+            CREATE.split(";\n\n").try_for_each(run)?;
+            let row = [SCHEMA_VERSION.into(), i64::from(SHARDS).into(), i64::from(self.number).into()];
+            self.sql.exec("INSERT INTO registry VALUES (1, ?1, ?2, ?3, 0)", &row)?;
         }
-        CREATE.split(";\n\n").try_for_each(|statement| self.sql.exec(statement, &[]).map(drop))?;
-        let row = [SCHEMA_VERSION.into(), i64::from(SHARDS).into(), i64::from(self.number).into()];
-        self.sql.exec("INSERT INTO registry VALUES (1, ?1, ?2, ?3, 0)", &row).map(drop)
+        if self.has("undone_key")? { Ok(()) } else { ADDED.into_iter().try_for_each(run) }
+    }
+
+    /// Whether there is a table or an index of that name.
+    fn has(&self, name: &str) -> Result<bool, SqlError> {
+        let found = self.sql.exec("SELECT 1 FROM sqlite_master WHERE name = ?1 LIMIT 1", &[name.into()])?;
+        Ok(!found.is_empty())
     }
 
     fn number_of(&self, statement: &str, arguments: &[Value]) -> Result<i64, SqlError> {

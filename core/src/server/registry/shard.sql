@@ -1,4 +1,4 @@
--- A shard's tables, version 1. Statements are parted by a semicolon and an empty line.
+-- A shard's tables, version 1, but for what was added since. Statements are parted by a semicolon and an empty line.
 CREATE TABLE registry (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
   version INTEGER NOT NULL,
@@ -28,7 +28,7 @@ CREATE INDEX keys_heaviest ON keys (bytes DESC, key);
 CREATE TABLE jobs (
   id INTEGER PRIMARY KEY,
   before_s INTEGER NOT NULL,
-  -- the last key that was visited, in the order of names; '' before the first
+  -- the last key that was visited, in the order of names; '' before the first, and once all were
   place TEXT NOT NULL,
   is_walked INTEGER NOT NULL,
   done INTEGER NOT NULL
