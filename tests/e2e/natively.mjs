@@ -11,7 +11,7 @@ export const RpcStub = (globalThis.RpcStub = class {});
 
 const made = {
   "cloudflare:sockets": "export const connect = (...asked) => given.connect(...asked);",
-  "cloudflare:workers": "export const { RpcStub } = globalThis, waitUntil = () => {}; export class DurableObject { constructor(ctx, env) { Object.assign(this, { ctx, env }); } }",
+  "cloudflare:workers": "export const { RpcStub } = globalThis, env = {}, waitUntil = () => {}; export class DurableObject { constructor(ctx, env) { Object.assign(this, { ctx, env }); } }",
   "./semel_bg.wasm": "export default undefined;",
   "./semel.js":
     "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = () => given.glue.restarted?.(), wait_ms = (...asked) => given.glue.wait_ms(...asked), registry_shards = () => 2, young_ms = () => 60_000; " +

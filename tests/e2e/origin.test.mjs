@@ -13,9 +13,9 @@ const bytesOf = (text) => new TextEncoder().encode(text);
 const CHANGE = { method: "POST", pathname: "/orders", search: "", lines: "", body: bytesOf("one") };
 
 /** Has a request sent under an id, or a probe: `[status, lines, text]`, or whether surely nothing was sent, and why it has no answer. */
-async function sent(send, { probe, ...asked } = {}) {
+async function sent(send, { probe, sinceMs, ...asked } = {}) {
   const { method, pathname, search, lines, body } = { ...CHANGE, ...asked };
-  const [first, second, bytes] = await send([1, probe, false, "an-id"], undefined, [method, pathname, search, lines, body]);
+  const [first, second, bytes] = await send([1, probe, false, "an-id"], undefined, [method, pathname, search, lines, body], sinceMs);
   return [first, second, bytes && new TextDecoder().decode(bytes)];
 }
 
@@ -101,7 +101,7 @@ test("an answer that is too large is none, and is read no further", async (t) =>
 });
 
 test("an answer that does not come, or does not end, is given up after its time, and told to", async (t) => {
-  t.mock.timers.enable({ apis: ["setTimeout"] });
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   let isEnded = false;
   const never = (signal) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(((isEnded = true), signal.reason))));
   for (const answer of [({ signal }) => never(signal), ({ signal }) => new Response(new ReadableStream({ pull: () => never(signal) }))]) {
@@ -116,7 +116,7 @@ test("an answer that does not come, or does not end, is given up after its time,
 });
 
 test("where a connection is to be made first, it is made to the port of the origin and closed; where it can't be, or not in time, surely nothing was sent", async (t) => {
-  t.mock.timers.enable({ apis: ["setTimeout"] });
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   const asked = network(t);
   const first = (address) => senderOf({ SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_CONNECT_FIRST: "true" });
   const made = connections();
@@ -154,7 +154,7 @@ function serviceOf(method, name = "order") {
 }
 
 test("a method is looked for once, and again after a call that failed; where there is none, or no word of it, surely nothing was sent", async (t) => {
-  t.mock.timers.enable({ apis: ["setTimeout"] });
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   const its = serviceOf(async ({ method, path, body }) => ({ status: 200, body: `${method} ${path} ${new TextDecoder().decode(body)}` }), "first");
   for (let time = 0; time < 2; time += 1) assert.deepEqual(await sent(its.send, { search: "?a=1" }), [200, "content-type:text/plain;charset=UTF-8\n", "POST /orders?a=1 one"]);
   // Of three looks one is for the method, and two are the calls'; a stub is made by each.
@@ -167,6 +167,39 @@ test("a method is looked for once, and again after a call that failed; where the
   const told = sent(silent);
   await passes(t, 1_000);
   assert.deepEqual(await told, [true, "Error: SEMEL_UPSTREAM_METHOD: Error: no answer in 1000 ms", undefined]);
+});
+
+test("what comes before a call is sent is of its time: it ends when that is over, counted from its start, and where it is over before, nothing is sent", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_000_000 });
+  const vars = { ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "10", SEMEL_UPSTREAM_CONNECT_FIRST: "true" };
+  const asked = network(t, ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));
+  let open;
+  connections(() => new Promise((resolve) => (open = resolve)));
+  const connecting = sent(senderOf(vars), { sinceMs: 997_000 });
+  await passes(t, 4_000);
+  open();
+  await passes(t, 2_999);
+  assert.equal(await Promise.race([connecting, turn("waits")]), "waits");
+  await passes(t, 1);
+  assert.deepEqual([await connecting, asked.length], [[false, "Error: no answer in 3000 ms", undefined], 1]);
+
+  let calls = 0;
+  let tell;
+  const method = Object.assign(Object.setPrototypeOf(() => ((calls += 1), new Promise(() => {})), RpcStub.prototype), { [Symbol.dispose]() {} });
+  const looks = [new Promise((resolve) => (tell = resolve)), method];
+  const service = { get third() { return looks.shift(); } };
+  const called = sent(senderOf({ UPSTREAM: service, SEMEL_UPSTREAM_METHOD: "third", SEMEL_UPSTREAM_TIMEOUT_SECONDS: "10" }));
+  await passes(t, 6_000);
+  tell(method);
+  await passes(t, 4_000);
+  assert.deepEqual([await called, calls], [[false, "Error: no answer in 4000 ms", undefined], 1]);
+
+  asked.length = 0;
+  connections();
+  for (const over of [vars, { ...vars, SEMEL_UPSTREAM_CONNECT_FIRST: "false" }, { UPSTREAM: serviceOf(() => assert.fail("it is called")).binding, SEMEL_UPSTREAM_METHOD: "order", SEMEL_UPSTREAM_TIMEOUT_SECONDS: 10 }]) {
+    assert.deepEqual(await sent(senderOf(over), { sinceMs: Date.now() - 10_000 }), [true, "Error: its time was over before it was sent", undefined]);
+  }
+  assert.equal(asked.length, 0);
 });
 
 test("what is no address or no time is refused", () => {

@@ -24,6 +24,8 @@ class OtherSide {
   requests = [];
   /** Of the next changes, what goes wrong: a function of the answer, its status and its body; called after the effect. */
   trouble = [];
+  /** Of the next changes, who is given what lets each have its effect. */
+  heldChanges = [];
   /** Of the next reads, who is given what lets each be answered. */
   heldReads = [];
   /** Called at each connection; where it gives false, nothing is read of it. */
@@ -82,6 +84,8 @@ class OtherSide {
       if (hold) await new Promise(hold);
       return this.#find(url, headers, response);
     }
+    const holdChange = this.heldChanges.shift();
+    if (holdChange) await new Promise(holdChange);
     const id = headers["idempotency-key"];
     const known = this.#knowsIds ? this.#answers.get(id) : undefined;
     const made = known ?? this.#make(JSON.parse(body));

@@ -32,7 +32,7 @@ function key(t) {
     settled: ([, , , name], ended) => (its.log.push(`settle ${name} ${ended}`), answer("executed")),
     waiting: (args) => (its.log.push(`wait ${nameOf(args)}`), answer(its.waits)),
   };
-  const send = ([, , , name]) => new Promise((resolve) => (its.log.push(`send ${name}`), its.ends.set(name, resolve)));
+  const send = ([, , , name], _answer, _attempt, sinceMs) => new Promise((resolve) => (its.log.push(`send ${name}`), its.ends.set(name, resolve), (its.sinceMs = sinceMs - NOW)));
   const sync = () => new Promise((resolve, reject) => (its.log.push("sync"), its.syncs.push({ resolve, reject })));
   its.remote = new Remote(object, send, sync);
   /** Resolves to what `Semel-Status` says. `bytes`: of its body. */
@@ -81,6 +81,22 @@ test("what is sent once more before there is an answer has the same turn", async
   await durable();
   await end("other");
   assert.equal(await other, "executed");
+});
+
+test("the time of a call begins with its start, however long that takes to be durable", async (t) => {
+  const its = key(t);
+  const one = its.ask("one");
+  its.calls.push([2, undefined, false, "again"]);
+  await its.pass(3_000);
+  await its.durable();
+  assert.equal(its.sinceMs, 0);
+  await its.pass(500);
+  await its.end("one");
+  await its.pass(2_000);
+  await its.durable();
+  assert.equal(its.sinceMs, 3_500);
+  await its.end("again");
+  assert.equal(await one, "executed");
 });
 
 test("who waits hears what there is a quarter of its time before its client gives up, and two seconds at most", async (t) => {

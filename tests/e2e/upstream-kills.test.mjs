@@ -10,6 +10,9 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { otherSide } from "./other-side.mjs";
 import { POLICIES, front, order, settled } from "./upstream.mjs";
 
+/** Until a probe proves something it passes, and its route's settleSeconds. */
+const SOON = { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "3" };
+
 /** Where `kill -9` comes: each is reached by what the other side sees, never by time. */
 const STEPS = {
   /** Nothing is recorded: the server is not there. */
@@ -44,7 +47,7 @@ test("kill -9 at each step, for each policy: what the caller gets, and how often
   for (const policy of Object.keys(POLICIES)) {
     for (const [step, strike] of Object.entries(STEPS)) {
       const side = await otherSide(after, { knowsIds: policy === "resend" });
-      const to = await front(after, side);
+      const to = await front(after, side, SOON);
       const [id, ref] = [randomUUID(), randomUUID()];
       const restore = await strike(side, to);
       await order(to, policy, ref, { id }).catch(() => {});
@@ -96,6 +99,28 @@ test("kill -9 after the dispatch, and nobody sends it again: who looks it up hea
   const resolved = await to.admin("POST", `keys/report%2Forders/records/${id}/resolve`, { id: randomUUID(), body: '{"executed":"yes","outcome":{"status":201,"body":"made"}}' });
   assert.deepEqual([resolved.status, (await lookUp("report", id)).text, (await order(to, "report", ref, { id })).text], [200, "made", "made"]);
   assert.equal(side.changes, sent.length);
+});
+
+test("kill -9 while the other side is at work: that a probe finds nothing proves nothing while the call might still be under way", async () => {
+  const side = await otherSide(after);
+  const to = await front(after, side, { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "600" });
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const send = () => order(to, "probe", ref, { id });
+  let carryOut;
+  const arrived = new Promise((resolve) => side.heldChanges.push((finish) => resolve((carryOut = finish))));
+  const first = send().catch(() => {});
+  await arrived;
+  await to.restart();
+  await first;
+  const from = side.requests.length;
+  // Its settleSeconds have passed, from the dispatch on.
+  await new Promise((resolve) => setTimeout(resolve, POLICIES.probe.settleSeconds * 1_000));
+  const early = await send();
+  assert.deepEqual([early.status, early.semel, early.json.executed, early.json.retry], [409, "in-flight", "unknown", "same-id"]);
+  assert.deepEqual(side.requests.slice(from).map(({ method }) => method), ["GET"], "it was asked, found nothing, and sent nothing");
+  carryOut();
+  const answer = await settled(send);
+  assert.deepEqual([answer.status, answer.semel, answer.json, side.changes], [200, "executed", { ref, times: 1 }, 1]);
 });
 
 /** In place of the worker's entry: it has its module crash where it is asked to. */

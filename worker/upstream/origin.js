@@ -4,6 +4,7 @@
 // - Nothing goes anywhere but to the configured origin, or the bound service. Redirects are not followed.
 // - What belongs to one connection, to the page, or to this layer stays here, credentials too: the other side's own are a setting.
 // - An answer is whole, within its limit and in time, or it is no answer.
+// - From its start on a call takes no longer than the settings say, with all that comes before it is sent: what is left of its time then is what it has.
 // - That surely nothing was sent is said only where a connection was to be made first, and could not be, where a service lacks the method
 //   that is to be called, or where there was no request yet: of one that fails the runtime says the same whether or not it has left.
 
@@ -11,8 +12,8 @@ import { connect } from "cloudflare:sockets";
 import { RpcStub } from "cloudflare:workers";
 import { inTime, within } from "./chores.js";
 import { pairsOf, valueIn } from "./lines.js";
+import { timeoutSeconds } from "./settings.js";
 
-const TIMEOUT_SECONDS = 25;
 const TIMEOUT_SECONDS_MAX = 600;
 /** What the engine can record. */
 const BODY_BYTES_MAX = 1 << 20;
@@ -39,27 +40,26 @@ const UNRECORDED = /[^\t -~\x80-\xff]/;
 /** So long a connection may take. */
 const CONNECT_MS_MAX = 5_000;
 
-/** What sends: to `SEMEL_UPSTREAM`, or to the service that is bound as UPSTREAM. It resolves to what came of a call, and never rejects. */
+/** What sends: to `SEMEL_UPSTREAM`, or to the service that is bound as UPSTREAM. It resolves to what came of a call, whose time has begun at `sinceMs`, and never rejects. */
 export function senderOf(env) {
+  const seconds = timeoutSeconds(env);
+  if (!(seconds > 0 && seconds <= TIMEOUT_SECONDS_MAX)) throw new Error(`SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most ${TIMEOUT_SECONDS_MAX}`);
   const send = sendOf(env);
-  return async (call, _answer, [method, pathname, search, lines, body]) => {
+  return async (call, _answer, [method, pathname, search, lines, body], sinceMs = Date.now()) => {
     const [, probe, , id] = call;
     const head = headOf(lines, env, id, probe && NOT_PROBED);
     const asked = probe ? { method: "GET", path: probe } : { method, path: pathname + search, body };
     if (["GET", "HEAD"].includes(asked.method)) asked.body = undefined;
     try {
-      return await send({ ...head, ...asked });
+      return await send({ ...head, ...asked }, sinceMs + seconds * 1000);
     } catch (error) {
       return [error instanceof Unconnected, String(error)];
     }
   };
 }
 
-/** What the settings say. */
+/** What the settings say. What it gives sends, and waits until an instant. */
 function sendOf(env) {
-  const seconds = Number(String(env.SEMEL_UPSTREAM_TIMEOUT_SECONDS ?? TIMEOUT_SECONDS));
-  if (!(seconds > 0 && seconds <= TIMEOUT_SECONDS_MAX)) throw new Error(`SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most ${TIMEOUT_SECONDS_MAX}`);
-  const timeoutMs = seconds * 1000;
   try {
     new Headers({ authorization: env.SEMEL_UPSTREAM_AUTHORIZATION ?? "" });
   } catch {
@@ -69,7 +69,7 @@ function sendOf(env) {
   const { UPSTREAM: service, SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_METHOD: name } = env;
   if (service && address !== undefined) throw new Error("SEMEL_UPSTREAM is set, and a service is bound as UPSTREAM");
   if (service) {
-    return (asked) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, timeoutMs) : called(service, name, asked, timeoutMs));
+    return (asked, untilMs) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, untilMs) : called(service, name, asked, untilMs));
   }
   if (address === undefined) throw new Error("SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM");
   if (name !== undefined) throw new Error("SEMEL_UPSTREAM_METHOD is for a service that is bound as UPSTREAM, and SEMEL_UPSTREAM is set");
@@ -79,23 +79,31 @@ function sendOf(env) {
   const root = base.origin + base.pathname.replace(/\/$/, "");
   const connects = String(env.SEMEL_UPSTREAM_CONNECT_FIRST ?? false);
   if (!["true", "false"].includes(connects)) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
-  return async (asked) => {
-    if (connects === "true") await connected(base);
-    return fetched((request) => fetch(request), root, asked, timeoutMs);
+  return async (asked, untilMs) => {
+    if (connects === "true") await connected(base, untilMs);
+    return fetched((request) => fetch(request), root, asked, untilMs);
   };
 }
 
 /** Nothing was sent: what comes before it has failed. */
 class Unconnected extends Error {}
 
-async function connected({ hostname, port, protocol }) {
+/** What a call has left of its time. Where that is over, it is not sent: whoever finds its start may take it for ended. */
+function leftMs(untilMs) {
+  const ms = untilMs - Date.now();
+  if (!(ms > 0)) throw new Unconnected("its time was over before it was sent");
+  return ms;
+}
+
+async function connected({ hostname, port, protocol }, untilMs) {
+  const mostMs = Math.min(CONNECT_MS_MAX, leftMs(untilMs));
   let socket;
   try {
     // What is no address, or one connection too many, is told at once.
     socket = connect({ hostname, port: Number(port) || (protocol === "http:" ? 80 : 443) });
     // It is told by `opened`; nobody else is to hear it again.
     socket.closed.catch(() => {});
-    await within(CONNECT_MS_MAX, socket.opened);
+    await within(mostMs, socket.opened);
   } catch (error) {
     throw new Unconnected(`no connection: ${error}`);
   } finally {
@@ -122,10 +130,11 @@ function headOf(lines, env, id, left) {
   return { headers, id, key, principal };
 }
 
-async function fetched(fetch, root, { method, path, headers, body }, timeoutMs) {
+async function fetched(fetch, root, { method, path, headers, body }, untilMs) {
+  const mostMs = leftMs(untilMs);
   let mayHaveLeft = false;
   try {
-    return await inTime(timeoutMs, async (signal) => {
+    return await inTime(mostMs, async (signal) => {
       const request = new Request(root + path, { method, headers, body, redirect: "manual", signal, ...UNCACHED });
       mayHaveLeft = true;
       return heardOf(await fetch(request), (_, encoding) => encoding === "gzip" || DECODES_BR);
@@ -164,12 +173,13 @@ async function bytesOf({ headers, body }) {
 const found = new Set();
 
 /** Calls a method of the service: `{ id, key, principal, method, path, headers, body }` for `{ status, headers?, body? }`, or a `Response`. */
-async function called(service, name, { id, key, principal, method, path, headers, body }, timeoutMs) {
-  if (!found.has(name)) await find(service, name, timeoutMs);
+async function called(service, name, { id, key, principal, method, path, headers, body }, untilMs) {
+  if (!found.has(name)) await find(service, name, leftMs(untilMs));
+  const mostMs = leftMs(untilMs);
   const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
   const ending = new AbortController();
   try {
-    return await within(timeoutMs, service[name](asked).then((answer) => responded(answer, ending.signal)));
+    return await within(mostMs, service[name](asked).then((answer) => responded(answer, ending.signal)));
   } catch (error) {
     // Nobody reads on what comes too late, and its service hears of that.
     ending.abort();
@@ -180,10 +190,10 @@ async function called(service, name, { id, key, principal, method, path, headers
 }
 
 /** Asks the service for a method, and calls nothing. */
-async function find(service, name, timeoutMs) {
+async function find(service, name, mostMs) {
   try {
     // What is the binding's own, `fetch` say, is no method of the service.
-    const method = await within(timeoutMs, Promise.resolve(service[name]));
+    const method = await within(mostMs, Promise.resolve(service[name]));
     if (!(method instanceof RpcStub)) throw new TypeError("the service has no such method");
     method[Symbol.dispose]();
   } catch (error) {

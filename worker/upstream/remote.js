@@ -96,8 +96,10 @@ export class Remote {
     let answer = this.#object.answered(attempt());
     for (let call = this.#object.taken(); call !== undefined; call = this.#object.taken()) {
       this.underWay = call[3];
+      // The time of a call has begun with its start, for who finds that counts from there.
+      const sinceMs = Date.now();
       await this.#sync();
-      const ended = await this.#send(call, answer, attempt());
+      const ended = await this.#send(call, answer, attempt(), sinceMs);
       this.underWay = undefined;
       answer = this.#object.settled(call, ended, attempt());
     }

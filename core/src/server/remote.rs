@@ -40,7 +40,8 @@ pub enum Policy {
     Probe {
         /// Path and query to read. 200 is the outcome.
         path: String,
-        /// 404 proves that there is nothing, so long after the request was sent, in s: by then it has had its effect, or never will.
+        /// 404 proves that there is nothing, so long after the request was sent, in s: by then it has had its effect, or never will. So it
+        /// is longer than its call may be under way, by what it may need to have its effect after that.
         settle_s: i64,
     },
 }

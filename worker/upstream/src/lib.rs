@@ -21,6 +21,9 @@ extern "C" {
     /// The setting `SEMEL_UPSTREAM_ROUTES`.
     #[wasm_bindgen(js_name = routesText)]
     fn routes_text() -> Option<String>;
+    /// The setting `SEMEL_UPSTREAM_TIMEOUT_SECONDS`.
+    #[wasm_bindgen(js_name = timeoutSeconds)]
+    fn timeout_seconds() -> f64;
 }
 
 /// How long an attempt waits for its turn, or for its outcome, in ms.
@@ -32,15 +35,21 @@ pub fn wait_ms(headers: &str, now_ms: f64) -> f64 {
 /// The handler.
 pub struct Upstream {
     routes: Routes,
+    /// How long a call may be under way.
+    timeout_s: i64,
     /// Why there are none, where they can't be read.
     wrong: Option<String>,
 }
 
 impl Default for Upstream {
     fn default() -> Self {
+        let timeout_s = timeout_seconds().ceil() as i64;
         match routes_text().map_or_else(|| Ok(Routes::default()), |text| Routes::parse(&text)) {
-            Ok(routes) => Self { routes, wrong: None },
-            Err(reason) => Self { routes: Routes::default(), wrong: Some(format!("SEMEL_UPSTREAM_ROUTES: {reason}")) },
+            Ok(routes) => Self { routes, timeout_s, wrong: None },
+            Err(reason) => {
+                let wrong = Some(format!("SEMEL_UPSTREAM_ROUTES: {reason}"));
+                Self { routes: Routes::default(), timeout_s, wrong }
+            }
         }
     }
 }
@@ -77,6 +86,6 @@ impl Handler for Upstream {
     }
 
     fn handle(&self, _context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
-        Err(Failure::Remote(self.routes.policy(request)))
+        Err(Failure::Remote(self.routes.policy(request, self.timeout_s)))
     }
 }

@@ -121,8 +121,8 @@ impl Routes {
         self.of(method, path).is_some_and(|(route, _)| !route.id_from.is_empty())
     }
 
-    /// What becomes of a request that is in doubt.
-    pub fn policy(&self, request: &Request) -> Policy {
+    /// What becomes of a request that is in doubt. `timeout_s`: so long its call may be under way.
+    pub fn policy(&self, request: &Request, timeout_s: i64) -> Policy {
         let Some((route, captured)) = self.of(&request.method, &request.path) else { return Policy::Report };
         match &route.in_doubt {
             InDoubt::Report => Policy::Report,
@@ -130,9 +130,11 @@ impl Routes {
             InDoubt::Probe { path, settle_s } => {
                 let id = header::own_id(&request.headers).ok().flatten();
                 let id = id.as_ref().map_or("", |id| id.as_str());
+                // While it may be under way, that nothing is found proves nothing: what it needs then to have its effect, it may need from its end on.
+                let settle_s = settle_s.saturating_add(timeout_s);
                 // What can't be asked for is reported.
                 let filled = path.fill(From { id, captured: &captured, body: &request.body }, true);
-                filled.map_or(Policy::Report, |path| Policy::Probe { path, settle_s: *settle_s })
+                filled.map_or(Policy::Report, |path| Policy::Probe { path, settle_s })
             }
         }
     }
@@ -259,11 +261,11 @@ mod tests {
         );
         let first = request("POST", "/shops/a%20b/orders", "");
         assert_eq!(routes.key(&first.method, &first.path), KeyRule::Key("shops/a b".to_owned()));
-        assert_eq!(routes.policy(&first), Policy::Resend { dedup_s: 60 });
+        assert_eq!(routes.policy(&first, 25), Policy::Resend { dedup_s: 60 });
         let second = request("PUT", "/shops/a/orders", "");
         assert_eq!(routes.key(&second.method, &second.path), KeyRule::Any);
-        assert_eq!(routes.policy(&second), Policy::Probe { path: "/orders/one".to_owned(), settle_s: 5 });
-        assert_eq!(routes.policy(&request("POST", "/elsewhere", "")), Policy::Report);
+        assert_eq!(routes.policy(&second, 25), Policy::Probe { path: "/orders/one".to_owned(), settle_s: 30 });
+        assert_eq!(routes.policy(&request("POST", "/elsewhere", ""), 25), Policy::Report);
     }
 
     #[test]
@@ -278,9 +280,9 @@ mod tests {
     #[test]
     fn what_can_not_be_probed_for_is_reported() {
         let routes = routes(r#"[{"path":"/*","inDoubt":"probe","probe":"/orders/{body.ref}","settleSeconds":5}]"#);
-        assert_eq!(routes.policy(&request("POST", "/orders", "{}")), Policy::Report);
-        let policy = routes.policy(&request("POST", "/orders", r#"{"ref":"a/b"}"#));
-        assert_eq!(policy, Policy::Probe { path: "/orders/a%2Fb".to_owned(), settle_s: 5 });
+        assert_eq!(routes.policy(&request("POST", "/orders", "{}"), 25), Policy::Report);
+        let policy = routes.policy(&request("POST", "/orders", r#"{"ref":"a/b"}"#), 25);
+        assert_eq!(policy, Policy::Probe { path: "/orders/a%2Fb".to_owned(), settle_s: 30 });
     }
 
     #[test]
