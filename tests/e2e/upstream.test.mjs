@@ -289,6 +289,24 @@ test("a resent request is resent under its id, and the other side does it once",
   assert.equal(knowing.made.get(ref), 1);
 });
 
+test("what is sent again has no outcome from who stands in front of the other side, nor from what the first sending has left", async () => {
+  for (const status of [404, 405, 410, 412, 421]) {
+    const [id, ref] = [randomUUID(), randomUUID()];
+    const send = () => order(resender, "resend", ref, { id });
+    knowing.trouble.push((response) => response.destroy(), (response) => response.writeHead(status).end("nobody is there"));
+    const told = [await send(), await send(), await send()];
+    assert.deepEqual(told.map(({ semel }) => semel), ["unavailable", "unavailable", "executed"], `${status}`);
+    assert.deepEqual([told[2].status, told[2].json, knowing.made.get(ref)], [201, { ref, times: 1 }, 1], `${status}`);
+    // Of what was sent once it is the answer.
+    knowing.trouble.push((response) => response.writeHead(status).end("no"));
+    const once = randomUUID();
+    const first = await order(resender, "resend", once);
+    // Some `fetch` of a client sends by itself again what is answered 421, and is told the same.
+    assert.deepEqual([first.status, first.text, ["executed", "replayed"].includes(first.semel)], [status, "no", true]);
+    assert.equal(knowing.requests.filter(({ body }) => body.includes(once)).length, 1, `${status}`);
+  }
+});
+
 test("the id that is made of a request goes along, so what is sent again is done once", async () => {
   const body = JSON.stringify({ ref: randomUUID() });
   knowing.trouble.push((response) => response.destroy());

@@ -154,9 +154,10 @@ impl Turn<'_> {
 }
 
 /// Whether an answer to what was sent before says nothing of that: it may be of who stands in front of the memory of ids, as a login
-/// or a limit does, or say that the first one is still being executed.
+/// or a limit does, or a proxy that does not find what is behind it; or say that the first one is still being executed, or speak of what that
+/// one has left: what is deleted is not there, and has no version to match.
 fn may_be_from_before_it(status: u16) -> bool {
-    matches!(status, 401 | 403 | 407 | 408 | 409 | 425 | 429)
+    matches!(status, 401 | 403 | 404 | 405 | 407 | 408 | 409 | 410 | 412 | 421 | 425 | 429)
 }
 
 /// What a reader is told of what came of it. It has no turn and no record, so no engine is asked.

@@ -30,10 +30,11 @@ fn a_start_that_is_found_is_in_doubt() {
     }
 }
 
-/// A login, a limit, or the other side's word that the first one is still being executed: none of them is the first one's answer.
+/// A login, a limit, a proxy that has no route while what is behind it starts, or the other side's word that the first one is still being
+/// executed, or has left nothing to do: none of them is the first one's answer.
 #[test]
 fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids() {
-    for status in [401, 403, 407, 408, 409, 425, 429] {
+    for status in [401, 403, 404, 405, 407, 408, 409, 410, 412, 421, 425, 429] {
         let mut world = resend();
         let call = order("a");
         let sent = dispatched(&mut world, &call, 1);
@@ -56,19 +57,37 @@ fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids
     assert_eq!(world.settle(&call, &again, answered(422, "no")).only("semel-status"), "executed", "the first one's");
 }
 
-/// It was proven that nothing of the first is there: the second one's answer is the first.
+/// The other side means it, each time.
 #[test]
-fn what_is_sent_again_after_a_probe_has_the_outcome_of_whoever_answers() {
-    let mut world = probe();
+fn what_is_answered_so_whenever_it_is_sent_again_stays_in_doubt_and_is_unknown_in_the_end() {
+    let mut world = resend();
     let call = order("a");
     let first = dispatched(&mut world, &call, 1);
     world.settle(&call, &first, lost());
-    world.pass_s(30);
-    world.send(&call);
-    let probed = world.take_call().expect("a probe");
-    world.settle(&call, &probed, answered(404, ""));
-    let again = world.take_call().expect("a second dispatch");
-    assert_eq!(world.settle(&call, &again, answered(409, "none left")).only("semel-status"), "executed");
+    for times in [2, 3] {
+        world.pass_s(29);
+        let again = dispatched(&mut world, &call, times);
+        world.settle(&call, &again, answered(404, "")).is_problem(503, "unavailable", "unknown", "same-id");
+    }
+    world.pass_s(2);
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+}
+
+/// It was proven that nothing of the first is there: the second one's answer is the first.
+#[test]
+fn what_is_sent_again_after_a_probe_has_the_outcome_of_whoever_answers() {
+    for status in [404, 409, 412] {
+        let mut world = probe();
+        let call = order("a");
+        let first = dispatched(&mut world, &call, 1);
+        world.settle(&call, &first, lost());
+        world.pass_s(30);
+        world.send(&call);
+        let probed = world.take_call().expect("a probe");
+        world.settle(&call, &probed, answered(404, ""));
+        let again = world.take_call().expect("a second dispatch");
+        assert_eq!(world.settle(&call, &again, answered(status, "no")).only("semel-status"), "executed", "{status}");
+    }
 }
 
 #[test]

@@ -16,8 +16,8 @@ use std::rc::Rc;
 
 /// The longest way of a message that is not slow.
 const WAY_MS_MAX: i64 = 50;
-/// What is answered by who stands in front of the service, as a login or a limit does.
-const REFUSALS: [u16; 4] = [401, 403, 408, 429];
+/// What is answered by who stands in front of the service, as a login or a limit does, or a proxy that does not find it.
+const REFUSALS: [u16; 8] = [401, 403, 404, 405, 408, 410, 421, 429];
 /// What is no outcome of anything.
 const FAILURES: [u16; 4] = [500, 503, 302, 599];
 /// What says nothing to who asks whether something was made.
