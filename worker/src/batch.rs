@@ -190,7 +190,7 @@ impl<H: Handler> Object<H> {
     }
 
     fn line(&self, headers: &Headers, method: &str, key: Option<&Key>, now_ms: i64, answer: &Answer) -> Option<String> {
-        log::line(self.log_sample_ppm, &Answered { now_ms, took_ms: 0, by: "object", method, headers, key }, answer)
+        log::line(self.log_sample, &Answered { now_ms, took_ms: 0, by: "object", method, headers, key }, answer)
     }
 
     fn tell(&self, headers: &Headers, method: &str, key: &Key, now_ms: i64, answer: &Answer) {

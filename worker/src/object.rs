@@ -7,7 +7,7 @@ use semel_core::header;
 use semel_core::id::{Invalid, Key, Principal};
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::server::engine::Arrival;
-use semel_core::server::log::{self, Answered};
+use semel_core::server::log::{self, Answered, Sample};
 use semel_core::server::registry::{self, Report};
 use semel_core::server::remote::{Call, Ended};
 use semel_core::server::sql::{Sql, SqlError, atomically};
@@ -57,7 +57,7 @@ pub struct Object<H> {
     pub(crate) engine: Engine<H>,
     pub(crate) sql: ObjectSql,
     pub(crate) cors: Cors,
-    pub(crate) log_sample_ppm: u32,
+    pub(crate) log_sample: Sample,
     pub(crate) suspects: Suspects,
 }
 
@@ -65,13 +65,13 @@ impl<H: Handler> Object<H> {
     /// An engine over the `ctx.storage` of an object. `under_way`: as `take_call` names it.
     pub fn new(handler: H, storage: JsValue, settings: &str, under_way: Option<String>) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
-        let log_sample_ppm = config.log_sample_ppm;
+        let log_sample = Sample::new(config.log_sample_ppm, settings);
         let (mut engine, sql) = (Engine::new(handler, config), ObjectSql::new(storage));
         let under_way = under_way.map(|id| Headers::from_iter([("idempotency-key", id)]));
         if let Some(id) = under_way.and_then(|headers| header::own_id(&headers).ok().flatten()) {
             engine.know_under_way(id);
         }
-        Ok(Self { engine, sql, cors, log_sample_ppm, suspects: Suspects::default() })
+        Ok(Self { engine, sql, cors, log_sample, suspects: Suspects::default() })
     }
 
     /// Answers an attempt that arrived at `arrived_ms`. Key and principal are in the headers that the router has set.
@@ -142,7 +142,7 @@ impl<H: Handler> Object<H> {
         (now_ms, took_ms): (i64, i64),
     ) -> Array {
         let answered = Answered { now_ms, took_ms, by: "object", method, headers: &request.headers, key: Some(key) };
-        let log = log::line(self.log_sample_ppm, &answered, &answer);
+        let log = log::line(self.log_sample, &answered, &answer);
         wire::stamped(answer, &self.cors, &request.headers, log)
     }
 

@@ -8,7 +8,7 @@ use js_sys::Array;
 use semel_core::header;
 use semel_core::id::Invalid;
 use semel_core::server::Cors;
-use semel_core::server::log::{self, Answered};
+use semel_core::server::log::{self, Answered, Sample};
 use semel_core::server::registry::{Coordinator, Listing, Progress, Report, Shard, Tried, Visit};
 use wasm_bindgen::prelude::*;
 
@@ -18,7 +18,7 @@ pub struct SemelRegistry {
     sql: ObjectSql,
     coordinator: Coordinator,
     cors: Cors,
-    log_sample_ppm: u32,
+    log_sample: Sample,
 }
 
 #[wasm_bindgen]
@@ -27,8 +27,8 @@ impl SemelRegistry {
     #[wasm_bindgen(constructor)]
     pub fn new(storage: JsValue, settings: &str) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
-        let log_sample_ppm = config.log_sample_ppm;
-        Ok(Self { sql: ObjectSql::new(storage), coordinator: Coordinator::new(config), cors, log_sample_ppm })
+        let log_sample = Sample::new(config.log_sample_ppm, settings);
+        Ok(Self { sql: ObjectSql::new(storage), coordinator: Coordinator::new(config), cors, log_sample })
     }
 
     /// A shard takes what a key tells, and answers it.
@@ -95,7 +95,7 @@ impl SemelRegistry {
             headers: &request.headers,
             key: None,
         };
-        let line = log::line(self.log_sample_ppm, &answered, &answer);
+        let line = log::line(self.log_sample, &answered, &answer);
         Ok(wire::stamped(answer, &self.cors, &request.headers, line))
     }
 

@@ -9,7 +9,7 @@ use semel_core::message::{Headers, Method};
 use semel_core::problem::{Code, Problem};
 use semel_core::server::auth::Refusal;
 use semel_core::server::batch::first_frame;
-use semel_core::server::log::{self, Answered};
+use semel_core::server::log::{self, Answered, Sample};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
 use semel_core::server::remote::read;
 use semel_core::server::router::{Route, route, route_own, wait_ms};
@@ -24,6 +24,7 @@ const KEYS_WAIT_MS: i64 = 8_000;
 pub struct Router<H> {
     handler: H,
     config: Config,
+    log_sample: Sample,
     cors: Cors,
     pub(crate) gate: Gate,
 }
@@ -35,7 +36,8 @@ impl<H: Handler> Router<H> {
         handler.settings().map_err(settings::thrown)?;
         let [principals, addresses, beyond] = tables.map(|kept| Box::new(kept.unchecked_into::<Table>()));
         let gate = Gate::with_tables(settings::access(settings, config.open)?, principals, addresses, beyond);
-        Ok(Self { handler, config, cors, gate })
+        let log_sample = Sample::new(config.log_sample_ppm, settings);
+        Ok(Self { handler, config, log_sample, cors, gate })
     }
 
     /// An answer (see [`crate`]); or `[key, lines, wait in ms, who asks]` for an object: the lines say key and principal, and the last is
@@ -184,7 +186,7 @@ impl<H: Handler> Router<H> {
             headers,
             key: None,
         };
-        let log = log::line(self.config.log_sample_ppm, &answered, &answer);
+        let log = log::line(self.log_sample, &answered, &answer);
         wire::stamped(answer, &self.cors, headers, log)
     }
 }

@@ -161,10 +161,20 @@ fn elements(requests: Vec<Json>) -> Result<Vec<Element>, Problem> {
         .collect()
 }
 
+/// A method is no text of any length: it is in the log.
+const METHOD_BYTES_MAX: usize = 32;
+
+fn is_method(method: &str) -> bool {
+    (1..=METHOD_BYTES_MAX).contains(&method.len()) && method.bytes().all(is_token_byte)
+}
+
 /// `within`: the deadline that it has, by what it says.
 fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result<Element, String> {
     let Json::Object(mut members) = request else { return Err("not a JSON object".to_owned()) };
     let (method, path): (Cow<'_, str>, Cow<'_, str>) = (members.required("method")?, members.required("path")?);
+    if !is_method(&method) {
+        return Err(format!("`method` is no name of a method of at most {METHOD_BYTES_MAX} bytes"));
+    }
     let mut headers = Headers::new();
     for (name, value) in members.optional("headers")?.into_iter().flat_map(Members::all) {
         let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;

@@ -35,6 +35,34 @@ pub struct Answered<'a> {
     pub key: Option<&'a Key>,
 }
 
+/// Which of those lines are written that need not be.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// The share, in parts of a million.
+    ppm: u32,
+    /// Of a deployment, the same in all its isolates: who knows it chooses by an id whether there is a line.
+    seed: u64,
+}
+
+impl Sample {
+    /// `settings`: the deployment's, which callers don't know.
+    pub fn new(ppm: u32, settings: &str) -> Self {
+        let seed = Sha256::digest(settings).iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+        Self { ppm, seed }
+    }
+
+    /// Whether a text is in it: FNV-1a, mixed well enough that texts of one form are spread.
+    fn has(self, text: &str) -> bool {
+        let mut hash = text.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.seed, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        for shift in [33, 29] {
+            hash = (hash ^ (hash >> shift)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        }
+        ((hash >> 32) * 1_000_000) >> 32 < u64::from(self.ppm)
+    }
+}
+
 #[derive(Default)]
 struct Line<'a> {
     time: i64,
@@ -51,7 +79,7 @@ struct Line<'a> {
 }
 
 /// The line of an answer; `None`: it is not in the sample.
-pub fn line(sample_ppm: u32, answered: &Answered<'_>, answer: &Answer) -> Option<String> {
+pub fn line(sample: Sample, answered: &Answered<'_>, answer: &Answer) -> Option<String> {
     let Answered { now_ms, took_ms, by, method, headers, key } = *answered;
     let code = answer.headers.get("semel-status");
     let id = header::id_text(headers);
@@ -61,9 +89,9 @@ pub fn line(sample_ppm: u32, answered: &Answered<'_>, answer: &Answer) -> Option
         _ => "info",
     };
     let is_in_sample = || match (&id, traceparent(headers)) {
-        (Some(id), _) => is_sampled(id, sample_ppm),
-        (None, Some(trace)) => is_sampled(trace, sample_ppm),
-        (None, None) => is_sampled(&now_ms.to_string(), sample_ppm),
+        (Some(id), _) => sample.has(id),
+        (None, Some(trace)) => sample.has(trace),
+        (None, None) => sample.has(&now_ms.to_string()),
     };
     (level != "info" || is_in_sample()).then(|| {
         written(&Line {
@@ -137,17 +165,6 @@ fn is_traceparent(value: &str) -> bool {
         && !is_zero(parent)
 }
 
-/// Whether a text is in the sample: FNV-1a, mixed well enough that texts of one form are spread.
-fn is_sampled(text: &str, sample_ppm: u32) -> bool {
-    let mut hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    for shift in [33, 29] {
-        hash = (hash ^ (hash >> shift)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    }
-    ((hash >> 32) * 1_000_000) >> 32 < u64::from(sample_ppm)
-}
-
 fn written(line: &Line<'_>) -> String {
     let json = Object::default()
         .with("time", line.time)
@@ -185,12 +202,12 @@ mod tests {
 
     const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-    fn line_of(sample_ppm: u32, headers: &[(&str, &str)], answer: &Answer) -> Option<Value> {
+    fn line_of(ppm: u32, headers: &[(&str, &str)], answer: &Answer) -> Option<Value> {
         let headers = headers.iter().copied().collect();
         let key = Key::new("accounts/alice").unwrap();
         let answered =
             Answered { now_ms: 5, took_ms: 2, by: "object", method: "POST", headers: &headers, key: Some(&key) };
-        line(sample_ppm, &answered, answer).map(|line| {
+        line(Sample::new(ppm, "SEMEL_OPEN=true\0"), &answered, answer).map(|line| {
             assert!(line.chars().all(|char| !char.is_control() && char != '\u{2028}'), "{line}");
             serde_json::from_str(&line).unwrap()
         })
@@ -233,6 +250,15 @@ mod tests {
         };
         let count = (0..10_000).filter(|id| is_in(*id)).count();
         assert!((850..=1150).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn who_does_not_know_a_deployment_cannot_tell_what_is_in_its_sample() {
+        let [one, other] =
+            ["SEMEL_ADMIN_TOKEN=a\0", "SEMEL_ADMIN_TOKEN=b\0"].map(|settings| Sample::new(100_000, settings));
+        let ids: Vec<String> = (0..10_000).map(|n| format!("order-{n}")).collect();
+        let both = ids.iter().filter(|id| one.has(id) && other.has(id)).count();
+        assert!((50..=150).contains(&both), "{both}");
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Rate {
         let place = self.place(who);
         let ahead_ns = self.ahead_at(place, now_ms);
         let over_ns = ahead_ns + free_ns - self.interval_ns - self.tolerance_ns;
-        if free_ns > 0 && over_ns > 0 {
+        if more > 0 && over_ns > 0 {
             return Err(wait_ms(over_ns + self.interval_ns));
         }
         self.put(place, ahead_ns.saturating_add(more_ns), now_ms);
@@ -217,6 +217,9 @@ mod tests {
         assert_eq!((due.take("a", wait_ms), due.take_more("a", 7, wait_ms)), (Ok(()), Ok(())));
         let mut single = rate(1, 1);
         assert_eq!((single.take("a", 0), single.take_more("a", 5, 0)), (Ok(()), Ok(())), "there is no room for more");
+        // Where what lets one in is in another isolate, nothing was taken here just now.
+        let mut apart = rate(10, 1);
+        assert_eq!((apart.take_more("a", 255, 0), apart.take_more("a", 255, 100)), (Ok(()), Err(25_400)));
     }
 
     #[test]

@@ -19,6 +19,9 @@ fn of_a_batch_that_cannot_be_read_nothing_runs() {
     let bad = [
         json!({ "id": "a" }),
         json!({ "id": "a", "method": "POST" }),
+        json!({ "id": "a", "method": "", "path": "/count" }),
+        json!({ "id": "a", "method": "PO ST", "path": "/count" }),
+        json!({ "id": "a", "method": "P".repeat(33), "path": "/count" }),
         json!({ "id": 1, "method": "POST", "path": "/count" }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "X-A": "1", "x-a": "2" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "Semel-Principal": "\"bob\"" } }),
