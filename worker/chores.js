@@ -184,7 +184,13 @@ export class Chores {
     } finally {
       this.#running = undefined;
     }
-    const asked = this.#effects?.begin();
+    let asked;
+    try {
+      asked = this.#effects?.begin();
+    } catch {
+      // The settings can't be read, which was noted above. An alarm that fails is given up after some times, and what is to be sent with it.
+      hasFailed = true;
+    }
     // An object that was started for what it has to send, and could not look at that, is the only one that knows that there may be any.
     if (hasFailed || (await asked)) this.#set(Date.now() + OVERDUE_MS);
     else if (!isSwept) this.#set(Date.now());

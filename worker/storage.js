@@ -7,11 +7,18 @@
 /** How many statements were run that may have written, whatever their object. */
 let written = 0;
 
+/** What reads, if it writes no row. */
+const READS = /^(?:\s|--.*\n|\/\*[^]*?\*\/)*(?:select|with|values)\b/i;
+
 /** All rows, each an array of its values. */
 export function rowsOf(sql, statement, values) {
   const cursor = sql.exec(statement, ...values);
-  if (!statement.startsWith("SELECT ")) written += 1;
-  return [...cursor.raw()];
+  // All of the engine's own that read begin so.
+  if (statement.startsWith("SELECT ")) return [...cursor.raw()];
+  written += 1;
+  const rows = [...cursor.raw()];
+  if (cursor.rowsWritten === 0 && READS.test(statement)) written -= 1;
+  return rows;
 }
 
 /** For what gives no rows: it is done once it is asked for. Returns how many rows were written. */

@@ -49,6 +49,14 @@ const failing = (message = "the disk is full") => () => {
   throw message;
 };
 
+test("settings that can't be read fail no alarm: it comes again, for there may be something to send once they can", async (t) => {
+  const unreadable = failing("SEMEL_KEY_RULES: not JSON");
+  const { chores, alarms, notes } = key(t, { engine: { open: unreadable, woken: unreadable, wakes_at: unreadable, key_hash: unreadable }, effects: { wakesMs: Infinity, begin: unreadable } });
+  await chores.alarm();
+  assert.deepEqual(alarms, [NOW + MINUTE]);
+  assert.ok(notes().some((note) => note.includes("SEMEL_KEY_RULES")));
+});
+
 test("an alarm is set only where it is needed sooner than the one that is set, never for what is past or too far", async (t) => {
   const { chores, due, alarms } = key(t);
   due(undefined);

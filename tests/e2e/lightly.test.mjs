@@ -14,9 +14,9 @@ import { serve } from "./server.mjs";
 function storage() {
   const its = { ended: 0, fails: false };
   its.sql = {
-    exec: () => {
+    exec: (statement) => {
       if (its.fails) throw new Error("the statement failed");
-      return { rowsWritten: 1, raw: () => [[1]] };
+      return { rowsWritten: /insert|update/i.test(statement) ? 1 : 0, raw: () => [[1]] };
     },
   };
   endBy(its, () => (its.ended += 1));
@@ -39,7 +39,8 @@ test("what is undone ends nobody where nothing was written, and its object where
   assert.equal(transact(storage(), true, () => 7), 7);
   const writes = { run: ({ sql }) => run(sql, "INSERT", []), plain: ({ sql }) => runPlain(sql, "INSERT", new Float64Array(1), new Uint8Array(1)), rows: ({ sql }) => rowsOf(sql, "INSERT … RETURNING 1", []) };
   assert.equal(endedBy(() => {}), 0);
-  assert.equal(endedBy(({ sql }) => rowsOf(sql, "SELECT 1", [])), 0);
+  for (const reads of ["SELECT 1", "select 1", "SELECT\n1", " \n\tSELECT 1", "-- one\nSELECT 1", "/* a\nb */ SELECT 1", "WITH one AS (SELECT 1) SELECT * FROM one", "VALUES (1)"]) assert.equal(endedBy(({ sql }) => rowsOf(sql, reads, [])), 0, reads);
+  for (const other of ["WITH one AS (SELECT 1) INSERT INTO a SELECT * FROM one RETURNING 1", "CREATE TABLE a (b)", "PRAGMA user_version = 1", "-- SELECT 1\nDELETE FROM a", "selected"]) assert.equal(endedBy(({ sql }) => rowsOf(sql, other, [])), 1, other);
   for (const [name, write] of Object.entries(writes)) {
     assert.equal(endedBy(write), 1, name);
     // A statement that fails has written nothing itself.

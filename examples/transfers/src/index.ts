@@ -1,4 +1,5 @@
 // Accounts that send money to each other: `POST /accounts/{id}/deposit`, `/transfer` with `{"to","amount"}`, `GET /accounts/{id}`.
+// Nobody is asked whose account it is: give tokens the keys that they are for, or ask `ctx.principal`.
 
 import { type Answer, type Context, type HandlerRequest, SemelObject, SemelRegistry, worker } from "semel/worker";
 
