@@ -124,6 +124,11 @@ export class SemelObject extends DurableObject {
     this.#sockets.left(socket);
   }
 
+  /** Its peer has broken the rules of WebSocket: the platform ends the connection, unless that is closed here. */
+  webSocketError(socket) {
+    this.#sockets.closed(socket);
+  }
+
   /** Who the first frame of a socket says it is. */
   async #admitted(text, key, address) {
     const admit = () =>

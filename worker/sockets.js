@@ -12,6 +12,8 @@ import { note } from "./module.js";
 /** A socket says so soon who is on it; of more that have not yet than so many, the oldest silent one of whoever has most makes room. */
 const FIRST_FRAME_MS = 10_000;
 const STRANGERS_MAX = 100;
+/** On so many it is known who sends; of more, the oldest of the principal who has most makes room. */
+const SOCKETS_MAX = 1_000;
 /** Of one socket, so many bytes wait to be answered, each frame counted as that much at least. */
 const WAITING_BYTES_MAX = 8 << 20;
 /** And of all sockets of the key; but of all together on which it is not known yet who sends, as many as of one. */
@@ -24,6 +26,24 @@ const isOpen = (socket) => socket.readyState === 1;
 const UNAUTHORIZED = [4401, "unauthorized"];
 export const UNAVAILABLE = [4503, "unavailable"];
 
+/** Of IPv6 the first 64 bits, as the rates have it: who has an address there has them all. */
+function networkOf(address) {
+  if (address.includes(".")) return address;
+  const groups = (text) => text.split(":").filter(Boolean);
+  const leftOut = Math.max(8 - groups(address).length, 0);
+  return groups(address.replace("::", `:${"0:".repeat(leftOut)}`))
+    .slice(0, 4)
+    .join(":");
+}
+
+/** The first of whoever has most of the sockets, whose owners these are; undefined if there are none. */
+function oldestOfMost(owners) {
+  const counts = new Map();
+  for (const owner of owners.values()) counts.set(owner, (counts.get(owner) ?? 0) + 1);
+  const most = Math.max(...counts.values());
+  return [...owners.keys()].find((socket) => counts.get(owners.get(socket)) === most);
+}
+
 export class Sockets {
   #ctx;
   #admit;
@@ -33,6 +53,8 @@ export class Sockets {
   endsMs = Infinity;
   /** Those who have yet to say who they are, with the timers of those who are silent, the oldest first. */
   #strangers = new Map();
+  /** The principals of the others, the oldest first. What was closed is in neither, though its peer may have yet to hear of it. */
+  #principals = new Map();
   /** Of a socket: the frame that comes last, and the bytes of all that wait. */
   #waiting = new WeakMap();
   /** And of all sockets, by whether it was known who sends when they came. */
@@ -48,11 +70,20 @@ export class Sockets {
     this.#admit = admit;
     this.#answer = answer;
     this.#wake = wake;
-    for (const socket of ctx.getWebSockets()) {
-      const { asker, endsMs = Infinity } = socket.deserializeAttachment() ?? {};
+    // The platform has the newest first.
+    for (const socket of ctx.getWebSockets().reverse()) {
+      const { asker, endsMs } = socket.deserializeAttachment() ?? {};
       if (asker === undefined) socket.close(...UNAVAILABLE);
-      else this.endsMs = Math.min(this.endsMs, endsMs);
+      else if (isOpen(socket)) this.#know(socket, asker, endsMs);
     }
+  }
+
+  /** It is known who sends, and there is room for that. */
+  #know(socket, asker, endsMs = Infinity) {
+    this.endsMs = Math.min(this.endsMs, endsMs);
+    // Many tokens may name one principal.
+    this.#principals.set(socket, asker.split("\n")[1]);
+    if (this.#principals.size > SOCKETS_MAX) this.#close(oldestOfMost(this.#principals), UNAVAILABLE);
   }
 
   /** Opens one; undefined where too many are open on which somebody is being asked for, and none is silent. */
@@ -61,10 +92,7 @@ export class Sockets {
     const { 0: client, 1: socket } = new WebSocketPair();
     this.#ctx.acceptWebSocket(socket);
     socket.serializeAttachment({ key: request.headers.get("semel-key"), address: request.headers.get("cf-connecting-ip") ?? "" });
-    const late = () => {
-      this.#strangers.delete(socket);
-      socket.close(...UNAVAILABLE);
-    };
+    const late = () => this.#close(socket, UNAVAILABLE);
     this.#strangers.set(socket, setTimeout(late, FIRST_FRAME_MS));
     return new Response(null, { status: 101, webSocket: client });
   }
@@ -78,7 +106,7 @@ export class Sockets {
     const isStranger = this.#strangers.has(socket);
     const all = isStranger ? this.#strange : this.#known;
     const counted = isStranger && waiting.bytes + bytes <= STRANGER_BYTES ? 0 : bytes;
-    if (waiting.bytes + bytes > WAITING_BYTES_MAX || all.bytes + counted > all.max) return socket.close(4429, "rate-limited");
+    if (waiting.bytes + bytes > WAITING_BYTES_MAX || all.bytes + counted > all.max) return this.#close(socket, [4429, "rate-limited"]);
     waiting.bytes += bytes;
     all.bytes += counted;
     waiting.last = waiting.last.then(async () => {
@@ -87,7 +115,7 @@ export class Sockets {
       all.bytes -= counted;
       if (!isOpen(socket)) return;
       try {
-        if (reason !== undefined) socket.close(answer, reason);
+        if (reason !== undefined) this.#close(socket, [answer, reason]);
         else if (answer !== undefined) socket.send(answer);
       } catch (error) {
         // Its peer has gone, and asks again for what it needs. The next frame has its turn, and what waits is counted on.
@@ -119,33 +147,34 @@ export class Sockets {
     const [asker, endsMs] = await this.#admit(message, key, address).finally(() => this.closed(socket));
     if (typeof asker === "number") return [asker, endsMs];
     socket.serializeAttachment({ key, asker, endsMs });
-    this.endsMs = Math.min(this.endsMs, endsMs ?? Infinity);
+    // It may have gone meanwhile.
+    if (isOpen(socket)) this.#know(socket, asker, endsMs);
     this.#wake();
     return [];
   }
 
   /**
-   * Closes one that nobody has said anything on; whether there was one. It is the oldest of the address that has most of them, so that who
+   * Closes one that nobody has said anything on; which, if there was one. It is the oldest of the network that has most of them, so that who
    * opens many closes their own. Its peer may try again: it was not refused.
    */
   #closeSilent() {
     const silent = new Map();
-    for (const [socket, timer] of this.#strangers) {
-      if (timer === undefined) continue;
-      const { address } = socket.deserializeAttachment();
-      silent.set(address, [...(silent.get(address) ?? []), socket]);
-    }
-    const [most] = [...silent.values()].sort((one, other) => other.length - one.length);
-    if (most === undefined) return false;
-    this.closed(most[0]);
-    most[0].close(...UNAVAILABLE);
-    return true;
+    for (const [socket, timer] of this.#strangers) if (timer !== undefined) silent.set(socket, networkOf(socket.deserializeAttachment().address));
+    const oldest = oldestOfMost(silent);
+    if (oldest) this.#close(oldest, UNAVAILABLE);
+    return oldest;
   }
 
-  /** A socket is no longer waited for. */
+  #close(socket, why) {
+    this.closed(socket);
+    socket.close(...why);
+  }
+
+  /** A socket is no longer waited for, and takes no room. */
   closed(socket) {
     clearTimeout(this.#strangers.get(socket));
     this.#strangers.delete(socket);
+    this.#principals.delete(socket);
   }
 
   /** Its peer has closed it, and waits to hear that it is: the connection stays open until then. */
@@ -157,9 +186,9 @@ export class Sockets {
   /** Closes those whose token has ended. */
   end(nowMs) {
     this.endsMs = Infinity;
-    for (const socket of this.#ctx.getWebSockets()) {
-      const { endsMs = Infinity } = socket.deserializeAttachment() ?? {};
-      if (endsMs <= nowMs) socket.close(...UNAUTHORIZED);
+    for (const socket of this.#principals.keys()) {
+      const { endsMs = Infinity } = socket.deserializeAttachment();
+      if (endsMs <= nowMs) this.#close(socket, UNAUTHORIZED);
       else this.endsMs = Math.min(this.endsMs, endsMs);
     }
   }

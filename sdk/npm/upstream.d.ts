@@ -6,6 +6,7 @@ export class SemelObject extends DurableObject {
   alarm(): Promise<void>;
   webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void>;
   webSocketClose(socket: WebSocket): void;
+  webSocketError(socket: WebSocket): void;
 }
 
 /** Which keys there are: bound as REGISTRY. */

@@ -84,6 +84,7 @@ export abstract class SemelObject<Env = unknown> extends DurableObject<Env> {
   alarm(): Promise<void>;
   webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void>;
   webSocketClose(socket: WebSocket): void;
+  webSocketError(socket: WebSocket): void;
   private answered;
   private ask;
   private askAll;

@@ -33,6 +33,8 @@ const deposit = (account, amount = 1, id = randomUUID()) => ({ id, firstSent: se
 const frame = (number, requests, more) => JSON.stringify({ frame: number, requests, ...more });
 /** A frame that closes, masked by zero. */
 const CLOSE = Buffer.from([0x88, 0x80, 0, 0, 0, 0]);
+/** A frame of no kind that there is. */
+const BROKEN = Buffer.from([0xf3, 0x80, 0, 0, 0, 0]);
 const hello = (as = alice, more) => JSON.stringify({ authorization: `Bearer ${as}`, ...more });
 const account = async (name) => (await server.send("GET", `/accounts/${name}`, { as: alice })).json;
 const statuses = ({ answers }) => answers.map(({ headers }) => headers["semel-status"]);
@@ -49,12 +51,22 @@ async function connect(name, first = hello(), headers) {
   return socket;
 }
 
+/** One of which it is known who is on it. */
+async function heard(name, as = alice) {
+  const socket = await connect(name, hello(as));
+  await socket.ask(0, []);
+  return socket;
+}
+
 // What takes ten seconds begins first, and is looked at last.
 const STRANGERS = 100;
 /** The oldest, those that come in any order, and one more, for which the oldest makes room. */
 const evicted = await open(server.url, path("silent"));
 const strangers = await Promise.all(Array.from({ length: STRANGERS - 1 }, () => open(server.url, path("silent"))));
 const crowded = await open(server.url, path("silent"));
+/** As many of one principal as it may be known of who they are, the oldest first, and one of another's. */
+const crowd = await Promise.all([heard("full", token("bob"))]);
+while (crowd.length < 1_000) crowd.push(...(await Promise.all(Array.from({ length: 37 }, () => heard("full")))));
 const sleeper = await connect("sleeper");
 const sleeperId = randomUUID();
 const sleeperFirst = await sleeper.ask(1, [deposit("sleeper", 5, sleeperId)]);
@@ -407,4 +419,15 @@ test("an object that was put to sleep knows who is on its sockets", { timeout: 6
   assert.deepEqual(woken.answers[0].body, sleeperFirst.answers[0].body);
   assert.equal(await counted(), 2, "the one that answered before is gone");
   sleeper.destroy();
+  // So many are there since before it slept that one more has the oldest of whoever has most make room.
+  const [bobs, first, ...others] = crowd;
+  const more = await heard("full");
+  assert.deepEqual(await first.closed, [4503, "unavailable"]);
+  for (const socket of [bobs, others[0], others.at(-1), more]) assert.deepEqual((await socket.ask(1, [])).answers, []);
+  // Who breaks the rules of WebSocket is gone, and takes no room.
+  more.raw(BROKEN);
+  await more.closed;
+  const last = await heard("full");
+  for (const socket of [bobs, ...others, last]) assert.deepEqual((await socket.ask(2, [])).answers, []);
+  for (const socket of [...crowd, more, last]) socket.destroy();
 });

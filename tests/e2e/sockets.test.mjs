@@ -66,7 +66,8 @@ function key(t, kept = []) {
   t.mock.method(console, "log", () => {});
   const its = { accepted: [...kept], admitting: [], answering: [], woken: 0 };
   const waits = (list) => (...asked) => new Promise((resolve, reject) => list.push({ asked, resolve, reject }));
-  const ctx = { getWebSockets: () => its.accepted, acceptWebSocket: (socket) => its.accepted.push(socket) };
+  // As workerd has them, the newest first.
+  const ctx = { getWebSockets: () => its.accepted.toReversed(), acceptWebSocket: (socket) => its.accepted.push(socket) };
   its.sockets = new Sockets(ctx, waits(its.admitting), waits(its.answering), () => (its.woken += 1));
   /** Opens one; undefined where there is no room. */
   its.open = (address = "1") => {
@@ -74,11 +75,11 @@ function key(t, kept = []) {
     return its.sockets.open({ headers })?.status === 101 ? its.accepted.at(-1) : undefined;
   };
   /** One on which it is known who sends. */
-  its.known = async (endsMs) => {
+  its.known = async (endsMs, asker = "alice") => {
     const socket = its.open();
     its.sockets.message(socket, "hello");
     await turn();
-    its.admitting.at(-1).resolve(["alice", endsMs]);
+    its.admitting.at(-1).resolve([asker, endsMs]);
     await turn();
     return socket;
   };
@@ -127,6 +128,69 @@ test("the oldest silent one of whoever has most makes room; who has said somethi
   assert.ok(open("4"), "it is known who is on one of them");
   sockets.closed(first);
   assert.ok(open("4"), "one has gone");
+});
+
+test("of IPv6 who has an address has all of the same first 64 bits, however they are written", (t) => {
+  const { open } = key(t);
+  const other = open("2001:db8:0:2::1");
+  const more = ["192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "2001:db8::2:0:0:1", "2001:db8::", "::1", "::2:3:4:5:6:7:8"].map(open);
+  const host = (number) => ["2001:db8:0:1", "2001:db8:0:1:0:0:0:", "2001:db8:0:1:9::"][number % 3].replace(/1$/, "1::") + (number + 1).toString(16);
+  const many = Array.from({ length: 92 }, (_, number) => open(host(number)));
+  assert.ok([other, ...more, ...many].every((socket) => socket && !socket.closed));
+  for (let number = 0; number < 90; number += 1) assert.ok(open(`2001:db8:1:${number.toString(16)}::1`));
+  assert.ok([other, ...more].every(({ closed }) => !closed));
+  assert.deepEqual(many.map(({ closed }) => closed), [...Array(90).fill(UNAVAILABLE), undefined, undefined]);
+});
+
+/** Who asks, as the core writes it: when their token ends, who they are, and what they may. */
+const askerOf = (principal, endsMs = "") => `${endsMs}\n${principal}\n{}`;
+
+test("it is known of a thousand who they are; of more, the oldest of the principal who has most makes room, whatever token is on it", async (t) => {
+  const { sockets, open, known, accepted } = key(t);
+  const bobs = [await known(undefined, askerOf("bob")), await known(undefined, askerOf("bob"))];
+  const mallorys = [];
+  for (let number = 0; number < 998; number += 1) mallorys.push(await known(NOW + 60_000 + number, askerOf("mallory", NOW + 60_000 + number)));
+  const strangers = Array.from({ length: 100 }, () => open());
+  assert.ok(accepted.every(({ closed }) => !closed), "who has yet to say who it is takes no room from those who have");
+  for (const stranger of strangers) sockets.closed(stranger);
+  const carol = await known(undefined, askerOf("carol"));
+  const closed = () => [...bobs, carol, ...mallorys].flatMap((socket) => (socket.closed ? [[mallorys.indexOf(socket), socket.closed]] : []));
+  assert.deepEqual(closed(), [[0, UNAVAILABLE]]);
+  mallorys.push(await known(undefined, askerOf("mallory")));
+  assert.deepEqual(closed(), [[0, UNAVAILABLE], [1, UNAVAILABLE]], "their own");
+  // What has gone, was closed or has ended takes no room.
+  sockets.left(mallorys[2]);
+  sockets.message(mallorys[3], new ArrayBuffer(8));
+  sockets.message(mallorys[4], "x".repeat(9 * MIB));
+  await turn();
+  sockets.end(NOW + 60_005);
+  assert.equal(closed().length, 6);
+  for (let number = 0; number < 4; number += 1) await known(undefined, askerOf("carol"));
+  assert.equal(closed().length, 6);
+  await known(undefined, askerOf("carol"));
+  assert.deepEqual(closed().at(-1), [6, UNAVAILABLE]);
+});
+
+test("who has gone before it is known who it was takes no room", async (t) => {
+  const { sockets, open, known, admitting, accepted } = key(t);
+  const gone = Array.from({ length: 10 }, () => open());
+  for (const socket of gone) sockets.message(socket, "hello");
+  await turn();
+  for (const socket of gone) sockets.left(socket);
+  for (const { resolve } of admitting) resolve([askerOf("mallory"), undefined]);
+  await turn();
+  for (let number = 0; number < 1_000; number += 1) await known(undefined, askerOf(`user ${number}`));
+  assert.ok(accepted.slice(10).every(({ closed }) => !closed));
+});
+
+test("an object that starts knows how many there are, and the oldest; what its predecessor had closed takes no room", async (t) => {
+  const kept = (principal) => new Platforms({ key: "k", asker: askerOf(principal) });
+  const all = [...Array.from({ length: 1_001 }, () => kept("mallory")), kept("bob")];
+  for (const socket of all.slice(0, 2)) socket.close(...UNAVAILABLE);
+  const { known } = key(t, all);
+  assert.ok(all.slice(2).every(({ closed }) => !closed));
+  await known(undefined, askerOf("bob"));
+  assert.deepEqual(all.flatMap(({ closed }, number) => (closed ? [number] : [])), [0, 1, 2]);
 });
 
 test("who has gone by the time that its first frame has its turn takes no room", async (t) => {
