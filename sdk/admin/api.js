@@ -180,7 +180,7 @@ export class Admin {
   }
 
   async #clock(signal) {
-    if (this.#aheadMs === undefined) await this.#send("GET", "/health", { signal });
+    if (this.#aheadMs === undefined) await this.#send("GET", "/health", { isOpen: true, signal });
     return Date.now() + this.#aheadMs;
   }
 
@@ -200,8 +200,8 @@ export class Admin {
     }
   }
 
-  /** One attempt. Resolves to `{ semel, body }` of a success; all else is an `AdminError`. */
-  async #send(method, path, { headers, body, signal }) {
+  /** One attempt, with the token, unless what is asked for `isOpen` to everybody. Resolves to `{ semel, body }` of a success; all else is an `AdminError`. */
+  async #send(method, path, { headers, body, isOpen = false, signal }) {
     const stopped = new AbortController();
     const stop = () => stopped.abort();
     let isLate = false;
@@ -211,7 +211,7 @@ export class Admin {
     }, ATTEMPT_TIMEOUT_MS);
     signal?.addEventListener("abort", stop);
     if (signal?.aborted) stop();
-    const options = { method, headers: { ...headers, authorization: `Bearer ${this.#token}` }, body, signal: stopped.signal, redirect: "manual", cache: "no-store", credentials: "omit" };
+    const options = { method, headers: { ...headers, ...(!isOpen && { authorization: `Bearer ${this.#token}` }) }, body, signal: stopped.signal, redirect: "manual", cache: "no-store", credentials: "omit" };
     // A browser's must not be called as a method of something else.
     const { fetch } = this.#options;
     let response, text;

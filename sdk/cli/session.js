@@ -17,8 +17,12 @@ export function sessionOf(options, { env, terminal, signal }) {
   const url = options.url ?? env.SEMEL_URL;
   const token = options.token ?? env.SEMEL_ADMIN_TOKEN;
   if (!url) throw new Failure("usage", ["Which deployment? Give --url or SEMEL_URL."]);
+  const given = options.url === undefined ? "SEMEL_URL" : "--url";
   // It is not printed: there may be a password in it.
-  if (!/^https?:\/\/[^/?#@]+\/?$/.test(url) || !URL.canParse(url)) throw new Failure("usage", [`${options.url === undefined ? "SEMEL_URL" : "--url"} names no deployment: it must be an origin, such as https://api.example.com.`]);
+  if (!/^https?:\/\/[^/?#@]+\/?$/.test(url) || !URL.canParse(url)) throw new Failure("usage", [`${given} names no deployment: it must be an origin, such as https://api.example.com.`]);
+  // Anybody on the way reads what goes to another machine in clear text. The hosts are those of `SEMEL_JWKS_URL`: of another name below `localhost` a resolver is asked.
+  const { protocol, hostname } = new URL(url);
+  if (protocol === "http:" && !/^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname)) throw new Failure("usage", [`${given} begins with http://, and the administration token would go to another machine in clear text. Give it with https://; http:// is for localhost, 127.0.0.1 and [::1].`]);
   if (!token) throw new Failure("usage", ["There is no administration token. Give SEMEL_ADMIN_TOKEN."]);
   if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that no token has."]);
   let hasTold = false;

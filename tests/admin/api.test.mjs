@@ -32,6 +32,13 @@ test("a change whose request and answer are lost is sent again under the same id
   assert.deepEqual(told, ["no-network", "no-network"]);
 });
 
+test("the token goes with what needs it, and not with the question for the time", LIMIT, async () => {
+  const calls = fake.calls.length;
+  await of().cancel(SMALL, "never-seen-with-a-token", newChange());
+  const sent = fake.calls.slice(calls).map(({ method, path, authorization }) => [method, path.endsWith("/health"), authorization]);
+  assert.deepEqual(sent, [["GET", true, undefined], ["POST", false, `Bearer ${TOKEN}`], ["GET", false, `Bearer ${TOKEN}`]]);
+});
+
 test("where a page came over plain HTTP, and has no randomUUID, a change has an id all the same", (t) => {
   Object.defineProperty(crypto, "randomUUID", { value: undefined, configurable: true });
   t.after(() => delete crypto.randomUUID);

@@ -140,6 +140,8 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["keys"], /it must be an origin/, { SEMEL_URL: "ftp://x" }],
     [["keys", "--url", `${fake.url}/semel`], /it must be an origin/],
     [["keys", "--url", "http://127.0.0.1:99999"], /it must be an origin/],
+    ...["http://api.example.com", "http://api.example.com:8787/", "http://127.0.0.2:8787", "http://localhost.example.com", "http://api.localhost", "http://[::2]"].map((url) => [["keys", "--url", url], /--url begins with http:\/\/.* in clear text\. Give it with https:\/\//]),
+    [["keys"], /SEMEL_URL begins with http:\/\/.*in clear text/, { SEMEL_URL: "http://api.example.com" }],
     [["keys"], /There is no administration token/, { SEMEL_ADMIN_TOKEN: "" }],
     [["keys"], /characters that no token has/, { SEMEL_ADMIN_TOKEN: "a b\n" }],
   ]) {

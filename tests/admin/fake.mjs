@@ -33,7 +33,7 @@ class Fake {
   server = createServer((request, response) => this.#serve(request, response));
   /** Faults to come: `{ on: "change" or "read", kind: "lose-request", "lose-answer", "hold" or a status, until }`. Each is used once. */
   faults = [];
-  /** What was asked for: `{ method, path, id, firstSent }`. */
+  /** What was asked for: `{ method, path, id, firstSent, deadline, ack, authorization }`. */
   calls = [];
   /** What was done, each change once. */
   done = [];
@@ -70,7 +70,7 @@ class Fake {
     for await (const chunk of request) body += chunk;
     const isChange = request.method !== "GET";
     const id = request.headers["idempotency-key"];
-    this.calls.push({ method: request.method, path: url.pathname + url.search, id, firstSent: request.headers["semel-first-sent"], deadline: request.headers["semel-deadline"], ack: request.headers["semel-ack"] });
+    this.calls.push({ method: request.method, path: url.pathname + url.search, id, firstSent: request.headers["semel-first-sent"], deadline: request.headers["semel-deadline"], ack: request.headers["semel-ack"], authorization: request.headers.authorization });
     const at = url.pathname === "/semel/v1/health" ? -1 : this.faults.findIndex(({ on }) => on === (isChange ? "change" : "read"));
     const [fault] = at < 0 ? [] : this.faults.splice(at, 1);
     if (fault?.kind === "lose-request") return request.socket.destroy();
