@@ -335,17 +335,22 @@ test("the id that is made of a request is taken by nobody else", async () => {
   const body = JSON.stringify({ ref });
   const id = hashed("alice", body);
   const key = "hashed%2Forders";
-  for (const [path, more] of [
-    [`/semel/v1/keys/${key}/cancel`, { body: JSON.stringify({ id }) }],
-    [`/semel/v1/keys/${key}/cancel`, { id, body: JSON.stringify({ id: "x" }) }],
-    [HASHED.path, { id, body }],
-    ["/report/orders", { id, body, key: '"hashed/orders"' }],
-  ]) {
-    const taken = await server.send("POST", path, { id: randomUUID(), as: "mallory", ...more });
-    assert.deepEqual([taken.status, taken.semel], [400, "key-invalid"], path);
-  }
+  const refused = async () => {
+    for (const [path, more] of [
+      [`/semel/v1/keys/${key}/cancel`, { body: JSON.stringify({ id }) }],
+      [`/semel/v1/keys/${key}/cancel`, { id, body: JSON.stringify({ id: "x" }) }],
+      [HASHED.path, { id, body }],
+      ["/report/orders", { id, body, key: '"hashed/orders"' }],
+    ]) {
+      const taken = await server.send("POST", path, { id: randomUUID(), as: "mallory", ...more });
+      assert.deepEqual([taken.status, taken.semel], [400, "key-invalid"], path);
+    }
+  };
+  await refused();
   const first = await server.send("POST", HASHED.path, { as: "alice", body });
   assert.deepEqual([first.status, first.semel], [201, "executed"]);
+  // Nor is anybody told that it was made.
+  await refused();
   const again = await server.send("POST", HASHED.path, { as: "alice", id, body });
   assert.deepEqual([again.semel, again.text], ["replayed", first.text], "it may be sent along");
   const look = await server.send("GET", `/semel/v1/keys/${key}/outcomes/${id}`, { as: "alice" });

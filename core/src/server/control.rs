@@ -194,8 +194,8 @@ pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64, by_administrator:
     Ok(ToCancel::Request(Cancellation { id, first_sent_s, under }))
 }
 
-/// Cancels, in the transaction of the control request. `is_under_way`: what is named is, to where it is executed; `refusal`: why an id that has
-/// no record can't be cancelled, if it can't.
+/// Cancels, in the transaction of the control request. `is_under_way`: what is named is, to where it is executed; `refusal`: why an id of which
+/// who asks has no record can't be cancelled, if it can't.
 pub(super) fn cancel(
     work: &mut Work<'_>,
     cancellation: &Cancellation,
@@ -203,6 +203,8 @@ pub(super) fn cancel(
     (is_under_way, refusal): (bool, Option<Problem>),
 ) -> Result<Response, Undone> {
     let found = work.find(&cancellation.id, cancellation.first_sent_s)?;
+    // Such an id can be computed: that another has a record of it is told to nobody.
+    let found = found.filter(|record| refusal.is_none() || record.answers(work.principal));
     let principal = match &cancellation.under {
         Some(under) => found.as_ref().map_or(under, |record| &record.principal).clone(),
         None => work.principal.clone(),
@@ -218,9 +220,10 @@ pub(super) fn cancel(
         (Decision::Doubt, Some(Record { state, .. })) => {
             Err(Undone::Problem(remote::unsettled(state, is_under_way, work.instant.now_ms)))
         }
+        // Before it is said what is under way, which may be another's.
+        (Decision::Execute, None) if let Some(refusal) = refusal => Err(Undone::Problem(refusal)),
         // Its key was deleted meanwhile, and it has left nevertheless.
         (Decision::Execute, _) if is_under_way => Err(Undone::Problem(remote::in_flight())),
-        (Decision::Execute, None) if let Some(refusal) = refusal => Err(Undone::Problem(refusal)),
         _ => {
             let record = Record {
                 principal: principal.clone(),

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - Effect, record, acknowledgements and fence of an attempt are one transaction, or nothing.
 //! - Acknowledgements are applied with every answer that carries `Semel-Key`, refusals too, and never to the id that is asked.
+//! - Whether there is a record under an id that is made of a request is told to nobody but whose it is, and to who is granted the id.
 
 use super::admin::Admin;
 use super::answer::{Answer, checked_outcome, checked_response};
@@ -228,10 +229,7 @@ impl Turn<'_> {
         };
         let decision = decide(found.as_ref(), &asked, self.instant);
         // What has a record came by it when it was granted: that one is answered from.
-        if decision == Decision::Execute
-            && found.is_none()
-            && !self.handler.grants(id, self.arrival.principal, self.arrival.request)
-        {
+        if decision == Decision::Execute && found.is_none() && !self.is_granted(id) {
             return self.refuse(loaded, &not_granted(), Some(id), Aside::default());
         }
         if decision == Decision::Execute {
@@ -406,7 +404,8 @@ impl Turn<'_> {
     }
 }
 
-fn not_granted() -> Problem {
+/// The problem of an id that only the request has of which it is made.
+pub(super) fn not_granted() -> Problem {
     Problem::new(
         Code::KeyInvalid,
         "ids that begin so are made here, of what a request is, and this one is of no such request of yours",

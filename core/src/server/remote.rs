@@ -13,6 +13,7 @@ use super::answer::Answer;
 use super::aside::Aside;
 use super::decision::{Asked, Decision, decide};
 use super::engine::{Arrival, Engine};
+use super::execution::not_granted;
 use super::handler::{Failure, Handler};
 use super::packed::Bundle;
 use super::record::{Record, State};
@@ -245,6 +246,8 @@ impl Turn<'_> {
         let identified = Identified { id, attempt: &attempt, fingerprint, found };
         self.told(loaded, &identified, &attempt, |decision| match decision {
             Decision::Doubt => in_flight(),
+            // It is refused at its turn, whatever has come to be by then.
+            Decision::Execute if identified.found.is_none() && !self.is_granted(id) => not_granted(),
             _ => locked(),
         })
     }

@@ -269,11 +269,19 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// What there is under an id. To who is not granted it, another's record is as none: such an id can be computed, and a mismatch would tell
+    /// anybody that the request was made.
     pub fn find(&self, loaded: &Loaded, id: &RequestId, first_sent_s: Option<i64>) -> Result<Option<Record>, SqlError> {
         if loaded.versions.engine == 0 {
             return Ok(None);
         }
-        find(self.sql, &loaded.packed, id, (self.arrival.principal, first_sent_s, self.instant.now_ms))
+        let found = find(self.sql, &loaded.packed, id, (self.arrival.principal, first_sent_s, self.instant.now_ms))?;
+        Ok(found.filter(|record| record.answers(self.arrival.principal) || self.is_granted(id)))
+    }
+
+    /// Whether the request may have that id.
+    pub fn is_granted(&self, id: &RequestId) -> bool {
+        self.handler.grants(id, self.arrival.principal, self.arrival.request)
     }
 
     pub fn work<'w>(&'w self, loaded: &Loaded) -> Work<'w> {

@@ -3,12 +3,15 @@
 use semel_core::id::{Principal, RequestId};
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
+use semel_core::server::remote::{Ended, Policy};
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
-use semel_support::{Call, World, post};
+use semel_support::batches::asker;
+use semel_support::{Call, Reply, START_MS, START_S, World, post};
 use serde_json::json;
 use std::cell::Cell;
 
 /// Makes an id of the principal and the body, if there is one, of what is below `/named`; and has done so at all times, or does from now on.
+/// What is below `/named/elsewhere` is executed elsewhere.
 struct Names {
     has_begun: Cell<bool>,
 }
@@ -44,7 +47,14 @@ impl Handler for Names {
         self.has_begun.get() && id.as_str().starts_with("made-")
     }
 
-    fn handle(&self, _: &mut Context<'_>, _: &Request) -> Result<Response, Failure> {
+    fn is_remote(&self, _: &Method, path: &Path) -> bool {
+        path.segments().starts_with(&["named", "elsewhere"])
+    }
+
+    fn handle(&self, _: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
+        if self.is_remote(&request.method, &request.path) {
+            return Err(Failure::Remote(Policy::Report));
+        }
         Ok(Response::json(201, "{}"))
     }
 }
@@ -123,7 +133,7 @@ fn what_has_crashed_under_such_an_id_before_goes_on_under_it() {
 }
 
 #[test]
-fn a_cancellation_that_has_its_record_is_answered_from_it_and_one_of_what_has_a_record_tells_whose_that_is() {
+fn a_cancellation_that_has_its_record_is_answered_from_it_and_one_of_what_has_a_record_only_for_whose_that_is() {
     let mut world = Names::world(false);
     let cancel =
         |own: &str, id: &str| post(&control("cancel")).id(own).by("alice").body(json!({ "id": id }).to_string());
@@ -135,7 +145,7 @@ fn a_cancellation_that_has_its_record_is_answered_from_it_and_one_of_what_has_a_
     world.send(&cancel("c", "made-own-two")).is_problem(400, "key-invalid", "no", "after-fix");
     world.send(&order("alice", "one")).is_executed(201);
     assert_eq!(world.send(&cancel("d", "made-alice-one")).json()["state"], "executed");
-    world.send(&cancel("e", "made-alice-one").by("mallory")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    world.send(&cancel("e", "made-alice-one").by("mallory")).is_problem(400, "key-invalid", "no", "after-fix");
 }
 
 #[test]
@@ -143,4 +153,184 @@ fn where_no_ids_are_made_they_are_anybodys() {
     let mut world = World::new();
     world.send(&post("/count").id("made-alice-one")).is_executed(200);
     world.send(&post("/count").id("hash-1")).is_executed(200);
+}
+
+/// What makes something of what alice has made.
+type Make = fn(&mut World<Names>);
+
+/// A key where alice has made `made-alice-one`, for each thing that becomes of it.
+fn made() -> Vec<(&'static str, World<Names>)> {
+    let make: [(_, Make); 8] = [
+        ("executed", |world| execute(world, &order("alice", "one"))),
+        ("executed elsewhere", |world| send_elsewhere(world, true)),
+        ("under way", |world| send_elsewhere(world, false)),
+        ("crashed", |world| crash(world, 1)),
+        ("poisoned", |world| crash(world, 3)),
+        ("cancelled", |world| {
+            let body = json!({ "id": "made-alice-one", "principal": "alice" }).to_string();
+            let cancel = post("/semel/v1/admin/keys/counters%2F1/cancel").id("c").by("semel:admin").body(body);
+            assert_eq!(world.send(&cancel).json()["state"], "cancelled");
+        }),
+        ("acknowledged", |world| {
+            execute(world, &order("alice", "one"));
+            execute(world, &order("alice", "two").ack("made-alice-one"));
+            assert!(world.row("made-alice-one", "state").is_some());
+        }),
+        ("packed", |world| {
+            execute(world, &order("alice", "one").first_sent_s(START_S).deadline_ms(START_MS + 1_000));
+            execute(world, &order("alice", "two").ack_until("made-alice-one", START_MS));
+            assert_eq!(world.row("made-alice-one", "state"), None);
+        }),
+    ];
+    let world = |(state, make): (_, Make)| {
+        let mut world = Names::world(true);
+        make(&mut world);
+        (state, world)
+    };
+    make.into_iter().map(world).collect()
+}
+
+fn execute(world: &mut World<Names>, call: &Call) {
+    world.send(call).is_executed(201);
+}
+
+fn crash(world: &mut World<Names>, times: usize) {
+    for _ in 0..times {
+        assert_eq!(world.crashed(&order("alice", "one")).json()["executed"], "no");
+    }
+}
+
+/// Has alice's request sent to where it is executed, and answered there or not.
+fn send_elsewhere(world: &mut World<Names>, is_answered: bool) {
+    let call = post("/named/elsewhere").id("made-alice-one").by("alice").body("one");
+    world.send(&call).is_problem(409, "in-flight", "unknown", "same-id");
+    let sent = world.take_call().expect("something to send");
+    if is_answered {
+        world.settle(&call, &sent, Ended::Answered(Response::json(201, "{}"))).is_executed(201);
+    }
+}
+
+/// What somebody may ask who has computed an id; `n`: how often it was asked.
+fn asked(id: &str, n: usize) -> Vec<Call> {
+    let own = format!("own-{n}");
+    let cancel = |more: &str| post(&control("cancel")).id(&own).body(format!("{{\"id\":{id:?}{more}}}"));
+    let calls = vec![
+        post("/named").id(id).body("one"),
+        post("/named").id(id).body("another"),
+        post("/named/elsewhere").id(id).body("one"),
+        post("/other").id(id).body("one"),
+        post("/other").id(id).first_sent_s(START_S),
+        post("/other").id(id).first_sent_s(1),
+        post("/other").id(id).deadline_ms(START_MS - 1),
+        post("/other").id(id).header("semel-session", "\"s\";epoch=1;seq=1"),
+        cancel(""),
+        cancel(&format!(",\"firstSent\":{START_S}")),
+        cancel(",\"firstSent\":1"),
+        post(&control("cancel")).id(id).body(json!({ "id": "x" }).to_string()),
+        post(&control("sessions")).id(id).body(json!({ "name": "s" }).to_string()),
+        Call::new("GET", &control(&format!("outcomes/{id}"))),
+        post(&control("acks")).body(json!({ "ids": [id] }).to_string()),
+        post("/other").id("made-mallory-none").ack(id),
+        post("/named").ack(id),
+    ];
+    calls.into_iter().map(|call| call.by("mallory")).collect()
+}
+
+fn told(reply: &Reply) -> (u16, Vec<(&str, &str)>, &str) {
+    (reply.status(), reply.headers().iter().collect(), reply.text())
+}
+
+/// Asks in one way of what alice has made and of what she has not, and has the answers be the same.
+#[track_caller]
+fn tells_nothing(way: &str, ask: impl Fn(&mut World<Names>, &str, usize) -> Vec<Reply>) {
+    for (state, mut world) in made() {
+        let [of_made, of_none] = [("made-alice-one", 1), ("made-alice-none", 2)].map(|(id, n)| ask(&mut world, id, n));
+        assert_eq!(of_made.len(), of_none.len());
+        for (n, (of_made, of_none)) in of_made.iter().zip(&of_none).enumerate() {
+            assert_eq!(told(of_made), told(of_none), "{way}, {state}, {n}");
+        }
+    }
+}
+
+#[test]
+fn an_id_that_is_made_of_anothers_request_tells_nobody_whether_that_was_made() {
+    tells_nothing("alone", |world, id, n| asked(id, n).iter().map(|call| world.send(call)).collect());
+    tells_nothing("after another", |world, id, n| asked(id, n).iter().map(|call| world.follow(call)).collect());
+    tells_nothing("crashed", |world, id, n| asked(id, n).iter().map(|call| world.crashed(call)).collect());
+    tells_nothing("suspected", |world, id, n| {
+        let mut each = |call: &Call| {
+            world.start(call);
+            world.send(call)
+        };
+        asked(id, n).iter().map(&mut each).collect()
+    });
+    tells_nothing("after a restart", |world, id, n| {
+        world.restart();
+        asked(id, n).iter().map(|call| world.send(call)).collect()
+    });
+    tells_nothing("late", |world, id, n| {
+        world.forget(START_S + 1).expect("a fence");
+        asked(id, n).iter().map(|call| world.send(call)).collect()
+    });
+}
+
+#[test]
+fn nor_does_it_while_another_request_is_under_way() {
+    tells_nothing("waiting", |world, id, n| {
+        // What the object is asked of itself does not wait.
+        let calls = asked(id, n).into_iter().filter(|call| !call.url().0.starts_with("/semel/"));
+        calls.map(|call| world.wait(&call)).collect()
+    });
+    let mut world = Names::world(true);
+    send_elsewhere(&mut world, false);
+    let wait = |call: Call| call.body("one").by("mallory");
+    world.wait(&wait(post("/other").id("made-alice-one"))).is_problem(400, "key-invalid", "no", "after-fix");
+    world.wait(&wait(post("/other").id("made-alice-two"))).is_problem(400, "key-invalid", "no", "after-fix");
+    world.wait(&wait(post("/named").id("made-mallory-one"))).is_problem(409, "locked", "no", "same-id");
+    world.wait(&wait(post("/other").id("any"))).is_problem(409, "locked", "no", "same-id");
+}
+
+#[test]
+fn nor_with_others_in_one_commit() {
+    tells_nothing("a group", |world, id, n| {
+        let calls: Vec<_> = asked(id, n).into_iter().filter(|call| !call.url().0.contains("elsewhere")).collect();
+        world.group(&calls).unwrap_or_else(|| calls.iter().map(|call| world.send(call)).collect())
+    });
+    tells_nothing("a batch", |world, id, n| {
+        let cancel = json!({ "id": id }).to_string();
+        let acks = json!({ "ids": [id] }).to_string();
+        let elements = json!([
+            { "method": "POST", "path": "/other", "id": id, "body": "one" },
+            { "method": "POST", "path": "/named", "id": id, "body": "one" },
+            { "method": "POST", "path": control("cancel"), "id": format!("own-{n}"), "body": cancel },
+            { "method": "GET", "path": control(&format!("outcomes/{id}")) },
+            { "method": "POST", "path": control("acks"), "body": acks },
+        ]);
+        world.batch_by(&asker("mallory"), &[], &elements).expect("a batch that can be read")
+    });
+}
+
+#[test]
+fn what_comes_along_with_such_an_id_is_done_as_ever_and_whose_it_is_hears_all() {
+    for id in ["made-alice-one", "made-alice-none"] {
+        let mut world = Names::world(true);
+        world.send(&order("mallory", "own")).is_executed(201);
+        let first = world.send(&order("alice", "one"));
+        let refused = post("/other").id(id).by("mallory").ack("made-mallory-own");
+        world.send(&refused).is_problem(400, "key-invalid", "no", "after-fix");
+        world.send(&order("mallory", "own")).is_problem(410, "acknowledged", "yes", "never");
+        world.send(&order("alice", "one")).replays(&first);
+        let another = post("/named").id("made-alice-one").by("alice").header("content-type", "text/plain").body("one");
+        world.send(&another).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    }
+}
+
+/// Who is granted an id that another has taken before they were the handler's is told so.
+#[test]
+fn whose_id_another_has_is_told_so() {
+    let mut world = Names::world(false);
+    world.send(&post("/other").id("made-alice-one").by("mallory")).is_executed(201);
+    world.handler.has_begun.set(true);
+    world.send(&order("alice", "one")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    world.wait(&order("alice", "one")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
 }
