@@ -66,18 +66,25 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     assert.equal(await stock("south", "plum"), 5);
   });
 
-  is("a handler that throws half way has done nothing, is not recorded, and only the log has the reason", async () => {
-    await post("west", "deliveries", "nut", 5000);
+  is("what the database refuses has done nothing, is not recorded, and only the log has the reason", async () => {
+    await post("brim", "deliveries", "nut", Number.MAX_SAFE_INTEGER);
     const id = randomUUID();
     for (let time = 0; time < 2; time += 1) {
-      const answer = await post("west", "orders", "nut", 1001, id);
+      const answer = await post("brim", "deliveries", "nut", 1, id);
       assert.deepEqual([answer.status, answer.semel, answer.json.executed, answer.json.retry], [500, "rolled-back", "no", "same-id"]);
       assert.doesNotMatch(answer.text, /CHECK|constraint/i);
     }
-    assert.match(await server.lineOf(id, 2), /CHECK constraint failed: quantity <= 1000/);
-    assert.equal(await stock("west", "nut"), 5000);
-    assert.equal((await post("west", "orders", "nut", 1000, id)).semel, "executed", "the id is free for what can run");
-    assert.equal(await stock("west", "nut"), 4000);
+    assert.match(await server.lineOf(id, 2), /CHECK constraint failed: quantity <= 9007199254740991/);
+    assert.equal(await stock("brim", "nut"), Number.MAX_SAFE_INTEGER);
+    await post("brim", "orders", "nut", 1);
+    assert.equal((await post("brim", "deliveries", "nut", 1, id)).semel, "executed", "the id is free for what can run");
+  });
+
+  is("an order of more than may be ordered is told so, and not sent again", async () => {
+    await post("west", "deliveries", "nut", 5000);
+    const answer = await post("west", "orders", "nut", 1001);
+    assert.deepEqual([answer.status, answer.semel, answer.json], [400, "executed", { error: "invalid" }]);
+    assert.equal((await post("west", "orders", "nut", 1000)).json.left, 4000);
   });
 
   is("past what a number can hold nothing is delivered, and nothing is lost of what is there", async () => {
@@ -107,7 +114,7 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
 
   is("nothing of it has crashed the module", async () => {
     const last = randomUUID();
-    assert.equal((await post("west", "orders", "nut", 1001, last)).semel, "rolled-back");
+    assert.equal((await post("full", "deliveries", "rice", 1, last)).semel, "rolled-back");
     await server.lineOf(last);
     assert.doesNotMatch(server.log, /restarted/);
   });

@@ -21,16 +21,17 @@ export class Orders extends SemelObject<Env> {
       return { status: 200, body: { quantity: quantity ?? 0 } };
     }
     if (request.method !== "POST" || (what !== "deliveries" && what !== "orders")) return null;
-    const asked = read(request);
+    // What a client gets wrong by itself is told: an error would be sent again and again.
+    const asked = read(request, what === "orders" ? 1000 : Number.MAX_SAFE_INTEGER);
     if (asked === undefined) return { status: 400, body: { error: "invalid" } };
     return what === "orders" ? order(ctx, asked) : deliver(ctx, asked);
   }
 }
 
-function read(request: HandlerRequest): [string, number] | undefined {
+function read(request: HandlerRequest, most: number): [string, number] | undefined {
   try {
     const { item, quantity } = request.json<Line>();
-    if (typeof item === "string" && Number.isSafeInteger(quantity) && Number(quantity) >= 1) return [item, Number(quantity)];
+    if (typeof item === "string" && Number.isSafeInteger(quantity) && Number(quantity) >= 1 && Number(quantity) <= most) return [item, Number(quantity)];
   } catch {
     // It is no JSON.
   }
