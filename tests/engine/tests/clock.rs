@@ -65,8 +65,8 @@ fn it_stays_where_the_object_has_looked_at_its_storage_and_nobody_has_asked_yet(
     assert_eq!((late.now_ms(), world.effects_of("00000000-0000-7000-8000-000000000001")), (later_ms, 1));
 }
 
-#[test]
-fn it_stays_though_a_batch_can_not_even_look_at_the_storage() {
+/// A key whose storage has failed, so that nothing of it is in memory, and whose machine's clock was put back. And what it has told last.
+fn put_back() -> (World, i64) {
     let mut world = World::new();
     world.send(&change("before").first_sent_s(START_S));
     world.pass_s(3600);
@@ -74,6 +74,12 @@ fn it_stays_though_a_batch_can_not_even_look_at_the_storage() {
     world.database.fail(0);
     world.send(&look_up("a")).is_problem(503, "unavailable", "unknown", "same-id");
     world.wall_ms = START_MS;
+    (world, later_ms)
+}
+
+#[test]
+fn it_stays_though_a_batch_can_not_even_look_at_the_storage() {
+    let (mut world, later_ms) = put_back();
     world.database.fail_at("SELECT 1 FROM sqlite_master", 2);
     let batch = json!([count("b")]).to_string();
     let key = Key::new(KEY).expect("a key");
@@ -99,13 +105,7 @@ fn what_is_answered_without_the_storage_tells_it_as_well() {
 
 #[test]
 fn an_answer_to_what_can_not_even_look_at_the_storage_tells_it_as_well() {
-    let mut world = World::new();
-    world.send(&change("before").first_sent_s(START_S));
-    world.pass_s(3600);
-    let later_ms = world.send(&look_up("a")).now_ms();
-    world.database.fail(0);
-    world.send(&look_up("a")).is_problem(503, "unavailable", "unknown", "same-id");
-    world.wall_ms = START_MS;
+    let (mut world, later_ms) = put_back();
     world.database.fail(0);
     assert_eq!(world.send(&look_up("a")).now_ms(), later_ms);
     world.database.fail(0);
