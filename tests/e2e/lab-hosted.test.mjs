@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { WWW_FOLDER } from "../../scripts/setup/www.mjs";
 import { accounts, labs, result, text } from "./lab.mjs";
-import { until } from "./lossy.mjs";
+import { gate, until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 /** Past this, what runs hangs. */
@@ -54,5 +54,27 @@ test("who starts over in the middle of a run has a new account, and nothing of t
   await until(async () => Number.parseInt(await text(one, "progress-text")) > 20, "the run is under way");
   await Promise.all([...[one, two].map((tab) => tab.waitForEvent("load")), one.locator("#over").click()]);
   for (const tab of [one, two]) await until(async () => (await text(tab, "clicked")) === "$0", "nothing is clicked in the new account");
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("a tab that opens as the first click of another is made does not take the journal for lost", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const one = await mine.open("/#lose-requests=0");
+  await until(() => one.locator("#deposit").isEnabled(), "the page is interactive");
+  const two = await mine.page();
+  // The new tab has read the journal, in which is nothing, and asks the server: what it hears is of after the click.
+  const asked = gate(() => true);
+  await two.route("**/lab/accounts/**", async (route) => {
+    await asked.hold({ url: route.request().url() });
+    await route.continue();
+  });
+  await two.goto(url);
+  await until(() => asked.held.length > 0, "the server is asked");
+  await one.locator("#deposit").click();
+  await result(one, 1);
+  asked.open();
+  await until(async () => (await text(two, "clicked")) === "$10", "the new tab has the click");
+  await until(() => two.locator("#deposit").isEnabled(), "the new tab is interactive");
+  assert.equal(await text(one, "clicked"), "$10");
   assert.deepEqual(mine.complaints, []);
 });

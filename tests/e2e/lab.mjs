@@ -45,9 +45,14 @@ class Visitor {
 
   /** Opens the lab, or another page, in a new tab. */
   async open(path = "/") {
-    const tab = await this.#context.newPage();
+    const tab = await this.page();
     await tab.goto(this.#url + path);
     return tab;
+  }
+
+  /** A tab with nothing in it yet. */
+  page() {
+    return this.#context.newPage();
   }
 
   /** Has a script run in each page before its own. */

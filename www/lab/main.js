@@ -35,8 +35,7 @@ async function start() {
   const [tab, page] = [await tabOf(account), crypto.randomUUID()];
   const referee = new Referee(account);
   const journal = await openJournal({ account, tab, page });
-  // The journal was lost, and its numbers would be given once more: they name deposits that were made.
-  if (journal.clicks.size === 0 && (await referee.ask()) && referee.logged.size > 0) return startOver({ account, journal });
+  if (await isLost(journal, referee)) return startOver({ account, journal });
   const board = new Board({ journal, referee, tab });
   let changedMs = Date.now();
   let run;
@@ -79,6 +78,14 @@ async function tabOf(account) {
     localStorage[TABS] = sessionStorage[account] = next;
     if (await hold(next)) return next;
   }
+}
+
+/** Whether the journal was lost: its numbers would be given once more, and they name deposits that were made. */
+async function isLost(journal, referee) {
+  if (journal.clicks.size > 0 || !(await referee.ask()) || referee.logged.size === 0) return false;
+  // What the server has logged was on record before, maybe of another tab, after the journal was read.
+  await journal.load();
+  return journal.clicks.size === 0;
 }
 
 /** Takes another account, in every tab. */
