@@ -14,6 +14,8 @@ const FIRST_FRAME_MS = 10_000;
 const STRANGERS_MAX = 100;
 /** On so many it is known who sends; of more, the oldest of the principal who has most makes room. */
 const SOCKETS_MAX = 1_000;
+/** The platform keeps 16 KiB with a socket; without a platform that tells addresses, a client may say any. */
+const ADDRESS_CHARS_MAX = 64;
 /** Of one socket, so many bytes wait to be answered, each frame counted as that much at least. */
 const WAITING_BYTES_MAX = 8 << 20;
 /** And of all sockets of the key; but of all together on which it is not known yet who sends, as many as of one. */
@@ -91,7 +93,8 @@ export class Sockets {
     if (this.#strangers.size >= STRANGERS_MAX && !this.#closeSilent()) return undefined;
     const { 0: client, 1: socket } = new WebSocketPair();
     this.#ctx.acceptWebSocket(socket);
-    socket.serializeAttachment({ key: request.headers.get("semel-key"), address: request.headers.get("cf-connecting-ip") ?? "" });
+    const address = (request.headers.get("cf-connecting-ip") ?? "").slice(0, ADDRESS_CHARS_MAX);
+    socket.serializeAttachment({ key: request.headers.get("semel-key"), address });
     const late = () => this.#close(socket, UNAVAILABLE);
     this.#strangers.set(socket, setTimeout(late, FIRST_FRAME_MS));
     return new Response(null, { status: 101, webSocket: client });

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
+import { serialize } from "node:v8";
 import { natively } from "./natively.mjs";
 
 const { Sockets } = await natively("sockets.js");
@@ -11,6 +12,7 @@ const { Sockets } = await natively("sockets.js");
 const NOW = 1_000_000_000;
 const KIB = 1 << 10;
 const MIB = 1 << 20;
+const ATTACHMENT_BYTES_MAX = 16 * KIB;
 const UNAVAILABLE = [4503, "unavailable"];
 
 /** A socket as the platform has it, and what was done with it. `attachment`: what is kept of it. */
@@ -24,6 +26,8 @@ class Platforms {
   }
 
   serializeAttachment(attachment) {
+    // As workerd's do.
+    if (serialize(attachment).length > ATTACHMENT_BYTES_MAX) throw new Error("an attachment has at most 16384 bytes");
     this.attachment = attachment;
   }
 
@@ -128,6 +132,14 @@ test("the oldest silent one of whoever has most makes room; who has said somethi
   assert.ok(open("4"), "it is known who is on one of them");
   sockets.closed(first);
   assert.ok(open("4"), "one has gone");
+});
+
+test("an address may be as long as a head allows: the platform keeps little with a socket", (t) => {
+  const { open } = key(t);
+  const long = Array.from({ length: 100 }, () => open("x".repeat(30_000)));
+  assert.ok(long.every(Boolean));
+  assert.ok(open("another"));
+  assert.deepEqual([long[0].closed, long[1].closed], [UNAVAILABLE, undefined], "they are known to be of one address");
 });
 
 test("of IPv6 who has an address has all of the same first 64 bits, however they are written", (t) => {

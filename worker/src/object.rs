@@ -168,7 +168,7 @@ impl<H: Handler> Object<H> {
     pub fn is_suspect(&self, method: &str, pathname: &str, headers: &str, (started_ms, now_ms): (f64, f64)) -> bool {
         let (started_ms, now_ms) = (wire::instant_ms(started_ms), wire::instant_ms(now_ms));
         // Nearly all are new, and to read all headers takes as long as to route the request.
-        !suspicion::is_new(headers, started_ms)
+        !suspicion::is_new(headers, started_ms, now_ms)
             && self.suspects((&Method::new(method), pathname), &Headers::from_lines(headers), started_ms, now_ms)
     }
 
@@ -246,10 +246,7 @@ pub const YOUNG_MS: f64 = suspicion::YOUNG_MS as f64;
 
 fn routed(method: &str, url: (&str, &str), headers: &str, body: Vec<u8>) -> Result<(Request, Key, Principal), Invalid> {
     let mut request = wire::request(method, url, headers, body)?;
-    // A handler that passes it on must not break somebody's trace.
-    if log::traceparent(&request.headers).is_none() {
-        request.headers.retain(|name| name != "traceparent");
-    }
+    log::without_broken_trace(&mut request.headers);
     let key = header::key(&request.headers)?.ok_or_else(|| Invalid::new("no Semel-Key"))?;
     let principal = header::principal(&request.headers)?.ok_or_else(|| Invalid::new("no Semel-Principal"))?;
     Ok((request, key, principal))

@@ -150,6 +150,13 @@ pub fn traceparent(headers: &Headers) -> Option<&str> {
     Some(value)
 }
 
+/// Takes away what is no such place: a handler that passes it on must not break somebody's trace.
+pub fn without_broken_trace(headers: &mut Headers) {
+    if traceparent(headers).is_none() {
+        headers.retain(|name| name != "traceparent");
+    }
+}
+
 fn is_traceparent(value: &str) -> bool {
     let parts: Vec<&str> = value.split('-').collect();
     let [version, trace, parent, flags] = parts.as_slice() else { return false };

@@ -12,6 +12,8 @@
 //! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written. So a
 //!   client that comes back only after [`YOUNG_MS`], or without first-sent after five seconds, can end several objects
 //!   without being counted.
+//! - Age goes by the clock of the machine, which a key's may be ahead of, and a client's with it: what says that it was sent later than now
+//!   is no newer for that, and a deadline tells nothing here.
 //! - A session is not left out so: what ended the object before is the first of its session that this object executes, whenever that comes
 //!   and whether or not it has a first-sent. A new holder begins with what was counted of the number.
 
@@ -41,7 +43,7 @@ pub const CRASHES_MAX: i64 = 3;
 /// An object is young for so long after its start.
 pub const YOUNG_MS: i64 = 60_000;
 /// A request that was first sent so long before the object's start may have ended the object before. Of one that does not
-/// say, this is assumed for as long after the start: a client that got no answer is back by then.
+/// say, this is assumed for as long after the start: a client that got no answer is back by then. Clocks differ by less, as a rule.
 const EARLIER_MS: i64 = 5_000;
 
 /// Whether an attempt that arrives at `now_ms` may have ended the object that ran before this one, started at `started_ms`. Of a place,
@@ -55,11 +57,12 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
     }
     // Of most this is enough.
     let mut sent = headers.iter().filter(|(name, _)| *name == "semel-first-sent").map(|(_, value)| value);
-    if says_new((sent.next(), sent.next()), started_ms) {
+    if says_new((sent.next(), sent.next()), started_ms, now_ms) {
         return false;
     }
-    let Ok(attempt) = Attempt::parse(headers, now_ms) else { return false };
-    let was_sent_before = attempt.first_sent_s.map(|first_sent_s| was_before(first_sent_s, started_ms));
+    // How far ahead its times may be is for the key's clock to say.
+    let Ok(attempt) = Attempt::parse(headers, i64::MAX) else { return false };
+    let was_sent_before = attempt.first_sent_s.map(|first_sent_s| may_be_before(first_sent_s, started_ms, now_ms));
     match attempt {
         Attempt { session: Some(_), .. } => was_sent_before.unwrap_or(true),
         Attempt { id: Some(_), .. } => was_sent_before.unwrap_or_else(|| is_young(EARLIER_MS)),
@@ -69,22 +72,23 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
 
 /// Whether an attempt says, by its header lines, that it was first sent so late that it is no suspect, whatever else it is: what
 /// [`is_suspect`] would find as well, having read all of them.
-pub fn is_new(lines: &str, started_ms: i64) -> bool {
+pub fn is_new(lines: &str, started_ms: i64, now_ms: i64) -> bool {
     let mut sent = lines.lines().filter_map(|line| line.strip_prefix("semel-first-sent:"));
-    says_new((sent.next(), sent.next()), started_ms)
+    says_new((sent.next(), sent.next()), started_ms, now_ms)
 }
 
 /// The same by the first and the second line of that name.
-fn says_new(sent: (Option<&str>, Option<&str>), started_ms: i64) -> bool {
+fn says_new(sent: (Option<&str>, Option<&str>), started_ms: i64, now_ms: i64) -> bool {
     let (Some(only), None) = sent else { return false };
     let digits =
         only.strip_prefix('@').filter(|digits| digits.len() <= 15 && digits.bytes().all(|byte| byte.is_ascii_digit()));
     let first_sent_s = digits.and_then(|digits| digits.parse::<i64>().ok());
-    first_sent_s.is_some_and(|first_sent_s| !was_before(first_sent_s, started_ms))
+    first_sent_s.is_some_and(|first_sent_s| !may_be_before(first_sent_s, started_ms, now_ms))
 }
 
-fn was_before(first_sent_s: i64, started_ms: i64) -> bool {
-    first_sent_s.saturating_mul(1000) < started_ms.saturating_sub(EARLIER_MS)
+fn may_be_before(first_sent_s: i64, started_ms: i64, now_ms: i64) -> bool {
+    let first_sent_ms = first_sent_s.saturating_mul(1000);
+    first_sent_ms < started_ms.saturating_sub(EARLIER_MS) || first_sent_ms > now_ms.saturating_add(EARLIER_MS)
 }
 
 /// Who may have ended the object that ran before this one. It is lost with a crash of the module, or where there are too many, and then more is counted than need be.

@@ -15,6 +15,7 @@ use super::desk::Desk;
 use super::engine::{Arrival, Engine};
 use super::handler::Handler;
 use super::head;
+use super::log;
 use super::router::{is_administrative, judge};
 use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Loaded, Purpose};
@@ -224,8 +225,10 @@ impl<H: Handler> Engine<H> {
             headers.add("semel-key", quoted(&asked.key.encoded()));
         }
         headers.add("semel-principal", quoted(asked.asker.principal.as_str()));
-        let request = Request { method, path, headers, body };
+        log::without_broken_trace(&mut headers);
+        let mut request = Request { method, path, headers, body };
         self.allowed(asked, &request, now_ms)?;
+        self.name(&asked.asker.principal, &mut request);
         if !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
             // Alone or not: the host has nowhere to wait for its outcome.
             return Err(Problem::new(Code::KeyInvalid, "what is executed elsewhere has no place in a batch yet"));

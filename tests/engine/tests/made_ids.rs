@@ -55,7 +55,7 @@ impl Handler for Names {
         if self.is_remote(&request.method, &request.path) {
             return Err(Failure::Remote(Policy::Report));
         }
-        Ok(Response::json(201, "{}"))
+        Ok(Response::json(201, json!({ "traceparent": request.headers.get("traceparent") }).to_string()))
     }
 }
 
@@ -308,6 +308,24 @@ fn nor_with_others_in_one_commit() {
         ]);
         world.batch_by(&asker("mallory"), &[], &elements).expect("a batch that can be read")
     });
+}
+
+#[test]
+fn in_a_batch_an_id_is_made_as_for_what_comes_alone_and_no_broken_trace_is_passed_on() {
+    let mut world = Names::world(true);
+    let first = world.send(&order("alice", "one"));
+    let well_formed = format!("00-{}-{}-01", "1".repeat(32), "2".repeat(16));
+    let of = |body: &str, trace: &str| json!({ "method": "POST", "path": "/named", "body": body, "headers": { "traceparent": trace } });
+    let elements =
+        json!([of("one", "x"), of("two", "x"), of("three", &well_formed), { "method": "POST", "path": "/other" }]);
+    let replies = world.batch_by(&asker("alice"), &[], &elements).expect("a batch that can be read");
+    let [again, two, three, nameless] = replies.as_slice() else { panic!("{replies:?}") };
+    again.replays(&first);
+    two.is_executed(201);
+    assert_eq!(two.text(), r#"{"traceparent":null}"#);
+    assert_eq!(three.is_executed(201).text(), json!({ "traceparent": well_formed }).to_string());
+    nameless.is_problem(400, "key-missing", "no", "after-fix");
+    world.send(&order("alice", "two")).replays(two);
 }
 
 #[test]

@@ -312,6 +312,28 @@ fn at_a_full_key_a_session_that_was_never_used_makes_room_once_it_is_idle_and_no
 }
 
 #[test]
+fn where_the_count_of_a_crash_sweeps_its_session_away_nothing_of_it_runs() {
+    let mut world = World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.sessions_max = 1;
+    });
+    let of = |name: &str, epoch: i64, seq: i64| {
+        post("/count").header("semel-session", format!("\"{name}\";epoch={epoch};seq={seq}"))
+    };
+    world.send(&named("a", "swept")).is_taken_over(1, 0);
+    world.start(&of("swept", 1, 1));
+    world.restart();
+    world.pass_s(RETENTION_S + 1);
+    for _ in 0..2 {
+        world.send(&of("swept", 1, 1)).is_problem(410, "session-unknown", "unknown", "never");
+    }
+    assert_eq!((world.effects(), world.database.number("SELECT count(*) FROM semel_places")), (0, 0));
+    // The next has its row's number, and nothing else of it.
+    world.send(&named("b", "next")).is_taken_over(2, 0);
+    world.send(&of("next", 2, 1)).is_executed(200);
+}
+
+#[test]
 fn where_there_is_room_a_session_that_was_never_used_stays() {
     let mut world = world();
     world.pass_s(3 * RETENTION_S);

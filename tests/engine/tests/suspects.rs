@@ -267,6 +267,32 @@ fn only_changes_with_an_id_that_may_be_older_than_a_young_object_are_suspects() 
 }
 
 #[test]
+fn where_the_clock_of_the_key_is_ahead_of_its_machines_a_request_is_as_suspect_as_ever() {
+    // What names it, and its times by the key's clock.
+    let of = |(name, value): (&str, &str), sent_s: Option<i64>, deadline_ms: i64| {
+        let mut headers = Headers::from_iter([(name, value)]);
+        headers.append("semel-deadline", deadline_ms.to_string());
+        if let Some(sent_s) = sent_s {
+            headers.append("semel-first-sent", format!("@{sent_s}"));
+        }
+        headers
+    };
+    for named in [("idempotency-key", "a"), ("semel-session", "\"s\";epoch=1;seq=1")] {
+        for ahead_s in [6, 60, 600, 90_000] {
+            // It came, ended the object, and comes again to the next.
+            for later_s in 0..6 {
+                let restarted_ms = START_MS + later_s * 1000;
+                let headers = of(named, Some(START_S + ahead_s), restarted_ms + ahead_s * 1000 + 10_000);
+                let is_known = is_suspect(&Method::Post, "/count", &headers, restarted_ms, restarted_ms);
+                assert_eq!(is_known, later_s < ahead_s - 5, "{named:?} {ahead_s} {later_s}");
+            }
+        }
+        let without = of(named, None, START_MS + 600_000);
+        assert!(is_suspect(&Method::Post, "/count", &without, START_MS, START_MS), "{named:?}");
+    }
+}
+
+#[test]
 fn a_session_that_has_gone_on_here_has_ended_no_object_before() {
     let place = |name: &str, seq: i64| numbered_of(name, seq).headers();
     let mut suspects = Suspects::default();
@@ -340,6 +366,8 @@ fn what_says_that_it_is_new_would_be_no_suspect_of_anything_and_what_is_malforme
             (format!("semel-first-sent:@{START_S}\n"), true),
             (format!("semel-first-sent:@{}\n", START_S - 5), true),
             (format!("semel-first-sent:@{}\n", START_S - 6), false),
+            (format!("semel-first-sent:@{}\n", START_S + 5), true),
+            (format!("semel-first-sent:@{}\n", START_S + 6), false),
             (format!("semel-first-sent:{START_S}\n"), false),
             ("semel-first-sent:@+1\n".to_owned(), false),
             ("semel-first-sent:@9999999999999999\n".to_owned(), false),
@@ -348,7 +376,7 @@ fn what_says_that_it_is_new_would_be_no_suspect_of_anything_and_what_is_malforme
             (String::new(), false),
         ] {
             let lines = format!("{sent}{more}\n");
-            assert_eq!(is_new(&lines, START_MS), expected, "{lines}");
+            assert_eq!(is_new(&lines, START_MS, START_MS), expected, "{lines}");
             let headers = Headers::from_lines(&lines);
             assert!(!expected || !is_suspect(&Method::Post, "/count", &headers, START_MS, START_MS), "{lines}");
         }

@@ -217,8 +217,17 @@ impl Turn<'_> {
         }
         let count = count.crashed();
         self.put_place_count(loaded, asking, count)?;
-        asking.session.count = count;
-        Ok(count.is_poisoned().then(|| Answer::problem(&poisoned())))
+        if count.is_poisoned() {
+            return Ok(Some(Answer::problem(&poisoned())));
+        }
+        // What goes along with that may have swept a session without a place away, as this may be.
+        match self.open_session(loaded, &asking.place.session)? {
+            Ok(session) => {
+                asking.session = session;
+                Ok(None)
+            }
+            Err(problem) => Ok(Some(Answer::problem(&problem))),
+        }
     }
 
     /// Counts a crash of the handler. At the last one, the place is recorded as one that never runs again.
