@@ -16,7 +16,7 @@ import { checkMachine } from "./setup/machine.mjs";
 import { ROOT, TARGET } from "./setup/paths.mjs";
 import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { rustForWasm } from "./setup/rust-wasm.mjs";
-import { StepError, main, step } from "./setup/step.mjs";
+import { StepError, endAfter, main, step } from "./setup/step.mjs";
 import { packInspector } from "./setup/packed-inspector.mjs";
 import { buildPackedWorkers } from "./setup/packed-worker.mjs";
 import { buildWorker } from "./setup/worker.mjs";
@@ -111,7 +111,8 @@ async function firefoxStep() {
 /** Runs a command with its output shown, and resolves to its exit code and what it printed. */
 function shown(command, args, { cwd = ROOT, env } = {}) {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "inherit"], timeout: TIMEOUT_MS, killSignal: "SIGKILL" });
+    const child = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "inherit"] });
+    endAfter(child, TIMEOUT_MS);
     let output = "";
     child.stdout.on("data", (chunk) => {
       output += chunk;

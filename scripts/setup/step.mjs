@@ -4,8 +4,9 @@
 // - Only Node's built-ins: this runs before anything is installed.
 // - A step that fails says which one, what was printed, and what to do; nothing goes on after it.
 // - Children stay in the caller's process group, so that killing the group ends them all.
+// - What takes too long ends with all that it has started: what is left of it would hold its output open, and be waited for.
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 
 /** A failure whose message is written for the person at the terminal. */
 export class StepError extends Error {
@@ -36,9 +37,8 @@ export function run(command, args, { cwd, env, advice, timeoutMs, stdio } = {}) 
       cwd,
       env: { ...process.env, ...env },
       stdio: stdio ?? ["ignore", "pipe", "pipe"],
-      timeout: timeoutMs,
-      killSignal: "SIGKILL",
     });
+    if (timeoutMs !== undefined) endAfter(child, timeoutMs);
     let stdout = "";
     let all = "";
     child.stdout?.on("data", (chunk) => {
@@ -59,6 +59,28 @@ export function run(command, args, { cwd, env, advice, timeoutMs, stdio } = {}) 
       reject(new StepError(`\`${[command, ...args].join(" ")}\` ${how}\n${tail}`, advice));
     });
   });
+}
+
+/** Ends a child, and what that has started, unless it ends within `ms`. */
+export function endAfter(child, ms) {
+  const timer = setTimeout(() => endAll(child.pid), ms);
+  child.on("error", () => clearTimeout(timer));
+  child.on("close", () => clearTimeout(timer));
+}
+
+function endAll(pid) {
+  const { stdout } = spawnSync("ps", ["-A", "-o", "pid=,ppid="], { encoding: "utf8" });
+  const processes = (stdout ?? "").split("\n").map((line) => line.trim().split(/\s+/).map(Number));
+  const all = [pid];
+  for (const parent of all) all.push(...processes.filter(([, ppid]) => ppid === parent).map(([child]) => child));
+  for (const each of all) {
+    try {
+      process.kill(each, "SIGKILL");
+    } catch (error) {
+      // It has ended by itself.
+      if (error.code !== "ESRCH") throw error;
+    }
+  }
 }
 
 /** Whether a command ends with 0. For probes: its failure is an answer, not an error. */

@@ -18,6 +18,9 @@ const SOURCE = join(ROOT, "www");
 /** What is bundled, and what the pages call it. */
 const ENTRIES = { "www/lab/main.js": "lab", "www/style.css": "page", "www/inspector/main.js": "inspector", "www/inspector.css": "inspector-page" };
 
+/** What of the SDK is bundled, or lies beside it. */
+const SDK = ["semel.js", "semel.wasm", "index.js", "session.js", "session-browser.js"].map((name) => join("sdk/npm", name));
+
 /** The folder that the worker serves. */
 export const WWW_FOLDER = join(BUILD, "www");
 
@@ -25,15 +28,22 @@ export const WWW_FOLDER = join(BUILD, "www");
 export async function buildWww() {
   await buildSdk();
   const images = existsSync(join(ROOT, IMAGES)) ? [IMAGES] : [];
-  const sources = ["www", ...images, ...DOCUMENTS.map(({ file }) => file), "sdk/npm/semel.js", "sdk/npm/semel.wasm", "sdk/npm/index.js", "sdk/admin", "scripts/setup", "package-lock.json"];
+  const sources = ["www", ...images, ...DOCUMENTS.map(({ file }) => file), ...SDK, "sdk/admin", "scripts/setup", "package-lock.json"];
   const unchanged = await onceFor(join(BUILD, "www.stamp"), await hashOf(sources), async () => {
-    await step("page", build);
+    await step("page", () => build(sources));
     await step("size of the page", () => checkPageSize(WWW_FOLDER));
   });
   if (unchanged) await step("page", async () => "unchanged");
 }
 
-async function build() {
+/** Fails the build if something is bundled that is not among its sources, nor of a package: it would not be built again when that changes. */
+export function checkInputs(inputs, sources) {
+  const isKnown = (input) => input.startsWith("node_modules/") || sources.some((source) => input === source || input.startsWith(`${source}/`));
+  const unknown = inputs.filter((input) => !isKnown(input));
+  if (unknown.length > 0) throw new StepError(`The page has in it what its stamp is not made of: ${unknown.join(", ")}.`, "Name it in scripts/setup/www.mjs.");
+}
+
+async function build(sources) {
   await rm(WWW_FOLDER, { recursive: true, force: true });
   await mkdir(join(WWW_FOLDER, "assets"), { recursive: true });
   const { build: bundle } = await import("esbuild");
@@ -50,6 +60,7 @@ async function build() {
     logLevel: "warning",
     metafile: true,
   });
+  checkInputs(Object.keys(metafile.inputs), sources);
   // The SDK looks for its module beside itself.
   await copyFile(join(SDK_PACKAGE, "semel.wasm"), join(WWW_FOLDER, "assets/semel.wasm"));
   await copyFile(join(SOURCE, "icon.svg"), join(WWW_FOLDER, "assets/icon.svg"));

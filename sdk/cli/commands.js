@@ -22,20 +22,27 @@ const utc = (ms) => new Date(ms).toISOString().replace(/\.000Z$/, "Z");
 export async function keys(session) {
   const { admin, terminal, options, signal } = session;
   const wanted = options.all ? Infinity : options.limit;
+  // Sizes change between two pages: by size, a key could be on both or on neither.
+  const isSorted = options.all && options.order === "heaviest";
+  const order = isSorted ? "name" : options.order;
   let [after, shown, total, nowMs] = [undefined, 0, 0, 0];
+  const found = [];
   const rows = [["KEY", "RECORDS", "TOMBSTONES", "SIZE", "CREATED", "LAST REPORT"]];
+  const show = (key) => {
+    if (terminal.isJson) terminal.json(key);
+    else rows.push([safeLine(key.key), number(key.records), number(key.tombstones), bytes(key.bytes), age(key.created, nowMs), age(key.seen, nowMs)]);
+  };
   do {
     const limit = Math.min(PAGE, wanted - shown);
-    const page = await reading(session, () => admin.keys({ order: options.order, prefix: options.prefix, after, limit }, signal));
+    const page = await reading(session, () => admin.keys({ order, prefix: options.prefix, after, limit }, signal));
     nowMs ||= await reading(session, () => admin.now(signal));
-    for (const key of page.keys) {
-      if (terminal.isJson) terminal.json(key);
-      else rows.push([safeLine(key.key), number(key.records), number(key.tombstones), bytes(key.bytes), age(key.created, nowMs), age(key.seen, nowMs)]);
-    }
+    if (isSorted) found.push(...page.keys);
+    else page.keys.forEach(show);
     shown += page.keys.length;
     [after, total] = [page.next, page.total];
     if (options.all) terminal.progress(shown, total, "key");
   } while (after !== null && shown < wanted);
+  found.sort((one, other) => other.bytes - one.bytes).forEach(show);
   if (terminal.isJson) return;
   if (shown > 0) terminal.table(rows, [1, 2, 3]);
   terminal.note(shown === 0 ? "There are no such keys." : `${number(shown)} of ${counted(total, "key")}`);

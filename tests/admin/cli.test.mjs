@@ -52,6 +52,16 @@ test("one of them is a key, and no keys", LIMIT, async () => {
   assert.equal(stderr, "1 of 1 key\n");
 });
 
+test("keys --all by size: every key once, though sizes change while pages are asked for", LIMIT, async () => {
+  const before = fake.calls.length;
+  const { code, stdout, stderr } = await semel(["--json", "keys", "--all", "--order", "heaviest"]);
+  assert.deepEqual([code, stderr], [0, ""]);
+  const byName = [...keys].sort((one, other) => (one.key < other.key ? -1 : 1));
+  assert.deepEqual(jsonOf(stdout), byName.toSorted((one, other) => other.bytes - one.bytes));
+  const orders = fake.calls.slice(before).map(({ path }) => /\/keys\?.*order=(\w+)/.exec(path)?.[1]);
+  assert.deepEqual([...new Set(orders.filter(Boolean))], ["name"], "a place that does not change");
+});
+
 test("keys --all --json: every key once, one a line, in the API's own shape", LIMIT, async () => {
   const { code, stdout, stderr } = await semel(["--json", "keys", "--all", "--order", "name"]);
   const all = jsonOf(stdout);

@@ -17,7 +17,7 @@ const TRIES_MAX = 20;
 
 /**
  * A provider that charges once for each id it is given, tells the same again to the same form and complains of another, and of each charge loses so many answers, by its
- * number; of one whose price moves, the first.
+ * number; of one whose price moves, the first. What names no card, or is not confirmed, is made and not charged, as at the real one.
  */
 const charges = new Map();
 const provider = createServer(async (request, response) => {
@@ -27,10 +27,12 @@ const provider = createServer(async (request, response) => {
   const charge = charges.get(id) ?? { number: charges.size, asked: 0, path: request.url, form };
   charges.set(id, charge);
   charge.asked += 1;
+  const { payment_method, confirm, off_session } = Object.fromEntries(new URLSearchParams(form));
+  const isCharged = payment_method !== undefined && confirm === "true" && off_session === "true";
   if (charge.form !== form) return response.writeHead(400, { "content-type": "application/json" }).end(JSON.stringify({ error: { type: "idempotency_error" } }));
   const lost = form.includes(`amount=${CENTS}&`) ? charge.number % 3 : 1;
   if (charge.asked <= lost) return charge.number % 2 === 0 ? request.socket.destroy() : response.writeHead(500).end();
-  response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ id: `pi_${charge.number}` }));
+  response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ id: `pi_${charge.number}`, status: isCharged ? "succeeded" : "requires_payment_method" }));
 });
 await new Promise((listening) => provider.listen(0, "127.0.0.1", listening));
 after(() => provider.close());
@@ -43,7 +45,7 @@ const folder = await stateFolder("semel-card-");
 after(() => rm(folder, { recursive: true, force: true }));
 const worker = join(folder, "payments.js");
 assert.ok(code.includes(PROVIDER));
-await writeFile(worker, `${code.replace(PROVIDER, `http://127.0.0.1:${provider.address().port}`)}\nlet moving = ${CENTS};\nconst amountOf = (who, body) => (new TextDecoder().decode(body) === "{}" ? ${CENTS} : ++moving);\n`);
+await writeFile(worker, `${code.replace(PROVIDER, `http://127.0.0.1:${provider.address().port}`)}\nlet moving = ${CENTS};\nconst orderOf = (who, body) => ({ customer: "cus_1", card: "pm_1", amount: new TextDecoder().decode(body) === "{}" ? ${CENTS} : ++moving });\n`);
 const server = await serve(after, "upstream", vars, { services: { UPSTREAM: worker }, reachesLocal: true });
 
 const pay = (customer, id, body = "{}") => server.send("POST", "/payments", { id, key: `"customers/${customer}"`, body });
@@ -52,7 +54,7 @@ const pay = (customer, id, body = "{}") => server.send("POST", "/payments", { id
 async function paid(customer, id = randomUUID()) {
   for (let tries = 1; tries <= TRIES_MAX; tries += 1) {
     const answer = await pay(customer, id);
-    if (answer.status === 200) return { id, customer, tries, payment: answer.json.id };
+    if (answer.status === 200 && answer.json.status === "succeeded") return { id, customer, tries, payment: answer.json.id };
   }
   throw new Error("there is no outcome");
 }
@@ -63,7 +65,7 @@ test("each payment is charged once, though the provider loses two answers of thr
   assert.equal(new Set(all.map(({ payment }) => payment)).size, 12, "each has a charge of its own");
   assert.ok(all.some(({ tries }) => tries > 1), "some answers were lost");
   for (const { path, form, asked, number } of charges.values()) {
-    assert.deepEqual([path, form, asked], ["/v1/payment_intents", `amount=${CENTS}&currency=eur`, (number % 3) + 1]);
+    assert.deepEqual([path, form, asked], ["/v1/payment_intents", `amount=${CENTS}&currency=eur&customer=cus_1&payment_method=pm_1&off_session=true&confirm=true`, (number % 3) + 1]);
   }
   for (const { id, customer, payment } of all) assert.equal((await paid(customer, id)).payment, payment);
   assert.equal(charges.size, 12, "again, it is the outcome that is recorded");

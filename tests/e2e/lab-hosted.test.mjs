@@ -78,3 +78,76 @@ test("a tab that opens as the first click of another is made does not take the j
   assert.equal(await text(one, "clicked"), "$10");
   assert.deepEqual(mine.complaints, []);
 });
+
+test("a tab that opens as another starts over is in the new account, however far it has come", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const one = await mine.open("/#lose-requests=0");
+  await until(() => one.locator("#deposit").isEnabled(), "the page is interactive");
+  for (const step of ["before its journal", "with an empty journal", "with the journal of clicks"]) {
+    if (step === "with the journal of clicks") {
+      await one.locator("#deposit").click();
+      await result(one, 1);
+    }
+    const two = await mine.page();
+    const held = gate(() => true);
+    const isEarly = step === "before its journal";
+    // The first lock is that of the tab's number.
+    if (isEarly) {
+      await two.exposeFunction("held", () => held.hold({ url: "the lock" }));
+      await two.addInitScript(() => {
+        const request = navigator.locks.request.bind(navigator.locks);
+        navigator.locks.request = async (...asked) => (await globalThis.held(), request(...asked));
+      });
+    } else {
+      await two.route("**/lab/accounts/**", async (route) => {
+        await held.hold({ url: route.request().url() });
+        await route.continue();
+      });
+    }
+    await two.goto(url);
+    await until(() => held.held.length > 0, "the new tab has come so far");
+    const account = await one.evaluate(() => localStorage["semel lab account"]);
+    await Promise.all([one.waitForEvent("load"), one.locator("#over").click()]);
+    const next = await one.evaluate(() => localStorage["semel lab account"]);
+    assert.notEqual(next, account);
+    held.open();
+    await until(() => one.locator("#deposit").isEnabled(), "the page is interactive again");
+    await two.locator("#deposit").click();
+    await until(async () => (await text(two, "clicked")) === "$10", `${step}: the new tab acts`);
+    await until(async () => (await text(one, "clicked")) === "$10", `${step}: in the account of the other`);
+    assert.equal(await one.evaluate(() => localStorage["semel lab account"]), next);
+    await two.close();
+    await Promise.all([one.waitForEvent("load"), one.locator("#over").click()]);
+    await until(() => one.locator("#deposit").isEnabled(), "there is another account for the next");
+  }
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("who starts over while there is no server has the page until there is one, in every tab", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const tabs = [await mine.open(), await mine.open()];
+  let isGone = true;
+  for (const tab of tabs) {
+    await tab.route(`${url}/`, (route) => (isGone ? route.abort("connectionrefused") : route.continue()));
+    await until(() => tab.locator("#deposit").isEnabled(), "the page is interactive");
+  }
+  const waits = (tab) => until(async () => /^This page starts over as soon as /.test(await text(tab, "told")), "it says that it waits");
+  await tabs[0].locator("#over").click();
+  await waits(tabs[0]);
+  await tabs[0].locator("#deposit").click();
+  await until(async () => (await text(tabs[1], "clicked")) === "$10", "the account is as it was");
+  isGone = false;
+  for (const tab of tabs) await until(async () => (await text(tab, "clicked")) === "$0", "it is in a new account");
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("where the visitor has the browser forget the site, the page begins anew", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const tab = await mine.open("/#lose-requests=0&run=5");
+  await result(tab, 5);
+  const session = await tab.context().newCDPSession(tab);
+  await Promise.all([tab.waitForEvent("load"), session.send("Storage.clearDataForOrigin", { origin: url, storageTypes: "all" })]);
+  await until(async () => (await text(tab, "clicked")) === "$0", "nothing is clicked in the new account");
+  await tab.locator("#deposit").click();
+  await result(tab, 1);
+});

@@ -49,8 +49,13 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
       assert.deepEqual([answer.status, answer.semel, answer.text], [400, "executed", '{"error":"invalid"}']);
     }
     assert.equal((await server.send("POST", "/shops/one/orders", { id: randomUUID(), body: "no JSON" })).status, 400);
-    for (const path of ["/shops/one/nothing", "/shops/one", "/elsewhere"]) {
+    const strange = ["/shops/one/nothing", "/shops/one", "/elsewhere", "/shops/orders", "/shops/one/two/orders", "/shops/one/orders/two"];
+    for (const path of strange) {
       const answer = await server.send("POST", path, { id: randomUUID(), body: "{}" });
+      assert.deepEqual([answer.status, answer.semel], [404, "not-found"], path);
+    }
+    for (const path of ["/shops/one/two/stock/pear", "/shops/one/stock/pear/two", "/shops/one/stock", "/shops/stock/pear"]) {
+      const answer = await server.send("GET", path);
       assert.deepEqual([answer.status, answer.semel], [404, "not-found"], path);
     }
     const head = await server.send("HEAD", "/shops/one/stock/pear");

@@ -15,6 +15,7 @@ import { SDK_PACKAGE, sizeOf, sizeOfSessions } from "../../scripts/setup/sdk.mjs
 import { hashOf, onceFor } from "../../scripts/setup/stamp.mjs";
 import { StepError, run } from "../../scripts/setup/step.mjs";
 import { OWN_GZIP_BYTES_MAX, checkSize, imported } from "../../scripts/setup/worker.mjs";
+import { until } from "./lossy.mjs";
 
 const scratch = await mkdtemp(join(tmpdir(), "semel-setup-"));
 after(() => rm(scratch, { recursive: true, force: true }));
@@ -113,6 +114,21 @@ test("a command that is missing or fails says so, with its output and what to do
     return error instanceof StepError;
   });
   await assert.rejects(run("sh", ["-c", "echo why >&2; exit 3"]), /ended with 3\nwhy/);
+});
+
+test("a command that takes too long ends with all that it has started, which would hold its output open", async () => {
+  const startedMs = performance.now();
+  const error = await run("sh", ["-c", "sleep 60 & echo started $!; wait"], { timeoutMs: 1_000 }).catch((error) => error);
+  assert.ok(performance.now() - startedMs < 30_000);
+  const [, left] = /ended by SIGKILL\nstarted (\d+)$/.exec(error.message);
+  await until(() => {
+    try {
+      process.kill(Number(left), 0);
+      return false;
+    } catch ({ code }) {
+      return code === "ESRCH";
+    }
+  }, "what it had started is gone");
 });
 
 test("without a C compiler every command that builds says so, and what to install, before it does anything", async () => {

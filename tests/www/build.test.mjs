@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { StepError } from "../../scripts/setup/step.mjs";
-import { checkPageSize, fill } from "../../scripts/setup/www.mjs";
+import { checkInputs, checkPageSize, fill } from "../../scripts/setup/www.mjs";
 
 const LIMIT_BYTES = 150_000;
 
@@ -39,6 +39,14 @@ test("what can be made smaller counts as it is sent", async (t) => {
   const folder = await pageOf(t, {});
   await writeFile(join(folder, "assets/lab.js"), "a".repeat(10 * LIMIT_BYTES));
   assert.match(await checkPageSize(folder), /^\d{1,3} of/);
+});
+
+test("what is bundled and no source fails the build, whether or not a source's name begins like it", () => {
+  const sources = ["www", "sdk/npm/index.js"];
+  checkInputs(["www/lab/main.js", "sdk/npm/index.js", "node_modules/idb/build/index.js"], sources);
+  for (const input of ["sdk/npm/session.js", "www2/main.js", "sdk/npm/index.js2"]) {
+    assert.throws(() => checkInputs(["www/lab/main.js", input], sources), (error) => error instanceof StepError && error.message.endsWith(`: ${input}.`));
+  }
 });
 
 test("a template is filled with its values, as they are and wherever they stand", () => {

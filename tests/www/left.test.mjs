@@ -155,6 +155,7 @@ describe("a click whose page is gone", () => {
     ["stored and logged goes on by itself", (world) => world.stored.add(1) && world.logged.set("1-semel-x", "executed"), false],
     ["logged as come too late is not made", (world) => world.logged.set("1-semel-x", "attempt-expired"), true],
     ["logged for the naive client alone is not made", (world) => world.logged.set("1-naive-x", "executed"), true],
+    ["not in a log that is full may be made", (world) => (world.isFull = true), false],
     ["is not another one whose number begins the same", (world) => world.logged.set("11-semel-x", "executed") && world.stored.add(11), true],
   ]) {
     test(name, async () => {
@@ -206,6 +207,16 @@ describe("a click whose page is gone", () => {
     world.isDown = false;
     await look(world);
     assert.deepEqual(world.handed.semel, [["page-2", 1]]);
+  });
+
+  test("is looked for again where a look fails", async (t) => {
+    const told = t.mock.method(console, "error", () => {});
+    const { world, two } = await left();
+    world.unreadable = 2;
+    two.run.watch();
+    for (let k = 0; k < 3; k += 1) await look(world);
+    assert.deepEqual(world.handed.semel, [["page-2", 1]]);
+    assert.equal(told.mock.callCount(), 2);
   });
 
   test("is looked for in the store first and in the log then: what leaves the store in between is in the log", async () => {

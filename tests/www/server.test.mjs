@@ -14,6 +14,8 @@ class Server {
   asked = [];
   /** Is run for each request before it is answered, and may answer instead. */
   before = () => {};
+  /** Whose log takes nothing any more. */
+  fullLane;
 
   referee = new Referee("lab-1", {
     now: this.clock.now,
@@ -24,7 +26,7 @@ class Server {
       const [, lane, after] = /^\/lab\/accounts\/lab-1\/(naive|semel)\?after=(\d+)$/.exec(path);
       const { rows, ...account } = this.lanes[lane];
       const attempts = rows.slice(Number(after), Number(after) + PAGE_ROWS).map(([attempt, status]) => ({ attempt, status }));
-      return Response.json({ ...account, entries: rows.length, records: 1, tombstones: 2, full: false, last: Number(after) + attempts.length, attempts });
+      return Response.json({ ...account, entries: rows.length, records: 1, tombstones: 2, full: lane === this.fullLane, last: Number(after) + attempts.length, attempts });
     },
   });
 
@@ -182,13 +184,44 @@ test("to ask anew is to ask after what is going on: that may have passed what ha
 });
 
 test("whether it can be killed the server says; one that says nothing can't", async () => {
-  const answers = [[() => Response.json({ canKill: true }), true], [() => Response.json({ canKill: false }), false], [() => Response.json({ canKill: "true" }), false], [() => new Response(null, { status: 404 }), false], [() => Promise.reject(new TypeError("refused")), false]];
+  const answers = [[() => Response.json({ canKill: true }), true], [() => Response.json({ canKill: false }), false], [() => Response.json({ canKill: "true" }), false], [() => new Response(null, { status: 404 }), false]];
   for (const [answer, canKill] of answers) {
     const asked = [];
     const referee = new Referee("lab-1", { fetch: async (...request) => (asked.push(request), answer()) });
     assert.equal(await referee.canBeKilled(), canKill);
     assert.deepEqual(asked, [["/lab/server"]]);
   }
+});
+
+test("of a server that is gone just now it is asked again", async () => {
+  const clock = new Clock();
+  let asked = 0;
+  const referee = new Referee("lab-1", { sleep: clock.sleep, fetch: async () => ((asked += 1) < 3 ? Promise.reject(new TypeError("refused")) : Response.json({ canKill: true })) });
+  const canBeKilled = referee.canBeKilled();
+  await clock.pass(1_000);
+  assert.deepEqual([await canBeKilled, asked], [true, 3]);
+});
+
+test("a page is loaded once there is a server that answers, and until then it is said that it waits", async () => {
+  const clock = new Clock();
+  const answers = [() => Promise.reject(new TypeError("refused")), () => new Response(null, { status: 503 }), () => new Response()];
+  const asked = [];
+  let waits = 0;
+  const referee = new Referee("lab-1", { sleep: clock.sleep, fetch: async (...request) => (asked.push(request), answers[asked.length - 1]()) });
+  const up = referee.whenUp(() => (waits += 1));
+  await clock.pass(1_000);
+  await up;
+  assert.deepEqual([asked, waits], [Array(3).fill(["/", { method: "HEAD", cache: "no-store" }]), 2]);
+});
+
+test("a log that is full in either lane is full", async () => {
+  const server = new Server();
+  const { referee } = server;
+  await referee.ask();
+  assert.equal(referee.isFull, false);
+  server.fullLane = "naive";
+  await referee.ask();
+  assert.equal(referee.isFull, true);
 });
 
 test("a server that refuses to be killed is an error, and one that goes is not", async () => {

@@ -25,6 +25,10 @@ export class World {
   /** What the server has logged. */
   logged = new Map();
   isDown = false;
+  /** Whether that log takes nothing any more. */
+  isFull = false;
+  /** How often Semel's store can't be read. */
+  unreadable = 0;
   /** Clicks that an account takes. */
   clicksMax = Infinity;
   /** By lane: the page and the number of each click that was handed to a client. */
@@ -123,6 +127,7 @@ class Page {
         deposit: hand("semel"),
         stored: async () => {
           world.log.push(["stored"]);
+          if ((world.unreadable -= 1) >= 0) throw new Error("the store can't be read");
           const stored = new Set(world.stored);
           await turn();
           return stored;
@@ -134,6 +139,7 @@ class Page {
           world.log.push(["ask"]);
           await turn();
           if (!world.isDown) for (const [id, status] of world.logged) this.referee.logged.set(id, status);
+          this.referee.isFull = world.isFull;
           return !world.isDown;
         },
       }),

@@ -1,7 +1,8 @@
 // An endless list: pages are asked for as they come into sight, and drawn by the browser only while they are.
 //
 // Invariants:
-// - One page is asked for at a time, each after the cursor of the one before: none comes twice, and none is left out.
+// - One page is asked for at a time, each after the cursor of the one before: none comes twice, and none is left out, but what has another place in the
+//   order by then, as a key has by its size.
 // - What has scrolled away stays where it is: going back to it asks nobody.
 
 import { make, say } from "../view/element.js";

@@ -10,8 +10,6 @@ import { CLICKS_MAX, RUN_CLICKS } from "./limits.js";
 import { fragmentOf, scenarioOf } from "./scenario.js";
 
 const FULL = `An account takes ${CLICKS_MAX} clicks: start over.`;
-/** So often a page that is to crash asks whether there is a server to load it from. */
-const SERVER_ASKED_MS = 250;
 
 /** `parts`: journal, run, referee, controls, settings, `startOver`, and `tell`, which says something to who looks. */
 export class Actions {
@@ -65,11 +63,7 @@ export class Actions {
 
   /** All that the page has in memory is gone, and nobody was asked. Without a server there would be no page to come back to. */
   async crash() {
-    const isUp = () => fetch("/", { method: "HEAD", cache: "no-store" }).then(({ ok }) => ok, () => false);
-    while (!(await isUp())) {
-      this.#parts.tell("This page crashes as soon as there is a server to load it from.");
-      await new Promise((resolve) => setTimeout(resolve, SERVER_ASKED_MS));
-    }
+    await this.#parts.referee.whenUp(() => this.#parts.tell("This page crashes as soon as there is a server to load it from."));
     location.reload();
   }
 

@@ -26,6 +26,8 @@ export async function openJournal({ account, tab, page }) {
     },
     // Another tab starts over.
     blocking: () => journal.close(),
+    // The visitor has the browser forget it.
+    terminated: () => journal.lost(),
   });
   const journal = new Journal(database, new BroadcastChannel(nameOf(account)), { tab, page });
   await journal.load();
@@ -46,7 +48,8 @@ class Journal {
   #database;
   #channel;
   #own;
-  #isOver = false;
+  /** It takes nothing any more. */
+  isOver = false;
 
   constructor(database, channel, own) {
     this.#database = database;
@@ -157,12 +160,17 @@ class Journal {
   }
 
   close() {
-    this.#isOver = true;
+    this.isOver = true;
     this.#database.close();
   }
 
+  /** It is gone, and so is what was in it. */
+  lost() {
+    if (!this.isOver) this.#take("over");
+  }
+
   async #begin(stores) {
-    if (this.#isOver) return new Promise(() => {});
+    if (this.isOver) return new Promise(() => {});
     return this.#database.transaction(stores, "readwrite", { durability: "relaxed" });
   }
 
@@ -174,7 +182,7 @@ class Journal {
   }
 
   #tell(kind, value) {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     this.#take(kind, value);
     this.#channel.postMessage([kind, value]);
   }
@@ -198,6 +206,7 @@ class Journal {
     if (kind === "event") this.events.push(value);
     if (kind === "sample") this.samples.push(value);
     if (kind === "run") this.run = value;
+    if (kind === "over") this.close();
     this.onchange(kind, value);
   }
 }

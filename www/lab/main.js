@@ -17,6 +17,7 @@ const [BUSY_MS, IDLE_MS] = [200, 2_000];
 const SETTLES_MS = 12_000;
 /** So often the account is read while tombstones wait for a later request to take them away. */
 const READ_MS = 10_000;
+const FULL_LOG = "The server's log is full: what comes of further attempts it does not say. Start over.";
 const ACCOUNT = "semel lab account";
 const TABS = "semel lab tabs";
 
@@ -35,13 +36,16 @@ async function start() {
   const [tab, page] = [await tabOf(account), crypto.randomUUID()];
   const referee = new Referee(account);
   const journal = await openJournal({ account, tab, page });
-  if (await isLost(journal, referee)) return startOver({ account, journal });
+  // Another tab has started over: this one came too early to be told, or too late.
+  const isOver = () => journal.isOver || localStorage[ACCOUNT] !== account;
+  if (!isOver() && (await isLost(journal, referee))) return startOver({ account, journal });
+  if (isOver()) return location.reload();
   const board = new Board({ journal, referee, tab });
   let changedMs = Date.now();
   let run;
   journal.onchange = (kind, value) => {
     changedMs = Date.now();
-    if (kind === "over") return location.reload();
+    if (kind === "over") return reload();
     board.changed(kind, value, value.page === page);
     if (kind === "run") run?.drive();
   };
@@ -49,8 +53,10 @@ async function start() {
   const naive = makeNaive({ account, network, journal });
   const semel = await makeSemel({ account, network, journal });
   const tell = (text) => board.tell(text);
+  const whenUp = () => referee.whenUp(() => tell("This page starts over as soon as there is a server to load it from."));
+  const reload = () => whenUp().then(() => location.reload());
   run = new Run({ account, page, journal, naive, semel, referee, full: () => actions.full(), kill: () => actions.killOnTheWay(), crash: () => actions.crash() });
-  const actions = new Actions({ journal, run, referee, controls, settings, tell, startOver: () => startOver({ account, journal, semel: semel.semel }) });
+  const actions = new Actions({ journal, run, referee, controls, settings, tell, startOver: () => whenUp().then(() => startOver({ account, journal, semel: semel.semel })) });
   await run.enter();
   actions.bind();
   enable("run", true);
@@ -84,13 +90,14 @@ async function tabOf(account) {
 async function isLost(journal, referee) {
   if (journal.clicks.size > 0 || !(await referee.ask()) || referee.logged.size === 0) return false;
   // What the server has logged was on record before, maybe of another tab, after the journal was read.
-  await journal.load();
-  return journal.clicks.size === 0;
+  if (!journal.isOver) await journal.load();
+  return !journal.isOver && journal.clicks.size === 0;
 }
 
 /** Takes another account, in every tab. */
 async function startOver({ account, journal, semel }) {
-  newAccount();
+  // Another may have done so already.
+  if (localStorage[ACCOUNT] === account) newAccount();
   journal.leave();
   await semel?.close();
   for (const name of [nameOf(account), `semel ${location.origin} ${account}`]) indexedDB.deleteDatabase(name);
@@ -102,12 +109,15 @@ async function follow({ account, journal, referee, board, changedMs }) {
   const isBusy = () => Date.now() - changedMs() < SETTLES_MS || [...journal.clicks.values()].some(({ naive, semel }) => naive === "waiting" || semel === "waiting");
   let known = 0;
   let readMs = 0;
+  let wasFull = false;
   for (;;) {
     const wasDown = referee.isDown;
     await referee.ask();
     const ids = [...referee.logged.keys()].slice(known);
     known = referee.logged.size;
     const { records, tombstones } = referee.accounts.semel ?? {};
+    if (referee.isFull && !wasFull) board.tell(FULL_LOG);
+    wasFull = referee.isFull;
     if (records !== undefined && !referee.isDown) await journal.sample({ atMs: Date.now(), records, tombstones });
     if (wasDown && !referee.isDown) board.tell("The server is back.");
     board.logged(ids);

@@ -83,7 +83,8 @@ export class Run {
   /** Goes on with what pages have left that are gone, now and whenever one goes. */
   async watch() {
     for (;;) {
-      await this.#goOn();
+      // The next look may do better than one that fails.
+      await this.#goOn().catch((error) => console.error(error));
       // Not to its end: others may go while a run is under way.
       this.drive();
       await this.#sleep(LOOK_MS);
@@ -135,6 +136,8 @@ export class Run {
     for (const { n, page } of clicks) {
       if (stored.has(n)) continue;
       const isMade = [...referee.logged].some(([id, status]) => id.startsWith(`${n}-semel-`) && ["executed", "replayed"].includes(status));
+      // Of a log that is full it can't be told what never came.
+      if (!isMade && referee.isFull) continue;
       const members = isMade ? { semel: "answered", semelMs: this.#now() } : { page: this.#page };
       const isDue = (click) => click.semel === "waiting" && click.page === page;
       if ((await journal.change(n, members, isDue)) && !isMade) semel.deposit(n);

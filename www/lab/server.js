@@ -7,6 +7,10 @@
 /** So many rows of its log the server gives at once. */
 const PAGE_ROWS = 1_000;
 const ASK_TIMEOUT_MS = 4_000;
+/** So often it is asked again that gave no answer. */
+const ASKED_MS = 250;
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Referee {
   /** By lane: `{ balance, entries, records, tombstones }`. */
@@ -19,13 +23,20 @@ export class Referee {
   #account;
   #fetch;
   #now;
+  #sleep;
   #last = { naive: 0, semel: 0 };
   #asking;
 
-  constructor(account, { fetch = (...request) => globalThis.fetch(...request), now = Date.now } = {}) {
+  constructor(account, { fetch = (...request) => globalThis.fetch(...request), now = Date.now, sleep = pause } = {}) {
     this.#account = account;
     this.#fetch = fetch;
     this.#now = now;
+    this.#sleep = sleep;
+  }
+
+  /** Whether a log takes nothing any more: what is not in it may have come all the same. */
+  get isFull() {
+    return Object.values(this.accounts).some((account) => account?.full === true);
   }
 
   /** Asks for what is new in both accounts, unless that is going on. Resolves to whether the server answered. */
@@ -61,12 +72,21 @@ export class Referee {
     }
   }
 
-  /** Whether this server can be killed from the page: one that `npm start` watches over. */
+  /** Whether this server can be killed from the page: one that `npm start` watches over. Of one that is gone just now, nobody knows. */
   async canBeKilled() {
-    try {
-      return (await (await this.#fetch("/lab/server")).json()).canKill === true;
-    } catch {
-      return false;
+    for (;;) {
+      const answer = await this.#fetch("/lab/server").catch(() => undefined);
+      if (!answer) await this.#sleep(ASKED_MS);
+      else return answer.json().then(({ canKill }) => canKill === true, () => false);
+    }
+  }
+
+  /** Resolves once there is a server to load the page from. `wait` is called if there is none yet. */
+  async whenUp(wait) {
+    const isUp = () => this.#fetch("/", { method: "HEAD", cache: "no-store" }).then(({ ok }) => ok, () => false);
+    while (!(await isUp())) {
+      wait();
+      await this.#sleep(ASKED_MS);
     }
   }
 

@@ -27,11 +27,11 @@ impl Handler for Orders {
 
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         match (&request.method, request.path.segments().as_slice()) {
-            (Method::Get | Method::Head, [.., "stock", item]) => {
+            (Method::Get | Method::Head, ["shops", _, "stock", item]) => {
                 let quantity = number(context.sql, "SELECT quantity FROM stock WHERE item = ?1", &[(*item).into()])?;
                 Ok(Response::json(200, Object::default().with("quantity", quantity.unwrap_or(0)).end()))
             }
-            (Method::Post, [.., what @ ("deliveries" | "orders")]) => {
+            (Method::Post, ["shops", _, what @ ("deliveries" | "orders")]) => {
                 // What a client gets wrong by itself is told: an error would be sent again and again.
                 let most = if *what == "orders" { 1000 } else { (1 << 53) - 1 };
                 match asked(&request.body, most) {

@@ -14,13 +14,13 @@ export class Orders extends SemelObject<Env> {
   ];
 
   handle(ctx: Context, request: HandlerRequest): Answer | null {
-    const [, , what, item] = request.segments;
+    const [, , what, item, ...rest] = request.segments;
     const isRead = request.method === "GET" || request.method === "HEAD";
-    if (isRead && what === "stock" && item !== undefined) {
+    if (isRead && what === "stock" && item !== undefined && rest.length === 0) {
       const quantity = number(ctx, "SELECT quantity FROM stock WHERE item = ?", item);
       return { status: 200, body: { quantity: quantity ?? 0 } };
     }
-    if (request.method !== "POST" || (what !== "deliveries" && what !== "orders")) return null;
+    if (request.method !== "POST" || item !== undefined || (what !== "deliveries" && what !== "orders")) return null;
     // What a client gets wrong by itself is told: an error would be sent again and again.
     const asked = read(request, what === "orders" ? 1000 : Number.MAX_SAFE_INTEGER);
     if (asked === undefined) return { status: 400, body: { error: "invalid" } };
