@@ -25,6 +25,8 @@ const WORK_MS = 20_000;
 /** Where a sweep has more to do, it is looked at again so much later; where a key or a shard does not answer, it is tried again. */
 const LOOK_MS = 5_000;
 const RETRY_MS = 60_000;
+/** A shard names so many of those that failed; with more of them, it can't be told whether others are left. */
+const FAILED_NAMED = 20;
 /** A run that was cut off is taken up so much later. */
 const STALLED_MS = 10_000;
 
@@ -125,8 +127,11 @@ export class SemelRegistry extends DurableObject {
       if (progress === undefined) return RETRY_MS;
       const [keys, done, isDone, ...failed] = progress;
       const told = progress.join("\n");
-      if (Date.now() >= endMs || (told === last && steps > 1)) return 0;
-      if (told === last) return !isDone && keys - done <= failed.length ? RETRY_MS : LOOK_MS;
+      const hasFailed = !isDone && (keys - done <= failed.length || failed.length >= FAILED_NAMED);
+      // A key that hangs takes as long as there is, and would be asked again and again.
+      if (Date.now() >= endMs) return hasFailed && failed.length > 0 ? RETRY_MS : 0;
+      if (told === last && steps > 1) return 0;
+      if (told === last) return hasFailed ? RETRY_MS : LOOK_MS;
       last = told;
     }
   }

@@ -82,7 +82,8 @@ export class Outbox extends View {
     };
     listen(this.#closing.signal, look, this.#attempts, this.#setup.fetch);
     try {
-      await inTime(this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner)));
+      // A page that is prerendered has its lock when it is shown, however late that is.
+      await inTime(this.#light(own ? own.presence?.(owner) : await lightBeacon(database, owner)));
     } catch (error) {
       this.#end();
       throw error;

@@ -99,12 +99,22 @@ test("a shard that moves on goes on at once, for twenty seconds; one that still 
     [() => [9, 5, false], 5_000],
     [() => [9, 8, false, "a key"], 60_000],
     [() => [9, 8, true, "a key"], 5_000],
+    [() => [30, 5, false, ...Array.from({ length: 20 }, (_, number) => `key ${number}`)], 60_000],
+    [() => [30, 5, false, ...Array.from({ length: 19 }, (_, number) => `key ${number}`)], 5_000],
   ]) {
     let steps = 0;
     const its = registry(t, { shard: { forget: async () => ((steps += 1), progress()) } });
     its.jobs = [["job", 5, [0]]];
     await its.object.alarm();
     assert.deepEqual([its.alarms.at(-1) - NOW, steps], [waitMs, 2], `${progress()}`);
+    t.mock.reset();
+  }
+  // What hangs takes all the time that there is: in one step, or in two.
+  for (const hangsMs of [10_000, 20_000, 60_000]) {
+    const hanging = registry(t, { shard: { forget: async () => (t.mock.timers.tick(hangsMs), [9, 8, false, "a key"]) } });
+    hanging.jobs = [["job", 5, [0]]];
+    await hanging.object.alarm();
+    assert.equal(hanging.alarms.at(-1), NOW + Math.max(hangsMs, 20_000) + 60_000);
     t.mock.reset();
   }
   const moved = registry(t, { shard: { forget: async () => [9, Math.min((moved.steps += 1), 2), false] } });

@@ -164,12 +164,14 @@ test("who can't be judged is alive, and who is of another namespace is dead once
   assert.equal(identity.pid, other.pid);
   const elsewhere = { ...identity, pid: 999_999, space: "pid:[1]" };
   const deaf = { ...elsewhere, listens: undefined };
-  const judged = () => Promise.all([identity, elsewhere, deaf].map((each) => isDead(each, folder)));
-  assert.deepEqual(await judged(), [false, false, false]);
+  // As in a container of LXC or systemd-nspawn: there each has a boot of its own.
+  const contained = { ...elsewhere, boot: "another" };
+  const judged = () => Promise.all([identity, elsewhere, contained, deaf].map((each) => isDead(each, folder)));
+  assert.deepEqual(await judged(), [false, false, false, false]);
   other.signal("SIGSTOP");
-  assert.deepEqual(await judged(), [false, false, false]);
+  assert.deepEqual(await judged(), [false, false, false, false]);
   await other.kill();
-  assert.deepEqual(await judged(), [true, true, false]);
+  assert.deepEqual(await judged(), [true, true, true, false]);
   // The number is in use again, by a process that started later; and what was before this boot is gone.
   assert.deepEqual(await Promise.all([{ ...identity, pid: process.ppid }, { ...deaf, boot: "another" }].map((each) => isDead(each, folder))), [true, true]);
 });

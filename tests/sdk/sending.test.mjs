@@ -147,10 +147,27 @@ test("until health has told the clock nothing else is sent, and health is asked 
   await deposit(semel);
   assert.deepEqual(server.calls.map(({ kind }) => kind), ["health", "health", "health", "health", "change"]);
   const [{ init, headers }] = server.calls;
-  assert.deepEqual([init.body, init.cache, headers.has("idempotency-key"), headers.has("semel-principal")], [undefined, "no-store", false, false]);
+  assert.deepEqual([init.body, headers.has("idempotency-key"), headers.has("semel-principal")], [undefined, false, false]);
   const [{ firstSent, deadline }] = server.attempts;
   assert.ok(Math.abs(Number(firstSent.slice(1)) * 1000 - server.now()) < 5_000, firstSent);
   assert.ok(Math.abs(deadline - server.now() - 10_000) < 5_000, String(deadline));
+});
+
+test("what somebody on the way has kept of health, as a service worker may, tells nobody the clock", async (t) => {
+  const server = new Stub();
+  const kept = new Map();
+  server.each = async (call, serve) => {
+    if (call.method !== "GET") return serve();
+    if (!kept.has(call.origin + call.path)) kept.set(call.origin + call.path, await serve());
+    return kept.get(call.origin + call.path).clone();
+  };
+  for (const aheadMs of [0, 3 * DAY_MS]) {
+    server.aheadMs = aheadMs;
+    const { semel } = await outbox(t, { server });
+    await deposit(semel);
+    const { firstSent } = server.attempts.at(-1);
+    assert.ok(Math.abs(Number(firstSent.slice(1)) * 1000 - server.now()) < 5_000, firstSent);
+  }
 });
 
 for (const [name, status, code, aheadMs] of [

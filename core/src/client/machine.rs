@@ -246,9 +246,10 @@ impl Client {
                     self.requests.insert(ticket, request);
                 }
             }
-            Purpose::Health => match verdict::clock_ms(&answer) {
-                Some(clock_ms) if answer.headers.get("semel-status").is_some() => self.clock.learn(clock_ms, now_ms),
-                _ => self.health_due_ms = now_ms + self.settings.retry_interval_ms,
+            // Without a status it is not the worker's.
+            Purpose::Health => match answer.headers.get("semel-status").and_then(|_| verdict::clock_ms(&answer)) {
+                Some(clock_ms) => self.clock.learn(clock_ms, now_ms),
+                None => self.health_due_ms = now_ms + self.settings.retry_interval_ms,
             },
             Purpose::Acknowledge => {}
         }

@@ -5,12 +5,18 @@
 use super::action::Action;
 use super::failure::ClientCode;
 use super::in_hand::Stage;
-use super::machine::Client;
+use super::machine::{Client, Purpose};
 
 impl Client {
     /// The client's clock may have stood still, or jumped: the server's is asked for anew before anything is sent.
     pub fn doubt_clock(&mut self) {
         self.clock.forget();
+        // What was asked before tells of a time that may have passed: its answer, which may have come already, tells nothing.
+        for (_, attempt) in self.attempts.iter_mut() {
+            if matches!(attempt.purpose, Purpose::Health) {
+                attempt.purpose = Purpose::Acknowledge;
+            }
+        }
     }
 
     /// The network is gone, or there again. Without it nothing is sent: what is due waits.

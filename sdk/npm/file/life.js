@@ -100,7 +100,8 @@ export function readIdentity(text, name) {
 export async function isDead(identity, folder) {
   const { pid, start, boot, space, thread, instance, listens } = identity;
   const here = thisProcess();
-  if (boot !== here.boot) return boot !== undefined && here.boot !== undefined;
+  // Another boot, or another container of this one: LXC and systemd-nspawn give each an id of its own. What listens says which.
+  if (boot !== here.boot) return boot !== undefined && here.boot !== undefined && (listens !== true || (await isDeaf(folder, instance)));
   const isSame = pid === here.pid && start === here.start && space === here.space;
   // What listens is asked, for it may be another realm's.
   if (isSame && thread === here.thread && (open.has(instance) || listens !== true)) return !open.has(instance);

@@ -189,6 +189,22 @@ fn after_a_sleep_the_clock_is_asked_for_before_anything_is_sent() {
 }
 
 #[test]
+fn what_was_asked_before_a_sleep_tells_nothing_of_the_clock_whether_its_answer_came_before_or_after() {
+    let mut bench = Bench::new();
+    bench.request("x");
+    assert_eq!(bench.targets(), ["/semel/v1/health"]);
+    let (asked, before_ms) = (bench.last().attempt, bench.server_ms());
+    bench.client.doubt_clock();
+    bench.client.answered(bench.now_ms, asked, health(before_ms));
+    bench.drive();
+    assert_eq!(bench.targets(), ["/semel/v1/health"; 2], "it is asked for anew");
+    let slept_ms = 48 * 3_600_000;
+    bench.answer(health(before_ms + slept_ms));
+    let first_sent = format!("@{}", (before_ms + slept_ms) / 1000);
+    assert_eq!(bench.last().headers.get("semel-first-sent"), Some(first_sent.as_str()));
+}
+
+#[test]
 fn a_clock_of_the_server_that_is_out_of_range_does_no_harm() {
     let mut bench = Bench::new();
     bench.request("x");
