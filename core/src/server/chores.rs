@@ -15,7 +15,7 @@ use super::decision::Instant;
 use super::engine::Engine;
 use super::handler::Handler;
 use super::record::Change;
-use super::registry::Report;
+use super::registry::{Report, STAYS};
 use super::schema::{self, DELETED, Versions};
 use super::sql::{Sql, SqlError, atomically};
 use super::survey;
@@ -196,8 +196,12 @@ impl<H: Handler> Engine<H> {
         }))
     }
 
-    /// The registry has taken a report, and answers what is to be forgotten: what was first sent before this, in Unix s.
+    /// The registry has taken a report, and answers what is to be forgotten: what was first sent before this, in Unix s. Or it has not taken it:
+    /// this key's clock was ahead when it told something before. Then it is told again, until the clock has passed that.
     pub fn reported(&mut self, sql: &dyn Sql, wall_ms: i64, report: &Report, before_s: i64) -> Result<(), SqlError> {
+        if before_s == STAYS {
+            return Ok(());
+        }
         // First: a crash before the registration is written leaves it due, and it is told again.
         if self.load(sql, wall_ms).map(|loaded| self.loaded.insert(loaded).forgotten_s)? < before_s {
             self.forget(sql, wall_ms, before_s)?;

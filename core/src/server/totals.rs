@@ -84,8 +84,9 @@ pub fn kept(sql: &dyn Sql) -> Result<Option<Totals>, SqlError> {
 /// Counts up to `limit` rows with ids after `after`, and answers the last of these ids; `None` where there are none.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Option<(Totals, String)>, SqlError> {
     let statement = "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3, ?4)), 0), coalesce(max(at_ms), 0), min(at_ms), \
-         min(iif(lapses_ms IS NULL, at_ms, NULL)), min(lapses_ms), NULL, NULL, NULL, max(id) \
+         min(iif(lapses_ms IS NULL AND state <> ?4, at_ms, NULL)), min(lapses_ms), NULL, NULL, NULL, max(id) \
          FROM (SELECT id, state, at_ms, lapses_ms FROM semel_records WHERE id > ?5 ORDER BY id LIMIT +?6)";
+    // What is in doubt, the last of them, leaves by itself at no time.
     let states = number::RECORDS.map(Value::from);
     let rows = sql.exec(statement, &[states.as_slice(), &[after.into(), limit.into()]].concat())?;
     let row = rows.into_iter().next().ok_or_else(unreadable)?;

@@ -227,3 +227,25 @@ fn what_is_in_doubt_never_leaves_by_itself() {
     world.restart();
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 }
+
+#[test]
+fn what_is_in_doubt_for_longer_than_the_retention_wakes_nobody() {
+    let mut world = remote(Policy::Report);
+    let call = order("a");
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost());
+    world.pass_s(200_000);
+    world.restart();
+    // It looks at what there is, and sweeps nothing yet.
+    world.report().expect("storage");
+    assert_eq!(world.wakes_at_without_registry(), None);
+    assert_eq!(world.sweep_page(), Ok(false), "nor is there anything to look at");
+    // What came later leaves in its time.
+    let later = post("/orders").id("later").first_sent_s(world.wall_s());
+    let sent = dispatched(&mut world, &later, 1);
+    world.settle(&later, &sent, answered(201, "made"));
+    let now_ms = world.wall_ms;
+    world.restart();
+    world.report().expect("storage");
+    assert!(world.wakes_at_without_registry().is_some_and(|due_ms| due_ms > now_ms));
+}

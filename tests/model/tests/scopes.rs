@@ -65,7 +65,7 @@ const STATES: &[(&str, usize)] = &[
     ("groups crash", 29_195),
     ("session groups", 8_675),
     ("late groups", 24_532),
-    ("suspect groups", 39_056),
+    ("suspect groups", 40_136),
     ("report", 9_741),
     ("resend", 25_550),
     ("probe", 13_222),

@@ -33,6 +33,8 @@ const LATE_MS_MAX: i64 = 3_600_000;
 const VISIT_KEYS: i64 = 8;
 /// Of those that failed, so many are named.
 const FAILED_MAX: i64 = 20;
+/// Instead of an instant: a key that tells that it is gone stays in the list, for it has told of a later one that it is there.
+pub const STAYS: i64 = -1;
 /// So many jobs that are done are kept, for who asks again how far one is.
 const DONE_MAX: i64 = 100;
 
@@ -132,8 +134,8 @@ impl<'a> Shard<'a> {
         Self { sql, number }
     }
 
-    /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s. `now_ms`: the wall
-    /// clock.
+    /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s; or [`STAYS`]. `now_ms`: the
+    /// wall clock.
     pub fn report(&self, report: &Report, now_ms: i64) -> Result<i64, SqlError> {
         let Report { at, records, tombstones, bytes, oldest, .. } = *report;
         let key = Value::from(report.key.as_str());
@@ -160,7 +162,10 @@ impl<'a> Shard<'a> {
                 let statement =
                     format!("UPDATE jobs SET done = done + 1 WHERE id IN (SELECT id FROM undone WHERE {gone})");
                 self.sql.exec(&statement, std::slice::from_ref(&key))?;
-                self.sql.exec(&format!("DELETE FROM undone WHERE {gone}"), &[key])?;
+                self.sql.exec(&format!("DELETE FROM undone WHERE {gone}"), std::slice::from_ref(&key))?;
+                if self.number_of("SELECT count(*) FROM keys WHERE key = ?1", &[key])? > 0 {
+                    return Ok(STAYS);
+                }
             }
             self.number_of("SELECT before_s FROM registry", &[])
         })
