@@ -158,8 +158,23 @@ export class Chores {
     this.#alarmMs = null;
     // An object that its alarm has started doesn't know what it is for. One that comes during a run is over when that is: should the object die before, it comes again.
     if (this.#running || this.#effects === undefined || this.#dueMs === undefined || this.#dueMs <= Date.now()) return this.run();
-    this.#effects.begin();
+    const asked = this.#send();
     this.wake();
+    return asked.then((hasFailed) => {
+      const againMs = Date.now() + OVERDUE_MS;
+      // What could not be looked at may be all that there is to do.
+      if (hasFailed && (this.#alarmMs === null || this.#alarmMs > againMs)) this.#set(againMs);
+    });
+  }
+
+  /** Has sent what is due; whether that could not be looked at. */
+  async #send() {
+    try {
+      return await this.#effects?.begin();
+    } catch {
+      // The settings can't be read, which is noted elsewhere. An alarm that fails is given up after some times, and what is to be sent with it.
+      return true;
+    }
   }
 
   /** Sweeps, reports, and sets the next alarm. Who comes meanwhile waits for the same. */
@@ -184,13 +199,7 @@ export class Chores {
     } finally {
       this.#running = undefined;
     }
-    let asked;
-    try {
-      asked = this.#effects?.begin();
-    } catch {
-      // The settings can't be read, which was noted above. An alarm that fails is given up after some times, and what is to be sent with it.
-      hasFailed = true;
-    }
+    const asked = this.#send();
     // An object that was started for what it has to send, and could not look at that, is the only one that knows that there may be any.
     if (hasFailed || (await asked)) this.#set(Date.now() + OVERDUE_MS);
     else if (!isSwept) this.#set(Date.now());

@@ -22,7 +22,8 @@ const OUTSIDE_MS = 5_000;
 export class Effects {
   #host;
   #turns;
-  #isAsking = false;
+  /** Settles when all that is due has been looked at; undefined: nobody is looking. */
+  #asking;
   #isAskedAgain = false;
   #timer;
 
@@ -52,12 +53,14 @@ export class Effects {
     return atMs ?? Infinity;
   }
 
-  async #ask() {
-    if (this.#isAsking) {
-      this.#isAskedAgain = true;
-      return;
-    }
-    this.#isAsking = true;
+  /** Has all sent that is due; whether that could not be looked at. Who comes meanwhile hears of the same. */
+  #ask() {
+    if (this.#asking) this.#isAskedAgain = true;
+    else this.#asking = this.#askAll();
+    return this.#asking;
+  }
+
+  async #askAll() {
     try {
       do {
         this.#isAskedAgain = false;
@@ -73,7 +76,7 @@ export class Effects {
       noteOf(this.#host.engine, `what a key has sent waits: ${error}`);
       return true;
     } finally {
-      this.#isAsking = false;
+      this.#asking = undefined;
       this.#askLater();
       this.#host.wake();
     }

@@ -311,6 +311,23 @@ test("an alarm whose object could not look at what is to be sent comes again aft
   }
 });
 
+test("so does one whose object a request has started, which could not look either", async (t) => {
+  for (const [dueMs, begin, alarms] of [
+    [undefined, async () => true, [NOW + MINUTE]],
+    [undefined, failing("SEMEL_KEY_RULES: not JSON"), [NOW + MINUTE]],
+    [undefined, async () => undefined, []],
+    [NOW + 24 * 60 * MINUTE, async () => true, [NOW + 24 * 60 * MINUTE, NOW + MINUTE]],
+    [NOW + 5_000, async () => true, [NOW + 5_000]],
+  ]) {
+    const its = key(t, { effects: { wakesMs: Infinity, begin } });
+    its.due(dueMs);
+    its.alarms.length = 0;
+    await its.chores.alarm();
+    assert.deepEqual(its.alarms, alarms);
+    t.mock.reset();
+  }
+});
+
 test("after a sweep that failed the alarm is set at once, so what there is to send can still have it sooner", async (t) => {
   const begin = async () => {
     await turn();

@@ -18,9 +18,9 @@ const TIMEOUT_SECONDS_MAX = 600;
 /** What the engine can record. */
 const BODY_BYTES_MAX = 1 << 20;
 
-/** Of one connection, or of the client's own. What begins with one of the others as well. */
+/** Of one connection, or of the client's own; or what has another method executed than was asked for, and granted. What begins with one of the others as well. */
 const KEPT_HERE = new Set(
-  "accept-encoding authorization connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding upgrade via".split(" "),
+  "accept-encoding authorization connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding true-client-ip upgrade via x-http-method x-http-method-override x-method-override".split(" "),
 );
 const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
 /** To many servers a name with `_` is the same as with `-`, so it stays here where that would. */

@@ -56,10 +56,10 @@ impl Turn<'_> {
                 let answer = self.still_in_doubt(loaded, &identified, in_flight())?;
                 Ok(answer.with_log(format!("a probe failed: {reason}")))
             }
-            (Call::Dispatch { .. }, Ended::Answered(Response { status, .. }))
-                if called_times > 1 && may_be_from_before_it(status) && !self.is_probed_for(loaded)? =>
+            (Call::Dispatch { .. }, Ended::Answered(response))
+                if called_times > 1 && may_be_from_before_it(&response) && !self.is_probed_for(loaded)? =>
             {
-                self.settle_unknown(loaded, &identified, &format!("sent again, it was answered {status}"))
+                self.settle_unknown(loaded, &identified, &format!("sent again, it was answered {}", response.status))
             }
             (_, Ended::Answered(response)) => match checked_outcome(response, OUTCOME_BODY_BYTES_MAX) {
                 Ok(outcome) => self.record_outcome(loaded, &identified, outcome),
@@ -156,8 +156,11 @@ impl Turn<'_> {
 /// Whether an answer to what was sent before says nothing of that: it may be of who stands in front of the memory of ids, as a login
 /// or a limit does, or a proxy that does not find what is behind it; or say that the first one is still being executed, or speak of what that
 /// one has left: what is deleted is not there, and has no version to match.
-fn may_be_from_before_it(status: u16) -> bool {
-    matches!(status, 401 | 403 | 404 | 405 | 407 | 408 | 409 | 410 | 412 | 421 | 425 | 429)
+fn may_be_from_before_it(Response { status, headers, .. }: &Response) -> bool {
+    // Some say of one that is still being executed that it can't be processed, and that this will pass.
+    let passes = || headers.get("retry-after").is_some() || headers.get("transient-error") == Some("true");
+    matches!(status, 401 | 403 | 404 | 405 | 407 | 408 | 409 | 410 | 412 | 421 | 423 | 424 | 425 | 429)
+        || *status == 422 && passes()
 }
 
 /// What a reader is told of what came of it. It has no turn and no record, so no engine is asked.

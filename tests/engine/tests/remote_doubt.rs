@@ -1,6 +1,7 @@
 //! Requests that are executed elsewhere and are in doubt: what becomes of them, by the policy of their route.
 
-use semel_core::server::remote::{Call as Sent, Policy};
+use semel_core::message::{Headers, Response};
+use semel_core::server::remote::{Call as Sent, Ended, Policy};
 use semel_support::elsewhere::{answered, dispatched, is_told, lost, order, probe, refused, remote, resend};
 use semel_support::{START_MS, START_S, acknowledge, post};
 
@@ -34,7 +35,7 @@ fn a_start_that_is_found_is_in_doubt() {
 /// executed, or has left nothing to do: none of them is the first one's answer.
 #[test]
 fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids() {
-    for status in [401, 403, 404, 405, 407, 408, 409, 410, 412, 421, 425, 429] {
+    for status in [401, 403, 404, 405, 407, 408, 409, 410, 412, 421, 423, 424, 425, 429] {
         let mut world = resend();
         let call = order("a");
         let sent = dispatched(&mut world, &call, 1);
@@ -55,6 +56,29 @@ fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids
     dispatched(&mut world, &call, 1);
     let again = dispatched(&mut world, &call, 2);
     assert_eq!(world.settle(&call, &again, answered(422, "no")).only("semel-status"), "executed", "the first one's");
+}
+
+/// Some say by 422 that the first one is still being executed.
+#[test]
+fn what_is_sent_again_has_no_outcome_from_who_says_that_it_will_pass() {
+    for (name, value, passes) in
+        [("transient-error", "true", true), ("retry-after", "1", true), ("transient-error", "false", false)]
+    {
+        let mut world = resend();
+        let call = order("a");
+        let sent = dispatched(&mut world, &call, 1);
+        world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+        let again = dispatched(&mut world, &call, 2);
+        let headers = Headers::from_iter([(name, value)]);
+        let told = world.settle(&call, &again, Ended::Answered(Response { status: 422, headers, body: Vec::new() }));
+        if passes {
+            told.is_problem(503, "unavailable", "unknown", "same-id");
+            let third = dispatched(&mut world, &call, 3);
+            assert_eq!(world.settle(&call, &third, answered(201, "made")).body(), b"made");
+        } else {
+            assert_eq!((told.status(), told.only("semel-status")), (422, "executed"));
+        }
+    }
 }
 
 /// The other side means it, each time.

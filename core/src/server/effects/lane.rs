@@ -233,7 +233,7 @@ fn called(status: u16, body: &[u8]) -> Verdict {
     let reason = format!("answered {status}: {}", beginning(body));
     match status {
         200..300 => Verdict::Done,
-        408 | 409 | 425 | 429 | 500.. => Verdict::Again(reason),
+        408 | 409 | 423 | 424 | 425 | 429 | 500.. => Verdict::Again(reason),
         _ => Verdict::Park(Executed::Unknown, reason),
     }
 }

@@ -116,7 +116,7 @@ fn a_closing_is_told_of_its_place_or_made_again() {
 fn a_call_is_done_refused_or_made_again() {
     let called = |status| judge(&lane(9, None), 5, Step::Call, true, answered(status, "", "x"));
     assert_eq!(called(204), Verdict::Done);
-    for status in [408, 409, 425, 429, 500, 503, 599] {
+    for status in [408, 409, 423, 424, 425, 429, 500, 503, 599] {
         assert!(matches!(called(status), Verdict::Again(_)), "{status}");
     }
     for status in [301, 400, 404] {
