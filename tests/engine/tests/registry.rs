@@ -2,8 +2,7 @@
 
 use semel_core::server::SqlError;
 use semel_core::server::registry::{Listing, Page, Progress, Report, SHARDS, STAYS, Shard, Tried, Visit, merged};
-use semel_support::admin::delete_key;
-use semel_support::{Database, START_MS, START_S, World, get, post};
+use semel_support::{Database, START_MS, START_S};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -88,45 +87,6 @@ fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
     assert_eq!(shard.report(&Report { at: START_MS + 6, ..gone.clone() }, START_MS), Ok(0));
     assert_eq!(shard.count(), Ok(0));
     assert_eq!(shard.report(&gone, START_MS), Ok(0), "it is not there");
-}
-
-#[test]
-fn a_key_that_was_deleted_leaves_once_its_clock_has_passed_what_it_told_while_that_was_ahead() {
-    let database = Database::new();
-    let shard = Shard::new(&database, 0);
-    let mut world = World::new();
-    let tell = |world: &mut World, shard: &Shard<'_>| {
-        world.wake().unwrap();
-        let report = world.report().unwrap()?;
-        let before_s = shard.report(&report, world.wall_ms).unwrap();
-        world.reported(&report, before_s).unwrap();
-        Some(before_s)
-    };
-    world.send(&post("/count").id("a"));
-    assert_eq!(tell(&mut world, &shard), Some(0));
-    world.send(&post("/count").id("b"));
-    // The machine's clock is ahead as it tells of that, and in no row. Then it is put right.
-    world.pass_s(3_600);
-    assert_eq!(tell(&mut world, &shard), Some(0));
-    world.wall_ms -= 3_600_000;
-    world.restart();
-    world.send(&delete_key("c")).is_executed(200);
-    assert_eq!(tell(&mut world, &shard), Some(STAYS));
-    assert_eq!(shard.count(), Ok(1));
-    let again_ms = world.wakes_at().expect("it has something to tell");
-    assert!(again_ms > world.wall_ms && again_ms <= world.wall_ms + 60_000);
-    for restarts in [false, true] {
-        if restarts {
-            world.restart();
-            world.send(&get("/count"));
-        }
-        world.pass_s(60);
-        assert_eq!(tell(&mut world, &shard), Some(STAYS));
-    }
-    world.pass_s(3_600);
-    assert_eq!(tell(&mut world, &shard), Some(0));
-    assert_eq!((shard.count(), world.report()), (Ok(0), Ok(None)));
-    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
 }
 
 #[test]
