@@ -396,11 +396,11 @@ macro_rules! export {
                 self.0.report(bytes, now_ms)
             }
 
-            /// The registry took a report, and this is its answer.
+            /// The registry's answer to a report; undefined: its list is not as it was told.
             pub fn reported(
                 &mut self,
                 report: &$crate::js_sys::Array,
-                before_s: f64,
+                before_s: Option<f64>,
                 now_ms: f64,
             ) -> Result<(), wasm_bindgen::JsValue> {
                 self.0.reported(report, before_s, now_ms)

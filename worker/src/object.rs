@@ -213,10 +213,11 @@ impl<H: Handler> Object<H> {
         }))
     }
 
-    /// The registry took a report, and this is its answer.
-    pub fn reported(&mut self, report: &Array, before_s: f64, now_ms: f64) -> Result<(), JsValue> {
+    /// The registry's answer to a report; undefined: its list is not as it was told.
+    pub fn reported(&mut self, report: &Array, before_s: Option<f64>, now_ms: f64) -> Result<(), JsValue> {
         let report = wire::received(report, Report::from_row)?;
-        let ended = self.engine.reported(&self.sql, wire::instant_ms(now_ms), &report, before_s as i64);
+        let before_s = before_s.map(|before_s| before_s as i64);
+        let ended = self.engine.reported(&self.sql, wire::instant_ms(now_ms), &report, before_s);
         ended.map_err(|error| wire::error(&error))
     }
 

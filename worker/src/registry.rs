@@ -31,11 +31,12 @@ impl SemelRegistry {
         Ok(Self { sql: ObjectSql::new(storage), coordinator: Coordinator::new(config), cors, log_sample })
     }
 
-    /// A shard takes what a key tells, and answers it.
-    pub fn report(&self, shard: u8, report: &Array, now_ms: f64) -> Result<f64, JsValue> {
+    /// A shard takes what a key tells, and answers it. Undefined, where its list is not as it was told: objects of a build before take that
+    /// for 0.
+    pub fn report(&self, shard: u8, report: &Array, now_ms: f64) -> Result<Option<f64>, JsValue> {
         let report = wire::received(report, Report::from_row)?;
         let before_s = self.shard(shard).report(&report, wire::instant_ms(now_ms));
-        before_s.map(|before_s| before_s as f64).map_err(|error| wire::error(&error))
+        before_s.map(|before_s| before_s.map(|before_s| before_s as f64)).map_err(|error| wire::error(&error))
     }
 
     /// A shard's part of a listing: how many there are, and the rows of the first ones.

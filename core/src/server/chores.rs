@@ -15,7 +15,7 @@ use super::decision::Instant;
 use super::engine::Engine;
 use super::handler::Handler;
 use super::record::Change;
-use super::registry::{Report, STAYS};
+use super::registry::Report;
 use super::schema::{self, DELETED, Versions};
 use super::sql::{Sql, SqlError, atomically};
 use super::survey;
@@ -42,16 +42,21 @@ struct Kept {
     changes: u64,
     /// As of which of them the registry was told.
     told: u64,
-    /// When the object started, or was last woken.
+    /// When the object started, or was last woken, by the wall clock: alarms go by it, and the key's may be ahead.
     since_ms: Option<i64>,
+    /// The wall clock as it was last seen.
+    wall_ms: Option<i64>,
     /// What it last tried to tell: whether the key is to be listed.
     tried: Option<bool>,
 }
 
 impl Chores {
     /// The engine has loaded what is stored, or looks at its clock.
-    pub fn started(&mut self, now_ms: i64) {
-        self.0.0.since_ms.get_or_insert(now_ms);
+    pub fn started(&mut self, wall_ms: i64) {
+        let kept = &mut self.0.0;
+        kept.wall_ms = Some(wall_ms);
+        // Where the clock was put back, nothing waits until it is there again.
+        kept.since_ms = Some(kept.since_ms.map_or(wall_ms, |since_ms| since_ms.min(wall_ms)));
     }
 
     /// An attempt was answered.
@@ -108,11 +113,11 @@ impl<H: Handler> Engine<H> {
     pub fn wakes_at(&self, has_registry: bool) -> Option<i64> {
         // After an error of the storage the next call looks again.
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0)?;
-        let Kept { changes, told, since_ms, tried, .. } = self.chores.0.0;
+        let Kept { changes, told, since_ms, wall_ms, tried } = self.chores.0.0;
         let earliest_ms = since_ms.unwrap_or(loaded.clock_ms).saturating_add(self.config.report_ms);
         let is_listed = is_listed(loaded);
         let report_ms = match (has_registry && loaded.has_key, is_listed != loaded.is_registered) {
-            (true, true) if tried != Some(is_listed) => Some(loaded.clock_ms),
+            (true, true) if tried != Some(is_listed) => wall_ms.or(Some(loaded.clock_ms)),
             (true, true) => Some(earliest_ms),
             (true, false) if loaded.is_registered && changes != told => Some(earliest_ms),
             _ => None,
@@ -196,12 +201,16 @@ impl<H: Handler> Engine<H> {
         }))
     }
 
-    /// The registry has taken a report, and answers what is to be forgotten: what was first sent before this, in Unix s. Or it has not taken it:
-    /// this key's clock was ahead when it told something before. Then it is told again, until the clock has passed that.
-    pub fn reported(&mut self, sql: &dyn Sql, wall_ms: i64, report: &Report, before_s: i64) -> Result<(), SqlError> {
-        if before_s == STAYS {
-            return Ok(());
-        }
+    /// The registry answers a report with what is to be forgotten: what was first sent before this, in Unix s. `None`: its list is not
+    /// as it was told, for the key has told by a later clock, which was put back since. It tells again until its clock is there.
+    pub fn reported(
+        &mut self,
+        sql: &dyn Sql,
+        wall_ms: i64,
+        report: &Report,
+        before_s: Option<i64>,
+    ) -> Result<(), SqlError> {
+        let Some(before_s) = before_s else { return Ok(()) };
         // First: a crash before the registration is written leaves it due, and it is told again.
         if self.load(sql, wall_ms).map(|loaded| self.loaded.insert(loaded).forgotten_s)? < before_s {
             self.forget(sql, wall_ms, before_s)?;

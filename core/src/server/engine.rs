@@ -369,7 +369,7 @@ impl<H: Handler> Engine<H> {
             loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
         }
         loaded.sessions.max.0 = self.config.sessions_max;
-        self.chores.started(loaded.clock_ms);
+        self.chores.started(wall_ms);
         let count = loaded.count;
         loaded.settle(loaded.clock_ms);
         self.chores.counted(count, loaded.count);

@@ -330,3 +330,28 @@ fn what_is_kept_for_ever_wakes_nobody() {
     world.tell();
     assert_eq!(world.wakes_at(), None);
 }
+
+#[test]
+fn what_is_to_be_told_waits_for_no_clock_of_the_key_that_is_ahead() {
+    for is_restarted in [false, true] {
+        let ahead = |world: &mut World| {
+            world.pass_s(3600);
+            world.send(&post("/count").id("ahead").first_sent_s(START_S + 3600)).is_executed(200);
+            world.pass_s(-3600);
+            if is_restarted {
+                world.restart();
+            }
+            world.send(&get("/count"));
+        };
+        let mut world = World::new();
+        ahead(&mut world);
+        assert_eq!(world.wakes_at(), Some(world.wall_ms), "a registration");
+        let mut world = registered();
+        world.send(&change("second"));
+        ahead(&mut world);
+        world.send(&post("/count").id("third").first_sent_s(START_S + 3600)).is_executed(200);
+        assert!(world.wakes_at().is_some_and(|at_ms| at_ms <= world.wall_ms + REPORT_MS), "a change");
+        world.send(&semel_support::admin::delete_key("own"));
+        assert_eq!(world.wakes_at(), Some(world.wall_ms), "a deletion");
+    }
+}

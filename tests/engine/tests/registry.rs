@@ -1,7 +1,7 @@
 //! The registry of keys: what a shard lists, and how it walks for a job. Crashes at every statement.
 
 use semel_core::server::SqlError;
-use semel_core::server::registry::{Listing, Page, Progress, Report, SHARDS, STAYS, Shard, Tried, Visit, merged};
+use semel_core::server::registry::{Listing, Page, Progress, Report, SHARDS, Shard, Tried, Visit, merged};
 use semel_support::{Database, START_MS, START_S};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -82,11 +82,11 @@ fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
         "oldest": START_MS + 5 });
     assert_eq!(listed(&databases, "")["keys"], json!([key]));
     let gone = Report { is_listed: false, ..report("a", START_MS + 4) };
-    assert_eq!(shard.report(&gone, START_MS), Ok(STAYS));
+    assert_eq!(shard.report(&gone, START_MS), Ok(None));
     assert_eq!(shard.count(), Ok(1), "it came back since");
-    assert_eq!(shard.report(&Report { at: START_MS + 6, ..gone.clone() }, START_MS), Ok(0));
+    assert_eq!(shard.report(&Report { at: START_MS + 6, ..gone.clone() }, START_MS), Ok(Some(0)));
     assert_eq!(shard.count(), Ok(0));
-    assert_eq!(shard.report(&gone, START_MS), Ok(0), "it is not there");
+    assert_eq!(shard.report(&gone, START_MS), Ok(Some(0)), "it is not there");
 }
 
 #[test]
@@ -206,10 +206,10 @@ fn a_step_that_two_took_counts_once() {
 fn who_registers_once_a_job_has_begun_is_told_the_furthest_of_all() {
     let database = shard_of(1);
     let shard = Shard::new(&database, 0);
-    assert_eq!(shard.report(&report("b", START_MS), START_MS), Ok(0));
+    assert_eq!(shard.report(&report("b", START_MS), START_MS), Ok(Some(0)));
     shard.visit(1, START_S).unwrap();
     shard.visit(2, START_S - 100).unwrap();
-    assert_eq!(shard.report(&report("c", START_MS), START_MS), Ok(START_S));
+    assert_eq!(shard.report(&report("c", START_MS), START_MS), Ok(Some(START_S)));
 }
 
 #[test]
@@ -450,9 +450,25 @@ fn a_crash_at_any_statement_of_a_report_leaves_it_whole_or_not_there() {
         database.reopen();
         assert!(ended.is_err());
         assert_eq!(Shard::new(&database, 0).count(), Ok(0), "crash {crashes}");
-        assert_eq!(Shard::new(&database, 0).report(&report("a", START_MS), START_MS), Ok(0));
+        assert_eq!(Shard::new(&database, 0).report(&report("a", START_MS), START_MS), Ok(Some(0)));
         assert_eq!(Shard::new(&database, 0).count(), Ok(1));
         crashes += 1;
     }
     assert!(crashes >= 10, "only {crashes} places to crash");
+}
+
+/// A key's clock may have been put back since it last told. It tells again, until the list shows what it tells.
+#[test]
+fn whom_the_list_shows_though_it_is_gone_or_does_not_though_it_is_there_is_told_so() {
+    let database = Database::new();
+    let shard = Shard::new(&database, 0);
+    shard.visit(1, START_S).unwrap();
+    let tell = |at, is_listed| shard.report(&Report { is_listed, ..report("a", at) }, START_MS);
+    assert_eq!(tell(START_MS + 5, true), Ok(Some(START_S)));
+    assert_eq!(tell(START_MS + 4, true), Ok(Some(START_S)), "it is listed");
+    assert_eq!((tell(START_MS + 4, false), shard.count()), (Ok(None), Ok(1)));
+    assert_eq!((tell(START_MS + 5, false), shard.count()), (Ok(Some(START_S)), Ok(0)));
+    assert_eq!(tell(START_MS + 4, false), Ok(Some(START_S)), "it is gone");
+    assert_eq!((tell(START_MS + 4, true), shard.count()), (Ok(None), Ok(0)));
+    assert_eq!((tell(START_MS + 6, true), shard.count()), (Ok(Some(START_S)), Ok(1)));
 }

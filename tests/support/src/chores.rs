@@ -43,7 +43,7 @@ impl<H: Handler> World<H> {
     }
 
     /// Has the registry answer a report.
-    pub fn reported(&mut self, report: &Report, before_s: i64) -> Result<(), SqlError> {
-        self.engine.reported(&self.database, self.wall_ms, report, before_s)
+    pub fn reported(&mut self, report: &Report, before_s: impl Into<Option<i64>>) -> Result<(), SqlError> {
+        self.engine.reported(&self.database, self.wall_ms, report, before_s.into())
     }
 }

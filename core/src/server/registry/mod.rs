@@ -16,7 +16,7 @@ mod shard;
 
 pub use forgets::{Coordinator, Job};
 pub use listing::{Listing, Page, merged};
-pub use shard::{Progress, STAYS, Shard, Tried, Visit};
+pub use shard::{Progress, Shard, Tried, Visit};
 
 use crate::message::Method;
 use crate::path::Path;

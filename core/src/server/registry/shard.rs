@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Nothing is kept in memory. Each call is one transaction.
-//! - A report that comes late changes nothing: a key's clock never goes back.
+//! - A report that comes late changes nothing: a key's clock never goes back. But what it told without a commit is lost with its object,
+//!   where the machine's clock was put back: so a key hears whether the list is as it told, and tells again.
 //! - Of a job each key is counted once, whoever visits it again after a crash: where a visit began is compared before it counts.
 //! - A key that can't be visited holds up no other. It is tried again until it can.
 
@@ -33,8 +34,6 @@ const LATE_MS_MAX: i64 = 3_600_000;
 const VISIT_KEYS: i64 = 8;
 /// Of those that failed, so many are named.
 const FAILED_MAX: i64 = 20;
-/// Instead of an instant: a key that tells that it is gone stays in the list, for it has told of a later one that it is there.
-pub const STAYS: i64 = -1;
 /// So many jobs that are done are kept, for who asks again how far one is.
 const DONE_MAX: i64 = 100;
 
@@ -134,9 +133,9 @@ impl<'a> Shard<'a> {
         Self { sql, number }
     }
 
-    /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s; or [`STAYS`]. `now_ms`: the
-    /// wall clock.
-    pub fn report(&self, report: &Report, now_ms: i64) -> Result<i64, SqlError> {
+    /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s. `None`: the key has told
+    /// by a later clock, and is listed though it is gone, or is not though it is there. `now_ms`: the wall clock.
+    pub fn report(&self, report: &Report, now_ms: i64) -> Result<Option<i64>, SqlError> {
         let Report { at, records, tombstones, bytes, oldest, .. } = *report;
         let key = Value::from(report.key.as_str());
         let hash = Value::Blob(Sha256::digest(&report.key).to_vec());
@@ -149,7 +148,8 @@ impl<'a> Shard<'a> {
                      WHERE NOT EXISTS (SELECT 1 FROM gone WHERE hash = ?8 AND seen_ms > ?3) ON CONFLICT (key) DO UPDATE SET \
                      seen_ms = ?3, records = ?4, tombstones = ?5, bytes = ?6, oldest_ms = ?7 WHERE seen_ms <= ?3";
                 let numbers = [now_ms, at, records, tombstones, bytes].map(Value::from);
-                let arguments: Vec<Value> = [key].into_iter().chain(numbers).chain([oldest.into(), hash]).collect();
+                let arguments: Vec<Value> =
+                    [key.clone()].into_iter().chain(numbers).chain([oldest.into(), hash]).collect();
                 self.sql.exec(statement, &arguments)?;
             } else {
                 let statement = "INSERT INTO gone VALUES (?1, ?2, ?3) \
@@ -163,11 +163,11 @@ impl<'a> Shard<'a> {
                     format!("UPDATE jobs SET done = done + 1 WHERE id IN (SELECT id FROM undone WHERE {gone})");
                 self.sql.exec(&statement, std::slice::from_ref(&key))?;
                 self.sql.exec(&format!("DELETE FROM undone WHERE {gone}"), std::slice::from_ref(&key))?;
-                if self.number_of("SELECT count(*) FROM keys WHERE key = ?1", &[key])? > 0 {
-                    return Ok(STAYS);
-                }
             }
-            self.number_of("SELECT before_s FROM registry", &[])
+            let statement = "SELECT before_s FROM registry WHERE ?2 = EXISTS (SELECT 1 FROM keys WHERE key = ?1)";
+            let rows = self.sql.exec(statement, &[key, i64::from(report.is_listed).into()])?;
+            let before_s = |row: &Row| row.first().and_then(Value::as_integer).ok_or_else(unreadable);
+            rows.first().map(before_s).transpose()
         })
     }
 
