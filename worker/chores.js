@@ -246,7 +246,7 @@ export class Chores {
   }
 
   async #report() {
-    if (this.#registry === undefined) return;
+    if (this.#registry === undefined) return attempted(() => this.#engine().drop_name(Date.now()));
     const told = attempted(() => this.#engine().report(this.#storage.sql.databaseSize, Date.now()));
     if (told === undefined) return;
     const [shard, report] = told;

@@ -23,7 +23,7 @@ function key(t, { engine, storage, registry, effects, endsMs = Infinity } = {}) 
     its.log.push(name);
     return answer(...given);
   };
-  const all = { open: () => false, wakes_at: () => its.dueMs, woken: () => {}, sweep_page: () => false, report: () => undefined, reported: () => {}, forget: () => {}, key_hash: () => "hash", ...engine };
+  const all = { open: () => false, wakes_at: () => its.dueMs, woken: () => {}, sweep_page: () => false, report: () => undefined, reported: () => {}, drop_name: () => {}, forget: () => {}, key_hash: () => "hash", ...engine };
   const its_engine = Object.fromEntries(Object.entries(all).map(([name, answer]) => [name, asked(name, answer)]));
   const setAlarm = async (atMs) => void its.alarms.push(atMs);
   its.sockets = { endsMs };
@@ -162,11 +162,11 @@ test("a registry that fails, or does not answer, keeps no key from sweeping, nor
   }
 });
 
-test("where no registry is bound, none is told, and the engine asks for no alarm for that", async (t) => {
+test("where no registry is bound, none is told, the engine asks for no alarm for that, and the name of a deleted key goes", async (t) => {
   const heard = [];
   const { chores, log, notes } = key(t, { engine: { wakes_at: (hasRegistry) => void heard.push(hasRegistry) } });
   await chores.alarm();
-  assert.deepEqual([heard, log.includes("report"), notes()], [[false], false, []]);
+  assert.deepEqual([heard, log.includes("report"), log.includes("drop_name"), notes()], [[false], false, true, []]);
 });
 
 test("who waits with an end leaves no timer behind, of which an object has so many", async () => {

@@ -20,7 +20,7 @@ function object(t, engine = {}) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const printed = t.mock.method(console, "log", () => {});
   const its = { log: [], args: [], alarms: [], lines: () => printed.mock.calls.map(({ arguments: [line] }) => line) };
-  const all = { open: () => false, is_suspect: () => false, start: () => {}, handle: () => [200, "handled"], crashed: () => [500, "counted"], wakes_at: () => NOW + 5_000, count: () => [1, 2], key_hash: () => "hash", woken: () => {}, sweep_page: () => false, ...engine };
+  const all = { open: () => false, is_suspect: () => false, start: () => {}, handle: () => [200, "handled"], crashed: () => [500, "counted"], wakes_at: () => NOW + 5_000, count: () => [1, 2], key_hash: () => "hash", woken: () => {}, sweep_page: () => false, drop_name: () => {}, ...engine };
   given.glue.engine = Object.fromEntries(
     Object.entries(all).map(([name, answer]) => [
       name,
@@ -151,7 +151,7 @@ test("a batch, and a frame, comes after what is stored was looked at, and has th
 test("an alarm is over when what it came for is done", async (t) => {
   const { object: its, log } = object(t);
   await its.alarm();
-  assert.deepEqual(log.filter((what) => what !== "open"), ["woken", "sweep_page", "sweep_page", "wakes_at"]);
+  assert.deepEqual(log.filter((what) => what !== "open"), ["woken", "sweep_page", "drop_name", "sweep_page", "wakes_at"]);
 });
 
 test("a handler that has something sent is not served where nobody would send it: it would wait for ever, without a word", async (t) => {

@@ -406,6 +406,11 @@ macro_rules! export {
                 self.0.reported(report, before_s, now_ms)
             }
 
+            /// Where there is no registry: drops the name of a key that was deleted.
+            pub fn drop_name(&mut self, now_ms: f64) -> Result<(), wasm_bindgen::JsValue> {
+                self.0.drop_name(now_ms)
+            }
+
             /// Forgets what was first sent before an instant.
             pub fn forget(&mut self, before_s: f64, now_ms: f64) -> Result<(), wasm_bindgen::JsValue> {
                 self.0.forget(before_s, now_ms)

@@ -221,6 +221,11 @@ impl<H: Handler> Object<H> {
         ended.map_err(|error| wire::error(&error))
     }
 
+    /// Where there is no registry: drops the name of a key that was deleted.
+    pub fn drop_name(&mut self, now_ms: f64) -> Result<(), JsValue> {
+        self.engine.drop_name(&self.sql, wire::instant_ms(now_ms)).map_err(|error| wire::error(&error))
+    }
+
     /// Forgets what was first sent before an instant. The sweep takes it from there.
     pub fn forget(&mut self, before_s: f64, now_ms: f64) -> Result<(), JsValue> {
         let ended = self.engine.forget(&self.sql, wire::instant_ms(now_ms), before_s as i64);

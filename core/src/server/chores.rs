@@ -116,7 +116,9 @@ impl<H: Handler> Engine<H> {
         let Kept { changes, told, since_ms, wall_ms, tried } = self.chores.0.0;
         let earliest_ms = since_ms.unwrap_or(loaded.clock_ms).saturating_add(self.config.report_ms);
         let is_listed = is_listed(loaded);
-        let report_ms = match (has_registry && loaded.has_key, is_listed != loaded.is_registered) {
+        // Where nobody is to be told of its deletion, its name is to go all the same.
+        let is_told = has_registry || loaded.versions.handler == DELETED;
+        let report_ms = match (is_told && loaded.has_key, is_listed != loaded.is_registered) {
             (true, true) if tried != Some(is_listed) => wall_ms.or(Some(loaded.clock_ms)),
             (true, true) => Some(earliest_ms),
             (true, false) if loaded.is_registered && changes != told => Some(earliest_ms),
@@ -215,12 +217,29 @@ impl<H: Handler> Engine<H> {
         if self.load(sql, wall_ms).map(|loaded| self.loaded.insert(loaded).forgotten_s)? < before_s {
             self.forget(sql, wall_ms, before_s)?;
         }
-        let mut loaded = self.load(sql, wall_ms)?;
         self.chores.0.0.told = report.changes;
-        if loaded.versions.engine == 0 || loaded.is_registered == report.is_listed {
+        self.put_listed(sql, wall_ms, report.is_listed)
+    }
+
+    /// Where there is no registry to tell, the name of a key that was deleted goes at once.
+    pub fn drop_name(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<(), SqlError> {
+        let loaded = self.load(sql, wall_ms)?;
+        if self.loaded.insert(loaded).versions.handler != DELETED {
+            return Ok(());
+        }
+        // Should it fail, it is tried again no sooner than a report is.
+        self.chores.0.0.tried = Some(false);
+        self.put_listed(sql, wall_ms, false)?;
+        self.chores.0.0.tried = None;
+        Ok(())
+    }
+
+    /// Writes whether the registry lists the key.
+    fn put_listed(&mut self, sql: &dyn Sql, wall_ms: i64, is_registered: bool) -> Result<(), SqlError> {
+        let mut loaded = self.load(sql, wall_ms)?;
+        if loaded.versions.engine == 0 || loaded.is_registered == is_registered {
             self.loaded = Some(loaded);
         } else {
-            let is_registered = report.is_listed;
             // Used again since it was told that it is gone, it keeps its name, and registers anew.
             let is_gone = !is_registered && !is_listed(&loaded);
             let written = if is_gone { schema::drop_key(sql) } else { schema::put_registered(sql, is_registered) };

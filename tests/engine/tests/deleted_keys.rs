@@ -214,3 +214,29 @@ fn a_key_that_told_by_a_clock_that_was_ahead_is_taken_out_once_it_has_caught_up(
     assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
     assert_eq!(world.report(), Ok(None));
 }
+
+#[test]
+fn where_there_is_no_registry_the_name_of_a_deleted_key_goes_without_being_told() {
+    let mut world = world();
+    world.send(&change("first"));
+    world.wake_without_registry();
+    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 0);
+    world.send(&delete_key("own"));
+    for is_used in [true, false] {
+        world.restart();
+        world.send(&get("/count"));
+        assert_eq!(world.wakes_at_without_registry(), Some(world.wall_ms));
+        world.pass_s(10);
+        if is_used {
+            world.send(&post("/count").id("b").first_sent_s(world.wall_s())).is_executed(200);
+        }
+        let before = world.database.rows_written();
+        world.wake_without_registry();
+        assert_eq!(world.database.rows_written() - before, u64::from(!is_used));
+        assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), i64::from(!is_used));
+        assert!(world.wakes_at_without_registry().is_some_and(|at_ms| at_ms > world.wall_ms + 60_000), "no more");
+        if is_used {
+            world.send(&delete_key("again"));
+        }
+    }
+}

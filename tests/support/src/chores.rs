@@ -37,6 +37,12 @@ impl<H: Handler> World<H> {
         self.reported(&report, 0).unwrap();
     }
 
+    /// Wakes it where there is no registry.
+    pub fn wake_without_registry(&mut self) {
+        self.wake().unwrap();
+        self.engine.drop_name(&self.database, self.wall_ms).unwrap();
+    }
+
     /// What the registry is to be told.
     pub fn report(&mut self) -> Result<Option<Report>, SqlError> {
         self.engine.report(&self.database, self.wall_ms, BYTES)
