@@ -214,9 +214,7 @@ impl<H: Handler> Engine<H> {
     ) -> Result<(), SqlError> {
         let Some(before_s) = before_s else { return Ok(()) };
         // First: a crash before the registration is written leaves it due, and it is told again.
-        if self.load(sql, wall_ms).map(|loaded| self.loaded.insert(loaded).forgotten_s)? < before_s {
-            self.forget(sql, wall_ms, before_s)?;
-        }
+        self.forget(sql, wall_ms, before_s)?;
         self.chores.0.0.told = report.changes;
         self.put_listed(sql, wall_ms, report.is_listed)
     }

@@ -39,7 +39,8 @@ pub struct Instant {
     pub now_ms: i64,
     /// What was first sent before this and has no record is refused, in Unix s.
     pub fence_s: i64,
-    /// How far an administrator has moved the fence, in Unix s. A deletion of the key moves it further than it says here.
+    /// How far an administrator has moved the fence, in Unix s. A deletion of the key moves it further than it says here, and so does a
+    /// forget that is ahead of the clock.
     pub forgotten_s: i64,
     /// Where age alone puts the fence, in Unix s.
     pub aged_s: i64,

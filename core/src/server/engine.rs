@@ -156,11 +156,14 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Forgets what was first sent before an instant: moves the fence there, and the sweep takes it from there. A key without
-    /// tables has nothing to forget.
+    /// tables has nothing to forget. Who says it has another clock: where the key's is behind, what comes from now on is let alone.
     pub fn forget(&mut self, sql: &dyn Sql, wall_ms: i64, before_s: i64) -> Result<(), SqlError> {
         let mut loaded = self.load(sql, wall_ms)?;
+        let forgotten_s = before_s.min(loaded.clock_ms.div_euclid(1000));
+        // Where the clock was behind, only the fence tells; age may have put one there as well.
+        let is_fenced = loaded.fence_s == before_s && loaded.instant(self.config.retention_s).aged_s < before_s;
         // Again it changes nothing, and the sweep keeps its place.
-        if loaded.versions.engine > 0 && loaded.forgotten_s >= before_s {
+        if loaded.versions.engine > 0 && (is_fenced || loaded.forgotten_s >= before_s) {
             self.loaded = Some(loaded);
             return Ok(());
         }
@@ -169,12 +172,12 @@ impl<H: Handler> Engine<H> {
         } else {
             atomically(sql, || {
                 totals::take_away(sql)?;
-                schema::put_forgotten(sql, before_s, before_s, loaded.clock_ms)
+                schema::put_forgotten(sql, forgotten_s, before_s, loaded.clock_ms)
             })
         };
         match ended {
             Ok(()) if loaded.versions.engine > 0 => {
-                loaded.forgotten_s = loaded.forgotten_s.max(before_s);
+                loaded.forgotten_s = loaded.forgotten_s.max(forgotten_s);
                 loaded.fence_s = loaded.fence_s.max(before_s);
                 loaded.sweep = Sweep::default();
                 loaded.has_totals = false;

@@ -303,6 +303,7 @@ fn it_outlives_the_deletion_of_its_key_which_no_fence_could_stand_for() {
 #[test]
 fn it_outlives_a_record_that_carries_it_and_is_forgotten() {
     everywhere(|place, world| {
+        world.pass_s(1);
         world.forget(START_S + 1).expect("storage");
         world.wake().expect("storage");
         let is_carried_by_a_tombstone = place == "carried by a tombstone";

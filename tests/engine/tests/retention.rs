@@ -411,3 +411,33 @@ fn a_sweep_ends_although_each_turn_brings_a_page_of_ids_past_all_before_them() {
     }
     assert_eq!(world.database.number("SELECT count(*) FROM semel_records WHERE id < '01'"), 0, "the first have left");
 }
+
+/// Who takes a forget has another clock than the machine of a key, which may be behind.
+#[test]
+fn what_comes_after_a_forget_that_is_ahead_of_the_keys_clock_keeps_its_outcome() {
+    let mut world = World::new();
+    world.send(&change("before").first_sent_s(START_S)).is_executed(200);
+    world.pass_s(10);
+    let before_s = world.wall_s() + 5;
+    world.forget(before_s).expect("it forgets");
+    let after = change("a");
+    let first = world.send(&after);
+    first.is_executed(200);
+    world.send(&change("refused").first_sent_s(before_s - 1)).is_problem(410, "forgotten", "unknown", "never");
+    for _ in 0..3 {
+        sweep(&mut world);
+        world.send(&after).replays(&first);
+        world.pass_s(4);
+        // It may be told again, also once its clock is there.
+        world.forget(before_s).expect("it forgets");
+    }
+    world.send(&change("before").first_sent_s(START_S)).is_problem(410, "forgotten", "unknown", "never");
+    let last = change("last");
+    world.send(&last).is_executed(200);
+    world.pass_s(5);
+    world.forget(world.wall_s() - 1).expect("it forgets");
+    for call in [after, last] {
+        sweep(&mut world);
+        world.send(&call).is_problem(410, "outcome-expired", "yes", "never");
+    }
+}

@@ -455,3 +455,21 @@ fn the_sessions_of_a_deleted_key_take_no_room_from_new_ones() {
     world.send(&delete_key("d")).is_executed(200);
     world.send(&named("b", "two")).is_taken_over(2, 0);
 }
+
+#[test]
+fn a_place_that_is_taken_after_a_forget_that_is_ahead_of_the_clock_stays() {
+    let mut world = world();
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.pass_s(10);
+    world.forget(START_S + 15).expect("storage");
+    world.send(&numbered(1, 1)).is_problem(410, "session-unknown", "unknown", "never");
+    world.send(&named("b", "taken")).is_taken_over(2, 0);
+    let first = world.send(&first_of("taken", 2));
+    first.is_executed(200);
+    for _ in 0..2 {
+        sweep(&mut world);
+        world.send(&first_of("taken", 2)).replays(&first);
+        world.pass_s(10);
+        world.forget(START_S + 15).expect("storage");
+    }
+}
