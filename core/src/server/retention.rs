@@ -83,7 +83,8 @@ pub struct Sweep {
 struct Walked {
     /// When the first of what was walked by may leave.
     due_ms: i64,
-    /// The oldest row that was walked by so far, and that of the last whole walk, or at the start; [`i64::MAX`]: there is none.
+    /// The oldest row that was walked by so far, and that of the last whole walk, or at the start; [`i64::MAX`]: there is none. Those in
+    /// doubt are none: what is kept of it tells when something is due, and they never are.
     walking_oldest_ms: i64,
     oldest_ms: i64,
 }
@@ -111,7 +112,7 @@ impl Sweep {
         let oldest_s = totals.oldest_fenced_ms.map(|oldest_ms| oldest_ms.div_euclid(1000));
         // A fence that an administrator has moved may have passed what is not due by the clock.
         let is_passed = oldest_s.is_some_and(|oldest_s| oldest_s < forgotten_s);
-        let is_known = holds(Rule::UnacknowledgedStay) && holds(Rule::TombstoneStays);
+        let is_known = [Rule::UnacknowledgedStay, Rule::TombstoneStays, Rule::DoubtStays].into_iter().all(holds);
         let due_ms = if is_passed || !is_known {
             0
         } else {
@@ -137,7 +138,7 @@ impl Sweep {
         Some(self.due_ms).filter(|due_ms| *due_ms < i64::MAX)
     }
 
-    /// The `at_ms` of the oldest row, as of the last whole walk, or of the object's start: no row is older.
+    /// The `at_ms` of the oldest row, as of the last whole walk, or of the object's start: no row is older, but one in doubt.
     pub fn oldest_ms(&self) -> Option<i64> {
         Some(self.walked.0.oldest_ms).filter(|oldest_ms| *oldest_ms < i64::MAX)
     }
@@ -159,7 +160,7 @@ impl Sweep {
     /// A record came, wherever the walk is.
     pub fn came(&mut self, record: &Record, retention_s: i64) {
         self.due_ms = self.due_ms.min(due_ms(record, retention_s));
-        self.walked.0.oldest_ms = self.walked.0.oldest_ms.min(record.at_ms);
+        self.walked.0.oldest_ms = self.walked.0.oldest_ms.min(since_ms(record));
         self.passed(record, retention_s);
     }
 
@@ -171,7 +172,7 @@ impl Sweep {
     fn passed(&mut self, record: &Record, retention_s: i64) {
         let walked = &mut self.walked.0;
         walked.due_ms = walked.due_ms.min(due_ms(record, retention_s));
-        walked.walking_oldest_ms = walked.walking_oldest_ms.min(record.at_ms);
+        walked.walking_oldest_ms = walked.walking_oldest_ms.min(since_ms(record));
     }
 }
 
@@ -225,6 +226,11 @@ impl Swept {
         };
         Ok(())
     }
+}
+
+/// Since when a record is as it is; [`i64::MAX`]: it is in doubt, and stays however long that is.
+fn since_ms(record: &Record) -> i64 {
+    if matches!(record.state, State::Dispatched { .. }) { i64::MAX } else { record.at_ms }
 }
 
 /// When the fence has passed a second, where retention alone moves it.

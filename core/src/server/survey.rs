@@ -123,7 +123,8 @@ fn each_packed(
     }
 }
 
-/// The instant of the oldest row, in Unix ms. Of many rows it is what the sweep has seen: none is older.
+/// The instant of the oldest row, in Unix ms. Of many rows it is what the sweep has seen: none is older, but those in
+/// doubt, which it leaves out.
 pub(super) fn oldest_ms(sql: &dyn Sql, loaded: &Loaded) -> Result<Option<i64>, SqlError> {
     if loaded.rows() > OLDEST_ROWS_MAX {
         return Ok(loaded.sweep.oldest_ms());

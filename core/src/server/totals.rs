@@ -15,7 +15,8 @@ pub struct Totals {
     pub count: Change,
     /// The latest clock in any row, in Unix ms.
     pub clock_ms: i64,
-    /// The earliest clock in any row.
+    /// The earliest clock in any row, but in those in doubt, which never leave by themselves: for how long one stays says nothing of what
+    /// is due.
     pub oldest_ms: Option<i64>,
     /// The earliest, of those that leave by the fence; or of all.
     pub oldest_fenced_ms: Option<i64>,
@@ -83,12 +84,13 @@ pub fn kept(sql: &dyn Sql) -> Result<Option<Totals>, SqlError> {
 
 /// Counts up to `limit` rows with ids after `after`, and answers the last of these ids; `None` where there are none.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Option<(Totals, String)>, SqlError> {
-    let statement = "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3, ?4)), 0), coalesce(max(at_ms), 0), min(at_ms), \
-         min(iif(lapses_ms IS NULL AND state <> ?4, at_ms, NULL)), min(lapses_ms), NULL, NULL, NULL, max(id) \
+    let statement = "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3, ?4)), 0), coalesce(max(at_ms), 0), \
+         min(iif(state <> ?7, at_ms, NULL)), min(iif(lapses_ms IS NULL AND state <> ?7, at_ms, NULL)), min(lapses_ms), \
+         NULL, NULL, NULL, max(id) \
          FROM (SELECT id, state, at_ms, lapses_ms FROM semel_records WHERE id > ?5 ORDER BY id LIMIT +?6)";
-    // What is in doubt, the last of them, leaves by itself at no time.
     let states = number::RECORDS.map(Value::from);
-    let rows = sql.exec(statement, &[states.as_slice(), &[after.into(), limit.into()]].concat())?;
+    let others = [after.into(), limit.into(), number::DISPATCHED.into()];
+    let rows = sql.exec(statement, &[states.as_slice(), &others].concat())?;
     let row = rows.into_iter().next().ok_or_else(unreadable)?;
     let totals = Totals::from_row(&row).ok_or_else(unreadable)?;
     match row.into_iter().next_back() {

@@ -1,8 +1,9 @@
 //! Requests that are executed elsewhere and are in doubt: what becomes of them, by the policy of their route.
 
 use semel_core::message::{Headers, Response};
+use semel_core::server::chores::TOTALS_ROWS_MIN;
 use semel_core::server::remote::{Call as Sent, Ended, Policy};
-use semel_support::elsewhere::{answered, dispatched, is_told, lost, order, probe, refused, remote, resend};
+use semel_support::elsewhere::{answered, dispatched, in_doubt, is_told, lost, order, probe, refused, remote, resend};
 use semel_support::{START_MS, START_S, acknowledge, post};
 
 #[test]
@@ -253,23 +254,37 @@ fn what_is_in_doubt_never_leaves_by_itself() {
 }
 
 #[test]
-fn what_is_in_doubt_for_longer_than_the_retention_wakes_nobody() {
-    let mut world = remote(Policy::Report);
-    let call = order("a");
-    let sent = dispatched(&mut world, &call, 1);
-    world.settle(&call, &sent, lost());
-    world.pass_s(200_000);
-    world.restart();
-    // It looks at what there is, and sweeps nothing yet.
-    world.report().expect("storage");
-    assert_eq!(world.wakes_at_without_registry(), None);
-    assert_eq!(world.sweep_page(), Ok(false), "nor is there anything to look at");
-    // What came later leaves in its time.
-    let later = post("/orders").id("later").first_sent_s(world.wall_s());
-    let sent = dispatched(&mut world, &later, 1);
-    world.settle(&later, &sent, answered(201, "made"));
-    let now_ms = world.wall_ms;
-    world.restart();
-    world.report().expect("storage");
-    assert!(world.wakes_at_without_registry().is_some_and(|due_ms| due_ms > now_ms));
+fn what_is_in_doubt_for_longer_than_anything_is_kept_is_due_at_no_start() {
+    for is_counted in [false, true] {
+        let mut world = remote(Policy::Report);
+        in_doubt(&mut world, "a");
+        world.pass_s(900);
+        for n in 0..100 {
+            let call = post("/orders").id(&format!("other-{n}")).first_sent_s(world.wall_s());
+            let sent = dispatched(&mut world, &call, 1);
+            world.settle(&call, &sent, answered(201, "made")).is_executed(201);
+        }
+        if is_counted {
+            world.database.fill(&format!(
+                "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {TOTALS_ROWS_MIN}) \
+                 INSERT INTO semel_records (id, state, at_ms, first_sent_s, principal, fingerprint, status, headers, body) \
+                 SELECT 'n' || n, 1, {0}, {0} / 1000, 'alice', randomblob(32), 200, '', x'' FROM numbers",
+                world.wall_ms
+            ));
+            world.restart();
+        }
+        world.pass_s(200);
+        world.wake().expect("storage");
+        assert_eq!(world.database.number("SELECT count(*) FROM semel_totals") == 1, is_counted);
+        let due_ms = (START_S + 900 + 1000 + 1) * 1000;
+        for _ in 0..2 {
+            assert_eq!(world.wakes_at_without_registry(), Some(due_ms));
+            assert_eq!(world.sweep_page(), Ok(false));
+            world.restart();
+            world.count().expect("storage");
+        }
+        world.wall_ms = due_ms;
+        world.wake().expect("storage");
+        assert_eq!((world.rows(), world.row("a", "state")), (1, Some(7.into())));
+    }
 }

@@ -278,10 +278,11 @@ impl Tables {
             let clock_ms = self.records.values().filter_map(|row| row.integer(column::AT_MS)).max().unwrap_or(0);
             let (all, records) = (self.records.len() as i64, self.count(true) as i64);
             let lapses = |row: &&Stored| row.integer(column::LAPSES_MS).is_some();
-            let oldest_ms =
-                self.records.values().filter(|row| !lapses(row)).filter_map(|row| row.integer(column::AT_MS));
+            let is_certain = |row: &&Stored| row.state() != 7;
+            let certain = || self.records.values().filter(is_certain);
+            let oldest_ms = certain().filter(|row| !lapses(row)).filter_map(|row| row.integer(column::AT_MS));
             let lapses_ms = self.records.values().filter_map(|row| row.integer(column::LAPSES_MS));
-            let instants = self.records.values().filter_map(|row| row.integer(column::AT_MS));
+            let instants = certain().filter_map(|row| row.integer(column::AT_MS));
             let minima = [instants.min(), oldest_ms.min(), lapses_ms.min(), None, None, None].map(Value::from);
             // All of them are in the first page.
             let last =
