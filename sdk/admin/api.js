@@ -67,9 +67,9 @@ export class Admin {
     return this.#again(this.#options.readsForMs, signal, () => this.#clock(signal));
   }
 
-  /** A page of keys: `{ keys, next, total }`. */
-  async keys({ order = "newest", prefix, after, limit = 50 } = {}, signal) {
-    return this.#read(`/admin/keys${queryOf({ order, prefix, after, limit })}`, signal);
+  /** A page of keys: `{ keys, next, total }`. `state`: `"in-doubt"`, for those alone where something is. */
+  async keys({ order = "newest", prefix, state, after, limit = 50 } = {}, signal) {
+    return this.#read(`/admin/keys${queryOf({ order, prefix, state, after, limit })}`, signal);
   }
 
   /** What one key keeps: counts, bytes, fence, limits, counters. */

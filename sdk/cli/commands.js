@@ -27,14 +27,15 @@ export async function keys(session) {
   const order = isSorted ? "name" : options.order;
   let [after, shown, total, nowMs] = [undefined, 0, 0, 0];
   const found = [];
-  const rows = [["KEY", "RECORDS", "TOMBSTONES", "SIZE", "CREATED", "LAST REPORT"]];
+  const { state } = options;
+  const rows = [["KEY", "RECORDS", state ? "IN DOUBT" : "TOMBSTONES", "SIZE", "CREATED", "LAST REPORT"]];
   const show = (key) => {
     if (terminal.isJson) terminal.json(key);
-    else rows.push([safeLine(key.key), number(key.records), number(key.tombstones), bytes(key.bytes), age(key.created, nowMs), age(key.seen, nowMs)]);
+    else rows.push([safeLine(key.key), number(key.records), number(state ? key.inDoubt : key.tombstones), bytes(key.bytes), age(key.created, nowMs), age(key.seen, nowMs)]);
   };
   do {
     const limit = Math.min(PAGE, wanted - shown);
-    const page = await reading(session, () => admin.keys({ order, prefix: options.prefix, after, limit }, signal));
+    const page = await reading(session, () => admin.keys({ order, prefix: options.prefix, state, after, limit }, signal));
     nowMs ||= await reading(session, () => admin.now(signal));
     if (isSorted) found.push(...page.keys);
     else page.keys.forEach(show);
@@ -86,6 +87,7 @@ export async function show(session, key, id) {
   terminal.facts([
     ["records", of(stats.records, stats.recordsMax)],
     ["tombstones", of(stats.tombstones, stats.tombstonesMax)],
+    ...(stats.inDoubt > 0 ? [["in doubt", number(stats.inDoubt)]] : []),
     ["size", of(stats.bytes, stats.bytesMax, bytes)],
     ...(stats.sessions > 0 ? [["sessions", number(stats.sessions)]] : []),
     ["oldest", stats.oldest === null ? "none" : at(stats.oldest)],

@@ -27,8 +27,9 @@ Exit codes: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by 
 Examples:
   semel keys --order heaviest --limit 10
   semel keys --prefix accounts/ --all --json
+  semel keys --state in-doubt
 
-With --json, one key a line: {"key","created","seen","records","tombstones","bytes","oldest"}; times in Unix ms.`,
+With --json, one key a line: {"key","created","seen","records","tombstones","inDoubt","bytes","oldest"}; times in Unix ms.`,
   show: `
 Examples:
   semel show accounts/alice
@@ -136,6 +137,7 @@ function programOf({ version, terminal, env, signal }) {
   add("keys", "Lists keys.", keys)
     .addOption(new Option("--order <order>", "which come first").choices(["newest", "heaviest", "name"]).default("newest"))
     .option("--prefix <prefix>", "only keys that begin so")
+    .addOption(new Option("--state <state>", "only keys with something in that state").choices(["in-doubt"]))
     .addOption(new Option("--limit <count>", "how many").argParser(numberOf(1, 1_000_000)).default(50))
     .addOption(new Option("--all", "all there are").conflicts("limit"));
   add("records <key>", "Lists what a key keeps of requests.", records)

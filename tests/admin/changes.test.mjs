@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { until } from "../e2e/lossy.mjs";
-import { at, hasRows, inspect, shows } from "./inspector.mjs";
+import { at, hasRows, inspect, rows, shows } from "./inspector.mjs";
 import { EMPTY, FOREIGN, HEAVY, SMALL, idOf, keys, numberOf, sentBy, stateOf } from "./world.mjs";
 
 /** Past this, what runs hangs. */
@@ -43,6 +43,25 @@ test("a double click, a lost request and a lost answer are one change, under one
   await tab.getByRole("button", { name: "Close" }).click();
   await shows(tab, "It was cancelled. From then on it never runs.");
   assert.equal(await tab.locator(".changes button").count(), 0);
+});
+
+test("keys where something is in doubt are listed by themselves, and lead to what it is", LIMIT, async (t) => {
+  const { mine, tab } = await open(t, "#order=name");
+  await tab.getByRole("link", { name: "In doubt" }).click();
+  await shows(tab, "Nothing is in doubt at any key, as they told last.");
+  for (const id of ["doubt-one", "doubt-two"]) fake.doubt(FOREIGN, id);
+  await tab.reload();
+  await hasRows(tab, 1);
+  assert.equal(await tab.evaluate(() => location.hash), "#order=name&state=in-doubt");
+  assert.deepEqual((await rows(tab))[0].slice(0, 3), [FOREIGN, "8", "2"]);
+  await shows(tab, "1 of 1 key");
+  await tab.getByRole("link", { name: FOREIGN }).click();
+  await until(async () => (await tab.getByLabel("State").inputValue()) === "in-doubt", "the state is chosen");
+  assert.match(await tab.locator("main").innerText(), /In doubt\n2\n/);
+  await tab.goBack();
+  await tab.getByRole("link", { name: "All" }).click();
+  await shows(tab, "of 10,000 keys");
+  assert.deepEqual(mine.complaints, []);
 });
 
 test("what is in doubt is resolved by an outcome, which stays as it was sent, or as not run", LIMIT, async (t) => {

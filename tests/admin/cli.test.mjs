@@ -81,7 +81,7 @@ test("show: a key, and one request with its life and its outcome", LIMIT, async 
   assert.equal(key.code, 0);
   assert.match(key.stdout, /^orders\/everything\n {2}records +580,000 {2}58 % of 1,000,000\n {2}tombstones +1,680,000 {2}84 % of 2,000,000\n/);
   const json = await semel(["show", HEAVY, "--json"]);
-  assert.deepEqual(Object.keys(JSON.parse(json.stdout)), ["key", "now", "records", "tombstones", "bytes", "sessions", "oldest", "retentionSeconds", "fence", "forgottenBefore", "recordsMax", "tombstonesMax", "bytesMax", "counters"]);
+  assert.deepEqual(Object.keys(JSON.parse(json.stdout)), ["key", "now", "records", "tombstones", "inDoubt", "bytes", "sessions", "oldest", "retentionSeconds", "fence", "forgottenBefore", "recordsMax", "tombstonesMax", "bytesMax", "counters"]);
   const id = idIn("executed", (n) => n % 10 !== 9 && mix(n, 12) % 8 > 3);
   const record = await semel(["show", SMALL, id]);
   assert.match(record.stdout, /executed: It ran once\.[\s\S]*principal +user-\d+[\s\S]*first sent[\s\S]*executed, \d+ h ago[\s\S]*latest deadline[\s\S]*outcome expires[\s\S]*Status 200[\s\S]*"balance": \d+/);
@@ -123,6 +123,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [[], /Usage: semel/],
     [["turn"], /unknown command 'turn'/],
     [["keys", "--order", "up"], /Allowed choices are newest, heaviest, name/],
+    [["keys", "--state", "executed"], /Allowed choices are in-doubt/],
     [["keys", "--limit", "0"], /from 1 to 1000000/],
     [["keys", "--limit", "1", "--all"], /cannot be used with/],
     [["show"], /missing required argument 'key'/],
@@ -200,6 +201,12 @@ test("cancel: what had run stays, and that is a failure; what is over is refused
 test("resolve: what is in doubt has the outcome that was given, or never runs, once though answers are lost; anything else keeps what it has", LIMIT, async () => {
   for (const id of ["doubt-1", "doubt-2", "doubt-3"]) fake.doubt(SMALL, id);
   const done = fake.done.length;
+  const some = await semel(["keys", "--state", "in-doubt"]);
+  assert.match(some.stdout, /^KEY +RECORDS +IN DOUBT +SIZE .*\naccounts\/alice +\d+ +3 +\d/);
+  assert.equal(some.stderr, "1 of 1 key\n");
+  assert.deepEqual(jsonOf((await semel(["keys", "--state", "in-doubt", "--order", "heaviest", "--all", "--json"])).stdout).map(({ key, inDoubt }) => [key, inDoubt]), [[SMALL, 3]]);
+  assert.deepEqual(await semel(["keys", "--state", "in-doubt", "--prefix", "carts/"]), { code: 0, stdout: "", stderr: "There are no such keys.\n" });
+  assert.match((await semel(["show", SMALL])).stdout, /^ *in doubt +3$/m);
   assert.match((await semel(["show", SMALL, "doubt-1"])).stdout, /in-doubt: It was sent to where it is executed, and has no outcome/);
   fake.faults.push({ on: "change", kind: "lose-answer" });
   const ran = await semel(["resolve", SMALL, "doubt-1", "--executed", "yes", "--status", "201", "--type", "application/json", "--body", '{"order":7}', "--yes"]);

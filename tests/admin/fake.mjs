@@ -55,6 +55,8 @@ class Fake {
 
   /** Has an id be in doubt. */
   doubt(key, id) {
+    this.#keys.find((each) => each.key === key).inDoubt += 1;
+    this.#sorted = undefined;
     this.#records.set(`${key}\0${id}`, { id, state: "in-doubt", principal: "alice", firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 59_000, deadline: null, lapses: null, executed: "unknown", status: null, bytes: null, crashes: null });
   }
 
@@ -133,9 +135,10 @@ class Fake {
   #list(query) {
     const order = query.get("order") ?? "newest";
     const prefix = query.get("prefix") ?? "";
+    const isMeant = ({ key, inDoubt }) => key.startsWith(prefix) && (query.get("state") === null || inDoubt > 0);
     const by = { newest: (one, other) => other.created - one.created, heaviest: (one, other) => other.bytes - one.bytes, name: (one, other) => (one.key < other.key ? -1 : 1) }[order];
-    const name = `${order} ${this.#keys.length} ${prefix}`;
-    if (this.#sorted?.name !== name) this.#sorted = { name, all: this.#keys.filter(({ key }) => key.startsWith(prefix)).sort(by) };
+    const name = `${order} ${this.#keys.length} ${prefix} ${query.get("state")}`;
+    if (this.#sorted?.name !== name) this.#sorted = { name, all: this.#keys.filter(isMeant).sort(by) };
     const { all } = this.#sorted;
     const from = Number(query.get("after") ?? 0);
     const to = from + Number(query.get("limit") ?? 50);
@@ -241,10 +244,10 @@ class Fake {
   }
 }
 
-function statsOf({ key, records, tombstones, bytes, oldest }) {
+function statsOf({ key, records, tombstones, inDoubt, bytes, oldest }) {
   const at = mix(numberOf(key), 30);
   return {
-    ...{ key, now: NOW_MS, records, tombstones, bytes, sessions: 0, oldest, retentionSeconds: key.startsWith("tenants/") ? null : 86_400 },
+    ...{ key, now: NOW_MS, records, tombstones, inDoubt, bytes, sessions: 0, oldest, retentionSeconds: key.startsWith("tenants/") ? null : 86_400 },
     ...{ fence: NOW_MS / 1000 - 86_400, forgottenBefore: 0, recordsMax: 1_000_000, tombstonesMax: 2_000_000, bytesMax: 8_000_000_000 },
     counters: { executed: records + (at % 1000), replayed: at % 97, "attempt-expired": at % 13, "fingerprint-mismatch": at % 2 },
   };

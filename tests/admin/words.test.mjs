@@ -73,6 +73,7 @@ test("a place is the same after a way through the address, and what means nothin
   for (const route of [
     { view: "keys", order: "newest", prefix: "" },
     { view: "keys", order: "heaviest", prefix: "a&b=c#d e/%" },
+    { view: "keys", order: "name", prefix: "", state: "in-doubt" },
     { view: "key", key: `<img src=x onerror="1">&id=2` },
     { view: "record", key: "Zürich ☃/100%", id: "a=b&c" },
     { view: "forget", id: "" },
@@ -80,6 +81,6 @@ test("a place is the same after a way through the address, and what means nothin
   ]) {
     assert.deepEqual(routeOf(fragmentOf(route)), route);
   }
-  for (const fragment of ["", "#", "#x", "#order=up", "#key=", "#id=a"]) assert.deepEqual(routeOf(fragment), { view: "keys", order: "newest", prefix: "" }, fragment);
+  for (const fragment of ["", "#", "#x", "#order=up", "#key=", "#id=a", "#state=executed"]) assert.deepEqual(routeOf(fragment), { view: "keys", order: "newest", prefix: "" }, fragment);
   assert.equal(fragmentOf({ view: "keys" }), "#");
 });

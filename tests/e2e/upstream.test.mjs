@@ -262,6 +262,24 @@ test("what is in doubt is settled by an administrator", async () => {
   assert.equal(other.made.get(ref), 1);
 });
 
+test("a key where something is in doubt is listed by that, once nothing can answer it any more and until it is settled", async (t) => {
+  const own = await front((end) => t.after(end), other, { SEMEL_REPORT_SECONDS: "1" });
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const listed = async (query) => (await own.admin("GET", `keys?${query}`)).json.keys.map(({ key, records, inDoubt }) => [key, records, inDoubt]);
+  let lose;
+  const arrived = new Promise((resolve) => other.trouble.push((response) => resolve((lose = () => response.destroy()))));
+  const lost = order(own, "report", ref, { id });
+  await arrived;
+  await until(async () => (await listed("")).length === 1, "it is registered");
+  assert.deepEqual([await listed(""), await listed("state=in-doubt")], [[["report/orders", 1, 0]], []]);
+  lose();
+  assert.equal((await lost).semel, "outcome-unknown");
+  await until(async () => (await listed("state=in-doubt")).length === 1, "it is told");
+  assert.deepEqual(await listed("state=in-doubt&prefix=report/"), [["report/orders", 1, 1]]);
+  await own.admin("POST", `keys/report%2Forders/records/${id}/resolve`, { id: randomUUID(), body: JSON.stringify({ executed: "no" }) });
+  await until(async () => (await listed("state=in-doubt")).length === 0, "it is settled");
+});
+
 test("a key that is deleted while a request of it is under way: nobody is told that it never ran", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   let finish;

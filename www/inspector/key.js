@@ -101,7 +101,7 @@ function tiles({ records, recordsMax, tombstones, tombstonesMax, bytes: size, by
   );
 }
 
-function facts({ now, oldest, retentionSeconds, fence, forgottenBefore, sessions, counters }) {
+function facts({ now, oldest, retentionSeconds, fence, forgottenBefore, sessions, inDoubt, counters }) {
   const at = (ms) => make("time", { datetime: new Date(ms).toISOString(), title: age(ms, now) }, `${instant(ms)}, ${age(ms, now)}`);
   const rows = [
     ["Oldest record", oldest === null ? "none" : at(oldest)],
@@ -111,6 +111,7 @@ function facts({ now, oldest, retentionSeconds, fence, forgottenBefore, sessions
     ["Clock of the key", instant(now)],
   ];
   if (sessions > 0) rows.push(["Sessions", number(sessions)]);
+  if (inDoubt > 0) rows.push(["In doubt", number(inDoubt)]);
   const list = make("dl", { class: "facts" }, ...rows.map(([name, value, hint]) => make("div", {}, make("dt", {}, name), make("dd", {}, value, ...(hint ? [make("span", { class: "hint" }, hint)] : [])))));
   const counted = Object.entries(counters).sort(([, one], [, other]) => other - one);
   const counts = counted.length === 0 ? make("p", { class: "hint" }, "Nothing was asked since the object started.") : make("ul", { class: "counters" }, ...counted.map(([code, count]) => make("li", {}, make("span", {}, code), make("b", {}, number(count)))));

@@ -1,17 +1,21 @@
-// The list of keys: newest, heaviest or by name, all or those with a prefix.
+// The list of keys: newest, heaviest or by name; all, those with a prefix, or those with something in doubt.
 
 import { make } from "../view/element.js";
 import { endless } from "./list.js";
-import { fragmentOf } from "./route.js";
+import { IN_DOUBT, fragmentOf } from "./route.js";
 import { age, bytes, instant, number } from "../../sdk/admin/words.js";
 
 const ORDERS = { newest: "Newest", heaviest: "Heaviest", name: "By name" };
+const CHOICES = [
+  [undefined, "All"],
+  [IN_DOUBT, "In doubt"],
+];
 const PAGE = 200;
 const TYPING_MS = 250;
-const COLUMNS = [
+const columnsOf = (state) => [
   ["Key", "wide"],
   ["Records", "number"],
-  ["Tombstones", "number"],
+  [state ? "In doubt" : "Tombstones", "number"],
   ["Size", "number"],
   ["Created", "time"],
   ["Last report", "time"],
@@ -20,32 +24,32 @@ const COLUMNS = [
 /** Shows them, as `route` says. */
 export function showKeys(route, context) {
   const { admin, signal, go } = context;
+  const { order, prefix, state } = route;
   let nowMs;
   const load = async (after) => {
-    const { keys, next, total } = await admin.keys({ order: route.order, prefix: route.prefix, after, limit: PAGE }, signal);
+    const { keys, next, total } = await admin.keys({ order, prefix, state, after, limit: PAGE }, signal);
     nowMs = await admin.now(signal);
     return { items: keys, next, total };
   };
   const when = (ms) => make("time", { datetime: new Date(ms).toISOString(), title: instant(ms) }, age(ms, nowMs));
-  const cells = ({ key, records, tombstones, bytes: size, created, seen }) => [
-    make("a", { href: fragmentOf({ view: "key", key }) }, key),
+  const cells = ({ key, records, tombstones, inDoubt, bytes: size, created, seen }) => [
+    make("a", { href: fragmentOf({ view: "key", key, state }) }, key),
     number(records),
-    number(tombstones),
+    number(state ? inDoubt : tombstones),
     bytes(size),
     when(created),
     when(seen),
   ];
-  const nothing = route.prefix ? `No key begins with “${route.prefix}”.` : "There are no keys yet. A key is listed once it has made its first change and reported it, which takes up to a minute.";
-  const list = endless({ name: "keys", label: "Keys", columns: COLUMNS, load, cells, noun: "key", nothing, signal, onerror: context.onerror });
+  const nothing = state ? `Nothing is in doubt at ${prefix ? `a key that begins with “${prefix}”` : "any key"}, as they told last.` : prefix ? `No key begins with “${prefix}”.` : "There are no keys yet. A key is listed once it has made its first change and reported it, which takes up to a minute.";
+  const list = endless({ name: "keys", label: "Keys", columns: columnsOf(state), load, cells, noun: "key", nothing, signal, onerror: context.onerror });
   const element = make("section", { "aria-labelledby": "title" }, make("h1", { id: "title", tabindex: "-1" }, "Keys"), toolbar(route, go, signal), list);
   return { title: "Keys", element };
 }
 
 function toolbar(route, go, signal) {
-  const orders = Object.entries(ORDERS).map(([order, text]) => {
-    const link = make("a", { href: fragmentOf({ ...route, order }), "aria-current": route.order === order ? "true" : undefined }, text);
-    return make("li", {}, link);
-  });
+  const link = (change, text, isCurrent) => make("li", {}, make("a", { href: fragmentOf({ ...route, ...change }), "aria-current": isCurrent ? "true" : undefined }, text));
+  const orders = Object.entries(ORDERS).map(([order, text]) => link({ order }, text, route.order === order));
+  const states = CHOICES.map(([state, text]) => link({ state }, text, route.state === state));
   const input = make("input", { id: "prefix", type: "search", autocomplete: "off", spellcheck: "false", autocapitalize: "off", placeholder: "accounts/" });
   input.value = route.prefix;
   let timer;
@@ -55,5 +59,5 @@ function toolbar(route, go, signal) {
     timer = setTimeout(() => !signal.aborted && go({ ...route, prefix: input.value }, { isSame: true }), TYPING_MS);
   });
   signal.addEventListener("abort", () => clearTimeout(timer));
-  return make("div", { class: "toolbar" }, make("ul", { class: "orders", "aria-label": "Order" }, ...orders), make("label", { class: "field inline", for: "prefix" }, "Begins with"), input);
+  return make("div", { class: "toolbar" }, make("ul", { class: "orders", "aria-label": "Order" }, ...orders), make("ul", { class: "orders", "aria-label": "State" }, ...states), make("label", { class: "field inline", for: "prefix" }, "Begins with"), input);
 }

@@ -11,9 +11,12 @@ export function routeOf(fragment) {
   if (key && id) return { view: "record", key, id };
   if (key) return { view: "key", key, ...(Object.hasOwn(STATES, state ?? "") && { state }) };
   if (forget !== null) return { view: "forget", id: forget };
-  return { view: "keys", order: ORDERS.includes(values.get("order")) ? values.get("order") : "newest", prefix: values.get("prefix") ?? "" };
+  const order = ORDERS.includes(values.get("order")) ? values.get("order") : "newest";
+  return { view: "keys", order, prefix: values.get("prefix") ?? "", ...(state === IN_DOUBT && { state }) };
 }
 
+/** The state by which keys can be chosen. */
+export const IN_DOUBT = "in-doubt";
 /** The orders of the list of keys. */
 export const ORDERS = ["newest", "heaviest", "name"];
 
@@ -23,7 +26,7 @@ export function fragmentOf({ view, key, id, state, order = "newest", prefix = ""
     record: { key, id },
     key: { key, ...(state && { state }) },
     forget: { forget: id ?? "" },
-    keys: { ...(order !== "newest" && { order }), ...(prefix !== "" && { prefix }) },
+    keys: { ...(order !== "newest" && { order }), ...(prefix !== "" && { prefix }), ...(state && { state }) },
   }[view];
   return `#${new URLSearchParams(values)}`;
 }

@@ -79,6 +79,7 @@ pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &m
     let swept = after.sweep.page(sql, instant.passed_s(), instant.now_ms, retention_s)?;
     after.count.records += swept.change.records;
     after.count.tombstones += swept.change.tombstones;
+    after.count.dispatched += swept.change.dispatched;
     after.sweep = swept.next;
     Ok(is_written || swept.is_written)
 }
@@ -191,6 +192,9 @@ impl<H: Handler> Engine<H> {
         kept.tried = Some(is_listed);
         let Some(key) = schema::key(sql)? else { return Ok(None) };
         let oldest = survey::oldest_ms(sql, loaded)?;
+        let changes = kept.changes;
+        // It may come to be in doubt without a commit, and be it that this object dies: what is told now is not the last word.
+        kept.changes += u64::from(self.under_way.is_some());
         Ok(Some(Report {
             key: key.as_str().to_owned(),
             at: loaded.clock_ms,
@@ -198,8 +202,9 @@ impl<H: Handler> Engine<H> {
             tombstones: loaded.count.tombstones,
             bytes,
             oldest,
+            in_doubt: loaded.in_doubt(self.under_way.as_ref()),
             is_listed,
-            changes: kept.changes,
+            changes,
         }))
     }
 

@@ -79,7 +79,7 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     work.after.is_registered = true;
     work.after.fence_s = fence_s;
     work.after.forgotten_s = forgotten_s;
-    work.after.count = Change { records: 0, tombstones: work.after.packed.count() };
+    work.after.count = Change { tombstones: work.after.packed.count(), ..Change::default() };
     work.after.sweep = Sweep::default();
     work.after.started = None;
     // The highest epoch stays, so that nobody who held a session before holds one again.

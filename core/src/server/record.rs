@@ -134,17 +134,21 @@ pub struct Change {
     pub records: i64,
     /// Tombstones and cancelled ids.
     pub tombstones: i64,
+    /// Of the records, those that were sent to where they are executed, and have no outcome.
+    pub dispatched: i64,
 }
 
 impl Change {
     /// A record came.
     pub fn came(&mut self, record: &Record) {
         *self.limit_of(record) += 1;
+        self.dispatched += record.dispatched();
     }
 
     /// A record left.
     pub fn left(&mut self, record: &Record) {
         *self.limit_of(record) -= 1;
+        self.dispatched -= record.dispatched();
     }
 
     /// Which limit a record counts against.
@@ -159,6 +163,10 @@ impl Change {
 }
 
 impl Record {
+    fn dispatched(&self) -> i64 {
+        i64::from(matches!(self.state, State::Dispatched { .. }))
+    }
+
     /// Whether it answers a principal: its own. What an administrator cancelled before anybody asked for it is cancelled for all.
     // Once, and not in each place that asks.
     #[inline(never)]

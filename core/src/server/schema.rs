@@ -11,15 +11,19 @@ use crate::id::Key;
 use crate::rules::{Rule, holds};
 
 /// The version of `schema.sql`.
-pub const SCHEMA_VERSION: i64 = 4;
+pub const SCHEMA_VERSION: i64 = 5;
 
 /// Instead of the version of the handler's tables: all of the key was deleted, and no row has come since but the deletion's own.
 pub const DELETED: i64 = -1;
 
 const CREATE: &str = include_str!("schema.sql");
 /// What leads from one version to the next, beginning with the first.
-const STEPS: &[&str] =
-    &[include_str!("schema_from_1.sql"), include_str!("schema_from_2.sql"), include_str!("schema_from_3.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema_from_1.sql"),
+    include_str!("schema_from_2.sql"),
+    include_str!("schema_from_3.sql"),
+    include_str!("schema_from_4.sql"),
+];
 
 /// The versions of the tables in a database; 0 where there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

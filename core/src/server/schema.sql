@@ -1,4 +1,4 @@
--- The engine's tables, version 4. Statements are parted by a semicolon and an empty line.
+-- The engine's tables, version 5. Statements are parted by a semicolon and an empty line.
 --
 -- One row a request, in one b-tree, and no index that would double what is written: a request that comes takes the row of one that it
 -- acknowledges, which is one row written in the life of a request. What a walk over all rows asks for comes before what may be long.
@@ -66,7 +66,9 @@ CREATE TABLE semel_totals (
   -- how many sessions there are; NULL: they have to be looked at
   sessions INTEGER,
   -- of those that are no stubs, none was last used before
-  used_ms INTEGER
+  used_ms INTEGER,
+  -- of the records, those that were sent to where they are executed, and have no outcome
+  dispatched INTEGER
 ) STRICT;
 
 -- Named senders. A row is written where a holder changes, a start or crash is counted, or the session becomes idle.

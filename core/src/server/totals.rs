@@ -46,6 +46,7 @@ impl Totals {
             count: Change {
                 records: self.count.records + more.count.records,
                 tombstones: self.count.tombstones + more.count.tombstones,
+                dispatched: self.count.dispatched + more.count.dispatched,
             },
             clock_ms: self.clock_ms.max(more.clock_ms),
             oldest_ms: earlier(self.oldest_ms, more.oldest_ms),
@@ -62,9 +63,9 @@ impl Totals {
             Value::Null => Some(None),
             value => value.as_integer().map(Some),
         };
-        let (all, records) = (integer(0)?, integer(1)?);
+        let (all, records, dispatched) = (integer(0)?, integer(1)?, integer(9)?);
         Some(Self {
-            count: Change { records, tombstones: all - records },
+            count: Change { records, tombstones: all - records, dispatched },
             clock_ms: integer(2)?,
             oldest_ms: instant(3)?,
             oldest_fenced_ms: instant(4)?,
@@ -77,7 +78,7 @@ impl Totals {
 
 /// What all rows come to, as it was kept; `None`: they have to be counted.
 pub fn kept(sql: &dyn Sql) -> Result<Option<Totals>, SqlError> {
-    let statement = "SELECT rows, records, clock_ms, oldest_ms, oldest_ms, due_ms, carried_until_ms, sessions, used_ms FROM semel_totals LIMIT 1";
+    let statement = "SELECT rows, records, clock_ms, oldest_ms, oldest_ms, due_ms, carried_until_ms, sessions, used_ms, dispatched FROM semel_totals LIMIT 1";
     let rows = sql.exec(statement, &[])?;
     rows.first().map(|row| Totals::from_row(row).ok_or_else(unreadable)).transpose()
 }
@@ -86,7 +87,7 @@ pub fn kept(sql: &dyn Sql) -> Result<Option<Totals>, SqlError> {
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Option<(Totals, String)>, SqlError> {
     let statement = "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3, ?4)), 0), coalesce(max(at_ms), 0), \
          min(iif(state <> ?7, at_ms, NULL)), min(iif(lapses_ms IS NULL AND state <> ?7, at_ms, NULL)), min(lapses_ms), \
-         NULL, NULL, NULL, max(id) \
+         NULL, NULL, NULL, coalesce(sum(state = ?7), 0), max(id) \
          FROM (SELECT id, state, at_ms, lapses_ms FROM semel_records WHERE id > ?5 ORDER BY id LIMIT +?6)";
     let states = number::RECORDS.map(Value::from);
     let others = [after.into(), limit.into(), number::DISPATCHED.into()];
@@ -102,7 +103,7 @@ pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Option<(Totals, St
 /// Keeps what the rows come to, for the next start.
 pub fn keep(sql: &dyn Sql, totals: &Totals) -> Result<(), SqlError> {
     let Totals {
-        count: Change { records, tombstones },
+        count: Change { records, tombstones, dispatched },
         clock_ms,
         oldest_ms,
         lapses_ms,
@@ -112,8 +113,8 @@ pub fn keep(sql: &dyn Sql, totals: &Totals) -> Result<(), SqlError> {
     } = *totals;
     let numbers = [records + tombstones, records, clock_ms].map(Value::from);
     let (count, used_ms) = (sessions.map(|sessions| sessions.count), sessions.and_then(|sessions| sessions.used_ms));
-    let others = [oldest_ms, lapses_ms, carried_until_ms, count, used_ms].map(Value::from);
-    let statement = "INSERT OR REPLACE INTO semel_totals VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let others = [oldest_ms, lapses_ms, carried_until_ms, count, used_ms, Some(dispatched)].map(Value::from);
+    let statement = "INSERT OR REPLACE INTO semel_totals VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     sql.exec(statement, &[numbers.as_slice(), &others].concat()).map(|_| ())
 }
 

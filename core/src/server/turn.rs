@@ -92,6 +92,11 @@ impl Loaded {
         self.count.records + self.count.tombstones - self.packed.count()
     }
 
+    /// How many requests are in doubt: what is under way to where it is executed may still have its answer.
+    pub fn in_doubt(&self, under_way: Option<&RequestId>) -> i64 {
+        (self.count.dispatched - i64::from(under_way.is_some())).max(0)
+    }
+
     /// Whether this engine has counted the start of a request last.
     pub fn has_started(&self, id: &RequestId) -> bool {
         matches!(&self.started, Some(Started::Request(started)) if started == id)

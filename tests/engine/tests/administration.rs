@@ -100,7 +100,7 @@ fn a_key_shows_what_it_holds_its_limits_and_its_answers() {
     assert!((4096..100_000).contains(&bytes) && bytes.is_multiple_of(4096), "{bytes}");
     let expected = json!({
         "key": "counters/1", "now": START_MS + 1000, "records": 1, "tombstones": 1, "bytes": bytes, "sessions": 0,
-        "oldest": START_MS, "retentionSeconds": 1000, "fence": START_S - 500, "forgottenBefore": START_S - 500,
+        "oldest": START_MS, "inDoubt": 0, "retentionSeconds": 1000, "fence": START_S - 500, "forgottenBefore": START_S - 500,
         "recordsMax": 10, "tombstonesMax": 20, "sessionsMax": 100_000, "bytesMax": 1_000_000,
         "counters": { "executed": 2, "replayed": 1, "read": 1 },
     });

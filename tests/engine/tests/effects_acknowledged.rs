@@ -43,12 +43,12 @@ fn a_sender_that_starts_again_and_again_fills_no_other_key() {
         alice.pass_ms(10_000);
         bob.pass_ms(10_000);
     }
-    let Change { records, tombstones } = bob.count().expect("storage");
+    let Change { records, tombstones, .. } = bob.count().expect("storage");
     assert_eq!(records, 0);
     assert!(tombstones <= 14, "{tombstones} are there, of two minutes and some seconds");
     bob.pass_s(200);
     bob.send(&post("/accounts/bob/deposit").id("d").body(json!({"amount": 1}).to_string())).is_executed(200);
-    assert_eq!(bob.count(), Ok(Change { records: 1, tombstones: 0 }));
+    assert_eq!(bob.count(), Ok(Change { records: 1, ..Change::default() }));
 }
 
 #[test]
@@ -115,7 +115,11 @@ fn where_the_other_clock_is_another_they_go_without_a_deadline() {
             assert_eq!(drained(&mut alice, &mut bob), 1);
             alice.restart();
         }
-        assert_eq!((bob.balance(), bob.count()), (5, Ok(Change { records: 0, tombstones: 5 })), "for the retention");
+        assert_eq!(
+            (bob.balance(), bob.count()),
+            (5, Ok(Change { tombstones: 5, ..Change::default() })),
+            "for the retention"
+        );
     }
 }
 

@@ -10,7 +10,7 @@ const KEYS: &str = "/semel/v1/admin/keys";
 
 fn report(key: &str, at: i64) -> Report {
     let (key, records, tombstones, bytes) = (key.to_owned(), 1, 0, 20_480);
-    Report { key, at, records, tombstones, bytes, oldest: Some(at), is_listed: true, changes: 0 }
+    Report { key, at, records, tombstones, bytes, oldest: Some(at), in_doubt: 0, is_listed: true, changes: 0 }
 }
 
 /// One page of a list over shards of a database each.
@@ -40,25 +40,33 @@ fn walked(databases: &[Database], query: &str) -> Vec<String> {
 #[test]
 fn all_orders_list_each_key_once_over_all_pages_and_shards() {
     let databases: Vec<Database> = (0..3).map(|_| Database::new()).collect();
-    let mut numbers: BTreeMap<String, (i64, i64)> = BTreeMap::new();
+    let mut numbers: BTreeMap<String, (i64, i64, i64)> = BTreeMap::new();
     for number in 0..200_i64 {
         let key = format!("{}/{number}", if number % 4 == 0 { "accounts" } else { "caf\u{e9}" });
         let shard = (number % 3) as u8;
         // Equal numbers have to be told apart, too.
-        let (created, bytes) = (START_MS + number / 5, 4096 * (number % 7));
-        let told = Report { bytes, ..report(&key, START_MS) };
+        let (created, bytes, in_doubt) = (START_MS + number / 5, 4096 * (number % 7), number % 3);
+        let told = Report { bytes, in_doubt, ..report(&key, START_MS) };
         Shard::new(&databases[usize::from(shard)], shard).report(&told, created).unwrap();
-        numbers.insert(key, (created, bytes));
+        numbers.insert(key, (created, bytes, in_doubt));
     }
-    let sorted = |number: fn(&(i64, i64)) -> i64| {
-        let mut names: Vec<(i64, String)> = numbers.iter().map(|(key, both)| (-number(both), key.clone())).collect();
+    let sorted = |number: fn(&(i64, i64, i64)) -> i64| {
+        let mut names: Vec<(i64, String)> = numbers.iter().map(|(key, each)| (-number(each), key.clone())).collect();
         names.sort();
         names.into_iter().map(|(_, key)| key).collect::<Vec<_>>()
     };
-    assert_eq!(walked(&databases, "order=newest&limit=7"), sorted(|both| both.0));
-    assert_eq!(walked(&databases, "order=heaviest&limit=7"), sorted(|both| both.1));
+    assert_eq!(walked(&databases, "order=newest&limit=7"), sorted(|each| each.0));
+    assert_eq!(walked(&databases, "order=heaviest&limit=7"), sorted(|each| each.1));
     assert_eq!(walked(&databases, "order=name&limit=7"), sorted(|_| 0));
     assert_eq!(walked(&databases, "order=name&limit=200").len(), 200);
+    for (order, number) in
+        [("newest", (|each| each.0) as fn(&(i64, i64, i64)) -> i64), ("heaviest", |each| each.1), ("name", |_| 0)]
+    {
+        let some: Vec<_> = sorted(number).into_iter().filter(|key| numbers[key].2 > 0).collect();
+        assert_eq!(walked(&databases, &format!("order={order}&limit=7&state=in-doubt")), some);
+        assert_eq!(listed(&databases, &format!("order={order}&limit=1&state=in-doubt"))["total"], some.len());
+    }
+    assert_eq!(listed(&databases, "state=in-doubt&prefix=accounts/")["total"], 33);
     for order in ["newest", "heaviest", "name"] {
         let names = walked(&databases, &format!("order={order}&limit=9&prefix=accounts/"));
         assert!(names.len() == 50 && names.iter().all(|name| name.starts_with("accounts/")), "{order}: {names:?}");
@@ -78,7 +86,7 @@ fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
     shard.report(&report("a", START_MS), START_MS).unwrap();
     shard.report(&Report { records: 7, ..report("a", START_MS + 5) }, START_MS + 9).unwrap();
     shard.report(&report("a", START_MS + 1), START_MS + 10).unwrap();
-    let key = json!({ "key": "a", "created": START_MS, "seen": START_MS + 5, "records": 7, "tombstones": 0, "bytes": 20_480,
+    let key = json!({ "key": "a", "created": START_MS, "seen": START_MS + 5, "records": 7, "tombstones": 0, "inDoubt": 0, "bytes": 20_480,
         "oldest": START_MS + 5 });
     assert_eq!(listed(&databases, "")["keys"], json!([key]));
     let gone = Report { is_listed: false, ..report("a", START_MS + 4) };
@@ -87,6 +95,42 @@ fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
     assert_eq!(shard.report(&Report { at: START_MS + 6, ..gone.clone() }, START_MS), Ok(Some(0)));
     assert_eq!(shard.count(), Ok(0));
     assert_eq!(shard.report(&gone, START_MS), Ok(Some(0)), "it is not there");
+}
+
+#[test]
+fn what_is_in_doubt_at_a_key_is_as_it_told_last_and_goes_with_it() {
+    let database = Database::new();
+    let shard = Shard::new(&database, 0);
+    let tell = |at, in_doubt, is_listed| {
+        shard.report(&Report { in_doubt, is_listed, ..report("users/zoe@example.com", at) }, START_MS).unwrap();
+        let list = listed(std::slice::from_ref(&database), "state=in-doubt");
+        let keys = list["keys"].as_array().unwrap();
+        assert_eq!(list["total"], keys.len());
+        keys.first().map_or(0, |key| key["inDoubt"].as_i64().unwrap())
+    };
+    let told =
+        [(0, 2), (2, 3), (1, 4), (9, 3), (0, 3), (2, 5)].map(|(in_doubt, at)| tell(START_MS + at, in_doubt, true));
+    assert_eq!(told, [0, 2, 1, 1, 1, 2], "what comes late changes nothing");
+    assert_eq!(listed(std::slice::from_ref(&database), "")["keys"][0]["inDoubt"], 2);
+    assert_eq!(tell(START_MS + 4, 0, false), 2);
+    assert_eq!(tell(START_MS + 6, 2, false), 0);
+    assert_eq!(tables_with(&database, "users/zoe@example.com"), [""; 0]);
+    assert_eq!(tell(START_MS + 5, 3, true), 0, "told before it was taken out");
+}
+
+#[test]
+fn a_shard_of_an_earlier_build_lists_and_takes_what_is_in_doubt() {
+    let database = Database::new();
+    let shard = Shard::new(&database, 0);
+    let told = Report { in_doubt: 3, ..report("a", START_MS) };
+    shard.report(&told, START_MS).unwrap();
+    let whole = listed(std::slice::from_ref(&database), "state=in-doubt");
+    database.fill("DROP TRIGGER doubts_gone; DROP TABLE doubts");
+    let list = listed(std::slice::from_ref(&database), "");
+    assert_eq!((&list["total"], &list["keys"][0]["inDoubt"]), (&json!(1), &json!(0)));
+    database.fill("DROP TRIGGER doubts_gone; DROP TABLE doubts");
+    shard.report(&told, START_MS).unwrap();
+    assert_eq!(listed(std::slice::from_ref(&database), "state=in-doubt"), whole);
 }
 
 #[test]

@@ -7,11 +7,12 @@ use semel_core::server::schema::SCHEMA_VERSION;
 use semel_support::*;
 
 const RETENTION_S: i64 = 1000;
-const VERSIONS: [&str; 4] = [
+const VERSIONS: [&str; 5] = [
     include_str!("../fixtures/version-1.sql"),
     include_str!("../fixtures/version-2.sql"),
     include_str!("../fixtures/version-3.sql"),
     include_str!("../fixtures/version-4.sql"),
+    include_str!("../fixtures/version-5.sql"),
 ];
 /// The first version with sessions.
 const WITH_SESSIONS: i64 = 3;

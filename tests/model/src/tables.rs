@@ -288,7 +288,8 @@ impl Tables {
             let last =
                 self.records.keys().next_back().filter(|last| text(arguments, 4).is_ok_and(|after| after < **last));
             let ends = [all.into(), records.into(), clock_ms.into()].into_iter().chain(minima);
-            return Ok(vec![ends.chain([last.map(String::as_str).into()]).collect()]);
+            let dispatched = (self.records.len() - certain().count()) as i64;
+            return Ok(vec![ends.chain([dispatched.into(), last.map(String::as_str).into()]).collect()]);
         }
         if statement == "SELECT max(first_sent_s) FROM semel_records" {
             let latest_s = self.records.values().filter_map(|row| row.integer(column::FIRST_SENT_S)).max();

@@ -38,6 +38,8 @@ pub struct Listing {
     pub limit: usize,
     /// Those that begin so.
     pub prefix: String,
+    /// Only those where something is in doubt.
+    pub is_in_doubt: bool,
 }
 
 /// A key, as it last told of itself.
@@ -57,6 +59,8 @@ pub struct Entry {
     pub bytes: i64,
     /// When its oldest row was last changed, in Unix ms.
     pub oldest: Option<i64>,
+    /// Of its records, those in doubt.
+    pub in_doubt: i64,
 }
 
 /// What one shard has of them.
@@ -71,7 +75,7 @@ pub struct Page {
 impl Entry {
     /// Reads a row of a shard.
     pub fn from_row(row: Row) -> Option<Self> {
-        let [key, created, seen, records, tombstones, bytes, oldest] = <[Value; 7]>::try_from(row).ok()?;
+        let [key, created, seen, records, tombstones, bytes, oldest, in_doubt] = <[Value; 8]>::try_from(row).ok()?;
         Some(Self {
             key: key.into_text()?,
             created: created.as_integer()?,
@@ -80,6 +84,7 @@ impl Entry {
             tombstones: tombstones.as_integer()?,
             bytes: bytes.as_integer()?,
             oldest: oldest.as_integer(),
+            in_doubt: in_doubt.as_integer()?,
         })
     }
 
@@ -90,6 +95,7 @@ impl Entry {
             .with("seen", self.seen)
             .with("records", self.records)
             .with("tombstones", self.tombstones)
+            .with("inDoubt", self.in_doubt)
             .with("bytes", self.bytes)
             .with("oldest", self.oldest)
             .end()
@@ -117,8 +123,13 @@ impl Listing {
         let after = query.take("after").map(cursor).transpose()?;
         let limit = query.integer("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
         let prefix = query.take("prefix").unwrap_or_default();
+        let is_in_doubt = match query.take("state").as_deref() {
+            None => false,
+            Some("in-doubt") => true,
+            Some(_) => return Err(Invalid::new("state is in-doubt")),
+        };
         query.end()?;
-        Ok(Self { order, after, limit, prefix })
+        Ok(Self { order, after, limit, prefix, is_in_doubt })
     }
 
     /// The number by which an entry has its place.
@@ -178,6 +189,8 @@ mod tests {
             "after=bm90",
             "prefix=%ff",
             "prefix=a&prefix=b",
+            "state=executed",
+            "state",
             "page=2",
             "page",
         ] {

@@ -42,6 +42,8 @@ pub struct Report {
     pub bytes: i64,
     /// When its oldest row was last changed, in Unix ms.
     pub oldest: Option<i64>,
+    /// Of its records, those in doubt.
+    pub in_doubt: i64,
     /// Whether it is to be listed; else it is taken out.
     pub is_listed: bool,
     /// As of which change of the key: for itself, to know what it has told.
@@ -51,14 +53,15 @@ pub struct Report {
 impl Report {
     /// What goes to the registry's object.
     pub fn to_row(&self) -> Row {
-        let Self { at, records, tombstones, bytes, oldest, is_listed, changes, .. } = *self;
-        let numbers = [at, records, tombstones, bytes, i64::from(is_listed), changes as i64].map(Value::from);
+        let Self { at, records, tombstones, bytes, oldest, in_doubt, is_listed, changes, .. } = *self;
+        let numbers = [at, records, tombstones, bytes, i64::from(is_listed), changes as i64, in_doubt].map(Value::from);
         [self.key.as_str().into(), oldest.into()].into_iter().chain(numbers).collect()
     }
 
     /// Reads what came from a key's object; `None`: it is of another build.
     pub fn from_row(row: Row) -> Option<Self> {
-        let [key, oldest, at, records, tombstones, bytes, is_listed, changes] = <[Value; 8]>::try_from(row).ok()?;
+        let [key, oldest, at, records, tombstones, bytes, is_listed, changes, in_doubt] =
+            <[Value; 9]>::try_from(row).ok()?;
         Some(Self {
             key: key.into_text()?,
             at: at.as_integer()?,
@@ -66,6 +69,7 @@ impl Report {
             tombstones: tombstones.as_integer()?,
             bytes: bytes.as_integer()?,
             oldest: oldest.as_integer(),
+            in_doubt: in_doubt.as_integer()?,
             is_listed: is_listed.as_integer()? == 1,
             changes: u64::try_from(changes.as_integer()?).ok()?,
         })
@@ -107,8 +111,17 @@ mod tests {
     #[test]
     fn a_report_is_read_as_it_was_told_and_one_of_another_build_is_not() {
         let key = "caf\u{e9}".to_owned();
-        let report =
-            Report { key, at: 1, records: 2, tombstones: 3, bytes: 4, oldest: None, is_listed: true, changes: 5 };
+        let report = Report {
+            key,
+            at: 1,
+            records: 2,
+            tombstones: 3,
+            bytes: 4,
+            oldest: None,
+            in_doubt: 6,
+            is_listed: true,
+            changes: 5,
+        };
         assert_eq!(Report::from_row(report.to_row()), Some(report.clone()));
         assert_eq!(Report::from_row(report.to_row().into_iter().skip(1).collect()), None);
     }

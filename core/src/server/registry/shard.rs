@@ -28,6 +28,13 @@ const ADDED: [&str; 6] = [
     // A deletion looks for its key in all jobs. It comes last: where it is, all of this is.
     "CREATE INDEX undone_key ON undone (key)",
 ];
+/// And of those that have all that.
+const ADDED_SINCE: [&str; 2] = [
+    // Of few keys, so that all others have no row more.
+    "CREATE TABLE doubts (key TEXT PRIMARY KEY, in_doubt INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    // Whichever build takes a key out: its name may be a person's. It comes last.
+    "CREATE TRIGGER doubts_gone AFTER DELETE ON keys BEGIN DELETE FROM doubts WHERE key = old.key; END",
+];
 /// So long after a key was taken out, a report of before may still come.
 const LATE_MS_MAX: i64 = 3_600_000;
 /// So many keys are visited in one call. What is told of a job moves on by as many, however long a key takes.
@@ -136,7 +143,7 @@ impl<'a> Shard<'a> {
     /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s. `None`: the key has told
     /// by a later clock, and is listed though it is gone, or is not though it is there. `now_ms`: the wall clock.
     pub fn report(&self, report: &Report, now_ms: i64) -> Result<Option<i64>, SqlError> {
-        let Report { at, records, tombstones, bytes, oldest, .. } = *report;
+        let Report { at, records, tombstones, bytes, oldest, in_doubt, .. } = *report;
         let key = Value::from(report.key.as_str());
         let hash = Value::Blob(Sha256::digest(&report.key).to_vec());
         atomically(self.sql, || {
@@ -151,6 +158,15 @@ impl<'a> Shard<'a> {
                 let arguments: Vec<Value> =
                     [key.clone()].into_iter().chain(numbers).chain([oldest.into(), hash]).collect();
                 self.sql.exec(statement, &arguments)?;
+                if in_doubt > 0 {
+                    let statement = "INSERT INTO doubts SELECT key, ?3 FROM keys WHERE key = ?1 AND seen_ms = ?2 \
+                         ON CONFLICT (key) DO UPDATE SET in_doubt = ?3 WHERE in_doubt <> ?3";
+                    self.sql.exec(statement, &[key.clone(), at.into(), in_doubt.into()])?;
+                } else {
+                    let statement = "DELETE FROM doubts WHERE key = ?1 \
+                         AND EXISTS (SELECT 1 FROM keys WHERE keys.key = ?1 AND seen_ms = ?2)";
+                    self.sql.exec(statement, &[key.clone(), at.into()])?;
+                }
             } else {
                 let statement = "INSERT INTO gone VALUES (?1, ?2, ?3) \
                      ON CONFLICT (hash) DO UPDATE SET at_ms = ?2, seen_ms = max(seen_ms, ?3)";
@@ -180,10 +196,16 @@ impl<'a> Shard<'a> {
             Some((number, key)) => (*number, key.as_str()),
             None => (i64::MAX >> 11, ""),
         };
+        atomically(self.sql, || self.create())?;
         let column = match listing.order {
             Order::Newest => "created_ms",
             Order::Heaviest => "bytes",
             Order::Name => "0",
+        };
+        // Few keys have something in doubt: these are looked up, and put in order.
+        let (of, from) = match listing.is_in_doubt {
+            true => ("doubts", "doubts CROSS JOIN keys USING (key)"),
+            false => ("keys", "keys LEFT JOIN doubts USING (key)"),
         };
         // The first condition is what an index can seek by.
         let (after, order) = match listing.order {
@@ -193,7 +215,7 @@ impl<'a> Shard<'a> {
         let end = end_of(&listing.prefix);
         let within = if end.is_some() { "key >= ?3 AND key < ?4" } else { "key >= ?3 AND ?4 IS NULL" };
         let statement = format!(
-            "SELECT key, created_ms, seen_ms, records, tombstones, bytes, oldest_ms FROM keys \
+            "SELECT key, created_ms, seen_ms, records, tombstones, bytes, oldest_ms, coalesce(in_doubt, 0) FROM {from} \
              WHERE {after} AND {within} ORDER BY {order} LIMIT +?5"
         );
         let prefix = [Value::from(listing.prefix.as_str()), end.clone().into()];
@@ -201,7 +223,7 @@ impl<'a> Shard<'a> {
             [&[number.into(), key.into()], prefix.as_slice(), &[(listing.limit as i64 + 1).into()]].concat();
         let keys = self.sql.exec(&statement, &arguments)?;
         let within = if end.is_some() { "key >= ?1 AND key < ?2" } else { "key >= ?1 AND ?2 IS NULL" };
-        let total = self.number_of(&format!("SELECT count(*) FROM keys WHERE {within}"), &prefix)?;
+        let total = self.number_of(&format!("SELECT count(*) FROM {of} WHERE {within}"), &prefix)?;
         Ok((total, keys))
     }
 
@@ -326,7 +348,10 @@ impl<'a> Shard<'a> {
             let row = [SCHEMA_VERSION.into(), i64::from(SHARDS).into(), i64::from(self.number).into()];
             self.sql.exec("INSERT INTO registry VALUES (1, ?1, ?2, ?3, 0)", &row)?;
         }
-        if self.has("undone_key")? { Ok(()) } else { ADDED.into_iter().try_for_each(run) }
+        if !self.has("undone_key")? {
+            ADDED.into_iter().try_for_each(run)?;
+        }
+        if self.has("doubts_gone")? { Ok(()) } else { ADDED_SINCE.into_iter().try_for_each(run) }
     }
 
     /// Whether there is a table or an index of that name.

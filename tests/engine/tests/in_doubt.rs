@@ -1,0 +1,81 @@
+//! Who runs a service hears at which keys something is in doubt, and of how much.
+
+use semel_core::server::chores::TOTALS_ROWS_MIN;
+use semel_core::server::registry::Report;
+use semel_core::server::remote::Policy;
+use semel_support::admin::{ask, resolve};
+use semel_support::elsewhere::{Elsewhere, answered, dispatched, in_doubt, lost, order, remote};
+use semel_support::{START_MS, World};
+
+/// What it tells the registry when it is woken next, which it has to be.
+#[track_caller]
+fn told(world: &mut World<Elsewhere>) -> Report {
+    let at_ms = world.wakes_at().expect("it has something to tell");
+    world.wall_ms = world.wall_ms.max(at_ms);
+    world.wake().expect("storage");
+    let report = world.report().expect("storage").expect("a report");
+    world.reported(&report, 0).expect("storage");
+    report
+}
+
+/// What an administrator is shown.
+fn shown(world: &mut World<Elsewhere>) -> i64 {
+    world.send(&ask("")).json()["inDoubt"].as_i64().expect("a number")
+}
+
+#[test]
+fn what_may_still_have_its_answer_is_not_in_doubt_and_is_told_once_it_has_none() {
+    let mut world = remote(Policy::Report);
+    let sent = dispatched(&mut world, &order("a"), 1);
+    assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (0, 0));
+    world.settle(&order("a"), &sent, lost());
+    assert_eq!(shown(&mut world), 1);
+    assert_eq!(told(&mut world).in_doubt, 1);
+    assert_eq!((world.report(), world.wakes_at()), (Ok(None), None), "nothing is left to tell");
+    in_doubt(&mut world, "b");
+    assert_eq!(told(&mut world).in_doubt, 2);
+    let sent = dispatched(&mut world, &order("c"), 1);
+    world.settle(&order("c"), &sent, answered(201, "made"));
+    assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (2, 2));
+    world.send(&resolve("resolves", "a", "{\"executed\":\"no\"}")).is_executed(200);
+    assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (1, 1));
+}
+
+#[test]
+fn what_was_under_way_as_its_object_ended_is_told_by_the_alarm() {
+    let mut world = remote(Policy::Report);
+    dispatched(&mut world, &order("a"), 1);
+    assert_eq!(told(&mut world).in_doubt, 0);
+    let at_ms = world.wakes_at().expect("an alarm is set: it may come to be in doubt");
+    world.restart();
+    world.wall_ms = at_ms;
+    world.wake().expect("storage");
+    assert_eq!(world.report().map(|report| report.map(|report| report.in_doubt)), Ok(Some(1)));
+}
+
+#[test]
+fn it_is_kept_with_what_the_rows_come_to_and_counted_where_an_earlier_build_kept_that() {
+    let mut world = remote(Policy::Report);
+    in_doubt(&mut world, "a");
+    world.database.fill(&format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {TOTALS_ROWS_MIN}) \
+         INSERT INTO semel_records (id, state, at_ms, first_sent_s, principal, fingerprint, status, headers, body) \
+         SELECT 'n' || n, 1, {START_MS}, {START_MS} / 1000, 'alice', randomblob(32), 200, '', x'' FROM numbers"
+    ));
+    world.restart();
+    assert_eq!(shown(&mut world), 1);
+    world.wake().expect("storage");
+    let kept = |world: &World<Elsewhere>| world.database.query("SELECT dispatched FROM semel_totals");
+    assert_eq!(kept(&world), [vec![1.into()]]);
+    // Whoever counted would find none.
+    world.database.tamper("UPDATE semel_records SET state = 1 WHERE state = 7");
+    world.restart();
+    assert_eq!(shown(&mut world), 1);
+    world.database.fill(
+        "UPDATE semel_records SET state = 7 WHERE id IN ('a', 'n1'); \
+         ALTER TABLE semel_totals DROP COLUMN dispatched; UPDATE semel_meta SET engine_version = 4",
+    );
+    world.restart();
+    assert_eq!(shown(&mut world), 2);
+    assert_eq!(kept(&world).len(), 0);
+}
