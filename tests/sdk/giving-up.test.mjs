@@ -401,6 +401,23 @@ test("what is aborted before anything left is said never to run, unless its id i
   assert.equal(server.attempts.length, 0);
 });
 
+test("what waits for a place among the attempts is taken back at once, and never sent", async (t) => {
+  const { semel, server } = await outbox(t, { maxAttempts: 1, ordered: false });
+  let answer;
+  changes(server, (call, serve) => new Promise((resolve) => (answer = () => resolve(serve()))));
+  const first = deposit(semel);
+  await until(() => answer, "the first is under way");
+  const giveUp = new AbortController();
+  const second = rejection(deposit(semel, "b", { signal: giveUp.signal }));
+  await until(async () => (await semel.pending()).length === 2, "the second waits");
+  giveUp.abort();
+  const { code, executed, retry } = await within(second, "it hears nothing", 5_000);
+  assert.deepEqual([code, executed, retry], ["cancelled", "no", "never"]);
+  answer();
+  assert.equal((await first).status, 200);
+  assert.deepEqual([server.attempts.length, server.of("cancel").length, await semel.pending()], [1, 0, []]);
+});
+
 test("an abort ends a call at any moment", async (t) => {
   const { cancel } = ReadableStreamDefaultReader.prototype;
   for (let turns = 0; turns < 12; turns += 1) {

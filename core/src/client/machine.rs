@@ -185,7 +185,7 @@ impl Client {
             request.gives_up_ms = gives_up_ms;
             request.key = key;
         });
-        let leaves_ms = self.requests.get(&ticket).filter(|request| !self.is_offline && self.has_turn(ticket, request));
+        let leaves_ms = self.requests.get(&ticket).filter(|request| self.may_leave(ticket, request));
         let leaves_ms = leaves_ms.and_then(|request| self.clock.at(request.key.as_deref(), now_ms));
         let attempt_timeout_ms = self.settings.attempt_timeout_ms;
         self.with(ticket, |request, actions| {

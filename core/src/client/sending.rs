@@ -213,8 +213,11 @@ impl Client {
         waiting
     }
 
-    /// Whether none before a request in its lane is without an answer.
-    pub(super) fn has_turn(&self, ticket: Ticket, own: &Request) -> bool {
+    /// Whether there is a place for a request's attempt, and none before it in its lane is without an answer.
+    pub(super) fn may_leave(&self, ticket: Ticket, own: &Request) -> bool {
+        if self.is_offline || self.places() == 0 {
+            return false;
+        }
         let mut before = self.requests.iter().take_while(|(each, _)| **each < ticket).map(|(_, request)| request);
         let lane = own.lane();
         !own.is_waiting_for_turn() || !before.any(|request| request.is_waited_for() && request.lane().meets(lane))

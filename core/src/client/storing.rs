@@ -52,8 +52,7 @@ impl Client {
                     request.watch(&mut self.actions, ticket, &self.settings.outbox);
                     return true;
                 }
-                let may_go =
-                    self.places() > 0 && !request.is_cancelling && !self.is_offline && self.has_turn(ticket, request);
+                let may_go = !request.is_cancelling && self.may_leave(ticket, request);
                 match (entry.first_sent_s, entry.until_ms) {
                     (Some(first_sent_s), Some(deadline_ms)) if may_go => {
                         self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
