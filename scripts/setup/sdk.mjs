@@ -27,8 +27,9 @@ const PACKAGE_BROTLI_BYTES_MAX = 28_000;
  * calls that cross to the module many at once, rows in memory that don't, and two frames under way: a call takes Node three fifths of the CPU, and the server is not idle meanwhile.
  * And a thousand for what an outbox sends together: it needs what is in a batch as sessions do, and so comes with them. And two thousand for a module that is
  * compiled to be fast before it is small: an eighth less of the CPU for each call. And 400 for what only a batch refuses or can't answer, which goes by itself.
+ * And 100 to say where there is no `WebSocket`.
  */
-const SESSION_BROTLI_BYTES_MAX = 32_500;
+const SESSION_BROTLI_BYTES_MAX = 32_600;
 /** What a browser loads, of all there is. Other entries are a few lines more or less. */
 export const LOADED = ["semel.wasm", "semel.js", "index.js", "service-worker.js"];
 /** What it loads at the first session, besides; of these, all but the module where an outbox sends together. */

@@ -157,7 +157,7 @@ function attempt(act) {
 async function connect(name, lost, missed) {
   try {
     return await new Promise((resolve, reject) => {
-      if (!globalThis.indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB here; give a store, or durability: "memory"');
+      if (!globalThis.indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB; give a store, or durability: "memory"');
       const request = indexedDB.open(name, VERSION);
       let isLate;
       const overdue = setTimeout(() => {

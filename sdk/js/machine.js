@@ -47,7 +47,7 @@ function uuid(bytes) {
 /** A request as the module writes it: what it is told by, id, method and target. */
 const requestOf = (from) => [from.integer(), from.text(), from.text(), from.text()];
 
-const unreadable = () => new StoreError("store-damaged", "a stored row is damaged, or of a newer version");
+const unreadable = () => new StoreError("store-damaged", "a row is damaged or newer");
 
 export class Machine {
   #exports;
@@ -69,7 +69,7 @@ export class Machine {
   constructor(module, host) {
     this.#exports = new WebAssembly.Instance(module).exports;
     // The build names it for this very module. A cache may have another: what is told would be taken for something else.
-    if (!this.#exports._call) throw new TypeError("semel: reload: a new version");
+    if (!this.#exports._call) throw new TypeError("semel: reload: it is newer");
     this.#host = host;
   }
 

@@ -56,7 +56,7 @@ export function checked(name, value = CHOICES[name][0]) {
 
 function originOf(url) {
   const { protocol, origin, href } = new URL(url, globalThis.location?.href);
-  if (!/^https?:$/.test(protocol) || href !== `${origin}/`) throw new TypeError("semel: url is an origin of http or https");
+  if (!/^https?:$/.test(protocol) || href !== `${origin}/`) throw new TypeError("semel: url is an http or https origin");
   return origin;
 }
 
@@ -65,6 +65,6 @@ export function encodedKey(key) {
   if (key === undefined) return undefined;
   const bytes = typeof key === "string" ? bytesOf(key).length : 0;
   // As a segment of a path, . and .. would lead elsewhere: such a key could be neither acknowledged nor cancelled.
-  if (bytes < 1 || bytes > 512 || /[\p{Cc}\p{Cs}]|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes, no controls, and is not . or ..");
+  if (bytes < 1 || bytes > 512 || /[\p{Cc}\p{Cs}]|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes, no controls, not . or ..");
   return key.replace(/[ "%\\<>`#?]|[^\0-\x7f]+/gu, encodeURIComponent);
 }

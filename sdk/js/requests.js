@@ -32,8 +32,8 @@ export const isOfConnection = (name) => /^(connection|content-length|expect|keep
 export function storable(headers) {
   for (const [name] of [...headers]) {
     if (isOfConnection(name)) headers.delete(name);
-    if (/^(authorization|cookie)$/.test(name)) throw new TypeError(`semel: ${name} would be stored; give it in the option headers`);
-    if (/^(idempotency-key$|semel-)/.test(name)) throw new TypeError(`semel: ${name} is set by the SDK`);
+    if (/^(authorization|cookie)$/.test(name)) throw new TypeError(`semel: ${name} is for the option headers`);
+    if (/^(idempotency-key$|semel-)/.test(name)) throw new TypeError(`semel: ${name} is set here`);
   }
   return toLines(headers);
 }

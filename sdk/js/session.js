@@ -44,6 +44,7 @@ export const sessions = (source, Made) => {
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
     const { after, store, transport = "http", onrecovered = null, onpaused = null, onended = null } = options;
     if (!TRANSPORTS.includes(transport)) throw new TypeError(`semel: transport is one of ${TRANSPORTS.join(", ")}`);
+    if (transport === "socket" && !globalThis.WebSocket) throw new TypeError("semel: no WebSocket here");
     if (typeof name !== "string" || !/^[ -~]{1,255}$/.test(name)) throw new TypeError("semel: the name of a session has 1 to 255 characters of printable ASCII");
     if (after !== undefined && !(Number.isSafeInteger(after) && after >= 0)) throw new RangeError("semel: after is the number of an epoch");
     for (const each of [onrecovered, onpaused, onended]) if (typeof (each ?? load) !== "function") throw new TypeError("semel: onrecovered, onpaused and onended are functions");

@@ -31,7 +31,7 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   const said = (name) => response.headers.get(name);
   // An answer of somebody else's counts as none. It is told as one that was lost: else a wrong address would look like a slow server.
   // An empty body that is encoded has some bytes: gzip makes 20 of it.
-  if (!said("semel-status") || (!answer.length && said("content-length") > (said("content-encoding") ? 20 : 0))) throw new TypeError("no whole answer");
+  if (!said("semel-status") || (!answer.length && said("content-length") > (said("content-encoding") ? 20 : 0))) throw new TypeError("no answer of Semel's");
   return [response.status, toLines(response.headers), answer, membersOf(target, said("content-type"), answer)];
 }
 

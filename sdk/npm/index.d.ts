@@ -161,7 +161,8 @@ export interface Paused {
   resume(): void;
   /**
    * Asks the key to cancel it. The caller gets an error with `executed: "no"`, or the outcome if it had run; where the server
-   * refuses to cancel it as well, that problem, with `executed: "unknown"`.
+   * refuses to cancel it as well, that problem, with `executed: "unknown"`. But 401 and 403 wait for other credentials: that is
+   * told as another pause, and who gives up at each goes on doing so.
    */
   giveUp(): void;
 }

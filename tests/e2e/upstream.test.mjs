@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { deflateSync, gzipSync } from "node:zlib";
+import { Semel } from "../../sdk/npm/node.js";
 import { until } from "./lossy.mjs";
 import { otherSide } from "./other-side.mjs";
 import { HASHED, front, order, settled } from "./upstream.mjs";
@@ -322,6 +323,22 @@ test("what is sent again has no outcome from who stands in front of the other si
     // Some `fetch` of a client sends by itself again what is answered 421, and is told the same.
     assert.deepEqual([first.status, first.text, ["executed", "replayed"].includes(first.semel)], [status, "no", true]);
     assert.equal(knowing.requests.filter(({ body }) => body.includes(once)).length, 1, `${status}`);
+  }
+});
+
+test("who gives up what is in doubt hears what became of it", async (t) => {
+  for (const [to, side, policy] of [[server, other, "probe"], [resender, knowing, "resend"]]) {
+    const semel = await Semel.open({ url: to.url, durability: "memory", retryIntervalMs: 500 });
+    t.after(() => semel.close());
+    const [ref, giveUp] = [randomUUID(), new AbortController()];
+    // It has had its effect, and its answer is lost.
+    side.trouble.push((response) => response.destroy());
+    const sent = side.changes;
+    const answered = semel.fetch(`/${policy}/orders`, { method: "POST", body: JSON.stringify({ ref }), headers: { "content-type": "application/json" }, signal: giveUp.signal });
+    await until(() => side.changes > sent, "it is sent");
+    setTimeout(() => giveUp.abort(), 300);
+    const { status } = await answered;
+    assert.deepEqual([Math.floor(status / 100), side.made.get(ref)], [2, 1], policy);
   }
 });
 

@@ -41,7 +41,7 @@ test("a module that is of another build, as a cache or a deploy may have it, is 
   const Mixed = entry(() => readFile(new URL("../../sdk/npm/session.wasm", import.meta.url)));
   const error = await rejection(Mixed.open({ url: URL_OF_STUB, store, fetch: server.fetch }));
   is(error, "TypeError");
-  assert.equal(error.message, "semel: reload: a new version");
+  assert.equal(error.message, "semel: reload: it is newer");
   assert.deepEqual([store.log, store.closed, server.calls], [[], 0, []]);
 });
 
@@ -430,4 +430,14 @@ test("a thousand requests may be pending; one more is neither stored nor sent", 
   await semel.close();
   assert.equal((await Promise.all(waiting)).filter((each) => each.code === "closed").length, 1_000);
   assert.ok(tookMs < 3_000, `${Math.round(tookMs)} ms, in which a page would stand still`);
+});
+
+test("what is closed leaves no timer behind, which would keep its process", async () => {
+  const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+  const server = new Stub();
+  const before = timers();
+  const semel = await Semel.open({ url: URL_OF_STUB, fetch: server.fetch, durability: "memory" });
+  await deposit(semel);
+  await semel.close();
+  assert.equal(timers(), before);
 });

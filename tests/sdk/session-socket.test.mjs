@@ -38,6 +38,14 @@ function sockets(t, server, { opens = () => true, hangs = () => false, refuses =
   return connections;
 }
 
+test("where there is no WebSocket, a session by a socket is none, and says why", async (t) => {
+  const { semel } = await outbox(t);
+  const own = globalThis.WebSocket;
+  t.after(() => (globalThis.WebSocket = own));
+  globalThis.WebSocket = undefined;
+  await assert.rejects(semel.session("accounts/a", "s", { transport: "socket" }), new TypeError("semel: no WebSocket here"));
+});
+
 test("by a socket all goes in frames, over one connection, each with its answers", async (t) => {
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer t", "x-tenant": "n" } });
   const connections = sockets(t, server);

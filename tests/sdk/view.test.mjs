@@ -92,8 +92,8 @@ for (const [whose, stranger] of Object.entries({
     later(60_000);
     const error = await givenUp;
     const [, told] = events.find(([type]) => type === "lost");
-    assert.deepEqual(told, { requestId: "1", method: "POST", url, error: new TypeError("no whole answer") });
-    assert.deepEqual([error.code, error.cause], ["gave-up", new TypeError("no whole answer")]);
+    assert.deepEqual(told, { requestId: "1", method: "POST", url, error: new TypeError("no answer of Semel's") });
+    assert.deepEqual([error.code, error.cause], ["gave-up", new TypeError("no answer of Semel's")]);
   });
 }
 

@@ -60,8 +60,9 @@ pub(super) struct Request {
     pub(super) attempts: u32,
     /// The key, as far as it can be guessed.
     pub(super) key: Option<String>,
-    /// Whether it is no guess: the application named it, or it answered this very request, and not its cancellation since.
-    pub(super) is_key_certain: bool,
+    /// What is asked for next, to end what was given up. To cancel at a key that is a guess would prove nothing: it is none where the application
+    /// named it, or where it answered this very request, and not its cancellation since.
+    pub(super) ends_by: Aim,
     /// Whether the application gave it up, so that its key is asked to cancel it.
     pub(super) is_cancelling: bool,
     /// The server asked for no attempt before. What another tab sees to is left to that one until then.

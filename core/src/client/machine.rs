@@ -354,7 +354,7 @@ impl Client {
             gives_up_ms: None,
             attempts: 0,
             key: entry.draft.key.clone(),
-            is_key_certain: entry.draft.key.is_some(),
+            ends_by: if entry.draft.key.is_some() { Aim::Cancel } else { Aim::Probe },
             is_cancelling: entry.is_cancelling,
             not_before_ms: i64::MIN,
             entry,

@@ -39,7 +39,7 @@ impl Client {
                 // It ran; or this is said of the cancellation's own record, which an administrator has deleted, say. So the request
                 // itself is asked for, by an attempt that can't execute it, before it is cancelled again.
                 _ => {
-                    request.is_key_certain = false;
+                    request.ends_by = Aim::Probe;
                     request.stage = Stage::Waiting { due_ms: now_ms };
                 }
             },
@@ -56,6 +56,11 @@ impl Client {
                 request.stage = Stage::Looking(failure);
             }
             Verdict::Again { after_ms, clock_ms } => {
+                // What is in doubt can't be cancelled, and there may be something to find out.
+                // It is in doubt, or under way: that can't be cancelled, so it is asked what became of it, and if that finds nothing out, sent again.
+                if answer.status == 409 && answer.member("executed") == Some("unknown") && aim != Aim::Execute {
+                    request.ends_by = if aim == Aim::Cancel { Aim::Probe } else { Aim::Execute };
+                }
                 request.stage = again(after_ms);
                 request.not_before_ms = now_ms + after_ms;
                 match (clock_ms, &key) {
@@ -85,7 +90,7 @@ impl Client {
 
     pub(super) fn learn_key(&mut self, request: &mut Request, aim: Aim, key: &str) {
         request.key = Some(key.to_owned());
-        request.is_key_certain = true;
+        request.ends_by = Aim::Cancel;
         if aim != Aim::Cancel && request.entry.draft.key.is_none() {
             self.guess_key(&request.entry.draft.target, key);
         }
@@ -239,13 +244,12 @@ impl Client {
         }
         let Some(at_ms) = self.clock.at(request.key.as_deref(), now_ms) else { return };
         let deadline_ms = at_ms + self.settings.attempt_timeout_ms;
-        let is_certain = request.is_key_certain || (request.key.is_some() && !holds(Rule::CertainKey));
-        let (aim, deadline_ms) = match (request.is_cancelling, is_certain) {
-            (false, _) => (Aim::Execute, deadline_ms),
-            (true, true) => (Aim::Cancel, deadline_ms),
-            // To cancel at a key that has not answered for the request would prove nothing.
-            (true, false) => (Aim::Probe, 0),
+        let aim = match (request.is_cancelling, request.ends_by) {
+            (false, _) => Aim::Execute,
+            (true, Aim::Probe) if request.key.is_some() && !holds(Rule::CertainKey) => Aim::Cancel,
+            (true, aim) => aim,
         };
+        let deadline_ms = if aim == Aim::Probe { 0 } else { deadline_ms };
         let change = Change::Raise {
             first_sent_s: at_ms.div_euclid(1000),
             until_ms: deadline_ms,

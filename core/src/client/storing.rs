@@ -272,7 +272,7 @@ impl Client {
         self.with(ticket, |request, actions| {
             let change = Change::Settle {
                 by,
-                key: request.key.clone().filter(|_| request.is_key_certain),
+                key: request.key.clone().filter(|_| request.ends_by != Aim::Probe),
                 answered: answered.clone(),
                 at_s,
             };
