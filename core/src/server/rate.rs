@@ -86,7 +86,8 @@ impl Rate {
     }
 
     /// Takes more of somebody whose one was taken just now, [`MORE_MAX`] at most. They are let in where as many are free, or all that a
-    /// burst has beside that one; what is more is owed. The wait that it tells is until they would be, with another one.
+    /// burst has beside that one; what is more is owed. Where they are refused, that one is given back: who asks for all of it again and
+    /// again would never be let in. The wait that it tells is until they would be, with another one.
     pub fn take_more(&mut self, who: &str, more: usize, now_ms: i64) -> Result<(), i64> {
         let more_ns = self.interval_ns.saturating_mul(i64::try_from(more).unwrap_or(MORE_MAX).min(MORE_MAX));
         let free_ns = more_ns.min(self.tolerance_ns);
@@ -94,7 +95,8 @@ impl Rate {
         let ahead_ns = self.ahead_at(place, now_ms);
         let over_ns = ahead_ns + free_ns - self.interval_ns - self.tolerance_ns;
         if more > 0 && over_ns > 0 {
-            return Err(wait_ms(over_ns + self.interval_ns));
+            self.put(place, (ahead_ns - self.interval_ns).max(0), now_ms);
+            return Err(wait_ms(over_ns));
         }
         self.put(place, ahead_ns.saturating_add(more_ns), now_ms);
         Ok(())
@@ -215,11 +217,16 @@ mod tests {
         assert!(early.take("a", wait_ms - 1).is_ok() && early.take_more("a", 7, wait_ms - 1).is_err());
         let mut due = over().0;
         assert_eq!((due.take("a", wait_ms), due.take_more("a", 7, wait_ms)), (Ok(()), Ok(())));
+        // Who asks again each second, as it is told, is let in once it is due, and no sooner.
+        let mut patient = rate(1, 200);
+        assert_eq!((patient.take("a", 0), patient.take_more("a", 199, 0)), (Ok(()), Ok(())));
+        let asks = |rate: &mut Rate, now_ms| rate.take("a", now_ms).is_ok() && rate.take_more("a", 63, now_ms).is_ok();
+        assert_eq!((1..1_000).find(|second| asks(&mut patient, second * 1_000)), Some(64));
         let mut single = rate(1, 1);
         assert_eq!((single.take("a", 0), single.take_more("a", 5, 0)), (Ok(()), Ok(())), "there is no room for more");
         // Where what lets one in is in another isolate, nothing was taken here just now.
         let mut apart = rate(10, 1);
-        assert_eq!((apart.take_more("a", 255, 0), apart.take_more("a", 255, 100)), (Ok(()), Err(25_400)));
+        assert_eq!((apart.take_more("a", 255, 0), apart.take_more("a", 255, 100)), (Ok(()), Err(25_300)));
     }
 
     #[test]

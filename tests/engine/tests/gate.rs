@@ -437,6 +437,8 @@ fn many_requests_in_one_cost_as_many_of_their_principal_alone() {
     let batch = "/semel/v1/keys/a/batch";
     assert_eq!(outcome(&ask(&mut gate, "POST", batch, bearer(&token("alice")))), "batch alice a");
     assert_eq!(gate.take_more(&alice, 8, START_MS), Ok(()));
+    assert_eq!(gate.take_one(&alice, START_MS), Ok(()));
+    // All of them are refused, with the one that came before them.
     assert_eq!(gate.take_more(&alice, 2, START_MS).map_err(|problem| problem.code), Err(Code::RateLimited));
     assert_eq!(gate.take_one(&alice, START_MS), Ok(()));
     assert_eq!(outcome(&ask(&mut gate, "POST", batch, bearer(&token("alice")))), "rate-limited");
