@@ -160,10 +160,8 @@ impl<H: Handler> Engine<H> {
     pub fn forget(&mut self, sql: &dyn Sql, wall_ms: i64, before_s: i64) -> Result<(), SqlError> {
         let mut loaded = self.load(sql, wall_ms)?;
         let forgotten_s = before_s.min(loaded.clock_ms.div_euclid(1000));
-        // Where the clock was behind, only the fence tells; age may have put one there as well.
-        let is_fenced = loaded.fence_s == before_s && loaded.instant(self.config.retention_s).aged_s < before_s;
-        // Again it changes nothing, and the sweep keeps its place.
-        if loaded.versions.engine > 0 && (is_fenced || loaded.forgotten_s >= before_s) {
+        // Again, or after one that goes further, it changes nothing, and the sweep keeps its place.
+        if loaded.versions.engine > 0 && loaded.forgets_s.max(loaded.forgotten_s) >= before_s {
             self.loaded = Some(loaded);
             return Ok(());
         }
@@ -172,12 +170,14 @@ impl<H: Handler> Engine<H> {
         } else {
             atomically(sql, || {
                 totals::take_away(sql)?;
+                schema::put_forgets(sql, before_s)?;
                 schema::put_forgotten(sql, forgotten_s, before_s, loaded.clock_ms)
             })
         };
         match ended {
             Ok(()) if loaded.versions.engine > 0 => {
                 loaded.forgotten_s = loaded.forgotten_s.max(forgotten_s);
+                loaded.forgets_s = before_s;
                 loaded.fence_s = loaded.fence_s.max(before_s);
                 loaded.sweep = Sweep::default();
                 loaded.has_totals = false;

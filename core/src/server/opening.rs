@@ -107,6 +107,7 @@ impl Opening {
             clock_ms,
             fence_s: meta.fence_s,
             forgotten_s,
+            forgets_s: meta.forgets_s,
             count,
             sweep,
             has_key: meta.has_key,

@@ -58,6 +58,8 @@ pub struct Meta {
     pub is_registered: bool,
     /// The highest epoch that any session was ever given.
     pub epoch: i64,
+    /// How far it was told to forget, in Unix seconds, which may be ahead of its clock.
+    pub forgets_s: i64,
 }
 
 /// Reads the database's row about itself, or what stands for it where there is none.
@@ -77,8 +79,9 @@ pub fn meta(sql: &dyn Sql) -> Result<Meta, SqlError> {
             let is_registered = number(7).flatten() == Some(1);
             // An older build gave none. What is there and can't be read must not begin anew.
             let epoch = number(8).unwrap_or(Some(0)).ok_or_else(unreadable)?;
+            let forgets_s = number(9).unwrap_or(Some(0)).ok_or_else(unreadable)?;
             let versions = Versions { engine, handler };
-            Ok(Meta { versions, fence_s, forgotten_s, clock_ms, has_key, is_registered, epoch })
+            Ok(Meta { versions, fence_s, forgotten_s, clock_ms, has_key, is_registered, epoch, forgets_s })
         }
         _ => Err(unreadable()),
     }
@@ -192,6 +195,11 @@ pub fn put_forgotten(sql: &dyn Sql, forgotten_s: i64, fence_s: i64, clock_ms: i6
     }
     sql.exec("UPDATE semel_meta SET forgotten_s = max(forgotten_s, ?1)", &[forgotten_s.into()])?;
     put_fence(sql, fence_s, clock_ms)
+}
+
+/// Writes how far the key was told to forget. It only moves forward.
+pub fn put_forgets(sql: &dyn Sql, forgets_s: i64) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET forgets_s = max(forgets_s, ?1)", &[forgets_s.into()]).map(|_| ())
 }
 
 /// Writes the highest epoch ever given.

@@ -117,7 +117,9 @@ CREATE TABLE semel_meta (
   -- whether the registry of keys knows it
   is_registered INTEGER NOT NULL DEFAULT 0,
   -- the highest epoch that any session was ever given
-  epoch INTEGER NOT NULL DEFAULT 0
+  epoch INTEGER NOT NULL DEFAULT 0,
+  -- Unix s; how far it was told to forget, which may be ahead of its clock
+  forgets_s INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 INSERT INTO semel_meta (only_row, engine_version, handler_version, fence_s, clock_ms) VALUES (1, 0, 0, 0, 0)

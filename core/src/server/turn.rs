@@ -53,6 +53,8 @@ pub(super) struct Loaded {
     pub clock_ms: i64,
     pub fence_s: i64,
     pub forgotten_s: i64,
+    /// How far it was told to forget, which may be ahead of its clock.
+    pub forgets_s: i64,
     pub count: Change,
     pub sweep: Sweep,
     /// Whether the tables have the key's name.

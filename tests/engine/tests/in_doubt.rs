@@ -73,7 +73,7 @@ fn it_is_kept_with_what_the_rows_come_to_and_counted_where_an_earlier_build_kept
     assert_eq!(shown(&mut world), 1);
     world.database.fill(
         "UPDATE semel_records SET state = 7 WHERE id IN ('a', 'n1'); \
-         ALTER TABLE semel_totals DROP COLUMN dispatched; UPDATE semel_meta SET engine_version = 4",
+         ALTER TABLE semel_totals DROP COLUMN dispatched; ALTER TABLE semel_meta DROP COLUMN forgets_s; UPDATE semel_meta SET engine_version = 4",
     );
     world.restart();
     assert_eq!(shown(&mut world), 2);

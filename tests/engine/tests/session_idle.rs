@@ -473,3 +473,35 @@ fn a_place_that_is_taken_after_a_forget_that_is_ahead_of_the_clock_stays() {
         world.forget(START_S + 15).expect("storage");
     }
 }
+
+#[test]
+fn a_forget_that_comes_after_one_that_goes_further_takes_nothing_though_both_are_ahead_of_the_clock() {
+    let mut world = world();
+    world.pass_s(10);
+    world.forget(START_S + 25).expect("storage");
+    world.send(&numbered(1, 1)).is_problem(410, "session-unknown", "unknown", "never");
+    world.pass_s(1);
+    world.send(&named("b", "taken")).is_taken_over(2, 0);
+    let first = world.send(&first_of("taken", 2));
+    first.is_executed(200);
+    world.pass_s(3);
+    world.forget(START_S + 22).expect("storage");
+    sweep(&mut world);
+    world.send(&first_of("taken", 2)).replays(&first);
+}
+
+#[test]
+fn a_forget_of_just_what_a_deletion_refuses_takes_what_came_after_that() {
+    let mut world = world();
+    // By the clock of its client, the fence is ahead.
+    world.send(&post("/count").id("ahead").first_sent_s(START_S + 100)).is_executed(200);
+    world.send(&delete_key("d")).is_executed(200);
+    world.pass_s(4);
+    world.send(&named("b", "taken")).is_taken_over(2, 0);
+    let first = first_of("taken", 2);
+    world.send(&first).is_executed(200);
+    world.pass_s(300);
+    world.forget(START_S + 101).expect("storage");
+    sweep(&mut world);
+    world.send(&first).is_problem(410, "session-unknown", "unknown", "never");
+}

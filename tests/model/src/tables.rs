@@ -82,6 +82,7 @@ struct Meta {
     has_key: bool,
     is_registered: bool,
     epoch: i64,
+    forgets_s: i64,
 }
 
 /// What is committed. No text has a number here, so that there is one way to keep a record.
@@ -260,10 +261,13 @@ impl Tables {
         if statement.contains("FROM semel_meta") {
             let row = |meta: &Meta| {
                 let Meta { engine_version, handler_version, fence_s, clock_ms, forgotten_s, .. } = *meta;
-                let Meta { has_key, is_registered, epoch, .. } = *meta;
+                let Meta { has_key, is_registered, epoch, forgets_s, .. } = *meta;
                 let numbers = [1, engine_version, handler_version, fence_s, clock_ms, forgotten_s].map(Value::from);
-                [numbers.as_slice(), &[has_key.then_some("key").into(), i64::from(is_registered).into(), epoch.into()]]
-                    .concat()
+                [
+                    numbers.as_slice(),
+                    &[has_key.then_some("key").into(), i64::from(is_registered).into(), epoch.into(), forgets_s.into()],
+                ]
+                .concat()
             };
             return Ok(self.meta.iter().map(row).collect());
         }
@@ -425,6 +429,9 @@ impl Tables {
             "UPDATE semel_meta SET fence_s = max(fence_s, ?1), clock_ms = max(clock_ms, ?2)" => {
                 meta.fence_s = meta.fence_s.max(integer(arguments, 0)?);
                 meta.clock_ms = meta.clock_ms.max(integer(arguments, 1)?);
+            }
+            "UPDATE semel_meta SET forgets_s = max(forgets_s, ?1)" => {
+                meta.forgets_s = meta.forgets_s.max(integer(arguments, 0)?);
             }
             "UPDATE semel_meta SET forgotten_s = max(forgotten_s, ?1)" => {
                 meta.forgotten_s = meta.forgotten_s.max(integer(arguments, 0)?);
