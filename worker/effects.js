@@ -24,7 +24,6 @@ export class Effects {
   #turns;
   /** Settles when all that is due has been looked at; undefined: nobody is looking. */
   #asking;
-  #isAskedAgain = false;
   #timer;
 
   /** `host`: `ctx`, `env`, `engine()`, `ready()`, which looks at what is stored, and `wake()`, which sets the alarm. */
@@ -55,23 +54,19 @@ export class Effects {
 
   /** Has all sent that is due; whether that could not be looked at. Who comes meanwhile hears of the same. */
   #ask() {
-    if (this.#asking) this.#isAskedAgain = true;
-    else this.#asking = this.#askAll();
-    return this.#asking;
+    return (this.#asking ??= this.#askAll());
   }
 
   async #askAll() {
     try {
-      do {
-        this.#isAskedAgain = false;
-        await this.#host.ready();
-        await this.#alone();
-        for (;;) {
-          const next = attempted(() => this.#host.engine().send_next(Date.now(), Math.floor(Math.random() * Number.MAX_SAFE_INTEGER)));
-          if (next === undefined) break;
-          this.#host.ctx.waitUntil(this.#send(next));
-        }
-      } while (this.#isAskedAgain);
+      await this.#host.ready();
+      await this.#alone();
+      // In one turn: what is due later asks anew.
+      for (;;) {
+        const next = attempted(() => this.#host.engine().send_next(Date.now(), Math.floor(Math.random() * Number.MAX_SAFE_INTEGER)));
+        if (next === undefined) break;
+        this.#host.ctx.waitUntil(this.#send(next));
+      }
     } catch (error) {
       noteOf(this.#host.engine, `what a key has sent waits: ${error}`);
       return true;

@@ -281,7 +281,7 @@ export async function remove(session, key, id) {
   const again = id === undefined ? ["delete", [key], "--whole", "--yes"] : ["delete", [key, id], "--yes"];
   const result = await changing(session, again, (change) => (id === undefined ? admin.deleteKey(key, change, signal) : admin.deleteRecord(key, id, change, signal)));
   if (terminal.isJson) return terminal.json(result);
-  if (id === undefined) terminal.line(`The key is deleted. What was first sent before ${utc(result.fence * 1000)} is refused.`);
+  if (id === undefined) terminal.line(`The key is deleted. What is first sent before ${utc(result.fence * 1000)} is refused, new requests too.`);
   else terminal.line(`The record is reduced to its id. Did it run: ${ran(result)}.`);
 }
 

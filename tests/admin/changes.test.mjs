@@ -141,7 +141,7 @@ test("to delete a key its name must be typed; then it is gone, also from the lis
   assert.equal(fake.done.length, done);
   await tab.getByLabel("Type the name of the key").fill(key);
   await button.click();
-  await shows(tab, "The key is deleted. What was first sent before 2026-11-21 12:00:00 is refused.");
+  await shows(tab, "The key is deleted. What is first sent before 2026-11-21 12:00:00 is refused, new requests too.");
   await tab.getByRole("button", { name: "Close" }).click();
   await shows(tab, "of 9,999 keys");
   assert.deepEqual(fake.done.slice(done), [`DELETE keys/${key}`]);

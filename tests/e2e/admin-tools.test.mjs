@@ -113,7 +113,7 @@ test("what is old is forgotten, and a key is deleted with all its data, once, th
   t.after(() => proxy.close());
   const deleted = await semel(["delete", KEY, "--whole", "--yes"], { url: proxy.url });
   assert.equal(deleted.code, 0, deleted.stderr);
-  assert.match(deleted.stdout, /^The key is deleted\. What was first sent before 20\S+Z is refused\.\n$/);
+  assert.match(deleted.stdout, /^The key is deleted\. What is first sent before 20\S+Z is refused, new requests too\.\n$/);
   const changes = [...proxy.changes.values()].filter(({ method }) => method === "DELETE");
   assert.equal(changes.length, 1, "one id, however often it was sent");
   assert.deepEqual(await server.account("alice"), { id: "alice", balance: 0, entries: 0 });

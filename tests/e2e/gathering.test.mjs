@@ -375,3 +375,12 @@ test("the largest outcome and what its cancellation makes of it, in one commit w
   assert.deepEqual([once, again].map((answers) => answers.map(({ headers }) => headers["semel-status"])), [["executed", "executed"], ["replayed", "replayed"]]);
   for (const answer of [...once, ...again]) assert.equal(JSON.parse(answer.body).outcome.body.base64, body.toString("base64"));
 });
+
+test("a body that could not be read is none to the engine, and no empty one, among others too", async () => {
+  const { group } = await natively("gathering.js");
+  let told;
+  const engine = { group: (_heads, bodies, numbers) => ((told = [[...bodies], [...numbers]]), []) };
+  const attempt = (body) => () => ["POST", "/", "", "", body, 5, 6];
+  group([attempt(new Uint8Array([7])), attempt(undefined), attempt(new Uint8Array())], engine, () => {});
+  assert.deepEqual(told, [[7], [1, 5, 6, -1, 5, 6, 0, 5, 6]]);
+});

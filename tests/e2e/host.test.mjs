@@ -7,7 +7,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { given, natively } from "./natively.mjs";
 
 const { SemelObject } = await natively("host.js");
-const { gatherBy } = await natively("router.js");
+const { gatherBy, readBy, serve } = await natively("router.js");
 
 const NOW = 1_000_000_000;
 const YOUNG_MS = 60_000;
@@ -40,7 +40,8 @@ function object(t, engine = {}) {
     its.log.push("durable");
   };
   const storage = { sync, getAlarm: async () => null, setAlarm: async (atMs) => void its.alarms.push(atMs) };
-  its.object = new SemelObject({ storage, getWebSockets: () => [], blockConcurrencyWhile: (work) => work(), waitUntil: () => {} }, {});
+  its.ctx = { storage, getWebSockets: () => [], blockConcurrencyWhile: (work) => work(), waitUntil: () => {} };
+  its.object = new SemelObject(its.ctx, {});
   its.batch = (text) => its.object.ask("POST", "/batch", "", "semel-key:k\n", new TextEncoder().encode(text), "alice");
   its.ask = async (lines = "") => (await its.object.ask("POST", "/one", "", lines, new Uint8Array())).slice(0, 2);
   return its;
@@ -158,4 +159,54 @@ test("a handler that has something sent is not served where nobody would send it
   const { log, ask } = object(t, { has_to_send: () => true });
   await assert.rejects(ask(), (told) => told === "the handler has requests sent, and index.js has no sendBy(Effects)");
   assert.ok(!log.includes("handle"), log.join());
+});
+
+test("an object that is ended between two writes leaves no instance behind that others would go on in", async (t) => {
+  const { run, transact } = await natively("storage.js");
+  const { object: its, ctx, ask } = object(t);
+  await ask();
+  const done = [];
+  given.glue.restarted = () => done.push("another instance");
+  t.after(() => delete given.glue.restarted);
+  ctx.abort = () => done.push("ended");
+  const writes = () => {
+    run({ exec: () => ({ rowsWritten: 1 }) }, "INSERT", []);
+    throw "the disk is full";
+  };
+  assert.throws(() => transact(its.storage(), true, writes));
+  assert.deepEqual(done, ["another instance", "ended"]);
+});
+
+test("what waits until what is stored was looked at is bounded in number too, where it comes together", async (t) => {
+  gatherBy(await natively("gathering.js"));
+  t.after(() => gatherBy(undefined));
+  let hasMore = true;
+  const its = object(t, { open: () => hasMore, group: (_heads, _bodies, numbers) => Array.from({ length: numbers.length / 3 }, () => [200, "handled"]) });
+  const calls = (count) => Array.from({ length: count }, () => ["POST", "/one", "", "", new Uint8Array()]);
+  const asked = Array.from({ length: 16 }, () => its.object.askAll(calls(256)));
+  await assert.rejects(Promise.race([its.object.askAll(calls(1)), turn("it waits")]), /too many requests wait at this key/);
+  hasMore = false;
+  for (let turns = 0; turns < 5; turns += 1) {
+    await turn();
+    t.mock.timers.tick(1);
+  }
+  for (const [answers] of await Promise.all(asked)) assert.equal(answers.length, 256);
+});
+
+test("what comes along with a read in front of other code is done before it is read, and where that fails the read does", async (t) => {
+  t.mock.method(console, "log", () => {});
+  // The Worker's router is made once, of what this is then.
+  Object.assign((given.glue.router ??= {}), { route: () => ["k", "semel-key:k\n", 5_000, undefined, true], read: (ended) => [200, `x-ended:${ended}\n`], unavailable: () => [503, ""] });
+  const done = [];
+  readBy(async () => (done.push("read"), "it"));
+  let settle;
+  const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: () => (done.push("acknowledges"), new Promise((resolve, reject) => (settle = { resolve, reject }))) }) } };
+  for (const [how, status, all] of [["resolve", 200, ["acknowledges", "read"]], ["reject", 503, ["acknowledges"]]]) {
+    done.length = 0;
+    const answered = serve(new Request("https://a.example/orders/1"), env);
+    await turn();
+    assert.deepEqual(done, ["acknowledges"]);
+    settle[how](new Error("gone"));
+    assert.deepEqual([(await answered).status, done], [status, all]);
+  }
 });

@@ -65,3 +65,17 @@ test("a handler that panics gives nobody a rate back, and drops no keys", async 
   assert.equal(codes.at(-1), "rate-limited");
   assert.equal(told.asked, 1, "the keys are those from before");
 });
+
+test("a handler that panics while the issuer is gone drops no keys, and has the issuer asked no sooner", async (t) => {
+  const { told, server, change, putOn } = await start(t);
+  assert.equal(await change("/echo"), "executed");
+  told.answer = (response) => response.writeHead(500).end();
+  await putOn(HOUR_MS);
+  assert.equal(await change("/echo"), "executed");
+  await server.line(/the JWK set: status 500/);
+  for (let time = 0; time < 3; time += 1) {
+    assert.equal(await change("/panic"), "rolled-back");
+    assert.equal(await change("/echo"), "executed", "its keys are those from before");
+  }
+  assert.equal(told.asked, 2, "at most once in 30 s");
+});

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { randomOf } from "./lossy.mjs";
-import { natively } from "./natively.mjs";
+import { given, natively } from "./natively.mjs";
 import { deadLetters, deliver } from "./queue-side.mjs";
 import { scriptWorker } from "./script.mjs";
 import { serve } from "./server.mjs";
@@ -261,4 +261,42 @@ test("a path whose names are not in braces is refused where it is named: all mes
   const { consumer } = await natively("queue.js");
   assert.throws(() => consumer({ path: "/tills/:till/sales" }), /consumer\(\) has \/tills\/:till\/sales: a name is in braces there, as \{name\}/);
   assert.equal(typeof consumer({ path: "/tills/{till}/sales:open" }), "function");
+});
+
+test("by a member, it is of no matter how old a message is", LIMIT, async () => {
+  const old = { ...sale("old-named", "one"), timestamp: Date.now() - 3 * DAY_MS };
+  assert.deepEqual((await deliver(server, "named", [old])).acknowledged, [old.id]);
+  assert.deepEqual([(await sales("old-named")).length, side.letters.length], [1, 0]);
+});
+
+test("what a message can't be blamed for is delivered again however often it was", LIMIT, async () => {
+  const wrong = await serve(after, "script", { SEMEL_RETENTION_SECONDS: "nonsense" }, { folder, objects: { SEMEL: "Tills", REGISTRY: "SemelRegistry" }, deadLetters: side.address });
+  const message = { ...sale("unset", "one"), attempts: 50 };
+  assert.deepEqual((await deliver(wrong, "sales", [message])).again, { [message.id]: 1 });
+  assert.equal(side.letters.length, 0);
+});
+
+/** What becomes of a message whose key answers this, and the reasons of the letters. */
+async function consumed(t, answer) {
+  t.mock.method(console, "log", () => {});
+  const { consumer } = await natively("queue.js");
+  // It is asked for once.
+  given.glue.router ??= {};
+  given.glue.router.route_message = () => answer;
+  const [done, letters] = [[], []];
+  const message = { id: "one", body: { a: 1 }, timestamp: new Date(), attempts: 1, ack: () => done.push("ack"), retry: ({ delaySeconds }) => done.push(delaySeconds) };
+  await consumer({ path: "/{a}" })({ queue: "q", messages: [message] }, { DEAD_LETTERS: { send: async ({ reason }) => letters.push(reason) } });
+  return [done, letters];
+}
+const bytesOf = (text) => new TextEncoder().encode(text);
+
+test("an outcome that refers elsewhere is no success", async (t) => {
+  for (const status of [200, 299]) assert.deepEqual(await consumed(t, [status, "semel-status:executed\n", bytesOf("x")]), [["ack"], []]);
+  for (const status of [300, 303, 399, 400]) assert.deepEqual((await consumed(t, [status, "semel-status:replayed\n", bytesOf("why")]))[1], [{ code: "refused", status, executed: "yes", retry: "never", detail: "why" }]);
+});
+
+test("what was acknowledged meanwhile has had its effect", async (t) => {
+  const problem = (members) => [410, 'semel-status:acknowledged\nsemel-key:"k"\n', bytesOf(JSON.stringify({ code: "acknowledged", retry: "never", ...members }))];
+  assert.deepEqual(await consumed(t, problem({ executed: "yes" })), [["ack"], []]);
+  assert.equal((await consumed(t, problem({ executed: "unknown" })))[1].length, 1);
 });

@@ -188,3 +188,18 @@ test("where so many wait that there is no room, what is asked of the layer is an
   for (let number = 0; number <= 256; number += 1) its.ask(`${number}`);
   assert.equal(await Promise.race([its.ask("resolve", { path: "/semel/v1/keys/k/" }), turn("waits")]), "locked");
 });
+
+test("what is asked of the layer is told at once that a request is under way, where that is the answer", async (t) => {
+  const its = key(t);
+  its.ask("one");
+  its.says.cancel = "in-flight";
+  assert.equal(await Promise.race([its.ask("cancel", { path: "/semel/v1/keys/k/" }), turn("waits")]), "in-flight");
+});
+
+test("what failed on its way is not under way any more", async (t) => {
+  const { remote, ask, syncs } = key(t);
+  const one = ask("one");
+  syncs.shift().reject(new Error("the disk is full"));
+  await assert.rejects(one, /the disk is full/);
+  assert.equal(remote.underWay, undefined);
+});

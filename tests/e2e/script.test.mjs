@@ -430,3 +430,16 @@ test("what a call into the module does not come back from is a trap, whoever cat
   for (const late of [() => kept.emit("other", { path: "/" }), () => kept.call("https://example.com")]) assert.throws(late, /has its answer: nothing is sent any more/);
   assert.deepEqual(sent, []);
 });
+
+test("the deletion of a key is in no group, however its path is written: what a handler has beside its tables goes right after it", async () => {
+  await natively("script/index.js");
+  const { gathering } = await natively("router.js");
+  let asked = 0;
+  const group = (attempts) => gathering.group(attempts, { group: () => ((asked += 1), []) }, () => {});
+  const attempt = (method, pathname) => () => [method, pathname, "", "", new Uint8Array(), 0, 0];
+  const change = attempt("POST", "/one");
+  for (const path of ["/semel/v1/admin/keys/k", "/%73emel/v1/admin/%6beys/a%2Fb"]) assert.equal(group([change, attempt("DELETE", path), change]), undefined, path);
+  assert.equal(asked, 0);
+  for (const other of [change, attempt("DELETE", "/semel/v1/admin/keys/k/more"), attempt("POST", "/semel/v1/admin/keys/k")]) assert.deepEqual(group([change, other]), []);
+  assert.equal(asked, 3);
+});

@@ -292,3 +292,42 @@ test("an id that another tab uses again by the time that its acknowledged row is
   await until(() => store.log.some(([what]) => what === "remove"), "it is acknowledged");
   assert.deepEqual([...store.rows.keys()].includes("x"), true);
 });
+
+test("one that is aborted lets none after it pass those before it", async (t) => {
+  const { semel, server } = await outbox(t);
+  let source;
+  const first = deposit(semel, "a", { body: new ReadableStream({ start: (its) => void (source = its) }), duplex: "half" });
+  const giveUp = new AbortController();
+  const aborted = rejection(deposit(semel, "a", { body: "aborted", signal: giveUp.signal }));
+  giveUp.abort();
+  assert.equal((await aborted).name, "AbortError");
+  const last = deposit(semel, "a", { body: "last" });
+  await deposit(semel, "b", { body: "elsewhere" });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.deepEqual(server.attempts.map(({ body }) => body), ["elsewhere"]);
+  source.enqueue(new TextEncoder().encode("first"));
+  source.close();
+  await Promise.all([first, last]);
+  assert.deepEqual(server.attempts.map(({ body }) => body), ["elsewhere", "first", "last"]);
+});
+
+test("a call that was refused waits for nothing: what nobody else waits for is given to who takes it", async (t) => {
+  const [store, server] = [new Rows(), new Stub()];
+  let isThere = false;
+  server.each = (call, serve) => (call.kind === "change" && !isThere ? lost() : serve());
+  const { semel: before } = await outbox(t, { server, store });
+  const made = rejection(deposit(before, "a", { id: "x" }));
+  await until(() => server.attempts.length > 0, "it was sent");
+  await before.close();
+  await made;
+  const recovered = [];
+  const { semel } = await outbox(t, { server, store, onrecovered: ({ requestId, response }) => void recovered.push([requestId, response.status]) });
+  assert.ok((await rejection(deposit(semel, "a", { id: "x", body: "another" }))) instanceof FingerprintMismatchError);
+  const stop = new AbortController();
+  const asking = rejection(semel.outcome("x", { signal: stop.signal }));
+  stop.abort();
+  assert.equal((await asking).name, "AbortError");
+  isThere = true;
+  await until(() => semel.getSnapshot().pending === 0, "it has its answer");
+  assert.deepEqual(recovered, [["x", 200]]);
+});

@@ -300,3 +300,34 @@ describe("the pause between two attempts", { concurrency: true }, () => {
 function problemWithoutKey(server) {
   return server.problem(undefined, 503, "unavailable", { headers: { "retry-after": "1" } });
 }
+
+test("a clock that was set is doubted once, and not with each request from then on", async (t) => {
+  const { now } = Date;
+  let aheadMs = 0;
+  t.mock.method(Date, "now", () => now() + aheadMs);
+  const { semel, server } = await outbox(t);
+  // Else it would be asked without end, and no timer would run.
+  server.each = (call, serve) => (call.kind === "health" && call.n > 9 ? hang() : serve());
+  await deposit(semel);
+  const before = server.of("health").length;
+  aheadMs = 60_000;
+  for (let time = 0; time < 5; time += 1) await deposit(semel);
+  assert.equal(server.of("health").length - before, 1);
+  assert.equal(server.attempts.length, 6);
+});
+
+test("what leaves is what was given, however much is asked for before it does", async (t) => {
+  let go;
+  const gate = new Promise((resolve) => (go = resolve));
+  let asked = 0;
+  const { semel, server } = await outbox(t, { headers: async () => ((asked += 1) > 2 && (await gate), {}) });
+  await deposit(semel, "first");
+  [asked, server.calls.length] = [2, 0];
+  const bodies = Array.from({ length: 20 }, (_, number) => String.fromCharCode(97 + number).repeat(100_000 + number));
+  const calls = bodies.map((body, number) => deposit(semel, `${number}`, { body }));
+  await until(() => asked >= 22, "all are about to leave");
+  go();
+  await Promise.all(calls);
+  const brief = (all) => all.map((body) => `${body[0]} ${body.length}`).toSorted();
+  assert.deepEqual(brief(server.attempts.map(({ body }) => body)), brief(bodies));
+});

@@ -98,9 +98,13 @@ export class Remote {
       this.underWay = call[3];
       // The time of a call has begun with its start, for who finds that counts from there.
       const sinceMs = Date.now();
-      await this.#sync();
-      const ended = await this.#send(call, answer, attempt(), sinceMs);
-      this.underWay = undefined;
+      let ended;
+      try {
+        await this.#sync();
+        ended = await this.#send(call, answer, attempt(), sinceMs);
+      } finally {
+        this.underWay = undefined;
+      }
       answer = this.#object.settled(call, ended, attempt());
     }
     return answer;

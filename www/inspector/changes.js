@@ -44,7 +44,7 @@ async function deleteKey(key, context) {
     verb: "Delete the key",
     typed: key,
     run: (change) => context.admin.deleteKey(key, change),
-    told: ({ fence }) => `The key is deleted. What was first sent before ${instant(fence * 1000)} is refused.`,
+    told: ({ fence }) => `The key is deleted. What is first sent before ${instant(fence * 1000)} is refused, new requests too.`,
   });
   if (deleted) context.go({ view: "keys", ...context.keysRoute });
 }

@@ -110,7 +110,7 @@ async function follow({ account, journal, referee, board, changedMs }) {
   let known = 0;
   let readMs = 0;
   let wasFull = false;
-  for (;;) {
+  const look = async () => {
     const wasDown = referee.isDown;
     await referee.ask();
     const ids = [...referee.logged.keys()].slice(known);
@@ -125,6 +125,10 @@ async function follow({ account, journal, referee, board, changedMs }) {
       readMs = Date.now();
       await fetch(`/accounts/${account}`, { signal: AbortSignal.timeout(READ_MS) }).catch(() => {});
     }
+  };
+  for (;;) {
+    // The next look may do better than one that fails, as where there is no room for what it keeps.
+    await look().catch((error) => console.error(error));
     await pause(isBusy() ? BUSY_MS : IDLE_MS);
   }
 }
