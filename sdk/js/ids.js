@@ -8,7 +8,7 @@ import { laid } from "./bytes.js";
 
 /** An id of the application's own. */
 export function ownId(id) {
-  if (typeof id !== "string" || !/^(?!cancel-)[ -~]{1,200}$/.test(id)) throw new TypeError("semel: an id has 1 to 200 characters of printable ASCII, not cancel- first");
+  if (typeof id !== "string" || !/^(?!cancel-)[ -~]{1,200}$/.test(id)) throw new TypeError("semel: an id has 1 to 200 characters of printable ASCII, no cancel- first");
   return id;
 }
 

@@ -47,7 +47,7 @@ function uuid(bytes) {
 /** A request as the module writes it: what it is told by, id, method and target. */
 const requestOf = (from) => [from.integer(), from.text(), from.text(), from.text()];
 
-const unreadable = () => new StoreError("store-damaged", "a row is damaged or newer");
+const unreadable = () => new StoreError("store-damaged", "a row is damaged, or newer");
 
 export class Machine {
   #exports;

@@ -403,28 +403,35 @@ test("what is aborted before anything left is said never to run, unless its id i
 
 test("what is in doubt can't be cancelled: it is asked for, and where that finds nothing out it is sent again, until it is known", async (t) => {
   // What the worker's other side tells who asks: at once, once it is sent again, or that it never came.
-  for (const [finds, kinds] of [["asked", ["cancel", "asks"]], ["sent", ["cancel", "asks", "sends"]], ["absent", ["cancel", "asks", "sends", "cancel"]]]) {
+  for (const [finds, kinds] of [["asked", ["cancel", "asks"]], ["sent", ["cancel", "asks", "sends"]], ["absent", ["cancel", "asks", "sends", "cancel"]], ["refused", ["cancel", "asks", "sends", "cancel", "asks"]]]) {
     const { semel, server } = await outbox(t);
     const giveUp = new AbortController();
     const inDoubt = (call) => server.problem(call.key, 409, "in-flight", { executed: "unknown", retry: "same-id" });
-    let isAbsent = false;
+    let ends = inDoubt;
     server.each = (call, serve) => {
-      if (call.kind === "cancel") return isAbsent ? serve() : inDoubt(call);
+      if (call.kind === "cancel") return ends(call, serve);
       if (call.kind !== "change") return serve();
       if (call.n === 1) {
         giveUp.abort();
         return server.problem(call.key, 503, "unavailable", { executed: "unknown", retry: "same-id" });
       }
+      if (call.deadline === 0 && ends !== inDoubt) return ends(call);
       if (call.deadline === 0) return finds === "asked" ? server.serve({ ...call, deadline: server.now() + 60_000 }) : inDoubt(call);
       if (finds === "sent") return serve();
-      isAbsent = true;
+      if (finds === "refused") {
+        ends = ({ key }) => server.problem(key, 409, "outcome-unknown", { executed: "unknown", retry: "never" });
+        // Its path is of no route any more, which no key says.
+        return server.problem(undefined, 404, "not-found", { executed: "no", retry: "after-fix" });
+      }
+      ends = (_, serveCancel) => serveCancel();
       return server.problem(call.key, 502, "upstream-unreachable", { executed: "no", retry: "same-id" });
     };
     const answered = deposit(semel, "a", { signal: giveUp.signal });
     if (finds === "absent") isCancelled(await within(rejection(answered), finds, 10_000), server.attempts[0].id);
+    else if (finds === "refused") assert.equal((await within(rejection(answered), finds, 10_000)).code, "outcome-unknown");
     else assert.equal((await within(answered, finds, 10_000)).status, 200);
     const told = server.calls.slice(2).map(({ kind, deadline }) => (kind === "change" ? (deadline === 0 ? "asks" : "sends") : kind));
-    assert.deepEqual([told, server.runs.size, await semel.pending()], [kinds, finds === "absent" ? 0 : 1, []], finds);
+    assert.deepEqual([told, server.runs.size, await semel.pending()], [kinds, ["absent", "refused"].includes(finds) ? 0 : 1, []], finds);
   }
 });
 

@@ -56,7 +56,6 @@ impl Client {
                 request.stage = Stage::Looking(failure);
             }
             Verdict::Again { after_ms, clock_ms } => {
-                // What is in doubt can't be cancelled, and there may be something to find out.
                 // It is in doubt, or under way: that can't be cancelled, so it is asked what became of it, and if that finds nothing out, sent again.
                 if answer.status == 409 && answer.member("executed") == Some("unknown") && aim != Aim::Execute {
                     request.ends_by = if aim == Aim::Cancel { Aim::Probe } else { Aim::Execute };
@@ -244,12 +243,15 @@ impl Client {
         }
         let Some(at_ms) = self.clock.at(request.key.as_deref(), now_ms) else { return };
         let deadline_ms = at_ms + self.settings.attempt_timeout_ms;
-        let aim = match (request.is_cancelling, request.ends_by) {
-            (false, _) => Aim::Execute,
-            (true, Aim::Probe) if request.key.is_some() && !holds(Rule::CertainKey) => Aim::Cancel,
-            (true, aim) => aim,
+        let is_certain = request.ends_by != Aim::Probe || (request.key.is_some() && !holds(Rule::CertainKey));
+        let (aim, deadline_ms) = match (request.is_cancelling, is_certain) {
+            (false, _) => (Aim::Execute, deadline_ms),
+            (true, true) if !holds(Rule::CertainKey) && request.ends_by == Aim::Probe => (Aim::Cancel, deadline_ms),
+            // What is in doubt is sent once: whatever comes of that, it may be cancelled after it.
+            (true, true) => (std::mem::replace(&mut request.ends_by, Aim::Cancel), deadline_ms),
+            // To cancel at a key that has not answered for the request would prove nothing.
+            (true, false) => (Aim::Probe, 0),
         };
-        let deadline_ms = if aim == Aim::Probe { 0 } else { deadline_ms };
         let change = Change::Raise {
             first_sent_s: at_ms.div_euclid(1000),
             until_ms: deadline_ms,
