@@ -196,6 +196,7 @@ impl<'a> Shard<'a> {
             Some((number, key)) => (*number, key.as_str()),
             None => (i64::MAX >> 11, ""),
         };
+        // One of an earlier build lacks what is read here.
         atomically(self.sql, || self.create())?;
         let column = match listing.order {
             Order::Newest => "created_ms",
