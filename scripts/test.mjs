@@ -32,6 +32,8 @@ const NO_LIBFUZZER = "/nowhere/libfuzzer.a";
 
 /** Where `node --test` finds its files. */
 const NODE_TESTS = ["tests/docs", "tests/bench", "tests/sdk", "tests/runtimes", "tests/www", "tests/admin", "tests/e2e", "tests/e2e/scenarios", "tests/chaos"];
+/** What measures a time in milliseconds: it runs before the others, with none beside it. */
+const TIMED = ["tests/runtimes/opening.test.mjs"];
 
 const total = { passed: 0, failed: 0 };
 
@@ -139,13 +141,20 @@ async function nodeTests({ chromium }, firefox) {
   const files = [];
   for (const folder of firefox ? [...NODE_TESTS, "tests/e2e/firefox"] : NODE_TESTS) {
     const names = (await readdir(join(ROOT, folder))).filter((name) => name.endsWith(".test.mjs"));
-    files.push(...names.sort().map((name) => join(ROOT, folder, name)));
+    files.push(...names.sort().map((name) => `${folder}/${name}`));
   }
+  const env = { SEMEL_CHROMIUM: chromium, ...(firefox && { SEMEL_FIREFOX: firefox }) };
+  await run(TIMED, 1, env);
+  await run(files.filter((file) => !TIMED.includes(file)), 2, env);
+}
+
+/** Runs files of tests in Node, so many at a time. */
+async function run(files, concurrency, env) {
   const scratch = await mkdtemp(join(tmpdir(), "semel-test-"));
   const report = join(scratch, "report.tap");
   try {
     const reporters = ["--test-reporter=spec", "--test-reporter-destination=stdout", "--test-reporter=tap", `--test-reporter-destination=${report}`];
-    const { code } = await shown(process.execPath, ["--test", "--test-concurrency=2", `--test-timeout=${TEST_TIMEOUT_MS}`, ...reporters, ...files], { env: { SEMEL_CHROMIUM: chromium, ...(firefox && { SEMEL_FIREFOX: firefox }) } });
+    const { code } = await shown(process.execPath, ["--test", `--test-concurrency=${concurrency}`, `--test-timeout=${TEST_TIMEOUT_MS}`, ...reporters, ...files], { env });
     const tap = await readFile(report, "utf8");
     const number = (name) => sum([...tap.matchAll(new RegExp(`^# ${name} (\\d+)`, "gm"))], 1);
     count({ passed: number("pass"), failed: number("fail") + number("cancelled"), skipped: number("skipped") + number("todo"), code });

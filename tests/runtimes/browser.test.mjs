@@ -12,9 +12,6 @@ import { installApp } from "./packed.mjs";
 import { expected, serveLossily } from "./server.mjs";
 
 const LIMIT = { timeout: 90_000 };
-const OPEN_MS_MAX = 30;
-/** How many pages are opened to measure it. */
-const PAGES = 15;
 
 const server = await serveLossily(after);
 const { folder } = await installApp(after);
@@ -102,34 +99,6 @@ test("an open that failed for want of a network is no reason for the next to fai
   assert.equal(name, "TypeError");
   await browser.offline(false);
   assert.deepEqual(await tab.evaluate((given) => globalThis.roundTrip(given), settings), expected("offline"));
-});
-
-/** How long it takes to open two outboxes in a new page: one with the module yet to be fetched, one with the module there. */
-async function timesToOpen(t) {
-  const tab = await open(t);
-  const times = await tab.evaluate(async (url) => {
-    const measured = [];
-    for (const identity of ["one", "other"]) {
-      const started = performance.now();
-      const outbox = await globalThis.semel.Semel.open({ url, identity });
-      measured.push(performance.now() - started);
-      await outbox.close();
-    }
-    return measured;
-  }, server.url);
-  await tab.close();
-  return times;
-}
-
-test(`opening takes less than ${OPEN_MS_MAX} ms`, LIMIT, async (t) => {
-  const pages = [];
-  while (pages.length < PAGES) pages.push(await timesToOpen(t));
-  const [first, next] = [0, 1].map((index) => pages.map((times) => times[index]).sort((one, other) => one - other));
-  const median = (times) => times[PAGES >> 1];
-  const told = `the first of a page ${first[0].toFixed(1)} at best, ${median(first).toFixed(1)} as a rule; the next ${median(next).toFixed(1)} ms`;
-  t.diagnostic(told);
-  // The first waits for a server and for files of the browser, which other tests keep waiting too: what it takes shows in the best.
-  assert.ok(first[0] < OPEN_MS_MAX && median(next) < OPEN_MS_MAX, told);
 });
 
 test("no page had an error, or complained of more than the network", () => {
