@@ -1,7 +1,7 @@
 // `npm run pictures`: takes the pictures that the README shows.
 //
 // Those of the lab are from a server of its own with an empty state, each a run of 100 clicks with a third of everything lost: each time has
-// other numbers. That of the inspector is of the tests' made-up deployment, which has a million records at one key, and is always the same.
+// other numbers. That of the inspector is of the tests' made-up deployment, which has a million rows at one key, and is always the same.
 
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -28,11 +28,12 @@ await main(async () => {
   await buildWorker("ledger");
   await buildWww();
   const { chromium } = await import("playwright-core");
-  const { startWorkerd } = await import("./setup/workerd.mjs");
+  const { supervise } = await import("./setup/supervise.mjs");
   const { chromium: executablePath } = await findBrowser();
   const state = await mkdtemp(join(tmpdir(), "semel-pictures-"));
   const objects = { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" };
-  const server = await startWorkerd({ folder: workerFolder("ledger"), state, objects, vars: { SEMEL_OPEN: "true" }, assets: WWW_FOLDER });
+  // As `npm start` has it: the page may kill it.
+  const server = await supervise({ folder: workerFolder("ledger"), state, objects, vars: { SEMEL_OPEN: "true" }, assets: WWW_FOLDER });
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
   try {
     await mkdir(FOLDER, { recursive: true });
@@ -40,7 +41,8 @@ await main(async () => {
     await step("inspector", () => takeInspector(browser));
   } finally {
     await browser.close();
-    await server.kill();
+    server.end();
+    await server.ended;
     await rm(state, { recursive: true, force: true });
   }
 });
