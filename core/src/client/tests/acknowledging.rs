@@ -143,3 +143,34 @@ fn what_another_tab_has_acknowledged_is_acknowledged_no_more_though_its_id_is_us
     own.pass(ACK_RIDE_MS);
     assert_eq!(own.last().request.target, "/semel/v1/keys/a%2Fb/acks");
 }
+
+#[test]
+fn an_acknowledgement_that_hangs_goes_again() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(ACK_RIDE_MS + TIMEOUT_MS + ACK_RIDE_MS);
+    assert_eq!(bench.targets()[1..], ["/semel/v1/keys/a%2Fb/acks"; 2]);
+}
+
+#[test]
+fn there_is_a_limit_to_the_acknowledgements_under_way_and_they_take_no_place_of_a_request() {
+    let mut bench = Bench::with(|settings| settings.attempts_max = 1);
+    bench.learn_clock();
+    let settled = |n: usize| row::Settled {
+        outbox: "outbox".into(),
+        maker: "tab".into(),
+        key: Some(n.to_string()),
+        until_ms: 5,
+        was_cancelled: false,
+        kept: None,
+        at_s: 0,
+        is_acknowledged: false,
+    };
+    let rows: Vec<_> = (0..2 * POSTS_MAX).map(|n| (n.to_string(), codec::encode(&Row::Settled(settled(n))))).collect();
+    bench.client.stored(bench.now_ms, &rows, None).unwrap();
+    bench.drive();
+    assert_eq!(bench.sent.len(), POSTS_MAX);
+    bench.request("x");
+    assert_eq!((bench.sent.len(), bench.last().headers.get("idempotency-key")), (POSTS_MAX + 1, Some("\"x\"")));
+}

@@ -210,3 +210,20 @@ fn a_clock_of_the_server_that_is_out_of_range_does_no_harm() {
     bench.request("x");
     bench.answer(health(i64::MAX));
 }
+
+#[test]
+fn the_clock_of_a_key_is_learned_as_often_as_it_changes_and_forgotten_after_a_sleep() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    for ahead_ms in [3_600_000, 7_200_000] {
+        bench.answer(problem(408, "attempt-expired", "no", "same-id", bench.server_ms() + ahead_ms));
+        bench.pass(INTERVAL_MS);
+        assert_eq!(deadline_ms(bench.last()), bench.server_ms() + ahead_ms + TIMEOUT_MS);
+    }
+    bench.lose();
+    bench.client.doubt_clock();
+    bench.pass(INTERVAL_MS);
+    let slept_ms = 48 * 3_600_000;
+    bench.answer(health(bench.server_ms() + slept_ms));
+    assert_eq!(deadline_ms(bench.last()), bench.server_ms() + slept_ms + TIMEOUT_MS);
+}

@@ -229,3 +229,23 @@ fn what_is_given_up_while_an_attempt_is_under_way_is_cancelled_though_that_is_re
         assert_eq!(bench.paused.is_empty(), is_cancelled, "credentials are waited for: {code}");
     }
 }
+
+#[test]
+fn who_waits_first_is_told_in_its_own_time_though_another_joins() {
+    let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
+    bench.request("x");
+    bench.answer(health(bench.server_ms()));
+    bench.pass(2_000);
+    bench.request("x");
+    bench.pass(1_000);
+    assert_eq!(bench.given_up.len(), 1);
+}
+
+#[test]
+fn who_asks_for_the_clock_and_hears_nothing_asks_again() {
+    let mut bench = Bench::new();
+    bench.request("x");
+    let hung = bench.last().attempt;
+    bench.pass(TIMEOUT_MS + INTERVAL_MS);
+    assert_eq!((bench.aborted.as_slice(), bench.targets()), ([hung].as_slice(), vec!["/semel/v1/health"; 2]));
+}

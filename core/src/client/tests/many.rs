@@ -69,3 +69,12 @@ fn what_others_have_in_hand_is_looked_through_however_much_it_is() {
     assert_eq!(bench.client.counts(), (0, 0));
     assert!(ms < LOOK_MS_MAX, "{ms} ms");
 }
+
+#[test]
+fn where_too_many_acknowledgements_wait_no_request_is_taken() {
+    let mut bench = Bench::ready();
+    let rows: Vec<_> = (0..ACKS_WAITING_MAX).map(settled).collect();
+    bench.client.stored(bench.now_ms, &rows, None).expect("readable");
+    bench.request("x");
+    assert_eq!((bodies(&bench), bench.row("x")), (vec!["outbox-full".to_owned()], None));
+}

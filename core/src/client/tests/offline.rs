@@ -81,3 +81,26 @@ fn an_attempt_whose_row_is_raised_while_the_network_goes_waits_too() {
     set_offline(&mut bench, false);
     assert_eq!(bench.sent.len(), 2);
 }
+
+#[test]
+fn a_page_that_is_looked_at_again_waits_as_long_as_the_server_asked_for() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let mut answer = problem(429, "rate-limited", "no", "same-id", bench.server_ms());
+    answer.headers.append("retry-after", "7");
+    bench.answer(answer);
+    bench.client.hurry(bench.now_ms);
+    bench.pass(6_999);
+    assert_eq!(bench.sent.len(), 1);
+    bench.pass(1);
+    assert_eq!(bench.sent.len(), 2);
+}
+
+#[test]
+fn an_answer_that_comes_as_the_network_goes_is_settled() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    set_offline(&mut bench, true);
+    bench.answer(outcome("done", bench.server_ms()));
+    assert!(matches!(bench.row("x"), Some(Row::Settled(_))));
+}

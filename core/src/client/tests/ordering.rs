@@ -217,6 +217,7 @@ fn what_a_tab_that_lives_took_over_is_shared_with_it_where_something_comes_after
     let rows: Vec<_> = bench.rows.clone().into_iter().collect();
     bench.client.stored(0, &rows, Some(&|owner| owner == "other")).expect("readable");
     bench.drive();
+    assert!(matches!(bench.row("c"), Some(Row::Pending(entry)) if entry.is_shared), "the other tab may wait for it");
     bench.answer(health(bench.server_ms()));
     assert_eq!(sent_ids(&bench), ["c"]);
     answer_to_id(&mut bench, "c", outcome("c", SERVER_MS));
@@ -267,4 +268,16 @@ fn what_is_shared_with_a_tab_that_lives_keeps_its_place_before_what_is_called_th
     third.answer(health(third.server_ms()));
     let at = |id: &str| sent_ids(&third).iter().position(|sent| sent == id);
     assert_eq!((at("x").is_some(), at("a")), (true, None));
+}
+
+#[test]
+fn who_is_called_once_a_key_has_answered_lets_none_pass_either() {
+    // One that knows the key by the answer alone; one whose answer spells it otherwise.
+    for (first, then) in [(None, "a/b"), (Some("a%2fb"), "a%2fb")] {
+        let mut bench = Bench::ready();
+        ordered(&mut bench, "x", "/new", first);
+        bench.answer(problem(500, "rolled-back", "no", "same-id", bench.server_ms()));
+        ordered(&mut bench, "y", "/other", Some(then));
+        assert_eq!(sent_ids(&bench), ["x"], "{first:?}");
+    }
 }

@@ -104,3 +104,31 @@ fn what_is_asked_for_comes_in_order_and_nothing_of_it_once_it_is_closed() {
     assert_eq!(left.len(), 6);
     assert!(left.iter().all(|action| matches!(action, Action::GiveUp { .. })), "{left:?}");
 }
+
+/// Zeros that nobody looks at take no memory.
+#[test]
+fn there_is_a_limit_to_the_bytes_in_hand() {
+    let mut bench = Bench::ready();
+    let large = Draft { body: vec![0; PENDING_BYTES_MAX + 1], ..draft("") };
+    bench.client.request(bench.now_ms, "large".into(), large, false);
+    bench.client.request(bench.now_ms, "x".into(), draft("x"), false);
+    assert!(matches!(bench.client.poll(), Some(Action::Change { .. })), "it is stored");
+    let Some(Action::Deliver { answered, .. }) = bench.client.poll() else { panic!("the next one is not refused") };
+    assert!(matches!(&*answered, Answered::Failure(failure) if failure.code == ClientCode::OutboxFull.as_str()));
+}
+
+#[test]
+fn of_many_in_one_moment_no_more_leave_than_may_however_they_are_stored() {
+    for knows_clock in [true, false] {
+        let mut bench = if knows_clock { Bench::ready() } else { Bench::new() };
+        for n in 0..2 * ATTEMPTS_MAX {
+            bench.client.request(bench.now_ms, n.to_string(), draft(""), false);
+        }
+        bench.drive();
+        if !knows_clock {
+            bench.answer(health(bench.server_ms()));
+        }
+        let sent = bench.targets().into_iter().filter(|target| *target == "/a/b?c").count();
+        assert_eq!(sent, ATTEMPTS_MAX, "knows the clock: {knows_clock}");
+    }
+}

@@ -368,3 +368,24 @@ fn who_gives_up_before_it_is_known_to_be_another_tabs_waits_no_more() {
     third.drive();
     assert!(third.delivered.is_empty());
 }
+
+#[test]
+fn who_asks_for_an_answer_that_is_given_and_not_settled_yet_gets_it_too() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    let attempt = bench.last().attempt;
+    bench.client.answered(bench.now_ms, attempt, outcome("done", bench.server_ms()));
+    assert!(matches!(bench.client.poll(), Some(Action::Deliver { .. })));
+    bench.client.delivered(bench.now_ms, ticket);
+    assert!(matches!(bench.client.poll(), Some(Action::Change { .. })), "the store takes its time");
+    bench.client.watch("x".into());
+    bench.drive();
+    assert_eq!(bodies(&bench), ["done"]);
+    // And fails.
+    bench.client.changed(bench.now_ms, ticket, None);
+    bench.client.watch("x".into());
+    bench.drive();
+    assert_eq!(bodies(&bench), ["done", "done"]);
+    bench.pass(INTERVAL_MS);
+    assert!(matches!(bench.row("x"), Some(Row::Settled(_))));
+}

@@ -231,4 +231,54 @@ fn what_is_fenced_and_may_have_run_gets_no_other_place() {
     next.arrives_all(&mut server, &mut rows);
     assert_eq!((next.failure("x"), rows.len()), (("fenced", Executed::Unknown), 0));
     assert!(server.effects.is_empty());
+    // It holds the session all the same.
+    next.call(&mut rows, "y");
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((next.body("y"), next.ended), ("ran y".to_owned(), None));
+}
+
+#[test]
+fn what_has_no_place_yet_hears_too_that_its_holder_is_fenced() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
+    let ids: Vec<_> = (0..70).map(|number| format!("{number:02}")).collect();
+    for id in &ids {
+        zombie.call(&mut rows, id);
+    }
+    // And one that is still being stored.
+    zombie.slow = Some(Vec::new());
+    zombie.call(&mut rows, "late");
+    Tab::open("b", &mut server, &mut Rows::new(), &[]);
+    zombie.arrives(&mut server, &mut rows);
+    while zombie.slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
+        zombie.store_next(&mut rows);
+    }
+    for id in ids.iter().map(String::as_str).chain(["late"]) {
+        assert_eq!(zombie.failure(id), ("fenced", Executed::No), "{id}");
+    }
+    assert_eq!((rows.len(), zombie.session.counts(), zombie.session.wakes_at()), (0, (0, 0), None));
+}
+
+#[test]
+fn what_was_taken_over_and_may_have_run_is_asked_for_by_who_is_fenced_before_it_could() {
+    for ran in [true, false] {
+        let (mut server, mut rows) = (Server::default(), Rows::new());
+        let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
+        let ticket = gone.call(&mut rows, "x");
+        if ran {
+            server.serve(&gone.sent[0]);
+            gone.session.give_up(gone.now_ms, ticket);
+            gone.drive(&mut rows);
+        }
+        let mut zombie = Tab::open("b", &mut server, &mut rows, &["a"]);
+        zombie.call(&mut rows, "y");
+        zombie.look(&mut rows, &[]);
+        Tab::open("c", &mut server, &mut Rows::new(), &[]);
+        zombie.arrives_all(&mut server, &mut rows);
+        assert_eq!(zombie.failure("y"), ("fenced", Executed::No));
+        if ran {
+            assert_eq!(zombie.body("x"), "ran x");
+        }
+        assert_eq!((rows.len(), zombie.session.counts(), zombie.session.wakes_at()), (usize::from(!ran), (0, 0), None));
+    }
 }

@@ -312,3 +312,29 @@ fn a_request_beyond_the_limit_is_neither_stored_nor_sent() {
     tab.call(&mut rows, "y");
     assert_eq!((tab.failure("y"), rows.len()), (("outbox-full", Executed::No), 1));
 }
+
+/// Zeros that nobody looks at take no memory.
+#[test]
+fn beyond_the_limit_of_bytes_nothing_is_taken() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let body = vec![0; crate::client::PENDING_BYTES_MAX + 1];
+    tab.session.request(tab.now_ms, "large".into(), Draft { body, ..Draft::default() });
+    tab.session.request(tab.now_ms, "x".into(), Draft::default());
+    assert!(matches!(tab.session.poll(), Some(Action::Change { .. })), "it is stored");
+    let Some(Action::Deliver { answered, .. }) = tab.session.poll() else { panic!("the next one is not refused") };
+    assert!(matches!(&*answered, Answered::Failure(failure) if failure.code == "outbox-full"));
+}
+
+#[test]
+fn a_frame_is_as_large_as_its_bodies_are_on_the_wire() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "first");
+    let bodies = ["x", "y"].map(|id| id.repeat(4 * super::super::FRAME_BYTES_MAX / 10));
+    for body in &bodies {
+        tab.call(&mut rows, body);
+    }
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!(server::bodies(&tab.sent[0]).len(), 1, "base64 takes a third more");
+}

@@ -192,3 +192,13 @@ fn a_failing_store_takes_over_later() {
     tab.arrives_all(&mut server, &mut rows);
     assert_eq!(server.effects, ["x", "y", "z"]);
 }
+
+#[test]
+fn what_is_called_after_a_take_over_comes_after_what_was_left_whoever_goes_on_with_it() {
+    let (mut server, mut rows) = left();
+    let mut tab = Tab::open("b", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "new");
+    let mut next = Tab::open("c", &mut server, &mut rows, &[]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["x", "y", "z", "new"]);
+}

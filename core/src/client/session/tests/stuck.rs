@@ -251,3 +251,47 @@ fn one_that_takes_long_has_longer_each_time() {
     tab.pass(&mut rows, TIMEOUT_MS);
     assert!(tab.sent.is_empty(), "the next one has no longer than any");
 }
+
+#[test]
+fn how_often_one_was_refused_is_counted_of_itself_and_anew_after_a_pause() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    for id in ["x", "y"] {
+        server.says.insert(id.into(), refused(VAIN_MAX as usize - 1, 500, "rolled-back"));
+        tab.call(&mut rows, id);
+        tries(&mut tab, &mut server, &mut rows, VAIN_MAX);
+        assert_eq!((tab.body(id), told(&tab)), (format!("ran {id}"), vec![]));
+    }
+    server.says.insert("z".into(), refused(2 * VAIN_MAX as usize - 1, 500, "rolled-back"));
+    tab.call(&mut rows, "z");
+    tries(&mut tab, &mut server, &mut rows, VAIN_MAX);
+    assert_eq!(told(&tab).len(), 1);
+    tab.session.resume(tab.now_ms);
+    tries(&mut tab, &mut server, &mut rows, VAIN_MAX);
+    assert_eq!((tab.body("z"), told(&tab).len()), ("ran z".to_owned(), 1));
+}
+
+#[test]
+fn a_cancellation_that_says_nothing_or_that_no_frame_takes_is_not_sent_again_at_once() {
+    for (is_outcome, pauses) in [(true, 0), (false, 1)] {
+        let (mut server, mut rows) = (Server::default(), Rows::new());
+        let mut tab = Tab::with("a", |settings| settings.is_framed = !is_outcome);
+        tab.session.wake(0);
+        tab.drive(&mut rows);
+        tab.arrives(&mut server, &mut rows);
+        let ticket = tab.call(&mut rows, "x");
+        tab.lose(&mut rows);
+        gives_up(&mut tab, &mut rows, ticket);
+        tab.pass(&mut rows, INTERVAL_MS);
+        let cancellation = tab.sent.remove(0);
+        let answer = if is_outcome { server::outcome("", &[]) } else { problem(413, "too-large", "no", "after-fix") };
+        tab.answer(&mut rows, &cancellation, answer);
+        assert_eq!((tab.sent.len(), told(&tab).len()), (0, pauses));
+        tab.session.resume(tab.now_ms);
+        tab.drive(&mut rows);
+        assert!(tab.sent.is_empty(), "whoever goes on at once does so at the interval");
+        tab.pass(&mut rows, INTERVAL_MS);
+        tab.arrives_all(&mut server, &mut rows);
+        assert_eq!(tab.failure("x"), ("cancelled", Executed::No));
+    }
+}
