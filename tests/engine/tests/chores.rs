@@ -121,6 +121,15 @@ fn what_changed_is_told_once_in_the_interval_and_a_read_tells_nothing() {
 }
 
 #[test]
+fn what_is_acknowledged_with_a_read_is_told_too() {
+    let mut world = registered();
+    world.send(&get("/count").ack("first")).is_read(200);
+    assert_eq!(world.wakes_at(), Some(START_MS + REPORT_MS));
+    let report = world.report().unwrap().expect("it has changed");
+    assert_eq!((report.records, report.tombstones), (0, 1));
+}
+
+#[test]
 fn without_a_registry_only_what_may_leave_wakes_a_key() {
     let mut world = world();
     world.send(&change("a"));

@@ -3,6 +3,7 @@
 use semel_core::server::registry::Shard;
 use semel_support::admin::{ask, delete_key};
 use semel_support::{Call, Database, START_MS, START_S, World, cancel, get, post};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const RETENTION_S: i64 = 1000;
 
@@ -239,4 +240,18 @@ fn where_there_is_no_registry_the_name_of_a_deleted_key_goes_without_being_told(
             world.send(&delete_key("again"));
         }
     }
+}
+
+#[test]
+fn where_its_name_can_not_be_taken_away_a_deleted_key_is_woken_for_it_no_sooner_than_it_may() {
+    let mut world = world();
+    world.send(&change("first"));
+    world.send(&delete_key("own"));
+    world.database.fail_at("UPDATE semel_meta SET is_registered = 0", 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| world.wake_without_registry())).is_err(), "the storage fails");
+    world.send(&get("/count"));
+    assert_eq!(world.wakes_at_without_registry(), Some(world.wall_ms + 60_000));
+    world.pass_s(60);
+    world.wake_without_registry();
+    assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
 }

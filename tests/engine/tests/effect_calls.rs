@@ -45,6 +45,16 @@ fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
 }
 
 #[test]
+fn of_an_answer_that_is_no_for_good_the_beginning_is_the_reason() {
+    let (mut alice, _) = two();
+    alice.send(&transfer("t1", &["call:https://example.com/a"], 1));
+    let sending = alice.send_next().expect("a call");
+    let body = "\u{e9}\n".repeat(5_000).into_bytes();
+    alice.sent(&sending, Heard::Answered { status: 404, semel: String::new(), body });
+    assert_eq!(told(&mut alice)["parked"][0]["reason"], format!("answered 404: {}", "\u{e9}".repeat(200)));
+}
+
+#[test]
 fn calls_that_are_alike_have_ids_of_their_own_though_the_clock_stands_still_and_the_lane_is_new() {
     let (mut alice, _) = two();
     let mut ids = Vec::new();
@@ -64,6 +74,22 @@ fn calls_that_are_alike_have_ids_of_their_own_though_the_clock_stands_still_and_
     }
     assert_eq!((&ids[0].1, &ids[0].2), (&ids[1].1, &ids[1].2), "they are alike");
     assert_ne!(ids[0].0, ids[1].0);
+}
+
+/// Else the other side, which knows the first, would do nothing.
+#[test]
+fn what_a_key_that_was_put_back_does_once_more_has_an_id_of_its_own() {
+    let (mut alice, _) = two();
+    let mut copy = alice.copy();
+    copy.pass_ms(1);
+    let id = |world: &mut World<Bank>| {
+        world.send(&transfer("t1", &["call:https://example.com/a"], 1)).is_executed(200);
+        let sending = world.send_next().expect("a call");
+        (sending.body, sending.headers.get("idempotency-key").map(str::to_owned))
+    };
+    let (first, second) = (id(&mut alice), id(&mut copy));
+    assert_eq!(first.0, second.0, "they are alike");
+    assert_ne!(first.1, second.1);
 }
 
 /// A call that hangs has no answer for half a minute.
@@ -190,4 +216,15 @@ fn whoever_asks_while_nothing_is_to_be_done_does_not_look_at_each_of_many() {
     // What comes meanwhile goes at once.
     alice.send(&transfer("t", &["bob"], 1));
     assert_eq!(drained(&mut alice, &mut bob), 2, "a take-over, and a credit");
+}
+
+#[test]
+fn an_object_that_has_sent_to_very_many_keeps_a_bounded_number_of_lanes() {
+    let mut alice = calling(1_100);
+    let mut count = 0;
+    while let Some(sending) = alice.send_next() {
+        alice.sent(&sending, Heard::Answered { status: 204, semel: String::new(), body: Vec::new() });
+        count += 1;
+    }
+    assert_eq!((count, alice.database.number("SELECT count(*) FROM semel_effect_lanes")), (1_100, 1_000));
 }

@@ -101,6 +101,23 @@ fn what_an_object_before_had_under_way_is_fenced() {
 }
 
 #[test]
+fn what_an_object_before_has_asked_for_is_told_to_no_other() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    let late = alice.send_next().expect("a take-over");
+    alice.pass_ms(1);
+    alice.restart();
+    let again = alice.send_next().expect("a take-over");
+    assert_eq!(again.lane, late.lane);
+    let reply = delivered(&mut bob, &late);
+    alice.sent(&late, heard(&reply));
+    assert_eq!(alice.send_next(), None, "its own is under way");
+    let reply = delivered(&mut bob, &again);
+    alice.sent(&again, heard(&reply));
+    assert_eq!((drained(&mut alice, &mut bob), bob.balance()), (1, 5));
+}
+
+#[test]
 fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_before() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
@@ -295,6 +312,25 @@ fn a_sender_that_was_put_back_goes_on_after_what_the_other_key_has() {
 }
 
 #[test]
+fn what_a_sender_that_was_put_back_sends_again_is_new_to_the_other_key() {
+    let (mut alice, mut bob) = two();
+    bob.handler.refuses.set(true);
+    alice.send(&transfer("t1", &["bob"], 1));
+    drained(&mut alice, &mut bob);
+    bob.handler.refuses.set(false);
+    // As of here there is a copy, of which the other key has more by then.
+    let mut copy = alice.copy();
+    for n in 2..=3 {
+        alice.send(&transfer(&format!("t{n}"), &["bob"], 10));
+    }
+    drained(&mut alice, &mut bob);
+    let parked = told(&mut copy)["parked"][0]["id"].as_str().expect("an id").to_owned();
+    assert_eq!(mended(&mut copy, "m", &format!("{parked}/retry")).json()["state"], "waiting");
+    drained(&mut copy, &mut bob);
+    assert_eq!((bob.balance(), told(&mut copy)["parked"].clone()), (21, json!([])));
+}
+
+#[test]
 fn a_receiver_that_was_put_back_or_deleted_gets_what_comes_after() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 1));
@@ -326,6 +362,21 @@ fn a_receiver_that_was_put_back_or_deleted_gets_what_comes_after() {
     assert_eq!(copy.balance(), 30, "surely it was not sent before");
 }
 
+#[test]
+fn of_lanes_on_which_nothing_waits_the_next_object_keeps_none() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 1));
+    drained(&mut alice, &mut bob);
+    let lanes = |alice: &World<Bank>| alice.database.number("SELECT count(*) FROM semel_effect_lanes");
+    assert_eq!(lanes(&alice), 1, "its session is held");
+    alice.restart();
+    assert_eq!(alice.send_next(), None);
+    assert_eq!(lanes(&alice), 0);
+    alice.send(&transfer("t2", &["bob"], 1));
+    drained(&mut alice, &mut bob);
+    assert_eq!(bob.balance(), 2);
+}
+
 fn delete_key(name: &str) -> Call {
     Call::new("DELETE", &format!("/semel/v1/admin/keys/accounts%2F{name}")).id("delete").by("semel:admin")
 }
@@ -339,14 +390,18 @@ fn it_has_limits_which_refuse_the_request_that_makes_it() {
     let odd = |id: &str, body: Value| post("/accounts/alice/odd").id(id).body(body.to_string());
     let large = json!({"method": "POST", "key": "accounts/bob", "path": "/accounts/bob/credit", "amount": 1 << 20});
     alice.send(&odd("large", large)).is_problem(413, "too-large", "no", "after-fix");
-    let rows = EFFECTS_PER_KEY_MAX - 64;
+    let heavy = json!({"method": "POST", "key": "accounts/bob", "path": "/accounts/bob/credit", "header": "x-a", "value": "x".repeat(1 << 20)});
+    alice.send(&odd("heavy", heavy)).is_problem(413, "too-large", "no", "after-fix");
+    let rows = EFFECTS_PER_KEY_MAX - 65;
     alice.database.tamper(&format!(
         "INSERT INTO semel_effects (lane, seq, at_ms, id, method, url, headers, body) \
          WITH RECURSIVE n(n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM n WHERE n < 999 + {rows}) \
          SELECT 9, n, 0, '', 'POST', '/', '', x'' FROM n"
     ));
+    alice.send(&transfer("two", &["bob", "bob"], 2)).is_problem(503, "capacity", "no", "same-id");
+    alice.send(&transfer("last", &["bob"], 1)).is_executed(200);
     alice.send(&transfer("beyond", &["bob"], 1)).is_problem(503, "capacity", "no", "same-id");
-    assert_eq!(alice.balance(), 36);
+    assert_eq!(alice.balance(), 35);
 }
 
 #[test]
@@ -403,6 +458,18 @@ fn nobody_else_holds_the_session_of_a_key() {
 }
 
 #[test]
+fn keys_with_long_names_have_sessions_of_their_own() {
+    let mut bob = account("bob");
+    for end in ["x", "y"] {
+        let mut sender = account(&format!("{}{end}", "a".repeat(400)));
+        sender.send(&post("/accounts/alice/deposit").id("first").body(json!({"amount": 5}).to_string()));
+        sender.send(&transfer("t1", &["bob"], 5)).is_executed(200);
+        assert_eq!(drained(&mut sender, &mut bob), 2, "a take-over, and a credit");
+    }
+    assert_eq!((bob.balance(), bob.database.number("SELECT count(*) FROM semel_sessions")), (10, 2));
+}
+
+#[test]
 fn what_a_key_sends_after_its_deletion_has_nothing_to_do_with_what_it_had_sent() {
     let ((mut alice, mut bob), mut carol) = (two(), account("carol"));
     alice.send(&transfer("t1", &["bob"], 5));
@@ -426,6 +493,24 @@ fn what_a_key_sends_after_its_deletion_has_nothing_to_do_with_what_it_had_sent()
     assert_eq!(drained(&mut alice, &mut carol), 1);
     assert_eq!((alice.balance(), bob.balance(), carol.balance()), (97, 5, 3));
     assert_eq!(told(&mut alice)["parked"], json!([]));
+}
+
+#[test]
+fn an_answer_to_what_a_key_had_sent_before_its_deletion_is_none_to_the_first_of_what_it_sends_then() {
+    let ((mut alice, mut bob), mut carol) = (two(), account("carol"));
+    alice.send(&transfer("t1", &["bob"], 5));
+    let late = alice.send_next().expect("a take-over");
+    alice.send(&delete_key("alice")).is_executed(200);
+    alice.send(&post("/accounts/alice/deposit").id("again").body(json!({"amount": 100}).to_string()));
+    alice.send(&transfer("t2", &["carol"], 3));
+    let take_over = alice.send_next().expect("a take-over");
+    assert_eq!(take_over.lane, late.lane, "the lane is another's by now");
+    let reply = delivered(&mut bob, &late);
+    alice.sent(&late, heard(&reply));
+    assert_eq!(alice.send_next(), None, "of its own nothing was heard");
+    let reply = delivered(&mut carol, &take_over);
+    alice.sent(&take_over, heard(&reply));
+    assert_eq!((drained(&mut alice, &mut carol), carol.balance()), (1, 3));
 }
 
 #[test]

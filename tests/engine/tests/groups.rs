@@ -1,5 +1,6 @@
 //! Requests that waited for the same commit: answered at once, each as if it had come alone, or not at all.
 
+use semel_core::server::retention::SWEEP_ROWS;
 use semel_support::batches::{asker, count, run, statuses};
 use semel_support::*;
 use serde_json::json;
@@ -117,6 +118,25 @@ fn every_part_of_a_group_is_as_one_by_one() {
 }
 
 #[test]
+fn outcomes_of_one_commit_that_differ_in_little_are_replayed_each_as_it_was() {
+    let calls: Vec<_> = [200, 404, 200, 409]
+        .iter()
+        .zip(0..)
+        .map(|(of, n)| post(&format!("/status/{of}")).id(&format!("{n}")))
+        .collect();
+    for between_ms in [0, 1_000] {
+        let mut world = used();
+        let replies = world.group_over(&calls, between_ms).expect("one commit");
+        world.restart();
+        for (call, first) in calls.iter().zip(&replies) {
+            let again = world.send(call);
+            again.replays(first);
+            assert_eq!(again.expires_s(), first.expires_s());
+        }
+    }
+}
+
+#[test]
 fn a_group_creates_the_tables_of_a_key_that_nobody_has_used() {
     let calls = [change("a"), change("a"), change("b").ack_until("a", START_MS)];
     is_as_one_by_one(&mut World::new(), &calls);
@@ -133,6 +153,17 @@ fn a_group_fills_a_key_no_further_than_one_by_one() {
     assert_eq!(all, each);
     assert!(statuses(&all).contains(&"capacity"), "{:?}", statuses(&all));
     assert_eq!((kept(&world), world.count()), (kept(&other), other.count()));
+}
+
+#[test]
+fn a_group_sweeps_one_page_however_many_requests_are_in_it() {
+    let mut world = World::with(|config| config.retention_s = 1_000);
+    for n in 0..3 * SWEEP_ROWS {
+        world.send(&change(&format!("old {n}"))).is_executed(200);
+    }
+    world.pass_s(1_001);
+    world.group(&["a", "b", "c"].map(|id| post("/count").id(id))).expect("one commit");
+    assert_eq!(world.rows(), 2 * SWEEP_ROWS + 3);
 }
 
 #[test]
@@ -258,6 +289,19 @@ fn texts_that_are_too_long_for_a_number_keep_none_from_those_that_come_later() {
     }
     world.send(&change("a").by("bob")).is_executed(200);
     assert_eq!(world.database.number("SELECT count(*) FROM semel_texts WHERE text = 'bob'"), 1);
+}
+
+#[test]
+fn a_bounded_number_of_texts_has_a_number() {
+    let mut world = used();
+    for n in 0..140 {
+        if n == 100 {
+            world.restart();
+        }
+        let headers = post("/headers").id(&format!("{n}")).header("x-answer-x-n", n.to_string());
+        world.send(&headers).is_executed(201);
+    }
+    assert_eq!(world.database.number("SELECT count(*) FROM semel_texts"), 128);
 }
 
 #[test]

@@ -138,6 +138,25 @@ fn progress_is_what_the_shards_told_and_a_job_ends_with_the_last_of_them() {
 }
 
 #[test]
+fn of_jobs_that_are_done_the_last_hundred_are_kept_and_all_that_are_not() {
+    let database = Database::in_memory();
+    let mut coordinator = Coordinator::new(Config::default());
+    let done = Progress { keys: 1, done: 1, failed: Vec::new(), is_done: true };
+    for id in 1..=150 {
+        let made = ask(&mut coordinator, &database, Method::Post, "forget", &format!("job-{id}"), "{\"before\":5}");
+        assert_eq!(made.status(), 202);
+        let is_done = |shard: &u8| id != 7 || *shard > 0;
+        (0..SHARDS).filter(is_done).for_each(|shard| coordinator.told(&database, id, shard, &done).unwrap());
+    }
+    let jobs =
+        |table: &str| database.number(&format!("SELECT count(DISTINCT id) FROM {table} WHERE id = 7 OR id > 50"));
+    for table in ["forgets", "parts"] {
+        assert_eq!((jobs(table), database.number(&format!("SELECT count(DISTINCT id) FROM {table}"))), (101, 101));
+    }
+    assert_eq!(coordinator.jobs(&database).unwrap().len(), 1);
+}
+
+#[test]
 fn a_crash_at_any_statement_of_taking_a_job_leaves_one_job() {
     let mut crashes = 0;
     loop {

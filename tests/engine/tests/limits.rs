@@ -3,7 +3,7 @@
 use semel_core::server::config::FOREVER_S;
 use semel_core::server::key_rules::KeyRules;
 use semel_support::admin::ask;
-use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, post};
+use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, numbered, post};
 
 const YEARS_S: i64 = 150 * 366 * 86_400;
 
@@ -61,6 +61,20 @@ fn before_the_key_is_known_the_fence_stays_where_it_is_stored() {
     world.forget(START_S - 1).expect("storage");
     world.send(&change("b").first_sent_s(START_S)).is_executed(200);
     world.send(&change("c").first_sent_s(START_S - 2)).is_problem(410, "forgotten", "unknown", "never");
+}
+
+#[test]
+fn what_was_looked_at_before_the_key_was_known_leaves_by_its_own_retention() {
+    let mut world = World::ruled(10_000, "1000").in_session();
+    world.send(&change("a").first_sent_s(START_S)).is_executed(200);
+    world.send(&numbered(1, 1)).is_executed(200);
+    // As tables of an older build are.
+    world.database.tamper("UPDATE semel_meta SET key = NULL");
+    world.restart();
+    world.count().expect("storage");
+    world.pass_s(1001);
+    world.send(&get("/count")).is_read(200);
+    assert_eq!((world.row("a", "id"), world.places()), (None, vec![]));
 }
 
 #[test]

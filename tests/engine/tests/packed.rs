@@ -226,6 +226,19 @@ fn many_are_carried_and_more_go_into_a_chunk_none_of_them_lost() {
 }
 
 #[test]
+fn what_has_lapsed_is_carried_on_no_more() {
+    let mut world = World::new();
+    for (id, acknowledged) in [("a", None), ("b", Some("a")), ("c", Some("b"))] {
+        let call = post("/count").id(id).deadline_ms(world.wall_ms);
+        let call =
+            acknowledged.into_iter().fold(call, |call, acknowledged| call.ack_until(acknowledged, world.wall_ms));
+        world.send(&call).is_executed(200);
+        assert_eq!(world.row(id, "coalesce(length(carried), 0)"), Some(if id == "a" { 0 } else { 6 }.into()), "{id}");
+        world.pass_s(100);
+    }
+}
+
+#[test]
 fn a_row_of_packed_tombstones_that_is_damaged_runs_nothing() {
     for (place, world) in packed() {
         let mut world = world;
@@ -317,6 +330,23 @@ fn it_outlives_a_record_that_carries_it_and_is_forgotten() {
         world.wake().expect("storage");
         assert_eq!(places(world).2, 0, "{place}");
     });
+}
+
+#[test]
+fn what_a_record_that_leaves_has_carried_wakes_the_key_when_it_has_lapsed() {
+    let mut world = World::new();
+    world.send(&change("a")).is_executed(200);
+    world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
+    world.pass_s(1);
+    world.forget(START_S + 1).expect("storage");
+    world.wake().expect("storage");
+    assert_eq!((world.rows(), places(&world)), (0, (0, 0, 1)));
+    // No sooner than a minute after it was woken.
+    let due_ms = START_MS + 61_000;
+    assert_eq!(world.wakes_at_without_registry(), Some(due_ms));
+    world.wall_ms = due_ms;
+    world.wake().expect("storage");
+    assert_eq!(places(&world), (0, 0, 0));
 }
 
 #[test]

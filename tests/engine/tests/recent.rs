@@ -7,7 +7,7 @@ use semel_core::server::sql::SqlError;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
 use semel_support::batches::{count, run};
 use semel_support::elsewhere::{Elsewhere, answered};
-use semel_support::{Call, Counter, START_MS, World, acknowledge, admin, cancel, get, post};
+use semel_support::{Call, Counter, START_MS, START_S, World, acknowledge, admin, cancel, get, post};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -50,6 +50,18 @@ fn what_was_cancelled_meanwhile_is_not_executed() {
     assert_eq!(world.send(&cancel("own", "d")).only("semel-status"), "executed");
     assert_eq!(world.send(&change("d")).only("semel-status"), "cancelled");
     assert_eq!(world.effects(), effects);
+}
+
+#[test]
+fn what_was_swept_meanwhile_is_known_to_be_gone() {
+    let mut world = World::with(|config| config.retention_s = 1_000);
+    for id in ["a", "b", "c"] {
+        world.send(&change(id).first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
+    }
+    world.pass_s(1_001);
+    world.wake().expect("storage");
+    assert_eq!(world.rows(), 0);
+    world.send(&change("d").ack_until("b", START_MS)).is_executed(200);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use semel_core::server::SqlError;
 use semel_core::server::registry::{Listing, Page, Progress, Report, SHARDS, Shard, Tried, Visit, merged};
 use semel_support::{Database, START_MS, START_S};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const KEYS: &str = "/semel/v1/admin/keys";
 
@@ -211,6 +211,23 @@ fn a_key_that_fails_is_named_and_holds_up_no_other() {
 }
 
 #[test]
+fn keys_that_fail_each_time_hold_up_none_that_was_tried_less_often() {
+    let database = shard_of(20);
+    let shard = Shard::new(&database, 0);
+    let mut tried_once = BTreeSet::new();
+    let mut done = 0;
+    for _ in 0..20 {
+        let visit = shard.visit(1, START_S).unwrap();
+        let tried = visit.keys.iter().map(|key| match tried_once.insert(key.clone()) || **key < *"key-0010" {
+            true => Tried::Failed,
+            false => Tried::Done,
+        });
+        done = shard.visited(1, &visit, &tried.collect::<Vec<_>>()).unwrap().done;
+    }
+    assert_eq!(done, 10, "the first ten fail for ever");
+}
+
+#[test]
 fn a_job_ends_with_the_deletion_of_the_key_that_it_could_not_visit() {
     let database = shard_of(2);
     let shard = Shard::new(&database, 0);
@@ -268,6 +285,20 @@ fn two_jobs_are_both_done() {
             *done = progress.is_done;
             assert!(!*done || progress.done == 70);
         }
+    }
+}
+
+#[test]
+fn of_jobs_that_are_done_a_shard_keeps_the_last_hundred() {
+    let database = shard_of(1);
+    let shard = Shard::new(&database, 0);
+    for job in 1..=150 {
+        while !shard.visit(job, START_S).and_then(|visit| shard.visited(job, &visit, &[Tried::Done])).unwrap().is_done {
+        }
+    }
+    for table in ["jobs", "walks"] {
+        let ids = database.query(&format!("SELECT min(id), count(*) FROM {table}"));
+        assert_eq!(ids, [[51, 100].map(semel_core::server::Value::from)], "{table}");
     }
 }
 

@@ -79,6 +79,18 @@ fn who_waits_for_anothers_call_is_judged_in_the_order_of_checks() {
 }
 
 #[test]
+fn what_the_fence_refuses_while_anothers_call_is_under_way_is_refused_for_good() {
+    let mut world = resend();
+    dispatched(&mut world, &order("a"), 1);
+    world.pass_s(1001);
+    let late = post("/orders").id("b").first_sent_s(START_S);
+    world.wait(&late).is_problem(412, "outside-window", "unknown", "never");
+    world.pass_s(-1001);
+    world.restart();
+    is_told(&mut world, &late, 412, "outside-window", "unknown", "never");
+}
+
+#[test]
 fn what_the_handler_had_not_said_that_it_would_is_not_sent() {
     let mut world = resend();
     world.handler.says_so.set(false);

@@ -4,7 +4,7 @@ use semel_core::message::{Headers, Response};
 use semel_core::server::chores::TOTALS_ROWS_MIN;
 use semel_core::server::remote::{Call as Sent, Ended, Policy};
 use semel_support::elsewhere::{answered, dispatched, in_doubt, is_told, lost, order, probe, refused, remote, resend};
-use semel_support::{START_MS, START_S, acknowledge, post};
+use semel_support::{START_MS, START_S, acknowledge, look_up, post};
 
 #[test]
 fn what_has_no_answer_stays_in_doubt_until_it_is_resolved() {
@@ -147,8 +147,9 @@ fn what_is_resent_is_resent_only_while_the_other_side_knows_it() {
     world.pass_s(59);
     let sent = dispatched(&mut world, &call, 2);
     world.settle(&call, &sent, lost());
-    // From the first time on, not the last.
+    // From the first time on, not the last; and who looks it up is told so as well.
     world.pass_s(1);
+    world.send(&look_up("a")).is_problem(409, "outcome-unknown", "unknown", "never");
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 }
 
@@ -195,6 +196,28 @@ fn that_nothing_is_found_proves_nothing_too_early() {
     assert_eq!(again, Sent::Dispatch { times: 2 });
     let outcome = world.settle(&call, &again, answered(201, "made"));
     assert_eq!((outcome.status(), outcome.only("semel-status")), (201, "executed"));
+}
+
+/// It counts from the last time on, not the first.
+#[test]
+fn that_nothing_is_found_of_what_was_sent_again_proves_nothing_too_early() {
+    let mut world = probe();
+    let call = order("a");
+    let mut sent = dispatched(&mut world, &call, 1);
+    for times in [2, 3] {
+        world.settle(&call, &sent, lost());
+        world.pass_ms(29_999);
+        world.send(&call);
+        let early = world.take_call().expect("a probe");
+        world.settle(&call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+        assert_eq!(world.take_call(), None, "it may have its effect yet");
+        world.pass_ms(1);
+        world.send(&call);
+        let late = world.take_call().expect("a probe");
+        world.settle(&call, &late, answered(404, ""));
+        sent = world.take_call().expect("it is proven that nothing is there, so it is sent");
+        assert_eq!(sent, Sent::Dispatch { times });
+    }
 }
 
 #[test]

@@ -149,6 +149,19 @@ fn an_outcome_is_kept_for_a_whole_retention_from_its_execution() {
 }
 
 #[test]
+fn a_tombstone_that_the_fence_has_to_stand_for_wakes_nobody_before_it_can() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(START_S + 100)).is_executed(200);
+    world.send(&acknowledge("[\"a\"]"));
+    world.wake().expect("storage");
+    let due_ms = (START_S + 100 + RETENTION_S + 1) * 1000;
+    assert_eq!(world.wakes_at_without_registry(), Some(due_ms));
+    world.wall_ms = due_ms;
+    world.wake().expect("storage");
+    assert_eq!(world.rows(), 0);
+}
+
+#[test]
 fn a_cancelled_id_leaves_only_once_the_fence_has_passed_its_first_sent() {
     let mut world = world();
     let first_sent_s = world.wall_s();
@@ -278,6 +291,20 @@ fn a_sweep_starts_over_no_sooner_than_ten_seconds_after_its_end() {
     world.pass_s(1);
     world.send(&get("/count"));
     assert_eq!(world.rows(), 0);
+}
+
+#[test]
+fn what_comes_while_a_walk_has_come_by_leaves_in_its_time() {
+    let mut world = world();
+    for n in 0..=SWEEP_ROWS {
+        world.send(&change(&format!("id-{n:04}")).first_sent_s(START_S));
+    }
+    world.pass_s(RETENTION_S + 1);
+    assert_eq!(world.sweep_page(), Ok(true), "the walk goes on below");
+    world.send(&change("z").first_sent_s(world.wall_s())).is_executed(200);
+    while world.sweep_page().expect("storage") {}
+    assert_eq!(world.rows(), 1);
+    assert_eq!(world.wakes_at_without_registry(), Some((world.wall_s() + RETENTION_S + 1) * 1000));
 }
 
 /// How many statements a read takes besides its own.

@@ -142,6 +142,20 @@ fn who_takes_over_after_each_crash_comes_to_an_end_and_nobody_is_refused_for_no_
 }
 
 #[test]
+fn who_takes_over_after_each_end_of_the_process_comes_to_an_end() {
+    let mut world = World::new().in_session();
+    for epoch in 1..=3 {
+        world.start(&numbered(epoch, 1));
+        world.restart();
+        if epoch < 3 {
+            world.send(&take_over(&format!("after {epoch}"))).is_taken_over(epoch + 1, 0);
+        }
+    }
+    world.send(&numbered(3, 1)).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.calls(), 0);
+}
+
+#[test]
 fn what_ends_every_object_is_closed_however_late_and_without_a_first_sent_it_comes() {
     for late_ms in [0, 30_000, 600_000] {
         let mut world = World::new().in_session();

@@ -221,6 +221,7 @@ fn what_is_forgotten_is_not_there_though_the_sweep_has_not_come_to_it() {
     world.forget(START_S + 50).expect("storage");
     world.send(&take_over("b").first_sent_s(START_S + 100)).is_taken_over(2, 0);
     assert_eq!((world.places(), sessions(&world)), (vec![], 1));
+    assert_eq!(world.send(&ask("")).json()["sessions"], 1);
     world.send(&numbered(1, 1)).is_fenced("unknown", 2);
 }
 
@@ -381,6 +382,23 @@ fn what_is_forgotten_while_a_walk_is_under_way_leaves_though_that_has_come_by() 
     world.forget(START_S + 200).expect("storage");
     sweep(&mut world);
     assert_eq!((world.places(), sessions(&world)), (vec![], 0));
+}
+
+#[test]
+fn what_is_used_while_a_walk_is_under_way_becomes_a_stub_though_that_has_come_by() {
+    let mut world = world();
+    for n in 1..=140 {
+        world.send(&named(&format!("{n}"), &format!("{n}"))).is_taken_over(n + 1, 0);
+    }
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.pass_s(RETENTION_S);
+    assert_eq!(world.sweep_page(), Ok(true), "the walk has not come to the last ones");
+    world.send(&first_of("1", 2)).is_executed(200);
+    sweep(&mut world);
+    assert_eq!(world.places().len(), 1);
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    assert_eq!(world.places(), []);
 }
 
 #[test]
