@@ -265,7 +265,7 @@ impl Turn<'_> {
             .with("now", self.instant.now_ms)
             .with("records", loaded.count.records)
             .with("tombstones", loaded.count.tombstones)
-            .with("inDoubt", loaded.in_doubt(self.under_way))
+            .with("inDoubt", loaded.in_doubt(self.sql, self.under_way)?)
             .with("bytes", self.sql.database_bytes()?)
             .with("sessions", loaded.sessions.count)
             .with("oldest", survey::oldest_ms(self.sql, loaded)?)

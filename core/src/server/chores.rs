@@ -202,7 +202,7 @@ impl<H: Handler> Engine<H> {
             tombstones: loaded.count.tombstones,
             bytes,
             oldest,
-            in_doubt: loaded.in_doubt(self.under_way.as_ref()),
+            in_doubt: loaded.in_doubt(sql, self.under_way.as_ref())?,
             is_listed,
             changes,
         }))

@@ -94,9 +94,12 @@ impl Loaded {
         self.count.records + self.count.tombstones - self.packed.count()
     }
 
-    /// How many requests are in doubt: what is under way to where it is executed may still have its answer.
-    pub fn in_doubt(&self, under_way: Option<&RequestId>) -> i64 {
-        (self.count.dispatched - i64::from(under_way.is_some())).max(0)
+    /// How many requests are in doubt: what is under way to where it is executed may still have its answer, unless it was given up
+    /// meanwhile.
+    pub fn in_doubt(&self, sql: &dyn Sql, under_way: Option<&RequestId>) -> Result<i64, SqlError> {
+        let found = under_way.map(|id| rows::find_bare(sql, id)).transpose()?.flatten();
+        let is_awaited = found.is_some_and(|record| matches!(record.state, State::Dispatched { .. }));
+        Ok((self.count.dispatched - i64::from(is_awaited)).max(0))
     }
 
     /// Whether this engine has counted the start of a request last.

@@ -3,7 +3,7 @@
 use semel_core::server::chores::TOTALS_ROWS_MIN;
 use semel_core::server::registry::Report;
 use semel_core::server::remote::Policy;
-use semel_support::admin::{ask, resolve};
+use semel_support::admin::{ask, delete_record, resolve};
 use semel_support::elsewhere::{Elsewhere, answered, dispatched, in_doubt, lost, order, remote};
 use semel_support::{START_MS, World};
 
@@ -38,6 +38,15 @@ fn what_may_still_have_its_answer_is_not_in_doubt_and_is_told_once_it_has_none()
     world.settle(&order("c"), &sent, answered(201, "made"));
     assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (2, 2));
     world.send(&resolve("resolves", "a", "{\"executed\":\"no\"}")).is_executed(200);
+    assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (1, 1));
+}
+
+#[test]
+fn what_was_given_up_while_it_is_under_way_is_no_other_that_is_in_doubt() {
+    let mut world = remote(Policy::Report);
+    in_doubt(&mut world, "a");
+    dispatched(&mut world, &order("b"), 1);
+    world.send(&delete_record("deletes", "b")).is_executed(200);
     assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (1, 1));
 }
 
