@@ -379,6 +379,6 @@ export class Outbox extends View {
 /** The salt of a hash. What can't be told apart has none: a form gets a boundary at random. */
 function salted(salt, lines) {
   const text = typeof salt === "function" ? salt() : salt;
-  if (/^content-type:multipart/m.test(lines) || !/string|number/.test(typeof text)) throw new TypeError("semel: a hash is of no form, and its salt is a string or a number");
+  if (/^content-type:multipart/m.test(lines) || !/string|number/.test(typeof text)) throw new TypeError("semel: a form has no hash; salt is a string or a number");
   return String(text);
 }

@@ -5,7 +5,7 @@ import { StoreError } from "./errors.js";
 /** So long may a store take. It is for one that never answers: one with very many rows on a slow device takes some seconds. */
 export const STORE_MS_MAX = 30_000;
 
-export const blocked = () => new StoreError("store-blocked", "no answer: another tab may be in the way");
+export const blocked = () => new StoreError("store-blocked", "no answer: another tab may have it");
 
 /** What a store is read for; it rejects where that takes too long. A change is not made so: nobody could tell whether it was made. */
 export async function inTime(reading) {

@@ -330,7 +330,7 @@ export interface Session {
   /**
    * As `semel.fetch`, in order with all other calls of the session. Rejects with a `FencedError` once somebody else has taken over: where
    * its `executed` is `"no"`, the request never ran and never will. Other methods than `POST`, `PUT`, `PATCH` and `DELETE` pass through,
-   * in no order. Aborting `init.signal` closes its place: it rejects with `executed: "no"`, or resolves with the outcome if it was too late.
+   * in no order. Aborting `init.signal` closes its place, once what is under way with it has ended: it rejects with `executed: "no"`, or resolves with the outcome if it was too late.
    * `key`, `id`, `salt` and `ordered`, which calls of the outbox take, are a `TypeError`.
    */
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;

@@ -238,6 +238,68 @@ test("records of one state: of all pages those that are meant, and who comes bac
   assert.deepEqual(mine.complaints, []);
 });
 
+test("who types a prefix goes on where they were, and what an input method composes is left alone", LIMIT, async (t) => {
+  const { mine, tab } = await open(t);
+  await hasRows(tab, 100);
+  const prefix = tab.getByLabel("Begins with");
+  const isAt = (fragment) => until(async () => decodeURIComponent(await tab.evaluate(() => location.hash)) === fragment, fragment);
+  await prefix.pressSequentially("acounts");
+  for (let left = 0; left < 6; left += 1) await tab.keyboard.press("ArrowLeft");
+  await tab.keyboard.press("c");
+  await isAt("#prefix=accounts");
+  await tab.keyboard.press("X");
+  assert.equal(await prefix.inputValue(), "acXcounts");
+  await prefix.fill("");
+  await isAt("");
+  const keyboard = await tab.context().newCDPSession(tab);
+  for (const text of ["か", "かん"]) {
+    await keyboard.send("Input.imeSetComposition", { text, selectionStart: text.length, selectionEnd: text.length });
+    // Longer than who types is waited for.
+    await tab.evaluate(() => new Promise((resolve) => setTimeout(resolve, 400)));
+  }
+  await keyboard.send("Input.insertText", { text: "漢" });
+  await isAt("#prefix=漢");
+  assert.equal(await prefix.inputValue(), "漢");
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("where one is, and where one came from: the menu says it, and the keys in doubt are gone back to", LIMIT, async (t) => {
+  const { mine, tab } = await open(t, `${at(SMALL)}&state=in-doubt`);
+  const current = () => tab.locator("nav [aria-current=page]").allTextContents();
+  await hasRows(tab, 0);
+  assert.deepEqual(await current(), ["Keys"]);
+  await tab.evaluate(() => (location.hash = "#order=name&state=in-doubt"));
+  await shows(tab, "Nothing is in doubt");
+  await tab.evaluate((fragment) => (location.hash = fragment), at(SMALL));
+  await tab.locator(".way").getByRole("link", { name: "Keys" }).click();
+  await until(async () => (await tab.evaluate(() => location.hash)) === "#order=name&state=in-doubt", "the same keys again");
+  await tab.evaluate(() => (location.hash = "#forget="));
+  await until(async () => (await current())[0] === "Forget", "the menu says so");
+  assert.deepEqual(mine.complaints, []);
+});
+
+test("an id is found as it is on the wire, and each space of a name is seen", LIMIT, async (t) => {
+  const { tab } = await open(t, at(SMALL));
+  for (const [typed, id] of [['"a\\"b\\\\c"', 'a"b\\c'], ['" a "', " a "], [" a ", "a"]]) {
+    await tab.getByLabel("Find an id").fill(typed);
+    await tab.keyboard.press("Enter");
+    await until(async () => (await tab.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("id"))) === id, id);
+    assert.equal((await tab.locator("h1 code").evaluate((code) => code.innerText)), id);
+    await tab.goBack();
+  }
+});
+
+test("a plot that is zoomed out of reaches as far as it can, and has all that there is", LIMIT, async (t) => {
+  const { tab } = await open(t, at(SMALL));
+  await hasRows(tab, 100);
+  const told = () => tab.locator(".plot-text").textContent();
+  const records = async () => Number(/^([\d,]+) records/.exec(await told())[1].replace(",", ""));
+  const all = await records();
+  for (let zooms = 0; zooms < 20; zooms += 1) await tab.getByRole("button", { name: "Zoom out" }).click();
+  await until(async () => /1970-01-01/.test(await told()), "all of time");
+  assert.ok(all > 0 && (await records()) >= all, await told());
+});
+
 test("one record's life, and its outcome as JSON, text and bytes, never as markup", LIMIT, async (t) => {
   const executed = (kind) => idIn(SMALL, "executed", (n) => mix(n, 12) % 8 === kind && n % 10 !== 9);
   const { mine, tab } = await open(t, at(SMALL, executed(5)));

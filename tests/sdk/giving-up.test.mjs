@@ -401,6 +401,23 @@ test("what is aborted before anything left is said never to run, unless its id i
   assert.equal(server.attempts.length, 0);
 });
 
+test("an abort is heard by the key at once though an attempt hangs, and what that still does is refused", async (t) => {
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 60_000 });
+  let arrive;
+  server.each = (call, serve) => {
+    if (call.kind !== "change" || call.n > 1) return serve();
+    return new Promise((resolve) => (arrive = () => resolve(serve())));
+  };
+  const giveUp = new AbortController();
+  const answered = rejection(deposit(semel, "a", { key: "accounts/a", signal: giveUp.signal }));
+  await until(() => arrive, "it is under way");
+  giveUp.abort();
+  isCancelled(await within(answered, "it hears nothing", 5_000), server.attempts[0].id);
+  arrive();
+  await until(async () => (await semel.pending()).length === 0, "it is over");
+  assert.equal(server.runs.size, 0);
+});
+
 test("what is in doubt can't be cancelled: it is asked for, and where that finds nothing out it is sent again, until it is known", async (t) => {
   // What the worker's other side tells who asks: at once, once it is sent again, or that it never came.
   for (const [finds, kinds] of [["asked", ["cancel", "asks"]], ["sent", ["cancel", "asks", "sends"]], ["absent", ["cancel", "asks", "sends", "cancel"]], ["refused", ["cancel", "asks", "sends", "cancel", "asks"]]]) {
@@ -426,7 +443,7 @@ test("what is in doubt can't be cancelled: it is asked for, and where that finds
       ends = (_, serveCancel) => serveCancel();
       return server.problem(call.key, 502, "upstream-unreachable", { executed: "no", retry: "same-id" });
     };
-    const answered = deposit(semel, "a", { signal: giveUp.signal });
+    const answered = deposit(semel, "a", { key: "accounts/a", signal: giveUp.signal });
     if (finds === "absent") isCancelled(await within(rejection(answered), finds, 10_000), server.attempts[0].id);
     else if (finds === "refused") assert.equal((await within(rejection(answered), finds, 10_000)).code, "outcome-unknown");
     else assert.equal((await within(answered, finds, 10_000)).status, 200);

@@ -41,7 +41,7 @@ async function isBlocked(pass, seen, wasAsked) {
   await pass(() => seen.error ?? seen.value);
   assert.ok(seen.error instanceof StoreError, String(seen.error));
   assert.equal(seen.error.code, "store-blocked");
-  assert.match(seen.error.message, /no answer: another tab may be in the way/);
+  assert.match(seen.error.message, /no answer: another tab may have it/);
 }
 
 /** A store of which one function never answers until `answer`, and how often its owner left. */

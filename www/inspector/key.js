@@ -130,7 +130,9 @@ function finder(key, { go }) {
   const form = make("form", { class: "toolbar", role: "search" }, make("label", { class: "field inline", for: "find" }, "Find an id"), input, make("button", { type: "submit" }, "Find"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const id = input.value.trim().replace(/^"(.*)"$/, "$1");
+    // As it is on the wire, or without its quotes.
+    const [, quoted] = /^ *"(.*)" *$/.exec(input.value) ?? [];
+    const id = quoted?.replace(/\\(.)/g, "$1") ?? input.value.trim();
     if (id !== "") go({ view: "record", key, id });
   });
   return form;

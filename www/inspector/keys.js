@@ -53,11 +53,14 @@ function toolbar(route, go, signal) {
   const input = make("input", { id: "prefix", type: "search", autocomplete: "off", spellcheck: "false", autocapitalize: "off", placeholder: "accounts/" });
   input.value = route.prefix;
   let timer;
-  input.addEventListener("input", () => {
+  const typed = ({ isComposing }) => {
     clearTimeout(timer);
-    // What is typed is one place, not many: the back button leaves it.
-    timer = setTimeout(() => !signal.aborted && go({ ...route, prefix: input.value }, { isSame: true }), TYPING_MS);
-  });
+    // What is typed is one place, not many: the back button leaves it. What an input method still composes is nothing yet, and another view would break it off.
+    if (!isComposing) timer = setTimeout(() => !signal.aborted && go({ ...route, prefix: input.value }, { isSame: true }), TYPING_MS);
+  };
+  input.addEventListener("input", typed);
+  input.addEventListener("compositionstart", () => clearTimeout(timer));
+  input.addEventListener("compositionend", typed);
   signal.addEventListener("abort", () => clearTimeout(timer));
   return make("div", { class: "toolbar" }, make("ul", { class: "orders", "aria-label": "Order" }, ...orders), make("ul", { class: "orders", "aria-label": "State" }, ...states), make("label", { class: "field inline", for: "prefix" }, "Begins with"), input);
 }

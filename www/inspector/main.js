@@ -2,7 +2,7 @@
 //
 // Invariants:
 // - What is left is aborted: nothing of an old view is drawn into a new one.
-// - A list that is come back to is as it was left, with its place.
+// - A list of keys that is come back to is as it was left, with its place.
 
 import { Admin } from "../../sdk/admin/api.js";
 import { safe } from "../../sdk/admin/words.js";
@@ -72,34 +72,34 @@ function show({ isSame = false } = {}) {
   put(fragment, VIEWS[route.view](route, context), { controller, isSame });
 }
 
-let lastKeysRoute = { order: "newest", prefix: "" };
+let lastKeysRoute = {};
 
 /** The list of keys that is gone back to from `route`: the last that was shown. */
-function lastKeys({ view, order, prefix }) {
-  if (view === "keys") lastKeysRoute = { order, prefix };
+function lastKeys({ view, ...choice }) {
+  if (view === "keys") lastKeysRoute = choice;
   return lastKeysRoute;
 }
 
 function put(fragment, view, { controller = new AbortController(), scrollY = 0, isSame = false } = {}) {
-  const focus = isSame ? document.activeElement?.id : undefined;
+  const { id, selectionStart, selectionEnd } = (isSame && document.activeElement) || {};
   const isFirst = shown === undefined;
   leave();
   shown = { fragment, view, controller };
   $("view").replaceChildren(view.element);
   document.title = safe(`${view.title} – Semel inspector`);
-  for (const link of $("navigation").querySelectorAll("a")) link.toggleAttribute("aria-current", (link.hash === "") === !fragment?.startsWith("#forget"));
-  if (focus) return refocus(focus);
+  for (const link of $("navigation").querySelectorAll("a")) link.ariaCurrent = (link.hash === "") === !fragment?.startsWith("#forget") ? "page" : null;
+  if (id) return refocus(id, selectionStart, selectionEnd);
   scrollTo(0, scrollY);
   // A page that is loaded begins at its top, as any page.
   if (!isFirst && fragment !== undefined) view.element.querySelector("h1").focus({ preventScroll: true });
   say($("news"), view.title);
 }
 
-/** What is typed goes on being typed, though the view is another. */
-function refocus(id) {
+/** What is typed goes on being typed where it was, though the view is another. */
+function refocus(id, selectionStart, selectionEnd) {
   const input = $(id);
   input?.focus();
-  input?.setSelectionRange(input.value.length, input.value.length);
+  input?.setSelectionRange(selectionStart, selectionEnd);
 }
 
 function leave() {

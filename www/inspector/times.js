@@ -12,7 +12,7 @@ import { duration, instant, number } from "../../sdk/admin/words.js";
 const HEIGHT_PX = 220;
 const STEPS = 96;
 /** What a step may be, in seconds, so that steps begin at round times. */
-const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000];
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000, 31_536_000];
 const PRESETS = [["Last hour", 3_600_000], ["24 hours", 86_400_000], ["7 days", 604_800_000]];
 const SHORTEST_MS = 10_000;
 

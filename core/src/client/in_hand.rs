@@ -33,7 +33,8 @@ pub(super) enum Stage {
         aim: Aim,
         deadline_ms: i64,
     },
-    Sending,
+    /// By this attempt.
+    Sending(u64),
     Withdrawing,
     Paused,
     /// Whether another tab kept an outcome, before a failure is delivered.

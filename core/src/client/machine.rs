@@ -269,6 +269,12 @@ impl Client {
         self.advance(now_ms);
     }
 
+    /// Ends an attempt that is waited for no more.
+    pub(super) fn abort(&mut self, now_ms: i64, attempt: u64) {
+        self.actions.push(Action::Abort(attempt));
+        self.lost(now_ms, attempt);
+    }
+
     /// Reports that the receiver of [`Action::Deliver`] has the answer.
     pub fn delivered(&mut self, now_ms: i64, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
@@ -293,24 +299,19 @@ impl Client {
         self.advance(now_ms);
     }
 
-    /// The application gives a request up: its key is asked to cancel it. The caller gets the outcome if it had run. One that
-    /// another tab sees to goes on there.
+    /// The application gives a request up: that is stored, and its key is asked to cancel it, without waiting for what is under way. The
+    /// caller gets the outcome if it had run. One that another tab sees to goes on there.
     pub fn give_up(&mut self, now_ms: i64, ticket: Ticket) {
-        self.with(ticket, |request, actions| {
-            if request.is_watched() {
-                return request.fail(actions, ticket, ClientCode::GaveUp.into());
-            }
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        if request.is_watched() {
+            request.fail(&mut self.actions, ticket, ClientCode::GaveUp.into());
+        } else {
             request.is_cancelling = true;
-            if !matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
-                return;
+            if let &Stage::Sending(attempt) = &request.stage {
+                self.abort(now_ms, attempt);
             }
-            if request.may_withdraw() {
-                request.withdraw(actions, ticket);
-            } else {
-                // Not sooner than the server asked for.
-                request.stage = Stage::Waiting { due_ms: request.not_before_ms.max(now_ms) };
-            }
-        });
+            self.raise(now_ms, ticket);
+        }
         self.advance(now_ms);
     }
 

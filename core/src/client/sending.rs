@@ -115,8 +115,11 @@ impl Client {
         }
     }
 
-    /// How many more attempts may be under way.
+    /// How many more attempts may be under way: none without a network, or the server's clock.
     pub(super) fn places(&self) -> usize {
+        if self.is_offline || !self.clock.is_known() {
+            return 0;
+        }
         let raising = self.requests.values().filter(|request| matches!(request.stage, Stage::Raising { .. })).count();
         self.settings.attempts_max.saturating_sub(self.attempts.len() - self.posting() + raising)
     }
@@ -154,7 +157,7 @@ impl Client {
         self.catch_up(now_ms);
         // Who waits longest comes first: what hangs must not keep all else from its turn.
         let places = self.places();
-        if places > 0 && self.clock.is_known() {
+        if places > 0 {
             // Put in order by hand: the standard library's sorting is a tenth of the module.
             let mut due: Vec<(i64, Ticket)> = Vec::new();
             for each in self.waiting().into_iter().filter(|(due_ms, _)| *due_ms <= now_ms) {
@@ -199,9 +202,6 @@ impl Client {
         let mut waiting = Vec::new();
         // Of a thousand requests, each would be compared with all before it.
         let mut busy = Seen::new(2 * self.requests.len());
-        if self.is_offline {
-            return waiting;
-        }
         for (ticket, request) in self.requests.iter() {
             let lane = request.lane();
             let is_blocked = request.is_waiting_for_turn() && (busy.has(lane.0) || busy.has(lane.1));
@@ -219,7 +219,7 @@ impl Client {
 
     /// Whether there is a place for a request's attempt, and none before it in its lane is without an answer.
     pub(super) fn may_leave(&self, ticket: Ticket, own: &Request) -> bool {
-        if self.is_offline || self.places() == 0 {
+        if self.places() == 0 {
             return false;
         }
         let mut before = self.requests.iter().take_while(|(each, _)| **each < ticket).map(|(_, request)| request);
@@ -238,10 +238,14 @@ impl Client {
     /// The transaction before an attempt.
     pub(super) fn raise(&mut self, now_ms: i64, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
+        if !matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
+            return;
+        }
         if request.may_withdraw() {
             return request.withdraw(&mut self.actions, ticket);
         }
-        let Some(at_ms) = self.clock.at(request.key.as_deref(), now_ms) else { return };
+        // Without a clock nothing leaves. But what was given up is stored as that, and raises nothing then.
+        let at_ms = self.clock.at(request.key.as_deref(), now_ms).unwrap_or_default();
         let deadline_ms = at_ms + self.settings.attempt_timeout_ms;
         let is_certain = request.ends_by != Aim::Probe || (request.key.is_some() && !holds(Rule::CertainKey));
         let (aim, deadline_ms) = match (request.is_cancelling, is_certain) {
@@ -268,7 +272,7 @@ impl Client {
             made.headers.append("semel-ack", acks);
         }
         request.attempts += 1;
-        request.stage = Stage::Sending;
+        request.stage = Stage::Sending(attempt);
         self.transmit(now_ms, made, Purpose::Request { ticket, aim, sent });
     }
 

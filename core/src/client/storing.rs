@@ -194,10 +194,12 @@ impl Client {
         match found.leave(&request.entry) {
             Some(entry) => {
                 let first_sent_s = entry.first_sent_s.unwrap_or_default();
+                // It may have been given up meanwhile, and then is not what was to be sent; or is stored as that before it may leave.
+                let is_early = request.is_cancelling && (!entry.is_cancelling || request.not_before_ms > now_ms);
                 request.entry = entry;
-                if self.is_offline {
-                    request.stage = Stage::Waiting { due_ms: now_ms };
-                } else {
+                // Not sooner than the server asked for.
+                request.stage = Stage::Waiting { due_ms: request.not_before_ms.max(now_ms) };
+                if !is_early && self.places() > 0 {
                     self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
                 }
                 true

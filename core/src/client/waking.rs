@@ -2,7 +2,6 @@
 //!
 //! Invariant: whatever is waited for ends by its instant here, though nothing else is heard: an attempt, a caller's patience, an interval.
 
-use super::action::Action;
 use super::failure::ClientCode;
 use super::in_hand::Stage;
 use super::machine::{Client, Purpose};
@@ -41,7 +40,7 @@ impl Client {
         let mut earliest_ms = i64::MAX;
         let mut consider = |due_ms: i64| earliest_ms = earliest_ms.min(due_ms);
         // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
-        if self.places() > 0 && self.clock.is_known() {
+        if self.places() > 0 {
             self.waiting().into_iter().for_each(|(due_ms, _)| consider(due_ms));
         }
         for (_, attempt) in self.attempts.iter() {
@@ -67,8 +66,7 @@ impl Client {
         loop {
             let over = self.attempts.iter().find(|(_, in_flight)| in_flight.ends_ms <= now_ms);
             let Some(attempt) = over.map(|(attempt, _)| *attempt) else { break };
-            self.actions.push(Action::Abort(attempt));
-            self.lost(now_ms, attempt);
+            self.abort(now_ms, attempt);
         }
         for (_, request) in self.requests.iter_mut() {
             if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {

@@ -21,7 +21,7 @@ fn what_is_given_up_is_cancelled_at_its_key_and_only_then_said_not_to_have_run()
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
-    bench.client.give_up(bench.now_ms, ticket);
+    bench.give_up(ticket);
     bench.pass(INTERVAL_MS);
     assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/cancel");
     assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"cancel-x\""));
@@ -131,7 +131,7 @@ fn an_answer_to_a_cancellation_that_says_nothing_is_asked_for_again() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
-    bench.client.give_up(bench.now_ms, ticket);
+    bench.give_up(ticket);
     bench.pass(INTERVAL_MS);
     let first = bench.last().attempt;
     bench.answer(outcome("not an object", bench.server_ms()));
@@ -218,11 +218,84 @@ fn a_caller_that_was_to_be_told_as_it_is_closed_is_told_so() {
 }
 
 #[test]
-fn what_is_given_up_while_an_attempt_is_under_way_is_cancelled_though_that_is_refused() {
+fn what_is_given_up_while_an_attempt_is_under_way_is_asked_for_at_once_and_never_executed_by_what_comes() {
+    for key in [Some("a/b"), None] {
+        let mut bench = Bench::ready();
+        let named = Draft { key: key.map(str::to_owned), ..draft("x") };
+        let ticket = bench.client.request(bench.now_ms, "x".into(), named, false).expect("a new id");
+        bench.drive();
+        let hung = bench.last().attempt;
+        bench.give_up(ticket);
+        assert_eq!(bench.aborted, [hung]);
+        assert_eq!(bench.last().request.target == "/semel/v1/keys/a%2Fb/cancel", key.is_some());
+        assert_eq!(deadline_ms(bench.last()) == 0, key.is_none(), "without a certain key it is asked for");
+        assert_eq!(bench.sent.len(), 2);
+        bench.answer_to(hung, outcome("late", bench.server_ms()));
+        assert!(bench.delivered.is_empty(), "the key says what became of it");
+        assert!(is_kept_as_given_up(&bench));
+    }
+}
+
+/// Whoever goes on with it, be it after the end of this tab, is not to execute it.
+#[test]
+fn that_it_was_given_up_is_stored_though_nothing_may_leave() {
+    for why in ["offline", "no place", "no clock"] {
+        let mut bench = Bench::with(|settings| settings.attempts_max = 1);
+        bench.learn_clock();
+        let ticket = bench.request("x");
+        bench.lose();
+        match why {
+            "offline" => bench.client.set_offline(bench.now_ms, true),
+            "no place" => drop(bench.client.request(bench.now_ms, "other".into(), draft("other"), false)),
+            _ => bench.client.doubt_clock(),
+        }
+        bench.drive();
+        let sent = bench.sent.iter().filter(|made| made.headers.get("idempotency-key") == Some("\"x\"")).count();
+        bench.give_up(ticket);
+        let then = bench.sent.iter().filter(|made| made.headers.get("idempotency-key") == Some("\"x\"")).count();
+        assert_eq!((sent, then), (1, 1), "{why}");
+        assert!(is_kept_as_given_up(&bench), "{why}");
+    }
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    let mut refused = problem(503, "capacity", "no", "same-id", bench.server_ms());
+    refused.headers.append("retry-after", "60");
+    bench.answer(refused);
+    bench.give_up(ticket);
+    bench.pass(59_999);
+    assert_eq!(bench.sent.len(), 1, "the server asked for no attempt before");
+    assert!(is_kept_as_given_up(&bench));
+    bench.pass(1);
+    assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/cancel");
+}
+
+#[test]
+fn what_is_given_up_while_its_row_is_raised_is_not_sent_to_be_executed() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    bench.lose();
+    let later_ms = bench.now_ms + INTERVAL_MS;
+    bench.client.wake(later_ms);
+    bench.client.give_up(later_ms, ticket);
+    bench.now_ms = later_ms;
+    bench.drive();
+    assert_eq!(bench.sent.iter().map(deadline_ms).skip(1).collect::<Vec<_>>(), [0]);
+}
+
+fn is_kept_as_given_up(bench: &Bench) -> bool {
+    matches!(bench.row("x"), Some(Row::Pending(entry)) if entry.is_cancelling)
+}
+
+#[test]
+fn what_is_given_up_and_was_sent_once_more_is_cancelled_though_that_is_refused() {
     for (http, code, is_cancelled) in [(404, "not-found", true), (401, "unauthorized", false)] {
         let mut bench = Bench::ready();
         let ticket = bench.request("x");
-        bench.client.give_up(bench.now_ms, ticket);
+        bench.give_up(ticket);
+        // It is in doubt, and no probe finds out: it is sent once.
+        bench.answer(problem(409, "in-flight", "unknown", "same-id", bench.server_ms()));
+        bench.pass(INTERVAL_MS);
+        assert_eq!(deadline_ms(bench.last()), bench.server_ms() + TIMEOUT_MS, "{code}");
         bench.answer(problem(http, code, "no", "after-fix", bench.server_ms()));
         bench.pass(INTERVAL_MS);
         assert_eq!(bench.last().request.target == "/semel/v1/keys/a%2Fb/cancel", is_cancelled, "{code}");

@@ -99,6 +99,11 @@ impl Bench {
         ticket
     }
 
+    fn give_up(&mut self, ticket: Ticket) {
+        self.client.give_up(self.now_ms, ticket);
+        self.drive();
+    }
+
     /// Does what the client asks for.
     fn drive(&mut self) {
         while let Some(action) = self.client.poll() {
