@@ -227,3 +227,20 @@ fn the_clock_of_a_key_is_learned_as_often_as_it_changes_and_forgotten_after_a_sl
     bench.answer(health(bench.server_ms() + slept_ms));
     assert_eq!(deadline_ms(bench.last()), bench.server_ms() + slept_ms + TIMEOUT_MS);
 }
+
+#[test]
+fn who_resumes_at_once_again_and_again_does_so_at_the_interval() {
+    let resumes: [fn(&mut Bench, Ticket); 2] =
+        [|bench, ticket| bench.client.resume(bench.now_ms, ticket), |bench, _| bench.client.resume_all(bench.now_ms)];
+    for resume in resumes {
+        let mut bench = Bench::ready();
+        let ticket = bench.request("x");
+        bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
+        resume(&mut bench, ticket);
+        bench.drive();
+        bench.pass(INTERVAL_MS - 1);
+        assert_eq!(bench.sent.len(), 1);
+        bench.pass(1);
+        assert_eq!(bench.sent.len(), 2);
+    }
+}
