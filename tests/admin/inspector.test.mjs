@@ -266,7 +266,7 @@ test("who types a prefix goes on where they were, and what an input method compo
 test("where one is, and where one came from: the menu says it, and the keys in doubt are gone back to", LIMIT, async (t) => {
   const { mine, tab } = await open(t, `${at(SMALL)}&state=in-doubt`);
   const current = () => tab.locator("nav [aria-current=page]").allTextContents();
-  await hasRows(tab, 0);
+  await tab.locator(".way").waitFor();
   assert.deepEqual(await current(), ["Keys"]);
   await tab.evaluate(() => (location.hash = "#order=name&state=in-doubt"));
   await shows(tab, "Nothing is in doubt");
@@ -283,8 +283,8 @@ test("an id is found as it is on the wire, and each space of a name is seen", LI
   for (const [typed, id] of [['"a\\"b\\\\c"', 'a"b\\c'], ['" a "', " a "], [" a ", "a"]]) {
     await tab.getByLabel("Find an id").fill(typed);
     await tab.keyboard.press("Enter");
-    await until(async () => (await tab.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("id"))) === id, id);
-    assert.equal((await tab.locator("h1 code").evaluate((code) => code.innerText)), id);
+    await until(() => tab.evaluate((shown) => location.hash.includes("&id=") && document.querySelector("h1 code").innerText === shown, id), id);
+    assert.equal(await tab.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("id")), id);
     await tab.goBack();
   }
 });
@@ -293,11 +293,12 @@ test("a plot that is zoomed out of reaches as far as it can, and has all that th
   const { tab } = await open(t, at(SMALL));
   await hasRows(tab, 100);
   const told = () => tab.locator(".plot-text").textContent();
-  const records = async () => Number(/^([\d,]+) records/.exec(await told())[1].replace(",", ""));
+  const records = async () => Number(/^([\d,]+) records/.exec(await told())?.[1].replaceAll(",", "") ?? NaN);
+  await until(async () => (await records()) > 0, "there are some");
   const all = await records();
   for (let zooms = 0; zooms < 20; zooms += 1) await tab.getByRole("button", { name: "Zoom out" }).click();
-  await until(async () => /1970-01-01/.test(await told()), "all of time");
-  assert.ok(all > 0 && (await records()) >= all, await told());
+  await until(async () => / 365 days/.test(await told()), "all of time");
+  assert.ok((await records()) >= all, await told());
 });
 
 test("one record's life, and its outcome as JSON, text and bytes, never as markup", LIMIT, async (t) => {

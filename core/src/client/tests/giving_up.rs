@@ -236,6 +236,17 @@ fn what_is_given_up_while_an_attempt_is_under_way_is_asked_for_at_once_and_never
     }
 }
 
+#[test]
+fn the_place_of_what_is_given_up_is_its_cancellations() {
+    let mut bench = Bench::with(|settings| settings.attempts_max = 1);
+    bench.learn_clock();
+    let named = Draft { key: Some("a/b".into()), ..draft("x") };
+    let ticket = bench.client.request(bench.now_ms, "x".into(), named, false).expect("a new id");
+    bench.request("y");
+    bench.give_up(ticket);
+    assert_eq!(bench.targets(), ["/a/b?c", "/semel/v1/keys/a%2Fb/cancel"]);
+}
+
 /// Whoever goes on with it, be it after the end of this tab, is not to execute it.
 #[test]
 fn that_it_was_given_up_is_stored_though_nothing_may_leave() {
