@@ -29,6 +29,7 @@ pub mod counter;
 pub mod crashes;
 pub mod database;
 pub mod elsewhere;
+pub mod registry;
 pub mod reply;
 pub mod session;
 pub mod token;

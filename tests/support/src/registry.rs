@@ -1,0 +1,19 @@
+//! What a key tells the registry, and what stands there.
+
+use crate::database::Database;
+use semel_core::server::registry::Report;
+
+/// A report of a key with one record, as of an instant of its clock.
+pub fn report(key: &str, at: i64) -> Report {
+    let (key, records, tombstones, bytes) = (key.to_owned(), 1, 0, 20_480);
+    Report { key, at, records, tombstones, bytes, oldest: Some(at), in_doubt: 0, is_listed: true, changes: 0 }
+}
+
+/// The tables in which a name stands.
+pub fn tables_with(database: &Database, name: &str) -> Vec<String> {
+    let is_there = |table: &String| {
+        let mut values = database.query(&format!("SELECT * FROM {table}")).into_iter().flatten();
+        values.any(|value| value.into_text().is_some_and(|text| text.contains(name)))
+    };
+    database.tables().into_iter().filter(is_there).collect()
+}
