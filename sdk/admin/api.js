@@ -77,9 +77,9 @@ export class Admin {
     return this.#read(pathOf(key), signal);
   }
 
-  /** A page of a key's records in the order of their ids: `{ records, next }`. */
-  async records(key, { after, limit = 50 } = {}, signal) {
-    return this.#read(`${pathOf(key)}/records${queryOf({ after, limit })}`, signal);
+  /** A page of a key's records in the order of their ids: `{ records, next }`. `state`: those in it; then a page may have none, and the next one some. */
+  async records(key, { state, after, limit = 50 } = {}, signal) {
+    return this.#read(`${pathOf(key)}/records${queryOf({ state, after, limit })}`, signal);
   }
 
   /** How many records and tombstones changed last in each of `count` steps of time: `{ from, step, records, tombstones, truncated }`. */

@@ -53,26 +53,24 @@ export async function keys(session) {
 export async function records(session, key) {
   const { admin, terminal, options, signal } = session;
   const wanted = options.all ? Infinity : options.limit;
-  let [after, seen, shown, nowMs, isCut] = [undefined, 0, 0, 0, false];
+  const { state } = options;
+  let [after, shown, nowMs] = [undefined, 0, 0];
   const rows = [["ID", "STATE", "CHANGED", "PRINCIPAL", "STATUS", "SIZE"]];
   do {
-    const page = await reading(session, () => admin.records(key, { after, limit: PAGE }, signal));
+    const limit = Math.min(PAGE, wanted - shown);
+    const page = await reading(session, () => admin.records(key, { state, after, limit }, signal));
     nowMs ||= await reading(session, () => admin.now(signal));
-    const found = page.records.filter(({ state }) => options.state === undefined || state === options.state);
-    const fitting = found.slice(0, wanted - shown);
-    for (const record of fitting) {
+    for (const record of page.records) {
       if (terminal.isJson) terminal.json(record);
       else rows.push([safeLine(record.id), safeLine(record.state), age(record.at, nowMs), safeLine(record.principal ?? ""), safeLine(record.status ?? ""), record.bytes === null ? "" : bytes(record.bytes)]);
     }
-    shown += fitting.length;
-    seen += page.records.length;
+    shown += page.records.length;
     after = page.next;
-    isCut = fitting.length < found.length;
-    terminal.progress(seen, seen, "record");
+    terminal.progress(shown, shown, "record");
   } while (after !== null && shown < wanted);
   if (terminal.isJson) return;
   if (shown > 0) terminal.table(rows, [4, 5]);
-  terminal.note(shown === 0 ? "There are no such records." : `${counted(shown, "record")}${after !== null || isCut ? ", and there may be more" : ""}`);
+  terminal.note(shown === 0 ? "There are no such records." : `${counted(shown, "record")}${after === null ? "" : ", and there may be more"}`);
 }
 
 /** `show`: a key, or one request of it. */

@@ -39,7 +39,7 @@ Examples:
   semel records orders/42
   semel records orders/42 --state in-doubt --all --json
 
-In the order of their ids. With --state all are looked at, a page at a time, until there are as many as were asked for.`,
+In the order of their ids. With --state the key looks for them, among 10,000 records at a time, until there are as many as were asked for.`,
   effects: `
 Examples:
   semel effects accounts/alice

@@ -13,6 +13,8 @@ export const TOKEN = "an-administration-token";
 /** A valid token that is a user's. */
 export const USERS_TOKEN = "a-token-of-alice";
 
+/** So many rows are looked at for a page of the records in one state: fewer than a server does, so that some keys have several. */
+const STATE_ROWS_MAX = 500;
 /** So many rows the times of a key are read of, at most. */
 const TIMES_ROWS_MAX = 15_000;
 const ADMIN = "/semel/v1/admin/";
@@ -148,11 +150,18 @@ class Fake {
   #page(key, i, query) {
     const after = query.get("after");
     const limit = Number(query.get("limit") ?? 50);
+    const state = query.get("state");
     const first = after === null ? 0 : numberOfId(i, after) + 1;
-    const last = Math.min(first + limit, listed(i));
+    const end = state === null ? listed(i) : Math.min(first + STATE_ROWS_MAX, listed(i));
     const records = [];
-    for (let n = first; n < last; n += 1) records.push(this.#record(key, idOf(i, n)));
-    return { records, next: last < listed(i) ? records.at(-1).id : null };
+    let n = first;
+    for (; n < end && records.length < limit; n += 1) {
+      const record = this.#record(key, idOf(i, n));
+      if (state === null || record.state === state) records.push(record);
+    }
+    // Of one state there is a next page as long as there was something.
+    const last = n < listed(i) ? idOf(i, n - 1) : state !== null && records.at(-1)?.id;
+    return { records, next: last || null };
   }
 
   #record(key, id) {

@@ -26,6 +26,8 @@ test("a key shows what it holds, page by page and over time, and nobody else is 
   const second = (await ask("shown", `/records?limit=2&after=${first.next}`)).json;
   assert.deepEqual([...first.records, ...second.records].map(({ id, state, status }) => [id, state, status]), ids.map((id) => [id, "executed", 200]));
   assert.equal(second.next, null);
+  const idsIn = async (state) => (await ask("shown", `/records?state=${state}`)).json.records.map(({ id }) => id);
+  assert.deepEqual([await idsIn("executed"), await idsIn("in-doubt")], [ids, []]);
   const record = (await ask("shown", "/records/a")).json;
   assert.deepEqual([record.outcome.status, record.bytes], [200, record.outcome.body.length]);
   const times = (await ask("shown", `/times?from=${shown.oldest}&step=3600000&count=2`)).json;

@@ -10,8 +10,6 @@ import { troubleOf } from "./trouble.js";
 import { STATES, age, bytes, duration, fullness, instant, number } from "../../sdk/admin/words.js";
 
 const PAGE = 100;
-/** Of which those in one state are shown: as many as the server gives. */
-const FILTERED_PAGE = 200;
 /** Past this share of a limit, it is marked. */
 const NEARLY = 0.8;
 const COLUMNS = [
@@ -58,10 +56,9 @@ function recordsOf({ key, now }, first, context) {
     last?.abort();
     last = new AbortController();
     const signal = AbortSignal.any([context.signal, last.signal]);
-    // The server knows no states to choose by: what is not meant is left out here.
     const load = async (after) => {
-      const { records, next } = await context.admin.records(key, { after, limit: state ? FILTERED_PAGE : PAGE }, signal);
-      return { items: records.filter((record) => !state || record.state === state), next };
+      const { records, next } = await context.admin.records(key, { state, after, limit: PAGE }, signal);
+      return { items: records, next };
     };
     const nothing = state ? "There are none." : "There are no records here.";
     const list = endless({ name: state ? "records few" : "records", label: "Records", columns: COLUMNS, load, cells: (record) => cellsOf(record, key, now), noun: "record", nothing, signal, onerror: context.onerror });

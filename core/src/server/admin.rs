@@ -41,6 +41,8 @@ pub enum Admin {
         after: String,
         /// How many.
         limit: i64,
+        /// The number in a row of the state that they are in; `None`: any.
+        state: Option<i64>,
     },
     /// `GET times`
     Times {
@@ -86,8 +88,10 @@ pub fn parse(method: &Method, rest: &[&str], path: &Path) -> Result<Option<Admin
             let mut query = Query::of(path.with_query())?;
             let limit = query.integer("limit", 1, PAGE_RECORDS_MAX)?.unwrap_or(PAGE_RECORDS_DEFAULT);
             let after = query.take("after").map(RequestId::new).transpose()?;
+            let named = |word: String| state_named(&word).ok_or_else(|| Invalid::new("there is no such state"));
+            let state = query.take("state").map(named).transpose()?;
             query.end()?;
-            Admin::Records { after: after.map(|id| id.as_str().to_owned()).unwrap_or_default(), limit }
+            Admin::Records { after: after.map(|id| id.as_str().to_owned()).unwrap_or_default(), limit, state }
         }
         (Method::Get | Method::Head, ["times"]) => {
             let mut query = Query::of(path.with_query())?;
@@ -175,6 +179,14 @@ pub fn state_of(record: &Record) -> &'static str {
     }
 }
 
+/// The words for states, in the order of [their numbers](super::rows::number) in a row, from 1 on.
+const STATES: [&str; 7] = ["executed", "poisoned", "cancelled", "suspect", "acknowledged", "expired", "in-doubt"];
+
+/// The number in a row of the state that a word stands for.
+fn state_named(word: &str) -> Option<i64> {
+    STATES.iter().zip(1..).find(|(each, _)| **each == word).map(|(_, number)| number)
+}
+
 /// Whether the request of a record ran.
 pub fn executed_of(record: &Record) -> Executed {
     match record.state {
@@ -241,7 +253,7 @@ impl Turn<'_> {
             return Ok(not_found("nobody has used this key"));
         }
         match admin {
-            Admin::Records { after, limit } => self.tell_records(after, *limit),
+            Admin::Records { after, limit, state } => self.tell_records(after, *limit, *state),
             Admin::Times { from_ms, step_ms, count } => self.tell_times(loaded, *from_ms, *step_ms, *count),
             Admin::Record(id) => self.tell_record(loaded, id),
             Admin::Effects { after, limit } => {
@@ -280,15 +292,16 @@ impl Turn<'_> {
         Ok(read(body))
     }
 
-    fn tell_records(&self, after: &str, limit: i64) -> Result<Answer, SqlError> {
-        // One more tells whether there is a next page.
-        let mut glances = survey::glance(self.sql, after, limit + 1)?;
-        let has_more = glances.len() as i64 > limit;
+    fn tell_records(&self, after: &str, limit: i64, state: Option<i64>) -> Result<Answer, SqlError> {
+        // One more tells whether there is a next page. Of one state there is as long as there was something.
+        let mut glances = survey::glance(self.sql, after, limit + 1, state)?;
+        let has_more = glances.len() as i64 > limit || state.is_some();
         glances.truncate(usize::try_from(limit).unwrap_or_default());
         let next = glances.last().filter(|_| has_more).map(|last| last.id.as_str());
+        let is_meant = |glance: &&Glance| state.is_none() || state == state_named(state_of(&glance.record));
         let record =
             |Glance { id, record, status, bytes }: &Glance| record_json(id, (record, false), *status, *bytes).end();
-        let records = write::array(glances.iter().map(record));
+        let records = write::array(glances.iter().filter(is_meant).map(record));
         Ok(read(Object::default().with("records", records).with("next", next)))
     }
 

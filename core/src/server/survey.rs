@@ -15,6 +15,8 @@ use crate::rules::{Rule, holds};
 
 /// So many rows of each table are looked at for a plot.
 pub const TIMES_ROWS_MAX: i64 = 10_000;
+/// So many rows are looked at for a page of the records in one state.
+pub const STATE_ROWS_MAX: i64 = 10_000;
 /// So many rows are looked at to tell the oldest. Of more, requests would wait for it.
 const OLDEST_ROWS_MAX: i64 = 1_000;
 /// So many rows with packed tombstones are read at a time.
@@ -33,13 +35,19 @@ pub struct Glance {
     pub bytes: Option<i64>,
 }
 
-/// Up to `limit` records with ids after `after`, in the order of ids. Packed tombstones are none.
-pub fn glance(sql: &dyn Sql, after: &str, limit: i64) -> Result<Vec<Glance>, SqlError> {
-    let statement = format!(
-        "SELECT {}, id, status, length(body) FROM semel_records WHERE id > ?1 ORDER BY id LIMIT +?2",
-        bare_columns()
-    );
-    let rows = sql.exec(&statement, &[after.into(), limit.into()])?;
+/// Up to `limit` records with ids after `after`, in the order of ids. With the [number](super::rows::number) of a state those of them in it, among the first
+/// [`STATE_ROWS_MAX`] rows, and where there are so many, the last of these in whatever state it is: behind it the next page begins. Packed tombstones are none.
+pub fn glance(sql: &dyn Sql, after: &str, limit: i64, state: Option<i64>) -> Result<Vec<Glance>, SqlError> {
+    // char(127) is above all ids.
+    let statement = [
+        "WITH far AS (SELECT id FROM semel_records WHERE id > ?1 AND ?3 > 0 ORDER BY id LIMIT 1 OFFSET ?4) SELECT ",
+        &bare_columns(),
+        ", id, status, length(body) FROM semel_records WHERE id > ?1 AND id <= coalesce((SELECT id FROM far), char(127)) \
+         AND (?3 IN (0, state) OR id IN far) ORDER BY id LIMIT +?2",
+    ]
+    .concat();
+    let arguments = [after.into(), limit.into(), state.unwrap_or_default().into(), (STATE_ROWS_MAX - 1).into()];
+    let rows = sql.exec(&statement, &arguments)?;
     let glance = |mut row: Vec<Value>| {
         let bytes = row.pop()?.as_integer();
         let status = row.pop()?.as_integer();

@@ -281,6 +281,60 @@ fn a_plot_reads_a_bounded_number_of_rows_and_says_so() {
     assert_eq!((times.get("truncated"), &times["tombstones"]), (None, &json!([9_999])));
 }
 
+/// A page of records: their ids, and what it says comes next.
+type Page = (Vec<String>, Option<String>);
+
+fn page(ids: &[&str], next: Option<&str>) -> Page {
+    (ids.iter().map(ToString::to_string).collect(), next.map(str::to_owned))
+}
+
+/// The pages of a key's records in one state.
+fn pages_of(world: &mut World, state: &str, limit: usize) -> Vec<Page> {
+    let mut pages: Vec<Page> = Vec::new();
+    loop {
+        let after =
+            pages.last().and_then(|(_, next)| next.as_ref()).map_or_else(String::new, |id| format!("&after={id}"));
+        let page = read(world, &format!("/records?state={state}&limit={limit}{after}"));
+        let ids = page["records"].as_array().expect("records").iter();
+        let ids = ids.map(|record| record["id"].as_str().expect("an id").to_owned()).collect();
+        pages.push((ids, page["next"].as_str().map(str::to_owned)));
+        if page["next"].is_null() {
+            return pages;
+        }
+    }
+}
+
+#[test]
+fn records_of_one_state_are_chosen_by_the_key_page_by_page() {
+    let mut world = of_every_state();
+    let all = read(&mut world, "/records")["records"].as_array().expect("records").clone();
+    for state in ["executed", "poisoned", "cancelled", "suspect", "acknowledged", "expired", "in-doubt"] {
+        let meant: Vec<_> = all.iter().filter(|record| record["state"] == state).cloned().collect();
+        assert_eq!(read(&mut world, &format!("/records?state={state}"))["records"], Value::Array(meant), "{state}");
+    }
+    // "cancel-it" and "delete-it" executed too.
+    let expected =
+        [page(&["cancel-it", "delete-it"], Some("delete-it")), page(&["executed"], Some("executed")), page(&[], None)];
+    assert_eq!(pages_of(&mut world, "executed", 2), expected);
+    assert_eq!(pages_of(&mut world, "in-doubt", 2), [page(&[], None)]);
+}
+
+#[test]
+fn a_page_of_one_state_looks_at_a_bounded_number_of_rows_and_the_next_goes_on_behind_them() {
+    let mut world = world();
+    world.send(&change("z")).is_executed(200);
+    world.database.tamper(&format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20001) INSERT INTO semel_records \
+         (id, state, principal, at_ms, crashes, is_started) SELECT printf('r%05d', n), iif(n IN (10000, 10001), 3, 4), \
+         'alice', {START_MS}, 1, 0 FROM n"
+    ));
+    world.restart();
+    let expected = [page(&["r10000"], Some("r10000")), page(&["r10001"], Some("r20000")), page(&[], None)];
+    assert_eq!(pages_of(&mut world, "cancelled", 200), expected);
+    let expected = [page(&[], Some("r10000")), page(&[], Some("r20000")), page(&["z"], Some("z")), page(&[], None)];
+    assert_eq!(pages_of(&mut world, "executed", 200), expected);
+}
+
 #[test]
 fn a_query_that_cannot_be_read_is_key_invalid() {
     let mut world = of_every_state();
@@ -293,6 +347,8 @@ fn a_query_that_cannot_be_read_is_key_invalid() {
         "/records?after=%zz",
         "/records?limit=1&limit=2",
         "/records?before=a",
+        "/records?state=lost",
+        "/records?state=",
         "/records/%0a",
         "/times",
         "/times?from=0&step=0&count=1",

@@ -6,6 +6,7 @@ use semel_core::server::remote::Policy;
 use semel_support::admin::{ask, delete_record, resolve};
 use semel_support::elsewhere::{Elsewhere, answered, dispatched, in_doubt, lost, order, remote};
 use semel_support::{START_MS, World};
+use serde_json::Value;
 
 /// What it tells the registry when it is woken next, which it has to be.
 #[track_caller]
@@ -39,6 +40,18 @@ fn what_may_still_have_its_answer_is_not_in_doubt_and_is_told_once_it_has_none()
     assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (2, 2));
     world.send(&resolve("resolves", "a", "{\"executed\":\"no\"}")).is_executed(200);
     assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (1, 1));
+}
+
+#[test]
+fn an_administrator_is_told_which_requests_of_a_key_they_are() {
+    let mut world = remote(Policy::Report);
+    let sent = dispatched(&mut world, &order("a"), 1);
+    world.settle(&order("a"), &sent, answered(201, "made"));
+    in_doubt(&mut world, "b");
+    in_doubt(&mut world, "d");
+    world.send(&resolve("resolves", "d", "{\"executed\":\"no\"}")).is_executed(200);
+    let page = world.send(&ask("/records?state=in-doubt")).json();
+    assert_eq!((&page["records"][0]["id"], &page["records"][1]), (&"b".into(), &Value::Null));
 }
 
 #[test]
