@@ -18,11 +18,11 @@ const TIMEOUT_SECONDS_MAX = 600;
 /** What the engine can record. */
 const BODY_BYTES_MAX = 1 << 20;
 
-/** Of one connection, or of the client's own; or what has another method executed than was asked for, and granted. What begins with one of the others as well. */
+/** Of one connection, or of the client's own; or what has another method, path or host asked for than was granted. What begins with one of the others as well. */
 const KEPT_HERE = new Set(
-  "accept-encoding authorization connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding true-client-ip upgrade via x-http-method x-http-method-override x-method-override".split(" "),
+  "accept-encoding authorization client-ip connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding true-client-ip upgrade via x-client-ip x-cluster-client-ip x-host x-http-host-override x-http-method x-http-method-override x-method-override".split(" "),
 );
-const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
+const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-original|x-real|x-rewrite)-/;
 /** To many servers a name with `_` is the same as with `-`, so it stays here where that would. */
 const asRead = (name) => name.replaceAll("_", "-");
 /** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
