@@ -74,6 +74,9 @@ export function bodyOf(request) {
   return length !== null && Number(length) <= BODY_BYTES_MAX ? request.arrayBuffer().then(asBytes) : streamed(request, length);
 }
 
+/** The same of what the runtime may decode on the way, whose length then says nothing of how much it becomes. */
+export const decodedBodyOf = (response) => streamed(response, null);
+
 async function streamed(request, length) {
   if (Number(length) > DRAINED_BYTES_MAX) return undefined;
   if (request.body === null) return new Uint8Array();

@@ -10,7 +10,7 @@
 
 import { waitUntil } from "cloudflare:workers";
 import { within } from "./chores.js";
-import { bodyOf, linesOf, pathOf, responseOf, valueIn } from "./lines.js";
+import { bodyOf, decodedBodyOf, linesOf, pathOf, responseOf, valueIn } from "./lines.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 
 /** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
@@ -223,7 +223,7 @@ async function fetched(url, env) {
   try {
     const signal = AbortSignal.timeout(KEYS_FETCH_MS);
     const response = await fetch(url, { headers: { accept: "application/json" }, redirect: "manual", signal });
-    const body = await bodyOf(response);
+    const body = await decodedBodyOf(response);
     if (response.status === 200 && body !== undefined) text = new TextDecoder().decode(body);
     else note("warn", `the JWK set: status ${response.status}`);
   } catch (error) {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { gives, issuer } from "./issuer.mjs";
 import { serve } from "./server.mjs";
 import { AUDIENCE, jwks, signer } from "./tokens.mjs";
@@ -29,6 +30,10 @@ test("an issuer that fails is nobody's fault: 503, and its server is left alone"
     redirect: (response) => response.writeHead(302, { location: "/elsewhere" }).end(),
     nonsense: (response) => response.end("<html>"),
     bomb: (response) => response.end("[".repeat(1 << 20)),
+    packed: (response) => {
+      const packed = gzipSync(`${jwks(one).slice(0, -1)},"x":"${"y".repeat(2 << 20)}"}`);
+      response.writeHead(200, { "content-encoding": "gzip", "content-length": packed.length }).end(packed);
+    },
     tooLarge: (response) => response.end(`{"keys":[],"x":"${"y".repeat(2 << 20)}"}`),
     cut: (response) => {
       response.writeHead(200, { "content-length": "1000" });
