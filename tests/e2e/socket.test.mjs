@@ -162,6 +162,7 @@ test("who does not say who it is, or may not, runs nothing, whatever is sent beh
     ["hello", 4400, "body-invalid"],
     [frame(1, []), 4400, "body-invalid"],
     [Buffer.from(hello()), 4400, "body-invalid"],
+    [hello(alice) + " ".repeat(1 << 14), 4413, "too-large"],
     [" ".repeat((1 << 20) + 1), 4413, "too-large"],
   ];
   for (const [first, code, reason] of cases) {

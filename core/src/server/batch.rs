@@ -7,7 +7,7 @@
 //! - What goes back has at most [`ANSWERS_BYTES_MAX`] bytes. An answer for which there is no room is `unavailable`: it is kept.
 
 use super::answer::{Answer, is_token_byte, is_value};
-use super::auth::Asker;
+use super::auth::{Asker, TOKEN_BYTES_MAX};
 use super::config::REQUEST_BODY_BYTES_MAX;
 use super::control::{self, body_invalid, wire_answer, wire_headers};
 use super::decision::check_deadline;
@@ -27,6 +27,8 @@ pub const ELEMENTS_MAX: usize = 256;
 pub const ANSWERS_BYTES_MAX: usize = 4 << 20;
 /// Kept of these for each element, which may have to be told that its answer has no room.
 const UNAVAILABLE_BYTES: usize = 640;
+/// The first frame of a socket has a token and a name. To read a megabyte costs ten times as much, and it is not known yet whether its sender may ask for anything.
+const FIRST_FRAME_BYTES_MAX: usize = 2 * TOKEN_BYTES_MAX;
 /// What a frame's number may be: JavaScript's largest integer.
 const NUMBER_MAX: i64 = (1 << 53) - 1;
 
@@ -123,6 +125,10 @@ impl Batch {
 
 /// Reads the first frame of a socket: the headers of who asks.
 pub fn first_frame(text: &str) -> Result<Headers, Problem> {
+    if text.len() > FIRST_FRAME_BYTES_MAX {
+        let detail = format!("the first frame of a socket has at most {FIRST_FRAME_BYTES_MAX} bytes");
+        return Err(Problem::new(Code::TooLarge, detail));
+    }
     let Json::Object(mut members) = json(Some(text.as_bytes()))? else { return Err(body_invalid("not a JSON object")) };
     let mut read = || Ok::<_, String>((members.optional("authorization")?, members.optional("principal")?));
     let (credentials, principal): (Option<String>, Option<String>) = read().map_err(body_invalid)?;

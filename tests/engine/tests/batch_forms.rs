@@ -5,8 +5,8 @@ use semel_core::id::Key;
 use semel_core::message::Headers;
 use semel_core::problem::Code;
 use semel_core::server::Answer;
-use semel_core::server::auth::Asker;
-use semel_core::server::batch::{ANSWERS_BYTES_MAX, Answers, Batch, ELEMENTS_MAX, Element};
+use semel_core::server::auth::{Asker, TOKEN_BYTES_MAX};
+use semel_core::server::batch::{ANSWERS_BYTES_MAX, Answers, Batch, ELEMENTS_MAX, Element, first_frame};
 use semel_core::server::head::URL_BYTES_MAX;
 use semel_support::batches::{asker, at, count, limited, run, statuses};
 use semel_support::{KEY, START_MS, World, post};
@@ -276,4 +276,13 @@ fn what_a_batch_is_answered_is_counted_as_of_single_requests() {
     let mut world = World::new();
     run(&mut world, &json!([count("a"), count("b"), count("a")]));
     assert_eq!((world.counted("executed"), world.counted("replayed")), (2, 1));
+}
+
+#[test]
+fn a_first_frame_has_room_for_a_token_and_a_name_and_no_more() {
+    let token = format!("Bearer {}", "x".repeat(TOKEN_BYTES_MAX));
+    let said = json!({ "authorization": token, "principal": "a".repeat(255) }).to_string();
+    let frame = |bytes: usize| format!("{said:<bytes$}");
+    assert!(first_frame(&frame(16 << 10)).is_ok());
+    assert_eq!(first_frame(&frame((16 << 10) + 1)).map_err(|problem| problem.code), Err(Code::TooLarge));
 }
