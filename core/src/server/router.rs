@@ -5,7 +5,8 @@
 //!   tells apart.
 //! - What is the administrator's is decided by the decoded path, before anything of it is parsed.
 //! - An answer from here carries no `Semel-Key`: no object was asked, no acknowledgement applied.
-//! - A path that nothing handles reaches no object, so nobody can make objects by asking for paths.
+//! - A path of the application's that nothing handles reaches no object. One of the protocol's names any key, used or not; what is asked there leaves no
+//!   tables, but there is an object for it, and for a socket even before it is known who asks.
 
 use super::answer::Answer;
 use super::auth::{Asker, Gate, Grant, Refusal, TOKEN_BYTES_MAX};
