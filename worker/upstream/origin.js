@@ -23,8 +23,8 @@ const KEPT_HERE = new Set(
   "accept-encoding authorization client-ip connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding true-client-ip upgrade via x-client-ip x-cluster-client-ip x-host x-http-host-override x-http-method x-http-method-override x-method-override".split(" "),
 );
 const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-original|x-real|x-rewrite)-/;
-/** To many servers a name with `_` is the same as with `-`, so it stays here where that would. */
-const asRead = (name) => name.replaceAll("_", "-");
+/** To many servers a name with `_`, and to some with any other sign, is the same as with `-`, so it stays here where that would. */
+const asRead = (name) => name.replace(/[^a-z\d]/g, "-");
 /** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
 const NOT_PROBED = /^(content-|if-|range$)/;
 /** What the runtime decodes: written so, and in no other way. Brotli unless its day of compatibility is an old one. */
