@@ -3,11 +3,6 @@
 // Invariant: an answer is `[status, header lines, body or undefined, log line or undefined]` wherever it goes, and a `Response` only where
 // it leaves the Worker: each that is made costs as much as a statement of SQL.
 
-/** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
-const BODY_BYTES_MAX = 1 << 20;
-/** So much of a larger body is read and thrown away: a client that is still sending would not see its 413. */
-const DRAINED_BYTES_MAX = 16 << 20;
-
 /** One `name:value` a line: headers cross the boundary in one piece. */
 export function linesOf(headers) {
   let lines = "";
@@ -63,38 +58,4 @@ export function pathOf(url) {
   if (path !== undefined) return { pathname: path, search: "" };
   const { pathname, search } = new URL(url);
   return { pathname, search };
-}
-
-const asBytes = (buffer) => new Uint8Array(buffer);
-
-/** Resolves to the bytes of a body; to undefined where it has more than allowed. */
-export function bodyOf(request) {
-  const length = request.headers.get("content-length");
-  // A stream costs several times as much, were it only looked at.
-  return length !== null && Number(length) <= BODY_BYTES_MAX ? request.arrayBuffer().then(asBytes) : streamed(request, length);
-}
-
-/** The same of what the runtime may decode on the way, whose length then says nothing of how much it becomes. */
-export const decodedBodyOf = (response) => streamed(response, null);
-
-async function streamed(request, length) {
-  if (Number(length) > DRAINED_BYTES_MAX) return undefined;
-  if (request.body === null) return new Uint8Array();
-  const chunks = [];
-  let bytes = 0;
-  for await (const chunk of request.body) {
-    bytes += chunk.byteLength;
-    if (bytes > DRAINED_BYTES_MAX) return undefined;
-    if (bytes <= BODY_BYTES_MAX) chunks.push(chunk);
-    else chunks.length = 0;
-  }
-  if (bytes > BODY_BYTES_MAX) return undefined;
-  if (chunks.length === 1) return chunks[0];
-  const body = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    body.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return body;
 }

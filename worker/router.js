@@ -9,8 +9,9 @@
 // - What has not to be waited for is done without a promise: a dozen of them, here and in the object, took a twenty-fifth of what a request by itself costs.
 
 import { waitUntil } from "cloudflare:workers";
+import { bodyOf, decodedBodyOf, drained, roomFor } from "./bodies.js";
 import { within } from "./chores.js";
-import { bodyOf, decodedBodyOf, linesOf, pathOf, responseOf, valueIn } from "./lines.js";
+import { linesOf, pathOf, responseOf, valueIn } from "./lines.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 
 /** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
@@ -153,25 +154,36 @@ function followed(request, env, [method, pathname, search, lines], route) {
 /** A read that no object has a part in, but for what comes along with it. */
 async function readElsewhere(head, env, before) {
   const arrivedMs = Date.now();
-  await before?.();
+  const [, told = ""] = (await before?.()) ?? [];
   const ended = await reading(head, env);
   const [method, , , lines] = head;
-  return routerOf(env).read(ended, method, lines, arrivedMs, Date.now());
+  const [status, own, ...rest] = routerOf(env).read(ended, method, lines, arrivedMs, Date.now());
+  // That what was acknowledged with it was: its client would acknowledge it again and again.
+  const key = valueIn(told, "semel-key");
+  return [status, key === undefined ? own : `${own}semel-key:${key}\n`, ...rest];
 }
 
 /** Asks the object of a key; a batch by itself, all else with others of its key where there are any. Each function that waits is one promise more: there is one. */
 async function asked(request, env, [key, head, asker], untilMs) {
-  const call = [...head, await bodyOf(request), asker];
-  const object = () => objectOf(env, key);
-  const place = asker === undefined ? gathering?.placeOf(key, object, call, untilMs) : undefined;
-  if (place?.told) {
-    const answer = await place.told;
-    if (answer !== undefined) return answer;
+  const [method, , , lines] = head;
+  const leave = roomFor(request, lines, untilMs);
+  if (leave === null) {
+    await drained(request);
+    return routerOf(env).unavailable("too many large bodies of this principal are under way", undefined, method, lines, Date.now(), Date.now());
   }
+  let place;
   try {
+    const call = [...head, await bodyOf(request), asker];
+    const object = () => objectOf(env, key);
+    place = asker === undefined ? gathering?.placeOf(key, object, call, untilMs) : undefined;
+    if (place?.told) {
+      const answer = await place.told;
+      if (answer !== undefined) return answer;
+    }
     return await object().ask(...call);
   } finally {
     place?.leave?.();
+    leave?.();
   }
 }
 

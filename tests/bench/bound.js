@@ -6,7 +6,8 @@
 // Below `/unread` it does not even have the head and the body go anywhere: the Worker passes the request on as it is, for a wait without an end, and the answer back.
 
 import { DurableObject } from "cloudflare:workers";
-import { bodyOf, linesOf, pathOf, responseOf, valueIn } from "../../worker/lines.js";
+import { bodyOf } from "../../worker/bodies.js";
+import { linesOf, pathOf, responseOf, valueIn } from "../../worker/lines.js";
 
 export const UNREAD = "/unread";
 const WAIT_MS = 30_000;

@@ -206,7 +206,8 @@ test("what comes along with a read in front of other code is done before it is r
     const answered = serve(new Request("https://a.example/orders/1"), env);
     await turn();
     assert.deepEqual(done, ["acknowledges"]);
-    settle[how](new Error("gone"));
-    assert.deepEqual([(await answered).status, done], [status, all]);
+    settle[how](how === "resolve" ? [200, 'semel-key:"k"\n'] : new Error("gone"));
+    const answer = await answered;
+    assert.deepEqual([answer.status, done, answer.headers.get("semel-key")], [status, all, status === 200 ? '"k"' : null]);
   }
 });

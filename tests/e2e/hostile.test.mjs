@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { after, afterEach, test } from "node:test";
 import { serve } from "./server.mjs";
 
@@ -158,4 +160,32 @@ test("bombs of JSON are refused or are a handler's own business; none is slow, a
     assert.deepEqual([answer.status, answer.semel], [400, "executed"], name);
     assert.ok(performance.now() - startedMs < 5_000, `${name} took ${performance.now() - startedMs} ms`);
   }
+});
+
+test("who sends bodies slowly has their own share of memory, and leaves others theirs", async () => {
+  const mib = 1 << 20;
+  const { hostname, port } = new URL(server.url);
+  const body = Buffer.alloc(mib, " ");
+  const slow = await Promise.all(
+    Array.from({ length: 32 }, async () => {
+      const socket = connect({ host: hostname, port: Number(port) });
+      await once(socket, "connect");
+      socket.write(`POST /accounts/slow/deposit HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer mallory\r\nIdempotency-Key: ${randomUUID()}\r\nPrefer: wait=60\r\nContent-Length: ${mib}\r\n\r\n`);
+      await new Promise((sent) => socket.write(body.subarray(1), sent));
+      return socket;
+    }),
+  );
+  const large = (as) => server.send("POST", "/accounts/slow/deposit", { id: randomUUID(), as, body });
+  // Those that have come are read by and by.
+  let refused = await large("mallory");
+  for (let n = 0; n < 64 && refused.semel !== "unavailable"; n += 1) refused = await large("mallory");
+  assert.deepEqual([refused.status, refused.json.executed, refused.json.retry, refused.headers.get("retry-after")], [503, "unknown", "same-id", "1"]);
+  assert.match(refused.json.detail, /too many large bodies/);
+  assert.equal((await large("alice")).semel, "executed", "another has theirs");
+  assert.equal((await server.deposit("slow", 1, { as: "mallory" })).semel, "executed", "and what is small is none of it");
+  const answers = slow.map((socket) => once(socket, "data").then(([data]) => /^semel-status: (\S+)/im.exec(String(data))?.[1]));
+  for (const socket of slow) socket.write(" ");
+  assert.deepEqual(await Promise.all(answers), Array(32).fill("executed"));
+  assert.equal((await large("mallory")).semel, "executed", "there is room again");
+  for (const socket of slow) socket.destroy();
 });

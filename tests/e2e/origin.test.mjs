@@ -100,6 +100,25 @@ test("an answer that is too large is none, and is read no further", async (t) =>
   assert.ok(isCancelled);
 });
 
+test("of the headers of an answer 256 of 8 KiB in all are taken, the shortest, in their order", async (t) => {
+  const send = senderOf(ORIGIN);
+  const namesOf = async (headers) => {
+    network(t, () => new Response("made", { status: 201, headers }));
+    const [, lines] = await sent(send);
+    return lines.split("\n").filter((line) => /^x-/.test(line)).map((line) => line.slice(2, line.indexOf(":")));
+  };
+  const names = (length) => Array.from({ length }, (_, n) => String(n).padStart(3, "0"));
+  const headersOf = (all, value) => all.map((name) => [`x-${name}`, value]);
+  const [body] = [["content-type", "text/plain"]];
+  assert.deepEqual(await namesOf([body, ...headersOf(names(300), "v")]), names(256), "one of them is longer than these, and left out");
+  const line = "x-000:".length + 1;
+  const fits = (8 << 10) - (line + 100) - "content-type:text/plain\n".length - line;
+  assert.deepEqual(await namesOf([body, ["x-000", "a".repeat(fits)], ["x-001", "b".repeat(100)]]), ["000", "001"]);
+  assert.deepEqual(await namesOf([body, ["x-000", "a".repeat(fits + 1)], ["x-001", "b".repeat(100)]]), ["001"]);
+  // A sign past ASCII is two bytes of a record.
+  assert.deepEqual(await namesOf([body, ["x-000", `\u00e9${"a".repeat(fits - 1)}`], ["x-001", "b".repeat(100)]]), ["001"]);
+});
+
 test("an answer that does not come, or does not end, is given up after its time, and told to", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   let isEnded = false;

@@ -2,10 +2,11 @@
 // beside it and the lab's log; where ASSETS is bound, it serves the page.
 
 import { DurableObject } from "cloudflare:workers";
+import { bodyOf } from "./bodies.js";
 import * as gathering from "./gathering.js";
 import { SemelObject as Protected } from "./host.js";
 import { isForLab, serveLab, withLog } from "./lab.js";
-import { bodyOf, linesOf, pathOf, responseOf, valueIn } from "./lines.js";
+import { linesOf, pathOf, responseOf, valueIn } from "./lines.js";
 import { guarded, perInstance } from "./module.js";
 import { gatherBy, serve } from "./router.js";
 import { NaiveEngine } from "./semel.js";

@@ -20,9 +20,9 @@ const BODY_BYTES_MAX = 1 << 20;
 
 /** Of one connection, or of the client's own; or what has another method, path or host asked for than was granted. What begins with one of the others as well. */
 const KEPT_HERE = new Set(
-  "accept-encoding authorization client-ip connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding true-client-ip upgrade via x-client-ip x-cluster-client-ip x-host x-http-host-override x-http-method x-http-method-override x-method-override".split(" "),
+  "accept-encoding authorization client-ip connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding true-client-ip upgrade via x-client-ip x-cluster-client-ip x-envoy-original-path x-host x-http-host-override x-http-method x-http-method-override x-method-override x-original-forwarded-for x-original-host x-original-method x-original-uri x-original-url x-rewrite-uri x-rewrite-url".split(" "),
 );
-const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-original|x-real|x-rewrite)-/;
+const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
 /** To many servers a name with `_`, and to some with any other sign, is the same as with `-`, so it stays here where that would. */
 const asRead = (name) => name.replace(/[^a-z\d]/g, "-");
 /** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
@@ -36,6 +36,9 @@ const UNCACHED = globalThis.Cloudflare?.compatibilityFlags?.cache_option_enabled
 const TEXT = /^($|text\/|application\/(.*[+])?(json|xml|javascript)\b)(?!.*charset=(?!"?utf-?8))/i;
 /** What no header that is recorded may have. */
 const UNRECORDED = /[^\t -~\x80-\xff]/;
+/** So many headers an outcome may have, with so many bytes in all. */
+const HEADERS_MAX = 256;
+const HEADER_BYTES_MAX = 8 << 10;
 
 /** So long a connection may take. */
 const CONNECT_MS_MAX = 5_000;
@@ -153,7 +156,15 @@ async function heardOf(response, isDecoded) {
   if (bytes === undefined) return [false, `the answer has more than ${BODY_BYTES_MAX} bytes`];
   const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes, value));
   const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
-  return [response.status, lines.join(""), bytes];
+  return [response.status, fitting(lines).join(""), bytes];
+}
+
+/** Lines of headers that can be recorded together: of too many, or too long ones, the longest are left out. */
+function fitting(lines) {
+  const shortest = [...lines].sort((one, other) => one.length - other.length).slice(0, HEADERS_MAX);
+  let bytes = 0;
+  const kept = new Set(shortest.filter((line) => (bytes += new TextEncoder().encode(line).byteLength) <= HEADER_BYTES_MAX));
+  return lines.filter((line) => kept.has(line));
 }
 
 async function bytesOf({ headers, body }) {

@@ -1,0 +1,96 @@
+// Bodies as they are read, whole or not at all, and what of them one principal may have under way. By HTTP their limit is in `codes.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { natively } from "./natively.mjs";
+
+const { bodyOf, decodedBodyOf, drained, roomFor } = await natively("bodies.js");
+
+const MIB = 1 << 20;
+
+/** A message whose body comes in chunks of so many bytes, each of another value; `length`: what its head says. Tells how much of it was taken, and whether the rest was let go. */
+function message(sizes, length) {
+  const its = { taken: 0, isCancelled: false };
+  const chunks = sizes.map((size, at) => new Uint8Array(size).fill(at + 1));
+  const pull = (controller) => {
+    const chunk = chunks.shift();
+    if (chunk === undefined) return controller.close();
+    its.taken += chunk.byteLength;
+    controller.enqueue(chunk);
+  };
+  const body = new ReadableStream({ pull, cancel: () => void (its.isCancelled = true) }, { highWaterMark: 0 });
+  return Object.assign(its, { headers: new Headers(length === undefined ? {} : { "content-length": String(length) }), body, arrayBuffer: () => new Response(body).arrayBuffer() });
+}
+
+test("a body is read whole up to a mebibyte, whether its length is known before or not, in however many chunks", async () => {
+  for (const sizes of [[], [5], [3, 4], [MIB], [MIB - 1, 1]]) {
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    const expected = Buffer.concat(sizes.map((size, at) => Buffer.alloc(size, at + 1)));
+    for (const length of [undefined, bytes]) assert.ok(expected.equals(await bodyOf(message(sizes, length))), `${sizes} ${length}`);
+  }
+  assert.equal((await bodyOf({ headers: new Headers(), body: null })).byteLength, 0);
+});
+
+test("of a larger one there is nothing, and sixteen mebibytes at most are read of it; where its head says more, none", async () => {
+  for (const [sizes, length] of [[[MIB, 1]], [[MIB, 1], MIB + 1], [Array(16).fill(MIB)], [[MIB + 1], MIB + 1]]) assert.equal(await bodyOf(message(sizes, length)), undefined, `${sizes} ${length}`);
+  const endless = message(Array(100).fill(MIB));
+  assert.equal(await bodyOf(endless), undefined);
+  assert.deepEqual([endless.taken, endless.isCancelled], [17 * MIB, true]);
+  const announced = message(Array(100).fill(MIB), 100 * MIB);
+  assert.deepEqual([await bodyOf(announced), announced.taken], [undefined, 0]);
+});
+
+test("what the runtime decodes is held to the limit by what it becomes, whatever its head says", async () => {
+  assert.equal(await decodedBodyOf(message([MIB, 1], 100)), undefined);
+  assert.equal((await decodedBodyOf(message([3, 4], 2))).byteLength, 7);
+});
+
+test("of a body that is thrown away nothing is left, and its client has sent it", async () => {
+  const thrown = message([MIB, MIB], 2 * MIB);
+  assert.deepEqual([await drained(thrown), thrown.taken], [undefined, 2 * MIB]);
+});
+
+const NOW_MS = 1_800_000_000_000;
+const WAITS_MS = 10_000;
+const linesOf = (principal) => `content-type:text/plain
+semel-principal:${principal}
+`;
+const announced = (bytes) => ({ headers: new Headers({ "content-length": String(bytes) }), body: {} });
+const chunked = { headers: new Headers(), body: {} };
+
+/** Has the clock stand still; gives what moves it. */
+function stopped(t) {
+  t.mock.timers.enable({ apis: ["Date"], now: NOW_MS });
+  return (ms) => t.mock.timers.tick(ms);
+}
+
+test("a principal has 32 mebibytes of bodies under way, whatever their heads say, and others have theirs", (t) => {
+  stopped(t);
+  const room = (principal, request) => roomFor(request, linesOf(principal), NOW_MS + WAITS_MS);
+  // What says nothing of its length, or has more than may be, counts as the most that is read of it.
+  const taken = [...Array(29).fill(announced(MIB)), chunked, announced(100 * MIB), announced(MIB)].map((request) => room("mallory", request));
+  assert.ok(taken.every((leave) => typeof leave === "function"));
+  assert.equal(room("mallory", announced(5_000)), null);
+  assert.equal(room("mallory", chunked), null);
+  assert.equal(room("mallory", announced(4_096)), undefined, "small ones do not count");
+  assert.equal(room("mallory", { headers: new Headers(), body: null }), undefined, "nor does what has none");
+  const other = room("alice", announced(MIB));
+  assert.equal(typeof other, "function");
+  taken.pop()();
+  taken.push(room("mallory", announced(MIB)));
+  assert.equal(typeof taken.at(-1), "function", "room is there again once one is answered");
+  for (const leave of [...taken, other]) leave();
+});
+
+test("of who left without a word, the room is free again once nobody waits for it any more", (t) => {
+  const pass = stopped(t);
+  const room = (ms) => roomFor(announced(MIB), linesOf("mallory"), Date.now() + ms);
+  const taken = Array.from({ length: 32 }, (_, n) => room(n < 31 ? WAITS_MS : 2 * WAITS_MS));
+  pass(WAITS_MS - 1);
+  assert.equal(room(WAITS_MS), null);
+  pass(1);
+  taken.push(...Array.from({ length: 31 }, () => room(WAITS_MS)));
+  assert.ok(taken.every((leave) => typeof leave === "function"));
+  assert.equal(room(WAITS_MS), null);
+  for (const leave of taken) leave();
+});
