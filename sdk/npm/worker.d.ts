@@ -56,7 +56,7 @@ export interface Context {
 /** A request that leaves. Its body is as that of an answer. */
 export interface Outgoing {
   /** `POST` unless it is said. */
-  method?: "POST" | "PUT" | "PATCH" | "DELETE";
+  method?: "POST" | "PUT" | "PATCH" | "DELETE" | undefined;
   headers?: Answer["headers"];
   body?: Answer["body"];
 }

@@ -39,6 +39,8 @@ export class Keyed extends SemelObject<Env> {
     request.json().length;
     // @ts-expect-error: the clock is the key's.
     ctx.now = 5;
+    // What is optional may be given as undefined, under exactOptionalPropertyTypes too.
+    ctx.emit(ctx.key, { path: request.path, method: undefined, headers: undefined, body: undefined });
     return { status: 200, headers: { "x-a": 1 }, body: { rows: ctx.sql.exec<{ b: string }>("SELECT b FROM a").toArray(), left: undefined } };
   }
 }
