@@ -65,7 +65,7 @@ test("what can't be an answer is an error that says so", LIMIT, () =>
       nothing: /handle gave nothing: an answer is/,
       text: /handle gave a string/,
       response: /handle gave a Response/,
-      status: /handle gave the status 200/,
+      status: /handle gave the status \\"200\\": it is a number/,
       "no-status": /handle gave the status undefined/,
       fraction: /handle gave the status 200\.5/,
       "header-break": /header x-bad a line break/,

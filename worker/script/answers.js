@@ -12,7 +12,7 @@ export function answerOf(answer) {
   if (typeof answer !== "object") throw new TypeError(`handle gave ${answer === undefined ? "nothing" : `a ${typeof answer}`}: an answer is { status, headers?, body? }, or null where nothing handles the request`);
   if (answer instanceof Response) throw new TypeError("handle gave a Response, whose body can't be read at once: an answer is { status, headers?, body? }");
   const { status, headers, body } = answer;
-  if (!Number.isInteger(status) || status < 100 || status > 599) throw new TypeError(`handle gave the status ${String(status)}: it is a number, such as 200`);
+  if (!Number.isInteger(status) || status < 100 || status > 599) throw new TypeError(`handle gave the status ${typeof status === "string" ? JSON.stringify(status) : String(status)}: it is a number, such as 200`);
   const lines = linesOf(headers);
   const [type, content] = contentOf(body);
   const isTyped = type === undefined || /^content-type:/im.test(lines);
