@@ -2,7 +2,8 @@
 //
 // Invariants:
 // - A change is made in one read-write transaction, and told as done once that is complete, as durable as was asked for.
-// - A transaction is committed with the last that it writes: it need not be found out that nothing more comes.
+// - A transaction is left to commit itself. Told to from within a request's `success`, Firefox has it complete though what it was to put has failed, for want of
+//   space say.
 // - What nobody waits for has no transaction of its own if another change comes soon enough: to make one durable takes as long for one row as
 //   for some. Nothing is read past it, and none of it is left behind by `close`.
 // - Nothing is awaited within a transaction but its own requests: it would commit half of what was meant.
@@ -93,15 +94,10 @@ export async function indexedDbStore(name, durability, onstorelost) {
     clearTimeout(timer);
     timer = undefined;
     const all = held.splice(0);
-    let left = 0;
     const done = all.length && within("readwrite", (rows) => {
       const read = (id, use) => {
-        left += 1;
         const found = rows.get(id);
-        found.onsuccess = () => {
-          use(found.result);
-          if (!(left -= 1)) rows.transaction.commit();
-        };
+        found.onsuccess = () => use(found.result);
       };
       for (const [work] of all) work(rows, read);
     });

@@ -43,7 +43,7 @@ export async function bodyOf(request, signal, stream = request.body) {
   const parts = [];
   let size = 0;
   const take = (part) => {
-    if (!(part instanceof Uint8Array)) throw new TypeError("semel: a stream is of Uint8Arrays");
+    if (part?.BYTES_PER_ELEMENT !== 1) throw new TypeError("semel: a stream is of Uint8Arrays");
     parts.push(part);
     size += part.length;
     if (size > BODY_BYTES_MAX) throw new RangeError(`semel: a body has at most ${BODY_BYTES_MAX} bytes`);

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { runInNewContext } from "node:vm";
 import { Rows, deposit, lost, outbox, rejection } from "./stub.mjs";
 
 const LIMIT = 1 << 20;
@@ -13,6 +14,15 @@ test("a stream is read once and sent as its bytes, on every attempt", async (t) 
   server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? lost() : serve());
   await deposit(semel, "a", { body: streamOf(bytes("one "), bytes("two")), headers: { "content-type": "text/x" } });
   assert.deepEqual(server.attempts.map((call) => [call.body, call.headers.get("content-type")]), Array(3).fill(["one two", "text/x"]));
+});
+
+test("bytes of another realm are bytes, as under jsdom, and nothing else is", async (t) => {
+  const { semel, server } = await outbox(t);
+  const [whole, words] = ["new Uint8Array([111, 110, 101])", "new Uint16Array([1])"].map((code) => runInNewContext(code));
+  assert.ok(!(whole instanceof Uint8Array));
+  await deposit(semel, "a", { body: streamOf(whole, bytes(" two")) });
+  assert.deepEqual(server.attempts.map(({ body }) => body), ["one two"]);
+  for (const part of [words, "text", null]) assert.match((await rejection(deposit(semel, "a", { body: streamOf(part) }))).message, /a stream is of Uint8Arrays/);
 });
 
 test("a form's boundary is fixed once: what is stored is what is sent", async (t) => {

@@ -107,28 +107,23 @@ test("what was written and not committed has failed, and changed nothing", LIMIT
   assert.deepEqual(rows, [["id", 1], ["later", 3]]);
 });
 
-test("a transaction is committed with its last write, whatever else is in it, and is not left to find out that nothing more comes", LIMIT, async (t) => {
+// In Firefox it would be told as done though there is no space for it: `firefox/quota.test.mjs`.
+test("no transaction is told to commit: whether what it writes is written, it has to find out itself", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
-  const [committed, rows] = await tab.evaluate(async (name) => {
+  const [told, rows] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
     const { commit } = IDBTransaction.prototype;
-    const committed = [];
-    const { put } = IDBObjectStore.prototype;
-    IDBObjectStore.prototype.put = function (_, id) {
-      committed.push(id);
-      return put.apply(this, arguments);
-    };
+    let told = 0;
     IDBTransaction.prototype.commit = function () {
-      committed.push("commit");
+      told += 1;
       return commit.call(this);
     };
     const patient = ["one", "two"].map((id) => store.change(id, () => new Uint8Array([1]), true));
     await Promise.all([...patient, store.change("three", () => new Uint8Array([3]))]);
-    await store.change("nothing", () => null);
-    return [committed, (await store.load()).map(([id, row]) => [id, ...row])];
+    await store.remove(["two"], () => true);
+    return [told, (await store.load()).map(([id, row]) => [id, ...row])];
   }, name);
-  assert.deepEqual(committed, ["one", "two", "three", "commit", "commit"]);
-  assert.deepEqual(rows, [["one", 1], ["three", 3], ["two", 1]]);
+  assert.deepEqual([told, rows], [0, [["one", 1], ["three", 3]]]);
 });
 
 test("nothing is awaited in a transaction: it is written before anything else runs", LIMIT, async (t) => {

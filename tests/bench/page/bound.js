@@ -26,12 +26,9 @@ export async function openBound(durability, row) {
       const rows = transaction.objectStore(ROWS);
       rows.put(row, id);
       if (gone) rows.delete(gone);
-      if (!before) return transaction.commit();
+      if (!before) return;
       const found = rows.get(before);
-      found.onsuccess = () => {
-        rows.put(found.result, before);
-        transaction.commit();
-      };
+      found.onsuccess = () => rows.put(found.result, before);
     });
     const answer = await fetched(id, before, bytes);
     [before, gone] = [id, before];

@@ -24,11 +24,11 @@ const PREFERENCES = {
   "toolkit.startup.max_resumed_crashes": -1,
 };
 
-/** Starts Firefox for a test file: the program at `path`. */
-export async function browseFirefox(after, path) {
+/** Starts Firefox for a test file: the program at `path`, with `preferences` besides. */
+export async function browseFirefox(after, path, preferences) {
   const pages = await servePages();
   const profile = await mkdtemp(join(tmpdir(), "semel-firefox-"));
-  const browser = new Firefox(pages, profile, path);
+  const browser = new Firefox(pages, profile, path, { ...PREFERENCES, ...preferences });
   after(async () => {
     await browser.close();
     await pages.close();
@@ -42,6 +42,7 @@ class Firefox {
   #pages;
   #profile;
   #path;
+  #preferences;
   #child;
   #ended;
   #session;
@@ -49,10 +50,11 @@ class Firefox {
   #first;
   #isOver;
 
-  constructor(pages, profile, path) {
+  constructor(pages, profile, path, preferences) {
     this.#pages = pages;
     this.#profile = profile;
     this.#path = path;
+    this.#preferences = preferences;
   }
 
   get told() {
@@ -60,7 +62,7 @@ class Firefox {
   }
 
   async start() {
-    const lines = Object.entries(PREFERENCES).map(([name, value]) => `user_pref(${JSON.stringify(name)}, ${JSON.stringify(value)});\n`);
+    const lines = Object.entries(this.#preferences).map(([name, value]) => `user_pref(${JSON.stringify(name)}, ${JSON.stringify(value)});\n`);
     await writeFile(join(this.#profile, "user.js"), lines.join(""));
     const portFile = join(this.#profile, "MarionetteActivePort");
     await rm(portFile, { force: true });
