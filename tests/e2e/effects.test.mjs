@@ -64,6 +64,13 @@ test("all that may be sent is sent at once, and what came of each is told, and a
   assert.ok(its.asked > 3 && its.woken > 0);
 });
 
+test("the line of the log that another key's answer has is written where that is heard", async (t) => {
+  const its = sender(t, { next: [TO_KEY, TO_KEY], key: async () => [200, "semel-status:executed\n", undefined, ...its.lines.splice(0, 1)] });
+  its.lines = ['{"message":"its line"}'];
+  await its.begin();
+  assert.deepEqual([its.told.length, its.notes()], [2, ["its line"]]);
+});
+
 test("where nothing is to be sent, nothing is asked", async (t) => {
   const its = sender(t);
   await its.begin();

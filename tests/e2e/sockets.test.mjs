@@ -189,16 +189,20 @@ test("who has gone before it is known who it was takes no room", async (t) => {
   for (const socket of gone) sockets.message(socket, "hello");
   await turn();
   for (const socket of gone) sockets.left(socket);
-  for (const { resolve } of admitting) resolve([askerOf("mallory"), undefined]);
+  // Each another one: of many of one principal, those that have gone would be the first to make room.
+  for (const [number, { resolve }] of admitting.entries()) resolve([askerOf(`mallory ${number}`), NOW + 1_000]);
   await turn();
-  for (let number = 0; number < 1_000; number += 1) await known(undefined, askerOf(`user ${number}`));
+  assert.equal(sockets.endsMs, Infinity, "nor is the end of its token waited for");
+  for (let number = 0; number < 1_000; number += 1) await known(undefined, askerOf(`user ${number % 500}`));
   assert.ok(accepted.slice(10).every(({ closed }) => !closed));
 });
 
 test("an object that starts knows how many there are, and the oldest; what its predecessor had closed takes no room", async (t) => {
   const kept = (principal) => new Platforms({ key: "k", asker: askerOf(principal) });
-  const all = [...Array.from({ length: 1_001 }, () => kept("mallory")), kept("bob")];
-  for (const socket of all.slice(0, 2)) socket.close(...UNAVAILABLE);
+  // Those that were closed are of others than who has most, of whom the first would make room.
+  const closed = [kept("carol"), kept("dave")];
+  for (const socket of closed) socket.close(...UNAVAILABLE);
+  const all = [...closed, ...Array.from({ length: 999 }, () => kept("mallory")), kept("bob")];
   const { known } = key(t, all);
   assert.ok(all.slice(2).every(({ closed }) => !closed));
   await known(undefined, askerOf("bob"));
@@ -330,6 +334,20 @@ test("of all sockets of a key so much waits; answered, there is room again", asy
   sockets.message(all[4], "x".repeat(MIB));
   assert.equal(all[4].closed, undefined, "one of them is answered");
   assert.deepEqual([taken(sockets, all[4], "x"), taken(sockets, all[5], "x")], [0, 0]);
+});
+
+test("what comes on sockets that were closed, and whose peers have yet to hear of it, takes no room from the others", async (t) => {
+  const { sockets, known, answering } = key(t);
+  const ended = [];
+  for (let number = 0; number < 4; number += 1) ended.push(await known(NOW + 1_000));
+  const friend = await known();
+  for (const socket of ended) sockets.message(socket, "under way");
+  await turn();
+  sockets.end(NOW + 1_000);
+  for (const socket of ended) for (let number = 0; number < 8; number += 1) sockets.message(socket, "x".repeat(MIB - KIB));
+  sockets.message(friend, "x".repeat(MIB));
+  await turn();
+  assert.deepEqual([friend.closed, answering.length], [undefined, 5]);
 });
 
 test("those of whom it is not known yet who they are have as much together as one socket, and nothing of the others' room; a first frame and a little more each has beside that", async (t) => {
