@@ -201,7 +201,7 @@ export class Chores {
     }
     const asked = this.#send();
     // An object that was started for what it has to send, and could not look at that, is the only one that knows that there may be any.
-    if (hasFailed || (await asked)) this.#set(Date.now() + OVERDUE_MS);
+    if (hasFailed || (await asked)) this.#set(Math.min(Date.now() + OVERDUE_MS, this.#sockets.endsMs));
     else if (!isSwept) this.#set(Date.now());
     else this.wake();
   }

@@ -149,6 +149,14 @@ test("a run that fails comes again after a minute, and the log says why; a reque
   assert.deepEqual(alarms.slice(2), [NOW + MINUTE], "it is no longer running");
 });
 
+test("a token that ends sooner than a run that failed comes again has its alarm all the same", async (t) => {
+  const { chores, alarms, sockets } = key(t, { engine: { woken: failing() }, endsMs: NOW + 5_000 });
+  await chores.alarm();
+  sockets.endsMs = NOW + 2 * MINUTE;
+  await chores.alarm();
+  assert.deepEqual(alarms, [NOW + 5_000, NOW + MINUTE]);
+});
+
 test("a registry that fails, or does not answer, keeps no key from sweeping, nor from its next alarm", async (t) => {
   for (const [registry, said] of [[() => Promise.reject(new Error("gone")), /the registry: Error: gone/], [() => new Promise(() => {}), /the registry: Error: no answer in 10000 ms/]]) {
     const its = key(t, { registry, engine: { report: () => [0, "it"] } });
