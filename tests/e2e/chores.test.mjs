@@ -249,6 +249,17 @@ test("a page waits for the requests that are in hand, a second at most, and for 
   assert.equal(swept(), 4);
 });
 
+test("of what was in hand nothing is kept: an object may answer millions", async (t) => {
+  let pages = 2;
+  const { chores, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
+  for (let number = 0; number < 10; number += 1) await chores.during(Promise.resolve());
+  const { mock } = t.mock.method(Promise, "allSettled");
+  const done = chores.alarm();
+  await pass(20);
+  await done;
+  assert.deepEqual(mock.calls.map(({ arguments: [inHand] }) => inHand), [[]]);
+});
+
 test("what an object looks at when it starts, it looks at page by page, once for all who ask; where it fails nobody waits", async (t) => {
   let pages = 4;
   const { chores, log, pass } = key(t, { engine: { open: () => (pages -= 1) > 0 } });

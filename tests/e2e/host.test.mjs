@@ -149,6 +149,35 @@ test("a batch, and a frame, comes after what is stored was looked at, and has th
   assert.ok(crashing.lines().includes("a line: the object crashed"));
 });
 
+test("a page of the sweep waits for what has to wait, by a request or on a socket", async (t) => {
+  const socket = { readyState: 1, deserializeAttachment: () => ({ key: "k", asker: "alice" }), send: () => {} };
+  for (const way of [(its) => its.ask(), (its) => its.object.webSocketMessage(socket, "{}")]) {
+    let pages = 3;
+    const its = object(t, { forget: () => {}, sweep_page: () => (pages -= 1) > 0, batch: () => ["answered"] });
+    const swept = () => its.log.filter((what) => what === "sweep_page").length;
+    let durable;
+    its.ctx.storage.sync = () => new Promise((resolve) => (durable = resolve));
+    const pass = async (ms) => {
+      t.mock.timers.tick(ms);
+      for (let turns = 0; turns < 5; turns += 1) await turn();
+    };
+    await its.ask();
+    await pass(0);
+    // It comes during a commit.
+    const waits = way(its);
+    const done = its.object.forget(1);
+    await pass(5);
+    await pass(900);
+    assert.equal(swept(), 1);
+    durable();
+    await waits;
+    for (let times = 0; times < 3; times += 1) await pass(5);
+    assert.equal(await done, true);
+    assert.equal(swept(), 3);
+    t.mock.reset();
+  }
+});
+
 test("an alarm is over when what it came for is done", async (t) => {
   const { object: its, log } = object(t);
   await its.alarm();

@@ -300,3 +300,19 @@ test("what was acknowledged meanwhile has had its effect", async (t) => {
   assert.deepEqual(await consumed(t, problem({ executed: "yes" })), [["ack"], []]);
   assert.equal((await consumed(t, problem({ executed: "unknown" })))[1].length, 1);
 });
+
+test("a letter is JSON, which everybody can read, unless that would lose some of its message", async (t) => {
+  t.mock.method(console, "log", () => {});
+  const { consumer } = await natively("queue.js");
+  const sent = [];
+  const letters = { send: async ({ body }, { contentType }) => sent.push([body, contentType]) };
+  const bodies = { json: ["text", { a: [1, null] }, { at: new Date(0) }], v8: [new Uint8Array([1]), new Map([["a", 1]]), { in: new Set([1]) }, [NaN], undefined] };
+  const unread = () => {
+    throw new Error("nobody knows its key");
+  };
+  for (const body of Object.values(bodies).flat()) {
+    const message = { id: "one", body, timestamp: new Date(), attempts: 1, ack: () => {}, retry: () => assert.fail("it is no letter") };
+    await consumer({ path: unread })({ queue: "q", messages: [message] }, { DEAD_LETTERS: letters });
+  }
+  assert.deepEqual(sent, Object.entries(bodies).flatMap(([type, each]) => each.map((body) => [body, type])));
+});
