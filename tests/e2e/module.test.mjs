@@ -38,6 +38,15 @@ test("after a panic the instance is another, and what was made in the old one is
   assert.deepEqual([made("d"), its.restarts], [{ settings: "d" }, 2]);
 });
 
+test("what can't be made is made anew by the next who needs it: each is told why, and no instance is thrown away for it", (t) => {
+  const its = watch(t);
+  let isReadable = false;
+  const made = perInstance(() => (isReadable ? "made" : text()));
+  for (let time = 0; time < 2; time += 1) assert.throws(() => guarded(made, () => "otherwise"), (error) => error === "the disk is full");
+  isReadable = true;
+  assert.deepEqual([made(), its.restarts], ["made", 0]);
+});
+
 test("a line of the log is one JSON document, whatever is in it; whose key it is is told as far as that is known", (t) => {
   const its = watch(t);
   const odd = "a\nb\u2028c\u202ed\u{e0001}e\u0085f\"";

@@ -117,6 +117,12 @@ test("a shard that moves on goes on at once, for twenty seconds; one that still 
     assert.equal(hanging.alarms.at(-1), NOW + Math.max(hangsMs, 20_000) + 60_000);
     t.mock.reset();
   }
+  // None has failed: it was told of all that there are, and only has yet to see that.
+  const slow = registry(t, { shard: { forget: async () => (t.mock.timers.tick(20_000), [9, 9, false]) } });
+  slow.jobs = [["job", 5, [0]]];
+  await slow.object.alarm();
+  assert.equal(slow.alarms.at(-1), NOW + 20_000);
+  t.mock.reset();
   const moved = registry(t, { shard: { forget: async () => [9, Math.min((moved.steps += 1), 2), false] } });
   Object.assign(moved, { steps: 0, jobs: [["job", 5, [0]]] });
   await moved.object.alarm();
