@@ -152,6 +152,10 @@ test("a socket that does not answer in time is closed, and another is opened", a
   const answering = deposit(session, "x");
   assert.deepEqual(await ran(answering), { ran: "x" });
   assert.deepEqual([connections.length, connections[0].isClosed, server.effects], [2, true, ["x"]]);
+  // The platform says only now that it is closed: that is of no matter to the one in its place.
+  connections[0].onclose({ code: 1006, reason: "" });
+  await deposit(session, "y");
+  assert.deepEqual([connections.length, server.effects], [2, ["x", "y"]]);
 });
 
 test("who is refused at a socket pauses; a socket that had answered before is only opened anew", async (t) => {
@@ -223,6 +227,36 @@ test("auto goes by HTTP where an upgrade hangs, and tries a socket again only la
   laterMs = 60_000;
   await deposit(session, "z");
   assert.deepEqual([server.effects, connections.length, server.frames.length], [["x", "y", "z"], 2, 2]);
+});
+
+test("an upgrade that hangs has half the time of an attempt: auto goes by HTTP in the other half", async (t) => {
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 40_000 });
+  const connections = sockets(t, server, { hangs: () => true });
+  const session = await semel.session("accounts/a", "s", { transport: "auto" });
+  const minute = minutes(t);
+  const begun = performance.now();
+  let tookMs;
+  server.each = (_call, serve) => {
+    tookMs = performance.now() - begun;
+    return serve();
+  };
+  const made = deposit(session, "x");
+  await minute();
+  assert.deepEqual(await ran(made), { ran: "x" });
+  assert.deepEqual([connections.length, server.effects, tookMs < 30_000], [1, ["x"], true], `after ${tookMs} ms`);
+});
+
+test("a session that is closed leaves no timer of a socket that does not open, which would keep a process up", async (t) => {
+  const { semel, server } = await outbox(t, { attemptTimeoutMs: 9_000 });
+  const connections = sockets(t, server, { hangs: () => true });
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  const [set, cleared] = [t.mock.method(globalThis, "setTimeout"), t.mock.method(globalThis, "clearTimeout")];
+  const made = Promise.allSettled([deposit(session, "x")]);
+  await until(() => connections.length === 1, "it is being opened");
+  const [opening] = set.mock.calls.filter(({ arguments: [, ms] }) => ms === 4_500).map(({ result }) => result);
+  await session.close();
+  await made;
+  assert.ok(opening && cleared.mock.calls.some(({ arguments: [timer] }) => timer === opening));
 });
 
 test("auto goes by HTTP after a socket that opened and answers nothing", async (t) => {

@@ -361,6 +361,14 @@ test("closing the outbox closes its sessions, and nobody waits for ever", async 
   assert.equal((await rejection(deposit(session, "y"))).code, "closed");
 });
 
+test("where the outbox is closed while a session is being loaded there is none, and nothing is sent for it", async (t) => {
+  const { semel, server } = await outbox(t);
+  const opening = rejection(semel.session("accounts/a", "s"));
+  semel.close();
+  assert.equal((await opening).message, "semel: it is closed");
+  assert.deepEqual(server.calls, []);
+});
+
 test("a read passes through, with the key and the headers of the outbox", async (t) => {
   const reads = [];
   const server = new SessionStub();
