@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gather } from "../../sdk/js/gathered.js";
 import { many, turns } from "./gathering.mjs";
-import { lost, rejection, URL_OF_STUB } from "./stub.mjs";
+import { clock, lost, rejection, URL_OF_STUB } from "./stub.mjs";
 
 /** A `fetch` that gathers, without an outbox: `send` gives what it answers, and what aborts that. `answer`: to each call. */
 function bare(answer) {
@@ -108,7 +108,7 @@ test("one that is aborted before it is sent is never sent", async () => {
 });
 
 test("what is refused whole is not sent again for who has left, and acknowledges nothing, though the key has answered", async () => {
-  for (const [status, again] of [[503, []], [404, ["e", "f"]]]) {
+  for (const [status, again] of [[503, []], [500, []], [429, []], [404, ["e", "f"]], [499, ["e", "f"]]]) {
     const { answer, release } = byHand();
     const { send, sent } = bare(answer);
     await busy(send);
@@ -120,8 +120,8 @@ test("what is refused whole is not sent again for who has left, and acknowledges
     assert.deepEqual(sent().slice(5), again);
     if (again.length > 0) continue;
     for (const { answered } of [e, f]) {
-      const { status, headers } = await answered;
-      assert.deepEqual([status, headers.get("semel-key"), headers.get("retry-after")], [503, null, "7"]);
+      const { status: told, headers } = await answered;
+      assert.deepEqual([told, headers.get("semel-key"), headers.get("retry-after")], [status, null, "7"]);
     }
   }
 });
@@ -142,6 +142,23 @@ test("after a batch that is refused all that is held goes at once, by itself, ho
   assert.deepEqual(sent().slice(4), ["ef", "1", "2", "3", "4"]);
   await release("e", () => new Response("", { status: 404 }));
   assert.deepEqual(sent().slice(9).sort(), ["e", "f", ...held, "m", "n"]);
+});
+
+test("where no batch comes through, the next is tried after a minute, and then after twice as long each time, up to 64 minutes", async (t) => {
+  const later = clock(t);
+  const { send, calls } = bare(({ url }) => new Response("", { status: url.endsWith("/batch") ? 404 : 200 }));
+  const tries = async () => {
+    calls.length = 0;
+    for (const id of "abcdef") send(id);
+    await turns();
+    return calls.some(({ url }) => url.endsWith("/batch"));
+  };
+  for (const minutes of [1, 2, 4, 8, 16, 32, 64, 64, 64]) {
+    assert.equal(await tries(), true);
+    later((minutes - 0.5) * 60_000);
+    assert.equal(await tries(), false, `before ${minutes} minutes`);
+    later(0.5 * 60_000);
+  }
 });
 
 test("of what a batch refuses, who has left is not asked for again", async () => {
