@@ -63,6 +63,14 @@ test("a body of bytes reaches the key as it is, alone and in a batch", async (t)
   assert.deepEqual((await again).map(({ reason }) => reason.code), ["closed", "closed", "closed"]);
 });
 
+test("a call's own headers win over those of the option, alone and in a batch", async (t) => {
+  const { semel, server } = await outbox(t, { headers: { "x-tenant": "option", "x-trace": "option" } });
+  const session = await semel.session("accounts/a", "s");
+  await Promise.all(["x", "y", "z"].map((body) => deposit(session, body, { headers: { "x-tenant": body } })));
+  const said = server.frames.flatMap(({ elements }) => elements).map(({ headers, body }) => [body, headers["x-tenant"], headers["x-trace"]]);
+  assert.deepEqual([server.frames.length, said], [2, ["x", "y", "z"].map((body) => [body, body, "option"])]);
+});
+
 test("whatever is lost on the way, each call runs once, in the order of the calls", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
