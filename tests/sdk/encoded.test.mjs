@@ -92,3 +92,16 @@ test("so it is with what an outbox sends together", async (t) => {
   const alone = server.attempts.slice(AT_ONCE).map(({ headers }) => headers.get("x-as"));
   assert.deepEqual(alone, BY_THEMSELVES);
 });
+
+test("of what is sent together, an answer of no bytes is one, whatever encoding it says, and is not asked for again", async (t) => {
+  const { semel, server } = await gathering(t, { onpaused: assert.fail });
+  server.each = async (call, serve) => {
+    const answer = await serve();
+    if (call.kind !== "batch") return answer;
+    const answers = (await answer.json()).map(({ status, headers }) => ({ status, headers: { ...headers, "content-encoding": "gzip" }, body: "" }));
+    return new Response(JSON.stringify(answers), { headers: answer.headers });
+  };
+  const answers = await burst({ semel, server }, AT_ONCE + 5);
+  for (const answer of answers.slice(AT_ONCE)) assert.deepEqual([answer.status, await answer.text()], [200, ""]);
+  assert.deepEqual([server.of("batch").length, server.attempts.length], [1, AT_ONCE]);
+});
