@@ -188,6 +188,22 @@ test("a method is looked for once, and again after a call that failed; where the
   assert.deepEqual(await told, [true, "Error: SEMEL_UPSTREAM_METHOD: Error: no answer in 1000 ms", undefined]);
 });
 
+test("a body that a method gives, and that does not end in time or comes too late, is read no further, and its service hears of that", async (t) => {
+  for (const lateMs of [0, 30_000]) {
+    t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
+    let isOver = false;
+    const endless = () => new ReadableStream({ cancel: () => void (isOver = true) });
+    const answered = () => ({ status: 200, body: endless() });
+    const its = serviceOf(() => (lateMs === 0 ? Promise.resolve(answered()) : new Promise((resolve) => setTimeout(() => resolve(answered()), lateMs))), `late ${lateMs}`);
+    const told = sent(its.send);
+    await passes(t, 25_000);
+    assert.deepEqual(await told, [false, "Error: no answer in 25000 ms", undefined]);
+    await passes(t, lateMs);
+    assert.equal(isOver, true);
+    t.mock.timers.reset();
+  }
+});
+
 test("what comes before a call is sent is of its time: it ends when that is over, counted from its start, and where it is over before, nothing is sent", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_000_000 });
   const vars = { ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "10", SEMEL_UPSTREAM_CONNECT_FIRST: "true" };
