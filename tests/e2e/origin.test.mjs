@@ -188,6 +188,15 @@ test("a method is looked for once, and again after a call that failed; where the
   assert.deepEqual(await told, [true, "Error: SEMEL_UPSTREAM_METHOD: Error: no answer in 1000 ms", undefined]);
 });
 
+test("what a method has encoded by itself says so; of a response that it has fetched the runtime has decoded the body", async () => {
+  const headers = { "content-type": "application/octet-stream", "content-encoding": "br" };
+  const made = { "by itself": () => ({ status: 200, headers, body: bytesOf("\u0001x") }), "of a response": () => new Response(bytesOf("\u0001x"), { headers }) };
+  const heard = [];
+  for (const [name, answer] of Object.entries(made)) heard.push((await sent(serviceOf(async () => answer(), name).send)).slice(1));
+  const [encoding, type] = ["content-encoding:br\n", "content-type:application/octet-stream\n"];
+  assert.deepEqual(heard, [[encoding + type, "\u0001x"], [type, "\u0001x"]]);
+});
+
 test("a body that a method gives, and that does not end in time or comes too late, is read no further, and its service hears of that", async (t) => {
   for (const lateMs of [0, 30_000]) {
     t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
