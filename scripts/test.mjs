@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { cargoDeny } from "./audit/cargo-deny.mjs";
 import { checksWith } from "./audit/checks.mjs";
 import { findBrowser } from "./setup/browser.mjs";
-import { findFirefox } from "./setup/firefox.mjs";
+import { haveFirefox } from "./setup/firefox.mjs";
 import { checkMachine } from "./setup/machine.mjs";
 import { ROOT, TARGET } from "./setup/paths.mjs";
 import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
@@ -100,11 +100,11 @@ async function browserStep() {
   return browser;
 }
 
-/** Looks for a second browser. It is never installed: what it adds is left out without it, and that is said. */
+/** Looks for a second browser. Where it can't be had, what it adds is left out, and that is said. */
 async function firefoxStep() {
   let firefox;
   await step("Firefox", async () => {
-    firefox = await findFirefox();
+    firefox = await haveFirefox();
     return firefox ?? "not here: tests/e2e/firefox is left out";
   });
   return firefox;

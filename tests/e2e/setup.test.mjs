@@ -8,7 +8,7 @@ import { join, relative } from "node:path";
 import { after, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { findBrowser } from "../../scripts/setup/browser.mjs";
-import { findFirefox } from "../../scripts/setup/firefox.mjs";
+import { findFirefox, haveFirefox } from "../../scripts/setup/firefox.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { rustForWasm } from "../../scripts/setup/rust-wasm.mjs";
 import { SDK_PACKAGE, sizeOf, sizeOfSessions } from "../../scripts/setup/sdk.mjs";
@@ -237,7 +237,23 @@ test("a browser that is named is the only one that will do", async () => {
   assert.ok(!ran.some((command) => command.startsWith("apt-get")));
 });
 
-test("Firefox is what the variable names, else the first that runs; where there is none it is not installed", async () => {
+test("without Firefox, root gets it from apt-get; where it can't be had, everything else is run", async () => {
+  const env = { PATH: "/usr/bin" };
+  const installed = { "firefox-esr": "Mozilla Firefox 153.7.0esr" };
+  const root = machine({ "apt-get": "apt 2" }, installed);
+  assert.equal(await haveFirefox({ env, isRoot: true, execute: root.execute }), "firefox-esr");
+  assert.ok(root.ran.some((command) => /^apt-get .*install .*firefox-esr$/.test(command)), root.ran.join("\n"));
+  const offline = machine({ "apt-get": "apt 2" });
+  const fails = (command, ...rest) => (command === "apt-get" ? Promise.reject(new StepError("no network")) : offline.execute(command, ...rest));
+  assert.equal(await haveFirefox({ env, isRoot: true, execute: fails }), undefined);
+  for (const [isRoot, programs] of [[false, { "apt-get": "apt 2" }], [true, {}], [true, { "apt-get": "apt 2", firefox: "Mozilla Firefox 160.0" }]]) {
+    const { ran, execute } = machine(programs, installed);
+    assert.equal(await haveFirefox({ env, isRoot, execute }), programs.firefox && "firefox");
+    assert.ok(!ran.some((command) => command.startsWith("apt-get")), ran.join("\n"));
+  }
+});
+
+test("Firefox is what the variable names, else the first that runs; where there is none, looking for it installs nothing", async () => {
   const { ran, execute } = machine({ "firefox-esr": "Mozilla Firefox 153.7.0esr", "firefox-own": "Mozilla Firefox 160.0", firefox: "install me from the store", "apt-get": "apt 2" });
   assert.equal(await findFirefox({ env: {}, execute }), "firefox-esr");
   assert.equal(await findFirefox({ env: { SEMEL_FIREFOX: "/opt/firefox-own" }, execute }), "/opt/firefox-own");
