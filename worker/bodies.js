@@ -1,9 +1,9 @@
-// Bodies as they are read: each up to its limit, and all of one principal's up to another.
+// Bodies as they are read: each up to its limit, and all requests of one principal's up to another.
 //
 // Invariants:
 // - What is past its limit is read and thrown away, up to a bound: a client that is still sending would not see its answer.
-// - Of the memory that an isolate has for all, one principal's bodies take a share at most, from where they are read until they are answered. Small ones do
-//   not count: as many as a rate lets in are less than that share.
+// - Of the memory that an isolate has for all, one principal's requests take a share at most, from where their bodies are read until they are answered. Small
+//   ones do not count: as many as a rate lets in by itself are less than that share.
 // - A request whose client leaves ends without a word: what it took is taken for free once it would have been answered.
 
 import { valueIn } from "./lines.js";
@@ -11,13 +11,16 @@ import { valueIn } from "./lines.js";
 /** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
 const BODY_BYTES_MAX = 1 << 20;
 const DRAINED_BYTES_MAX = 16 << 20;
+/** Of a request with its head. */
 const SMALL_BYTES_MAX = 4 << 10;
 /** An isolate has 128 MB. */
 const PRINCIPAL_BYTES_MAX = 32 << 20;
 /** Past so many principals those are forgotten of which nothing is under way any more. */
 const PRINCIPALS_MAX = 1_000;
+/** The messages of all queues are one principal's. What is under way of them is bounded by who delivers them, and has come by then. */
+const QUEUES = '"semel:queue"';
 
-/** By principal, what of its bodies is under way: `{ bytes, untilMs }` of each. */
+/** By principal, what of it is under way: `{ bytes, untilMs }` of each. */
 const underWay = new Map();
 
 const lengthOf = ({ headers }) => headers.get("content-length");
@@ -35,18 +38,20 @@ export function bodyOf(request) {
 export const decodedBodyOf = (response) => streamed(response, null);
 
 /**
- * Takes room for a body: what gives it back, or undefined where it is small. Null: its principal, which the header lines name, has none left. Nobody waits for
- * its answer past an instant in Unix ms.
+ * Takes room for a request, whose head lines name its principal: what gives it back, or undefined where it is small. Null: its principal has none left. Nobody
+ * waits for its answer past an instant in Unix ms.
  */
 export function roomFor(request, lines, untilMs) {
-  const length = lengthOf(request);
-  if (length === null ? request.body === null : Number(length) <= SMALL_BYTES_MAX) return undefined;
+  const length = lengthOf(request) ?? (request.body === null ? 0 : BODY_BYTES_MAX);
+  const bytes = Math.min(length, BODY_BYTES_MAX) + lines.length;
+  if (bytes <= SMALL_BYTES_MAX) return undefined;
+  const principal = valueIn(lines, "semel-principal");
+  if (principal === QUEUES) return undefined;
   const nowMs = Date.now();
   if (underWay.size > PRINCIPALS_MAX) for (const each of [...underWay.keys()]) its(each, nowMs);
-  const principal = valueIn(lines, "semel-principal");
-  const taken = { bytes: Math.min(length ?? BODY_BYTES_MAX, BODY_BYTES_MAX), untilMs };
   const others = its(principal, nowMs);
-  if (others.reduce((sum, { bytes }) => sum + bytes, taken.bytes) > PRINCIPAL_BYTES_MAX) return null;
+  if (others.reduce((sum, other) => sum + other.bytes, bytes) > PRINCIPAL_BYTES_MAX) return null;
+  const taken = { bytes, untilMs };
   underWay.set(principal, [...others, taken]);
   return () => {
     taken.untilMs = 0;

@@ -169,7 +169,7 @@ async function asked(request, env, [key, head, asker], untilMs) {
   const leave = roomFor(request, lines, untilMs);
   if (leave === null) {
     await drained(request);
-    return routerOf(env).unavailable("too many large bodies of this principal are under way", undefined, method, lines, Date.now(), Date.now());
+    return routerOf(env).unavailable("too much of this principal is under way", undefined, method, lines, Date.now(), Date.now());
   }
   let place;
   try {

@@ -66,7 +66,8 @@ export async function records(session, key) {
     }
     shown += page.records.length;
     after = page.next;
-    terminal.progress(shown, shown, "record");
+    // In one state there may be none for many pages.
+    if (shown > 0) terminal.progress(shown, shown, "record");
   } while (after !== null && shown < wanted);
   if (terminal.isJson) return;
   if (shown > 0) terminal.table(rows, [4, 5]);

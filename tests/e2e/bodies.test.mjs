@@ -1,4 +1,4 @@
-// Bodies as they are read, whole or not at all, and what of them one principal may have under way. By HTTP their limit is in `codes.test.mjs`.
+// Bodies as they are read, whole or not at all, and what one principal may have under way. By HTTP their limit is in `codes.test.mjs`.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -64,27 +64,36 @@ function stopped(t) {
   return (ms) => t.mock.timers.tick(ms);
 }
 
-test("a principal has 32 mebibytes of bodies under way, whatever their heads say, and others have theirs", (t) => {
+test("a principal has 32 mebibytes under way, whatever the heads of its bodies say, and others have theirs", (t) => {
   stopped(t);
-  const room = (principal, request) => roomFor(request, linesOf(principal), NOW_MS + WAITS_MS);
+  const room = (principal, request, head = "") => roomFor(request, linesOf(principal) + head, NOW_MS + WAITS_MS);
+  const ofHead = linesOf("mallory").length;
   // What says nothing of its length, or has more than may be, counts as the most that is read of it.
-  const taken = [...Array(29).fill(announced(MIB)), chunked, announced(100 * MIB), announced(MIB)].map((request) => room("mallory", request));
+  const taken = [...Array(29).fill(announced(MIB)), chunked, announced(100 * MIB), announced(MIB - 32 * ofHead)].map((request) => room("mallory", request));
   assert.ok(taken.every((leave) => typeof leave === "function"));
   assert.equal(room("mallory", announced(5_000)), null);
   assert.equal(room("mallory", chunked), null);
-  assert.equal(room("mallory", announced(4_096)), undefined, "small ones do not count");
-  assert.equal(room("mallory", { headers: new Headers(), body: null }), undefined, "nor does what has none");
+  const none = { headers: new Headers(), body: null };
+  assert.equal(room("mallory", announced(4_096 - ofHead)), undefined, "small ones do not count");
+  assert.equal(room("mallory", announced(4_097 - ofHead)), null, "with their heads");
+  assert.equal(room("mallory", none), undefined);
+  assert.equal(room("mallory", none, `x-long:${"x".repeat(5_000)}\n`), null, "of which one may be large by itself");
   const other = room("alice", announced(MIB));
   assert.equal(typeof other, "function");
   taken.pop()();
-  taken.push(room("mallory", announced(MIB)));
+  taken.push(room("mallory", announced(MIB - 32 * ofHead)));
   assert.equal(typeof taken.at(-1), "function", "room is there again once one is answered");
   for (const leave of [...taken, other]) leave();
 });
 
+test("the messages of queues are not refused for room, however many are under way", () => {
+  const message = () => roomFor(chunked, 'semel-principal:"semel:queue"\n', Date.now() + WAITS_MS);
+  assert.deepEqual(new Set(Array.from({ length: 100 }, message)), new Set([undefined]));
+});
+
 test("of who left without a word, the room is free again once nobody waits for it any more", (t) => {
   const pass = stopped(t);
-  const room = (ms) => roomFor(announced(MIB), linesOf("mallory"), Date.now() + ms);
+  const room = (ms) => roomFor(announced(MIB - linesOf("mallory").length), linesOf("mallory"), Date.now() + ms);
   const taken = Array.from({ length: 32 }, (_, n) => room(n < 31 ? WAITS_MS : 2 * WAITS_MS));
   pass(WAITS_MS - 1);
   assert.equal(room(WAITS_MS), null);

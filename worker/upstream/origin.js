@@ -36,7 +36,9 @@ const UNCACHED = globalThis.Cloudflare?.compatibilityFlags?.cache_option_enabled
 const TEXT = /^($|text\/|application\/(.*[+])?(json|xml|javascript)\b)(?!.*charset=(?!"?utf-?8))/i;
 /** What no header that is recorded may have. */
 const UNRECORDED = /[^\t -~\x80-\xff]/;
-/** So many headers an outcome may have, with so many bytes in all. */
+/** What the engine takes out of an answer before it counts what is to be recorded. */
+const TAKEN_OUT = /^(content-length|date|server-timing|set-cookie|(access-control|semel)-.*)$/;
+/** So many headers an outcome may have, with so many bytes of names and values in all. */
 const HEADERS_MAX = 256;
 const HEADER_BYTES_MAX = 8 << 10;
 
@@ -154,7 +156,7 @@ async function fetched(fetch, root, { method, path, headers, body }, untilMs) {
 async function heardOf(response, isDecoded) {
   const bytes = await bytesOf(response);
   if (bytes === undefined) return [false, `the answer has more than ${BODY_BYTES_MAX} bytes`];
-  const isKept = ([name, value]) => !UNRECORDED.test(value) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes, value));
+  const isKept = ([name, value]) => !UNRECORDED.test(value) && !TAKEN_OUT.test(name) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes, value));
   const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
   return [response.status, fitting(lines).join(""), bytes];
 }
@@ -163,7 +165,7 @@ async function heardOf(response, isDecoded) {
 function fitting(lines) {
   const shortest = [...lines].sort((one, other) => one.length - other.length).slice(0, HEADERS_MAX);
   let bytes = 0;
-  const kept = new Set(shortest.filter((line) => (bytes += new TextEncoder().encode(line).byteLength) <= HEADER_BYTES_MAX));
+  const kept = new Set(shortest.filter((line) => (bytes += new TextEncoder().encode(line).byteLength - ":\n".length) <= HEADER_BYTES_MAX));
   return lines.filter((line) => kept.has(line));
 }
 

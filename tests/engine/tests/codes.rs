@@ -133,7 +133,7 @@ fn an_outcome_with_too_many_headers_or_one_that_would_be_trimmed_is_rolled_back(
     world.send(&post("/headers").id("a").header("x-answer-x", "a ")).is_problem(500, "rolled-back", "no", "same-id");
     assert_eq!(world.effects(), 0);
     world.send(&many(256)).is_executed(201);
-    // Names and values together: 64 KiB, and not one byte more.
+    // Names and values together: 8 KiB, and not one byte more.
     world.send(&post("/large-header/8185").id("b")).is_executed(200);
     world.send(&post("/large-header/8186").id("c")).is_problem(500, "rolled-back", "no", "same-id");
 }
