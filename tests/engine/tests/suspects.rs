@@ -125,6 +125,20 @@ fn a_refusal_does_not_take_back_the_start_of_an_object_that_died() {
 }
 
 #[test]
+fn nor_does_one_of_a_place_of_a_session() {
+    let mut world = World::new().in_session();
+    for _ in 0..3 {
+        ends(&mut world, &numbered_of(SESSION, 1));
+        let late = numbered_of(SESSION, 1).deadline_ms(START_MS - 1);
+        world.start(&late);
+        world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");
+    }
+    world.start(&numbered_of(SESSION, 1));
+    world.send(&numbered_of(SESSION, 1)).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.effects(), 0);
+}
+
+#[test]
 fn crashes_before_a_start_that_failed_stay_counted() {
     let mut world = World::new();
     world.crashed(&change("a"));

@@ -70,6 +70,7 @@ pub fn check(
         seen.insert(format!("effects: {what}"));
     };
     let mut money = accounts.len() as i64 * FIRST;
+    let mut impatient = None;
     for (from, account) in accounts.iter().enumerate() {
         let sender = format!("\"{}\"", key_of(&from.to_string()));
         let names: BTreeSet<&String> = account.sent.iter().map(|(name, ..)| name).collect();
@@ -117,6 +118,7 @@ pub fn check(
                     money -= amount * (1 - times as i64);
                 }
                 (0, Some("no" | "yes")) => {
+                    impatient = impatient.or(parked.filter(|why| !is_for_good(why)).map(|why| (name, why)));
                     see("is parked");
                     money -= amount;
                 }
@@ -142,7 +144,17 @@ pub fn check(
     if balances != money {
         return violation("money", format!("there is {balances}, and there should be {money}"));
     }
+    if let Some((name, (executed, reason))) = impatient {
+        return violation("patience", format!("{name} is parked, {executed}: {reason}"));
+    }
     Ok(seen)
+}
+
+/// Whether a credit is parked for what its receiver says for good, or an administrator: it refuses some amounts, a key that is closed has no such path, and a
+/// place that its sender has closed, and has not had time to write so, is cancelled. Whatever else it says may pass.
+fn is_for_good((executed, reason): &(String, String)) -> bool {
+    let said: &[&str] = if executed == "yes" { &["answered 409"] } else { &["404 not-found", "410 cancelled"] };
+    reason == GIVEN_UP || said.iter().any(|said| reason.starts_with(said))
 }
 
 /// Each call has an id of its own, and whatever has become of it is known: it was had outside, is parked, or was dropped.

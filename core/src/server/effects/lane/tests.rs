@@ -87,6 +87,29 @@ fn an_answer_ends_it_or_parks_it_or_has_it_sent_again() {
 }
 
 #[test]
+fn what_is_refused_for_now_is_sent_again_or_behind_a_take_over_and_never_given_up() {
+    let mut again = 0;
+    for code in Code::ALL.iter().filter(|code| matches!(code.retry(), Retry::SameId)) {
+        let verdict = judge(&lane(9, None), 5, Step::Send(2), false, answered(code.status(), code.as_str(), ""));
+        if matches!(code, Code::SequenceGap | Code::Fenced) {
+            assert!(matches!(verdict, Verdict::TakeOver(_)), "{code:?}");
+        } else {
+            assert!(matches!(verdict, Verdict::Again(_)), "{code:?}");
+            again += 1;
+        }
+    }
+    assert!(again > 5, "{again} codes are of what may pass");
+}
+
+#[test]
+fn what_the_runtime_can_not_send_is_parked_or_its_place_is_closed() {
+    let unsendable = || Heard::Unsendable("no such port".to_owned());
+    let judged = |step| judge(&lane(9, None), 5, step, true, unsendable());
+    assert_eq!(judged(Step::Call), Verdict::Park(Executed::No, "no such port".to_owned()));
+    assert_eq!(judged(Step::Send(2)), Verdict::Close("no such port".to_owned()));
+}
+
+#[test]
 fn a_closing_is_told_of_its_place_or_made_again() {
     let closed = |seq, code: Code, is_first| {
         let body = format!(r#"{{"executed":"{}"}}"#, code.executed().as_str());

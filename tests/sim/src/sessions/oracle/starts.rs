@@ -1,6 +1,6 @@
 //! What must hold of what is counted ahead of a request that may have ended the object before, and what may be blamed on it.
 
-use super::{Aim, Asked, Dealt, Oracle, Violation, violation};
+use super::{Asked, Dealt, Oracle, Violation, violation};
 use crate::sessions::view::View;
 
 impl Oracle {
@@ -18,7 +18,7 @@ impl Oracle {
         }
         for (asked, reply) in dealt.asked.iter().zip(&dealt.replies) {
             let (name, code) = (asked.name(), reply.only("semel-status"));
-            if code == "attempt-expired" && matches!(asked.aim, Aim::ById(_)) {
+            if code == "attempt-expired" {
                 let is_its = |(started, crashes): &&(String, i64)| {
                     *started == name && self.dead.contains(&(dealt.key.clone(), name.clone(), *crashes))
                 };
