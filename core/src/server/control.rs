@@ -14,7 +14,7 @@ use super::packed::Bundle;
 use super::record::{LatestDeadline, Outcome, Record, State};
 use super::remote;
 use super::turn::{Undone, Work};
-use crate::header::{Ack, checked_first_sent, checked_instant};
+use crate::header::{Ack, Attempt, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::{Headers, Method, Response};
 use crate::path::Path;
@@ -214,9 +214,16 @@ pub(super) fn cancel(
     let asked =
         if holds(Rule::CancellationJudged) { asked } else { Asked { first_sent_s: None, deadline_ms: None, ..asked } };
     match (decide(found.as_ref(), &asked, work.instant), &found) {
-        (Decision::Replay, Some(Record { state: State::Executed(_, outcome), .. })) => Ok(executed(outcome)),
-        (Decision::Refuse(problem), _) if problem.code == Code::Cancelled => Ok(cancelled()),
-        (Decision::Refuse(problem), _) => Err(Undone::Problem(problem)),
+        (Decision::Replay, Some(record @ Record { state: State::Executed(_, outcome), .. })) => {
+            // Attempts of what it speaks of may yet arrive, and are to find this.
+            let attempt = Attempt { first_sent_s, deadline_ms, ..Attempt::default() };
+            if let Some(seen) = record.seen_again(&attempt, work.instant.now_ms, work.retention_s) {
+                work.put(&cancellation.id, Some(record), &seen)?;
+            }
+            Ok(executed(outcome))
+        }
+        // Once more, it is cancelled anew: it may have left before what this one speaks of arrives.
+        (Decision::Refuse(problem), _) if problem.code != Code::Cancelled => Err(Undone::Problem(problem)),
         (Decision::Doubt, Some(Record { state, .. })) => {
             Err(Undone::Problem(remote::unsettled(state, is_under_way, work.instant.now_ms)))
         }
@@ -226,7 +233,8 @@ pub(super) fn cancel(
         (Decision::Execute, _) if is_under_way => Err(Undone::Problem(remote::in_flight())),
         _ => {
             let record = Record {
-                principal: principal.clone(),
+                // What an administrator has cancelled for all stays so.
+                principal: found.as_ref().map_or(&principal, |record| &record.principal).clone(),
                 first_sent_s,
                 at_ms: work.instant.now_ms,
                 deadline: LatestDeadline::of(deadline_ms),

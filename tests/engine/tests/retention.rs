@@ -244,6 +244,54 @@ fn the_latest_first_sent_counts() {
 }
 
 #[test]
+fn a_cancelled_id_is_protected_from_all_that_its_cancellations_spoke_of() {
+    for later_s in [Some(START_S + 900), None] {
+        let mut world = world();
+        world.send(&cancel("one", "a").body(format!("{{\"id\":\"a\",\"firstSent\":{START_S}}}"))).is_executed(200);
+        world.pass_s(900);
+        let first_sent = later_s.map_or(String::new(), |later_s| format!(",\"firstSent\":{later_s}"));
+        let again = cancel("two", "a").body(format!("{{\"id\":\"a\"{first_sent}}}"));
+        assert_eq!(world.send(&again).field("state"), "cancelled");
+        world.pass_s(110);
+        sweep(&mut world);
+        let attempt = later_s.map_or(change("a"), |later_s| change("a").first_sent_s(later_s));
+        world.send(&attempt).is_problem(410, "cancelled", "no", "never");
+        assert_eq!(world.effects(), 0);
+    }
+}
+
+#[test]
+fn what_ran_is_kept_for_what_a_cancellation_spoke_of() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(START_S)).is_executed(200);
+    world.pass_s(900);
+    let later_s = world.wall_s();
+    let late = cancel("own", "a").body(format!("{{\"id\":\"a\",\"firstSent\":{later_s}}}"));
+    assert_eq!(world.send(&late).field("state"), "executed");
+    world.pass_s(110);
+    sweep(&mut world);
+    assert_eq!(world.send(&change("a").first_sent_s(later_s)).only("semel-status"), "replayed");
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn an_id_that_is_cancelled_once_more_is_so_for_as_long_and_for_all() {
+    let mut world = world();
+    world.send(&semel_support::admin::cancel_for("one", "{\"id\":\"a\"}")).is_executed(200);
+    world.pass_s(RETENTION_S + 1);
+    sweep(&mut world);
+    world.pass_s(RETENTION_S - 10);
+    let late_s = world.wall_s();
+    world.send(&cancel("two", "a").body(format!("{{\"id\":\"a\",\"firstSent\":{late_s}}}"))).is_executed(200);
+    world.pass_s(20);
+    sweep(&mut world);
+    for who in ["", "bob"] {
+        let late = change("a").first_sent_s(late_s).by(who);
+        world.send(&late).is_problem(410, "cancelled", "no", "never");
+    }
+}
+
+#[test]
 fn a_sweep_looks_at_a_bounded_page_with_each_request_and_reaches_all() {
     let mut world = world();
     let count = 2 * SWEEP_ROWS + 44;
