@@ -121,6 +121,20 @@ fn a_new_key_is_taken_within_30_seconds_and_a_removed_one_is_forgotten_with_its_
 }
 
 #[test]
+fn a_clock_that_goes_back_keeps_no_old_keys_and_no_new_ones_out() {
+    for back_ms in [DAY_MS, 60 * MINUTE_MS, 5 * MINUTE_MS] {
+        let mut gate = with_url();
+        is(asked(&mut gate, OLD, START_MS + back_ms), "wait", true);
+        gate.keys_fetched(Some(&jwks(&[OLD])), START_MS + back_ms).expect("keys");
+        is(asked(&mut gate, NEW, START_MS), "wait", true);
+        is(asked(&mut gate, OLD, START_MS), "wait", false);
+        gate.keys_fetched(Some(&jwks(&[NEW])), START_MS + 1).expect("keys");
+        is(asked(&mut gate, NEW, START_MS + 1), "let in", false);
+        is(asked(&mut gate, OLD, START_MS + 1), "unauthorized", false);
+    }
+}
+
+#[test]
 fn keys_that_are_left_unfetched_end_after_a_day_and_come_back_with_the_issuer() {
     let mut gate = with_fetched(&[OLD]);
     // The issuer fails all the time.

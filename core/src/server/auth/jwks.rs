@@ -61,7 +61,8 @@ impl Keys {
         if self.url.is_none() {
             return Found::Unknown;
         }
-        let since = |past: Option<i64>| past.map_or(i64::MAX, |past| now_ms.saturating_sub(past));
+        // Where the clock was put back, nothing waits until it is there again.
+        let since = |past: Option<i64>| past.map_or(i64::MAX, |past| now_ms.saturating_sub(past).saturating_abs());
         let age_ms = since(self.fetched_ms);
         let key = self.fetched.get(kid).filter(|_| age_ms < STALE_MS_MAX);
         if (key.is_none() || age_ms >= REFRESH_MS) && since(self.started_ms) >= PAUSE_MS {
