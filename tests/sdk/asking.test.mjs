@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { CancelledError, ClosedError, FingerprintMismatchError, GaveUpError, OutcomeLostError } from "../../sdk/npm/node.js";
-import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until } from "./stub.mjs";
+import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
 
 /** A call that is under way: `server` holds its answers until they are let go. */
 async function held(t, options = {}) {
@@ -105,20 +105,23 @@ test("with hashes the same request is one while it is pending, and any part of i
     deposit(semel, "a", { key: "accounts/a" }),
     deposit(semel, "a", { salt: 1 }),
     deposit(semel, "a", { salt: () => "1" }),
+    semel.fetch("/accounts/a/deposit?at=noon", { method: "POST", body: '{"amount":5}' }),
     deposit(semel, "a", { id: "own" }),
   ];
-  await sent(server, 7);
+  await sent(server, 8);
   // Made after the answer, one that is the same would be refused.
   await until(() => hashes === calls.length - 1, "those that are the same have joined");
   await new Promise((resolve) => setImmediate(resolve));
   letGo();
   await Promise.all(calls);
   const ids = server.attempts.map((call) => call.id);
-  assert.deepEqual([ids.length, new Set(ids).size], [7, 7]);
+  assert.deepEqual([ids.length, new Set(ids).size], [8, 8]);
   assert.ok(ids.filter((id) => id !== "own").every((id) => /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(id)));
-  const { semel: bob, server: bobs } = await outbox(t, { ids: "hash", identity: "bob" });
-  await deposit(bob);
-  assert.ok(!ids.includes(bobs.attempts[0].id), "another identity");
+  for (const other of [{ identity: "bob" }, { salt: "another" }]) {
+    const { semel: its, server: seen } = await outbox(t, { ids: "hash", identity: "alice", ...other });
+    await deposit(its);
+    assert.ok(!ids.includes(seen.attempts[0].id), Object.keys(other)[0]);
+  }
 });
 
 test("parts of a request that run together differently are different requests", async (t) => {
@@ -145,6 +148,17 @@ test("calls to one key keep their order, though the body of one takes longer to 
   end();
   await Promise.all([first, second]);
   assert.deepEqual(server.attempts.map((call) => call.body), ["other", "slow", "fast"]);
+});
+
+test("calls that name one key keep their order, whatever their paths", async (t) => {
+  const { semel, server } = await outbox(t);
+  let end;
+  const slow = new ReadableStream({ start: (controller) => void (end = () => controller.close()) });
+  const calls = [semel.fetch("/first", { method: "POST", key: "k", body: slow, duplex: "half" }), semel.fetch("/second", { method: "POST", key: "k" })];
+  await deposit(semel, "b");
+  end();
+  await Promise.all(calls);
+  assert.deepEqual(server.attempts.map(({ path }) => path), ["/accounts/b/deposit", "/first", "/second"]);
 });
 
 test("a call waits for all before it whose bodies take longer, also once the first of them was sent", async (t) => {
@@ -249,6 +263,12 @@ test("close ends the waiting of who asks, and too many that wait are refused", a
   const { semel } = await outbox(t, { store, server, maxPending: 1 });
   deposit(first, "a", { id: "x" }).catch(() => {});
   await sent(server);
+  assert.equal((await within(rejection(semel.outcome("x", { signal: AbortSignal.abort() })), "it is aborted already", 5_000)).name, "AbortError");
+  // Nor does who has left wait.
+  const leaving = new AbortController();
+  const gone = rejection(semel.outcome("z", { signal: leaving.signal }));
+  leaving.abort();
+  await gone;
   // Who asks for the same is no further one.
   const waiting = [rejection(semel.outcome("x")), rejection(semel.outcome("x"))];
   assert.ok((await rejection(semel.outcome("y"))) instanceof RangeError);

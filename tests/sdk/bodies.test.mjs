@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runInNewContext } from "node:vm";
-import { Rows, deposit, lost, outbox, rejection } from "./stub.mjs";
+import { Rows, deposit, lost, outbox, rejection, within } from "./stub.mjs";
 
 const LIMIT = 1 << 20;
 const streamOf = (...parts) => new ReadableStream({ start: (controller) => (parts.forEach((part) => controller.enqueue(part)), controller.close()) });
@@ -64,6 +64,17 @@ test("a stream without an end is not read past the limit, and told so", async (t
   });
   assert.ok((await rejection(deposit(semel, "a", { body: endless }))) instanceof RangeError);
   assert.ok(cancelled && pulled < 5, `${pulled}`);
+});
+
+test("a stream that is read as its call is aborted is read no more, and told so", async (t) => {
+  const { semel } = await outbox(t);
+  const stop = new AbortController();
+  const cancelled = new Promise((resolve) => {
+    const body = new ReadableStream({ cancel: resolve });
+    rejection(deposit(semel, "a", { body, duplex: "half", signal: stop.signal })).catch(() => {});
+  });
+  stop.abort();
+  await within(cancelled, "the stream is told", 5_000);
 });
 
 test("a stream of which something was read already is refused, as fetch has it: what is left of it is another body", async (t) => {

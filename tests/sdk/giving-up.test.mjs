@@ -287,7 +287,10 @@ test("with a signal that is aborted already, nothing is stored and nothing is se
   for (const method of ["POST", "DELETE", "GET"]) {
     assert.equal(await rejection(semel.fetch("/accounts/a", { method, signal: AbortSignal.abort(reason) })), reason, method);
   }
-  assert.equal((await rejection(deposit(semel, "a", { signal: AbortSignal.abort() }))).name, "AbortError");
+  const body = new ReadableStream();
+  for (const init of [{}, { body, duplex: "half" }]) {
+    assert.equal((await within(rejection(deposit(semel, "a", { ...init, signal: AbortSignal.abort() })), "it is aborted already", 5_000)).name, "AbortError");
+  }
   assert.deepEqual([server.of("change").length, server.of("health").length, store.log], [0, 0, [["load"]]]);
 });
 
