@@ -82,6 +82,16 @@ test("a page that is hidden sends nothing for it: it may be frozen in the next m
   assert.equal(server.attempts.length, 2);
 });
 
+test("a page that is hidden goes on too, once the network is back", async (t) => {
+  const browser = page();
+  const { semel } = await outbox(t);
+  browser.offline();
+  const answer = deposit(semel);
+  browser.hide();
+  browser.online();
+  assert.equal((await answer).status, 200);
+});
+
 test("a page that goes sends what is under way once more, in what outlives it, the very same", async (t) => {
   const browser = page();
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer alice" } });
@@ -99,6 +109,23 @@ test("a page that goes sends what is under way once more, in what outlives it, t
   }
   await until(() => server.runs.size === 3, "all have run");
   assert.deepEqual([...server.runs.values()], [1, 1, 1]);
+});
+
+test("a page that goes while the clock is asked for, or headers are waited for, sends what else is under way", async (t) => {
+  const browser = page();
+  const { semel: early, server: asked } = await outbox(t);
+  asked.each = () => hang();
+  deposit(early).catch(() => {});
+  await until(() => asked.calls.length === 1, "the clock is asked for");
+  let isSlow = false;
+  const { semel, server } = await outbox(t, { headers: () => (isSlow ? hang((isSlow = false)) : {}) });
+  await deposit(semel);
+  server.each = () => hang();
+  isSlow = true;
+  for (const account of ["b", "c"]) deposit(semel, account).catch(() => {});
+  await until(() => server.attempts.length === 2, "one is under way, and one has no headers yet");
+  browser.window("pagehide");
+  assert.deepEqual([asked.calls.length, ...server.attempts.map(({ path }) => path)], [1, "/accounts/a/deposit", "/accounts/c/deposit", "/accounts/c/deposit"]);
 });
 
 test("what does not outlive its page is nobody's error", async (t) => {

@@ -99,6 +99,22 @@ test("after a look that failed comes the next one", async (t) => {
   await until(() => recovered.length === 1, "it is taken over");
 });
 
+test("who lives is watched, and who is gone is not; a look that fails once another is gone is nobody's error", async (t) => {
+  const store = new Shared();
+  for (let n = 0; n < 2; n += 1) await underWay(t, store);
+  const [crashed, lives] = store.owners;
+  store.owners.delete(crashed);
+  const { presence } = store;
+  const [watched, gone] = [[], []];
+  store.presence = (owner) => ({ ...presence.call(store, owner), watch: (other, then) => (watched.push(other), gone.push(then)) });
+  await outbox(t, { store });
+  assert.deepEqual(watched, [lives]);
+  store.load = () => Promise.reject(new Error("no disk"));
+  for (const then of gone) then();
+  // What nobody catches would fail the test.
+  await new Promise((resolve) => setImmediate(resolve));
+});
+
 test("a store that takes longer than until the next look is looked through once at a time", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const store = new Shared();

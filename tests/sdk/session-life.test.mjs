@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { leavePage, page } from "./page-stub.mjs";
 import { deposit, outbox, SessionStub, SharedRows } from "./session-stub.mjs";
-import { hang, lost, problem, rejection, until, within } from "./stub.mjs";
+import { Stub, hang, lost, problem, rejection, until, within } from "./stub.mjs";
 
 afterEach(leavePage);
 
@@ -130,17 +130,20 @@ test("its requests are pending with those of the outbox, and counted with them",
   await left;
 });
 
-test("resume of the outbox goes on with its sessions too", async (t) => {
-  const { semel, server } = await outbox(t);
-  const paused = [];
-  const session = await semel.session("accounts/a", "s", { onpaused: (each) => paused.push(each) });
+test("resume of the outbox goes on with its own requests, and with its sessions too", async (t) => {
+  const [server, own, paused] = [new SessionStub(), new Stub(), []];
+  const isOfSession = (url, { headers }) => url.endsWith("/sessions") || new Headers(headers).has("semel-session");
+  const onpaused = (each) => paused.push(each);
+  const { semel } = await outbox(t, { fetch: (url, init) => (isOfSession(url, init) ? server : own).fetch(url, init), onpaused });
+  const session = await semel.session("accounts/a", "s", { onpaused });
   server.refuse = () => [401, "unauthorized", "no", "after-fix"];
-  const made = deposit(session, "x");
-  await until(() => paused.length === 1, "it pauses");
+  own.each = (call, serve) => (call.kind === "change" && call.n === 1 ? problem(401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
+  const made = [deposit(session, "x"), semel.fetch("/accounts/b/deposit", { method: "POST" })];
+  await until(() => paused.length === 2, "both pause");
   server.refuse = () => undefined;
   semel.resume();
-  await made;
-  assert.deepEqual(server.effects, ["x"]);
+  await within(Promise.all(made), "both go on");
+  assert.deepEqual([server.effects, own.runs.size], [["x"], 1]);
 });
 
 test("a caller is told after giveUpAfterMs, and the answer comes to onrecovered", async (t) => {

@@ -18,7 +18,11 @@ function heard(semel) {
 
 test("each attempt and the answer are told, with what they are of", async (t) => {
   const { semel, server } = await outbox(t);
-  server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? lost() : serve());
+  // It has run, and the second attempt gets a replay.
+  server.each = (call, serve) => {
+    const answer = serve();
+    return call.kind === "change" && call.n === 1 ? lost() : answer;
+  };
   const events = heard(semel);
   await deposit(semel, "a", { id: 'x "1" \\' });
   const of = { requestId: 'x "1" \\', method: "POST", url };
@@ -256,6 +260,28 @@ test("who has stopped is told nothing more, also where another stops it as both 
   stop = semel.subscribe(({ pending }) => told.push(pending));
   assert.equal((await deposit(semel)).status, 200);
   assert.deepEqual(told, [0]);
+});
+
+test("who throws keeps nobody else from being told", async (t) => {
+  const { semel } = await outbox(t);
+  const told = [];
+  semel.subscribe(({ pending }) => {
+    if (pending > 0) throw new Error("a listener's own");
+  });
+  semel.subscribe(({ pending }) => told.push(pending));
+  const { queueMicrotask } = globalThis;
+  const thrown = [];
+  t.mock.method(globalThis, "queueMicrotask", (act) =>
+    queueMicrotask(() => {
+      try {
+        act();
+      } catch ({ message }) {
+        thrown.push(message);
+      }
+    }),
+  );
+  await deposit(semel);
+  assert.deepEqual([told.includes(1), thrown], [true, ["a listener's own"]]);
 });
 
 test("subscribe and getSnapshot need no receiver, as React calls them", async (t) => {

@@ -32,10 +32,15 @@ function watched(promise) {
   return seen;
 }
 
+/** Turns of the event loop in which something would have come. */
+async function turns() {
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
 /** Rejects after the limit, and no sooner, once the store was asked. */
 async function isBlocked(pass, seen, wasAsked) {
   await pass(wasAsked, STORE_MS_MAX - 1);
-  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  await turns();
   assert.deepEqual(seen, {}, "it waits");
   await pass(() => true, 1);
   await pass(() => seen.error ?? seen.value);
@@ -49,7 +54,7 @@ function deaf(name) {
   const store = new Rows();
   const told = { left: 0, answer: undefined };
   const never = () => new Promise((resolve) => (told.answer = resolve));
-  if (name === "load") store.load = never;
+  store.load = name === "load" ? never : async () => (store.closed ? Promise.reject(new Error("it is closed")) : []);
   const alive = name === "alive" ? never : () => [];
   const presence = { alive, leave: () => void (told.left += 1) };
   store.presence = name === "presence" ? never : () => presence;
@@ -67,6 +72,7 @@ for (const name of ["load", "presence", "alive"]) {
     // What comes late is let go, and once.
     answer();
     await pass(() => told.left > 0);
+    await turns();
     assert.equal(told.left, 1);
   });
 
@@ -80,11 +86,12 @@ for (const name of ["load", "presence", "alive"]) {
     if (name === "load") return;
     answer();
     await pass(() => told.left > 0);
+    await turns();
     assert.equal(told.left, 1);
   });
 }
 
-test("pending says that the store does not answer, of an outbox and of a session; both go on", LIMIT, async (t) => {
+test("pending says that the store does not answer, of an outbox, of a session and of the two together; both go on", LIMIT, async (t) => {
   const { semel } = await sessions.outbox(t);
   const own = new sessions.SharedRows();
   const session = await semel.session("accounts/a", "s", { store: own });
@@ -93,9 +100,9 @@ test("pending says that the store does not answer, of an outbox and of a session
   let asked = 0;
   for (const store of [own, slow]) store.load = () => hang((asked += 1));
   const pass = holdTimers(t);
-  const [one, two] = [watched(session.pending()), watched(other.pending())];
-  await isBlocked(pass, one, () => asked === 2);
-  assert.equal(two.error.code, "store-blocked");
+  const [one, ...others] = [session, other, semel].map((each) => watched(each.pending()));
+  await isBlocked(pass, one, () => asked === 3);
+  assert.deepEqual(others.map(({ error }) => error.code), ["store-blocked", "store-blocked"]);
   t.mock.timers.reset();
   assert.equal((await deposit(other)).status, 200);
   assert.equal(server.runs.size, 1);
