@@ -106,14 +106,14 @@ test("the body of an outcome comes byte for byte", async (t) => {
 });
 
 test("a problem that is definitive is a SemelError that says what the server said", async (t) => {
-  const members = { executed: "yes", retry: "never", detail: "said\nin two lines", extra: { nested: [1] } };
+  const members = { executed: "yes", retry: "never", detail: `said\nin two lines${"☃".repeat(500)}`, extra: { nested: [1] } };
   const { semel, server } = await answeredInstead(t, [() => problem(410, "acknowledged", members)]);
   const error = await rejection(deposit(semel));
   assert.ok(error instanceof SemelError && error instanceof Error && !(error instanceof OutcomeUnknownError));
   const { name, code, executed, retry, requestId } = error;
   assert.deepEqual({ name, code, executed, retry, requestId }, { name: "AcknowledgedError", code: "acknowledged", executed: "yes", retry: "never", requestId: server.attempts[0].id });
   assert.deepEqual(error.problem, { type: "urn:semel:problem:acknowledged", title: "acknowledged", status: 410, code: "acknowledged", ...members });
-  assert.match(error.message, /acknowledged.*said in two lines/);
+  assert.match(error.message, /acknowledged.*said in two lines☃{500}$/);
   assert.match(String(error), /^AcknowledgedError: /);
   assert.ok(error.stack.includes("AcknowledgedError"));
   assert.deepEqual(await until(async () => (await semel.pending()).length === 0, "it is no longer pending"), true);

@@ -31,6 +31,7 @@ test("who can't tell is an OutcomeUnknownError and one of its code", async (t) =
   server.each = () => Promise.reject(new TypeError("fetch failed"));
   const error = await rejection(deposit(semel));
   for (const copy of [esm, cjs]) assert.ok(error instanceof copy.OutcomeUnknownError && error instanceof copy.GaveUpError && !(error instanceof copy.ClosedError));
+  for (const code of ["outcome-unknown", "closed", "outcome-lost"]) assert.ok(new esm.SemelError("id", [code]) instanceof esm.OutcomeUnknownError, code);
 });
 
 test("an error of the store is none of a request, and anything else is neither", () => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { left, tab } from "./machine.mjs";
 import * as sessions from "./session-stub.mjs";
-import { Rows, Stub, deposit, minutes, outbox, rejection, until } from "./stub.mjs";
+import { Rows, Stub, clock, deposit, lost, minutes, outbox, rejection, until } from "./stub.mjs";
 
 test("what an owner left that is gone is sent once it is taken over, under its id, and recovered once", async (t) => {
   const minute = minutes(t);
@@ -195,6 +195,18 @@ test("a time longer than a timer can be set for does not end at once", async (t)
   assert.ok(longest > 1e9 && longest < 2 ** 31, `${longest} ms`);
   await semel.close();
   assert.equal((await answered).code, "closed", "it was not given up");
+});
+
+test("a page that has been open for two months waits as long as one that was just opened", async (t) => {
+  clock(t)(2 ** 32);
+  const set = t.mock.method(globalThis, "setTimeout");
+  const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000, attemptTimeoutMs: 100, giveUpAfterMs: 2 ** 32 + 1_000 });
+  server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
+  const made = rejection(deposit(semel));
+  const last = () => set.mock.calls.at(-1)?.arguments[1];
+  await until(() => server.attempts[0]?.endedMs && last() > 3_500_000 && last() <= 3_600_000, "it waits for the interval", 5_000);
+  await semel.close();
+  assert.equal((await made).code, "closed");
 });
 
 test("no timer is set for less than nothing, of which Node warns, also where something has been due for ever", async (t) => {

@@ -61,6 +61,9 @@ const WRONG = {
   retryIntervalMs: [0, 9, -1, NaN, Infinity, "1000", {}],
   attemptTimeoutMs: [0, 99, 100_001, NaN, Infinity, "1000"],
   giveUpAfterMs: [-1, NaN, "1000", {}, -Infinity],
+  maxPending: [0, 1_001, NaN, Infinity, "1"],
+  maxAttempts: [0, 1_001, NaN, Infinity, "1"],
+  salt: [null, {}, Symbol("salt"), true],
   fetch: [5, "fetch", {}, null],
   store: [5, null, {}, new Map(), { load() {}, change() {} }, { load() {}, remove() {} }, { load() {}, change: 1, remove() {} }],
   durability: ["", "Strict", "none", null, 5, {}],
@@ -97,7 +100,8 @@ test("open takes what is at the limits", async (t) => {
     { retryIntervalMs: 60_000, attemptTimeoutMs: 100_000, giveUpAfterMs: Infinity },
     { retryIntervalMs: undefined, attemptTimeoutMs: undefined, giveUpAfterMs: undefined, onrecovered: undefined, onpaused: undefined, store: undefined },
     { identity: "x".repeat(255), onrecovered: null, onpaused: null, headers: undefined },
-    { durability: "memory" },
+    { durability: "memory", maxPending: 1, maxAttempts: 1 },
+    { maxPending: 1_000, maxAttempts: 1_000 },
   ]) {
     const { semel } = await outbox(t, options);
     assert.equal((await deposit(semel)).status, 200);
