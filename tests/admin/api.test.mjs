@@ -1,6 +1,7 @@
 // What asks the administrator's API: a change happens once, whatever is lost, and an error never says more than is known.
 
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
 import { Admin, AdminError, earlierChange, instantOf, newChange } from "../../sdk/admin/api.js";
@@ -197,6 +198,47 @@ test("who stops waiting is not told of a failure, but of the stop", LIMIT, async
   const asked = of().key(SMALL, stop.signal);
   stop.abort();
   assert.equal((await errorOf(asked)).name, "AbortError");
+});
+
+/** Time passes from now on by what is returned alone, once all that goes on by itself has gone on. */
+function timers(t) {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
+  return async (ms) => {
+    for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+    t.mock.timers.tick(ms);
+    for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  };
+}
+
+test("an attempt that is not answered in its time is ended, and that is said", LIMIT, async (t) => {
+  const pass = timers(t);
+  const fetch = (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  const asked = errorOf(of({ fetch, readsForMs: 0 }).key(SMALL));
+  await pass(10_000);
+  const { code, message } = await asked;
+  assert.deepEqual([code, message], ["no-answer", "The server did not answer in time."]);
+});
+
+test("what comes too soon is asked again when the server says so, after half a minute at the latest; who stops meanwhile waits no more", LIMIT, async (t) => {
+  const pass = timers(t);
+  const [stop, waits] = [new AbortController(), ["2", "3600", "60"]];
+  let calls = 0;
+  const fetch = async () => Response.json({ code: "rate-limited" }, { status: 429, headers: { "semel-status": "rate-limited", "retry-after": waits[calls++] } });
+  const asked = errorOf(of({ fetch, readsForMs: 120_000 }).key(SMALL, stop.signal));
+  for (const [ms, attempts] of [[1_999, 1], [1, 2], [29_999, 2], [1, 3]]) {
+    await pass(ms);
+    assert.equal(calls, attempts);
+  }
+  stop.abort();
+  assert.equal((await asked).name, "AbortError");
+  assert.deepEqual(getEventListeners(stop.signal, "abort"), []);
+});
+
+test("nothing that is asked follows a redirect, comes out of a cache, or has the cookies of a page", LIMIT, async () => {
+  const seen = new Set();
+  const asking = (url, init) => fetch(url, (({ redirect, cache, credentials }) => (seen.add([redirect, cache, credentials].join()), init))(init));
+  await of({ fetch: asking }).cancel(SMALL, "never-redirected", newChange());
+  assert.deepEqual([...seen], ["manual,no-store,omit"]);
 });
 
 test("names that would lead to another path are asked for by nobody: to delete record `..` would be to delete the key", LIMIT, async () => {
