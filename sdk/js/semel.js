@@ -348,10 +348,7 @@ export class Outbox extends View {
   #pause(ticket, request, failure) {
     const error = new SemelError(request.requestId, failure);
     this.#tell("stalled", { ...request, error });
-    if (typeof this.onpaused !== "function") {
-      console.warn(`semel: ${request.method} ${request.url} waits for onpaused: ${error.message}`);
-      return;
-    }
+    if (!this.onpaused) console.warn(`semel: ${request.method} ${request.url} waits for onpaused: ${error.message}`);
     const paused = {
       ...request,
       error,

@@ -60,8 +60,8 @@ export function askToSendInBackground(semel) {
     };
     if (!registration.sync) return;
     registration.active.postMessage(HERE);
+    // It is called now too.
     semel.subscribe(ask);
     for (const type of ["visibilitychange", "pagehide"]) addEventListener(type, ask, true);
-    ask();
   });
 }

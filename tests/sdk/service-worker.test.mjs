@@ -121,7 +121,7 @@ function asking(t, { sync = true, hidden = false, register = async () => {} } = 
 test("a page that opens with something to send, offline, asks at once: it may end without a word", async (t) => {
   const { messages, tags } = asking(t);
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
-  askToSendInBackground({ subscribe() {}, getSnapshot: () => ({ pending: 1, online: false }) });
+  askToSendInBackground({ subscribe: (act) => act(), getSnapshot: () => ({ pending: 1, online: false }) });
   await until(() => tags.length > 0, "it asks");
   assert.deepEqual([messages, tags], [["semel here", "semel"], ["semel"]]);
 });
@@ -130,7 +130,7 @@ test("a page that is online asks once it is hidden, if something waits, and whet
   const { messages, tags, hear } = asking(t, { register: () => Promise.reject(new Error("not allowed")) });
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
   let pending = 1;
-  askToSendInBackground({ subscribe() {}, getSnapshot: () => ({ pending, online: true }) });
+  askToSendInBackground({ subscribe: (act) => act(), getSnapshot: () => ({ pending, online: true }) });
   await until(() => messages.length > 0, "it says that it is there");
   hear("visibilitychange");
   assert.deepEqual(tags, []);
@@ -146,7 +146,7 @@ test("a page that is online asks once it is hidden, if something waits, and whet
 test("where there is no Background Sync, a page says nothing to its service worker", async (t) => {
   const { messages, hear } = asking(t, { sync: false, hidden: true });
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
-  askToSendInBackground({ subscribe() {}, getSnapshot: () => ({ pending: 1, online: false }) });
+  askToSendInBackground({ subscribe: (act) => act(), getSnapshot: () => ({ pending: 1, online: false }) });
   await new Promise((resolve) => setImmediate(resolve));
   hear("pagehide");
   assert.deepEqual(messages, []);
