@@ -275,3 +275,19 @@ test("no bar and no colour in JSON, and no colour where NO_COLOR is set", LIMIT,
     assert.equal(ran.stdout.includes(CSI), isColoured);
   }
 });
+
+test("what is to be run again says all of what was asked for, and asks nobody", LIMIT, async () => {
+  fake.doubt(SMALL, "unanswered");
+  const { key } = keys[77];
+  for (const args of [["resolve", SMALL, "unanswered", "--executed", "yes", "--status", "201", "--type", "text/plain", "--body", "it's done"], ["delete", key, "--whole"], ["forget", "--before", "30d", "--no-wait"]]) {
+    const done = fake.done.length;
+    fake.faults.push({ on: "change", kind: "lose-answer" });
+    const lost = begin([...args, "--yes", "--timeout", "0"]);
+    assert.equal(await lost.ended, 1);
+    const [, again] = /^Run it again like this: semel (.*)\n$/m.exec(lost.stderr) ?? [];
+    const words = execFileSync("bash", ["--norc", "-c", `printf '%s\\0' ${again}`]).toString().split("\0").slice(0, -1);
+    const ran = begin(words);
+    assert.equal(await ran.ended, 0, ran.stderr);
+    assert.equal(fake.done.length, done + 1, "it is made once");
+  }
+});
