@@ -7,6 +7,9 @@
 use crate::{effects, remote, together};
 use fastrand::Rng;
 
+/// The longest that who does not wait for long waits, in ms.
+const PATIENCE_MS_MAX: i64 = 3_000;
+
 /// The options of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -133,6 +136,8 @@ pub struct Sessions {
     pub administrations: usize,
     /// The share of requests on which the handler fails or crashes, in percent.
     pub troubles: u32,
+    /// The share of callers that don't wait for long, in percent.
+    pub impatient: u32,
     /// How long a session may be idle, in s.
     pub retention_s: i64,
     /// How many sessions a key has at most.
@@ -161,6 +166,7 @@ impl Sessions {
             hoards: seldom(&mut rng, 1),
             administrations: seldom(&mut rng, 2),
             troubles: if rng.bool() { 0 } else { rng.u32(5..=60) },
+            impatient: impatient_of(seed),
             retention_s: if is_short { [5, 15][rng.usize(0..2)] } else { 86_400 },
             sessions_max: if rng.u32(0..3) == 0 { rng.u64(2..=6) } else { 100_000 },
             sockets: if apart.bool() { 0 } else { apart.u32(30..=100) },
@@ -311,6 +317,12 @@ impl Plan {
         self.elsewhere > 0 && Rng::with_seed(!of_methods(self.seed) ^ number as u64).u32(0..100) < self.elsewhere
     }
 
+    /// How long the caller of a holder's request waits, in ms, if not until the answer.
+    pub fn patience_ms(&self, number: usize) -> Option<i64> {
+        let mut rng = Rng::with_seed(!of_patience(self.seed) ^ number as u64);
+        (rng.u32(0..100) < self.sessions.impatient).then(|| rng.i64(0..=PATIENCE_MS_MAX))
+    }
+
     /// The longest that who makes requests by hand may have to wait for one place of a full key, one after the other: an outcome that
     /// nobody acknowledges keeps it for two retentions.
     pub fn places_ms_max(&self) -> i64 {
@@ -344,6 +356,11 @@ pub(crate) fn of_sessions(seed: u64) -> u64 {
 /// The seed of what sockets and deadlines do there, likewise.
 pub(crate) fn of_sockets(seed: u64) -> u64 {
     seed ^ 0x50C7_E750_F1A3_0000
+}
+
+/// The seed of which callers don't wait for long there, likewise.
+fn of_patience(seed: u64) -> u64 {
+    seed ^ 0x09A7_1E4C_E500_0000
 }
 
 /// The seed of the run of requests that are executed elsewhere, likewise.
@@ -384,6 +401,11 @@ pub(crate) fn of_together(seed: u64) -> u64 {
 fn administrations_of(seed: u64) -> usize {
     let mut rng = Rng::with_seed(!of_administering(seed));
     if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=6) }
+}
+
+fn impatient_of(seed: u64) -> u32 {
+    let mut rng = Rng::with_seed(of_patience(seed));
+    if rng.u32(0..4) > 0 { 0 } else { rng.u32(20..=80) }
 }
 
 fn share_of(seed: u64) -> u32 {

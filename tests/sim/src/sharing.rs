@@ -3,17 +3,21 @@
 //!
 //! Invariants:
 //! - What is drawn here comes of a stream of its own: a run without it is as it would be if this were not here.
-//! - An id is not used again by who could know that it has its answer, or that it went with its store: nothing is promised of that.
+//! - An id is not used again by who could know that it has its answer, or that it went with its store: nothing is promised of that. Seldom it is
+//!   used by who could not, when its row is gone.
 
 use crate::mutant::Twin;
 use crate::oracle::{OTHER_PAYLOAD, Violation, Wish, violation};
 use crate::sim::{Event, Happening, Sim};
-use crate::tab::{Caller, USERS};
+use crate::tab::{Caller, Tab, USERS};
 use semel_core::client::{Draft, Ticket};
 use semel_core::message::Headers;
 
 /// How far apart calls with one id are, at most.
 const CALLS_MS_MAX: i64 = 200;
+
+/// One in so many ids is used once more when it was acknowledged.
+const USED_ONCE_MORE_OF: usize = 8;
 
 /// So many tabs of an identity are open in a browser, and no more are opened beside them.
 const TABS_MAX: usize = 4;
@@ -114,6 +118,26 @@ impl Sim {
             // These are done to a tab, not in it.
             Sharing::Beside | Sharing::Crash => Ok(()),
         }
+    }
+
+    /// An acknowledged id has left the store. Seldom a tab uses it once more that was not told of its answer: nothing is promised then of what was
+    /// asked of its key.
+    pub fn use_once_more(&mut self, tab: usize, id: &str) -> Result<(), Violation> {
+        let number = self.oracle.number_of(id);
+        let Wish { is_shared, is_lost, rows, principal, browser, .. } = self.oracle.of(number).clone();
+        if !is_shared || is_lost || rows > 1 || number % USED_ONCE_MORE_OF != USED_ONCE_MORE_OF - 1 {
+            return Ok(());
+        }
+        let may = |other: &usize| {
+            let Tab { is_open, browser: of, user, .. } = &self.tabs[*other];
+            *other != tab && *is_open && Some(*of) == browser && USERS[*user] == principal
+        };
+        let Some(other) = (0..self.tabs.len()).find(may) else { return Ok(()) };
+        self.note(|| format!("tab-{other}: uses {number} once more"));
+        if self.call(other, id.to_owned(), number, false).is_some() {
+            self.wait(other, number, Caller { payload: Some(number), is_first: false });
+        }
+        self.drive(other)
     }
 
     fn call_again(&mut self, tab: usize, number: usize, payload: usize) -> Result<(), Violation> {

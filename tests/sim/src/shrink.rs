@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 39] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 40] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -60,6 +60,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.sessions.sockets,
         |plan| &mut plan.sessions.deadlines,
         |plan| &mut plan.sessions.troubles,
+        |plan| &mut plan.sessions.impatient,
         |plan| &mut plan.remote.lose,
         |plan| &mut plan.remote.lose_answers,
         |plan| &mut plan.remote.fail,

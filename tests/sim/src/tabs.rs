@@ -181,7 +181,10 @@ impl Sim {
         while let Some(action) = self.tabs[tab].client.poll() {
             match action {
                 Action::Change { ticket, id, change } => self.change(tab, ticket, id, change),
-                Action::Remove(ids) => self.browsers[self.tabs[tab].browser].store.remove(&ids),
+                Action::Remove(ids) => {
+                    self.browsers[self.tabs[tab].browser].store.remove(&ids);
+                    ids.iter().try_for_each(|id| self.use_once_more(tab, id))?;
+                }
                 Action::Transmit(_) if self.tabs[tab].is_offline => {
                     return violation("offline", format!("{} sent something without a network", self.tabs[tab].owner));
                 }

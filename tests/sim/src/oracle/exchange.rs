@@ -190,6 +190,7 @@ impl Oracle {
             return violation(kind, format!("{id} ran though its key knew it as {state}"));
         }
         let retention_ms = self.retention_ms_min();
+        let is_used_again = self.is_used_again(id);
         let story = self.id(key, id);
         let is_fenced = story.first_sent_s.is_some();
         let kept_ms = match story.kept_ms {
@@ -197,7 +198,7 @@ impl Oracle {
             None => story.effects_ms.last().map_or(0, |ran_ms| ran_ms + 2 * retention_ms),
         };
         let kept_ms = kept_ms.min(story.free_ms.unwrap_or(i64::MAX));
-        if !story.effects_ms.is_empty() && (is_fenced || *at_ms < kept_ms) {
+        if !story.effects_ms.is_empty() && (is_fenced || *at_ms < kept_ms) && !is_used_again {
             return violation("twice", format!("{id} ran again"));
         }
         if let (Some(first_ms), Some(never_ms)) = (story.first_seen_ms, story.never_ran_ms) {

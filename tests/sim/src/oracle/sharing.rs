@@ -74,6 +74,11 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether an id was used again when its row was gone: it is new to its key once its tombstone has lapsed.
+    pub(super) fn is_used_again(&self, id: &str) -> bool {
+        self.numbers.get(id).is_some_and(|number| self.wishes[number].is_reused())
+    }
+
     /// The effects of an id that is shared are of one payload.
     pub(super) fn check_payload(&mut self, key: &str, effect: &Effect) -> Result<(), Violation> {
         let Some(wish) = self.numbers.get(&effect.id).and_then(|number| self.wishes.get(number)) else { return Ok(()) };

@@ -133,11 +133,14 @@ impl Run {
             body: number.to_string().into_bytes(),
         };
         holder.callers.insert(id.clone(), number);
+        // Its caller need not wait any longer than this.
+        let patience_ms = self.plan.patience_ms(number);
+        holder.machine.give_up_after(patience_ms);
         let ticket = holder.machine.request(self.now_ms, id, draft);
         holder.tickets.insert(number, ticket);
         holder.asked.push(number);
         let (key, name) = (holder.which.key(), holder.which.name.clone());
-        self.oracle.wish(number, &key, tab);
+        self.oracle.wish(number, &key, tab, patience_ms.is_some());
         self.note(|| format!("holder-{tab}: the application wants {number} of {name} at {key}"));
     }
 

@@ -28,7 +28,9 @@ impl Oracle {
     pub fn check_end(&self) -> Result<(), Violation> {
         for (number, wish) in &self.wishes {
             let has_run = self.happened.get(&number.to_string()).is_some_and(|(key, _)| *key == wish.key);
-            if wish.got.is_empty() && wish.is_stored && has_run && !self.has_lost_storage {
+            // Who waits no longer has no answer yet.
+            let has_answer = wish.got.iter().any(|got| !matches!(got, Got::Failure(code, _) if code == "gave-up"));
+            if !has_answer && wish.is_stored && has_run && !self.has_lost_storage {
                 return violation("lost", format!("{number} ran, and nobody is told"));
             }
             for got in &wish.got {
@@ -54,6 +56,7 @@ impl Oracle {
         let is_due = match code {
             "fenced" | "session-unknown" => true,
             "cancelled" => wish.is_given_up,
+            "gave-up" => wish.is_impatient,
             "poisoned" => self.crashes.values().any(|crashes| *crashes > 0),
             "store-failed" => plan.fail_store > 0,
             // An administrator may delete the record of a cancellation.

@@ -68,6 +68,8 @@ struct Wish {
     turn: usize,
     is_stored: bool,
     is_given_up: bool,
+    /// Whether its caller does not wait for long.
+    is_impatient: bool,
     got: Vec<Got>,
 }
 
@@ -130,9 +132,9 @@ impl Oracle {
     }
 
     /// A holder was asked for something.
-    pub fn wish(&mut self, number: usize, key: &str, tab: usize) {
+    pub fn wish(&mut self, number: usize, key: &str, tab: usize, is_impatient: bool) {
         let turn = self.wishes.len();
-        self.wishes.insert(number, Wish { key: key.to_owned(), tab, turn, ..Wish::default() });
+        self.wishes.insert(number, Wish { key: key.to_owned(), tab, turn, is_impatient, ..Wish::default() });
     }
 
     pub fn given_up(&mut self, number: usize) {
