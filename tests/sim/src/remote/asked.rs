@@ -4,12 +4,15 @@
 
 use semel_core::message::Response;
 use semel_core::server::remote::{Call as Sent, Ended};
-use semel_support::{Call, Database};
+use semel_support::{Call, Database, Reply};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The outcome that an administrator gives.
 pub const BY_HAND: &str = "by hand";
+
+/// How all begins that the service says of what it made.
+pub const MADE: &str = "made ";
 
 const ROWS: &str = "SELECT id, state, crashes, status, body FROM semel_records";
 
@@ -134,6 +137,12 @@ pub struct Dealt {
     pub asked: Rc<Asked>,
     /// What had been sent for it, what came of that, and when the engine had said that it is to be sent.
     pub settles: Option<(Sent, Ended, i64)>,
+    /// What it answered. `None`: the object ended before, or nobody asked.
+    pub reply: Option<Reply>,
+    /// Whether a statement was made to fail meanwhile.
+    pub is_troubled: bool,
+    /// Whether a request that had left for it was under way yet.
+    pub is_under_way: bool,
     pub before: Rc<View>,
     pub after: Rc<View>,
     pub now_ms: i64,
@@ -146,6 +155,30 @@ impl Dealt {
             Some((Sent::Probe { .. }, Ended::Answered(Response { status: 404, .. }), decided_ms)) => Some(*decided_ms),
             _ => None,
         }
+    }
+
+    /// Whether what came of it is the outcome, without any doubt: the service says so itself, and not who stands in front of it.
+    pub fn is_clear(&self) -> bool {
+        match &self.settles {
+            Some((Sent::Dispatch { times: 1 }, Ended::Answered(response), _)) => {
+                matches!(response.status, 200..=299 | 400..=499)
+            }
+            Some((Sent::Dispatch { .. }, Ended::Answered(response), _)) => {
+                response.body.starts_with(MADE.as_bytes()) && matches!(response.status, 200..=299 | 400..=499)
+            }
+            Some((Sent::Probe { .. }, Ended::Answered(response), _)) => response.status == 200,
+            _ => false,
+        }
+    }
+
+    /// Whether what came of it belongs to the start that is recorded.
+    pub fn is_of_start(&self) -> bool {
+        let times = match &self.settles {
+            Some((Sent::Dispatch { times } | Sent::Probe { times, .. }, ..)) => *times,
+            None => return false,
+        };
+        let row = self.before.0.get(&self.asked.wish);
+        row.is_some_and(|row| row.state == State::InDoubt && row.times == times)
     }
 
     /// Whether what was to be sent, the first time, surely has not left.

@@ -234,7 +234,8 @@ impl Run {
             self.object.world.database.hold();
             self.later(HOLD_MS_MAX, Event::Release(self.object.life));
         }
-        self.break_database();
+        let is_troubled = self.break_database();
+        let is_under_way = self.object.flights.values().any(|flight| flight.asked.wish == asked.wish);
         let world = &mut self.object.world;
         let reply = match &follows {
             None => world.wait(&asked.call),
@@ -257,11 +258,22 @@ impl Run {
             self.object.seen = Rc::new(View::of(&self.object.world.database));
         }
         let after = self.object.seen.clone();
-        self.once_durable(Then::See(Dealt { asked: asked.clone(), settles, before, after, now_ms: self.now_ms }))?;
-        Ok(Some(reply).filter(|_| !has_crashed))
+        let reply = Some(reply).filter(|_| !has_crashed);
+        self.once_durable(Then::See(Dealt {
+            asked: asked.clone(),
+            settles,
+            reply: reply.clone(),
+            is_troubled,
+            is_under_way,
+            before,
+            after,
+            now_ms: self.now_ms,
+        }))?;
+        Ok(reply)
     }
 
-    fn break_database(&mut self) {
+    /// Whether a statement is to fail.
+    fn break_database(&mut self) -> bool {
         let n = self.rng.u64(0..STATEMENTS_MAX);
         let (crash, full, fail) = (self.plan.crash_server, self.plan.full_disk, self.plan.fail_statements);
         let (crash, full, fail) = (self.happens_often(crash), self.happens_often(full), self.happens_often(fail));
@@ -273,6 +285,7 @@ impl Run {
         } else if fail {
             database.fail(n);
         }
+        crash || full || fail
     }
 
     fn once_durable(&mut self, then: Then) -> Result<(), Violation> {
@@ -342,7 +355,16 @@ impl Run {
         self.object.seen = Rc::new(View::of(&self.object.world.database));
         let after = self.object.seen.clone();
         let asked = asked.clone();
-        self.once_durable(Then::See(Dealt { asked, settles: None, before, after, now_ms: self.now_ms }))
+        self.once_durable(Then::See(Dealt {
+            asked,
+            settles: None,
+            reply: None,
+            is_troubled: false,
+            is_under_way: false,
+            before,
+            after,
+            now_ms: self.now_ms,
+        }))
     }
 
     /// What the key stores, as its object sees it.

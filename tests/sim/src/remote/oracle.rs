@@ -191,12 +191,77 @@ impl Oracle {
         for wish in wishes {
             self.check_row(wish, dealt)?;
         }
+        match &dealt.reply {
+            Some(reply) if !self.stories[asked.wish].is_free => self.check_answer(dealt, reply),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what the engine answers is as much as can be said of what it stores.
+    fn check_answer(&self, dealt: &Dealt, reply: &Reply) -> Result<(), Violation> {
+        let Dealt { asked, before, after, now_ms, .. } = dealt;
+        let (code, story) = (reply.only("semel-status"), &self.stories[asked.wish]);
+        if dealt.is_troubled && code == "unavailable" {
+            return Ok(());
+        }
+        let (was, is) = (before.state_of(asked.wish), after.state_of(asked.wish));
+        let what = || {
+            format!("{:?} of {} was told {code}, {was:?} before and {is:?} then: {story:?}", asked.errand, asked.wish)
+        };
+        if dealt.is_clear() && dealt.is_of_start() && is != State::Executed {
+            return violation("outcome", format!("what came of it was not recorded: {}", what()));
+        }
+        let is_due = match (asked.errand, is) {
+            // It waits for its turn, or has it.
+            (Errand::Request, State::InDoubt) => matches!(code, "in-flight" | "unavailable" | "outcome-unknown"),
+            (Errand::LookUp, State::InDoubt) => matches!(code, "in-flight" | "outcome-unknown"),
+            (Errand::Request | Errand::LookUp, State::Executed) => matches!(code, "executed" | "replayed"),
+            // It was answered from, and left with the same request.
+            (Errand::Request | Errand::LookUp, _) if was == State::Executed && code == "replayed" => true,
+            (Errand::Request | Errand::LookUp, State::Gone) => matches!(code, "acknowledged" | "outcome-expired"),
+            (Errand::LookUp, State::Cancelled) => code == "cancelled",
+            // What an administrator has settled or deleted while it was under way.
+            (Errand::Request | Errand::LookUp, _) => !matches!(code, "executed" | "replayed"),
+            (Errand::Cancel, State::InDoubt) => matches!(code, "in-flight" | "outcome-unknown" | "replayed"),
+            (Errand::Resolve(has_run), _) if code == "executed" => {
+                was == State::InDoubt && is == if has_run { State::Executed } else { State::Cancelled }
+            }
+            // What is cancelled is a tombstone already.
+            (Errand::DeleteRecord, _) if code == "executed" => !matches!(is, State::InDoubt | State::Executed),
+            (Errand::DeleteKey, _) if code == "executed" => after.0.is_empty(),
+            _ => true,
+        };
+        if !is_due {
+            return violation("answer", what());
+        }
+        let is_of_this = matches!(asked.errand, Errand::Request | Errand::LookUp | Errand::Cancel);
+        if code == "outcome-unknown" && is_of_this && !self.is_beyond_finding(dealt) {
+            return violation("answer", format!("it is given up at {now_ms} ms: {}", what()));
+        }
+        // Who looks it up can't be told of hope when somebody was told that there is none.
+        if story.is_given_up && asked.errand == Errand::LookUp && code == "in-flight" && !dealt.is_under_way {
+            return violation("answer", format!("it was given up: {}", what()));
+        }
         Ok(())
+    }
+
+    /// Whether nobody can find out any more what became of it.
+    fn is_beyond_finding(&self, Dealt { asked, after, is_under_way, now_ms, .. }: &Dealt) -> bool {
+        let story = &self.stories[asked.wish];
+        let has_started = |before_ms: i64| story.started_ms.is_some_and(|started_ms| *now_ms >= started_ms + before_ms);
+        match (after.state_of(asked.wish), story.route) {
+            (State::InDoubt, _) if *is_under_way => false,
+            (State::InDoubt, Route::Report) => has_started(0),
+            (State::InDoubt, Route::Resend) => has_started(self.dedup_ms),
+            // Its outcome, or what an administrator said of it, is all that there is to be told.
+            (State::Executed | State::Cancelled | State::Gone, _) => false,
+            _ => story.deleted_ms.is_some(),
+        }
     }
 
     /// What may become of the row of a request, by what was asked.
     fn check_row(&mut self, wish: usize, dealt: &Dealt) -> Result<(), Violation> {
-        let Dealt { asked, settles, before, after, now_ms } = dealt;
+        let Dealt { asked, settles, before, after, now_ms, .. } = dealt;
         let (was, is) = (before.state_of(wish), after.state_of(wish));
         let rows = || {
             format!(
@@ -234,6 +299,9 @@ impl Oracle {
             (State::InDoubt, State::Executed, Errand::Request) if is_this && settles.is_some() => {
                 let outcome = row.map(|row| row.outcome.clone()).unwrap_or_default();
                 story.check_outcome(wish, &outcome)?;
+                if story.is_given_up {
+                    return violation("answer", format!("it was given up: {}", rows()));
+                }
                 story.outcome = Some(outcome);
                 let sent = if matches!(settles, Some((Sent::Probe { .. }, ..))) { "a probe" } else { "the service" };
                 self.see(format!("elsewhere, {route}: has its outcome from {sent}"));
@@ -303,7 +371,6 @@ impl Oracle {
             }
             _ => return Ok(()),
         }
-        let dedup_ms = self.dedup_ms;
         let story = &mut self.stories[asked.wish];
         if story.is_free {
             return Ok(());
@@ -338,16 +405,7 @@ impl Oracle {
             _ => {}
         }
         story.is_given_up |= code == "outcome-unknown";
-        // As much as could be said: it is given up only where nobody can find out any more.
-        let is_due = match (code, story.route) {
-            ("outcome-unknown", Route::Report) => story.started_ms.is_some(),
-            ("outcome-unknown", Route::Resend) => {
-                story.deleted_ms.is_some() || story.started_ms.is_some_and(|started_ms| now_ms >= started_ms + dedup_ms)
-            }
-            ("outcome-unknown", Route::Probe) => story.deleted_ms.is_some(),
-            _ => true,
-        };
-        if is_due { Ok(()) } else { violation("answer", what(story)) }
+        Ok(())
     }
 
     fn told_of_cancellation(&mut self, wish: usize, reply: &Reply) -> Result<(), Violation> {
@@ -355,6 +413,17 @@ impl Oracle {
         let is_done = matches!(code, "executed" | "replayed");
         let story = &mut self.stories[wish];
         story.is_given_up |= code == "outcome-unknown";
+        if !story.is_free && code == "executed" && reply.field("state") == "executed" {
+            let outcome = &reply.json()["outcome"];
+            let told = (outcome["status"].as_u64(), outcome["body"].as_str());
+            let is_its = |(status, body): &(u16, String)| told == (Some(u64::from(*status)), Some(body.as_str()));
+            if !story.outcome.as_ref().is_some_and(is_its) {
+                return violation(
+                    "outcome",
+                    format!("who cancelled {wish} was told that it ran, as {told:?}: {story:?}"),
+                );
+            }
+        }
         // Without first-sent it says nothing of what was before.
         if !is_done || story.is_free || !story.is_fenced || reply.field("state") != "cancelled" {
             return Ok(());

@@ -5,7 +5,7 @@
 //! - Where it is told that nothing has left, nothing has.
 //! - It knows the ids of one route, for as long as the options say: of one that it knows, or works at, nothing is made again.
 
-use super::asked::{Asked, Route};
+use super::asked::{Asked, MADE, Route};
 use super::host::Flight;
 use super::run::{Event, Run};
 use crate::oracle::Violation;
@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 /// The longest way of a message that is not slow.
 const WAY_MS_MAX: i64 = 50;
+/// The share of requests at which the service works for as long as it may where it knows ids, in percent.
+const WORKS_LONG_PERCENT: u32 = 30;
 /// What is answered by who stands in front of the service, as a login or a limit does, or a proxy that does not find it.
 const REFUSALS: [u16; 8] = [401, 403, 404, 405, 408, 410, 421, 429];
 /// What is no outcome of anything.
@@ -123,7 +125,9 @@ impl Run {
                     self.oracle.see("elsewhere: the service works at the id");
                     return self.answer(number, 409, format!("refused {number}"));
                 }
-                let at_ms = self.some_time(*ends_ms);
+                // Often it is worked at while it is sent again.
+                let takes_long = route == Route::Resend && self.happens_often(WORKS_LONG_PERCENT);
+                let at_ms = if takes_long { *ends_ms } else { self.some_time(*ends_ms) };
                 self.push(at_ms, Event::Made(number));
                 Ok(())
             }
@@ -165,7 +169,7 @@ impl Run {
 
 /// What the service says of what a message made.
 pub fn body_of(number: usize) -> String {
-    format!("made {number}")
+    format!("{MADE}{number}")
 }
 
 /// An outcome may also be an error of the application.
