@@ -24,6 +24,9 @@ use semel_core::server::Config;
 use stateright::{Model, Property};
 use std::collections::BTreeSet;
 
+/// Whose a session may be.
+const OWNERS: [&str; 2] = ["ann", "bob"];
+
 /// A letter: one attempt, as often as it arrives.
 #[derive(Debug, Clone)]
 pub struct Letter {
@@ -56,6 +59,8 @@ pub struct Scope {
     pub has_turns: bool,
     /// Whether the host counts starts.
     pub counts_starts: bool,
+    /// Whether, whatever has come about, its owner can take the session over and have a new request executed.
+    pub goes_on: bool,
     /// The settings of the server.
     pub config: Config,
     /// What must come about.
@@ -290,6 +295,24 @@ impl Letters {
         state.oracle.watch(asked, known, &state.server, &arrived, wall_ms);
     }
 
+    /// Whether somebody can take the session over from here, and have a new request executed at the next number: two letters of their own, which
+    /// nothing that is on its way keeps from arriving first. They are tried beside the state, and leave nothing in it.
+    fn goes_on(&self, state: &State, by: &str) -> bool {
+        let (mut server, wall_ms) = (state.server.clone(), self.wall_ms(state));
+        let mut arrives = |letter: Letter| {
+            let arrived = server.arrive(&letter.request, wall_ms);
+            let is_executed = arrived.answer.headers.get("semel-status") == Some("executed");
+            is_executed.then_some((arrived.answer.body, server.tables.effects.len()))
+        };
+        let Some((told, before)) = arrives(Letter::take_over("a new holder", by, "new-holder", None)) else {
+            return false;
+        };
+        let told: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
+        let (Some(epoch), Some(last)) = (told["epoch"].as_i64(), told["lastSeq"].as_i64()) else { return false };
+        let place = Letter::place("its first request", by, (epoch, last + 1, last), "new");
+        arrives(place).is_some_and(|(_, after)| after == before + 1)
+    }
+
     fn step(&self, state: &mut State, step: Step) {
         match step {
             Step::Arrives(letter, mood) => self.arrives(state, letter, mood),
@@ -399,7 +422,13 @@ impl Model for Letters {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let never = Never::ALL.iter().map(|property| property.property());
-        never.chain(self.scope.sometimes.iter().map(|property| property.property())).collect()
+        let never =
+            Never::ALL.iter().filter(|property| **property != Never::Wedged).map(|property| property.property());
+        // Once a state, and not at each step to it.
+        let wedged: Property<Self> = Property::always(Never::Wedged.name(), |model: &Self, state: &State| {
+            let goes_on = |owner: &&str| rules::without(model.without, || model.goes_on(state, owner));
+            !model.scope.goes_on || OWNERS.iter().any(goes_on)
+        });
+        never.chain([wedged]).chain(self.scope.sometimes.iter().map(|property| property.property())).collect()
     }
 }

@@ -83,6 +83,8 @@ properties! {
     Usurped = "sessions: a take-over that expects an older epoch fences a newer holder",
     /// Who takes over hears of another last number than was taken.
     Misled = "sessions: a take-over tells another last number than was taken",
+    /// Whoever takes over can have nothing done.
+    Wedged = "sessions: whoever takes over has a new request not executed",
     /// A place is used for two requests.
     TwoRequests = "sessions: a place names two requests",
     /// A request leaves at a place that its row does not have.

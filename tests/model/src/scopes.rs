@@ -57,6 +57,7 @@ fn fence() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Fence],
     }
@@ -80,6 +81,7 @@ fn careless() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Fence],
     }
@@ -101,6 +103,7 @@ fn forget() -> Scope {
         forgets_before_s: Some(30),
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Late, Sometimes::Fence, Sometimes::Forgot],
     }
@@ -126,6 +129,7 @@ fn administrator() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[
             Sometimes::Replay,
@@ -157,6 +161,7 @@ fn cancel() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Cancelled, Sometimes::RanBefore, Sometimes::Late, Sometimes::Fence],
     }
@@ -182,6 +187,7 @@ fn principals() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Mismatch],
     }
@@ -204,6 +210,7 @@ fn turns() -> Scope {
         forgets_before_s: None,
         has_turns: true,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Waits, Sometimes::Tombstone, Sometimes::Late],
     }
@@ -231,6 +238,7 @@ fn packed() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Mismatch],
     }
@@ -256,6 +264,7 @@ fn deleted_key() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Tombstone, Sometimes::Late, Sometimes::Deleted],
     }
@@ -282,6 +291,7 @@ fn handler() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: false,
         config: Config { records_max: 1, tombstones_max: 1, ..config() },
         sometimes: &[Sometimes::Poisoned, Sometimes::Full, Sometimes::RolledBack],
     }
@@ -308,6 +318,7 @@ fn suspects() -> Scope {
         forgets_before_s: None,
         has_turns: false,
         counts_starts: true,
+        goes_on: false,
         config: config(),
         sometimes: &[Sometimes::Replay, Sometimes::Late, Sometimes::Poisoned, Sometimes::RolledBack, Sometimes::Ends],
     }

@@ -20,6 +20,7 @@ fn scope(name: &'static str, letters: Vec<Letter>, sometimes: &'static [Sometime
         forgets_before_s: None,
         has_turns: false,
         counts_starts: false,
+        goes_on: true,
         config: Config { retention_s: RETENTION_S, open: true, ..Config::default() },
         sometimes,
     }

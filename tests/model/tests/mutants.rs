@@ -6,8 +6,12 @@ use semel_core::rules::Rule;
 use semel_model::effect_scopes;
 use semel_model::groups::Flaw;
 use semel_model::holder_scopes;
+use semel_model::letters::{Letters, Scope};
 use semel_model::mutants::{caught, counter_example, flawed_example, found};
+use semel_model::properties::Never;
+use semel_model::scopes;
 use semel_model::tab_scopes;
+use stateright::{Checker, Model};
 
 fn are_caught(is_chosen: impl Fn(&str) -> bool) {
     let mut missed = Vec::new();
@@ -62,4 +66,13 @@ fn each_flaw_of_a_host_that_commits_together_yields_a_counter_example() {
         assert!(steps.is_some(), "nobody finds out about {}", flaw.name());
         println!("\n{} ({scope}), {}:\n  {}", flaw.name(), property.name(), steps.unwrap_or_default().join("\n  "));
     }
+}
+
+/// No rule keeps a session from going on, so here it is the key: somebody else's session may take the only room that there is.
+#[test]
+fn a_session_that_nobody_can_go_on_with_is_found() {
+    let full = scopes::named("full session").expect("a scope of that name");
+    let letters = Letters { scope: Scope { before: Vec::new(), ..full }, without: None };
+    let checker = letters.checker().spawn_bfs().join();
+    assert!(checker.discovery(Never::Wedged.name()).is_some());
 }
