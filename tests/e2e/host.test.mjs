@@ -7,7 +7,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { given, natively } from "./natively.mjs";
 
 const { SemelObject } = await natively("host.js");
-const { gatherBy, readBy, serve } = await natively("router.js");
+const { gatherBy, readBy, routerOf, serve } = await natively("router.js");
 
 const NOW = 1_000_000_000;
 const YOUNG_MS = 60_000;
@@ -238,5 +238,23 @@ test("what comes along with a read in front of other code is done before it is r
     settle[how](how === "resolve" ? [200, 'semel-key:"k"\n'] : new Error("gone"));
     const answer = await answered;
     assert.deepEqual([answer.status, done, answer.headers.get("semel-key")], [status, all, status === 200 ? '"k"' : null]);
+  }
+});
+
+test("what a request takes of its principal's room is there again once it is answered, well or not; who finds none is told so, once its body is read", async (t) => {
+  t.mock.method(console, "log", () => {});
+  given.glue.router ??= {};
+  Object.assign(routerOf({}), { route: () => ["k", 'semel-principal:"alice"\n', 5_000], unavailable: (detail) => [503, `x-detail:${detail}\n`] });
+  const underWay = [];
+  const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: () => new Promise((resolve, reject) => underWay.push({ resolve, reject })) }) } };
+  const request = () => new Request("https://a.example/one", { method: "POST", body: "its length is not known" });
+  for (let round = 0; round < 3; round += 1) {
+    const all = Array.from({ length: 31 }, () => serve(request(), env));
+    while (underWay.length < 31) assert.equal(await Promise.race([turn("waits"), ...all]), "waits");
+    const beyond = request();
+    const { status, headers } = await serve(beyond, env);
+    assert.deepEqual([status, headers.get("x-detail"), beyond.bodyUsed], [503, "too much of this principal is under way", true]);
+    for (const { resolve, reject } of underWay.splice(0)) round === 0 ? reject(new Error("gone")) : resolve([200, ""]);
+    assert.deepEqual(new Set((await Promise.all(all)).map((answer) => answer.status)), new Set([round === 0 ? 503 : 200]));
   }
 });
