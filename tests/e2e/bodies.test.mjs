@@ -103,3 +103,16 @@ test("of who left without a word, the room is free again once nobody waits for i
   assert.equal(room(WAITS_MS), null);
   for (const leave of taken) leave();
 });
+
+test("of principals whose requests are over nothing is kept, nor of more than a thousand of those who left without a word", (t) => {
+  const pass = stopped(t);
+  const forgotten = t.mock.method(Map.prototype, "delete").mock;
+  const room = (principal) => roomFor(announced(MIB), linesOf(principal), NOW_MS + WAITS_MS);
+  room("answered")();
+  assert.deepEqual(forgotten.calls.map(({ arguments: [principal], result }) => [principal, result]).at(-1), ["answered", true]);
+  for (let number = 0; number <= 1_000; number += 1) room(`left ${number}`);
+  pass(WAITS_MS);
+  forgotten.resetCalls();
+  roomFor(announced(MIB), linesOf("next"), Date.now() + WAITS_MS)();
+  assert.equal(forgotten.calls.filter(({ result }) => result).length, 1_001 + 1);
+});
