@@ -152,3 +152,26 @@ test("of many jobs four are in hand at a time, and the others are looked at soon
   await its.object.alarm();
   assert.equal(its.alarms.at(-1), "none");
 });
+
+test("what the storage fails with is told in its words, and a trap leaves no instance behind, whatever was asked for", async (t) => {
+  let fails;
+  const failing = () => {
+    throw fails;
+  };
+  const its = registry(t, { glue: { report: failing, list: failing, count: failing, handle: failing, visit: failing }, shard: { forget: async () => [1, 1, true], count: async () => 0 } });
+  let restarts = 0;
+  given.glue.restarted = () => (restarts += 1);
+  t.after(() => delete given.glue.restarted);
+  const asked = { report: [1, "report"], list: [1, "/path"], count: [1], forget: [1, "job", 5], ask: ["POST", "/path", "", "", undefined] };
+  for (const [name, args] of Object.entries(asked)) {
+    fails = "the disk is full";
+    await assert.rejects(async () => its.object[name](...args), { message: fails }, name);
+    fails = new WebAssembly.RuntimeError("unreachable");
+    await assert.rejects(async () => its.object[name](...args), fails, name);
+  }
+  assert.equal(restarts, Object.keys(asked).length);
+  given.glue.registry.told = failing;
+  its.jobs = [["job", 5, [0]]];
+  await its.object.alarm();
+  assert.equal(restarts, Object.keys(asked).length + 1);
+});
