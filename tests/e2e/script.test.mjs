@@ -68,6 +68,7 @@ test("what can't be an answer is an error that says so", LIMIT, () =>
       status: /handle gave the status \\"200\\": it is a number/,
       "no-status": /handle gave the status undefined/,
       fraction: /handle gave the status 200\.5/,
+      beyond: /handle gave the status 65736/,
       "header-break": /header x-bad a line break/,
       "header-name": /header with the name .*x bad/,
       "header-type": /header x-bad a object/,
@@ -429,6 +430,8 @@ test("what a call into the module does not come back from is a trap, whoever cat
   assert.deepEqual(asked(() => {}, store), [204, "", undefined]);
   for (const late of [() => kept.emit("other", { path: "/" }), () => kept.call("https://example.com")]) assert.throws(late, /has its answer: nothing is sent any more/);
   assert.deepEqual(sent, []);
+  assert.deepEqual(asked((ctx) => (ctx.emit("other", { path: "/" }), ctx.call("https://example.com")), store), [204, "", undefined]);
+  assert.deepEqual(sent, [["other", "/", "POST", "", new Uint8Array()], [undefined, "https://example.com/", "POST", "", new Uint8Array()]], "what is not said is a POST without a body");
 });
 
 test("the deletion of a key is in no group, however its path is written: what a handler has beside its tables goes right after it", async () => {

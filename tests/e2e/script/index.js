@@ -31,6 +31,8 @@ const ANSWERS = {
   status: () => ({ status: "200" }),
   "no-status": () => ({ body: "hello" }),
   fraction: () => ({ status: 200.5 }),
+  // 200, in sixteen bits.
+  beyond: () => ({ status: 65_736 }),
   "header-break": () => ({ status: 200, headers: { "x-bad": "a\r\nx-injected: b" } }),
   "header-name": () => ({ status: 200, headers: { "x bad": "a" } }),
   "header-type": () => ({ status: 200, headers: { "x-bad": ["a"] } }),
