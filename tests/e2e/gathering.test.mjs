@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { connect } from "node:net";
 import { after, test } from "node:test";
-import { setTimeout as pause } from "node:timers/promises";
+import { setImmediate as turn, setTimeout as pause } from "node:timers/promises";
 import { deposit, load } from "../bench/load.mjs";
 import { until } from "./lossy.mjs";
 import { natively } from "./natively.mjs";
@@ -383,4 +383,55 @@ test("a body that could not be read is none to the engine, and no empty one, amo
   const attempt = (body) => () => ["POST", "/", "", "", body, 5, 6];
   group([attempt(new Uint8Array([7])), attempt(undefined), attempt(new Uint8Array())], engine, () => {});
   assert.deepEqual(told, [[7], [1, 5, 6, -1, 5, 6, 0, 5, 6]]);
+});
+
+/** Changes of a key in Node, whose time is the test's: `place(waitMs)` of one, and `asked`, the calls for several, each to be resolved. */
+async function placed(t, key) {
+  globalThis.Cloudflare = { compatibilityFlags: { handle_cross_request_promise_resolution: true } };
+  t.after(() => delete globalThis.Cloudflare);
+  // Not every Node has it.
+  Promise.withResolvers ??= () => {
+    const its = {};
+    its.promise = new Promise((resolve, reject) => Object.assign(its, { resolve, reject }));
+    return its;
+  };
+  const { placeOf } = await natively("gathering.js");
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_000_000_000 });
+  const asked = [];
+  const askAll = (calls) => new Promise((resolve, reject) => asked.push({ calls, resolve, reject }));
+  const place = (waitMs = 60_000) => placeOf(key, () => ({ askAll }), ["POST", "/echo", "", 'idempotency-key:"one"\n', new Uint8Array()], Date.now() + waitMs);
+  const pass = async (ms) => {
+    for (let turns = 0; turns < 5; turns += 1) {
+      await turn();
+      t.mock.timers.tick(turns < 4 ? 0 : ms);
+    }
+    await turn();
+  };
+  return { place, asked, pass };
+}
+
+test("of those in one call each waits as long as its own client does, whoever of them came last", async (t) => {
+  const { place, asked, pass } = await placed(t, "patient");
+  const { leave } = place();
+  const [patient] = [place(50_000).told, place(5_000).told];
+  await pass(20_000);
+  asked[0].resolve([[[200, "one"], [200, "other"]], 7]);
+  assert.deepEqual(await patient, [200, "one", 7]);
+  leave();
+});
+
+test("what comes while others of its key are asked for goes together as well, though the first of all is over", async (t) => {
+  const { place, asked, pass } = await placed(t, "over");
+  const { leave } = place();
+  const first = place().told;
+  await pass(0);
+  leave();
+  const second = [place().told, place().told];
+  await pass(0);
+  assert.deepEqual(asked.map(({ calls }) => calls.length), [1, 2]);
+  asked[0].reject(new Error("gone"));
+  await assert.rejects(first, /gone/);
+  asked[1].resolve([[[200, "one"]], 7]);
+  assert.deepEqual(await Promise.all(second), [[200, "one", 7], undefined], "of the other nothing was done");
+  assert.equal(typeof place().leave, "function", "nothing is under way any more");
 });
