@@ -149,9 +149,11 @@ test("a batch, and a frame, comes after what is stored was looked at, and has th
   assert.ok(crashing.lines().includes("a line: the object crashed"));
 });
 
-test("a page of the sweep waits for what has to wait, by a request or on a socket", async (t) => {
+test("a page of the sweep waits for what has to wait, by a request, among several or on a socket", async (t) => {
+  gatherBy(await natively("gathering.js"));
+  t.after(() => gatherBy(undefined));
   const socket = { readyState: 1, deserializeAttachment: () => ({ key: "k", asker: "alice" }), send: () => {} };
-  for (const way of [(its) => its.ask(), (its) => its.object.webSocketMessage(socket, "{}")]) {
+  for (const way of [(its) => its.ask(), (its) => its.object.askAll([["POST", "/one", "", "", new Uint8Array()]]), (its) => its.object.webSocketMessage(socket, "{}")]) {
     let pages = 3;
     const its = object(t, { forget: () => {}, sweep_page: () => (pages -= 1) > 0, batch: () => ["answered"] });
     const swept = () => its.log.filter((what) => what === "sweep_page").length;
@@ -220,6 +222,21 @@ test("what waits until what is stored was looked at is bounded in number too, wh
     t.mock.timers.tick(1);
   }
   for (const [answers] of await Promise.all(asked)) assert.equal(answers.length, 256);
+});
+
+test("of those that come together each is asked once; where any may have ended the object before, nothing is done of them", async (t) => {
+  gatherBy(await natively("gathering.js"));
+  t.after(() => gatherBy(undefined));
+  let suspect;
+  const group = (heads) => heads.split("POST").slice(1).map((head) => [200, `together ${head.split("\0")[1]}`]);
+  const { object: its, log } = object(t, { is_suspect: (_method, pathname) => pathname === suspect, group });
+  const asked = () => its.askAll(["/one", "/two", "/three"].map((pathname) => ["POST", pathname, "", "", new Uint8Array()]));
+  const [answers] = await asked();
+  assert.deepEqual([answers, log.includes("handle")], [["/one", "/two", "/three"].map((pathname) => [200, `together ${pathname}`]), false]);
+  for (suspect of ["/one", "/two", "/three"]) {
+    log.length = 0;
+    assert.deepEqual([(await asked())[0], log.filter((what) => what === "group" || what === "handle")], [[], []], suspect);
+  }
 });
 
 test("what comes along with a read in front of other code is done before it is read, and where that fails the read does", async (t) => {
