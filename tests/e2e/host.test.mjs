@@ -275,3 +275,18 @@ test("what a request takes of its principal's room is there again once it is ans
     assert.deepEqual(new Set((await Promise.all(all)).map((answer) => answer.status)), new Set([round === 0 ? 503 : 200]));
   }
 });
+
+test("what a client says under the router's own names goes no further, wherever it stands; what only ends so does", async () => {
+  given.glue.router ??= {};
+  const says = 'semel-key:"k"\n';
+  Object.assign(routerOf({}), { route: () => ["k", says, 5_000] });
+  let heard;
+  const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: async (_method, _pathname, _search, lines) => ((heard = lines), [200, ""]) }) } };
+  for (const first of [{}, { accept: "*/*" }]) {
+    for (const name of ["semel-key", "semel-principal", "semel-from"]) {
+      const headers = { ...first, [name]: '"mallory"', [`x-${name}`]: "its own" };
+      await serve(new Request("https://a.example/one", { method: "POST", headers }), env);
+      assert.equal(heard, `${first.accept ? "accept:*/*\n" : ""}x-${name}:its own\n${says}`);
+    }
+  }
+});
