@@ -75,6 +75,18 @@ test("what a client names in Connection stays here, however it writes that", asy
   assert.deepEqual(its, { "accept-encoding": "identity", "idempotency-key": "an-id", "semel-key": '"k"', "semel-principal": '"alice"', "x-own": "3" });
 });
 
+test("what is of one connection, of a page or of this layer stays here, and so does what names another client, method, path or host", async (t) => {
+  const asked = network(t);
+  const ofConnection = "connection content-length expect host keep-alive te trailer transfer-encoding upgrade via proxy-connection";
+  const ofPage = "access-control-request-method cookie origin referer sec-fetch-mode";
+  const ofLayer = "accept-encoding authorization idempotency-key prefer semel-first-sent";
+  const client = "cf-connecting-ip client-ip forwarded true-client-ip x-client-ip x-cluster-client-ip x-forwarded-for x-original-forwarded-for x-real-ip";
+  const asks = "x-envoy-original-path x-host x-http-host-override x-http-method x-http-method-override x-method-override x-original-host x-original-method x-original-uri x-original-url x-rewrite-uri x-rewrite-url";
+  const names = [ofConnection, ofPage, ofLayer, client, asks].join(" ").split(" ");
+  await sent(senderOf(ORIGIN), { lines: `${names.map((name) => `${name}:mallory\n`).join("")}x-own:1\n` });
+  assert.deepEqual(Object.fromEntries(asked[0].headers), { "accept-encoding": "identity", "idempotency-key": "an-id", "x-own": "1" });
+});
+
 test("of what was given to the runtime nobody knows whether it has left; of what could be no request, everybody", async (t) => {
   network(t, () => Promise.reject(new Error("Network connection lost.")));
   const send = senderOf(ORIGIN);
