@@ -434,6 +434,28 @@ test("what a call into the module does not come back from is a trap, whoever cat
   assert.deepEqual(sent, [["other", "/", "POST", "", new Uint8Array()], [undefined, "https://example.com/", "POST", "", new Uint8Array()]], "what is not said is a POST without a body");
 });
 
+test("of what is only promised nothing is begun, and what it rejects with is no news; what can't be read to its end is told, and keeps nothing else unread", async () => {
+  const { bind, handle } = await natively("script/script.js");
+  const asked = (work, exec = () => {}) => handle(bind({ sql: { exec }, kv: { delete() {} }, transactionSync: (work) => work() }, { handle: work }), "POST", "/", "", new Uint8Array(), 0, "key", "alice");
+  let begun = 0;
+  const query = { then: () => (begun += 1) };
+  for (const promised of [query, Promise.reject(new Error("nobody hears of it"))]) assert.match(asked(() => promised), /handle gave a promise/);
+  assert.equal(begun, 0);
+  const ended = [];
+  const exec = (text) => ({
+    rowsWritten: 1,
+    columnNames: ["n"],
+    next: () => {
+      ended.push(text);
+      if (text === "fails") throw new Error("the disk is full");
+      return { done: true };
+    },
+  });
+  const writes = ({ sql }) => (["one", "fails", "other"].forEach(sql.exec), { status: 204 });
+  assert.match(asked(writes, exec), /the disk is full/);
+  assert.deepEqual(ended, ["other", "fails", "one"]);
+});
+
 test("the deletion of a key is in no group, however its path is written: what a handler has beside its tables goes right after it", async () => {
   await natively("script/index.js");
   const { gathering } = await natively("router.js");
