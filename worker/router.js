@@ -236,8 +236,9 @@ async function fetched(url, env) {
     const signal = AbortSignal.timeout(KEYS_FETCH_MS);
     const response = await fetch(url, { headers: { accept: "application/json" }, redirect: "manual", signal });
     const body = await decodedBodyOf(response);
-    if (response.status === 200 && body !== undefined) text = new TextDecoder().decode(body);
-    else note("warn", `the JWK set: status ${response.status}`);
+    if (response.status !== 200) note("warn", `the JWK set: status ${response.status}`);
+    else if (body === undefined) note("warn", "the JWK set: it is too large");
+    else text = new TextDecoder().decode(body);
   } catch (error) {
     note("warn", `the JWK set: ${error}`);
   }

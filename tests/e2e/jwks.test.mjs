@@ -24,7 +24,8 @@ test("keys are fetched once for all who ask at once, and not again for each unkn
   assert.equal(told.asked, 1, "at most once in 30 s");
 });
 
-test("an issuer that fails is nobody's fault: 503, and its server is left alone", async (t) => {
+test("an issuer that fails is nobody's fault: 503, its server is left alone, and the log says what is wrong", async (t) => {
+  const says = { status: "status 500", redirect: "status 302", nonsense: "it is not a JWK set", bomb: "it is not a JWK set", packed: "it is too large", tooLarge: "it is too large", cut: "Network connection lost" };
   const failures = {
     status: (response) => response.writeHead(500).end(jwks(one)),
     redirect: (response) => response.writeHead(302, { location: "/elsewhere" }).end(),
@@ -50,6 +51,7 @@ test("an issuer that fails is nobody's fault: 503, and its server is left alone"
         assert.deepEqual([answer.status, answer.semel, answer.headers.get("retry-after")], [503, "unavailable", "1"], name);
       }
       assert.equal(told.asked, 1, name);
+      assert.ok(server.log.includes(says[name]), server.log);
       assert.equal((await server.deposit("a", 1)).semel, "unauthorized", `${name}: who has no token needs no key`);
     }),
   );
