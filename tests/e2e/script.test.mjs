@@ -83,6 +83,7 @@ test("what can't be an answer is an error that says so", LIMIT, () =>
       "map-inside": /the body is or has \[object Map\]/,
       "nan-inside": /the body is or has NaN/,
       "function-inside": /the body is or has \[object Function\]/,
+      "symbol-inside": /the body is or has \[object Symbol\]/,
       "headers-text": /headers that are a string/,
       "no-json": /its toJSON gives nothing/,
       redirect: /302 was answered, which is no outcome: 200 to 299 is one, and 400 to 499/,

@@ -47,6 +47,7 @@ const ANSWERS = {
   "map-inside": () => ({ status: 200, body: { list: [new Map([[1, 2]])] } }),
   "nan-inside": () => ({ status: 200, body: { list: [Number.NaN] } }),
   "function-inside": () => ({ status: 200, body: { method() {} } }),
+  "symbol-inside": () => ({ status: 200, body: { a: Symbol("left out") } }),
   "headers-text": () => ({ status: 200, headers: "x-a: b" }),
   "no-json": () => ({ status: 200, body: { toJSON: () => undefined } }),
   redirect: () => ({ status: 302 }),
