@@ -36,7 +36,12 @@ function key(t, { all, one = (element) => [`"${element} ran"`, 0] }) {
     engine: () => engine,
     router: () => "the router",
     wake: () => its.log.push("wake"),
-    sync: async () => (its.log.push("sync"), its.synced()),
+    sync: async () => {
+      its.log.push("sync");
+      its.synced();
+      await turn();
+      its.log.push("durable");
+    },
     startedMs: STARTED,
     crashed: () => [503, "semel-status:unavailable\n", bytesOf("{}")],
   };
@@ -74,11 +79,17 @@ test("what can't goes one by one, each with the room that is left, and nothing e
     const other = its.turns.together(() => its.log.push("another"));
     assert.deepEqual(await answer, [200, '["a","b","c"]']);
     await other;
-    assert.deepEqual(its.log, ["all", "wake", "shell", "look a", "run a", "wake", "look b", "sync", "count b", "run b", "wake", "sync", "look c", "run c", "wake", "another"]);
+    assert.deepEqual(its.log, ["all", "wake", "shell", "look a", "run a", "wake", "look b", "sync", "durable", "count b", "run b", "wake", "sync", "durable", "look c", "run c", "wake", "another"]);
     const most = (4 << 20) - 256 * 640;
     assert.deepEqual(rooms, [[most, false], [most - 10, true], [most - 20, true]]);
     t.mock.reset();
   }
+});
+
+test("what can't, and comes during another commit, goes one by one all the same", async (t) => {
+  const { turns, batch } = key(t, { all: apart(SHELL) });
+  turns.together(() => {});
+  assert.deepEqual(await batch("a", "b"), [200, '["a ran","b ran"]']);
 });
 
 test("one that crashes the module is counted, as of its start, and told so; where that crashes as well it is unavailable, and those after it run", async (t) => {
