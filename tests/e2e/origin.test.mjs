@@ -209,6 +209,11 @@ test("what a method has encoded by itself says so; of a response that it has fet
   for (const [name, answer] of Object.entries(made)) heard.push((await sent(serviceOf(async () => answer(), name).send)).slice(1));
   const [encoding, type] = ["content-encoding:br\n", "content-type:application/octet-stream\n"];
   assert.deepEqual(heard, [[encoding + type, "\u0001x"], [type, "\u0001x"]]);
+  // What begins as gzip does is encoded still, whatever its type is; and what else a header says of it stays.
+  const zipped = () => new Response(Uint8Array.of(0x1f, 0x8b, 1), { headers: { ...headers, "content-encoding": "gzip" } });
+  assert.equal((await sent(serviceOf(async () => zipped(), "zipped").send))[1], `content-encoding:gzip\n${type}`);
+  const said = () => new Response(bytesOf("\u0001x"), { headers: { ...headers, "x-form": "br" } });
+  assert.equal((await sent(serviceOf(async () => said(), "said").send))[1], `${type}x-form:br\n`);
 });
 
 test("a body that a method gives, and that does not end in time or comes too late, is read no further, and its service hears of that", async (t) => {
