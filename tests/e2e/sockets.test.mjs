@@ -143,15 +143,18 @@ test("an address may be as long as a head allows: the platform keeps little with
 });
 
 test("of IPv6 who has an address has all of the same first 64 bits, however they are written", (t) => {
-  const { open } = key(t);
-  const other = open("2001:db8:0:2::1");
-  const more = ["192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "2001:db8::2:0:0:1", "2001:db8::", "::1", "::2:3:4:5:6:7:8"].map(open);
-  const host = (number) => ["2001:db8:0:1", "2001:db8:0:1:0:0:0:", "2001:db8:0:1:9::"][number % 3].replace(/1$/, "1::") + (number + 1).toString(16);
-  const many = Array.from({ length: 92 }, (_, number) => open(host(number)));
-  assert.ok([other, ...more, ...many].every((socket) => socket && !socket.closed));
-  for (let number = 0; number < 90; number += 1) assert.ok(open(`2001:db8:1:${number.toString(16)}::1`));
-  assert.ok([other, ...more].every(({ closed }) => !closed));
-  assert.deepEqual(many.map(({ closed }) => closed), [...Array(90).fill(UNAVAILABLE), undefined, undefined]);
+  for (const written of [["2001:db8:0:1::", "2001:db8:0:1:0:0:0:", "2001:db8:0:1:9::"], ["2001:db9::", "2001:db9:0:0::", "2001:db9::9:0:0:"]]) {
+    const { open } = key(t);
+    const other = open("2001:db8:0:2::1");
+    const more = ["192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "2001:db8::2:0:0:1", "2001:db8::", "::1", "::2:3:4:5:6:7:8"].map(open);
+    const host = (number) => written[number % 3] + (number + 1).toString(16);
+    const many = Array.from({ length: 92 }, (_, number) => open(host(number)));
+    assert.ok([other, ...more, ...many].every((socket) => socket && !socket.closed));
+    for (let number = 0; number < 90; number += 1) assert.ok(open(`2001:db8:1:${number.toString(16)}::1`));
+    assert.ok([other, ...more].every(({ closed }) => !closed));
+    assert.deepEqual(many.map(({ closed }) => closed), [...Array(90).fill(UNAVAILABLE), undefined, undefined]);
+    t.mock.reset();
+  }
 });
 
 /** Who asks, as the core writes it: when their token ends, who they are, and what they may. */
@@ -310,9 +313,10 @@ function taken(sockets, socket, text) {
 
 test("of one socket so much waits, each frame as a kibibyte at least; answered, it waits no more", async (t) => {
   const { sockets, known, answering } = key(t);
-  const [large, small, again] = [await known(), await known(), await known()];
+  const [large, small, again, binary] = [await known(), await known(), await known(), await known()];
   assert.equal(taken(sockets, large, "x".repeat(MIB)), 8);
   assert.deepEqual(large.closed, [4429, "rate-limited"]);
+  assert.equal(taken(sockets, binary, new ArrayBuffer(MIB)), 8, "bytes count, though they are no frame");
   assert.equal(taken(sockets, small, "x"), 8 * KIB);
   for (let round = 0; round < 10; round += 1) {
     sockets.message(again, "x".repeat(8 * MIB));
