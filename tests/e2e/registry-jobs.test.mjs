@@ -38,7 +38,7 @@ test("a shard visits two keys at a time, ten seconds each and a minute all of th
   const names = Array.from({ length: 20 }, (_, number) => `key ${number}`);
   const SAID = { "key 1": async () => true, "key 3": async () => false, "key 5": () => Promise.reject(new Error("gone")) };
   const visited = [];
-  const glue = { visit: (...asked) => [asked.join(), ...names], visited: (...told) => (visited.push(told), "progress") };
+  const glue = { visit: (...asked) => [asked.join(), ...names], visited: (...told) => (visited.push(structuredClone(told)), "progress") };
   const its = registry(t, { glue, key: (name) => (SAID[name] ?? never)() });
   const done = its.object.forget(1, "job", 5);
   await its.pass(0);

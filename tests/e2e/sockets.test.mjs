@@ -67,8 +67,8 @@ after(() => {
  */
 function key(t, kept = []) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
-  t.mock.method(console, "log", () => {});
-  const its = { accepted: [...kept], admitting: [], answering: [], woken: 0 };
+  const noted = t.mock.method(console, "log", () => {});
+  const its = { accepted: [...kept], admitting: [], answering: [], woken: 0, notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
   const waits = (list) => (...asked) => new Promise((resolve, reject) => list.push({ asked, resolve, reject }));
   // As workerd has them, the newest first.
   const ctx = { getWebSockets: () => its.accepted.toReversed(), acceptWebSocket: (socket) => its.accepted.push(socket) };
@@ -174,14 +174,14 @@ test("it is known of a thousand who they are; of more, the oldest of the princip
   mallorys.push(await known(undefined, askerOf("mallory")));
   assert.deepEqual(closed(), [[0, UNAVAILABLE], [1, UNAVAILABLE]], "their own");
   // What has gone, was closed or has ended takes no room.
-  sockets.left(mallorys[2]);
+  for (const gone of [carol, mallorys[2]]) sockets.left(gone);
   sockets.message(mallorys[3], new ArrayBuffer(8));
   sockets.message(mallorys[4], "x".repeat(9 * MIB));
   await turn();
   sockets.end(NOW + 60_005);
-  assert.equal(closed().length, 6);
-  for (let number = 0; number < 4; number += 1) await known(undefined, askerOf("carol"));
-  assert.equal(closed().length, 6);
+  assert.equal(closed().length, 7);
+  for (let number = 0; number < 5; number += 1) await known(undefined, askerOf("carol"));
+  assert.equal(closed().length, 7);
   await known(undefined, askerOf("carol"));
   assert.deepEqual(closed().at(-1), [6, UNAVAILABLE]);
 });
@@ -266,7 +266,7 @@ test("those are closed whose token has ended, and the next end is known", async 
 });
 
 test("a frame is answered before the next of its socket is begun, whatever comes of it; others go on meanwhile", async (t) => {
-  const { sockets, known, answering } = key(t);
+  const { sockets, known, answering, notes } = key(t);
   const [one, other] = [await known(), await known()];
   one.send = () => {
     throw new Error("its peer has gone");
@@ -288,6 +288,7 @@ test("a frame is answered before the next of its socket is begun, whatever comes
   sockets.message(one, "6");
   await turn();
   assert.equal(begun().length, 4);
+  assert.deepEqual(notes(), ["a frame's answer was not sent: Error: its peer has gone", "a frame failed: Error: it failed"]);
 });
 
 test("what is closed while its frame is answered is sent nothing; bytes are no frame", async (t) => {
