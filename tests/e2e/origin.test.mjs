@@ -216,6 +216,10 @@ test("what a method has encoded by itself says so; of a response that it has fet
   assert.equal((await sent(serviceOf(async () => said(), "said").send))[1], `${type}x-form:br\n`);
 });
 
+test("a method may answer without a body, and without headers", async () => {
+  for (const [name, answer] of Object.entries({ bare: { status: 204 }, null: { status: 204, headers: null, body: null } })) assert.deepEqual(await sent(serviceOf(async () => answer, name).send), [204, "", ""]);
+});
+
 test("a body that a method gives, and that does not end in time or comes too late, is read no further, and its service hears of that", async (t) => {
   for (const lateMs of [0, 30_000]) {
     t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
