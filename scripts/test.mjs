@@ -12,6 +12,7 @@ import { cargoDeny } from "./audit/cargo-deny.mjs";
 import { checksWith } from "./audit/checks.mjs";
 import { findBrowser } from "./setup/browser.mjs";
 import { haveFirefox } from "./setup/firefox.mjs";
+import { haveWebKit } from "./setup/webkit.mjs";
 import { checkMachine } from "./setup/machine.mjs";
 import { ROOT, TARGET } from "./setup/paths.mjs";
 import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
@@ -52,13 +53,14 @@ await main(async () => {
     await check("the fuzz targets compile", ["check", "--manifest-path", "tests/fuzz/Cargo.toml", "--locked", "--quiet"], { CARGO_TARGET_DIR: join(TARGET, "fuzz-check"), CUSTOM_LIBFUZZER_PATH: NO_LIBFUZZER });
     await audit();
     const browser = await browserStep();
-    const firefox = await firefoxStep();
+    const firefox = await otherBrowser("Firefox", haveFirefox);
+    const webkit = await otherBrowser("WebKit", haveWebKit);
     await nativeTests();
     for (const worker of ["ledger", "probe", "orders-rust"]) await buildWorker(worker);
     await buildPackedWorkers();
     await buildWww();
     await packInspector();
-    await nodeTests(browser, firefox);
+    await nodeTests(browser, firefox, webkit);
   } catch (error) {
     total.failed += 1;
     throw error;
@@ -100,14 +102,14 @@ async function browserStep() {
   return browser;
 }
 
-/** Looks for a second browser. Where it can't be had, what it adds is left out, and that is said. */
-async function firefoxStep() {
-  let firefox;
-  await step("Firefox", async () => {
-    firefox = await haveFirefox();
-    return firefox ?? "not here: tests/e2e/firefox is left out";
+/** Looks for another browser. Where it can't be had, what it adds is left out, and that is said. */
+async function otherBrowser(name, have) {
+  let found;
+  await step(name, async () => {
+    found = await have();
+    return found ?? `not here: tests/e2e/${name.toLowerCase()} is left out`;
   });
-  return firefox;
+  return found;
 }
 
 /** Runs a command with its output shown, and resolves to its exit code and what it printed. */
@@ -137,9 +139,9 @@ async function nativeTests() {
   count({ passed: sum(results, 1), failed: sum(results, 2), skipped: sum(results, 3), code });
 }
 
-async function nodeTests({ chromium }, firefox) {
+async function nodeTests({ chromium }, firefox, webkit) {
   const files = [];
-  for (const folder of firefox ? [...NODE_TESTS, "tests/e2e/firefox"] : NODE_TESTS) {
+  for (const folder of [...NODE_TESTS, ...(firefox ? ["tests/e2e/firefox"] : []), ...(webkit ? ["tests/e2e/webkit"] : [])]) {
     const names = (await readdir(join(ROOT, folder))).filter((name) => name.endsWith(".test.mjs"));
     files.push(...names.sort().map((name) => `${folder}/${name}`));
   }

@@ -21,7 +21,7 @@ export async function findBrowser({ env = process.env, isRoot = process.getuid?.
   if (found) return { chromium: found.path, note: `Chromium ${found.version}` };
   // Whoever names a program wants that one: nothing else is installed beside it.
   if (env.SEMEL_CHROMIUM || !(await canInstall(machine))) throw new StepError(`The browser tests cannot run: ${missing(env)}.`, advice());
-  await install(machine, PACKAGE, advice());
+  await install(machine, [PACKAGE], advice());
   const installed = await first(machine);
   if (!installed) throw new StepError(`apt-get installed ${PACKAGE}, but ${missing(env)}.`, advice());
   return { chromium: installed.path, note: `Chromium ${installed.version}, installed` };

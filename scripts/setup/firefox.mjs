@@ -22,6 +22,6 @@ export async function haveFirefox({ env = process.env, isRoot = process.getuid?.
   const machine = { env, isRoot, execute };
   const found = await findFirefox(machine);
   if (found !== undefined || !(await canInstall(machine))) return found;
-  await printedBy(install(machine, PACKAGE));
+  await printedBy(install(machine, [PACKAGE]));
   return findFirefox(machine);
 }

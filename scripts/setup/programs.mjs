@@ -27,10 +27,10 @@ export async function which({ env, execute }, name) {
 /** Whether a package could be installed here. */
 export const canInstall = async ({ isRoot, ...machine }) => isRoot && (await which(machine, "apt-get")) !== undefined;
 
-/** Installs a package; a step that fails says `advice`. */
-export async function install({ env, execute }, name, advice) {
+/** Installs packages; a step that fails says `advice`. */
+export async function install({ env, execute }, names, advice) {
   const options = { env: { PATH: env.PATH, DEBIAN_FRONTEND: "noninteractive" }, advice };
   const wait = ["-o", "DPkg::Lock::Timeout=120"];
   await execute("apt-get", [...wait, "update"], { ...options, timeoutMs: UPDATE_MS });
-  await execute("apt-get", [...wait, "install", "-y", "--no-install-recommends", name], { ...options, timeoutMs: INSTALL_MS });
+  await execute("apt-get", [...wait, "install", "-y", "--no-install-recommends", ...names], { ...options, timeoutMs: INSTALL_MS });
 }

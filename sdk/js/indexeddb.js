@@ -9,6 +9,7 @@
 // - Nothing is awaited within a transaction but its own requests: it would commit half of what was meant.
 // - A connection that is lost is opened again for the next transaction, never used again. One that stands in the way of a newer
 //   version is closed.
+// - What fails is done again, twice at most, each time over another connection: of a frame that is made at once WebKit still takes the old process. It may have been committed and not told: so a change that is made twice has to leave what it leaves once.
 // - What goes wrong is a StoreError.
 
 import { StoreError } from "./errors.js";
@@ -20,44 +21,37 @@ const VERSION = 1;
 const OPEN_MS_MAX = 10_000;
 /** So long does a change that nobody waits for wait for one that goes sooner. */
 const PATIENCE_MS = 4;
-/** The codes of the errors of IndexedDB. */
-const CODES = { SecurityError: "unavailable", VersionError: "newer", NotFoundError: "damaged", QuotaExceededError: "full" };
+/** The codes of the errors of IndexedDB. By InvalidStateError some browsers say that they are in private mode. */
+const CODES = { InvalidStateError: "unavailable", SecurityError: "unavailable", VersionError: "newer", NotFoundError: "damaged", QuotaExceededError: "full" };
 
 /** The browser's answer to whether it may throw the rows away when it runs out of space. It is asked once. */
 let persisted;
 
 const storeError = (error) => (error instanceof StoreError ? error : new StoreError(`store-${CODES[error.name] ?? "failed"}`, error.message, error));
 
-/** Opens the store; rejects where that can't be. */
-export async function indexedDbStore(name, durability, onstorelost) {
+/** The store, which is opened at its first transaction. */
+export function indexedDbStore(name, durability, onstorelost) {
   let opening;
   let isClosed = false;
+  /** Whose IndexedDB it is, once the page's own has ended. */
+  let frame;
   /** The changes of the next transaction, each with who waits for it, and what begins it if nothing does so sooner. */
   const held = [];
   let timer;
-  await connection();
-  attempt(() => localStorage.setItem(name, 1));
   persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
 
-  /** The connection: a new one where the last was lost, or did not open. */
-  function connection() {
-    const own = (opening ??= connect(name, () => lose(own), onstorelost));
-    own.catch(() => lose(own));
-    return own;
-  }
+  /** No transaction begins over this connection any more; whether one would have. */
+  const lose = (connecting) => opening === connecting && !(opening = undefined);
 
-  function lose(connecting) {
-    if (opening === connecting) opening = undefined;
-  }
-
-  /** One transaction; `work` is given the rows, and may say what to resolve to once it is complete. */
-  async function within(mode, work) {
+  /** One transaction; `work` is given the rows, and may say what to resolve to once it is complete. `left`: so often is it made again if it fails. */
+  async function within(mode, work, left = 2) {
     if (isClosed) throw new StoreError("store-failed", "it is closed");
-    const connecting = connection();
-    const database = await connecting;
+    const connecting = (opening ??= connect(frame?.contentWindow ?? globalThis, name, () => lose(connecting), onstorelost));
+    let database;
     let result;
     let overdue;
     try {
+      database = await connecting;
       return await new Promise((resolve, reject) => {
         const transaction = database.transaction(ROWS, mode, { durability });
         let isLate;
@@ -71,9 +65,12 @@ export async function indexedDbStore(name, durability, onstorelost) {
         result = work(transaction.objectStore(ROWS));
       });
     } catch (error) {
-      // It may be the connection. The next one costs little.
-      lose(connecting);
-      database.close();
+      // It may be the connection. The next one costs little. "Connection to Indexed Database server lost. Refresh the page to try again": so says WebKit for as long as a
+      // document lives once the process that keeps the rows has ended, as iOS ends it behind a page that is out of sight. To one that is made after that, as for a frame
+      // that is put in its place again, it gives the next.
+      if (lose(connecting) && /server lost/.test(error.message)) globalThis.document?.head.append((frame ??= document.createElement("iframe")));
+      database?.close();
+      if (left && !(error instanceof StoreError)) return within(mode, work, left - 1);
       throw storeError(error);
     } finally {
       clearTimeout(overdue);
@@ -136,6 +133,7 @@ export async function indexedDbStore(name, durability, onstorelost) {
       begin();
       isClosed = true;
       (await opening)?.close();
+      frame?.remove();
     },
   };
 }
@@ -149,39 +147,34 @@ function attempt(act) {
   }
 }
 
-/** Opens a connection; `lost` is called when it can't be used any more, `missed` where a store was there and is gone. */
-async function connect(name, lost, missed) {
-  try {
-    return await new Promise((resolve, reject) => {
-      if (!globalThis.indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB; give a store, or durability: "memory"');
-      const request = indexedDB.open(name, VERSION);
-      let isLate;
-      const overdue = setTimeout(() => {
-        isLate = true;
-        reject(blocked());
-      }, OPEN_MS_MAX);
-      request.onupgradeneeded = () => {
-        request.result.createObjectStore(ROWS);
-        if (missed && attempt(() => localStorage.getItem(name))) queueMicrotask(missed);
+/** Opens a connection to a window's IndexedDB; `lost` is called when it can't be used any more, `missed` where a store was there and is gone. */
+function connect({ indexedDB }, name, lost, missed) {
+  return new Promise((resolve, reject) => {
+    if (!indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB; give a store, or durability: "memory"');
+    const request = indexedDB.open(name, VERSION);
+    let overdue = setTimeout(() => {
+      overdue = undefined;
+      reject(blocked());
+    }, OPEN_MS_MAX);
+    request.onupgradeneeded = () => {
+      request.result.createObjectStore(ROWS);
+      if (missed && attempt(() => localStorage.getItem(name))) queueMicrotask(missed);
+    };
+    request.onerror = () => {
+      clearTimeout(overdue);
+      reject(request.error);
+    };
+    request.onsuccess = () => {
+      const database = request.result;
+      if (!overdue) return database.close();
+      clearTimeout(overdue);
+      attempt(() => localStorage.setItem(name, 1));
+      database.onclose = lost;
+      database.onversionchange = () => {
+        database.close();
+        lost();
       };
-      request.onerror = () => {
-        clearTimeout(overdue);
-        reject(request.error);
-      };
-      request.onsuccess = () => {
-        const database = request.result;
-        clearTimeout(overdue);
-        if (isLate) return database.close();
-        database.onclose = lost;
-        database.onversionchange = () => {
-          database.close();
-          lost();
-        };
-        resolve(database);
-      };
-    });
-  } catch (error) {
-    // So some browsers say that they are in private mode.
-    throw error.name === "InvalidStateError" ? new StoreError("store-unavailable", error.message, error) : storeError(error);
-  }
+      resolve(database);
+    };
+  });
 }

@@ -215,25 +215,24 @@ export class Machine {
   }
 
   async #rows() {
+    // A row is a view of bytes, of whichever window: what is an instance of another's class is none of this one's.
     const rows = await this.#store.load();
-    if (!Array.isArray(rows) || !rows.every((row) => typeof row?.[0] === "string" && row[1] instanceof Uint8Array)) throw unreadable();
+    if (!Array.isArray(rows) || !rows.every((row) => typeof row?.[0] === "string" && row[1]?.buffer)) throw unreadable();
     return rows;
   }
 
   /** A change of a row, in one transaction of the store. Nobody waits for one that `isPatient`, which a store may make use of. */
   #change = async (number, id, isPatient) => {
-    let isAsked = false;
-    let isCommitted = true;
+    let isCommitted = false;
     try {
       await this.#store.change(id, (row) => {
-        if (isAsked) throw new Error("semel: a change is made once");
-        isAsked = true;
-        if (row !== undefined && !(row instanceof Uint8Array)) throw unreadable();
+        // A store that never asks has made no change.
+        isCommitted = true;
+        if (row !== undefined && !row?.buffer) throw unreadable();
         const made = this.#call(CHANGE, number, optional(row));
         // It is to go, to be what comes after its length, or to stay. A copy: a store may keep all that a view is of.
         return [null, made.slice(9)][made[0]];
       }, isPatient);
-      if (!isAsked) throw new Error("semel: a change is made once");
     } catch (error) {
       // It has changed nothing.
       isCommitted = false;

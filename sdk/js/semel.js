@@ -69,7 +69,7 @@ export class Outbox extends View {
     const own = store ?? (durability === "memory" ? memoryStore() : undefined);
     this.onpaused = onpaused;
     this.onrecovered = onrecovered;
-    this.#machine.open(own ?? (await indexedDbStore(database, durability, onstorelost)), database, owner, identity, ...numbers);
+    this.#machine.open(own ?? indexedDbStore(database, durability, onstorelost), database, owner, identity, ...numbers);
     const look = ({ type }) => {
       // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
       if (type === "visibilitychange" && document.hidden) return;

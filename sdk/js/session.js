@@ -118,7 +118,7 @@ class Session {
     // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
     const isKept = (this.#isKept = !store && durability === "memory");
     const own = isKept ? KEPT : store;
-    const stored = own ?? rowsOf(await indexedDbStore(database, "strict"), `${key}\n${this.name}\n`);
+    const stored = own ?? rowsOf(indexedDbStore(database, "strict"), `${key}\n${this.name}\n`);
     let rows;
     try {
       // Nobody is fenced by who can't read what is stored.

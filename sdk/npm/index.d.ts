@@ -174,8 +174,9 @@ export interface Paused {
  * - `load` and `presence` are waited for 30 s. `change` is waited for without a limit, for nobody could tell whether it was made: a store
  *   that can undo it should do so after a while, and reject then.
  * - `change` is one transaction: no other change of that row, in this process or another, comes between reading and
- *   writing. `change.to` is called once in it, synchronously, with the row or undefined; it returns the new row,
- *   undefined to delete it, or null to leave it as it is.
+ *   writing. `change.to` is called in it, synchronously, with the row or undefined; it returns the new row,
+ *   undefined to delete it, or null to leave it as it is. A store that makes its transaction again calls it again, with the row as it is then,
+ *   and the last call counts; also where it can't tell whether the one before was made.
  * - `remove` is one transaction too, of all these rows: it deletes those that are there and of which `isDone` is true. An id whose
  *   row is done in one tab may be that of a new request by the time that another deletes it.
  */

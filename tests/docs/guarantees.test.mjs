@@ -109,6 +109,6 @@ for (const [what, after, many] of [["the client's host", "## Of the client's hos
 test("what is played in real browsers names files that are there, and leaves none out", async () => {
   const text = (await read("docs/guarantees.md")).split("## In real browsers")[1].split("\n## ")[0];
   const named = namesIn(text).filter((name) => name.endsWith(".test.mjs"));
-  const folders = await Promise.all(["scenarios", "firefox"].map(async (folder) => (await readdir(join(ROOT, "tests/e2e", folder))).map((name) => `${folder}/${name}`)));
+  const folders = await Promise.all(["scenarios", "firefox", "webkit"].map(async (folder) => (await readdir(join(ROOT, "tests/e2e", folder))).map((name) => `${folder}/${name}`)));
   assert.deepEqual(named.sort(), folders.flat().filter((name) => name.endsWith(".test.mjs")).sort());
 });

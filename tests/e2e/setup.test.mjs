@@ -9,6 +9,7 @@ import { after, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { findBrowser } from "../../scripts/setup/browser.mjs";
 import { findFirefox, haveFirefox } from "../../scripts/setup/firefox.mjs";
+import { findWebKit, haveWebKit } from "../../scripts/setup/webkit.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { rustForWasm } from "../../scripts/setup/rust-wasm.mjs";
 import { SDK_PACKAGE, sizeOf, sizeOfSessions } from "../../scripts/setup/sdk.mjs";
@@ -251,6 +252,25 @@ test("without Firefox, root gets it from apt-get; where it can't be had, everyth
     assert.equal(await haveFirefox({ env, isRoot, execute }), programs.firefox && "firefox");
     assert.ok(!ran.some((command) => command.startsWith("apt-get")), ran.join("\n"));
   }
+});
+
+test("without WebKit, or a part of what drives it, root gets all of it from apt-get; where it can't be had, everything else is run", async () => {
+  const env = { PATH: "/usr/bin" };
+  const all = { WebKitWebDriver: "yes", Xvfb: "yes", gjs: "2.50\n" };
+  const executeOn = ({ execute }, programs) => async (command, args, ...rest) => (command === "gjs" && programs.gjs ? programs.gjs : execute(command, args, ...rest));
+  for (const missing of Object.keys(all)) {
+    const programs = { ...all, "apt-get": "apt 2" };
+    delete programs[missing];
+    const root = machine(programs, all);
+    assert.equal(await findWebKit({ env, execute: executeOn(root, programs) }), undefined, missing);
+    assert.equal(await haveWebKit({ env, isRoot: false, execute: executeOn(root, programs) }), undefined, missing);
+    assert.ok(!root.ran.some((command) => command.startsWith("apt-get")), root.ran.join("\n"));
+    assert.equal(await haveWebKit({ env, isRoot: true, execute: executeOn(root, programs) }), "2.50", missing);
+    assert.ok(root.ran.some((command) => /^apt-get .*install .* webkit2gtk-driver gir1.2-webkit2-4.1 gjs xvfb$/.test(command)), root.ran.join("\n"));
+  }
+  const here = machine({ ...all, "apt-get": "apt 2" });
+  assert.equal(await haveWebKit({ env, isRoot: true, execute: executeOn(here, all) }), "2.50");
+  assert.ok(!here.ran.some((command) => command.startsWith("apt-get")), here.ran.join("\n"));
 });
 
 test("Firefox is what the variable names, else the first that runs; where there is none, looking for it installs nothing", async () => {

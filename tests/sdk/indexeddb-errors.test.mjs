@@ -180,7 +180,7 @@ test("a database that does not open is store-blocked, and is let go if it opens 
     return [blocked, limits, await lab.dropHeld(name)];
   }, [page.name, page.identity]);
   const [{ name, code, isStoreError }, limits, isHeld] = blocked;
-  assert.deepEqual([name, code, isStoreError, limits, isHeld], ["StoreError", "store-blocked", true, [10_000], false]);
+  assert.deepEqual([name, code, isStoreError, limits, isHeld], ["StoreError", "store-blocked", true, [30_000, 10_000], false]);
   assert.deepEqual(page.sent, []);
 });
 

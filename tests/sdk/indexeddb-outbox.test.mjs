@@ -202,8 +202,16 @@ test("a connection that is closed under all that can be in hand costs no answer"
   server.each = lost;
   await begin(own, REQUESTS_MAX);
   await until(async () => (await pending(own)).length === REQUESTS_MAX, "all are stored", 60_000);
-  // With the clock all are due at once, and the store fails them at once.
-  await own.evaluate(() => lab.sever());
+  // With the clock all are due at once, and the store fails them at once: the next two connections do not open either.
+  await own.evaluate(() => {
+    let left = 2;
+    lab.connectBy(() => {
+      left -= 1;
+      if (left === 0) lab.connectAgain();
+      throw new DOMException("not now", "UnknownError");
+    });
+    lab.sever();
+  });
   server.each = (_, serve) => serve();
   // How many alone: a list of them all, asked for again and again, keeps the page from its work.
   let count;
@@ -212,6 +220,38 @@ test("a connection that is closed under all that can be in hand costs no answer"
   assert.equal(await own.evaluate(() => refused.size), REQUESTS_MAX, "the store has refused them all");
   assert.deepEqual([...new Set(await answers(own))], [200]);
   assert.deepEqual([server.runs.size, ...new Set(server.runs.values())], [REQUESTS_MAX, 1]);
+});
+
+// As in WebKit, once the process that keeps the rows has ended. Rows that a frame's IndexedDB gives are of that frame's classes.
+test("where the page's IndexedDB has lost its server for good, the outbox goes on with that of a frame, which leaves with it", LIMIT, async (t) => {
+  const { server, name, tab } = world(t);
+  const own = await tab();
+  await own.open();
+  await own.evaluate((name) => lab.watch(name), name);
+  server.each = losing;
+  await begin(own);
+  await until(() => server.attempts.length >= 2, "it is tried");
+  await own.evaluate(() => {
+    const error = new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
+    lab.connectBy(() => {
+      const request = { error };
+      setTimeout(() => request.onerror());
+      return request;
+    });
+    lab.sever();
+  });
+  const before = server.attempts.length;
+  await until(() => server.attempts.length >= before + 2, "it is tried again, each time with its row raised");
+  server.each = (_, serve) => serve();
+  await begin(own);
+  await until(async () => (await answers(own)).length === 2, "both are answered");
+  assert.deepEqual([await answers(own), await pending(own), [...server.runs.values()]], [[200, 200], [], [1, 1]]);
+  const frames = () => own.evaluate(() => document.querySelectorAll("head > iframe").length);
+  assert.equal(await frames(), 1);
+  await own.evaluate(() => semel.close());
+  await until(async () => (await frames()) === 0, "the frame is gone");
+  await own.evaluate(() => lab.connectAgain());
+  assert.equal(await own.evaluate((name) => lab.dropHeld(name), name), false);
 });
 
 test("a closed outbox holds no connection, and what it stored waits for the next", LIMIT, async (t) => {

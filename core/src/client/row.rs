@@ -4,6 +4,8 @@
 //! - A row changes in one transaction of the store, by [`Change::apply`], whatever tab or process does it.
 //! - `until` only grows while the row is pending, and never afterwards: what is sent later finds no pending row.
 //! - A row that was settled never becomes pending again.
+//! - A change that is made twice in a row, since a store could not tell whether it was made, leaves what it leaves once, and tells the same; but of what it has deleted
+//!   it tells that it is gone.
 //! - Who made a row is said by it as long as it is there; to whoever has another's request of that id in hand, it is gone.
 
 use super::codec;
@@ -335,6 +337,54 @@ mod tests {
         let (write, changed) = raise(900).apply("", Some(&settled)).expect("readable");
         assert_eq!(write, Write::Nothing);
         assert!(matches!(changed, Changed::Settled(Settled { until_ms: 100, .. })), "{changed:?}");
+    }
+
+    #[test]
+    fn what_is_made_twice_leaves_what_it_leaves_once() {
+        let settled = Settled {
+            outbox: String::new(),
+            maker: String::new(),
+            key: Some("k".into()),
+            until_ms: 100,
+            was_cancelled: false,
+            kept: None,
+            at_s: 7,
+            is_acknowledged: false,
+        };
+        let adopt = |is_shared| Change::Adopt { by: "b".into(), from: "a".into(), is_shared };
+        let join = Change::Join { outbox: String::new() };
+        let changes = [
+            Change::Add(entry()),
+            raise(900),
+            adopt(false),
+            adopt(true),
+            join,
+            Change::Withdraw,
+            settle("a"),
+            settle("b"),
+            Change::Acknowledged,
+            Change::Look,
+        ];
+        let rows = [None, Some(Row::Pending(entry())), Some(Row::Pending(sent())), Some(Row::Settled(settled))];
+        let mut checked = 0;
+        for (change, row) in changes.iter().flat_map(|change| rows.iter().map(move |row| (change, row))) {
+            let (write, changed) = apply(change, row.as_ref());
+            let left = match write {
+                Write::Nothing => row.as_ref().map(stored),
+                Write::Put(row) => Some(row),
+                Write::Delete => None,
+            };
+            let (write, again) = change.apply("", left.as_deref()).expect("readable");
+            let left_again = match write {
+                Write::Nothing => left.clone(),
+                Write::Put(row) => Some(row),
+                Write::Delete => None,
+            };
+            assert_eq!(left_again, left, "{change:?} of {row:?}");
+            assert_eq!(again, if left.is_none() { Changed::Gone } else { changed }, "{change:?} of {row:?}");
+            checked += 1;
+        }
+        assert_eq!(checked, 40);
     }
 
     #[test]

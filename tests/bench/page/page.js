@@ -18,7 +18,7 @@ let sides;
 window.bench = {
   async open(url) {
     const semel = await Semel.open({ url, durability: DURABILITY });
-    const store = await indexedDbStore("bench", DURABILITY);
+    const store = indexedDbStore("bench", DURABILITY);
     const path = "/accounts/page/deposit";
     const body = '{"amount":1}';
     const send = async (id, before, sent) => {

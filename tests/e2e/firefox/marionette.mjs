@@ -1,34 +1,28 @@
-// Marionette, by which Firefox is driven from outside: commands over TCP, each answered in turn.
+// Marionette, by which Firefox is driven from outside: the commands of WebDriver over TCP.
 //
-// Invariant: one command at a time. A session has one current window, so whoever means a window switches to it first.
+// Invariant: one command at a time, each answered before the next is sent.
 
 import { connect } from "node:net";
 
-/** Connects, and resolves to a session with `send(command, parameters)`. */
+/** Connects, and resolves to a session, of which `send(command, parameters)` resolves to what the command answers. */
 export async function startSession(port) {
   const socket = connect({ host: "127.0.0.1", port });
   const incoming = messages(socket);
   await incoming.next();
   let number = 0;
-  let last = Promise.resolve();
-  const exchange = async (command, parameters) => {
+  const send = async (command, parameters = {}) => {
     number += 1;
-    const text = JSON.stringify([0, number, command, parameters]);
+    const text = JSON.stringify([0, number, `WebDriver:${command}`, parameters]);
     socket.write(`${Buffer.byteLength(text)}:${text}`);
     const { value } = await incoming.next();
     if (value === undefined) throw new Error(`${command}: Firefox is gone`);
     const [, , error, result] = value;
     if (error) throw new Error(`${command}: ${error.error}: ${error.message}`);
-    return result;
+    // What is no object of its own is the member of one.
+    return "value" in result ? result.value : result;
   };
-  /** What `work` does with `send` is not mixed with what others do. */
-  const inTurn = (work) => {
-    const own = last.then(() => work(exchange));
-    last = own.catch(() => {});
-    return own;
-  };
-  await inTurn((send) => send("WebDriver:NewSession", { strictFileInteractability: false }));
-  return { inTurn, close: () => socket.destroy() };
+  await send("NewSession", { strictFileInteractability: false });
+  return { send, close: () => socket.destroy() };
 }
 
 /** The messages of a socket, `length:json` each, until it ends. */

@@ -1,9 +1,9 @@
 // What Firefox shows where it has no space left.
 
-import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { findFirefox } from "../../../scripts/setup/firefox.mjs";
 import { startBank } from "../bank.mjs";
+import { noRoom } from "../scenarios/shared.mjs";
 import { browseFirefox } from "./browser.mjs";
 
 /** Past this, what runs hangs. */
@@ -17,18 +17,4 @@ const preferences = { "dom.quotaManager.temporaryStorage.fixedLimit": QUOTA_KIB 
 const bank = await startBank(after, { start: (after) => browseFirefox(after, path, preferences) });
 
 // A transaction of Firefox that was told to commit from within a request's `success` is complete though what it was to put has failed.
-test("Firefox: what the quota has no room for is refused, and not sent", LIMIT, async (t) => {
-  const { proxy, tab } = await bank.through(t);
-  const page = await tab();
-  const told = await page.evaluate(async () => {
-    // At random, for what is stored is compressed.
-    const body = new Uint8Array(1_048_576);
-    for (let at = 0; at < body.length; at += 65_536) crypto.getRandomValues(body.subarray(at, at + 65_536));
-    return window.bank.fetch("/accounts/full/deposit", { method: "POST", body }).then(
-      ({ status }) => ({ status }),
-      ({ code, executed, cause }) => ({ code, executed, cause: cause?.code }),
-    );
-  });
-  assert.deepEqual(told, { code: "store-failed", executed: "no", cause: "store-full" });
-  assert.equal(proxy.changes.size, 0, "nothing was sent");
-});
+test("Firefox: what the quota has no room for is refused, and not sent", LIMIT, noRoom(bank));

@@ -1,10 +1,9 @@
 // What Firefox shows: the scenarios that need nothing but its tabs, reloads, and `kill -9`.
 
-import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { findFirefox } from "../../../scripts/setup/firefox.mjs";
-import { madeOnce, startBank } from "../bank.mjs";
-import { leaving, leftOver, sameId } from "../scenarios/shared.mjs";
+import { startBank } from "../bank.mjs";
+import { anyBody, leaving, leftOver, sameId } from "../scenarios/shared.mjs";
 import { browseFirefox } from "./browser.mjs";
 
 /** Past this, what runs hangs. */
@@ -34,20 +33,4 @@ test("Firefox: of two tabs one is closed in mid-request: what it left goes on in
 test("Firefox: two tabs without Web Locks send one id at once: it runs once, and both are told the truth", LIMIT, sameId(bank));
 
 // A Request of Firefox gives no stream of its body, and makes a text of a stream that it is given.
-test("Firefox: a body of any kind is sent as it is", LIMIT, async (t) => {
-  const { tab } = await bank.through(t);
-  const page = await tab();
-  const kinds = await page.evaluate(async () => {
-    const text = (amount) => JSON.stringify({ amount });
-    const bytes = (amount) => new TextEncoder().encode(text(amount));
-    const bodies = { string: text(1), bytes: bytes(2), buffer: bytes(4).buffer, Blob: new Blob([text(8)]), stream: new Blob([text(16)]).stream() };
-    const answers = {};
-    for (const [kind, body] of Object.entries(bodies)) {
-      const { status } = await window.bank.fetch("/accounts/bodies/deposit", { method: "POST", body });
-      answers[kind] = status;
-    }
-    return answers;
-  });
-  assert.deepEqual(kinds, { string: 200, bytes: 200, buffer: 200, Blob: 200, stream: 200 });
-  await madeOnce(bank.server, [1, 2, 4, 8, 16].map((amount) => ({ account: "bodies", amount })));
-});
+test("Firefox: a body of any kind is sent as it is", LIMIT, anyBody(bank));

@@ -99,7 +99,6 @@ window.bank = {
     }
     return takeOvers;
   },
-  /** Makes deposits in the session, all at once. What each caller got comes to `answers`. */
   /** How many rows the stores of this page have. */
   async rows() {
     let count = 0;
@@ -110,6 +109,7 @@ window.bank = {
     }
     return count;
   },
+  /** Makes deposits in the session, all at once. What each caller got comes to `answers`. */
   inSession: (deposits) =>
     Promise.all(
       deposits.map(async ({ n, account, amount }) => {

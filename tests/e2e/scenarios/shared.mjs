@@ -108,5 +108,45 @@ export function sameId({ server, through }) {
   };
 }
 
+/** A body of each kind that `fetch` takes. */
+export function anyBody({ server, through }) {
+  return async (t) => {
+    const { tab } = await through(t);
+    const page = await tab();
+    const kinds = await page.evaluate(async () => {
+      const text = (amount) => JSON.stringify({ amount });
+      const bytes = (amount) => new TextEncoder().encode(text(amount));
+      const bodies = { string: text(1), bytes: bytes(2), buffer: bytes(4).buffer, Blob: new Blob([text(8)]), stream: new Blob([text(16)]).stream() };
+      const answers = {};
+      for (const [kind, body] of Object.entries(bodies)) {
+        const { status } = await window.bank.fetch("/accounts/bodies/deposit", { method: "POST", body });
+        answers[kind] = status;
+      }
+      return answers;
+    });
+    assert.deepEqual(kinds, { string: 200, bytes: 200, buffer: 200, Blob: 200, stream: 200 });
+    await madeOnce(server, [1, 2, 4, 8, 16].map((amount) => ({ account: "bodies", amount })));
+  };
+}
+
+/** What the browser has no room for: a megabyte is past its quota. */
+export function noRoom({ through }) {
+  return async (t) => {
+    const { proxy, tab } = await through(t);
+    const page = await tab();
+    const told = await page.evaluate(async () => {
+      // At random, for what is stored is compressed.
+      const body = new Uint8Array(1_048_576);
+      for (let at = 0; at < body.length; at += 65_536) crypto.getRandomValues(body.subarray(at, at + 65_536));
+      return window.bank.fetch("/accounts/full/deposit", { method: "POST", body }).then(
+        ({ status }) => ({ status }),
+        ({ code, executed, cause }) => ({ code, executed, cause: cause?.code }),
+      );
+    });
+    assert.deepEqual(told, { code: "store-failed", executed: "no", cause: "store-full" });
+    assert.equal(proxy.changes.size, 0, "nothing was sent");
+  };
+}
+
 /** What a page was told, by a promise or by `onrecovered`. */
 const told = ({ n, status, text, error }) => (error ? `${n} ${error.code} ${error.executed}` : `${n} ${status} ${text}`);

@@ -68,7 +68,7 @@ fn each_flaw_of_a_host_that_commits_together_yields_a_counter_example() {
     }
 }
 
-/// No rule keeps a session from going on, so here it is the key: somebody else's session may take the only room that there is.
+/// No rule is known that keeps a session from going on, so here it is the key: somebody else's session may take the only room that there is.
 #[test]
 fn a_session_that_nobody_can_go_on_with_is_found() {
     let full = scopes::named("full session").expect("a scope of that name");

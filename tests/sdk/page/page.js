@@ -34,7 +34,12 @@ let seen = [];
 let connections = [];
 
 window.lab = {
-  open: indexedDbStore,
+  /** A store whose database is there. */
+  async open(...given) {
+    const store = indexedDbStore(...given);
+    await store.load();
+    return store;
+  },
   checks: conformance((name) => indexedDbStore(name, "strict")),
   get: (name, id) => within(name, "readonly", (rows) => ended(rows.get(id))),
   put: (name, id, row) => within(name, "readwrite", (rows) => void write.call(rows, row, id)),

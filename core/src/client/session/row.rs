@@ -119,8 +119,11 @@ impl Change {
     /// The same of what a row says. `None`: it is not made. Otherwise what the row says then, or said before it [`Change::deletes`] it.
     pub fn made(&self, row: Option<Entry>) -> Option<Entry> {
         match (self, row) {
-            (Self::Add(entry), None) => Some(entry.clone()),
-            (Self::Adopt { by, from, epoch }, Some(row)) if row.owner == *from || row.is_left_before(*epoch) => {
+            // An id is one call's alone: there by its owner, it was added a moment ago.
+            (Self::Add(entry), row) if row.as_ref().is_none_or(|row| row.owner == entry.owner) => Some(entry.clone()),
+            (Self::Adopt { by, from, epoch }, Some(row))
+                if row.owner == *from || row.owner == *by || row.is_left_before(*epoch) =>
+            {
                 let place = row.place.filter(|_| holds(Rule::PlaceKept));
                 Some(Entry { owner: by.clone(), orphaned: *epoch, place, ..row })
             }
@@ -295,5 +298,23 @@ mod tests {
     #[test]
     fn an_id_that_is_there_is_not_added_again() {
         assert_eq!(apply(&Change::Add(row()), Some(&Entry { owner: "b".into(), ..row() })).1, Changed::Not);
+    }
+
+    /// A store may not be able to tell whether it has made a change.
+    #[test]
+    fn what_is_made_twice_leaves_what_it_leaves_once_and_says_so() {
+        let by = || "a".to_owned();
+        for change in [
+            Change::Add(row()),
+            Change::Adopt { by: "b".into(), from: by(), epoch: 5 },
+            Change::Number { by: by(), place: PLACE },
+            Change::Keep { by: by(), answered: answered() },
+            Change::Cancel { by: by() },
+            Change::Leave { by: by(), epoch: 5 },
+        ] {
+            let before = if matches!(change, Change::Add(_)) { None } else { Some(row()) };
+            let (_, Changed::Made(left)) = apply(&change, before.as_ref()) else { panic!("{change:?} is not made") };
+            assert_eq!(apply(&change, Some(&left)).1, Changed::Made(left), "{change:?}");
+        }
     }
 }

@@ -1,0 +1,128 @@
+// A browser that is driven by the commands of WebDriver, with the members of the Chromium of `browser.mjs` that the scenarios use.
+//
+// Invariants:
+// - The profile is a temporary folder: it outlives a `kill -9` of the browser, and nothing outlives the test file.
+// - A session has one current window, so whoever means a window switches to it first, and nobody comes between.
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { until } from "./lossy.mjs";
+import { servePages } from "./pages.mjs";
+
+/**
+ * Starts one for a test file. `launch` is given the profile's folder, and resolves to `send(command, parameters)`, which resolves to what a command answers, and
+ * to `kill()`, which resolves once all processes are gone.
+ */
+export async function drive(after, launch) {
+  const pages = await servePages();
+  const profile = await mkdtemp(join(tmpdir(), "semel-driven-"));
+  const browser = new Driven(pages, () => launch(profile));
+  after(async () => {
+    await browser.close();
+    await pages.close();
+    await rm(profile, { recursive: true, force: true, maxRetries: 10 });
+  });
+  await browser.start();
+  return browser;
+}
+
+class Driven {
+  #pages;
+  #launch;
+  #session;
+
+  constructor(pages, launch) {
+    this.#pages = pages;
+    this.#launch = launch;
+  }
+
+  get told() {
+    return this.#pages.told;
+  }
+
+  /** Starts it, again on the same profile. */
+  async start() {
+    const { send, kill } = await this.#launch();
+    let last = Promise.resolve();
+    /** What `work` sends is not mixed with what others do. */
+    const inTurn = (work) => {
+      const own = last.then(() => work(send));
+      last = own.catch(() => {});
+      return own;
+    };
+    // The window that it starts with stays.
+    const first = await inTurn((send) => send("GetWindowHandle"));
+    this.#session = { inTurn, kill, first };
+  }
+
+  /** Opens the test page in a new tab. */
+  async tab() {
+    const session = this.#session;
+    const { handle } = await session.inTurn(async (send) => {
+      // The current window may be closed.
+      await send("SwitchToWindow", { handle: session.first, focus: false });
+      return send("NewWindow", { type: "tab", focus: false });
+    });
+    const tab = new Tab(session, handle, () => session === this.#session);
+    await tab.goto(this.#pages.url);
+    return tab;
+  }
+
+  /** `kill -9` of all its processes. */
+  async kill() {
+    const { kill } = this.#session;
+    this.#session = undefined;
+    await kill();
+  }
+
+  async close() {
+    if (this.#session) await this.kill();
+  }
+}
+
+class Tab {
+  #session;
+  #handle;
+  #lives;
+  #isClosed = false;
+
+  constructor(session, handle, lives) {
+    this.#session = session;
+    this.#handle = handle;
+    this.#lives = lives;
+  }
+
+  #within(work) {
+    return this.#session.inTurn(async (send) => {
+      await send("SwitchToWindow", { handle: this.#handle, focus: false });
+      return work(send);
+    });
+  }
+
+  async goto(url) {
+    await this.#within((send) => send("Navigate", { url }));
+    // Of a new window WebKit may take the load of the empty page for that of this one.
+    await until(() => this.evaluate((url) => location.href === url && document.readyState === "complete", url).catch(() => false), "the page is loaded");
+  }
+
+  reload() {
+    return this.#within((send) => send("Refresh"));
+  }
+
+  /** What a function returns in the page, or what its promise gives. */
+  async evaluate(work, argument) {
+    const source = `Promise.resolve(${JSON.stringify(argument) ?? "undefined"}).then(${work}).then((value) => JSON.stringify({ value }), (error) => JSON.stringify({ error: String(error) }))`;
+    const script = "const done = arguments[1]; window.eval(arguments[0]).then(done);";
+    const { value, error } = JSON.parse(await this.#within((send) => send("ExecuteAsyncScript", { script, args: [source] })));
+    if (error !== undefined) throw new Error(error);
+    return value;
+  }
+
+  /** One whose browser was killed is closed. */
+  async close() {
+    if (this.#isClosed || !this.#lives()) return;
+    this.#isClosed = true;
+    await this.#within((send) => send("CloseWindow"));
+  }
+}

@@ -1,0 +1,65 @@
+// A real WebKit for a test file: WebKitGTK, in windows that nobody sees.
+//
+// Invariant: screen, driver and browser are a process group each, so that all processes of one are killed at once.
+
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { drive } from "../driven.mjs";
+import { endWithTests } from "../ending.mjs";
+import { until } from "../lossy.mjs";
+import { startSession } from "./webdriver.mjs";
+
+const execute = promisify(execFile);
+const WINDOW = fileURLToPath(new URL("window.js", import.meta.url));
+
+/** Starts WebKit for a test file. `share`: the part of the disk that an origin may fill. */
+export async function browseWebKit(after, share) {
+  const screen = begin("Xvfb", ["-displayfd", "3", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
+  const [number] = await once(screen.child.stdio[3], "data");
+  const env = { ...process.env, DISPLAY: `:${String(number).trim()}`, GDK_BACKEND: "x11" };
+  let group;
+  const browser = await drive(after, async (profile) => {
+    const { send, kill, pid } = await launch(env, [WINDOW, profile, ...(share ? [String(share)] : [])]);
+    group = pid;
+    return { send, kill };
+  });
+  after(screen.kill);
+  /** `kill -9` of the process that keeps the rows and speaks to the network, as iOS ends it. WebDriver loses its session then. */
+  const killNetwork = () => execute("pkill", ["-KILL", "-g", String(group), "WebKitNetwork"]);
+  return { browser, killNetwork };
+}
+
+async function launch(env, args) {
+  const port = await unusedPort();
+  const { child, kill } = begin("WebKitWebDriver", [`--port=${port}`], { stdio: "ignore", env });
+  const url = `http://127.0.0.1:${port}`;
+  await until(() => fetch(`${url}/status`).then(() => true, () => false), "the driver listens", 60_000);
+  const send = await startSession(url, { "webkitgtk:browserOptions": { binary: "gjs", args } });
+  return { send, kill, pid: child.pid };
+}
+
+/** A program in a process group of its own, and what ends all of that. */
+function begin(path, args, options) {
+  const child = spawn(path, args, { detached: true, ...options });
+  const ended = new Promise((resolve, reject) => child.on("exit", resolve).on("error", reject));
+  const killGroup = () => process.kill(-child.pid, "SIGKILL");
+  const isOver = endWithTests(killGroup);
+  const kill = async () => {
+    killGroup();
+    await ended;
+    isOver();
+  };
+  return { child, kill };
+}
+
+/** The driver doesn't tell which it has taken by itself. */
+async function unusedPort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}

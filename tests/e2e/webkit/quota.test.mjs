@@ -1,0 +1,18 @@
+// What WebKit shows where it has no space left.
+
+import { statfs } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { after, test } from "node:test";
+import { startBank } from "../bank.mjs";
+import { noRoom } from "../scenarios/shared.mjs";
+import { browseWebKit } from "./browser.mjs";
+
+/** Past this, what runs hangs. */
+const LIMIT = { timeout: 120_000 };
+/** Room for the database, and for no body of a megabyte. */
+const QUOTA_BYTES = 1_000_000;
+
+const { blocks, bsize } = await statfs(tmpdir());
+const bank = await startBank(after, { start: async (after) => (await browseWebKit(after, QUOTA_BYTES / (blocks * bsize))).browser });
+
+test("WebKit: what the quota has no room for is refused, and not sent", LIMIT, noRoom(bank));

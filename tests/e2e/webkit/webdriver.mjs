@@ -1,0 +1,27 @@
+// WebDriver, by which WebKit is driven from outside: its commands over HTTP, by the names that the specification gives them.
+
+const COMMANDS = {
+  CloseWindow: ["DELETE", "window"],
+  ExecuteAsyncScript: ["POST", "execute/async"],
+  GetWindowHandle: ["GET", "window"],
+  Navigate: ["POST", "url"],
+  NewWindow: ["POST", "window/new"],
+  Refresh: ["POST", "refresh"],
+  SwitchToWindow: ["POST", "window"],
+};
+
+/** Starts a session, of which `send(command, parameters)` resolves to what the command answers. `options`: of the browser. */
+export async function startSession(url, options) {
+  const { sessionId } = await exchange(`${url}/session`, "POST", { capabilities: { alwaysMatch: options } });
+  return (command, parameters = {}) => {
+    const [method, path] = COMMANDS[command];
+    return exchange(`${url}/session/${sessionId}/${path}`, method, method === "POST" ? parameters : undefined);
+  };
+}
+
+async function exchange(url, method, parameters) {
+  const response = await fetch(url, { method, body: parameters && JSON.stringify(parameters) });
+  const { value } = await response.json();
+  if (!response.ok) throw new Error(`${method} ${url}: ${value.error}: ${value.message}`);
+  return value;
+}

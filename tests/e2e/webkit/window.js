@@ -1,0 +1,24 @@
+// A browser of WebKit's for tests, for gjs: windows that WebDriver opens, and nothing else. The MiniBrowser that comes with WebKit keeps nothing on disk while it is driven.
+
+imports.gi.versions.Gtk = "3.0";
+imports.gi.versions.WebKit2 = "4.1";
+const { Gtk, WebKit2 } = imports.gi;
+
+Gtk.init(null);
+// The folder of the profile, and which part of its disk an origin may fill.
+const [profile, share] = ARGV;
+const folders = { base_data_directory: `${profile}/data`, base_cache_directory: `${profile}/cache` };
+const quota = share ? { origin_storage_ratio: Number(share) } : {};
+const context = WebKit2.WebContext.new_with_website_data_manager(new WebKit2.WebsiteDataManager({ ...folders, ...quota }));
+context.set_automation_allowed(true);
+context.connect("automation-started", (_, session) => session.connect("create-web-view", open));
+Gtk.main();
+
+function open() {
+  const view = new WebKit2.WebView({ web_context: context, is_controlled_by_automation: true });
+  const window = new Gtk.Window({ default_width: 800, default_height: 600 });
+  window.add(view);
+  window.show_all();
+  view.connect("close", () => window.destroy());
+  return view;
+}
