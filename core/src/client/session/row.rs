@@ -119,14 +119,14 @@ impl Change {
     /// The same of what a row says. `None`: it is not made. Otherwise what the row says then, or said before it [`Change::deletes`] it.
     pub fn made(&self, row: Option<Entry>) -> Option<Entry> {
         match (self, row) {
+            (Self::Add(entry), None) => Some(entry.clone()),
             // An id is one call's alone: there by its owner, it was added a moment ago.
-            (Self::Add(entry), row) if row.as_ref().is_none_or(|row| row.owner == entry.owner) => Some(entry.clone()),
-            (Self::Adopt { by, from, epoch }, Some(row))
-                if row.owner == *from || row.owner == *by || row.is_left_before(*epoch) =>
-            {
+            (Self::Add(entry), Some(row)) if row.owner == entry.owner => Some(row),
+            (Self::Adopt { by, from, epoch }, Some(row)) if row.owner == *from || row.is_left_before(*epoch) => {
                 let place = row.place.filter(|_| holds(Rule::PlaceKept));
                 Some(Entry { owner: by.clone(), orphaned: *epoch, place, ..row })
             }
+            (Self::Adopt { by, epoch, .. }, Some(row)) if row.owner == *by && row.orphaned == *epoch => Some(row),
             (Self::Number { by, place }, Some(row)) if row.owner == *by => Some(Entry { place: Some(*place), ..row }),
             (Self::Keep { by, answered }, Some(row)) if row.owner == *by => {
                 Some(Entry { answered: Some(answered.clone()), ..row })
@@ -316,5 +316,14 @@ mod tests {
             let (_, Changed::Made(left)) = apply(&change, before.as_ref()) else { panic!("{change:?} is not made") };
             assert_eq!(apply(&change, Some(&left)).1, Changed::Made(left), "{change:?}");
         }
+    }
+
+    #[test]
+    fn what_is_taken_for_made_before_changes_nothing() {
+        let here = Entry { turn: 9, orphaned: 5, ..row() };
+        assert_eq!(apply(&Change::Add(row()), Some(&here)).1, Changed::Made(here.clone()));
+        let adopt = |epoch| Change::Adopt { by: "a".into(), from: "b".into(), epoch };
+        assert_eq!(apply(&adopt(5), Some(&here)).1, Changed::Made(here.clone()));
+        assert_eq!(apply(&adopt(4), Some(&here)).1, Changed::Not);
     }
 }
