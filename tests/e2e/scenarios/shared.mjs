@@ -1,8 +1,29 @@
 // The scenarios that run in more than one browser. Each is given a bank, and makes a test of it.
 
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { answers, attempts, begin, first, madeOnce, make, numberOf, pending, recovered, small, unheard } from "../bank.mjs";
 import { gate, until } from "../lossy.mjs";
+
+/** What a browser that WebDriver drives plays: what needs nothing but tabs, reloads, and `kill -9` of all of it. */
+export function play(name, limit, bank) {
+  const { browser } = bank;
+  const reload = async (page) => {
+    await page.reload();
+    return page;
+  };
+  const kill = async (_, blank) => {
+    await browser.kill();
+    await browser.start();
+    return blank();
+  };
+  for (const [word, way, leave] of [["reload", "a reload", reload], ["kill", "kill -9 of the browser", kill]]) {
+    test(`${name}: ${way} in mid-request: each effect is exact, and each caller's answer comes to the next page, once`, limit, leaving(bank, word, leave));
+  }
+  test(`${name}: of two tabs one is closed in mid-request: what it left goes on in the other, and each effect is exact`, limit, leftOver(bank, 2, (page) => page.close()));
+  test(`${name}: two tabs without Web Locks send one id at once: it runs once, and both are told the truth`, limit, sameId(bank));
+  test(`${name}: a body of any kind is sent as it is`, limit, anyBody(bank));
+}
 
 /**
  * A page goes in mid-request: `leave` is given it, and resolves to the page after it, without an outbox yet.
@@ -108,8 +129,8 @@ export function sameId({ server, through }) {
   };
 }
 
-/** A body of each kind that `fetch` takes. */
-export function anyBody({ server, through }) {
+/** A body of each kind that `fetch` takes. A Request of Firefox gives no stream of its body, and makes a text of a stream that it is given. */
+function anyBody({ server, through }) {
   return async (t) => {
     const { tab } = await through(t);
     const page = await tab();

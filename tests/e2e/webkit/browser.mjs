@@ -7,18 +7,22 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { findWebKit } from "../../../scripts/setup/webkit.mjs";
 import { drive } from "../driven.mjs";
 import { endWithTests } from "../ending.mjs";
 import { until } from "../lossy.mjs";
 import { startSession } from "./webdriver.mjs";
 
 const execute = promisify(execFile);
+/** So long may the screen take to be there, and the driver. */
+const START_MS_MAX = 60_000;
 const WINDOW = fileURLToPath(new URL("window.js", import.meta.url));
 
 /** Starts WebKit for a test file. `share`: the part of the disk that an origin may fill. */
 export async function browseWebKit(after, share) {
+  if ((await findWebKit()) === undefined) throw new Error("There is no WebKit: install webkit2gtk-driver, gir1.2-webkit2-4.1, gjs and xvfb.");
   const screen = begin("Xvfb", ["-displayfd", "3", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
-  const [number] = await once(screen.child.stdio[3], "data");
+  const [number] = await once(screen.child.stdio[3], "data", { signal: AbortSignal.timeout(START_MS_MAX) });
   const env = { ...process.env, DISPLAY: `:${String(number).trim()}`, GDK_BACKEND: "x11" };
   let group;
   const browser = await drive(after, async (profile) => {
@@ -36,7 +40,7 @@ async function launch(env, args) {
   const port = await unusedPort();
   const { child, kill } = begin("WebKitWebDriver", [`--port=${port}`], { stdio: "ignore", env });
   const url = `http://127.0.0.1:${port}`;
-  await until(() => fetch(`${url}/status`).then(() => true, () => false), "the driver listens", 60_000);
+  await until(() => fetch(`${url}/status`).then(() => true, () => false), "the driver listens", START_MS_MAX);
   const send = await startSession(url, { "webkitgtk:browserOptions": { binary: "gjs", args } });
   return { send, kill, pid: child.pid };
 }

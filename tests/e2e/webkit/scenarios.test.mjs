@@ -2,16 +2,14 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { findWebKit } from "../../../scripts/setup/webkit.mjs";
 import { madeOnce, startBank } from "../bank.mjs";
 import { until } from "../lossy.mjs";
-import { anyBody, leaving, leftOver, sameId } from "../scenarios/shared.mjs";
+import { play } from "../scenarios/shared.mjs";
 import { browseWebKit } from "./browser.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 120_000 };
 
-if ((await findWebKit()) === undefined) throw new Error("There is no WebKit: install webkit2gtk-driver, gir1.2-webkit2-4.1, gjs and xvfb.");
 let killNetwork;
 const start = async (after) => {
   const started = await browseWebKit(after);
@@ -21,25 +19,7 @@ const start = async (after) => {
 const bank = await startBank(after, { start });
 const { browser } = bank;
 
-const reload = async (page) => {
-  await page.reload();
-  return page;
-};
-const kill = async (_, blank) => {
-  await browser.kill();
-  await browser.start();
-  return blank();
-};
-
-for (const [name, way, leave] of [["reload", "a reload", reload], ["kill", "kill -9 of the browser", kill]]) {
-  test(`WebKit: ${way} in mid-request: each effect is exact, and each caller's answer comes to the next page, once`, LIMIT, leaving(bank, name, leave));
-}
-
-test("WebKit: of two tabs one is closed in mid-request: what it left goes on in the other, and each effect is exact", LIMIT, leftOver(bank, 2, (page) => page.close()));
-
-test("WebKit: two tabs without Web Locks send one id at once: it runs once, and both are told the truth", LIMIT, sameId(bank));
-
-test("WebKit: a body of any kind is sent as it is", LIMIT, anyBody(bank));
+play("WebKit", LIMIT, bank);
 
 test("WebKit: the process that keeps the rows is killed under a page: what it has under way and what it makes then happens once, and is answered", LIMIT, async (t) => {
   const { proxy, tab } = await bank.through(t);
