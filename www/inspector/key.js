@@ -65,7 +65,7 @@ function recordsOf({ key, now }, first, context) {
     section.replaceChildren(heading, tools, list);
   };
   const choose = (state) => {
-    history.replaceState(null, "", fragmentOf({ view: "key", key, state }));
+    context.rename({ view: "key", key, state });
     show(state);
   };
   const tools = make("div", { class: "tools" }, finder(key, context), chooser(first, choose));

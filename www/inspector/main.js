@@ -2,7 +2,7 @@
 //
 // Invariants:
 // - What is left is aborted: nothing of an old view is drawn into a new one.
-// - A list of keys that is come back to is as it was left, with its place.
+// - A list of keys that is come back to is as it was left, with its place; and so is a key that is come back to from one of its records.
 
 import { Admin } from "../../sdk/admin/api.js";
 import { safe } from "../../sdk/admin/words.js";
@@ -17,7 +17,7 @@ import { showSignIn, signOut, tokenOf } from "./sign-in.js";
 const VIEWS = { keys: showKeys, key: showKey, record: showRecord, forget: showForget };
 /** A change that gets no answer is sent again for so long. */
 const CHANGES_FOR_MS = 15_000;
-/** Lists that are kept for coming back. */
+/** Views that are kept for coming back. */
 const KEPT_MAX = 4;
 
 let admin;
@@ -61,15 +61,24 @@ function show({ isSame = false } = {}) {
   if (!admin) return;
   const route = routeOf(location.hash);
   const fragment = fragmentOf(route);
+  const keysRoute = lastKeys(route);
   const back = kept.get(fragment);
-  if (back && !isSame) {
+  if (back && !isSame && isBack(route)) {
     kept.delete(fragment);
     return put(fragment, back.view, back);
   }
+  if (back) forgetList(fragment);
   const controller = new AbortController();
-  const keysRoute = lastKeys(route);
-  const context = { admin, signal: controller.signal, go, reload, forgetLists, retries, keysRoute, keysFragment: fragmentOf({ view: "keys", ...keysRoute }), onerror: (error) => refused(error, controller) };
+  const context = { admin, signal: controller.signal, go, rename, reload, forgetLists, retries, keysRoute, keysFragment: fragmentOf({ view: "keys", ...keysRoute }), onerror: (error) => refused(error, controller) };
   put(fragment, VIEWS[route.view](route, context), { controller, isSame });
+}
+
+/** Whether what is shown is looked at from there: who comes to a key from anywhere else sees it as it is now. */
+const isBack = ({ view, key }) => view === "keys" || isRecordOf(key, shown?.fragment);
+
+function isRecordOf(key, fragment) {
+  const its = fragment === undefined ? {} : routeOf(fragment);
+  return its.view === "record" && its.key === key;
 }
 
 let lastKeysRoute = {};
@@ -83,7 +92,7 @@ function lastKeys({ view, ...choice }) {
 function put(fragment, view, { controller = new AbortController(), scrollY = 0, isSame = false } = {}) {
   const { id, selectionStart, selectionEnd } = (isSame && document.activeElement) || {};
   const isFirst = shown === undefined;
-  leave();
+  leave(fragment);
   shown = { fragment, view, controller };
   $("view").replaceChildren(view.element);
   document.title = safe(`${view.title} – Semel inspector`);
@@ -102,9 +111,12 @@ function refocus(id, selectionStart, selectionEnd) {
   input?.setSelectionRange(selectionStart, selectionEnd);
 }
 
-function leave() {
+function leave(next) {
   if (!shown) return;
-  if (shown.fragment !== undefined && routeOf(shown.fragment).view === "keys" && admin) {
+  const { view, key } = shown.fragment === undefined ? {} : routeOf(shown.fragment);
+  // A question that is open belongs to what is left, and is left with it.
+  const isKept = view === "keys" || (view === "key" && isRecordOf(key, next) && document.querySelector("dialog") === null);
+  if (isKept && admin) {
     kept.set(shown.fragment, { view: shown.view, controller: shown.controller, scrollY });
     if (kept.size > KEPT_MAX) forgetList(kept.keys().next().value);
   } else shown.controller.abort();
@@ -128,6 +140,12 @@ function go(route, { isSame = false } = {}) {
     show({ isSame });
   } else if (fragment === location.hash || (fragment === "#" && location.hash === "")) show();
   else location.hash = fragment;
+}
+
+/** What is shown has another address from now on. */
+function rename(route) {
+  shown.fragment = fragmentOf(route);
+  history.replaceState(null, "", shown.fragment);
 }
 
 function reload() {
