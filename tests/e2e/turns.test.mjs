@@ -374,6 +374,25 @@ test("what waits is bounded, in number and in bytes, and room is there again onc
   }
 });
 
+test("room is for who waits: it is there again once what was waited for has failed, and while who was let go still works; who waits for nobody needs none", LIMIT, async () => {
+  const { log, turns, commit } = object();
+  const ALL = 32 << 20;
+  const work = () => log.push("ran");
+  for (let again = 0; again < 2; again += 1) await assert.rejects(turns.after(Promise.reject(new Error("broken")), work, ALL), /broken/);
+  turns.together(work);
+  await turn();
+  let end;
+  const ended = new Promise((resolve) => (end = resolve));
+  const works = turns.together(() => ended, undefined, ALL);
+  await commit();
+  const waits = turns.together(work, undefined, ALL);
+  await assert.rejects(turns.together(work, undefined, 1), /too many requests wait/);
+  await turns.alone(work, ALL);
+  end();
+  await commit();
+  await Promise.all([works, waits]);
+});
+
 test("on workerd: of a hundred at once each has its own outcome, though some fail and some end the module", LIMIT, async (t) => {
   const server = await serve((end) => t.after(end), "probe");
   const change = (path, id = randomUUID()) => server.send("POST", path, { id, key: '"k"', body: id, firstSent: nowS() });
