@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { natively } from "./natively.mjs";
 
-const { linesOf, pairsOf, pathOf, responseOf, valueIn } = await natively("lines.js");
+const { answered, linesOf, pairsOf, pathOf, responseOf, valueIn } = await natively("lines.js");
 
 test("a path is as URLs have it, however its URL is read", () => {
-  for (const url of ["https://a.example/b/c-d_e~f/1", "http://[::1]:8080/b", "https://a.example/b/../c", "https://a.example/%2e%2e/b", "https://a.example/b/?c=d", "https://a.example", "https://a.example/b//c", "https://a.example/a.b", "https://a.example/\u00e9"]) {
+  for (const url of ["https://a.example/b/c-d_e~f/1", "http://[::1]:8080/b", "https://a.example/b/../c", "https://a.example/%2e%2e/b", "https://a.example/b/?c=d", "https://a.example", "https://a.example/b//c", "https://a.example/a.b", "https://a.example?b/c", "https://a.example#b/c", "https://me:b@a.example/b", "https://a.example/\u00e9"]) {
     const { pathname, search } = new URL(url);
     assert.deepEqual(pathOf(url), { pathname, search }, url);
   }
@@ -17,7 +17,15 @@ test("a header is found by its whole name, and each of a name is in an answer", 
   const lines = "x-semel-status:no\nsemel-status:executed\nx:a:b\n";
   assert.deepEqual(["semel-status", "x", "status", "none"].map((name) => valueIn(lines, name)), ["executed", "a:b", undefined, undefined]);
   assert.deepEqual(pairsOf(lines).at(-1), ["x", "a:b"]);
+  assert.deepEqual(pairsOf(":no name\nno value\na:b\nc:\n"), [["a", "b"], ["c", ""]]);
   assert.equal(linesOf(new Headers({ b: "2", a: "1" })), "a:1\nb:2\n");
   const { status, headers } = responseOf([204, "x-one:1\nx-one:2\n", undefined]);
   assert.deepEqual([status, headers.get("x-one")], [204, "1, 2"]);
+});
+
+test("an answer keeps its body, whatever the module's memory holds by then", () => {
+  const memory = new Uint8Array([1, 2]);
+  const [, , body] = answered(200, "", memory.subarray(0, 1), undefined);
+  memory.fill(9);
+  assert.deepEqual([...body], [1]);
 });

@@ -30,7 +30,7 @@ test("after a panic the instance is another, and what was made in the old one is
   assert.throws(() => guarded(text, () => "otherwise"), (error) => error === "the disk is full");
   assert.throws(() => attempted(text), /^Error: the disk is full$/);
   assert.deepEqual([made("b") === first, its.restarts, its.lines()], [true, 0, []]);
-  assert.equal(guarded(trap, () => "otherwise"), "otherwise");
+  assert.equal(guarded(trap, () => `otherwise, in instance ${its.restarts}`), "otherwise, in instance 1");
   assert.match(its.lines()[0], /"level":"error".*the module was restarted: RuntimeError: unreachable/);
   const second = made("c");
   assert.deepEqual([second, its.restarts], [{ settings: "c" }, 1]);
@@ -49,7 +49,7 @@ test("what can't be made is made anew by the next who needs it: each is told why
 
 test("a line of the log is one JSON document, whatever is in it; whose key it is is told as far as that is known", (t) => {
   const its = watch(t);
-  const odd = "a\nb\u2028c\u202ed\u{e0001}e\u0085f\"";
+  const odd = "a\nb\u2028\u2029c\u202ed\u{e0001}e\u0085f\"";
   note("warn", odd);
   noteOf(() => ({ key_hash: () => "hash" }), "one");
   noteOf(() => ({ key_hash: text }), "other");

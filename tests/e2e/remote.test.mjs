@@ -29,15 +29,15 @@ function key(t) {
       return answer("in-flight");
     },
     taken: () => its.calls.shift(),
-    settled: ([, , , name], ended) => (its.log.push(`settle ${name} ${ended}`), answer("executed")),
+    settled: ([, , , name], ended, args) => (its.log.push(`settle ${name} ${ended}`), (its.settledMs = args.at(-1) - NOW), answer("executed")),
     waiting: (args) => (its.log.push(`wait ${nameOf(args)}`), answer(its.waits)),
   };
   const send = ([, , , name], _answer, _attempt, sinceMs) => new Promise((resolve) => (its.log.push(`send ${name}`), its.ends.set(name, resolve), (its.sinceMs = sinceMs - NOW)));
   const sync = () => new Promise((resolve, reject) => (its.log.push("sync"), its.syncs.push({ resolve, reject })));
   its.remote = new Remote(object, send, sync);
-  /** Resolves to what `Semel-Status` says. `bytes`: of its body. */
-  its.ask = async (name, { waitMs = 30_000, bytes = 0, method = "POST", path = "/" } = {}) => {
-    const [, lines] = await its.remote.answer(() => [method, `${path}${name}`, "", String(waitMs), { byteLength: bytes }]);
+  /** Resolves to what `Semel-Status` says. `bytes`: of its body, or `body` itself. */
+  its.ask = async (name, { waitMs = 30_000, bytes = 0, body = { byteLength: bytes }, method = "POST", path = "/" } = {}) => {
+    const [, lines] = await its.remote.answer(() => [method, `${path}${name}`, "", String(waitMs), body, Date.now()]);
     return lines.slice("semel-status:".length, -1);
   };
   its.durable = async () => {
@@ -95,8 +95,9 @@ test("the time of a call begins with its start, however long that takes to be du
   await its.pass(2_000);
   await its.durable();
   assert.equal(its.sinceMs, 3_500);
+  await its.pass(1_000);
   await its.end("again");
-  assert.equal(await one, "executed");
+  assert.deepEqual([await one, its.settledMs], ["executed", 6_500], "what came of it is as of then");
 });
 
 test("who waits hears what there is a quarter of its time before its client gives up, and two seconds at most", async (t) => {
@@ -144,6 +145,14 @@ test("so many wait, with so much in their bodies, and once one is through there 
       t.mock.reset();
     }
   }
+});
+
+test("what was too large to be read has no bytes, and leaves the count of those that wait a number", async (t) => {
+  const its = key(t);
+  its.ask("first");
+  its.ask("unread", { body: null });
+  for (let number = 0; number < 16; number += 1) its.ask(`${number}`, { bytes: 1 << 20 });
+  assert.equal(await Promise.race([its.ask("beyond", { bytes: 1 }), turn("waits")]), "locked");
 });
 
 test("one that fails on its way lets the next have its turn", async (t) => {
