@@ -4,7 +4,7 @@
 
 import { register } from "node:module";
 
-/** What a test puts there itself: `connect` of the runtime's sockets, and `glue`, what it calls of the wasm module; `registry`, `engine` and `router` are objects of that. */
+/** What a test puts there itself: `connect` of the runtime's sockets, and `glue`, what it calls of the wasm module; `registry`, `engine` and `router` are objects of that, or make one of what it is made of. */
 export const given = (globalThis.given = { connect: undefined, glue: {} });
 /** As the runtime has it: what a property of a service is, where that is a method. */
 export const RpcStub = (globalThis.RpcStub = class {});
@@ -15,7 +15,7 @@ const made = {
   "./semel_bg.wasm": "export default undefined;",
   "./semel.js":
     "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = () => given.glue.restarted?.(), wait_ms = (...asked) => given.glue.wait_ms(...asked), registry_shards = () => 2, young_ms = () => 60_000; " +
-    ["Registry", "Engine", "Router"].map((name) => `export class Semel${name} { constructor() { return given.glue.${name.toLowerCase()}; } }`).join(" "),
+    ["Registry", "Engine", "Router"].map((name) => `export class Semel${name} { constructor(...of) { const its = given.glue.${name.toLowerCase()}; return typeof its === "function" ? its(...of) : its; } }`).join(" "),
 };
 const hook = `
 const made = ${JSON.stringify(made)};

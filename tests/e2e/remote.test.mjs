@@ -212,3 +212,42 @@ test("what failed on its way is not under way any more", async (t) => {
   await assert.rejects(one, /the disk is full/);
   assert.equal(remote.underWay, undefined);
 });
+
+/** An object in front of another side, whose engine has one call to be sent. `knows`: what each engine is told is under way when it is made. */
+async function front(sync = async () => {}) {
+  const { SemelObject } = await natively("upstream/index.js");
+  const its = { knows: [], background: [] };
+  const calls = [[1, undefined, false, "one"]];
+  const engine = { has_to_send: () => false, open: () => false, is_suspect: () => true, wakes_at: () => undefined, handle: () => [200, "semel-status:in-flight\n"], take_call: () => calls.shift(), settle: () => [200, "semel-status:executed\n"] };
+  given.glue.engine = (_storage, _settings, underWay) => (its.knows.push(underWay), engine);
+  const ctx = { storage: { sync, getAlarm: async () => null }, getWebSockets: () => [], blockConcurrencyWhile: (work) => work(), waitUntil: (work) => its.background.push(work) };
+  const object = new SemelObject(ctx, { SEMEL_UPSTREAM: "https://api.example" });
+  its.ask = async (method, pathname) => object.ask(method, pathname, "", "", undefined);
+  return its;
+}
+
+test("what is under way is known to an engine that is made meanwhile, goes on though its caller leaves, and has no turn of its own, whatever it may have ended", async (t) => {
+  const { restart } = await natively("module.js");
+  const { knows, background, ask } = await front();
+  let answer;
+  t.mock.method(globalThis, "fetch", () => new Promise((resolve) => (answer = resolve)));
+  const one = ask("POST", "/orders");
+  await turn();
+  // Another object of the isolate has crashed the module.
+  restart();
+  const looks = async () => assert.notEqual(await Promise.race([ask("GET", "/semel/v1/keys/k/outcomes/one"), turn("waits")]), "waits");
+  await looks();
+  assert.deepEqual(knows, [undefined, "one"]);
+  assert.equal(await Promise.race([background[0], turn("is kept")]), "is kept");
+  answer(new Response("made"));
+  assert.deepEqual((await one).slice(0, 2), [200, "semel-status:executed\n"]);
+  restart();
+  await looks();
+  assert.deepEqual(knows, [undefined, "one", undefined]);
+});
+
+test("what fails on its way is told its caller alone", async () => {
+  const { background, ask } = await front(() => Promise.reject(new Error("the disk is full")));
+  await assert.rejects(ask("POST", "/orders"), /the disk is full/);
+  await Promise.all(background);
+});
