@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { randomOf } from "./lossy.mjs";
 import { given, natively } from "./natively.mjs";
@@ -276,29 +277,89 @@ test("what a message can't be blamed for is delivered again however often it was
   assert.equal(side.letters.length, 0);
 });
 
-/** What becomes of a message whose key answers this, and the reasons of the letters. */
-async function consumed(t, answer) {
+/** What becomes of a message whose key answers this, the reasons of the letters, and what was asked for: of each its method, path, query and headers. */
+async function consumed(t, answer, message = {}, options = {}) {
   t.mock.method(console, "log", () => {});
   const { consumer } = await natively("queue.js");
+  const [done, letters, asked] = [[], [], []];
   // It is asked for once.
   given.glue.router ??= {};
-  given.glue.router.route_message = () => answer;
-  const [done, letters] = [[], []];
-  const message = { id: "one", body: { a: 1 }, timestamp: new Date(), attempts: 1, ack: () => done.push("ack"), retry: ({ delaySeconds }) => done.push(delaySeconds) };
-  await consumer({ path: "/{a}" })({ queue: "q", messages: [message] }, { DEAD_LETTERS: { send: async ({ reason }) => letters.push(reason) } });
-  return [done, letters];
+  given.glue.router.route_message = (...head) => (asked.push(head.slice(0, 4)), answer);
+  const all = { id: "one", body: { a: 1 }, timestamp: new Date(), attempts: 1, ack: () => done.push("ack"), retry: ({ delaySeconds }) => done.push(delaySeconds), ...message };
+  await consumer({ path: "/{a}", ...options })({ queue: "q", messages: [all] }, { DEAD_LETTERS: { send: async ({ reason }) => letters.push(reason) } });
+  return [done, letters, asked];
 }
 const bytesOf = (text) => new TextEncoder().encode(text);
 
 test("an outcome that refers elsewhere is no success", async (t) => {
-  for (const status of [200, 299]) assert.deepEqual(await consumed(t, [status, "semel-status:executed\n", bytesOf("x")]), [["ack"], []]);
+  for (const status of [200, 299]) assert.deepEqual((await consumed(t, [status, "semel-status:executed\n", bytesOf("x")])).slice(0, 2), [["ack"], []]);
   for (const status of [300, 303, 399, 400]) assert.deepEqual((await consumed(t, [status, "semel-status:replayed\n", bytesOf("why")]))[1], [{ code: "refused", status, executed: "yes", retry: "never", detail: "why" }]);
 });
 
 test("what was acknowledged meanwhile has had its effect", async (t) => {
   const problem = (members) => [410, 'semel-status:acknowledged\nsemel-key:"k"\n', bytesOf(JSON.stringify({ code: "acknowledged", retry: "never", ...members }))];
-  assert.deepEqual(await consumed(t, problem({ executed: "yes" })), [["ack"], []]);
+  assert.deepEqual((await consumed(t, problem({ executed: "yes" }))).slice(0, 2), [["ack"], []]);
   assert.equal((await consumed(t, problem({ executed: "unknown" })))[1].length, 1);
+});
+
+const EXECUTED = [200, "semel-status:executed\n", bytesOf("x")];
+
+test("a member is one segment of the path, whatever is in it; what is empty, no whole number or inherited is none", async (t) => {
+  for (const [a, path] of [["x/../../semel/v1/admin", "/x%2F..%2F..%2Fsemel%2Fv1%2Fadmin"], ["?#", "/%3F%23"], [-5, "/-5"]]) {
+    const [done, letters, [[, pathname, search]]] = await consumed(t, EXECUTED, { body: { a } });
+    assert.deepEqual([done, letters, pathname, search], [["ack"], [], path, ""]);
+  }
+  for (const [body, path] of [[{ a: "" }], [{ a: 1.5 }], [{ a: 2 ** 53 }], [{ a: true }], [new Uint8Array(1), "/{byteLength}"], [new Map(), "/{size}"]]) {
+    const [done, [reason], asked] = await consumed(t, EXECUTED, { body }, path && { path });
+    assert.deepEqual([done, reason.code, asked], [["ack"], "message-invalid", []]);
+  }
+});
+
+test("an id is a text of 1 to 255 characters; where its function gives another, or throws, a letter says so, and no more than it has room for", async (t) => {
+  const of = (id) => consumed(t, EXECUTED, {}, { id: () => id });
+  const throws = () => {
+    throw new Error("x".repeat(2_000));
+  };
+  assert.deepEqual((await of("x".repeat(255)))[0], ["ack"]);
+  for (const id of ["", "x".repeat(256)]) assert.match((await of(id))[1][0].detail, /the id of a message has 1 to 255 characters/);
+  for (const id of [5, undefined, Promise.resolve("x")]) assert.match((await of(id))[1][0].detail, /the id of a message is a text/);
+  assert.equal((await consumed(t, EXECUTED, {}, { id: throws }))[1][0].detail.length, 1_000);
+});
+
+test("what is cancelled is named with its whole key, by a change as any other is; what may have run is not", async (t) => {
+  const fails = (members) => [500, 'semel-status:rolled-back\nsemel-key:"a/b%25/c"\n', bytesOf(JSON.stringify({ code: "rolled-back", executed: "no", retry: "same-id", ...members }))];
+  const [done, letters, [[, , , lines], cancel]] = await consumed(t, fails(), { attempts: 3, timestamp: new Date(5_999) });
+  assert.deepEqual([done, letters, cancel.slice(0, 3)], [[5], [], ["POST", "/semel/v1/keys/a%2Fb%25%2Fc/cancel", ""]]);
+  assert.match(lines, /prefer:wait=20\nsemel-first-sent:@5\n/);
+  assert.match(cancel[3], /prefer:wait=20\nsemel-first-sent:@\d+\n/);
+  const [, [reason], asked] = await consumed(t, fails({ code: "unavailable", executed: "unknown" }), { attempts: 3 }, { retries: 2 });
+  assert.deepEqual([reason.executed, reason.retry, asked.length], ["unknown", "same-id", 1]);
+});
+
+test("sixteen messages of a batch are under way at a time, and the next begins where one is through", async (t) => {
+  t.mock.method(console, "log", () => {});
+  const { consumer } = await natively("queue.js");
+  given.glue.router ??= {};
+  given.glue.router.route_message = () => ["k", "", 5_000];
+  const underWay = [];
+  const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: () => new Promise((resolve) => underWay.push(resolve)) }) } };
+  const done = [];
+  const messages = Array.from({ length: 20 }, (_, id) => ({ id: `${id}`, body: { a: 1 }, timestamp: new Date(), attempts: 1, ack: () => done.push(id) }));
+  const all = consumer({ path: "/{a}" })({ queue: "q", messages }, env);
+  const pass = async () => {
+    for (let turns = 0; turns < 10; turns += 1) await turn();
+  };
+  await pass();
+  assert.equal(underWay.length, 16);
+  underWay[3](EXECUTED);
+  await pass();
+  assert.deepEqual([underWay.length, done], [17, [3]]);
+  for (let at = 0; at < 20; at += 1) {
+    underWay[at](EXECUTED);
+    await pass();
+  }
+  await all;
+  assert.equal(done.length, 20);
 });
 
 test("a letter is JSON, which everybody can read, unless that would lose some of its message", async (t) => {
