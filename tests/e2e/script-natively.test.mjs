@@ -1,0 +1,109 @@
+// What a handler in JavaScript is held to where nothing but its own modules is there: storage and what calls them are the test's; on workerd it is in `script.test.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { natively } from "./natively.mjs";
+
+test("what a call into the module does not come back from is a trap, whoever catches it; what can be no effect, or comes too late, is an error where it is asked for", async () => {
+  const { bind, handle } = await natively("script/script.js");
+  const trap = new WebAssembly.RuntimeError("unreachable");
+  let kept;
+  const asked = (work, store) => {
+    const storage = { sql: { exec: () => ({ rowsWritten: 0, columnNames: [] }) }, kv: { delete() {} }, transactionSync: (work) => work() };
+    return handle(bind(storage, { handle: (ctx) => (work((kept = ctx)), { status: 204 }) }), "POST", "/", "", new Uint8Array(), 0, "key", "alice", store);
+  };
+  const caught = (ctx) => {
+    try {
+      ctx.emit("other", { path: "/" });
+    } catch {
+      // Whatever it makes of it.
+    }
+  };
+  assert.throws(() => asked(caught, () => { throw trap; }), trap);
+  const sent = [];
+  const store = (what) => void sent.push(what);
+  for (const [work, says] of [
+    [(ctx) => ctx.emit(5, { path: "/" }), /ctx\.emit got a number for a key/],
+    [(ctx) => ctx.emit("other"), /takes a request with a path/],
+    [(ctx) => ctx.call("nowhere"), /Invalid URL/],
+  ]) assert.match(asked(work, store), says);
+  assert.deepEqual(asked(() => {}, store), [204, "", undefined]);
+  for (const late of [() => kept.emit("other", { path: "/" }), () => kept.call("https://example.com")]) assert.throws(late, /has its answer: nothing is sent any more/);
+  assert.deepEqual(sent, []);
+  assert.deepEqual(asked((ctx) => (ctx.emit("other", { path: "/" }), ctx.call("https://example.com")), store), [204, "", undefined]);
+  assert.deepEqual(sent, [["other", "/", "POST", "", new Uint8Array()], [undefined, "https://example.com/", "POST", "", new Uint8Array()]], "what is not said is a POST without a body");
+});
+
+test("of what is only promised nothing is begun, and what it rejects with is no news; what can't be read to its end is told, and keeps nothing else unread", async () => {
+  const { bind, handle } = await natively("script/script.js");
+  const asked = (work, exec = () => {}) => handle(bind({ sql: { exec }, kv: { delete() {} }, transactionSync: (work) => work() }, { handle: work }), "POST", "/", "", new Uint8Array(), 0, "key", "alice");
+  let begun = 0;
+  const query = { then: () => (begun += 1) };
+  for (const promised of [query, Promise.reject(new Error("nobody hears of it"))]) assert.match(asked(() => promised), /handle gave a promise/);
+  assert.equal(begun, 0);
+  const ended = [];
+  const exec = (text) => ({
+    rowsWritten: 1,
+    columnNames: ["n"],
+    next: () => {
+      ended.push(text);
+      if (text === "fails") throw new Error("the disk is full");
+      return { done: true };
+    },
+  });
+  const writes = ({ sql }) => (["one", "fails", "other"].forEach(sql.exec), { status: 204 });
+  assert.match(asked(writes, exec), /the disk is full/);
+  assert.deepEqual(ended, ["other", "fails", "one"]);
+});
+
+test("what an object does while no request is answered is its own: nothing of it is kept, and its transactions give what they give", async () => {
+  const { bind } = await natively("script/script.js");
+  const storage = { sql: { exec: () => ({ rowsWritten: 1, columnNames: ["n"] }) }, kv: { put() {}, delete() {} }, transactionSync: (work) => work() };
+  bind(storage, {});
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc");
+  const cursors = Array.from({ length: 10 }, () => new WeakRef(storage.sql.exec("INSERT INTO its VALUES (1) RETURNING n")));
+  const given = Promise.resolve();
+  assert.equal(storage.transactionSync(() => given), given);
+  storage.kv.put("a", 1);
+  await turn();
+  collect();
+  assert.deepEqual(cursors.map((each) => each.deref()), Array(10).fill(undefined));
+});
+
+test("a transaction of a handler's own may give anything at once, null too", async () => {
+  const { bind, handle } = await natively("script/script.js");
+  for (const what of [null, undefined, 0, { then: 1 }]) {
+    const storage = { sql: { exec() {} }, kv: { delete() {} }, transactionSync: (work) => work() };
+    let got = "nothing";
+    assert.deepEqual(handle(bind(storage, { handle: () => ((got = storage.transactionSync(() => what)), { status: 204 }) }), "POST", "/", "", new Uint8Array(), 0, "key", "alice"), [204, "", undefined]);
+    assert.equal(got, what);
+  }
+});
+
+test("a field that a subclass has is looked for once it is there, however soon the runtime does what the object begins with", async () => {
+  const { SemelObject } = await natively("script/index.js");
+  class Fielded extends SemelObject {
+    storage = "its own";
+  }
+  const begun = [];
+  const ctx = { storage: { getAlarm: async () => null }, getWebSockets: () => [], blockConcurrencyWhile: (work) => begun.push(work()) };
+  new Fielded(ctx, {});
+  await assert.rejects(Promise.all(begun), /Fielded\.storage is Semel's own: give it another name/);
+});
+
+test("the deletion of a key is in no group, however its path is written: what a handler has beside its tables goes right after it", async () => {
+  await natively("script/index.js");
+  const { gathering } = await natively("router.js");
+  let asked = 0;
+  const group = (attempts) => gathering.group(attempts, { group: () => ((asked += 1), []) }, () => {});
+  const attempt = (method, pathname) => () => [method, pathname, "", "", new Uint8Array(), 0, 0];
+  const change = attempt("POST", "/one");
+  for (const path of ["/semel/v1/admin/keys/k", "/%73emel/v1/admin/%6beys/a%2Fb"]) assert.equal(group([change, attempt("DELETE", path), change]), undefined, path);
+  assert.equal(asked, 0);
+  for (const other of [change, attempt("DELETE", "/semel/v1/admin/keys/k/more"), attempt("POST", "/semel/v1/admin/keys/k")]) assert.deepEqual(group([change, other]), []);
+  assert.equal(asked, 3);
+});
