@@ -16,7 +16,7 @@ const trap = () => {
 };
 
 /** An object of a key at `NOW`; `engine`: what its engine does otherwise than to answer. `log`: what was asked of it and of its storage, in order; `args`: what it was asked with. */
-function object(t, engine = {}) {
+function object(t, engine = {}, sockets = []) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const printed = t.mock.method(console, "log", () => {});
   const its = { log: [], args: [], alarms: [], lines: () => printed.mock.calls.map(({ arguments: [line] }) => line) };
@@ -40,7 +40,7 @@ function object(t, engine = {}) {
     its.log.push("durable");
   };
   const storage = { sync, getAlarm: async () => null, setAlarm: async (atMs) => void its.alarms.push(atMs) };
-  its.ctx = { storage, getWebSockets: () => [], blockConcurrencyWhile: (work) => work(), waitUntil: () => {} };
+  its.ctx = { storage, getWebSockets: () => sockets, blockConcurrencyWhile: (work) => work(), waitUntil: () => {} };
   its.object = new SemelObject(its.ctx, {});
   its.batch = (text) => its.object.ask("POST", "/batch", "", "semel-key:k\n", new TextEncoder().encode(text), "alice");
   its.ask = async (lines = "") => (await its.object.ask("POST", "/one", "", lines, new Uint8Array())).slice(0, 2);
@@ -70,7 +70,9 @@ test("only a young object asks who that may be, and an old one of places of sess
   t.mock.timers.tick(1);
   assert.deepEqual([await looks(), await looks("semel-session:\"s\";epoch=1;seq=1\n")], [false, true]);
   t.mock.reset();
-  assert.deepEqual(await object(t, { is_suspect: trap }).ask(), [200, "handled"]);
+  const crashing = object(t, { is_suspect: trap });
+  assert.deepEqual(await crashing.ask(), [200, "handled"]);
+  assert.deepEqual(crashing.log.filter((what) => what.startsWith("start")), []);
 });
 
 test("a crash is counted as of its start, and answered; where that crashes as well, the caller has an answer all the same", async (t) => {
@@ -291,4 +293,50 @@ test("what a client says under the router's own names goes no further, wherever 
       assert.equal(heard, `${first.accept ? "accept:*/*\n" : ""}x-${name}:its own\n${says}`);
     }
   }
+});
+
+test("those that wait for a commit are asked for at once, and each is answered what it is given for it", async (t) => {
+  gatherBy(await natively("gathering.js"));
+  t.after(() => gatherBy(undefined));
+  const group = (heads) => heads.split("POST").slice(1).map((head) => [200, `together ${head.split("\0")[1]}`]);
+  const { object: its, log } = object(t, { group });
+  const all = await Promise.all(["/one", "/two", "/three"].map((pathname) => its.ask("POST", pathname, "", "", new Uint8Array())));
+  assert.deepEqual(all.map(([, said]) => said), ["handled", "together /two", "together /three"]);
+  assert.deepEqual(log.filter((what) => what === "group" || what === "handle"), ["handle", "group"]);
+});
+
+test("what waits for a commit, or for who is alone, is bounded in bytes", async (t) => {
+  for (const isSuspect of [false, true]) {
+    const { object: its } = object(t, { is_suspect: () => isSuspect });
+    const ask = () => its.ask("POST", "/one", "", "", new Uint8Array(1 << 20));
+    const all = Array.from({ length: 33 }, ask);
+    await assert.rejects(ask(), /too many requests wait at this key/);
+    for (const [status] of await Promise.all(all)) assert.equal(status, 200);
+    t.mock.reset();
+  }
+});
+
+test("a crash where something is under way elsewhere is answered too", (t) => {
+  const { object: its } = object(t, { settle: trap, take_call: trap, wait: trap });
+  const args = ["POST", "/one", "", "", undefined, NOW, NOW];
+  for (const answer of [its.settled([1, undefined, false, "one"], "ended", args), its.waiting(args)]) assert.deepEqual(answer.slice(0, 2), [503, "the object crashed"]);
+  assert.equal(its.taken(), undefined);
+});
+
+test("a socket whose token has ended is closed by the alarm, unless it is gone; who leaves hears that it is closed, and who crashes the module leaves no instance behind", async (t) => {
+  const closed = [];
+  const socketOf = (name, asker) => ({ readyState: 1, deserializeAttachment: () => ({ key: "k", asker, endsMs: NOW, address: "" }), close: (code) => closed.push(code === undefined ? name : `${name} ${code}`) });
+  const [ended, gone, left] = ["ended", "gone", "left"].map((name) => socketOf(name, `its\n${name}`));
+  const { object: its } = object(t, {}, [left, gone, ended]);
+  its.webSocketError(gone);
+  its.webSocketClose(left);
+  assert.deepEqual(closed.splice(0), ["left"]);
+  await its.alarm();
+  assert.deepEqual(closed.splice(0), ["ended 4401"]);
+  let restarts = 0;
+  given.glue.restarted = () => (restarts += 1);
+  t.after(() => delete given.glue.restarted);
+  Object.assign(routerOf({}), { admit: trap });
+  await its.webSocketMessage(socketOf("stranger"), "{}");
+  assert.deepEqual([closed, restarts], [["stranger 4503"], 1]);
 });
