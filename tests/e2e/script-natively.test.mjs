@@ -107,3 +107,10 @@ test("the deletion of a key is in no group, however its path is written: what a 
   for (const other of [change, attempt("DELETE", "/semel/v1/admin/keys/k/more"), attempt("POST", "/semel/v1/admin/keys/k")]) assert.deepEqual(group([change, other]), []);
   assert.equal(asked, 3);
 });
+
+test("of a header that another key has sent twice, a handler sees both", async () => {
+  const { bind, handle } = await natively("script/script.js");
+  const storage = { sql: { exec() {} }, kv: { delete() {} }, transactionSync: (work) => work() };
+  const object = bind(storage, { handle: (_, { headers }) => ({ status: 200, body: headers.get("x-one") }) });
+  assert.deepEqual(handle(object, "POST", "/", "x-one:1\nx-two:3\nx-one:2\n", new Uint8Array(), 0, "key", "alice"), [200, "content-type:text/plain; charset=utf-8\n", "1, 2"]);
+});
