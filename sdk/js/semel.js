@@ -26,8 +26,6 @@ export class Outbox extends View {
   #setup;
   #machine;
   #beacon;
-  /** Who certainly lives, as of the last look. */
-  #alive;
   #looking;
   #closing = new AbortController();
   /** The callers that wait, by request id. */
@@ -95,21 +93,17 @@ export class Outbox extends View {
   /** It lives, and goes on with what was left; unless it was closed before that could be told. */
   async #light(lighting) {
     this.#beacon = await lighting;
+    if (this.#closing.signal.aborted) this.#beacon?.leave();
     await this.#takeOver();
-    if (this.#closing.signal.aborted) this.#goDark();
-  }
-
-  #goDark() {
-    this.#beacon?.leave();
-    this.#beacon = undefined;
   }
 
   /** Goes on with what tabs left that are gone, and waits for those that live. */
   async #takeOver() {
     if (this.#closing.signal.aborted) return;
-    const owners = await this.#machine.takeOver(async () => (this.#alive = await this.#beacon?.alive()));
+    let alive;
+    const owners = await this.#machine.takeOver(async () => (alive = await this.#beacon?.alive()));
     // Of those that are gone, what is left was taken now, or will be at the next look.
-    for (const owner of owners) if (this.#alive?.includes(owner)) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
+    for (const owner of owners) if (alive?.includes(owner)) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
   }
 
   get onrecovered() {
@@ -217,7 +211,7 @@ export class Outbox extends View {
     clearInterval(this.#looking);
     for (const underWay of this.#attempts.values()) underWay.abort();
     this.#machine.close();
-    this.#goDark();
+    this.#beacon?.leave();
   }
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */

@@ -1,7 +1,8 @@
 // Which tabs live: each holds a Web Lock under its name for as long as it is there.
 //
 // Invariants:
-// - The browser releases the lock of a tab that is closed, crashed or killed, and of no other. A frozen tab keeps its own.
+// - The browser releases the lock of a tab that is closed, crashed or killed. A frozen tab keeps its own. That of a page that it keeps when it is left, WebKit
+//   releases too, and does not give it back when the page is shown again: so it is taken again then, where it is free.
 // - Locks are shared by whom IndexedDB is shared by: one origin of one profile. They tell nothing of another kind of store.
 
 /** Takes the lock of `owner` in `database`; undefined where there are no Web Locks. */
@@ -10,25 +11,31 @@ export async function lightBeacon(database, owner) {
   if (!locks) return undefined;
   const prefix = `${database} `;
   const ending = new AbortController();
-  const watched = new Set();
+  const watched = { [owner]: true };
   let release;
-  await new Promise((granted, refused) => {
-    locks
-      .request(prefix + owner, () => {
-        granted();
-        return new Promise((resolve) => (release = resolve));
-      })
-      .catch(refused);
-  });
-  const alive = async () => (await locks.query()).held.filter(({ name }) => name.startsWith(prefix)).map(({ name }) => name.slice(prefix.length));
+  const hold = () =>
+    new Promise((granted, refused) =>
+      locks
+        .request(prefix + owner, { ifAvailable: true }, (lock) =>
+          new Promise((resolve) => {
+            granted();
+            if (lock) release = resolve;
+            else resolve();
+          }),
+        )
+        .catch(refused),
+    );
+  await hold();
+  globalThis.addEventListener?.("pageshow", hold, { signal: ending.signal });
+  const alive = async () => (await locks.query()).held.flatMap(({ name }) => name.split(prefix).slice(1));
   return {
     alive,
     /** Calls back once, when that tab is gone. */
     watch(other, gone) {
-      if (other === owner || watched.has(other)) return;
-      watched.add(other);
+      if (watched[other]) return;
+      watched[other] = true;
       // Unless this tab has left.
-      locks.request(prefix + other, { signal: ending.signal }, () => watched.delete(other)).then(gone, () => {});
+      locks.request(prefix + other, { signal: ending.signal }, () => delete watched[other]).then(gone, () => {});
     },
     leave() {
       ending.abort();

@@ -106,6 +106,11 @@ class Tab {
     await until(() => this.evaluate((url) => location.href === url && document.readyState === "complete", url).catch(() => false), "the page is loaded");
   }
 
+  /** To the page before, which may be shown again as it was. */
+  back() {
+    return this.#within((send) => send("Back"));
+  }
+
   reload() {
     return this.#within((send) => send("Refresh"));
   }

@@ -19,17 +19,18 @@ function webLocks(t, { refuses } = {}) {
       queue.splice(queue.indexOf(first), 1);
       next(name);
     };
-    first.resolve(Promise.resolve(first.hold()).finally(done));
+    first.resolve(Promise.resolve(first.hold({ name })).finally(done));
   };
   const locks = {
     async request(name, ...given) {
       const hold = given.pop();
-      const [{ signal } = {}] = given;
+      const [{ signal, ifAvailable } = {}] = given;
       asked.push(name);
       if (refuses) throw refuses;
       signal?.throwIfAborted();
       const queue = queues.get(name) ?? [];
       queues.set(name, queue);
+      if (ifAvailable && queue.length > 0) return hold(null);
       return new Promise((resolve, reject) => {
         const one = { hold, resolve, isHeld: false };
         queue.push(one);

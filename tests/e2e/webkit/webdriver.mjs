@@ -1,6 +1,7 @@
 // WebDriver, by which WebKit is driven from outside: its commands over HTTP, by the names that the specification gives them.
 
 const COMMANDS = {
+  Back: ["POST", "back"],
   CloseWindow: ["DELETE", "window"],
   ExecuteAsyncScript: ["POST", "execute/async"],
   GetWindowHandle: ["GET", "window"],
