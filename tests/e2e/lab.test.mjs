@@ -29,6 +29,15 @@ const watchShifts = () => {
   }).observe({ type: "layout-shift", buffered: true });
 };
 
+test("a browser whose language is the name of none shows all the same", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  await mine.before(() => Object.defineProperty(Navigator.prototype, "language", { get: () => "C" }));
+  const tab = await mine.open("/#run=2");
+  assert.match(await result(tab, 2), /^2 deposits, \$20: .*; semel\.fetch has \$20, exact\.$/);
+  assert.equal(await tab.locator("#plot canvas").count(), 1);
+  assert.deepEqual(mine.complaints, []);
+});
+
 test("a third of everything lost and the server killed: naive is wrong, Semel exact, and the timeline is what the server counted", LIMIT, async (t) => {
   const mine = await visitor(t);
   await mine.before(watchShifts);

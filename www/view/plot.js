@@ -2,6 +2,7 @@
 //
 // Invariant: the numbers stand beside the plot as text, and its colours are the page's own.
 
+import "./language.js";
 import uPlot from "uplot";
 import { $, colourOf, counted, say } from "./element.js";
 
