@@ -40,6 +40,14 @@ test("it asks for the token, says why one does not do, and keeps it for the tab 
   assert.deepEqual(mine.complaints, []);
 });
 
+test("a browser whose language is the name of none shows all the same", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  await mine.before(() => Object.defineProperty(Navigator.prototype, "language", { get: () => "C" }));
+  const tab = await mine.open("/inspector");
+  await shows(tab, "Administration token");
+  assert.deepEqual(mine.complaints, []);
+});
+
 test("a token that is refused later is asked for anew, and then the same place is shown", LIMIT, async (t) => {
   const { tab } = await open(t, at(SMALL));
   await hasRows(tab, 100);

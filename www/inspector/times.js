@@ -4,6 +4,7 @@
 // - What the plot shows is also there as words and as a table; its colours are the page's own.
 // - Only the last range that was asked for is drawn, in whichever order answers come.
 
+import "../view/language.js";
 import uPlot from "uplot";
 import { colourOf, counted, make, say } from "../view/element.js";
 import { troubleOf } from "./trouble.js";
