@@ -54,14 +54,10 @@ export function indexedDbStore(name, durability, onstorelost) {
       database = await connecting;
       return await new Promise((resolve, reject) => {
         const transaction = database.transaction(ROWS, mode, { durability });
-        let isLate;
-        // What it is told by is the event: an abort that comes too late changes nothing of what was committed.
-        overdue = setTimeout(() => {
-          isLate = blocked();
-          attempt(() => transaction.abort());
-        }, STORE_MS_MAX);
+        // What it is told by is the event: an abort that comes too late changes nothing of what was committed. Where it is what ended it, there is no error.
+        overdue = setTimeout(() => attempt(() => transaction.abort()), STORE_MS_MAX);
         transaction.oncomplete = () => resolve(result?.());
-        transaction.onabort = () => reject(isLate ?? transaction.error ?? new Error("aborted"));
+        transaction.onabort = () => reject(transaction.error ?? blocked());
         result = work(transaction.objectStore(ROWS));
       });
     } catch (error) {
@@ -113,6 +109,8 @@ export function indexedDbStore(name, durability, onstorelost) {
       let failure;
       await write((rows, read) => {
         read(id, (found) => {
+          // What the last time comes to counts.
+          failure = null;
           try {
             const row = to(found);
             if (row === undefined) rows.delete(id);
@@ -133,7 +131,8 @@ export function indexedDbStore(name, durability, onstorelost) {
       begin();
       isClosed = true;
       (await opening)?.close();
-      frame?.remove();
+      // Without it, what is under way would never be told of.
+      setTimeout(() => frame?.remove(), STORE_MS_MAX);
     },
   };
 }

@@ -231,15 +231,7 @@ test("where the page's IndexedDB has lost its server for good, the outbox goes o
   server.each = losing;
   await begin(own);
   await until(() => server.attempts.length >= 2, "it is tried");
-  await own.evaluate(() => {
-    const error = new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
-    lab.connectBy(() => {
-      const request = { error };
-      setTimeout(() => request.onerror());
-      return request;
-    });
-    lab.sever();
-  });
+  await own.evaluate(() => lab.loseServer());
   const before = server.attempts.length;
   await until(() => server.attempts.length >= before + 2, "it is tried again, each time with its row raised");
   server.each = (_, serve) => serve();
@@ -248,8 +240,19 @@ test("where the page's IndexedDB has lost its server for good, the outbox goes o
   assert.deepEqual([await answers(own), await pending(own), [...server.runs.values()]], [[200, 200], [], [1, 1]]);
   const frames = () => own.evaluate(() => document.querySelectorAll("head > iframe").length);
   assert.equal(await frames(), 1);
-  await own.evaluate(() => semel.close());
-  await until(async () => (await frames()) === 0, "the frame is gone");
+  // As soon as nothing can be under way any more.
+  const [left, leaves] = await own.evaluate(async () => {
+    const { setTimeout: set } = window;
+    let leaves;
+    window.setTimeout = (callback, ms, ...rest) => (ms === 30_000 ? void (leaves = callback) : set(callback, ms, ...rest));
+    await semel.close();
+    while (!leaves) await new Promise((resolve) => set(resolve));
+    window.setTimeout = set;
+    const left = document.querySelectorAll("head > iframe").length;
+    leaves();
+    return [left, document.querySelectorAll("head > iframe").length];
+  });
+  assert.deepEqual([left, leaves], [1, 0]);
   await own.evaluate(() => lab.connectAgain());
   assert.equal(await own.evaluate((name) => lab.dropHeld(name), name), false);
 });

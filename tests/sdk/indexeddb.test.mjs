@@ -273,6 +273,22 @@ test("what fails is done twice more, and no more: then it has changed nothing, a
   assert.deepEqual(asked, Array.from({ length: 3 }, () => ["rows readwrite strict", "aborted"]).flat());
 });
 
+test("what could not be written the first time is told as done once it is: its transaction may be over by the time that its row is read", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [told, rows] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    IDBObjectStore.prototype.put = function (row, id) {
+      lab.keepWrites();
+      // The second fails, and all with it.
+      for (let n = 0; n < 2; n += 1) this.add(row, id);
+      throw new DOMException("it is over", "TransactionInactiveError");
+    };
+    const told = await store.change("id", () => new Uint8Array([1])).then(() => "done", ({ message }) => message);
+    return [told, (await store.load()).map(([id, row]) => [id, ...row])];
+  }, name);
+  assert.deepEqual([told, rows], ["done", [["id", 1]]]);
+});
+
 test("a connection that can't be opened again is tried again for the next", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [failed, rows] = await tab.evaluate(async (name) => {
@@ -407,4 +423,44 @@ test("what is committed after all is told as done, though it was to be ended", L
     return (await store.load()).map(([id, row]) => [id, ...row]);
   }, name);
   assert.deepEqual(rows, [["id", 1]]);
+});
+
+test("what was to be ended too late, and fails then, may have been committed: it is made again", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [told, rows] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    const { setTimeout: set } = window;
+    const { abort } = IDBTransaction.prototype;
+    IDBTransaction.prototype.abort = () => {
+      IDBTransaction.prototype.abort = abort;
+      lab.keepWrites();
+      throw new DOMException("It is too late.", "InvalidStateError");
+    };
+    // It is over time as soon as it has written.
+    let overdue;
+    window.setTimeout = (callback, ms, ...rest) => (ms >= 30_000 && !overdue ? void (overdue = callback) : set(callback, ms, ...rest));
+    lab.abortWrites(() => overdue());
+    const told = await store.change("id", () => new Uint8Array([1])).then(() => "done", ({ message }) => message);
+    Object.assign(window, { setTimeout: set });
+    return [told, (await store.load()).map(([id, row]) => [id, ...row])];
+  }, name);
+  assert.deepEqual([told, rows], ["done", [["id", 1]]]);
+});
+
+test("what is under way over a frame's connection when the store is closed is finished, and so is what nobody waits for", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const [frames, told, rows] = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    lab.watch(name);
+    await store.load();
+    lab.loseServer();
+    await store.change("first", () => new Uint8Array([1]));
+    const frames = document.querySelectorAll("head > iframe").length;
+    const changes = [store.change("second", () => lab.large()), store.change("third", () => new Uint8Array([3]), true)];
+    await store.close();
+    const told = await Promise.all(changes);
+    lab.connectAgain();
+    return [frames, told.length, (await (await lab.open(name, "strict")).load()).map(([id]) => id)];
+  }, name);
+  assert.deepEqual([frames, told, rows], [1, 2, ["first", "second", "third"]]);
 });

@@ -98,10 +98,11 @@ window.lab = {
   sever: () => connections.forEach((connection) => connection.close()),
 
   /** Until `keepWrites`: what is written succeeds, and its transaction fails then: at a row that is added twice. */
-  abortWrites() {
+  abortWrites(written = () => {}) {
     IDBObjectStore.prototype.put = function (row, id) {
       const request = write.apply(this, arguments);
       this.add(row, id);
+      written();
       return request;
     };
   },
@@ -117,6 +118,17 @@ window.lab = {
 
   connectAgain() {
     IDBFactory.prototype.open = connect;
+  },
+
+  /** As in WebKit, once the process that keeps the rows has ended: to this document it is lost until `connectAgain`. After `watch`. */
+  loseServer() {
+    const error = new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
+    lab.connectBy(() => {
+      const request = { error };
+      setTimeout(() => request.onerror());
+      return request;
+    });
+    lab.sever();
   },
 
   /** Until `wait`: no timer runs out but by `pass`. `patient` counts those that hold a change back. */
