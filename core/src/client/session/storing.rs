@@ -60,8 +60,7 @@ impl Session {
             // Its place is to be closed all the same, or nothing behind it could go on.
             (Change::Cancel { .. }, Some(Changed::Not))
                 if request.entry.place.is_some()
-                    && request.has_caller
-                    && (request.was_sent || self.ended.is_none()) =>
+                    && (request.has_caller && request.was_sent || self.ended.is_none()) =>
             {
                 request.is_stored = false;
                 request.entry.is_cancelling = true;

@@ -291,6 +291,32 @@ fn the_place_of_what_is_given_up_and_has_lost_its_row_is_closed_and_what_is_behi
 }
 
 #[test]
+fn the_place_of_what_nobody_waits_for_any_more_and_has_lost_its_row_is_closed_too() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.session.give_up_after(Some(1));
+    let ticket = tab.call(&mut rows, "x");
+    tab.session.give_up_after(None);
+    tab.lose(&mut rows);
+    tab.pass(&mut rows, 1);
+    assert_eq!(tab.failure("x"), ("gave-up", Executed::Unknown));
+    rows.clear();
+    tab.session.give_up(tab.now_ms, ticket);
+    tab.drive(&mut rows);
+    tab.call(&mut rows, "y");
+    for _ in 0..4 {
+        tab.pass(&mut rows, INTERVAL_MS);
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    assert_eq!((tab.body("y"), server.effects.len()), ("ran y".to_owned(), 1));
+    assert!(
+        matches!(&tab.recovered["x"], Answered::Failure(failure) if failure.code == "cancelled"),
+        "{:?}",
+        tab.recovered
+    );
+}
+
+#[test]
 fn what_has_no_place_yet_is_taken_back_without_asking_anybody_and_leaves_no_gap() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
