@@ -131,17 +131,27 @@ struct Run {
     executed: i64,
     known: BTreeMap<RequestId, Known>,
     latest_ms: i64,
+    /// Between which instants the wall clock has been, and so the key's: that does not go back with it.
+    walls_ms: (i64, i64),
 }
 
 /// Sends what the bytes stand for.
 pub fn check(bytes: &[u8]) {
     let mut source = Source::new(bytes);
-    let mut run = Run { key: KeyUnderTest::new(), executed: 0, known: BTreeMap::new(), latest_ms: 0 };
+    let mut run = Run {
+        key: KeyUnderTest::new(),
+        executed: 0,
+        known: BTreeMap::new(),
+        latest_ms: 0,
+        walls_ms: (START_MS, START_MS),
+    };
     for _ in 0..STEPS_MAX {
         if source.is_empty() {
             break;
         }
         run.step(&mut source);
+        let (first_ms, last_ms) = run.walls_ms;
+        run.walls_ms = (first_ms.min(run.key.wall_ms), last_ms.max(run.key.wall_ms));
         assert_eq!(run.key.sql.number("SELECT count(*) FROM effects", &[]), run.executed);
     }
     let counted = run.key.engine.count(&run.key.sql, run.key.wall_ms).expect("storage works");
@@ -222,7 +232,7 @@ impl Run {
         }
         let known = self.known.entry(id.clone()).or_default();
         known.first_sents.push(first_sent_s);
-        let is_young = self.key.wall_ms < START_MS + RETENTION_S * 1000;
+        let is_young = self.walls_ms.1 - self.walls_ms.0 < RETENTION_S * 1000;
         let says_first_sent = known.first_sents.iter().all(|each| each.is_some() && *each == first_sent_s);
         let is_protected = !known.is_acknowledged && (is_young || says_first_sent);
         match reply.only("semel-status") {

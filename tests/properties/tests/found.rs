@@ -44,6 +44,14 @@ fn a_key_that_was_full_may_refuse_and_have_room_after_that() {
     engine::check(&bytes(input));
 }
 
+/// The check itself was wrong: it reckoned an id's age by the wall clock from where that began, and the key's clock does not go back
+/// with it.
+#[test]
+fn what_is_a_retention_old_by_the_keys_clock_may_run_again_though_the_wall_clock_went_back() {
+    engine::check(&bytes("02060001a307000000000000010291000601040000000000000000060001d300000000000001"));
+    engine::check(&bytes("0600010489000000000001b201010006040000000000000000020600010c00000000000001"));
+}
+
 /// A tombstone had lapsed on the way of a group that was undone, and the registry was not told before something else had changed.
 #[test]
 fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told() {
