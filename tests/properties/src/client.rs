@@ -140,7 +140,7 @@ pub(crate) fn answered(source: &mut Source<'_>) -> Answered {
 }
 
 pub(crate) fn change(source: &mut Source<'_>) -> Change {
-    match source.below(7) {
+    match source.below(8) {
         0 => Change::Add(entry(source)),
         1 => raise(source.integer(), source.integer(), source.flag()),
         2 => Change::Look,
@@ -151,6 +151,7 @@ pub(crate) fn change(source: &mut Source<'_>) -> Change {
         },
         4 => settle(source.pick(OWNERS), source.integer()),
         5 => Change::Withdraw,
+        6 => Change::Join { outbox: source.pick(OUTBOXES).to_owned() },
         _ => Change::Acknowledged,
     }
 }
@@ -175,6 +176,7 @@ fn check_changes(source: &mut Source<'_>) {
             Write::Delete => stored = None,
         }
         let after = stored.as_deref().map(|bytes| codec::decode(bytes).expect("readable"));
+        check_again(&change, maker, stored.as_deref(), &changed);
         let told = match changed {
             Changed::Pending(entry) => Some(Row::Pending(entry)),
             Changed::Settled(settled) => Some(Row::Settled(settled)),
@@ -183,6 +185,24 @@ fn check_changes(source: &mut Source<'_>) {
         assert_eq!(told, after, "what is told is what is stored, after {change:?}");
         step(before, &change, after);
     }
+}
+
+/// A store may not be able to tell whether it has made a change, and makes it again.
+fn check_again(change: &Change, maker: &str, stored: Option<&[u8]>, changed: &Changed) {
+    // Whose a row is, who adds it does not ask.
+    let maker = if matches!(change, Change::Add(_)) { "" } else { maker };
+    let (write, again) = change.apply(maker, stored).expect("readable");
+    let is_same = match &write {
+        Write::Nothing => true,
+        Write::Put(bytes) => stored == Some(bytes),
+        Write::Delete => stored.is_none(),
+    };
+    assert!(is_same, "{change:?} made twice leaves something else");
+    assert_eq!(
+        &again,
+        if stored.is_none() { &Changed::Gone } else { changed },
+        "{change:?} made twice tells something else"
+    );
 }
 
 fn made_by(row: &Row) -> &str {

@@ -128,7 +128,24 @@ fn apply(rows: &mut BTreeMap<String, Vec<u8>>, id: &str, change: &Change) -> Cha
         (Changed::Not, after) => assert_eq!(after, &before, "nothing was changed by {change:?}"),
     }
     step(before, change, after);
+    check_again(change, rows.get(id).map(Vec::as_slice), &changed);
     changed
+}
+
+/// A store may not be able to tell whether it has made a change, and makes it again.
+fn check_again(change: &Change, stored: Option<&[u8]>, changed: &Changed) {
+    let (write, again) = change.apply(stored).expect("readable");
+    let is_same = match &write {
+        Write::Nothing => true,
+        Write::Put(bytes) => stored == Some(bytes),
+        Write::Delete => stored.is_none(),
+    };
+    assert!(is_same, "{change:?} made twice leaves something else");
+    assert_eq!(
+        &again,
+        if stored.is_none() { &Changed::Not } else { changed },
+        "{change:?} made twice tells something else"
+    );
 }
 
 /// What a change may do to a row.
@@ -282,14 +299,17 @@ impl Host {
         }
     }
 
-    /// The store makes the oldest change, or fails to.
+    /// The store makes the oldest change, or fails to, or makes it twice and tells the second.
     fn store(&mut self, source: &mut Source<'_>) {
         if self.changes.is_empty() {
             return;
         }
         let (ticket, id, change) = self.changes.remove(0);
-        let has_failed = source.below(6) == 5;
-        let changed = (!has_failed).then(|| apply(&mut self.rows, &id, &change));
+        let fault = source.below(6);
+        if fault == 4 {
+            apply(&mut self.rows, &id, &change);
+        }
+        let changed = (fault != 5).then(|| apply(&mut self.rows, &id, &change));
         if self.is_alone {
             let mut places = BTreeSet::new();
             for place in self.rows.values().filter_map(|row| decode(row).expect("readable").place) {
