@@ -19,7 +19,9 @@ impl Sim {
                 self.open_tab(browser, user);
             }
             Event::Freeze => {
-                self.tabs[tab].frozen_until_ms = self.now_ms + self.rng.i64(0..=self.plan.freeze_ms_max);
+                // What happens in one that is frozen already waits until then.
+                let until_ms = self.now_ms + self.rng.i64(0..=self.plan.freeze_ms_max);
+                self.tabs[tab].frozen_until_ms = self.tabs[tab].frozen_until_ms.max(until_ms);
                 self.tabs[tab].sleeps_since_ms = self.rng.bool().then_some(self.now_ms);
             }
             Event::OpenOne => self.open_tab(browser, self.tabs[tab].user),
@@ -63,6 +65,8 @@ impl Sim {
         self.server.calm();
         for tab in 0..self.tabs.len() {
             self.tabs[tab].frozen_until_ms = self.tabs[tab].frozen_until_ms.min(self.now_ms);
+            // What was to wake it waits until it had thawed.
+            self.tabs[tab].wakes_ms = None;
         }
         for browser in 0..self.browsers.len() {
             self.browsers[browser].login = Login::Own;

@@ -402,4 +402,10 @@ pub const SOMETIMES: &[&str] = &[
     "together: the storage fails one of a group",
     "together: who comes while somebody has the object to itself waits",
     "together: who is to be alone waits for the commit",
+    "waiting: comes when nobody waits any more: cancelled",
+    "waiting: comes when nobody waits any more: its outcome",
+    "waiting: it is over before anything was sent",
+    "waiting: it is over while what was given up is being cancelled",
+    "waiting: the time of a caller is over",
+    "waiting: the time of several is over",
 ];

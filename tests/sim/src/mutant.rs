@@ -2,6 +2,7 @@
 //!
 //! Invariant: a mutant has one name, on the command line and in the table of `tests/mutants.rs`.
 
+use crate::remote::lies::{LIES, Lie};
 use semel_core::rules::Rule;
 
 macro_rules! twins {
@@ -49,6 +50,12 @@ twins! {
     OtherPayloadJoined = "other-payload-joined",
     /// That a tab waits for what another sees to is not written down.
     JoinForgotten = "join-forgotten",
+    /// Who waits no longer is told that it did not run.
+    ReleasedWithNo = "released-with-no",
+    /// Who waits is told to wait no longer when half of their time is over.
+    ReleasedEarly = "released-early",
+    /// Who waits is not told to wait no longer.
+    ReleasedNever = "released-never",
     /// What may have ended the object before runs beside others.
     SuspectTogether = "suspect-together",
     /// A crash of a batch is counted of its first request.
@@ -67,6 +74,20 @@ twins! {
     GroupOrder = "group-order",
     /// Answers leave when their turn is over, before its commit is.
     GroupEarlyAnswer = "group-early-answer",
+    /// Where requests are sent nobody knows what was made.
+    ServiceForgets = "service-forgets",
+    /// Who stands in front of the service refuses as the service would.
+    ServiceRefuses = "service-refuses",
+    /// An answer of the service is taken for one that was lost.
+    AnswerLost = "answer-lost",
+    /// Who looks an outcome up writes another.
+    LookUpWrites = "look-up-writes",
+    /// Who looks up what is in doubt counts a start.
+    LookUpCounts = "look-up-counts",
+    /// Whoever had a turn keeps it.
+    TurnKept = "turn-kept",
+    /// What an administrator says of what is in doubt is not what is recorded.
+    ResolvedOtherwise = "resolved-otherwise",
 }
 
 /// One mistake on purpose.
@@ -76,12 +97,15 @@ pub enum Mutant {
     Rule(Rule),
     /// Something around it is wrong.
     Twin(Twin),
+    /// A key says what is not so.
+    Lie(&'static Lie),
 }
 
 impl Mutant {
     /// All that a run can find out.
     pub fn all() -> impl Iterator<Item = Self> {
-        Rule::ALL.iter().copied().map(Self::Rule).chain(Twin::ALL.iter().copied().map(Self::Twin))
+        let rules = Rule::ALL.iter().copied().map(Self::Rule);
+        rules.chain(Twin::ALL.iter().copied().map(Self::Twin)).chain(LIES.iter().map(Self::Lie))
     }
 
     /// The one of a name.
@@ -94,6 +118,7 @@ impl Mutant {
         match self {
             Self::Rule(rule) => rule.name(),
             Self::Twin(twin) => twin.name(),
+            Self::Lie(lie) => lie.name,
         }
     }
 
@@ -101,7 +126,7 @@ impl Mutant {
     pub fn rule(self) -> Option<Rule> {
         match self {
             Self::Rule(rule) => Some(rule),
-            Self::Twin(_) => None,
+            Self::Twin(_) | Self::Lie(_) => None,
         }
     }
 }

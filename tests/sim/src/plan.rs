@@ -93,6 +93,8 @@ pub struct Plan {
     pub hurries: usize,
     /// The share of requests that the application gives up, in percent.
     pub give_up: u32,
+    /// The share of tabs whose callers wait for no longer than they are told to, in percent.
+    pub impatient: u32,
     /// How many requests are made by hand.
     pub curls: usize,
     /// How often one who makes them crashes.
@@ -243,6 +245,7 @@ impl Plan {
             offlines: offlines as usize,
             hurries: hurries as usize,
             give_up,
+            impatient: waiting_of(seed),
             curls: curls as usize,
             curl_crashes: curl_crashes as usize,
             strangers: strangers as usize,
@@ -317,6 +320,12 @@ impl Plan {
         self.elsewhere > 0 && Rng::with_seed(!of_methods(self.seed) ^ number as u64).u32(0..100) < self.elsewhere
     }
 
+    /// How long a tab's callers wait, in ms, if not until the answer.
+    pub fn gives_up_after_ms(&self, tab: usize) -> Option<i64> {
+        let mut rng = Rng::with_seed(!of_waiting(self.seed) ^ tab as u64);
+        (rng.u32(0..100) < self.impatient).then(|| rng.i64(0..=self.busy_ms))
+    }
+
     /// How long the caller of a holder's request waits, in ms, if not until the answer.
     pub fn patience_ms(&self, number: usize) -> Option<i64> {
         let mut rng = Rng::with_seed(!of_patience(self.seed) ^ number as u64);
@@ -363,6 +372,11 @@ fn of_patience(seed: u64) -> u64 {
     seed ^ 0x09A7_1E4C_E500_0000
 }
 
+/// The seed of which callers of tabs don't wait for long, likewise.
+fn of_waiting(seed: u64) -> u64 {
+    seed ^ 0x0A17_1265_7AB6_0000
+}
+
 /// The seed of the run of requests that are executed elsewhere, likewise.
 pub(crate) fn of_remote(seed: u64) -> u64 {
     seed ^ 0x0E15_E74E_2E00_0000
@@ -406,6 +420,11 @@ fn administrations_of(seed: u64) -> usize {
 fn impatient_of(seed: u64) -> u32 {
     let mut rng = Rng::with_seed(of_patience(seed));
     if rng.u32(0..4) > 0 { 0 } else { rng.u32(20..=80) }
+}
+
+fn waiting_of(seed: u64) -> u32 {
+    let mut rng = Rng::with_seed(of_waiting(seed));
+    if rng.u32(0..4) > 0 { 0 } else { rng.u32(30..=100) }
 }
 
 fn share_of(seed: u64) -> u32 {

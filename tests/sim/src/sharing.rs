@@ -108,7 +108,7 @@ impl Sim {
             Sharing::Ask => {
                 let id = self.oracle.of(number).id.clone();
                 self.tabs[tab].client.watch(id);
-                self.wait(tab, number, Caller { payload: None, is_first: false });
+                self.wait(tab, number, Caller { payload: None, is_first: false, until_ms: None });
                 Ok(())
             }
             Sharing::Leave => {
@@ -135,7 +135,7 @@ impl Sim {
         let Some(other) = (0..self.tabs.len()).find(may) else { return Ok(()) };
         self.note(|| format!("tab-{other}: uses {number} once more"));
         if self.call(other, id.to_owned(), number, false).is_some() {
-            self.wait(other, number, Caller { payload: Some(number), is_first: false });
+            self.wait_for(other, number, (number, false));
         }
         self.drive(other)
     }
@@ -155,7 +155,7 @@ impl Sim {
                 if is_in_hand && !is_other {
                     self.oracle.see("id: joined in one tab");
                 }
-                self.wait(tab, number, Caller { payload: Some(payload), is_first: false });
+                self.wait_for(tab, number, (payload, false));
             }
             None if is_disputed => self.oracle.see("id: another payload is refused in one tab"),
             None => return violation("answer", format!("{number} was refused, called again")),
@@ -185,6 +185,16 @@ impl Sim {
 
     pub fn wait(&mut self, tab: usize, number: usize, caller: Caller) {
         self.tabs[tab].callers.entry(number).or_default().push(caller);
+    }
+
+    /// Who makes a request waits for no longer than the tab says.
+    pub fn wait_for(&mut self, tab: usize, number: usize, (payload, is_first): (usize, bool)) {
+        let times = if self.is_twin(Twin::ReleasedEarly) { 2 } else { 1 };
+        let until_ms = self.tabs[tab].gives_up_after_ms.map(|after_ms| self.local_ms(tab) + after_ms * times);
+        self.wait(tab, number, Caller { payload: Some(payload), is_first, until_ms });
+        if let Some(until_ms) = until_ms {
+            self.push(until_ms - self.tabs[tab].ahead_ms + 1, Event::In(tab, Happening::Overdue(number)));
+        }
     }
 
     /// Only who asks may leave: who made the request gives it up.

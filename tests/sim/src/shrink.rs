@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 40] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 41] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -54,6 +54,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.troubles,
         |plan| &mut plan.fail_store,
         |plan| &mut plan.give_up,
+        |plan| &mut plan.impatient,
         |plan| &mut plan.ordered,
         |plan| &mut plan.share,
         |plan| &mut plan.elsewhere,

@@ -39,6 +39,8 @@ pub(crate) enum Happening {
     Delivered(Ticket),
     Resume(Ticket),
     OwnerGone,
+    /// Whoever waited for something for as long as they would waits no longer.
+    Overdue(usize),
     /// The network is gone, or there again.
     Network,
     /// The tab is looked at again.

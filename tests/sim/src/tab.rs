@@ -57,6 +57,8 @@ pub struct Caller {
     pub payload: Option<usize>,
     /// Whether it is the call that made the id.
     pub is_first: bool,
+    /// Until when it waits, by the clock of its tab.
+    pub until_ms: Option<i64>,
 }
 
 /// A tab.
@@ -82,6 +84,8 @@ pub struct Tab {
     pub sleeps_since_ms: Option<i64>,
     /// Whether it is there.
     pub is_open: bool,
+    /// How long who makes a request in it waits for the answer.
+    pub gives_up_after_ms: Option<i64>,
     /// Who waits in it, by what for.
     pub callers: BTreeMap<usize, Vec<Caller>>,
     /// The instant for which it is to be woken, of the run.
@@ -100,11 +104,12 @@ impl Tab {
             principal: USERS[user].to_owned(),
             retry_interval_ms: plan.retry_interval_ms,
             attempt_timeout_ms: plan.attempt_timeouts_ms[n % 2],
-            give_up_after_ms: None,
+            give_up_after_ms: plan.gives_up_after_ms(n),
             requests_max: semel_core::client::REQUESTS_MAX,
             attempts_max: semel_core::client::ATTEMPTS_MAX,
         };
         Self {
+            gives_up_after_ms: settings.give_up_after_ms,
             client: Client::new(settings),
             owner,
             browser,

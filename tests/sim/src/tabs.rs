@@ -7,7 +7,7 @@ use crate::mutant::Twin;
 use crate::oracle::{Got, OTHER_PAYLOAD, Violation, Wish, violation};
 use crate::sim::{Event, Happening, Sim};
 use crate::tab::{Caller, Login, Tab, USERS};
-use semel_core::client::{Action, Answered, Change, Changed, Draft, Receiver, Ticket, Transmission};
+use semel_core::client::{Action, Answered, Change, Changed, Draft, Failure, Receiver, Ticket, Transmission};
 use semel_core::message::Headers;
 use semel_core::problem::Executed;
 use std::rc::Rc;
@@ -94,6 +94,7 @@ impl Sim {
             Happening::HandedOver { number, to, answered } => self.hand_over(tab, (number, to), &answered)?,
             Happening::Delivered(ticket) => client.delivered(now_ms, ticket),
             Happening::Resume(ticket) => client.resume(now_ms, ticket),
+            Happening::Overdue(number) => self.look_for_overdue(tab, number)?,
             Happening::OwnerGone => self.look_at_store(tab),
             Happening::Network => {
                 let is_offline = self.browsers[self.tabs[tab].browser].offline_until_ms > self.now_ms;
@@ -145,7 +146,7 @@ impl Sim {
             },
         );
         self.call(tab, id, number, is_ordered).expect("a new id");
-        self.wait(tab, number, Caller { payload: Some(number), is_first: true });
+        self.wait_for(tab, number, (number, true));
     }
 
     fn hand_over(&mut self, tab: usize, (number, to): (usize, Receiver), answered: &Answered) -> Result<(), Violation> {
@@ -166,6 +167,7 @@ impl Sim {
         if callers.is_empty() {
             // Whoever waited may have left.
             self.oracle.see("delivered: recovered");
+            self.oracle.recovered(number, &got);
             self.oracle.deliver(number, got);
             return Ok(());
         }
@@ -173,6 +175,34 @@ impl Sim {
         for caller in callers {
             self.oracle.tell(number, tab, principal, caller, got.clone())?;
         }
+        Ok(())
+    }
+
+    /// Whoever waits for an answer is told to wait no longer.
+    fn release(&mut self, tab: usize, id: &str, mut failure: Failure) -> Result<(), Violation> {
+        if self.is_twin(Twin::ReleasedWithNo) {
+            failure.executed = Executed::No;
+        }
+        let number = self.oracle.number_of(id);
+        self.note(|| format!("tab-{tab}: who waits for {number} is told {}", failure.code));
+        let callers = self.tabs[tab].callers.remove(&number).unwrap_or_default();
+        self.oracle.released(number, &callers, &failure, self.local_ms(tab))
+    }
+
+    /// Nobody waits for longer than they would: by then there is an answer, or it was said that there is none yet.
+    fn look_for_overdue(&mut self, tab: usize, number: usize) -> Result<(), Violation> {
+        let callers = self.tabs[tab].callers.get(&number).into_iter().flatten();
+        let Some(until_ms) = callers.filter_map(|caller| caller.until_ms).min() else { return Ok(()) };
+        if self.tabs[tab].wakes_ms.is_some_and(|wakes_ms| wakes_ms <= self.now_ms) {
+            // It has thawed, and what wakes it comes in this very moment.
+            self.push(self.now_ms + 1, Event::In(tab, Happening::Overdue(number)));
+            return Ok(());
+        }
+        if until_ms < self.local_ms(tab) {
+            return violation("patience", format!("tab-{tab}: who waits for {number} does so for too long"));
+        }
+        // Its clock has stood still meanwhile, or whoever waits now came later.
+        self.push(until_ms - self.tabs[tab].ahead_ms + 1, Event::In(tab, Happening::Overdue(number)));
         Ok(())
     }
 
@@ -191,7 +221,8 @@ impl Sim {
                 Action::Transmit(transmission) => self.transmit(tab, transmission),
                 Action::Abort(_) => {}
                 Action::Deliver { ticket, to, answered } => self.deliver(tab, ticket, to, answered),
-                Action::GiveUp { id, .. } => return violation("answer", format!("the caller of {id} was given up")),
+                Action::GiveUp { .. } if self.is_twin(Twin::ReleasedNever) => {}
+                Action::GiveUp { id, failure } => self.release(tab, &id, failure)?,
                 Action::Pause { ticket, failure } => {
                     self.oracle.see("tab: paused");
                     let number = self.number_of(tab, ticket);

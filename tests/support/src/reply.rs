@@ -37,6 +37,14 @@ impl Reply {
         reply
     }
 
+    /// What somebody says instead, who lies: nothing of it is checked.
+    pub fn falsified(&self, status: u16, code: &str, body: &str) -> Self {
+        let mut answer = Answer { status, body: body.as_bytes().to_vec(), ..self.0.clone() };
+        answer.headers.retain(|name| name != "semel-status");
+        answer.headers.append("semel-status", code);
+        Self(answer)
+    }
+
     #[track_caller]
     fn check_problem(&self, code: &str) {
         assert_eq!(self.header("content-type"), Some("application/problem+json"));

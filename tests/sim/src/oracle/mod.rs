@@ -7,6 +7,7 @@
 //! - `ending`: what must hold of a run that has ended
 //! - `order`: what must hold of what a tab wants one after the other
 //! - `sharing`: what must hold of an id that several calls use, or wait for
+//! - `waiting`: what must hold of who waits for no longer than they would
 //! - `history`: whether each account behaved as one that does one thing at a time
 //!
 //! Invariants:
@@ -21,6 +22,7 @@ pub(crate) mod history;
 mod order;
 mod rows;
 mod sharing;
+mod waiting;
 
 use crate::plan::Plan;
 use history::History;
@@ -128,6 +130,8 @@ pub struct Wish {
     pub is_lost: bool,
     /// Whether the application gave it up.
     pub is_given_up: bool,
+    /// Whether who waited for it was told to wait no longer.
+    pub is_released: bool,
     /// Whether its id is the application's own, and used by more calls.
     pub is_shared: bool,
     /// Whether another payload was tried under its id.

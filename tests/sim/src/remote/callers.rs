@@ -7,6 +7,7 @@
 use super::asked::{Asked, BY_HAND, Errand, Route, State, id_of};
 use super::host::path_of;
 use super::run::{Event, Run};
+use crate::mutant::Twin;
 use crate::oracle::Violation;
 use semel_support::{Call, Reply, START_MS, START_S, acknowledge, admin, get, look_up, post};
 use std::rc::Rc;
@@ -188,7 +189,8 @@ impl Run {
         let (id, own) = (id_of(wish), format!("admin-{n}"));
         let (errand, call) = match self.rng.u32(0..10) {
             0..=2 => {
-                let body = format!("{{\"executed\":\"yes\",\"outcome\":{{\"status\":200,\"body\":\"{BY_HAND}\"}}}}");
+                let word = if self.is_twin(Twin::ResolvedOtherwise) { "another" } else { BY_HAND };
+                let body = format!("{{\"executed\":\"yes\",\"outcome\":{{\"status\":200,\"body\":\"{word}\"}}}}");
                 (Errand::Resolve(true), admin::resolve(&own, &id, &body))
             }
             3 | 4 => (Errand::Resolve(false), admin::resolve(&own, &id, "{\"executed\":\"no\"}")),

@@ -7,9 +7,10 @@
 //! - The object may end between any two statements, and between any two steps. It takes all with it that waits.
 
 use super::asked::{Asked, Dealt, Errand, Route, View};
+use super::lies;
 use super::options::{HOLD_MS_MAX, Options};
 use super::run::{Event, Run};
-use crate::mutant::{Mutant, Twin};
+use crate::mutant::Twin;
 use crate::oracle::Violation;
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
@@ -208,10 +209,10 @@ impl Run {
         let Some(reply) = reply else { return Ok(()) };
         if let Some(sent) = self.object.world.take_call() {
             let flight = Flight { asked, sent, decided_ms: self.now_ms, has_turn };
-            let is_early = self.mutant == Some(Mutant::Twin(Twin::SentBeforeDurable));
+            let is_early = self.is_twin(Twin::SentBeforeDurable);
             return if is_early { self.send(flight) } else { self.once_durable(Then::Send(flight)) };
         }
-        if has_turn {
+        if has_turn && !self.is_twin(Twin::TurnKept) {
             self.object.has_turn = false;
         }
         self.once_durable(Then::Tell(asked, Box::new(reply)))?;
@@ -236,12 +237,20 @@ impl Run {
         }
         let is_troubled = self.break_database();
         let is_under_way = self.object.flights.values().any(|flight| flight.asked.wish == asked.wish);
+        let is_lost = self.is_twin(Twin::AnswerLost);
+        if let (Errand::LookUp, Some(writes)) = (asked.errand, self.look_up_writes()) {
+            self.object.world.database.query(writes);
+        }
         let world = &mut self.object.world;
         let reply = match &follows {
             None => world.wait(&asked.call),
             Some(None) => world.send(&asked.call),
+            Some(Some((sent, Ended::Answered(_), _))) if is_lost => {
+                world.settle(&asked.call, sent, Ended::Unknown("lost".to_owned()))
+            }
             Some(Some((sent, ended, _))) => world.settle(&asked.call, sent, ended.clone()),
         };
+        let reply = lies::told(self.mutant, &format!("{:?}", asked.errand), reply);
         let has_crashed = world.database.has_crashed();
         world.database.calm();
         let settles = follows.flatten();
@@ -270,6 +279,14 @@ impl Run {
             now_ms: self.now_ms,
         }))?;
         Ok(reply)
+    }
+
+    /// What a look-up does to the rows, which is to do nothing.
+    fn look_up_writes(&self) -> Option<&'static str> {
+        let outcome = "UPDATE semel_records SET body = CAST('another' AS BLOB) WHERE state = 1";
+        let count = "UPDATE semel_records SET crashes = crashes + 1 WHERE state = 7";
+        let all = [(Twin::LookUpWrites, outcome), (Twin::LookUpCounts, count)];
+        all.into_iter().find(|(twin, _)| self.is_twin(*twin)).map(|(_, writes)| writes)
     }
 
     /// Whether a statement is to fail.

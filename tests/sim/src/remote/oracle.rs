@@ -216,13 +216,23 @@ impl Oracle {
             (Errand::Request, State::InDoubt) => matches!(code, "in-flight" | "unavailable" | "outcome-unknown"),
             (Errand::LookUp, State::InDoubt) => matches!(code, "in-flight" | "outcome-unknown"),
             (Errand::Request | Errand::LookUp, State::Executed) => matches!(code, "executed" | "replayed"),
-            // It was answered from, and left with the same request.
-            (Errand::Request | Errand::LookUp, _) if was == State::Executed && code == "replayed" => true,
-            (Errand::Request | Errand::LookUp, State::Gone) => matches!(code, "acknowledged" | "outcome-expired"),
+            (Errand::Request | Errand::LookUp, State::Gone) => {
+                matches!(code, "acknowledged" | "outcome-expired") || (was == State::Executed && code == "replayed")
+            }
             (Errand::LookUp, State::Cancelled) => code == "cancelled",
-            // What an administrator has settled or deleted while it was under way.
-            (Errand::Request | Errand::LookUp, _) => !matches!(code, "executed" | "replayed"),
+            // What an administrator has settled or deleted while it was under way; or it was answered from, and left with the same request.
+            (Errand::Request | Errand::LookUp, _) => match code {
+                "executed" => false,
+                "replayed" => was == State::Executed,
+                "acknowledged" | "outcome-expired" => was == State::Gone,
+                "cancelled" => was == State::Cancelled || is == State::Cancelled,
+                _ => true,
+            },
             (Errand::Cancel, State::InDoubt) => matches!(code, "in-flight" | "outcome-unknown" | "replayed"),
+            (Errand::Cancel, _) if code == "executed" => match reply.field("state").as_str() {
+                "cancelled" => is == State::Cancelled,
+                state => state == "executed" && was == State::Executed,
+            },
             (Errand::Resolve(has_run), _) if code == "executed" => {
                 was == State::InDoubt && is == if has_run { State::Executed } else { State::Cancelled }
             }
@@ -288,8 +298,10 @@ impl Oracle {
                 }
             }
             (State::InDoubt, State::Executed, Errand::Resolve(true)) if is_this => {
+                let outcome = row.map(|row| row.outcome.clone()).unwrap_or_default();
                 story.word = Some(true);
-                story.outcome = row.map(|row| row.outcome.clone());
+                story.check_outcome(wish, &outcome)?;
+                story.outcome = Some(outcome);
                 self.see("elsewhere, administrator: says that it ran");
             }
             (State::InDoubt, State::Cancelled, Errand::Resolve(false)) if is_this => {
@@ -380,16 +392,7 @@ impl Oracle {
         };
         if matches!(code, "executed" | "replayed") {
             let told = (reply.status(), String::from_utf8_lossy(reply.body()).into_owned());
-            if story.deleted_ms.is_some() {
-                return violation("deleted", what(story));
-            }
-            if story.outcome.as_ref() != Some(&told) {
-                return violation("outcome", what(story));
-            }
-            if story.is_given_up && story.word.is_none() {
-                return violation("answer", what(story));
-            }
-            return story.check_outcome(asked.wish, &told);
+            return if story.outcome.as_ref() == Some(&told) { Ok(()) } else { violation("outcome", what(story)) };
         }
         let has_made = story.left.iter().any(|left| left.attempt == asked.number && story.made.contains(&left.number));
         match (reply.field("executed").as_str(), reply.field("retry").as_str()) {

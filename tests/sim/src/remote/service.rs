@@ -8,6 +8,7 @@
 use super::asked::{Asked, MADE, Route};
 use super::host::Flight;
 use super::run::{Event, Run};
+use crate::mutant::Twin;
 use crate::oracle::Violation;
 use semel_core::message::{Headers, Response};
 use semel_core::server::remote::{Call as Sent, Ended};
@@ -96,7 +97,8 @@ impl Run {
     pub(super) fn reached(&mut self, number: usize) -> Result<(), Violation> {
         let Some(message) = self.service.messages.get(&number).cloned() else { return Ok(()) };
         let Message { asked, sent, ends_ms, .. } = &message;
-        let made = self.service.made.get(&asked.wish).cloned().unwrap_or_default();
+        let made = self.service.made.get(&asked.wish).filter(|_| !self.is_twin(Twin::ServiceForgets));
+        let made = made.cloned().unwrap_or_default();
         let fails = self.happens_often(self.plan.remote.fail);
         match sent {
             Sent::Probe { .. } if fails => {
@@ -109,6 +111,7 @@ impl Run {
             },
             Sent::Dispatch { .. } if self.happens_often(self.plan.remote.refuse) => {
                 let status = REFUSALS[self.rng.usize(0..REFUSALS.len())];
+                let status = if self.is_twin(Twin::ServiceRefuses) { 422 } else { status };
                 self.oracle.see("elsewhere: refused in front of the service");
                 self.answer(number, status, format!("refused {number}"))
             }

@@ -1,0 +1,114 @@
+//! What the key in front of a service says that is not so: each must be refused by who looks on.
+//!
+//! Invariants:
+//! - A lie is told in each answer in which it can be, and in nothing but answers: what is done and stored is as it should be.
+//! - What is no answer to what the lie is about stays as it is.
+
+use crate::mutant::Mutant;
+use semel_support::Reply;
+
+/// What is said instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Other words of the body, each where all are found.
+    Words(&'static [(&'static str, &'static str)]),
+    /// Another code, whatever else there is to it.
+    Code(&'static str, &'static str),
+    /// Of what is refused with this code, or any: that it is done, with this code and body.
+    Done(&'static str, &'static str, &'static str),
+    /// Of what is done: nothing but that nobody knows, with this code.
+    Nothing(&'static str),
+}
+
+/// One lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lie {
+    /// Its name.
+    pub name: &'static str,
+    /// What is asked for, or how that begins.
+    about: &'static str,
+    told: Told,
+}
+
+const fn lie(name: &'static str, about: &'static str, told: Told) -> Lie {
+    Lie { name, about, told }
+}
+
+const NO: Told = Told::Words(&[("\"executed\":\"unknown\"", "\"executed\":\"no\"")]);
+const YES: Told = Told::Words(&[("\"executed\":\"unknown\"", "\"executed\":\"yes\"")]);
+const NEVER: Told = Told::Words(&[
+    ("\"executed\":\"unknown\"", "\"executed\":\"no\""),
+    ("\"retry\":\"same-id\"", "\"retry\":\"never\""),
+]);
+const MADE: Told = Told::Done("", "replayed", "made 0");
+const DONE: Told = Told::Done("", "executed", "made 0");
+const UNKNOWN: Told = Told::Nothing("outcome-unknown");
+
+/// All of them.
+pub const LIES: &[Lie] = &[
+    lie("elsewhere-no", "Request", NO),
+    lie("elsewhere-yes", "Request", YES),
+    lie("elsewhere-never", "Request", NEVER),
+    lie("elsewhere-made", "Request", MADE),
+    lie("elsewhere-acknowledged-made", "Request", Told::Done("acknowledged", "replayed", "made 0")),
+    lie("elsewhere-cancelled-made", "Request", Told::Done("cancelled", "replayed", "made 0")),
+    lie("elsewhere-unseen-cancelled", "LookUp", Told::Code("not-seen", "cancelled")),
+    lie("elsewhere-unseen-acknowledged", "LookUp", Told::Code("not-seen", "acknowledged")),
+    lie("elsewhere-other-outcome", "Request", Told::Words(&[("made ", "made 10")])),
+    lie("elsewhere-no-outcome", "Request", Told::Nothing("unavailable")),
+    lie("elsewhere-given-up", "Request", Told::Code("in-flight", "outcome-unknown")),
+    lie("elsewhere-look-up-made", "LookUp", MADE),
+    lie("elsewhere-look-up-unseen", "LookUp", Told::Nothing("not-seen")),
+    lie("elsewhere-look-up-not-cancelled", "LookUp", Told::Code("cancelled", "not-seen")),
+    lie("elsewhere-look-up-hopes", "LookUp", Told::Code("outcome-unknown", "in-flight")),
+    lie("elsewhere-look-up-given-up", "LookUp", Told::Code("in-flight", "outcome-unknown")),
+    lie("elsewhere-cancelled", "Cancel", Told::Done("in-flight", "executed", "{\"state\":\"cancelled\"}")),
+    lie("elsewhere-cancel-replayed", "Cancel", Told::Done("in-flight", "replayed", "{\"state\":\"cancelled\"}")),
+    lie("elsewhere-cancel-ran", "Cancel", Told::Words(&[("\"state\":\"cancelled\"", "\"state\":\"executed\"")])),
+    lie("elsewhere-cancel-unstored", "Cancel", Told::Done("forgotten", "executed", "{\"state\":\"cancelled\"}")),
+    lie("elsewhere-cancel-other-outcome", "Cancel", Told::Words(&[("made ", "made 10")])),
+    lie("elsewhere-cancel-given-up", "Cancel", UNKNOWN),
+    lie("elsewhere-resolved", "Resolve", DONE),
+    lie("elsewhere-record-deleted", "DeleteRecord", DONE),
+    lie("elsewhere-key-deleted", "DeleteKey", DONE),
+    lie("elsewhere-read", "Read", Told::Done("", "read", "nothing")),
+    lie("elsewhere-stranger-told", "Strange", MADE),
+];
+
+impl Lie {
+    /// What is told, if it is another than that.
+    fn of(&self, about: &str, reply: &Reply) -> Option<Reply> {
+        if !about.starts_with(self.about) {
+            return None;
+        }
+        let code = reply.only("semel-status").to_owned();
+        let is_done = matches!(code.as_str(), "executed" | "replayed" | "read");
+        let body = String::from_utf8_lossy(reply.body()).into_owned();
+        match self.told {
+            Told::Words(words) => {
+                let is_there = words.iter().all(|(from, _)| body.contains(from));
+                let told = words.iter().fold(body, |body, (from, to)| body.replacen(from, to, 1));
+                is_there.then(|| reply.falsified(reply.status(), &code, &told))
+            }
+            Told::Code(from, to) => (code == from).then(|| {
+                let told = body.replacen(&format!("\"code\":\"{from}\""), &format!("\"code\":\"{to}\""), 1);
+                reply.falsified(reply.status(), to, &told)
+            }),
+            Told::Done(from, to, told) => {
+                (!is_done && (from.is_empty() || from == code)).then(|| reply.falsified(200, to, told))
+            }
+            Told::Nothing(to) => is_done.then(|| {
+                let told = format!("{{\"code\":\"{to}\",\"executed\":\"unknown\",\"retry\":\"same-id\"}}");
+                reply.falsified(503, to, &told)
+            }),
+        }
+    }
+}
+
+/// What the key says: what is so, or a lie.
+pub fn told(mutant: Option<Mutant>, about: &str, reply: Reply) -> Reply {
+    match mutant {
+        Some(Mutant::Lie(lie)) => lie.of(about, &reply).unwrap_or(reply),
+        _ => reply,
+    }
+}
