@@ -45,7 +45,7 @@ export function indexedDbStore(name, durability, onstorelost) {
 
   /** One transaction; `work` is given the rows, and may say what to resolve to once it is complete. `left`: so often is it made again if it fails. */
   async function within(mode, work, left = 2) {
-    if (isClosed) throw new StoreError("store-failed", "it is closed");
+    if (isClosed) throw new StoreError("store-failed", "closed");
     const connecting = (opening ??= connect(frame?.contentWindow ?? globalThis, name, () => lose(connecting), onstorelost));
     let database;
     let result;
@@ -132,7 +132,7 @@ export function indexedDbStore(name, durability, onstorelost) {
       isClosed = true;
       (await opening)?.close();
       // Without it, what is under way would never be told of.
-      setTimeout(() => frame?.remove(), STORE_MS_MAX);
+      if (frame) setTimeout(() => frame.remove(), STORE_MS_MAX);
     },
   };
 }

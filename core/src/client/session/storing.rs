@@ -38,7 +38,7 @@ impl Session {
         changed: Option<Changed>,
     ) -> bool {
         match (change, changed) {
-            (Change::Add(_), None | Some(Changed::Not)) => {
+            (Change::Add(_), None) => {
                 let failure = Answered::Failure(ClientCode::StoreFailed.into());
                 request.conclude(&mut self.actions, ticket, Rc::new(failure), &self.settings.owner);
             }
@@ -60,7 +60,7 @@ impl Session {
             // Its place is to be closed all the same, or nothing behind it could go on.
             (Change::Cancel { .. }, Some(Changed::Not))
                 if request.entry.place.is_some()
-                    && (request.has_caller && request.was_sent || self.ended.is_none()) =>
+                    && (self.ended.is_none() || request.has_caller && request.was_sent) =>
             {
                 request.is_stored = false;
                 request.entry.is_cancelling = true;

@@ -202,3 +202,19 @@ fn what_is_called_after_a_take_over_comes_after_what_was_left_whoever_goes_on_wi
     next.arrives_all(&mut server, &mut rows);
     assert_eq!(server.effects, ["x", "y", "z", "new"]);
 }
+
+/// Nobody can tell who lives, say: so the next holder takes it from one that does.
+#[test]
+fn a_call_that_was_taken_over_before_its_store_could_tell_that_it_is_there_may_run_and_is_told_so() {
+    let (mut server, mut rows) = Default::default();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.slow = Some(Vec::new());
+    tab.call(&mut rows, "x");
+    let (_, id, change) = tab.slow.iter().flatten().next().cloned().expect("its row is asked for");
+    apply(&mut rows, &id, &change);
+    let mut next = Tab::open("b", &mut server, &mut rows, &[]);
+    tab.store_next(&mut rows);
+    assert_eq!(tab.failure("x"), ("outcome-lost", Executed::Unknown));
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, rows.len()), (vec!["x".to_owned()], 0));
+}
