@@ -57,7 +57,7 @@ export function confirmChange(context, { title, says, verb, typed, fields, run, 
       try {
         came = await run(change);
         // What was listed is no longer true.
-        context.forgetLists();
+        context.forgetKept();
         result.replaceChildren(make("p", { class: "done", role: "status" }, told(came)));
         button.hidden = true;
         if (input) input.readOnly = true;

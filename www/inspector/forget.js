@@ -85,7 +85,7 @@ function showProgress(id, context) {
       const what = `what was first sent before ${instant(job.before * 1000)}`;
       say(told, job.state === "done" ? `Done: ${haveForgotten(job.keys)} ${what}.` : `${number(job.done)} of ${haveForgotten(job.keys)} ${what}. It goes on without this page.`);
       showFailed(job.failed ?? []);
-      if (job.state === "done") context.forgetLists();
+      if (job.state === "done") context.forgetKept();
       else setTimeout(() => signal.aborted || look(), LOOK_MS);
     } catch (error) {
       if (signal.aborted || context.onerror(error)) return;

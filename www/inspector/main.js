@@ -44,7 +44,7 @@ function skip(event) {
 
 function signIn(error) {
   admin = undefined;
-  forgetLists();
+  forgetKept();
   $("navigation").hidden = true;
   put(undefined, showSignIn({ error, done: begin }));
   $("token").focus();
@@ -67,9 +67,9 @@ function show({ isSame = false } = {}) {
     kept.delete(fragment);
     return put(fragment, back.view, back);
   }
-  if (back) forgetList(fragment);
+  if (back) forgetOne(fragment);
   const controller = new AbortController();
-  const context = { admin, signal: controller.signal, go, rename, reload, forgetLists, retries, keysRoute, keysFragment: fragmentOf({ view: "keys", ...keysRoute }), onerror: (error) => refused(error, controller) };
+  const context = { admin, signal: controller.signal, go, rename, reload, forgetKept, retries, keysRoute, keysFragment: fragmentOf({ view: "keys", ...keysRoute }), onerror: (error) => refused(error, controller) };
   put(fragment, VIEWS[route.view](route, context), { controller, isSame });
 }
 
@@ -118,16 +118,16 @@ function leave(next) {
   const isKept = view === "keys" || (view === "key" && isRecordOf(key, next) && document.querySelector("dialog") === null);
   if (isKept && admin) {
     kept.set(shown.fragment, { view: shown.view, controller: shown.controller, scrollY });
-    if (kept.size > KEPT_MAX) forgetList(kept.keys().next().value);
+    if (kept.size > KEPT_MAX) forgetOne(kept.keys().next().value);
   } else shown.controller.abort();
 }
 
 /** What was kept is no longer true. */
-function forgetLists() {
-  for (const fragment of kept.keys()) forgetList(fragment);
+function forgetKept() {
+  for (const fragment of kept.keys()) forgetOne(fragment);
 }
 
-function forgetList(fragment) {
+function forgetOne(fragment) {
   kept.get(fragment).controller.abort();
   kept.delete(fragment);
 }

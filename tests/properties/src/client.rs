@@ -187,17 +187,21 @@ fn check_changes(source: &mut Source<'_>) {
     }
 }
 
+/// Whether what is stored stays as it is.
+pub(crate) fn keeps(write: &Write, stored: Option<&[u8]>) -> bool {
+    match write {
+        Write::Nothing => true,
+        Write::Put(bytes) => stored == Some(bytes),
+        Write::Delete => stored.is_none(),
+    }
+}
+
 /// A store may not be able to tell whether it has made a change, and makes it again.
 fn check_again(change: &Change, maker: &str, stored: Option<&[u8]>, changed: &Changed) {
     // Whose a row is, who adds it does not ask.
     let maker = if matches!(change, Change::Add(_)) { "" } else { maker };
     let (write, again) = change.apply(maker, stored).expect("readable");
-    let is_same = match &write {
-        Write::Nothing => true,
-        Write::Put(bytes) => stored == Some(bytes),
-        Write::Delete => stored.is_none(),
-    };
-    assert!(is_same, "{change:?} made twice leaves something else");
+    assert!(keeps(&write, stored), "{change:?} made twice leaves something else");
     assert_eq!(
         &again,
         if stored.is_none() { &Changed::Gone } else { changed },

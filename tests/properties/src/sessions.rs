@@ -7,7 +7,7 @@
 //! - No two rows of a holder have the same place.
 //! - A caller is told once.
 
-use crate::client::{answer, answered};
+use crate::client::{answer, answered, keeps};
 use crate::source::Source;
 use semel_core::client::bytes::Writer;
 use semel_core::client::row::{Unreadable, Write};
@@ -135,12 +135,7 @@ fn apply(rows: &mut BTreeMap<String, Vec<u8>>, id: &str, change: &Change) -> Cha
 /// A store may not be able to tell whether it has made a change, and makes it again.
 fn check_again(change: &Change, stored: Option<&[u8]>, changed: &Changed) {
     let (write, again) = change.apply(stored).expect("readable");
-    let is_same = match &write {
-        Write::Nothing => true,
-        Write::Put(bytes) => stored == Some(bytes),
-        Write::Delete => stored.is_none(),
-    };
-    assert!(is_same, "{change:?} made twice leaves something else");
+    assert!(keeps(&write, stored), "{change:?} made twice leaves something else");
     assert_eq!(
         &again,
         if stored.is_none() { &Changed::Not } else { changed },
