@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { until } from "../e2e/lossy.mjs";
-import { at, hasRows, inspect, rows, shows } from "./inspector.mjs";
+import { at, hasRows, inspect, rows, shows, stateField } from "./inspector.mjs";
 import { EMPTY, FOREIGN, HEAVY, SMALL, idOf, keys, numberOf, sentBy, stateOf } from "./world.mjs";
 
 /** Past this, what runs hangs. */
@@ -56,7 +56,7 @@ test("keys where something is in doubt are listed by themselves, and lead to wha
   assert.deepEqual((await rows(tab))[0].slice(0, 3), [FOREIGN, "8", "2"]);
   await shows(tab, "1 of 1 key");
   await tab.getByRole("link", { name: FOREIGN }).click();
-  await until(async () => (await tab.getByLabel("State").inputValue()) === "in-doubt", "the state is chosen");
+  await until(async () => (await stateField(tab).inputValue()) === "in-doubt", "the state is chosen");
   assert.match(await tab.locator("main").innerText(), /In doubt\n2\n/);
   await tab.goBack();
   await tab.getByRole("link", { name: "All" }).click();

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { until } from "../e2e/lossy.mjs";
-import { at, hasRows, inspect, rows, shows } from "./inspector.mjs";
+import { at, hasRows, inspect, rows, shows, stateField } from "./inspector.mjs";
 import { EMPTY, HEAVY, SMALL, idOf, numberOf, stateOf } from "./world.mjs";
 
 /** Past this, what runs hangs. */
@@ -44,7 +44,7 @@ test("who comes back from a record finds its key as it was left, at the same pla
 test("a key is as it was left in the state that was chosen there, and anew to who comes from elsewhere", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(SMALL));
   await hasRows(tab, 100);
-  await tab.getByLabel("State").selectOption("poisoned");
+  await stateField(tab).selectOption("poisoned");
   await allAreFound(tab);
   const state = `${at(SMALL)}&state=poisoned`;
   const calls = () => fake.calls.filter(({ path }) => path.includes("/records?")).length;
@@ -56,8 +56,8 @@ test("a key is as it was left in the state that was chosen there, and anew to wh
   };
   await look();
   await tab.goBack();
-  await tab.getByLabel("State").waitFor();
-  assert.deepEqual([await addressOf(tab), await tab.getByLabel("State").inputValue(), (await rows(tab)).length, calls()], [state, "poisoned", 24, asked]);
+  await stateField(tab).waitFor();
+  assert.deepEqual([await addressOf(tab), await stateField(tab).inputValue(), (await rows(tab)).length, calls()], [state, "poisoned", 24, asked]);
   await look();
   // To another key, and from there to this one.
   await tab.evaluate((fragment) => (location.hash = fragment), at(EMPTY));

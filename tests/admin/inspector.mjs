@@ -32,3 +32,6 @@ export const shows = (tab, text) => tab.getByText(text).first().waitFor({ timeou
 
 /** Waits for as many rows. */
 export const hasRows = (tab, count) => until(async () => (await tab.locator(".page [role=row]").count()) >= count, `${count} rows`);
+
+/** The field that chooses the state of the records of a key. The list of keys has links of that name, and is shown until a click on a key has been followed. */
+export const stateField = (tab) => tab.getByRole("combobox", { name: "State" });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { until } from "../e2e/lossy.mjs";
 import { TOKEN, USERS_TOKEN } from "./fake.mjs";
-import { at, hasRows, inspect, rows, shows } from "./inspector.mjs";
+import { at, hasRows, inspect, rows, shows, stateField } from "./inspector.mjs";
 import { EMPTY, FOREIGN, HEAVY, HOSTILE, KEYS, SMALL, idOf, keys, mix, numberOf, stateOf } from "./world.mjs";
 
 /** Past this, what runs hangs. */
@@ -221,7 +221,7 @@ test("a million records: pages of them, an id among them, and plots of a range t
 test("records of one state: of all pages those that are meant, and who comes back from one finds the same", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(SMALL));
   await hasRows(tab, 100);
-  await tab.getByLabel("State").selectOption("poisoned");
+  await stateField(tab).selectOption("poisoned");
   const expected = Array.from({ length: 1_200 }, (_, n) => n).filter((n) => stateOf(n) === "poisoned").map((n) => idOf(numberOf(SMALL), n));
   // All of them are looked at as the foot comes into sight.
   await until(
@@ -237,10 +237,10 @@ test("records of one state: of all pages those that are meant, and who comes bac
   await shows(tab, "The handler crashed on it too often.");
   await tab.goBack();
   await until(async () => (await names(tab))[0] === expected[0], "the same again");
-  assert.deepEqual([await tab.getByLabel("State").inputValue(), await tab.evaluate(() => location.hash)], ["poisoned", `${at(SMALL)}&state=poisoned`]);
-  await tab.getByLabel("State").selectOption("in-doubt");
+  assert.deepEqual([await stateField(tab).inputValue(), await tab.evaluate(() => location.hash)], ["poisoned", `${at(SMALL)}&state=poisoned`]);
+  await stateField(tab).selectOption("in-doubt");
   await shows(tab, "There are none.");
-  await tab.getByLabel("State").selectOption("");
+  await stateField(tab).selectOption("");
   await hasRows(tab, 100);
   assert.equal(await tab.evaluate(() => location.hash), at(SMALL));
   assert.deepEqual(mine.complaints, []);
