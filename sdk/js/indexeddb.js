@@ -64,7 +64,7 @@ export function indexedDbStore(name, durability, onstorelost) {
       // It may be the connection. The next one costs little. "Connection to Indexed Database server lost. Refresh the page to try again": so says WebKit for as long as a
       // document lives once the process that keeps the rows has ended, as iOS ends it behind a page that is out of sight. To one that is made after that, as for a frame
       // that is put in its place again, it gives the next.
-      if (lose(connecting) && /server lost/.test(error.message)) globalThis.document?.head.append((frame ??= document.createElement("iframe")));
+      if (lose(connecting) && /server lost/.test(error.message)) globalThis.document?.head?.append((frame ??= document.createElement("iframe")));
       database?.close();
       if (left && !(error instanceof StoreError)) return within(mode, work, left - 1);
       throw storeError(error);
@@ -142,7 +142,7 @@ function attempt(act) {
   try {
     return act();
   } catch {
-    return undefined;
+    // There is nothing then.
   }
 }
 
@@ -151,28 +151,20 @@ function connect({ indexedDB }, name, lost, missed) {
   return new Promise((resolve, reject) => {
     if (!indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB; give a store, or durability: "memory"');
     const request = indexedDB.open(name, VERSION);
-    let overdue = setTimeout(() => {
-      overdue = undefined;
-      reject(blocked());
-    }, OPEN_MS_MAX);
+    let isLate;
+    // Once it is open, or has failed, that changes nothing.
+    setTimeout(() => reject(blocked(), (isLate = true)), OPEN_MS_MAX);
     request.onupgradeneeded = () => {
       request.result.createObjectStore(ROWS);
       if (missed && attempt(() => localStorage.getItem(name))) queueMicrotask(missed);
     };
-    request.onerror = () => {
-      clearTimeout(overdue);
-      reject(request.error);
-    };
+    request.onerror = () => reject(request.error);
     request.onsuccess = () => {
       const database = request.result;
-      if (!overdue) return database.close();
-      clearTimeout(overdue);
+      if (isLate) return database.close();
       attempt(() => localStorage.setItem(name, 1));
       database.onclose = lost;
-      database.onversionchange = () => {
-        database.close();
-        lost();
-      };
+      database.onversionchange = () => lost(database.close());
       resolve(database);
     };
   });

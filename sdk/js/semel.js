@@ -72,11 +72,11 @@ export class Outbox extends View {
       // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
       if (type === "visibilitychange" && document.hidden) return;
       // Not every browser tells a page that was away that it is online again.
-      const { onLine } = navigator;
-      const { online } = this.getSnapshot();
-      this.#machine.tell(onLine ? ONLINE : OFFLINE);
-      View.show(this, { online: onLine });
-      if (online !== onLine) this.dispatchEvent(new Event(onLine ? "online" : "offline"));
+      const online = navigator.onLine;
+      const isNew = online !== this.getSnapshot().online;
+      this.#machine.tell(online ? ONLINE : OFFLINE);
+      View.show(this, { online });
+      if (isNew) this.dispatchEvent(new Event(online ? "online" : "offline"));
     };
     listen(this.#closing.signal, look, this.#attempts, this.#setup.fetch);
     try {
@@ -273,7 +273,8 @@ export class Outbox extends View {
         const request = this.#described(described);
         const callers = isAwaited ? this.#callersOf(request.requestId) : [];
         // It never ran here; but another tab may have the same id, or have had it. Who has left may have chosen it. By the module's own words, in `failure.rs` and `sending.rs`.
-        if (/ not sent$/.test(failure?.[3]) && !callers[0]?.isDrawn) failure.splice(1, 2, "unknown", "same-id");
+        // Nor can anybody tell where WebKit's process that keeps the rows has ended: see `indexeddb.js`. Another may have the row then.
+        if (/server lost/.test(failure && cause) || (/ not sent$/.test(failure?.[3]) && !callers[0]?.isDrawn)) failure.splice(1, 2, "unknown", "same-id");
         const error = failure && new SemelError(request.requestId, failure, cause);
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
         this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });

@@ -302,6 +302,8 @@ class Session {
         this.#attempts.delete(attempt);
       },
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
+        // It may be stored, and the next holder may send it: see `indexeddb.js`.
+        if (/server lost/.test(cause)) failure?.splice(1, 2, "unknown", "same-id");
         const error = failure && new SemelError(requestId, failure, cause);
         if (ticket === TAKE_OVER) return error ? this.#taking.reject(error) : this.#taking.resolve(JSON.parse(textOf(outcome[2])));
         if (!isAwaited) return this.#recover(ticket, this.#described(requestId, method, target), outcome, error);

@@ -97,6 +97,17 @@ for (const [code, options, before] of [
   });
 }
 
+test("what WebKit's store lost the process of may be stored and sent by another, and its caller is told so", async (t) => {
+  const store = new Rows();
+  const { semel } = await outbox(t, { store });
+  // In a worker it says so for as long as that lives, of what it has committed too.
+  store.before = async () => {
+    throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
+  };
+  const { code, executed, retry } = await rejection(deposit(semel, "a"));
+  assert.deepEqual([code, executed, retry], ["store-failed", "unknown", "same-id"]);
+});
+
 test("what another tab took over and answered a day ago is not said never to have run", async (t) => {
   const store = new Rows(); // Without presence: whoever opens takes over what there is.
   const server = new Stub();

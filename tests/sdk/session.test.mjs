@@ -309,6 +309,12 @@ test("a store that fails says so, and the number of what it did not store is the
   };
   const error = await rejection(deposit(session, "x"));
   assert.deepEqual([error.code, error.executed, error.cause.message], ["store-failed", "no", "full"]);
+  // As a worker of WebKit has it, of what it has stored too.
+  store.before = async () => {
+    throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
+  };
+  const inDoubt = await rejection(deposit(session, "x"));
+  assert.deepEqual([inDoubt.code, inDoubt.executed, inDoubt.retry], ["store-failed", "unknown", "same-id"]);
   store.before = async () => {};
   await deposit(session, "y");
   assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["y"], 1]);
