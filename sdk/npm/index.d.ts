@@ -41,7 +41,8 @@ export type ProtocolCode =
  * The codes of the client itself:
  * - `outbox-full`: too many requests are pending, or too large ones; this one was neither stored nor sent. Its `executed` is `unknown`
  *   where the id is one's own or a hash: another tab may have it in hand; and at `onrecovered`
- * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw. `executed` as above
+ * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw. `executed` as above,
+ *   and `unknown` where WebKit says that its process which keeps the rows has ended: it may be stored
  * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on.
  *   `cause`, but in sessions, is why the last attempt of all came to nothing: what was thrown, or the code with which it was refused
  * - `closed`: `close()` was called; the request stays stored and goes on at the next `open`
