@@ -340,3 +340,30 @@ test("a socket whose token has ended is closed by the alarm, unless it is gone; 
   await its.webSocketMessage(socketOf("stranger"), "{}");
   assert.deepEqual([closed, restarts], [["stranger 4503"], 1]);
 });
+
+test("who opens a socket where there is no room for one is told so", async (t) => {
+  const { ctx, object: its } = object(t);
+  const strangers = [];
+  ctx.acceptWebSocket = (socket) => strangers.push(socket);
+  // Node's takes no 101.
+  const { Response } = globalThis;
+  globalThis.Response = class {
+    constructor(_, { status }) {
+      this.status = status;
+    }
+  };
+  globalThis.WebSocketPair = class {
+    1 = { readyState: 1, serializeAttachment: () => {}, deserializeAttachment: () => ({ key: "k", address: "" }), close: () => {} };
+  };
+  t.after(() => {
+    globalThis.Response = Response;
+    delete globalThis.WebSocketPair;
+  });
+  const open = () => its.fetch({ headers: new Headers() }).status;
+  for (let opened = 0; opened < 100; opened += 1) assert.equal(open(), 101);
+  const asked = strangers.map((socket) => its.webSocketMessage(socket, "{}"));
+  // Each has said something, and it is not known yet who it is.
+  await undefined;
+  assert.equal(open(), 503);
+  await Promise.all(asked);
+});
