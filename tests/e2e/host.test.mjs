@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { given, natively } from "./natively.mjs";
 
-const { SemelObject } = await natively("host.js");
+const { SemelObject, sendBy } = await natively("host.js");
 const { gatherBy, readBy, routerOf, serve } = await natively("router.js");
 
 const NOW = 1_000_000_000;
@@ -366,4 +366,19 @@ test("who opens a socket where there is no room for one is told so", async (t) =
   await undefined;
   assert.equal(open(), 503);
   await Promise.all(asked);
+});
+
+test("what an attempt has sent leaves after it, without waiting for an alarm", async (t) => {
+  let begun = 0;
+  sendBy(
+    class {
+      begin() {
+        begun += 1;
+      }
+    },
+  );
+  t.after(() => sendBy(undefined));
+  const { ask } = object(t);
+  assert.deepEqual(await ask(), [200, "handled"]);
+  assert.equal(begun, 1);
 });
