@@ -196,6 +196,13 @@ test("who begins while it is asked finds nothing lost", async (t) => {
   assert.equal(its.told.length, 2);
 });
 
+test("who begins while it is asked hears of the same, and it is asked once", async (t) => {
+  const its = sender(t, { next: [TO_KEY] });
+  its.fails = "the disk is full";
+  assert.deepEqual(await Promise.all([its.effects.begin(), its.effects.begin()]), [true, true]);
+  assert.equal(its.asked, 1);
+});
+
 test("who begins is told where it could not be asked what there is to send", async (t) => {
   const its = sender(t, { next: [TO_KEY] });
   its.fails = "the disk is full";

@@ -68,6 +68,16 @@ test("a request goes whole: below the path of its origin, with its query and its
   ]);
 });
 
+test("a probe asks under no condition, for no part, and has nothing of the body that it does without", async (t) => {
+  const asked = network(t);
+  const send = senderOf(ORIGIN);
+  const lines = 'if-match:"a"\nif-none-match:"b"\nrange:bytes=0-1\ncontent-type:text/plain\ncontent-language:en\naccept:text/plain\n';
+  await sent(send, { lines });
+  await sent(send, { lines, probe: "/orders/1" });
+  const names = (request) => [...request.headers.keys()].filter((name) => lines.includes(`${name}:`));
+  assert.deepEqual(asked.map(names), [["accept", "content-language", "content-type", "if-match", "if-none-match", "range"], ["accept"]]);
+});
+
 test("what a client names in Connection stays here, however it writes that", async (t) => {
   const asked = network(t);
   await sent(senderOf(ORIGIN), { lines: "connection:close,  X-One ,x-two\nx-one:1\nx-two:2\nx-own:3\nsemel-key:\"k\"\nsemel-principal:\"alice\"\nauthorization:Bearer its-own\n" });
@@ -214,6 +224,13 @@ test("what a method has encoded by itself says so; of a response that it has fet
   assert.equal((await sent(serviceOf(async () => zipped(), "zipped").send))[1], `content-encoding:gzip\n${type}`);
   const said = () => new Response(bytesOf("\u0001x"), { headers: { ...headers, "x-form": "br" } });
   assert.equal((await sent(serviceOf(async () => said(), "said").send))[1], `${type}x-form:br\n`);
+});
+
+test("what a method gives as a body and is none leaves the request in doubt, and so does a status that is no number", async () => {
+  for (const [name, answer] of Object.entries({ number: { status: 200, body: 7 }, object: { status: 200, body: {} }, status: { status: "200", body: "x" }, nothing: undefined })) {
+    const [isUnsent, why] = await sent(serviceOf(async () => answer, name).send);
+    assert.deepEqual([isUnsent, /the service gave a status that is no number, or a body/.test(why)], [false, true], name);
+  }
 });
 
 test("a method may answer without a body, and without headers", async () => {

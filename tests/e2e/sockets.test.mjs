@@ -157,6 +157,14 @@ test("of IPv6 who has an address has all of the same first 64 bits, however they
   }
 });
 
+test("an address of IPv4 is one by itself where it is written as one of IPv6, too", (t) => {
+  const { open } = key(t);
+  const each = Array.from({ length: 60 }, (_, number) => open(`::ffff:192.0.2.${number}`));
+  const many = Array.from({ length: 40 }, (_, number) => open(`2001:db8::${number.toString(16)}`));
+  assert.ok(open("192.0.2.1"));
+  assert.deepEqual([each.filter(({ closed }) => closed).length, many.map(({ closed }) => closed)], [0, [UNAVAILABLE, ...Array(39).fill(undefined)]]);
+});
+
 /** Who asks, as the core writes it: when their token ends, who they are, and what they may. */
 const askerOf = (principal, endsMs = "") => `${endsMs}\n${principal}\n{}`;
 
