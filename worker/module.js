@@ -27,7 +27,8 @@ export function restart() {
 
 /** What could end a line, moves a terminal's cursor or turns text round, and JSON leaves as it is. */
 const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
-const escaped = (character) => character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
+const unitOf = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escaped = (character) => character.split("").map(unitOf).join("");
 
 /** A line of the log that belongs to no request. */
 export function note(level, message, key) {

@@ -37,7 +37,7 @@ export function gatherBy(its) {
 }
 
 /** Reads what is executed elsewhere, by a head; resolves to what came of it. */
-let reading = () => Promise.reject(new Error("nothing here reads elsewhere"));
+let reading = () => Promise.reject(new Error("nothing here reads what is executed elsewhere"));
 
 /** A Worker in front of other code has one. */
 export function readBy(its) {
@@ -54,31 +54,9 @@ export const routerOf = perInstance((env) => {
   return router;
 });
 
-/** Every so many requests so much is asked for, and held until the next time. */
-const HELD_FOR = 1_000;
-const HELD_BYTES = 16 << 20;
-
-let requests = 0;
-let held;
-
-/**
- * Has garbage collected in small parts. Of each request the runtime leaves objects which only a full collection lets go of, and V8 begins one by how much memory it knows to
- * be taken, to which they come to a small part of what they are: it began every 12,000 requests or so, and held up all others for a fifth of a second. What is held here nobody
- * reads or writes, so it takes no memory; but V8 counts it, and begins earlier. To let go of one object takes as long as before.
- */
-function collect() {
-  requests += 1;
-  try {
-    if (requests % HELD_FOR === 0) held = new ArrayBuffer(HELD_BYTES);
-  } catch {
-    // There is no room for it, and so V8 has begun by itself.
-  }
-}
-
 /** The Worker: routes a request to the object of its key. */
 export async function serve(request, env) {
   const arrivedMs = Date.now();
-  collect();
   const { method } = request;
   let lines = "";
   try {
@@ -157,7 +135,7 @@ function routed(request, lines, env, decide = (head) => routerOf(env).route(...h
       () => decide(head),
       () => unavailable("the router crashed"),
     );
-  const follow = (route = unavailable("the JWK set did not come in time")) => followed(request, env, head, route);
+  const follow = (route = unavailable("the keys that tokens are verified with did not come in time")) => followed(request, env, head, route);
   const route = decided(decision, env);
   return Array.isArray(route) ? follow(route) : route.then(follow);
 }
