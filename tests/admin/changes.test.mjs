@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { until } from "../e2e/lossy.mjs";
-import { at, hasRows, inspect, rows, shows, stateField } from "./inspector.mjs";
+import { at, hasRows, inspect, isOf, rows, shows, stateField } from "./inspector.mjs";
 import { EMPTY, FOREIGN, HEAVY, SMALL, idOf, keys, numberOf, sentBy, stateOf } from "./world.mjs";
 
 /** Past this, what runs hangs. */
@@ -118,7 +118,9 @@ test("no answer at all: nobody knows, and the same can be sent again, by whoever
 test("before a record is deleted it is asked for what that does to it", LIMIT, async (t) => {
   const { tab } = await open(t);
   for (const [state, says] of [["executed", /^Delete this record\?\n+The outcome is thrown away/], ["poisoned", /crashed too often: it never ran, and never will\. Nothing is kept of it but the id/], ["suspect", /cancelled instead: it never runs/]]) {
-    await tab.goto(`${fake.url}/inspector${at(SMALL, idIn(state))}`);
+    const id = idIn(state);
+    await tab.goto(`${fake.url}/inspector${at(SMALL, id)}`);
+    await isOf(tab, id);
     await tab.getByRole("button", { name: "Delete this record…" }).click();
     assert.match(await dialogOf(tab).innerText(), says);
     await tab.getByRole("button", { name: "Do nothing" }).click();
@@ -161,6 +163,7 @@ test("who does nothing changes nothing; each question has an id of its own", LIM
   assert.equal(fake.done.length, done);
   for (const id of ["first", "second"]) {
     await tab.goto(`${fake.url}/inspector${at(FOREIGN, id)}`);
+    await isOf(tab, id);
     await begin();
     await tab.getByRole("button", { name: "Cancel the id" }).click();
     // The question says that it "is cancelled" too; and while the change is on its way, the dialog stays.

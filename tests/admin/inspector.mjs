@@ -33,5 +33,8 @@ export const shows = (tab, text) => tab.getByText(text).first().waitFor({ timeou
 /** Waits for as many rows. */
 export const hasRows = (tab, count) => until(async () => (await tab.locator(".page [role=row]").count()) >= count, `${count} rows`);
 
+/** Waits until the page is that of a key, or of a record: the one before is shown until its address has been followed. */
+export const isOf = (tab, name) => until(async () => (await tab.locator("h1 code").textContent()) === name, name);
+
 /** The field that chooses the state of the records of a key. The list of keys has links of that name, and is shown until a click on a key has been followed. */
 export const stateField = (tab) => tab.getByRole("combobox", { name: "State" });
