@@ -153,7 +153,10 @@ function connect({ indexedDB }, name, lost, missed) {
     const request = indexedDB.open(name, VERSION);
     let isLate;
     // Once it is open, or has failed, that changes nothing.
-    setTimeout(() => reject(blocked(), (isLate = true)), OPEN_MS_MAX);
+    setTimeout(() => {
+      isLate = true;
+      reject(blocked());
+    }, OPEN_MS_MAX);
     request.onupgradeneeded = () => {
       request.result.createObjectStore(ROWS);
       if (missed && attempt(() => localStorage.getItem(name))) queueMicrotask(missed);
@@ -164,7 +167,10 @@ function connect({ indexedDB }, name, lost, missed) {
       if (isLate) return database.close();
       attempt(() => localStorage.setItem(name, 1));
       database.onclose = lost;
-      database.onversionchange = () => lost(database.close());
+      database.onversionchange = () => {
+        database.close();
+        lost();
+      };
       resolve(database);
     };
   });
