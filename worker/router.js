@@ -11,6 +11,7 @@
 import { waitUntil } from "cloudflare:workers";
 import { bodyOf, decodedBodyOf, drained, roomFor } from "./bodies.js";
 import { within } from "./chores.js";
+import { collect } from "./garbage.js";
 import { linesOf, pathOf, responseOf, valueIn } from "./lines.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 
@@ -57,6 +58,7 @@ export const routerOf = perInstance((env) => {
 /** The Worker: routes a request to the object of its key. */
 export async function serve(request, env) {
   const arrivedMs = Date.now();
+  collect();
   const { method } = request;
   let lines = "";
   try {

@@ -19,7 +19,7 @@ const BUNDLE_GZIP_BYTES_MAX = 355_000;
 const EMITTING_GZIP_BYTES_MAX = 387_000;
 /** Of a crate of somebody's own, on which this checkout has no say: what Cloudflare takes of everybody. */
 export const OWN_GZIP_BYTES_MAX = 3_000_000;
-const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/router.js", "worker/lines.js", "worker/bodies.js", "worker/storage.js", "worker/module.js", "worker/batches.js", "worker/turns.js", "worker/gathering.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "worker/json.js", "scripts/setup", "scripts/tools", "package-lock.json"];
+const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/router.js", "worker/lines.js", "worker/bodies.js", "worker/storage.js", "worker/module.js", "worker/batches.js", "worker/turns.js", "worker/garbage.js", "worker/gathering.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "worker/json.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
 /** The workers of the checkout: the deployed one, the tests' own, what is packed for handlers in JavaScript, and an example. */
 export const WORKERS = {
@@ -90,17 +90,18 @@ export async function imported(modules) {
   return [...reached].map((name) => modules.get(name));
 }
 
-/** Writes modules without comments and spaces, and with short names of what is local; but functions keep theirs, so a stack trace still says which threw. Of the glue, which nobody wrote, none does. */
+/**
+ * Writes modules without comments, spaces and what nothing refers to, and with short names of what is local; but functions keep theirs and stay apart, so a stack trace
+ * still says which threw. Of the glue, which nobody wrote, none does.
+ */
 async function withoutSpace(modules, output) {
-  const options = ["--minify-whitespace", "--minify-syntax", "--format=esm", "--target=es2022", "--log-level=warning", "--entry-names=[name]", "--allow-overwrite", `--outdir=${output}`];
-  const isGlue = (module) => module.endsWith("/semel.js");
-  const own = modules.filter((module) => !isGlue(module));
-  await run(bin("esbuild"), [...own, ...options]);
-  await run(bin("esbuild"), [...modules.filter(isGlue), ...options, "--minify-identifiers"]);
+  const options = ["--minify-whitespace", "--minify-syntax", "--tree-shaking=true", "--format=esm", "--target=es2022", "--log-level=warning", "--entry-names=[name]", "--allow-overwrite", `--outdir=${output}`];
+  await run(bin("esbuild"), [...modules, ...options]);
   // Loaded here: most starts need no build.
   const { minify } = await import("terser");
-  for (const path of own.map((module) => join(output, basename(module)))) {
-    const { code } = await minify(await readFile(path, "utf8"), { module: true, ecma: 2020, compress: false, mangle: { keep_fnames: true, keep_classnames: true } });
+  for (const path of modules.map((module) => join(output, basename(module)))) {
+    const hasNames = !path.endsWith("/semel.js");
+    const { code } = await minify(await readFile(path, "utf8"), { module: true, ecma: 2020, compress: { inline: false, reduce_funcs: false }, keep_fnames: hasNames, keep_classnames: hasNames });
     await writeFile(path, code);
   }
 }

@@ -42,7 +42,7 @@ export function collected(log, requests) {
 }
 
 /** Those that V8 has told. A line that another one has come into can't be read, and is left out. */
-function collectionsOf(log) {
+export function collectionsOf(log) {
   return [...log.matchAll(/ms: GC: ([{].*[}])$/gm)].flatMap(([, json]) => {
     try {
       return [JSON.parse(json)];

@@ -1,4 +1,4 @@
-// 100,000 generated bad requests over many connections: each is refused or dropped, none has an effect, and the server keeps nothing of
+// 140,000 generated bad requests over many connections: each is refused or dropped, none has an effect, and the server keeps nothing of
 // them. SEMEL_SEED is the seed of another run.
 
 import assert from "node:assert/strict";
@@ -9,18 +9,18 @@ import { serve } from "./server.mjs";
 import { AUDIENCE, jwks, signer } from "./tokens.mjs";
 import { LEAKING_PATH, weigh, weighedLedger } from "./weighed.mjs";
 
-const REQUESTS = 100_000;
+const REQUESTS = 140_000;
 const CONNECTIONS = 32;
 const SEED = Number(process.env.SEMEL_SEED ?? 20261121);
 /** Tables with a limit are full by then, and the module's memory has its size. */
-const WARM_REQUESTS = 60_000;
+const WARM_REQUESTS = 100_000;
 const WINDOW_REQUESTS = 20_000;
 /** So much may a request leave behind in the heap, once that is collected: less than anything that could be kept of one takes. */
 const HEAP_BYTES_A_REQUEST = 8;
 /** The module's memory grows by pages of 64 KiB. A request for whose parts there is no room any more may take one. */
 const MODULE_BYTES_MAX = 128 << 10;
 /**
- * What the runtime keeps beside the heap is known only roughly. A process takes some 50,000 requests to find its size. What is left of each
+ * What the runtime keeps beside the heap is known only roughly. A process takes some 100,000 requests to find its size. What is left of each
  * request after that makes both windows grow; what a heap does by the way, one of them.
  */
 const RESIDENT_BYTES_A_REQUEST = 400;

@@ -12,9 +12,10 @@ import { open } from "./websocket.mjs";
 
 const PATH = "/weighed";
 
-/** In place of the worker's entry. What a second collection frees, the first has let go. */
+/** In place of the worker's entry. What a second collection frees, the first has let go; and the Worker lets go of what it holds once it sees that there was one, of 125 requests at the latest. */
 const ENTRY = `
 import ledger from "./ledger.js";
+import { collect } from "./garbage.js";
 import { glue } from "./module.js";
 export * from "./ledger.js";
 
@@ -24,6 +25,8 @@ export default {
     const { pathname } = new URL(request.url);
     if (pathname === "${PATH}/keep") kept.push(String(request.headers.get("idempotency-key")) + kept.length);
     if (pathname !== "${PATH}") return ledger.fetch(request, env, ctx);
+    gc();
+    for (let asked = 0; asked < 125; asked += 1) collect();
     gc();
     gc();
     return Response.json(glue.initSync().memory.buffer.byteLength);

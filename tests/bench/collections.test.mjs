@@ -1,0 +1,26 @@
+// What requests leave to be collected: the server's V8 tells each collection, and requests are counted, so how fast it is has no part in it.
+
+import assert from "node:assert/strict";
+import { tmpdir } from "node:os";
+import { test } from "node:test";
+import { collectionsOf } from "./collections.mjs";
+import { deposit, load } from "./load.mjs";
+import { Sides } from "./sides.mjs";
+
+/** Left to itself, V8 has one or two full collections in so many. */
+const REQUESTS = 24_000;
+const WARM_REQUESTS = 8_000;
+
+test("full collections come every few thousand requests, so that none has much to let go of", { timeout: 120_000 }, async (t) => {
+  const sides = await Sides.on(tmpdir());
+  t.after(() => sides.end());
+  let log = "";
+  const { url } = await sides.ledger({ v8Flags: ["--trace-gc-nvp"], onLog: (chunk) => (log += chunk) });
+  const next = deposit("/accounts/collected/deposit");
+  const send = (requests) => load(url, { connections: 16, requests, of: () => next });
+  await send(WARM_REQUESTS);
+  log = "";
+  await send(REQUESTS);
+  const full = collectionsOf(log).filter(({ gc }) => gc === "mc");
+  assert.ok(full.length >= 5, `${full.length} in ${REQUESTS} requests`);
+});

@@ -1,0 +1,65 @@
+// What the Worker holds so that V8 collects earlier: how much of it, until when, and where there is no room for it. That V8 does is tests/bench/collections.test.mjs.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const MB = 1 << 20;
+
+/** `collect` of a Worker of its own, on a runtime whose full collections are made here, and what it has asked for, in MB. */
+async function heldOn(t, { WeakRef, ArrayBuffer }) {
+  const real = { WeakRef: globalThis.WeakRef, ArrayBuffer: globalThis.ArrayBuffer };
+  t.after(() => Object.assign(globalThis, real));
+  const { collect } = await import(`../../worker/garbage.js?${t.name}`);
+  Object.assign(globalThis, { WeakRef, ArrayBuffer });
+  return (requests) => {
+    for (let asked = 0; asked < requests; asked += 1) collect();
+  };
+}
+
+/** References that a full collection empties, and buffers that are counted. */
+function runtime() {
+  const made = { mb: [], collections: 0 };
+  class WeakRef {
+    #at = made.collections;
+
+    deref() {
+      return this.#at === made.collections ? {} : undefined;
+    }
+  }
+  class ArrayBuffer {
+    constructor(bytes, { maxByteLength }) {
+      assert.equal(maxByteLength, bytes, "one that may be resized, which the runtime does not clear");
+      made.mb.push(bytes / MB);
+    }
+  }
+  return { made, WeakRef, ArrayBuffer };
+}
+
+test("it asks for 4 MB every 125 requests, for 32 at most, and for more only after a full collection", async (t) => {
+  const { made, ...classes } = runtime();
+  const ask = await heldOn(t, classes);
+  ask(125);
+  assert.deepEqual(made.mb, [], "the first only marks when it began");
+  ask(125 * 20);
+  assert.deepEqual(made.mb, Array(8).fill(4));
+  made.collections += 1;
+  ask(125 * 20);
+  assert.deepEqual(made.mb, Array(16).fill(4));
+});
+
+test("where there is no WeakRef, or no room for a buffer, it goes without", async (t) => {
+  const { made, ...classes } = runtime();
+  const ask = await heldOn(t, { ...classes, WeakRef: undefined });
+  ask(1_000);
+  assert.deepEqual(made.mb, []);
+  globalThis.WeakRef = classes.WeakRef;
+  let refused = 0;
+  globalThis.ArrayBuffer = class {
+    constructor() {
+      refused += 1;
+      throw new RangeError("Array buffer allocation failed");
+    }
+  };
+  ask(125 * 9);
+  assert.equal(refused, 8, "and asks again, every 125 requests");
+});
