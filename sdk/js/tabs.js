@@ -5,14 +5,9 @@
 //   releases too, and does not give it back when the page is shown again: so it is taken again then, where it is free.
 // - Locks are shared by whom IndexedDB is shared by: one origin of one profile. They tell nothing of another kind of store.
 
-/** Takes the lock of `owner` in `database`; undefined where there are no Web Locks. */
+/** Takes the lock of `owner` in `database`; undefined where there are no Web Locks, or nobody may ask which are held. */
 export async function lightBeacon(database, owner) {
-  const locks = globalThis.navigator?.locks;
-  if (!locks) return undefined;
-  const prefix = `${database} `;
   const ending = new AbortController();
-  const watched = { [owner]: true };
-  let release;
   const hold = () =>
     new Promise((granted, refused) =>
       locks
@@ -25,6 +20,12 @@ export async function lightBeacon(database, owner) {
         )
         .catch(refused),
     );
+  const watched = { [owner]: true };
+  const locks = globalThis.navigator?.locks;
+  // In a frame of another site Firefox has rows, and locks, but lets nobody ask for those. Where nothing may be stored at all, that is for the store to say.
+  if (!(await locks?.query().catch(() => {}))) return undefined;
+  let release;
+  const prefix = `${database} `;
   await hold();
   globalThis.addEventListener?.("pageshow", hold, { signal: ending.signal });
   const alive = async () => (await locks.query()).held.flatMap(({ name }) => name.split(prefix).slice(1));

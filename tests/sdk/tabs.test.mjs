@@ -8,7 +8,7 @@ import { rejection, within } from "./stub.mjs";
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Puts Web Locks in place for a test, and returns the names that were asked for. */
-function webLocks(t, { refuses } = {}) {
+function webLocks(t, { refuses, hides } = {}) {
   const [queues, asked, replaced] = [new Map(), [], Object.getOwnPropertyDescriptor(globalThis, "navigator")];
   const next = (name) => {
     const queue = queues.get(name);
@@ -42,7 +42,10 @@ function webLocks(t, { refuses } = {}) {
         next(name);
       });
     },
-    query: async () => ({ held: [...queues].filter(([, [first]]) => first?.isHeld).map(([name]) => ({ name })) }),
+    query: async () => {
+      if (hides) throw hides;
+      return { held: [...queues].filter(([, [first]]) => first?.isHeld).map(([name]) => ({ name })) };
+    },
   };
   Object.defineProperty(globalThis, "navigator", { value: { locks }, configurable: true });
   t.after(() => {
@@ -90,6 +93,12 @@ test("who has left watches nobody any more, and keeps no lock of another", async
   two.leave();
   await turn();
   assert.deepEqual(await three.alive(), ["3"]);
+});
+
+test("where nobody may ask which locks are held there is no beacon, and no lock is taken", async (t) => {
+  const asked = webLocks(t, { hides: new Error("SecurityError") });
+  assert.equal(await lightBeacon("d", "1"), undefined);
+  assert.deepEqual(asked, []);
 });
 
 test("where the lock is refused, that is the error; where there are none, there is no beacon", async (t) => {
