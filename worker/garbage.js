@@ -4,7 +4,8 @@
 // small part of what they are: it began one every 12,000 requests or so, which held up all others for 100 ms and more. What is held here counts, so one begins earlier.
 //
 // Invariants:
-// - What is held is never read nor written, so it takes no memory: that it may be resized is why the runtime does not clear it. V8 counts 32 MB of it at most.
+// - What is held is never read nor written, so it takes no memory: that it may be resized is why the runtime does not clear it. It is 32 MB at most; V8 may count
+//   64, for what was let go of counts until the next full collection.
 // - It is let go of once there was a full collection: what is held does not have the next ones begin later.
 
 const EACH_REQUESTS = 125;
