@@ -37,6 +37,9 @@ export const LOADED_FOR_SESSIONS = ["session.wasm", "session.js", "session-brows
 const CRATE = "semel-sdk";
 /** What a module calls the function that takes all calls, before it is named by what the module is. */
 const CALL = "_call";
+/** Properties that only the SDK's own code knows: in what is built their names are short, in all scripts the same. None is in a type of the package, and no browser has one. */
+export const OWN_NAMES =
+  /^(tell|integer|isEmpty|takeOver|overview|transmit|deliver|gaveUp|pause|lose|count|isDrawn|numbers|wasOpen|hasAnswered|underWay|isAuto|opened|againMs|alone)$/;
 /**
  * In this order by trial, of some hundred. Flat code shows what is computed twice, and branches are laid out anew; short functions are written
  * where they are called. Low memory is the end of the stack, where nothing lies; the module's memory is its own, so it begins with zeros. The
@@ -94,10 +97,11 @@ async function build(rust) {
     await withoutPanics(await compileCrate({ crate: CRATE, profile, rust, features }), named);
     await optimised(named, OPTIMISE, join(SDK_PACKAGE, name));
   }
+  const short = {};
   for (const [source, name] of [["package.js", "semel"], ["session.js", "session"]]) {
     const call = await namedByContent(join(SDK_PACKAGE, `${name}.wasm`));
     for (const [file, format] of [[`${name}.js`, "esm"], [`cjs/${name}.cjs`, "cjs"]]) {
-      await bundle(join(ROOT, "sdk/js", source), file, [`--format=${format}`, "--minify"]);
+      await bundleOwn(join(ROOT, "sdk/js", source), file, format, short);
       await shrink(join(SDK_PACKAGE, file), format === "esm");
       await writeFile(join(SDK_PACKAGE, file), (await readFile(join(SDK_PACKAGE, file), "utf8")).replaceAll(CALL, call));
     }
@@ -125,6 +129,15 @@ async function namedByContent(path) {
 
 async function bundle(source, name, options) {
   await run(bin("esbuild"), [source, "--bundle", ...options, "--target=es2022", "--log-level=warning", `--outfile=${join(SDK_PACKAGE, name)}`]);
+}
+
+/** With the names of its own properties made short: as `short` has them, which is given those that it has not. */
+async function bundleOwn(source, name, format, short) {
+  // Loaded here, as `terser` is.
+  const { build: bundled } = await import("esbuild");
+  const options = { bundle: true, minify: true, target: "es2022", mangleProps: OWN_NAMES, mangleCache: short };
+  const { mangleCache } = await bundled({ entryPoints: [source], outfile: join(SDK_PACKAGE, name), format, ...options });
+  Object.assign(short, mangleCache);
 }
 
 /** Makes a script smaller that esbuild has made small. */

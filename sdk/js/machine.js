@@ -224,8 +224,12 @@ export class Machine {
   /** A change of a row, in one transaction of the store. Nobody waits for one that `isPatient`, which a store may make use of. */
   #change = async (number, id, isPatient) => {
     let isCommitted = false;
+    const began = Date.now();
     try {
       await this.#store.change(id, (row) => {
+        // It is made again, and what it made before may have been committed, run by another meanwhile and done with: a page may have been frozen in between.
+        // What is said is that it may be stored: see `deliver` in `semel.js`.
+        if (isCommitted && !row && Date.now() > began + DRIFT_MS_MAX) throw new StoreError("store-failed", "server lost");
         // A store that never asks has made no change.
         isCommitted = true;
         if (row !== undefined && !row?.buffer) throw unreadable();

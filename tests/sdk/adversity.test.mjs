@@ -108,6 +108,29 @@ test("what WebKit's store lost the process of may be stored and sent by another,
   assert.deepEqual([code, executed, retry], ["store-failed", "unknown", "same-id"]);
 });
 
+test("what a frozen page had stored, and another has done with, is not stored anew when its store makes the change again", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  const { change } = store;
+  let laterMs;
+  // Each change is made twice: the first time was committed, and not told of. A row that is still there is one that nobody has done with.
+  store.change = (id, to) =>
+    change.call(store, id, (row) => {
+      to(row);
+      const now = Date.now() + (row ? 60_000 : laterMs);
+      const clock = t.mock.method(Date, "now", () => now);
+      const made = to(row);
+      clock.mock.restore();
+      return made;
+    });
+  laterMs = 4_000;
+  assert.equal((await deposit(semel, "soon")).status, 200);
+  laterMs = 6_000;
+  const { code, executed, retry } = await rejection(deposit(semel, "late"));
+  assert.deepEqual([code, executed, retry], ["store-failed", "unknown", "same-id"]);
+  assert.deepEqual([[...server.runs.values()], store.holds("late")], [[1], false]);
+});
+
 test("what another tab took over and answered a day ago is not said never to have run", async (t) => {
   const store = new Rows(); // Without presence: whoever opens takes over what there is.
   const server = new Stub();

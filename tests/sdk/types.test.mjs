@@ -7,6 +7,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { OWN_NAMES } from "../../scripts/setup/sdk.mjs";
 import { OutcomeUnknownError, Semel, SemelError } from "../../sdk/npm/node.js";
 
 const TYPES = new URL("../../sdk/npm/index.d.ts", import.meta.url);
@@ -31,6 +32,13 @@ test("the package exports what its types do, and no more", async () => {
     const exported = await import(new URL(`../../sdk/npm/${entry}.js`, import.meta.url));
     assert.deepEqual(Object.keys(exported).sort(), declared.sort(), entry);
   }
+});
+
+test("what has another name in what is built is in no type", async () => {
+  const types = (await readFile(TYPES, "utf8")).replace(/\/\*[\s\S]*?\*\//g, "");
+  const members = [...types.matchAll(/(\w+)\??[(:<]/g)].map(([, name]) => name);
+  assert.ok(members.includes("requestId") && members.includes("outcome"));
+  assert.deepEqual(members.filter((name) => OWN_NAMES.test(name)), []);
 });
 
 test("the class has the members that its type has, and no more", async () => {
