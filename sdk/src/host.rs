@@ -340,7 +340,7 @@ fn owners(rows: &Rows) -> String {
 }
 
 /// None of what is joined here holds a tab or a line feed.
-pub(crate) fn push_line(lines: &mut String, texts: &[&str]) {
+fn push_line(lines: &mut String, texts: &[&str]) {
     let mut before = if lines.is_empty() { "" } else { "\n" };
     for text in texts {
         lines.push_str(before);

@@ -4,7 +4,7 @@
 //! drives either.
 
 use super::host::{
-    lines_of, push_line, read_answer, read_draft, rows, write_answered, write_failure, write_request, write_row,
+    lines_of, read_answer, read_draft, rows, write_answered, write_failure, write_request, write_row,
     write_transmission,
 };
 use crate::kept::Kept;
@@ -77,7 +77,7 @@ impl Host {
                 self.kept = is_kept.then(Kept::default);
                 self.session.get_or_insert_with(|| Session::new(settings)).give_up_after(gives_up_after_ms);
             }
-            // What is stored, and who lives, one a line. Back: who owns rows of this session, one a line.
+            // What is stored, and who lives, one a line. Back: a text, as the outbox gives one; nobody here watches for owners.
             1 => {
                 let rows = rows(&mut input);
                 let lives = input.optional(Reader::text);
@@ -87,11 +87,7 @@ impl Host {
                     |owner: &str| lives.as_ref().is_some_and(|lives| split(lives, b'\n').any(|each| each == owner));
                 let is_alive: Option<&dyn Fn(&str) -> bool> = if lives.is_some() { Some(&is_alive) } else { None };
                 session.stored(now_ms, &rows, is_alive).ok()?;
-                let mut owners = String::new();
-                for owner in rows.iter().filter_map(|(_, row)| session.owner_of(row)) {
-                    push_line(&mut owners, &[&owner]);
-                }
-                result.text(&owners);
+                result.text("");
             }
             // What the receivers of answers have, by their tickets, and requests: at the key of the session, each after those before it. Back: the
             // ticket of the last of them, before which the others' come in a row.

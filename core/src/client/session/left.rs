@@ -78,11 +78,6 @@ impl Session {
         }
     }
 
-    /// Who owns a row of this session, for who looks whether they live.
-    pub fn owner_of(&self, row: &[u8]) -> Option<String> {
-        row::decode(row).ok().filter(|entry| entry.session == self.session).map(|entry| entry.owner)
-    }
-
     /// What is stored of this session without an answer.
     pub fn overview(&self, rows: &[(String, Vec<u8>)]) -> Result<Vec<Overview>, Unreadable> {
         let mut all = Vec::new();

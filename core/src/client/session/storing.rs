@@ -42,17 +42,17 @@ impl Session {
                 let failure = Answered::Failure(ClientCode::StoreFailed.into());
                 request.conclude(&mut self.actions, ticket, Rc::new(failure), &self.settings.owner);
             }
+            // Its answer came meanwhile, and waits no longer: neither does it for a store that fails.
+            (Change::Cancel { .. }, _) if request.answered.is_some() => {
+                if let Some(answered) = request.answered.take() {
+                    request.conclude(&mut self.actions, ticket, answered, &self.settings.owner);
+                }
+            }
             (change, None) => {
                 let again_ms = Some(now_ms + self.settings.retry_interval_ms);
                 request.stage = Stage::Changing { change, again_ms };
             }
             (Change::Remove, _) | (Change::Leave { .. }, Some(_)) => return false,
-            // Its answer came meanwhile.
-            (Change::Cancel { .. }, Some(_)) if request.answered.is_some() => {
-                if let Some(answered) = request.answered.take() {
-                    request.conclude(&mut self.actions, ticket, answered, &self.settings.owner);
-                }
-            }
             (Change::Take { .. }, Some(Changed::Made(_))) => {
                 request.is_stored = false;
                 request.deliver(&mut self.actions, ticket);

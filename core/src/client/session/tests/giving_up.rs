@@ -63,6 +63,18 @@ fn an_answer_that_comes_while_that_is_stored_counts_once_it_is() {
 }
 
 #[test]
+fn an_answer_that_came_while_that_was_stored_is_not_kept_back_where_the_store_fails() {
+    let (mut server, mut rows, mut tab) = opened();
+    let ticket = tab.call(&mut rows, "x");
+    tab.slow = Some(Vec::new());
+    gives_up(&mut tab, &mut rows, ticket);
+    tab.arrives(&mut server, &mut rows);
+    tab.is_broken = true;
+    tab.store_next(&mut rows);
+    assert_eq!(tab.body("x"), "ran x");
+}
+
+#[test]
 fn where_the_store_fails_at_it_nothing_after_it_overtakes_it() {
     let (mut server, mut rows, mut tab) = opened();
     let ticket = tab.call(&mut rows, "x");
