@@ -320,6 +320,26 @@ test("a store that fails says so, and the number of what it did not store is the
   assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["y"], 1]);
 });
 
+test("what a store has though it said that it failed is taken back before anything else has its number", async (t) => {
+  const store = new SharedRows();
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s", { store });
+  const { change } = store;
+  store.change = async (...given) => {
+    await change.apply(store, given);
+    throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
+  };
+  const { executed } = await rejection(deposit(session, "x"));
+  store.change = change;
+  // The very same, which a key could not tell from it.
+  const answered = await within(ran(deposit(session, "x")), "it is answered");
+  await session.close();
+  const recovered = [];
+  const next = await semel.session("accounts/a", "s", { store, onrecovered: (each) => recovered.push(each) });
+  await deposit(next, "y");
+  assert.deepEqual([executed, answered, server.effects, recovered], ["unknown", { ran: "x" }, ["x", "y"], []]);
+});
+
 test("a store that has a request, and refuses what gives it a place or what is written as it is given up, is told of each time by the outbox", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);

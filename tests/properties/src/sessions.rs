@@ -294,17 +294,17 @@ impl Host {
         }
     }
 
-    /// The store makes the oldest change, or fails to, or makes it twice and tells the second.
+    /// The store makes the oldest change, or fails to, or makes it and says that it failed, or makes it twice and tells the second.
     fn store(&mut self, source: &mut Source<'_>) {
         if self.changes.is_empty() {
             return;
         }
         let (ticket, id, change) = self.changes.remove(0);
         let fault = source.below(6);
-        if fault == 4 {
+        if fault == 3 || fault == 4 {
             apply(&mut self.rows, &id, &change);
         }
-        let changed = (fault != 5).then(|| apply(&mut self.rows, &id, &change));
+        let changed = (fault != 3 && fault != 5).then(|| apply(&mut self.rows, &id, &change));
         if self.is_alone {
             let mut places = BTreeSet::new();
             for place in self.rows.values().filter_map(|row| decode(row).expect("readable").place) {

@@ -59,6 +59,8 @@ pub struct Session {
     pub(super) epoch: Option<i64>,
     /// The number that comes next.
     pub(super) next_seq: i64,
+    /// What the store may have under that number though it failed: while it is in hand, nothing gets a place.
+    pub(super) in_doubt: Ticket,
     pub(super) requests: Hand,
     pub(super) in_flight: Option<InFlight>,
     /// What left beside it.
@@ -116,6 +118,7 @@ impl Session {
             session,
             epoch: None,
             next_seq: 0,
+            in_doubt: TAKE_OVER,
             requests: Hand::default(),
             in_flight: None,
             second: None,

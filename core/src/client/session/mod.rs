@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! - Persist, then send: a request leaves only under a place that its row has.
-//! - A place never names a second request: the next number is used once the row has the one before.
+//! - A place never names a second request: the next number is used once the row has the one before, and one that a row may have once that is surely gone.
 //! - What may have left under a place is sent under that place, whoever sees to it by then, until its answer is definitive. Only
 //!   what its key calls `fenced` with `no` gets another place.
 //! - `ack` passes a place only once its row is gone, or holds the answer.

@@ -112,6 +112,7 @@ impl Session {
             [numbered.first(), numbered.last()].iter().flatten().any(|(epoch, _)| Some(*epoch) != self.epoch);
         self.ended.is_none()
             && self.paused.is_none()
+            && self.requests.get(&self.in_doubt).is_none()
             && !(waits_for_old && holds(Rule::OlderFirst))
             && (self.has_room(self.next_seq) || self.next_seq <= self.heard() + WINDOW)
     }

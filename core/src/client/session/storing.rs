@@ -1,6 +1,6 @@
 //! What became of the changes of a row, and what follows.
 //!
-//! Invariant: what is stored decides. A change that the store did not make is made again, but for that of a new request.
+//! Invariant: what is stored decides. A change that the store did not make is made again, but for that of a new request, which is taken back.
 
 use super::super::action::Ticket;
 use super::super::failure::ClientCode;
@@ -38,9 +38,14 @@ impl Session {
         changed: Option<Changed>,
     ) -> bool {
         match (change, changed) {
-            (Change::Add(_), None) => {
+            (Change::Add(entry), None) => {
                 let failure = Answered::Failure(ClientCode::StoreFailed.into());
                 request.conclude(&mut self.actions, ticket, Rc::new(failure), &self.settings.owner);
+                // A store may have made what it failed at: nothing else gets that place before its row is gone for sure.
+                if entry.place.is_some() {
+                    self.in_doubt = ticket;
+                    request.change(&mut self.actions, ticket, Change::Remove);
+                }
             }
             // Its answer came meanwhile, and waits no longer: neither does it for a store that fails.
             (Change::Cancel { .. }, _) if request.answered.is_some() => {

@@ -31,6 +31,8 @@ struct Tab {
     now_ms: i64,
     /// Whether the store fails.
     is_broken: bool,
+    /// Whether it makes what it says it failed at.
+    is_unsure: bool,
     /// Whether another that lives may have in hand what it has, or take it: then it may send what that one has moved or removed meanwhile, under
     /// places that take nothing any more.
     shares: bool,
@@ -75,6 +77,7 @@ impl Tab {
             session: Session::new(settings),
             now_ms: 0,
             is_broken: false,
+            is_unsure: false,
             shares: false,
             slow: None,
             sent: Vec::new(),
@@ -152,7 +155,7 @@ impl Tab {
     }
 
     fn store(&mut self, rows: &mut Rows, ticket: Ticket, id: &str, change: &Change) {
-        let changed = (!self.is_broken).then(|| apply(rows, id, change));
+        let changed = (!self.is_broken || self.is_unsure).then(|| apply(rows, id, change)).filter(|_| !self.is_broken);
         self.session.changed(self.now_ms, ticket, changed);
     }
 

@@ -189,8 +189,58 @@ fn a_failing_store_takes_a_new_request_back_and_its_number_is_the_next_ones() {
     assert_eq!(tab.failure("x"), ("store-failed", Executed::No));
     tab.is_broken = false;
     tab.call(&mut rows, "y");
+    tab.pass(&mut rows, INTERVAL_MS);
     tab.arrives_all(&mut server, &mut rows);
     assert_eq!((server.effects, server.ack), (vec!["y".to_owned()], 0));
+}
+
+/// A store has `x`, said that it failed, and did fail to take it back; now it works, and there is `y`.
+fn unsure() -> (Server, Rows, Tab) {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    (tab.is_broken, tab.is_unsure, tab.slow) = (true, true, Some(Vec::new()));
+    tab.call(&mut rows, "x");
+    tab.store_next(&mut rows);
+    assert_eq!(tab.failure("x").0, "store-failed");
+    tab.is_unsure = false;
+    while tab.slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
+        tab.store_next(&mut rows);
+    }
+    (tab.is_broken, tab.slow) = (false, None);
+    tab.call(&mut rows, "y");
+    (server, rows, tab)
+}
+
+#[test]
+fn the_number_of_what_a_store_may_have_though_it_failed_is_the_next_ones_once_that_is_gone() {
+    let (mut server, mut rows, mut tab) = unsure();
+    assert_eq!(places(&rows), [("x", Some((1, 1))), ("y", None)]);
+    tab.pass(&mut rows, INTERVAL_MS);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!((tab.body("y"), rows.len(), server.effects), ("ran y".to_owned(), 0, vec!["y".to_owned()]));
+}
+
+#[test]
+fn what_a_store_has_though_it_failed_goes_on_with_the_next_holder_by_itself() {
+    let (mut server, mut rows, mut tab) = unsure();
+    tab.arrives_all(&mut server, &mut rows);
+    let mut next = Tab::open("b", &mut server, &mut rows, &[]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!(server.effects, ["x", "y"]);
+    assert_eq!((next.body("x"), next.body("y")), ("ran x".to_owned(), "ran y".to_owned()));
+}
+
+/// What it says to `x` may not be so; but nobody waits for it.
+#[test]
+fn a_store_that_goes_on_failing_is_told_of_each_time_though_it_may_have_what_came_first() {
+    let (mut server, mut rows) = world();
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.is_broken = true;
+    for id in ["x", "y", "z"] {
+        tab.call(&mut rows, id);
+        assert_eq!(tab.failure(id), ("store-failed", Executed::No));
+    }
+    assert_eq!(tab.session.counts(), (0, 0));
 }
 
 #[test]
