@@ -251,7 +251,11 @@ class Session {
     try {
       const told = this.#machine.tell(REQUEST, heard.length, heard, asked.length, asked.map(({ parts }) => parts));
       const next = told.integer() + 1;
-      asked.forEach((call, index) => (call.ticket = next - asked.length + index));
+      asked.forEach((call, index) => {
+        call.ticket = next - asked.length + index;
+        // By what was called meanwhile, headers say: it had no ticket then.
+        if (call.signal?.aborted) call.abort();
+      });
     } catch (error) {
       for (const call of asked) this.#end(call).reject(error);
     }

@@ -242,6 +242,25 @@ test("a call that is aborted on its way has its place closed, or gets the outcom
   assert.deepEqual(server.effects, ["ran", "next"]);
 });
 
+test("a call that is aborted in the moment in which it leaves, as by headers for want of a token, has its place closed", async (t) => {
+  const aborting = new AbortController();
+  let isOut = false;
+  const headers = () => {
+    if (!isOut) return {};
+    aborting.abort();
+    throw new Error("logged out");
+  };
+  const { semel, server } = await outbox(t, { headers });
+  const session = await semel.session("accounts/a", "s");
+  const isLost = new Promise((resolve) => semel.addEventListener("lost", resolve, { once: true }));
+  isOut = true;
+  const made = rejection(deposit(session, "x", { signal: aborting.signal }));
+  await within(isLost, "it had no token");
+  isOut = false;
+  const error = await made;
+  assert.deepEqual([error.code, error.executed, server.effects], ["cancelled", "no", []]);
+});
+
 test("a call that is aborted before it has a place waits for none before it, and leaves no gap", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
