@@ -52,7 +52,7 @@ const STATES: &[(&str, usize)] = &[
     ("given up", 45_154),
     ("expired", 6_380),
     ("unheard", 8_130),
-    ("failing store", 16_693),
+    ("failing store", 17_254),
     ("unaware", 1_465),
     ("two frames", 6_902),
     ("one of two frames given up", 1_844),
