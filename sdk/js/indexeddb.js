@@ -148,12 +148,12 @@ function attempt(act) {
 
 /** Opens a connection to a window's IndexedDB; `lost` is called when it can't be used any more, `missed` where a store was there and is gone. */
 function connect({ indexedDB }, name, lost, missed) {
+  let overdue;
   return new Promise((resolve, reject) => {
     if (!indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB; give a store, or durability: "memory"');
     const request = indexedDB.open(name, VERSION);
     let isLate;
-    // Once it is open, or has failed, that changes nothing.
-    setTimeout(() => {
+    overdue = setTimeout(() => {
       isLate = true;
       reject(blocked());
     }, OPEN_MS_MAX);
@@ -173,5 +173,5 @@ function connect({ indexedDB }, name, lost, missed) {
       };
       resolve(database);
     };
-  });
+  }).finally(() => clearTimeout(overdue));
 }

@@ -142,6 +142,21 @@ test("where there is no IndexedDB, open rejects unless a store or memory is aske
   }
 });
 
+test("an IndexedDB that answers keeps no process waiting", async (t) => {
+  t.after(() => delete globalThis.indexedDB);
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+  const before = timers();
+  globalThis.indexedDB = {
+    open: () => {
+      const request = { error: new DOMException("it is newer", "VersionError") };
+      queueMicrotask(() => request.onerror());
+      return request;
+    },
+  };
+  const error = await within(rejection(Semel.open({ url: URL_OF_STUB, fetch: new Stub().fetch })), "open");
+  assert.deepEqual([error.code, timers()], ["store-newer", before]);
+});
+
 test("open sends nothing where nothing was left, and rejects with what its store rejects with", async (t) => {
   const minute = minutes(t);
   const { server } = await outbox(t, { store: new Rows() });
