@@ -85,17 +85,20 @@ class Tab {
   #session;
   #handle;
   #lives;
+  #isFrame;
   #isClosed = false;
 
-  constructor(session, handle, lives) {
+  constructor(session, handle, lives, isFrame = false) {
     this.#session = session;
     this.#handle = handle;
     this.#lives = lives;
+    this.#isFrame = isFrame;
   }
 
   #within(work) {
     return this.#session.inTurn(async (send) => {
       await send("SwitchToWindow", { handle: this.#handle, focus: false });
+      if (this.#isFrame) await send("SwitchToFrame", { id: 0 });
       return work(send);
     });
   }
@@ -111,8 +114,19 @@ class Tab {
     return this.#within((send) => send("Back"));
   }
 
-  reload() {
-    return this.#within((send) => send("Refresh"));
+  async reload() {
+    await this.evaluate(() => void (window.isOld = true));
+    await this.#within((send) => send("Refresh"));
+    // WebKit may answer before the page's modules have run.
+    await until(() => this.evaluate(() => !window.isOld && document.readyState === "complete").catch(() => false), "the page is loaded again");
+  }
+
+  /** Puts a page into this one, as its only frame, and resolves to that. It goes with this page. */
+  async frame(url) {
+    await this.evaluate((src) => void document.body.append(Object.assign(document.createElement("iframe"), { src })), url);
+    const frame = new Tab(this.#session, this.#handle, this.#lives, true);
+    await until(() => frame.evaluate((url) => location.href === url && document.readyState === "complete", url).catch(() => false), "the frame is loaded");
+    return frame;
   }
 
   /** What a function returns in the page, or what its promise gives. */

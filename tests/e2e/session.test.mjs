@@ -1,29 +1,19 @@
 // Sessions of the SDK against workerd: in Node through a lossy network and kills, and in Chromium over reloads, two tabs and a lost store.
 //
-// Deposits are 1, 2, 4 and so on, in the order of the calls. So an answer tells which deposits were made before it, and in which order.
+// Deposits are 1, 2, 4 and so on, in the order of the calls: see `scenarios/sessions.mjs`.
 
 import assert from "node:assert/strict";
-import { connect, createServer } from "node:net";
 import { after, test } from "node:test";
 import { FencedError, Semel } from "../../sdk/npm/node.js";
 import { startBank } from "./bank.mjs";
 import { startLossy, until } from "./lossy.mjs";
+import { answerTo, answers, begin, expected, inOrder, isChange, playSessions, recovered, take, told } from "./scenarios/sessions.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 60_000 };
 
-const { server, browser, through } = await startBank(after);
-
-const isChange = ({ method, url }) => method === "POST" && !url.endsWith("/sessions");
-/** The deposits of an account, and the answer to each if they are made in this order. */
-const inOrder = (account, count) => Array.from({ length: count }, (_, n) => ({ n, account, amount: 2 ** n }));
-const answerTo = ({ n, account }) => JSON.stringify({ id: account, balance: 2 ** (n + 1) - 1, entries: n + 1 });
-const take = (page, account, transport) => page.evaluate(([account, transport]) => bank.takeSession(account, "till", transport), [account, transport]);
-const begin = (page, deposits) => page.evaluate((deposits) => void bank.inSession(deposits), deposits);
-const [answers, recovered] = ["answers", "recovered"].map((name) => (page) => page.evaluate((name) => bank[name], name));
-/** What was told, by number. */
-const told = (all) => Object.fromEntries(all.map(({ n, text, error }) => [n, text ?? `${error.code} ${error.executed}`]));
-const expected = (deposits) => Object.fromEntries(deposits.map((deposit) => [deposit.n, answerTo(deposit)]));
+const bank = await startBank(after);
+const { server, browser, through } = bank;
 
 test("100 deposits in two sessions, through a lossy network and kills of the server: in order, each once, each caller answered", LIMIT, async (t) => {
   const EACH = 50;
@@ -78,26 +68,7 @@ test("two holders in Node: the one that is fenced hears what ran, and that nothi
   assert.equal(await (await deposit(holder, 2)).text(), answerTo({ n: 1, account: "session-two" }));
 });
 
-test("a reload in mid-request: what ran is not run again, what never ran runs before anything new, and the next page hears of all", LIMIT, async (t) => {
-  const deposits = inOrder("session-reload", 8);
-  const { proxy, open, tab } = await through(t, { loseAnswers: 1, spare: (request) => !isChange(request) });
-  const page = await tab();
-  assert.deepEqual((await take(page, "session-reload"))[1], 0);
-  await begin(page, deposits.slice(0, 1));
-  await until(() => proxy.counts.lostAnswers > 0, "the first ran unheard");
-  await begin(page, deposits.slice(1, 7));
-  await until(() => proxy.counts.lostAnswers > 2, "so did others");
-  // From here on nothing arrives.
-  Object.assign(proxy.settings, { loseRequests: 1 });
-  await page.reload();
-  proxy.calm();
-  await open(page);
-  await take(page, "session-reload");
-  await begin(page, deposits.slice(7));
-  await until(async () => (await answers(page)).length === 1 && (await recovered(page)).length === 7, "all is answered");
-  assert.deepEqual(told([...(await answers(page)), ...(await recovered(page))]), expected(deposits));
-  assert.deepEqual(await server.account("session-reload"), { id: "session-reload", balance: 255, entries: 8 });
-});
+playSessions("Chromium", LIMIT, bank);
 
 test("a tab that takes over fences the other, whose calls never run, and both go on as they are told", LIMIT, async (t) => {
   const deposits = inOrder("session-tabs", 4);
@@ -171,68 +142,5 @@ test("after the store is lost, the take-over tells the last place that was taken
   assert.deepEqual(told(await answers(page)), expected(deposits.slice(3)));
   assert.deepEqual(await recovered(page), []);
 });
-
-test("by a socket: over a kill of the server and a reload, in order, each once, each caller answered", LIMIT, async (t) => {
-  const deposits = inOrder("session-socket", 40);
-  const { open, blank } = await through(t);
-  const relay = await relayTo(t, () => server.url);
-  const page = await blank();
-  await open(page, { url: relay.url });
-  await take(page, "session-socket", "socket");
-  await begin(page, deposits.slice(0, 10));
-  await until(async () => (await answers(page)).length === 10, "the first are answered");
-  await server.restart();
-  await begin(page, deposits.slice(10, 20));
-  await until(async () => (await answers(page)).length === 20, "so are those after the kill");
-  assert.deepEqual(told(await answers(page)), expected(deposits.slice(0, 20)));
-  assert.ok(relay.sockets > 1, "a socket was opened anew");
-  // From here on nothing arrives, until there is another page.
-  const resume = relay.hold();
-  const before = await page.evaluate(() => bank.rows());
-  await begin(page, deposits.slice(20, 30));
-  await until(async () => (await page.evaluate(() => bank.rows())) === before + 10, "all of them are stored");
-  await page.reload();
-  resume();
-  await open(page, { url: relay.url });
-  const { sockets } = relay;
-  await take(page, "session-socket", "auto");
-  await begin(page, deposits.slice(30));
-  await until(async () => (await answers(page)).length === 10 && (await recovered(page)).length === 10, "all is answered");
-  assert.equal(relay.sockets, sockets + 1, "by a socket");
-  assert.deepEqual(told([...(await answers(page)), ...(await recovered(page))]), expected(deposits.slice(20)));
-  assert.deepEqual(await server.account("session-socket"), { id: "session-socket", balance: 2 ** 40 - 1, entries: 40 });
-});
-
-/**
- * Passes bytes on to the server, wherever it is by now, and counts the sockets among them. `hold()`: nothing of what is connected arrives any more, nor of
- * what connects, until what it gives is called.
- */
-async function relayTo(t, target) {
-  const relay = { sockets: 0, hold };
-  const open = new Set();
-  let isHeld = false;
-  function hold() {
-    isHeld = true;
-    for (const socket of open) socket.unpipe();
-    return () => (isHeld = false);
-  }
-  const listening = createServer((near) => {
-    if (isHeld) return open.add(near);
-    const { hostname, port } = new URL(target());
-    const far = connect(Number(port), hostname);
-    near.once("data", (bytes) => (relay.sockets += bytes.includes("/socket HTTP") ? 1 : 0));
-    for (const [one, other] of [[near, far], [far, near]]) {
-      open.add(one);
-      one.on("error", () => {}).on("close", () => other.destroy()).pipe(other);
-    }
-  });
-  await new Promise((resolve) => listening.listen(0, "127.0.0.1", resolve));
-  t.after(() => {
-    for (const socket of open) socket.destroy();
-    return new Promise((resolve) => listening.close(resolve));
-  });
-  relay.url = `http://127.0.0.1:${listening.address().port}`;
-  return relay;
-}
 
 test("no page has had an error that nobody caught", () => assert.deepEqual(browser.errors, []));

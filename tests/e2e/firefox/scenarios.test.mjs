@@ -3,6 +3,7 @@
 import { after } from "node:test";
 import { findFirefox } from "../../../scripts/setup/firefox.mjs";
 import { startBank } from "../bank.mjs";
+import { playSessions } from "../scenarios/sessions.mjs";
 import { play } from "../scenarios/shared.mjs";
 import { browseFirefox } from "./browser.mjs";
 
@@ -14,3 +15,4 @@ if (path === undefined) throw new Error("There is no Firefox: install it, or set
 const bank = await startBank(after, { start: (after) => browseFirefox(after, path) });
 
 play("Firefox", LIMIT, bank);
+playSessions("Firefox", LIMIT, bank);

@@ -8,10 +8,6 @@ import { gate, until } from "../lossy.mjs";
 /** What a browser that WebDriver drives plays: what needs nothing but tabs, reloads, and `kill -9` of all of it. */
 export function play(name, limit, bank) {
   const { browser } = bank;
-  const reload = async (page) => {
-    await page.reload();
-    return page;
-  };
   const kill = async (_, blank) => {
     await browser.kill();
     await browser.start();
@@ -22,8 +18,16 @@ export function play(name, limit, bank) {
   }
   test(`${name}: of two tabs one is closed in mid-request: what it left goes on in the other, and each effect is exact`, limit, leftOver(bank, 2, (page) => page.close()));
   test(`${name}: two tabs without Web Locks send one id at once: it runs once, and both are told the truth`, limit, sameId(bank));
+  test(`${name}: the store is thrown away under a tab in mid-request: nothing runs twice, and who can't be told the outcome is told so`, limit, evicted(bank, deleteAll));
+  test(`${name}: a frame of another site goes on with what the one before it had under way`, limit, framed(bank));
   test(`${name}: a body of any kind is sent as it is`, limit, anyBody(bank));
 }
+
+/** A page that goes by a reload. */
+export const reload = async (page) => {
+  await page.reload();
+  return page;
+};
 
 /**
  * A page goes in mid-request: `leave` is given it, and resolves to the page after it, without an outbox yet.
@@ -129,6 +133,66 @@ export function sameId({ server, through }) {
   };
 }
 
+/** Two deposits in mid-request: one in the network, at the gate, and one that ran unheard. */
+export async function inMidRequest({ through }, t, name) {
+  const [flight, lost] = [small(`${name}-flight`, 1), small(`${name}-lost`, 1)];
+  const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === flight.n);
+  const net = await through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });
+  const page = await net.tab();
+  await begin(page, flight);
+  await begin(page, lost);
+  await until(() => wire.held.length > 0 && unheard(net.proxy, lost) > 0, "one is in the network, the other ran unheard");
+  return { ...net, wire, page, flight, lost };
+}
+
+/** The store is thrown away under a tab in mid-request: `evict` is given the tab. */
+export function evicted(bank, evict) {
+  return async (t) => {
+    const { proxy, wire, page, flight, lost } = await inMidRequest(bank, t, "cleared");
+    await evict(page);
+    const told = async (n) => (await answers(page)).find((answer) => answer.n === n);
+    const { error } = await until(() => told(lost.n), "what ran unheard is told");
+    assert.deepEqual([error?.code, error?.executed], ["outcome-lost", "unknown"]);
+    const tried = attempts(proxy, lost);
+    proxy.calm();
+    wire.open();
+    // It still has its attempt, and so its answer.
+    assert.equal((await until(() => told(flight.n), "what was in the network is told")).text, first(flight.account, 1));
+    assert.deepEqual([await pending(page), attempts(proxy, lost)], [[], tried]);
+    const later = small("cleared-later", 1);
+    assert.equal((await make(page, later)).text, first(later.account, 1));
+    await madeOnce(bank.server, [flight, lost, later]);
+    assert.equal(proxy.changes.size, 3, "each under one id");
+  };
+}
+
+/** A frame of another site, which has storage of its own: the next one there goes on with what it has under way, and the site by itself sees nothing of it. */
+function framed({ server, through }) {
+  return async (t) => {
+    const deposit = small("framed", 1);
+    const { proxy, open, blank, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
+    const page = await blank();
+    const url = await page.evaluate(() => location.href);
+    const around = url.replace("127.0.0.1", "localhost");
+    await page.goto(around);
+    const frame = await page.frame(url);
+    await open(frame);
+    await begin(frame, deposit);
+    await until(() => unheard(proxy, deposit) > 0, "it ran, and nobody knows");
+    await page.goto(`${around}?next`);
+    const byItself = await tab();
+    assert.deepEqual(await pending(byItself), []);
+    const next = await page.frame(url);
+    await open(next);
+    await next.evaluate(() => bank.takeRecovered());
+    proxy.calm();
+    await until(async () => (await pending(next)).length === 0, "nothing is pending");
+    assert.deepEqual((await recovered(next)).map(told), [`${deposit.n} 200 ${first(deposit.account, 1)}`]);
+    await madeOnce(server, [deposit]);
+    assert.equal(proxy.changes.size, 1, "under one id");
+  };
+}
+
 /** A body of each kind that `fetch` takes. A Request of Firefox gives no stream of its body, and makes a text of a stream that it is given. */
 function anyBody({ server, through }) {
   return async (t) => {
@@ -171,3 +235,12 @@ export function noRoom({ through }) {
 
 /** What a page was told, by a promise or by `onrecovered`. */
 const told = ({ n, status, text, error }) => (error ? `${n} ${error.code} ${error.executed}` : `${n} ${status} ${text}`);
+
+/** Deletes all databases of the page's origin. */
+const deleteAll = (page) =>
+  page.evaluate(async () => {
+    for (const { name } of await indexedDB.databases()) {
+      const deleting = indexedDB.deleteDatabase(name);
+      await new Promise((resolve, reject) => Object.assign(deleting, { onsuccess: resolve, onerror: () => reject(deleting.error) }));
+    }
+  });

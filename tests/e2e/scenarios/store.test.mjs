@@ -4,13 +4,13 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { answers, attempts, begin, first, madeOnce, make, neverMade, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
 import { gate, until } from "../lossy.mjs";
+import { evicted, inMidRequest } from "./shared.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 60_000 };
 
-const { server, browser, through } = await startBank(after);
-
-const onlyPosts = ({ method }) => method !== "POST";
+const bank = await startBank(after);
+const { server, browser, through } = bank;
 
 const QUOTA_BYTES = 4 << 20;
 
@@ -82,39 +82,16 @@ for (const reloads of [false, true]) {
   });
 }
 
-/** Two deposits in mid-request: one in the network, at the gate, and one that ran unheard. */
-async function inMidRequest(t, name) {
-  const [flight, lost] = [small(`${name}-flight`, 1), small(`${name}-lost`, 1)];
-  const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === flight.n);
-  const net = await through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });
-  const page = await net.tab();
-  await begin(page, flight);
-  await begin(page, lost);
-  await until(() => wire.held.length > 0 && unheard(net.proxy, lost) > 0, "one is in the network, the other ran unheard");
-  return { ...net, wire, page, flight, lost };
-}
-
-test("the store is evicted under a tab in mid-request: nothing runs twice, and who can't be told the outcome is told so", LIMIT, async (t) => {
-  const { proxy, wire, page, flight, lost } = await inMidRequest(t, "cleared");
+/** Throws away what the page's origin has in IndexedDB, as a browser does that runs out of space. */
+async function evict(page) {
   const devtools = await page.context().newCDPSession(page);
   await devtools.send("Storage.clearDataForOrigin", { origin: new URL(page.url()).origin, storageTypes: "indexeddb" });
-  const told = async (n) => (await answers(page)).find((answer) => answer.n === n);
-  const { error } = await until(() => told(lost.n), "what ran unheard is told");
-  assert.deepEqual([error?.code, error?.executed], ["outcome-lost", "unknown"]);
-  const tried = attempts(proxy, lost);
-  proxy.calm();
-  wire.open();
-  // It still has its attempt, and so its answer.
-  assert.equal((await until(() => told(flight.n), "what was in the network is told")).text, first(flight.account, 1));
-  assert.deepEqual([await pending(page), attempts(proxy, lost)], [[], tried]);
-  const later = small("cleared-later", 1);
-  assert.equal((await make(page, later)).text, first(later.account, 1));
-  await madeOnce(server, [flight, lost, later]);
-  assert.equal(proxy.changes.size, 3, "each under one id");
-});
+}
+
+test("the store is evicted under a tab in mid-request: nothing runs twice, and who can't be told the outcome is told so", LIMIT, evicted(bank, evict));
 
 test("the store is evicted while the browser is closed: the page is told, nothing of it is sent again, and what is new goes on", LIMIT, async (t) => {
-  const { proxy, open, blank, wire, page: before, flight, lost } = await inMidRequest(t, "evicted");
+  const { proxy, open, blank, wire, page: before, flight, lost } = await inMidRequest(bank, t, "evicted");
   assert.equal(await before.evaluate(() => bank.storesLost), 0);
   // The mark that it was there the browser writes down lazily: in the first seconds a kill -9 would lose that too.
   await browser.close();

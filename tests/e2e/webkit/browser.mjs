@@ -18,22 +18,24 @@ const execute = promisify(execFile);
 const START_MS_MAX = 60_000;
 const WINDOW = fileURLToPath(new URL("window.js", import.meta.url));
 
-/** Starts WebKit for a test file. `share`: the part of the disk that an origin may fill. */
-export async function browseWebKit(after, share) {
+/** Starts WebKit for a test file. `share`: the part of the disk that an origin may fill; `isPrivate`: as in a private window, it keeps nothing on disk. */
+export async function browseWebKit(after, { share, isPrivate } = {}) {
   if ((await findWebKit()) === undefined) throw new Error("There is no WebKit: install webkit2gtk-driver, gir1.2-webkit2-4.1, gjs and xvfb.");
   const screen = begin("Xvfb", ["-displayfd", "3", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
   const [number] = await once(screen.child.stdio[3], "data", { signal: AbortSignal.timeout(START_MS_MAX) });
   const env = { ...process.env, DISPLAY: `:${String(number).trim()}`, GDK_BACKEND: "x11" };
   let group;
   const browser = await drive(after, async (profile) => {
-    const { send, kill, pid } = await launch(env, [WINDOW, profile, ...(share ? [String(share)] : [])]);
+    const { send, kill, pid } = await launch(env, [WINDOW, profile, isPrivate ? "private" : String(share ?? "")]);
     group = pid;
     return { send, kill };
   });
   after(screen.kill);
   /** `kill -9` of the process that keeps the rows and speaks to the network, as iOS ends it. WebDriver loses its session then. */
   const killNetwork = () => execute("pkill", ["-KILL", "-g", String(group), "WebKitNetwork"]);
-  return { browser, killNetwork };
+  /** The ids of the processes that show pages. A name has 15 characters there. */
+  const pageProcesses = async () => (await execute("pgrep", ["-g", String(group), "-x", "WebKitWebProces"])).stdout.trim().split("\n").map(Number);
+  return { browser, killNetwork, pageProcesses };
 }
 
 async function launch(env, args) {

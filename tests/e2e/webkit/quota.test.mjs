@@ -13,6 +13,6 @@ const LIMIT = { timeout: 120_000 };
 const QUOTA_BYTES = 1_000_000;
 
 const { blocks, bsize } = await statfs(tmpdir());
-const bank = await startBank(after, { start: async (after) => (await browseWebKit(after, QUOTA_BYTES / (blocks * bsize))).browser });
+const bank = await startBank(after, { start: async (after) => (await browseWebKit(after, { share: QUOTA_BYTES / (blocks * bsize) })).browser });
 
 test("WebKit: what the quota has no room for is refused, and not sent", LIMIT, noRoom(bank));

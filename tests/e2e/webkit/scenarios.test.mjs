@@ -3,24 +3,25 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { answers, begin, madeOnce, pending, recovered, small, startBank, unheard } from "../bank.mjs";
-import { until } from "../lossy.mjs";
+import { answers, attempts, begin, first, madeOnce, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
+import { gate, until } from "../lossy.mjs";
+import { playSessions } from "../scenarios/sessions.mjs";
 import { play } from "../scenarios/shared.mjs";
 import { browseWebKit } from "./browser.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 120_000 };
 
-let killNetwork;
+let webKit;
 const start = async (after) => {
-  const started = await browseWebKit(after);
-  killNetwork = started.killNetwork;
-  return started.browser;
+  webKit = await browseWebKit(after);
+  return webKit.browser;
 };
 const bank = await startBank(after, { start });
 const { browser } = bank;
 
 play("WebKit", LIMIT, bank);
+playSessions("WebKit", LIMIT, bank);
 
 test("WebKit: a page that is left and shown again as it was goes on with what it has under way, and no other tab takes that from it", LIMIT, async (t) => {
   const [before, since] = [small("shown-again", 1), small("shown-again", 2)];
@@ -65,12 +66,44 @@ test("WebKit: the process that keeps the rows is killed under a page: what it ha
     })();
   }, deposits);
   await until(() => proxy.changes.size > 5, "it is at work");
-  await killNetwork();
+  await webKit.killNetwork();
   try {
     const { answers } = await until(() => browser.told.find(({ answers }) => answers), "all are answered", 60_000);
     assert.deepEqual(answers, deposits.map(() => 200));
     await madeOnce(bank.server, deposits);
     assert.equal(proxy.changes.size, deposits.length, "each under one id");
+  } finally {
+    await browser.kill();
+    await browser.start();
+  }
+});
+
+test("WebKit: the process of a tab is killed in mid-request: another tab goes on with what it left, once, and hears the answers", LIMIT, async (t) => {
+  const [waiting, behind, lost] = [small("crash-waiting", 1), small("crash-waiting", 2), small("crash-lost", 1)];
+  const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === waiting.n);
+  const { proxy, tab } = await bank.through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });
+  const other = await tab();
+  await other.evaluate(() => bank.takeRecovered());
+  const before = await webKit.pageProcesses();
+  const page = await tab();
+  const [crashing, ...more] = (await webKit.pageProcesses()).filter((each) => !before.includes(each));
+  assert.deepEqual(more, [], "it has a process of its own");
+  for (const deposit of [waiting, behind, lost]) await begin(page, deposit);
+  await until(() => wire.held.length > 0 && unheard(proxy, lost) > 0, "one is in the network, and one ran unheard");
+  await until(async () => (await pending(page)).length === 3, "the third is stored");
+  // WebDriver loses its session then, so it is by what the tab tells that the rest is known.
+  const from = browser.told.length;
+  process.kill(crashing, "SIGKILL");
+  try {
+    await until(() => attempts(proxy, waiting) > 1, "the other tab sends what is in the network already", 30_000);
+    proxy.calm();
+    wire.open();
+    const heard = () => browser.told.slice(from);
+    await until(() => heard().length >= 3, "it hears of all");
+    await madeOnce(bank.server, [waiting, behind, lost]);
+    const texts = [[waiting.n, first(waiting.account, 1)], [behind.n, JSON.stringify({ id: behind.account, balance: 3, entries: 2 })], [lost.n, first(lost.account, 1)]];
+    assert.deepEqual(heard().map(({ n, by, text }) => `${n} ${by} ${text}`).sort(), texts.map(([n, text]) => `${n} onrecovered ${text}`).sort());
+    assert.equal(proxy.changes.size, 3, "each under one id");
   } finally {
     await browser.kill();
     await browser.start();

@@ -8,6 +8,7 @@ const COMMANDS = {
   Navigate: ["POST", "url"],
   NewWindow: ["POST", "window/new"],
   Refresh: ["POST", "refresh"],
+  SwitchToFrame: ["POST", "frame"],
   SwitchToWindow: ["POST", "window"],
 };
 

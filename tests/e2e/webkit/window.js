@@ -5,11 +5,12 @@ imports.gi.versions.WebKit2 = "4.1";
 const { Gtk, WebKit2 } = imports.gi;
 
 Gtk.init(null);
-// The folder of the profile, and which part of its disk an origin may fill.
+// The folder of the profile; and which part of its disk an origin may fill, or `private`.
 const [profile, share] = ARGV;
 const folders = { base_data_directory: `${profile}/data`, base_cache_directory: `${profile}/cache` };
-const quota = share ? { origin_storage_ratio: Number(share) } : {};
-const context = WebKit2.WebContext.new_with_website_data_manager(new WebKit2.WebsiteDataManager({ ...folders, ...quota }));
+const quota = Number(share) ? { origin_storage_ratio: Number(share) } : {};
+const data = share === "private" ? WebKit2.WebsiteDataManager.new_ephemeral() : new WebKit2.WebsiteDataManager({ ...folders, ...quota });
+const context = WebKit2.WebContext.new_with_website_data_manager(data);
 context.set_automation_allowed(true);
 context.connect("automation-started", (_, session) => session.connect("create-web-view", open));
 Gtk.main();
