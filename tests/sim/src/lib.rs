@@ -3,7 +3,7 @@
 //! A run is made by one seed: who wants what and when, what the network, the disks, the clocks and the handler do to it, and who
 //! else asks. The same seed makes the same run. First come the faults; then they stop, and all must settle.
 //!
-//! - [`plan`]: what a seed asks for; [`mutant`]: the ways in which a run can be wrong on purpose; [`shrink`]: smaller plans
+//! - [`plan`]: what a seed asks for; [`mutant`]: the ways in which a run can be wrong on purpose, and [`lies`]: what a key says then; [`shrink`]: smaller plans
 //! - [`server`]: the keys, each with its engine, reached through the real router; [`deposits`]: the handler;
 //!   [`snapshot`]: what a key stores
 //! - [`tab`] and [`store`]: browsers, their tabs and what these share; [`curl`]: requests made by hand; [`letter`]: what is on
@@ -27,6 +27,7 @@ pub mod deposits;
 pub mod effects;
 mod faults;
 pub mod letter;
+pub mod lies;
 pub mod marks;
 pub mod mutant;
 pub mod oracle;

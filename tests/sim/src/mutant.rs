@@ -2,7 +2,7 @@
 //!
 //! Invariant: a mutant has one name, on the command line and in the table of `tests/mutants.rs`.
 
-use crate::remote::lies::{LIES, Lie};
+use crate::lies::{LIES, Lie};
 use semel_core::rules::Rule;
 
 macro_rules! twins {

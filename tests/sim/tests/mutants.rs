@@ -158,6 +158,10 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("elsewhere-key-deleted", 840, "answer"),
     ("elsewhere-read", 1, "read"),
     ("elsewhere-stranger-told", 1, "stranger"),
+    ("place-other-outcome", 0, "outcome"),
+    ("place-other-status", 0, "outcome"),
+    ("id-other-outcome", 0, "outcome"),
+    ("take-over-other-last", 0, "outcome"),
 ];
 
 #[test]

@@ -7,9 +7,9 @@
 //! - The object may end between any two statements, and between any two steps. It takes all with it that waits.
 
 use super::asked::{Asked, Dealt, Errand, Route, View};
-use super::lies;
 use super::options::{HOLD_MS_MAX, Options};
 use super::run::{Event, Run};
+use crate::lies;
 use crate::mutant::Twin;
 use crate::oracle::Violation;
 use semel_core::message::{Method, Request, Response};

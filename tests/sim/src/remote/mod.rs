@@ -7,7 +7,6 @@
 //! - [`host`]: the object, as `remote.js` drives it: one request of the key at a time, from its recorded start to its recorded outcome
 //! - [`service`]: where requests are executed, and the network on the way to it
 //! - [`callers`]: who asks for what; [`asked`]: what is asked, and what a key stores of it
-//! - [`lies`]: what the key says that is not so, on purpose
 //! - [`oracle`]: what must hold; it counts the calls at the service, and what they made
 //!
 //! Invariant: what is drawn here comes of a stream of its own: the other runs are as they would be if this were not here.
@@ -18,7 +17,6 @@
 mod asked;
 mod callers;
 mod host;
-pub mod lies;
 mod options;
 mod oracle;
 mod run;

@@ -48,6 +48,19 @@ impl Place {
     }
 }
 
+impl Aim {
+    /// What it is, whatever of.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::AtPlace(_) => "AtPlace",
+            Self::ById(_) => "ById",
+            Self::Close(_) => "Close",
+            Self::TakeOver(..) => "TakeOver",
+            Self::Other => "Other",
+        }
+    }
+}
+
 /// What one request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Aim {

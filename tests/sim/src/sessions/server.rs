@@ -10,6 +10,7 @@ use super::frame;
 use super::view::View;
 use crate::deposits::{Deposits, EFFECT, END, Trouble};
 use crate::letter::Message;
+use crate::lies;
 use crate::mutant::{Mutant, Twin};
 use crate::plan::Plan;
 use crate::snapshot::effects_after;
@@ -381,6 +382,8 @@ impl Server {
         let key = dealt.key.clone();
         self.keys.insert(key.clone(), keyed);
         let replies = if has_crashed { Vec::new() } else { dealt.replies };
+        let told = |(asked, reply): (&Asked, Reply)| lies::told(self.mutant, asked.aim.kind(), reply);
+        let replies = dealt.asked.iter().zip(replies).map(told).collect();
         let (now_ms, retention_s) = (self.clock_ms(&key, at_ms), self.config.retention_s);
         Dealt { replies, has_crashed, is_held, panicked, effects, after, now_ms, retention_s, ..dealt }
     }

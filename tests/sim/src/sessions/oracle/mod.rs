@@ -35,8 +35,6 @@ enum What {
 struct Taken {
     epoch: i64,
     what: What,
-    /// What was answered first.
-    outcome: Option<(u16, Vec<u8>)>,
 }
 
 /// A session at a key.
@@ -50,13 +48,6 @@ struct Story {
     acked: i64,
     /// What was taken and is not freed.
     places: BTreeMap<i64, Taken>,
-}
-
-/// An id at a key.
-#[derive(Debug, Clone, Default)]
-struct IdStory {
-    number: String,
-    outcome: Option<(u16, Vec<u8>)>,
 }
 
 /// What a holder was asked for.
@@ -77,13 +68,16 @@ struct Wish {
 pub struct Oracle {
     plan: Plan,
     stories: BTreeMap<(String, String), Story>,
-    ids: BTreeMap<(String, String), IdStory>,
+    /// What ran under an id: the number of what was wanted, by key and id.
+    ids: BTreeMap<(String, String), String>,
     /// The highest epoch that each key ever gave.
     highest: BTreeMap<String, i64>,
     /// What each take-over gave, by key and id: epoch and last number.
     given: BTreeMap<(String, String), (i64, i64)>,
     /// By number: where and as what it happened.
     happened: BTreeMap<String, (String, String)>,
+    /// By number: what the handler answered.
+    outcomes: BTreeMap<String, (u16, Vec<u8>)>,
     /// What ran, by key and name.
     ran: BTreeSet<(String, String)>,
     /// What was said never to have run, by key and name.
@@ -110,6 +104,7 @@ impl Oracle {
             highest: BTreeMap::new(),
             given: BTreeMap::new(),
             happened: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
             ran: BTreeSet::new(),
             never: BTreeSet::new(),
             crashes: BTreeMap::new(),
@@ -185,7 +180,10 @@ impl Oracle {
             let is_deposit = matches!(asked.aim, Aim::AtPlace(_) | Aim::ById(_));
             let ran = (its && may_run && is_deposit).then(|| effects.remove(0));
             match (ran, code.as_deref()) {
-                (Some(effect), _) => self.took_effect(dealt, asked, effect)?,
+                (Some(effect), _) => {
+                    let before = dealt.effects.len() - effects.len();
+                    self.took_effect(dealt, asked, effect, dealt.before.ids.effects + before as i64)?;
+                }
                 (None, Some("executed")) if is_deposit => {
                     let what =
                         format!("{} was told to have run as {}, and it is not there", asked.number, asked.name());
@@ -250,8 +248,8 @@ impl Oracle {
         }
     }
 
-    /// Something that was asked has an effect.
-    fn took_effect(&mut self, dealt: &Dealt, asked: &Asked, effect: &Effect) -> Result<(), Violation> {
+    /// Something that was asked has an effect. `count`: how many the key has with it.
+    fn took_effect(&mut self, dealt: &Dealt, asked: &Asked, effect: &Effect, count: i64) -> Result<(), Violation> {
         let (number, name) = (&asked.number, asked.name());
         if effect.principal != dealt.principal {
             return violation("principal", format!("{number} ran as {}", effect.principal));
@@ -271,8 +269,12 @@ impl Oracle {
             return violation("twice", format!("{number} ran as {before:?} and as {named:?}"));
         }
         if is_by_id {
-            self.ids.insert(named, IdStory { number: number.clone(), outcome: None });
+            self.ids.insert(named, number.clone());
         }
+        // As `deposits.rs` answers.
+        let status = if number.ends_with('7') { 409 } else { 201 };
+        let body = format!("{{\"number\":\"{number}\",\"count\":{count}}}");
+        self.outcomes.insert(number.clone(), (status, body.into_bytes()));
         self.check_order(number)?;
         match &asked.aim {
             Aim::AtPlace(place) => self.took_place(dealt, place, What::Ran(number.clone())),
@@ -298,7 +300,7 @@ impl Oracle {
             return violation(kind, format!("{name} is at {}, and {epoch}/{seq} is taken", story.last));
         }
         story.last = *seq;
-        story.places.insert(*seq, Taken { epoch: *epoch, what, outcome: None });
+        story.places.insert(*seq, Taken { epoch: *epoch, what });
         Ok(())
     }
 

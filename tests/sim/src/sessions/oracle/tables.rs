@@ -65,8 +65,13 @@ impl Oracle {
         let is_unsaid = dealt.replies.is_empty() || dealt.replies.iter().any(|reply| reply.status() == 503);
         let takes_over = |asked: &Asked| matches!(&asked.aim, Aim::TakeOver(of, _) if of == name);
         let current = self.story(&dealt.key, name).map_or(0, |story| story.current);
-        if row.current() != current && is_unsaid && dealt.asked.iter().any(takes_over) {
+        if let Some(asked) = dealt.asked.iter().rfind(|asked| takes_over(asked))
+            && row.current() != current
+            && is_unsaid
+        {
             self.new_epoch(dealt, name, row.current(), None)?;
+            let last = self.story(&dealt.key, name).map_or(0, |story| story.last);
+            self.given.insert((dealt.key.clone(), asked.own.clone()), (row.current(), last));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the key in front of a service says that is not so: each must be refused by who looks on.
+//! What a key says that is not so, in front of a service, and of sessions and batches: each must be refused by who looks on.
 //!
 //! Invariants:
 //! - A lie is told in each answer in which it can be, and in nothing but answers: what is done and stored is as it should be.
@@ -12,8 +12,12 @@ use semel_support::Reply;
 enum Told {
     /// Other words of the body, each where all are found.
     Words(&'static [(&'static str, &'static str)]),
+    /// The same, of nothing but what is replayed.
+    Again(&'static [(&'static str, &'static str)]),
     /// Another code, whatever else there is to it.
     Code(&'static str, &'static str),
+    /// Another status, for this one.
+    Status(u16, u16),
     /// Of what is refused with this code, or any: that it is done, with this code and body.
     Done(&'static str, &'static str, &'static str),
     /// Of what is done: nothing but that nobody knows, with this code.
@@ -40,6 +44,7 @@ const NEVER: Told = Told::Words(&[
     ("\"executed\":\"unknown\"", "\"executed\":\"no\""),
     ("\"retry\":\"same-id\"", "\"retry\":\"never\""),
 ]);
+const OTHER_COUNT: Told = Told::Words(&[("\"count\":", "\"count\":1")]);
 const MADE: Told = Told::Done("", "replayed", "made 0");
 const DONE: Told = Told::Done("", "executed", "made 0");
 const UNKNOWN: Told = Told::Nothing("outcome-unknown");
@@ -73,6 +78,10 @@ pub const LIES: &[Lie] = &[
     lie("elsewhere-key-deleted", "DeleteKey", DONE),
     lie("elsewhere-read", "Read", Told::Done("", "read", "nothing")),
     lie("elsewhere-stranger-told", "Strange", MADE),
+    lie("place-other-outcome", "AtPlace", OTHER_COUNT),
+    lie("place-other-status", "AtPlace", Told::Status(201, 200)),
+    lie("id-other-outcome", "ById", OTHER_COUNT),
+    lie("take-over-other-last", "TakeOver", Told::Again(&[("\"lastSeq\":", "\"lastSeq\":1")])),
 ];
 
 impl Lie {
@@ -85,11 +94,13 @@ impl Lie {
         let is_done = matches!(code.as_str(), "executed" | "replayed" | "read");
         let body = String::from_utf8_lossy(reply.body()).into_owned();
         match self.told {
-            Told::Words(words) => {
-                let is_there = words.iter().all(|(from, _)| body.contains(from));
+            Told::Words(words) | Told::Again(words) => {
+                let is_meant = code == "replayed" || matches!(self.told, Told::Words(_));
+                let is_there = is_meant && words.iter().all(|(from, _)| body.contains(from));
                 let told = words.iter().fold(body, |body, (from, to)| body.replacen(from, to, 1));
                 is_there.then(|| reply.falsified(reply.status(), &code, &told))
             }
+            Told::Status(from, to) => (is_done && reply.status() == from).then(|| reply.falsified(to, &code, &body)),
             Told::Code(from, to) => (code == from).then(|| {
                 let told = body.replacen(&format!("\"code\":\"{from}\""), &format!("\"code\":\"{to}\""), 1);
                 reply.falsified(reply.status(), to, &told)
