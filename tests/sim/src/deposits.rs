@@ -120,10 +120,15 @@ impl Handler for Deposits {
                 std::panic::resume_unwind(Box::new("told to panic"))
             }
         }
-        // An outcome may also be an error of the application.
-        let status = if number.ends_with('7') { 409 } else { 201 };
-        Ok(Response::json(status, format!("{{\"number\":\"{number}\",\"count\":{}}}", count(sql)?)))
+        let (status, body) = outcome(&number, count(sql)?);
+        Ok(Response::json(status, body))
     }
+}
+
+/// What a deposit is answered: status and body. `count`: how many there are with it. An outcome may also be an error of the application.
+pub fn outcome(number: &str, count: i64) -> (u16, Vec<u8>) {
+    let status = if number.ends_with('7') { 409 } else { 201 };
+    (status, format!("{{\"number\":\"{number}\",\"count\":{count}}}").into_bytes())
 }
 
 impl Deposits {

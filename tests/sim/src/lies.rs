@@ -1,4 +1,4 @@
-//! What a key says that is not so, in front of a service, and of sessions and batches: each must be refused by who looks on.
+//! What a key says that is not so, in front of a service, of deposits, and of sessions and batches: each must be refused by who looks on.
 //!
 //! Invariants:
 //! - A lie is told in each answer in which it can be, and in nothing but answers: what is done and stored is as it should be.
@@ -78,6 +78,10 @@ pub const LIES: &[Lie] = &[
     lie("elsewhere-key-deleted", "DeleteKey", DONE),
     lie("elsewhere-read", "Read", Told::Done("", "read", "nothing")),
     lie("elsewhere-stranger-told", "Strange", MADE),
+    lie("deposit-other-outcome", "Deposit", OTHER_COUNT),
+    lie("deposit-other-status", "Deposit", Told::Status(201, 200)),
+    lie("together-other-outcome", "TogetherDeposit", OTHER_COUNT),
+    lie("together-other-status", "TogetherDeposit", Told::Status(201, 200)),
     lie("place-other-outcome", "AtPlace", OTHER_COUNT),
     lie("place-other-status", "AtPlace", Told::Status(201, 200)),
     lie("id-other-outcome", "ById", OTHER_COUNT),

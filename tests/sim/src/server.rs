@@ -7,6 +7,7 @@
 
 use crate::deposits::{Apart, Deposits, EFFECT, Trouble};
 use crate::letter::{Exchange, Letter, Message};
+use crate::lies;
 use crate::mutant::{Mutant, Twin};
 use crate::plan::Plan;
 use crate::snapshot::{Snapshot, effects_after};
@@ -213,7 +214,9 @@ impl Server {
             keyed.world.database.crash_at(EFFECT);
         }
         let was_holding = keyed.world.database.is_holding();
+        let about = if letter.message.is_deposit() { "Deposit" } else { "" };
         let mut exchange = keyed.exchange(letter, &call, principal);
+        exchange.reply = lies::told(mutant, about, exchange.reply);
         if let Some((_, times)) = trouble {
             *times -= u32::from(exchange.calls > 0).min(*times);
         }

@@ -1,6 +1,7 @@
 //! What must hold of a message and its answer.
 
 use super::{Oracle, Violation, violation};
+use crate::deposits::outcome;
 use crate::letter::{Exchange, Message};
 use crate::snapshot::Effect;
 
@@ -211,7 +212,9 @@ impl Oracle {
         if !story.effects_ms.is_empty() || story.never_ran_ms.is_some() {
             self.history.is_no_longer_promised(key);
         }
-        self.id(key, id).effects_ms.push(*at_ms);
+        let story = self.id(key, id);
+        story.effects_ms.push(*at_ms);
+        story.outcomes.push(outcome(number, exchange.before.effects + 1));
         *self.effects.entry(key.to_owned()).or_default() += 1;
         if let (false, Ok(wanted)) = (self.happened.contains_key(number), number.parse()) {
             self.check_order(wanted, exchange.letter.from)?;
@@ -277,9 +280,11 @@ impl Oracle {
             story.told.insert(said.code.clone());
         }
         if said.is_outcome() && message.control() != Some("cancel") {
-            story.outcomes.insert((exchange.reply.status(), body.to_vec()));
-            if story.outcomes.len() > story.effects_ms.len() {
-                return violation("outcome", format!("{target} has other outcomes than effects: {:?}", story.outcomes));
+            let told = (exchange.reply.status(), body.to_vec());
+            if story.outcomes.last() != Some(&told) {
+                let had = story.outcomes.last().map(|(status, body)| (status, String::from_utf8_lossy(body)));
+                let (status, text) = (told.0, exchange.reply.text());
+                return violation("outcome", format!("{target} gets {status} {text}, and had {had:?}"));
             }
             let number = format!("{{\"number\":\"{}\"", message.text());
             if message.is_deposit() && !body.starts_with(number.as_bytes()) {

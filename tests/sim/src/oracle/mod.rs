@@ -55,8 +55,8 @@ struct IdStory {
     first_sent_s: Option<i64>,
     /// When each of its effects was made.
     effects_ms: Vec<i64>,
-    /// Status and body whenever the outcome was given.
-    outcomes: BTreeSet<(u16, Vec<u8>)>,
+    /// Status and body of each time that it ran.
+    outcomes: Vec<(u16, Vec<u8>)>,
     /// When its key said that it never ran and never will.
     never_ran_ms: Option<i64>,
     /// What its key said of it for good.

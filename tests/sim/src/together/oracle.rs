@@ -6,11 +6,12 @@
 //!   An answer leaves once its effect is durable.
 
 use super::run::{Asked, Errand, KEY};
+use crate::deposits::outcome;
 use crate::oracle::history::History;
 use crate::oracle::{Violation, violation};
 use crate::snapshot::Effect;
 use semel_support::Reply;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A request that the object has answered.
@@ -39,8 +40,6 @@ pub struct Oracle {
     durable: Vec<String>,
     /// The last that this object has worked of what had it not to itself.
     latest: u64,
-    /// What each was answered.
-    outcomes: BTreeMap<usize, Vec<u8>>,
     /// Of these it was said that they never run.
     cancelled: BTreeSet<usize>,
     history: History,
@@ -117,17 +116,21 @@ impl Oracle {
     pub fn told(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
         let code = reply.only("semel-status");
         self.seen.insert(format!("together, {:?}: {code}", asked.errand));
-        let has_run = self.durable.contains(&asked.number.to_string());
+        let number = asked.number.to_string();
+        let ran = self.durable.iter().position(|ran| *ran == number);
+        let has_run = ran.is_some();
         match (asked.errand, code) {
-            (Errand::Deposit, "executed" | "replayed") if !has_run => {
-                violation("early", format!("{} was told before its effect was durable", asked.line()))
-            }
             (Errand::Deposit, "executed" | "replayed") => {
-                let first = self.outcomes.entry(asked.number).or_insert_with(|| reply.body().to_vec());
-                if first == reply.body() {
+                let Some(before) = ran else {
+                    return violation("early", format!("{} was told before its effect was durable", asked.line()));
+                };
+                if (reply.status(), reply.body().to_vec()) == outcome(&number, before as i64 + 1) {
                     return Ok(());
                 }
-                violation("outcome", format!("{} was told {:?} and {:?}", asked.line(), first, reply.body()))
+                violation(
+                    "outcome",
+                    format!("{} was told {}, and is number {}", asked.line(), reply.text(), before + 1),
+                )
             }
             (Errand::Cancel, "executed" | "replayed") if reply.body().starts_with(b"{\"state\":\"cancelled\"") => {
                 self.cancelled.insert(asked.number);

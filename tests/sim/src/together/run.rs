@@ -9,6 +9,7 @@ use super::host::Object;
 use super::options::Options;
 use super::oracle::Oracle;
 use crate::deposits::Trouble;
+use crate::lies;
 use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
@@ -271,9 +272,11 @@ impl Run {
 
     /// An answer leaves.
     pub(super) fn tell(&mut self, asked: &Rc<Asked>, reply: &Reply) -> Result<(), Violation> {
-        self.oracle.told(asked, reply)?;
+        let about = if asked.errand == Errand::Deposit { "TogetherDeposit" } else { "" };
+        let reply = lies::told(self.mutant, about, reply.clone());
+        self.oracle.told(asked, &reply)?;
         if !self.happens_often(self.options.lose_answers) {
-            self.later(WAY_MS_MAX, Event::Told(asked.clone(), Box::new(reply.clone())));
+            self.later(WAY_MS_MAX, Event::Told(asked.clone(), Box::new(reply)));
         }
         Ok(())
     }

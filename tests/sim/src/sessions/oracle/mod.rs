@@ -17,6 +17,7 @@ mod tables;
 
 use super::asked::{Aim, Asked, Dealt, Place};
 use super::view::View;
+use crate::deposits::outcome;
 use crate::oracle::{Got, Violation, violation};
 use crate::plan::Plan;
 use crate::snapshot::Effect;
@@ -271,10 +272,7 @@ impl Oracle {
         if is_by_id {
             self.ids.insert(named, number.clone());
         }
-        // As `deposits.rs` answers.
-        let status = if number.ends_with('7') { 409 } else { 201 };
-        let body = format!("{{\"number\":\"{number}\",\"count\":{count}}}");
-        self.outcomes.insert(number.clone(), (status, body.into_bytes()));
+        self.outcomes.insert(number.clone(), outcome(number, count));
         self.check_order(number)?;
         match &asked.aim {
             Aim::AtPlace(place) => self.took_place(dealt, place, What::Ran(number.clone())),
