@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { startBank } from "../bank.mjs";
 import { crash } from "../browser.mjs";
-import { leaving } from "./shared.mjs";
+import { leaving, reload } from "./shared.mjs";
 
 /** Past this, what runs hangs. */
 const LIMIT = { timeout: 60_000 };
@@ -13,10 +13,7 @@ const bank = await startBank(after);
 const { browser } = bank;
 
 const WAYS = {
-  "a reload": async (page) => {
-    await page.reload();
-    return page;
-  },
+  "a reload": reload,
   "a crash of the tab": async (page, blank) => {
     await crash(page);
     return blank();

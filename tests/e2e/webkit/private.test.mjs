@@ -1,7 +1,9 @@
 // What WebKit shows in a private window: it has IndexedDB there, in memory.
 
+import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { startBank } from "../bank.mjs";
+import { begin, pending, small, startBank, unheard } from "../bank.mjs";
+import { until } from "../lossy.mjs";
 import { leaving, reload } from "../scenarios/shared.mjs";
 import { browseWebKit } from "./browser.mjs";
 
@@ -11,3 +13,15 @@ const LIMIT = { timeout: 120_000 };
 const bank = await startBank(after, { start: async (after) => (await browseWebKit(after, { isPrivate: true })).browser });
 
 test("WebKit: in a private window too a page that is reloaded in mid-request goes on, each effect is exact, and each caller's answer comes to it, once", LIMIT, leaving(bank, "private", reload));
+
+test("WebKit: what a private window had under way is gone with it", LIMIT, async (t) => {
+  const deposit = small("private-gone", 1);
+  const { proxy, tab } = await bank.through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
+  const page = await tab();
+  await begin(page, deposit);
+  await until(() => unheard(proxy, deposit) > 0, "it ran, and nobody knows");
+  assert.equal((await pending(page)).length, 1);
+  await bank.browser.kill();
+  await bank.browser.start();
+  assert.deepEqual(await pending(await tab()), []);
+});
