@@ -24,6 +24,12 @@ const idIn = (state, key = SMALL) => {
   return idOf(numberOf(key), last);
 };
 const dialogOf = (tab) => tab.getByRole("dialog");
+/** A change that meets this fault waits until what is returned is called: what a page shows meanwhile is there for as long as it is looked at. */
+function heldChange() {
+  let go;
+  fake.faults.push({ on: "change", kind: "hold", until: new Promise((resolve) => (go = resolve)) });
+  return go;
+}
 
 test("a double click, a lost request and a lost answer are one change, under one id", LIMIT, async (t) => {
   const id = idIn("suspect");
@@ -32,10 +38,12 @@ test("a double click, a lost request and a lost answer are one change, under one
   await tab.getByRole("button", { name: "Cancel it…" }).click();
   assert.match(await dialogOf(tab).innerText(), /tried again when its client sends it\. Once it is cancelled it never runs\./);
   fake.faults.push({ on: "change", kind: "lose-request" }, { on: "change", kind: "lose-answer" });
+  const go = heldChange();
   await tab.getByRole("button", { name: "Cancel the id" }).dblclick();
   await shows(tab, "No answer yet. The same is sent again; it happens once.");
   await tab.keyboard.press("Escape");
   await tab.keyboard.press("Escape");
+  go();
   await shows(tab, "It is cancelled: from now on it never runs.");
   const changes = fake.calls.slice(calls).filter(({ method }) => method === "POST");
   assert.deepEqual([changes.length, new Set(changes.map((call) => call.id)).size], [3, 1]);
@@ -80,9 +88,11 @@ test("what is in doubt is resolved by an outcome, which stays as it was sent, or
   await tab.getByLabel("Status").fill("201");
   await tab.getByLabel("Body").fill('{"order":7}');
   fake.faults.push({ on: "change", kind: "lose-answer" });
+  const go = heldChange();
   await tab.getByRole("button", { name: "Record this outcome" }).click();
   await shows(tab, "No answer yet. The same is sent again; it happens once.");
   assert.equal(await tab.getByLabel("Body").isDisabled(), true);
+  go();
   await shows(tab, "It is resolved: every attempt gets this outcome.");
   await tab.getByRole("button", { name: "Close" }).click();
   await shows(tab, '"order": 7');
@@ -90,7 +100,9 @@ test("what is in doubt is resolved by an outcome, which stays as it was sent, or
 
   const other = await open(t, at(SMALL, "doubt-not"));
   await other.tab.getByRole("button", { name: "It did not run…" }).click();
+  const clicked = heldChange();
   await other.tab.getByRole("button", { name: "It did not run", exact: true }).dblclick();
+  clicked();
   await shows(other.tab, "It is resolved: from now on it never runs.");
   assert.deepEqual(fake.done.slice(done).map((what) => what.split(" ")[1]), [`keys/${SMALL}/records/doubt-ran/resolve`, `keys/${SMALL}/records/doubt-not/resolve`]);
 });
@@ -159,7 +171,7 @@ test("who does nothing changes nothing; each question has an id of its own", LIM
   await tab.getByRole("button", { name: "Do nothing" }).click();
   await begin();
   await tab.keyboard.press("Escape");
-  assert.equal(await dialogOf(tab).count(), 0);
+  await dialogOf(tab).waitFor({ state: "detached" });
   assert.equal(fake.done.length, done);
   for (const id of ["first", "second"]) {
     await tab.goto(`${fake.url}/inspector${at(FOREIGN, id)}`);

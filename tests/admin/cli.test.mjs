@@ -14,6 +14,8 @@ import { TOKEN, USERS_TOKEN, startFake } from "./fake.mjs";
 import { FOREIGN, HEAVY, HOSTILE, KEYS, NOW_MS, SMALL, effectIdOf, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
 
 const LIMIT = { timeout: 30_000 };
+/** Where the command is begun some fifty times. */
+const LIMIT_OF_MANY = { timeout: 120_000 };
 
 const fake = await startFake(after);
 const { folder } = await installApp(after);
@@ -117,7 +119,7 @@ test("what is not there, and who may not look, is told with what to do, and is a
   assert.deepEqual(JSON.parse(stderr), { error: { code: "not-found", status: 404, message: "the key has no tables" } });
 });
 
-test("wrong usage says what is wrong, asks nobody, and has an exit code of its own", LIMIT, async () => {
+test("wrong usage says what is wrong, asks nobody, and has an exit code of its own", LIMIT_OF_MANY, async () => {
   const calls = fake.calls.length;
   for (const [args, says, env] of [
     [[], /Usage: semel/],

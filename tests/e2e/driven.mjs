@@ -106,7 +106,7 @@ class Tab {
   async goto(url) {
     await this.#within((send) => send("Navigate", { url }));
     // Of a new window WebKit may take the load of the empty page for that of this one.
-    await until(() => this.evaluate((url) => location.href === url && document.readyState === "complete", url).catch(() => false), "the page is loaded");
+    await until(() => this.look((url) => location.href === url && document.readyState === "complete", url).catch(() => false), "the page is loaded");
   }
 
   /** To the page before, which may be shown again as it was. */
@@ -115,10 +115,10 @@ class Tab {
   }
 
   async reload() {
-    await this.evaluate(() => void (window.isOld = true));
+    await this.look(() => void (document.documentElement.dataset.isOld = "yes"));
     await this.#within((send) => send("Refresh"));
     // WebKit may answer before the page's modules have run.
-    await until(() => this.evaluate(() => !window.isOld && document.readyState === "complete").catch(() => false), "the page is loaded again");
+    await until(() => this.look(() => !document.documentElement.dataset.isOld && document.readyState === "complete").catch(() => false), "the page is loaded again");
   }
 
   /** Puts a page into this one, as its only frame, and resolves to that. It goes with this page. */
@@ -132,10 +132,23 @@ class Tab {
   /** What a function returns in the page, or what its promise gives. */
   async evaluate(work, argument) {
     const source = `Promise.resolve(${JSON.stringify(argument) ?? "undefined"}).then(${work}).then((value) => JSON.stringify({ value }), (error) => JSON.stringify({ error: String(error) }))`;
-    const script = "const done = arguments[1]; window.eval(arguments[0]).then(done);";
-    const { value, error } = JSON.parse(await this.#within((send) => send("ExecuteAsyncScript", { script, args: [source] })));
+    return this.#run("const done = arguments[1]; window.eval(arguments[0]).then(done);", source);
+  }
+
+  /** The same of a function that needs nothing of the page's but its document: a page whose policy lets nobody evaluate lets the driver do so. */
+  look(work, argument = null) {
+    return this.#run(`const done = arguments[1]; Promise.resolve(arguments[0]).then(${work}).then((value) => done(JSON.stringify({ value })), (error) => done(JSON.stringify({ error: String(error) })));`, argument);
+  }
+
+  async #run(script, argument) {
+    const { value, error } = JSON.parse(await this.#within((send) => send("ExecuteAsyncScript", { script, args: [argument] })));
     if (error !== undefined) throw new Error(error);
     return value;
+  }
+
+  /** What it shows, as a PNG in base64. */
+  screenshot() {
+    return this.#within((send) => send("TakeScreenshot"));
   }
 
   /** One whose browser was killed is closed. */

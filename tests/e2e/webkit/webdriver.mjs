@@ -10,6 +10,7 @@ const COMMANDS = {
   Refresh: ["POST", "refresh"],
   SwitchToFrame: ["POST", "frame"],
   SwitchToWindow: ["POST", "window"],
+  TakeScreenshot: ["GET", "screenshot"],
 };
 
 /** Starts a session, of which `send(command, parameters)` resolves to what the command answers. `options`: of the browser. */
