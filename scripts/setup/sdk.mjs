@@ -37,7 +37,7 @@ export const LOADED_FOR_SESSIONS = ["session.wasm", "session.js", "session-brows
 const CRATE = "semel-sdk";
 /** What a module calls the function that takes all calls, before it is named by what the module is. */
 const CALL = "_call";
-/** Properties that only the SDK's own code knows: in what is built their names are short, in all scripts the same. None is in a type of the package, and no browser has one. */
+/** Properties that only the SDK's own code knows: in what is built their names are short, in all scripts the same. None is in a type of the package, nor is any of what it uses of a runtime's. */
 export const OWN_NAMES =
   /^(tell|integer|isEmpty|takeOver|overview|transmit|deliver|gaveUp|pause|lose|count|isDrawn|numbers|wasOpen|hasAnswered|underWay|isAuto|opened|againMs|alone)$/;
 /**
