@@ -40,6 +40,7 @@ pub mod shrink;
 mod sim;
 pub mod snapshot;
 pub mod store;
+pub mod stored;
 pub mod tab;
 mod tabs;
 pub mod together;

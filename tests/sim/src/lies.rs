@@ -44,6 +44,7 @@ const NEVER: Told = Told::Words(&[
     ("\"executed\":\"unknown\"", "\"executed\":\"no\""),
     ("\"retry\":\"same-id\"", "\"retry\":\"never\""),
 ]);
+const NOT_AGAIN: Told = Told::Words(&[("\"retry\":\"same-id\"", "\"retry\":\"never\"")]);
 const OTHER_COUNT: Told = Told::Words(&[("\"count\":", "\"count\":1")]);
 const MADE: Told = Told::Done("", "replayed", "made 0");
 const DONE: Told = Told::Done("", "executed", "made 0");
@@ -86,6 +87,18 @@ pub const LIES: &[Lie] = &[
     lie("place-other-status", "AtPlace", Told::Status(201, 200)),
     lie("id-other-outcome", "ById", OTHER_COUNT),
     lie("take-over-other-last", "TakeOver", Told::Again(&[("\"lastSeq\":", "\"lastSeq\":1")])),
+    lie("take-over-misled", "TakeOver", Told::Words(&[("\"lastSeq\":", "\"lastSeq\":1")])),
+    lie("take-over-old-epoch", "TakeOver", Told::Words(&[("\"epoch\":", "\"epoch\":0,\"was\":")])),
+    lie("take-over-fenced", "TakeOver", Told::Nothing("fenced")),
+    lie("closed-otherwise", "Close", Told::Words(&[("\"state\":\"cancelled\"", "\"state\":\"executed\"")])),
+    lie("id-acknowledged", "ById", Told::Nothing("acknowledged")),
+    lie("id-poisoned", "ById", Told::Nothing("poisoned")),
+    lie("id-never", "ById", NOT_AGAIN),
+    lie("place-never", "AtPlace", NOT_AGAIN),
+    lie("deposit-server-error", "Deposit", Told::Status(201, 500)),
+    lie("together-poisoned", "TogetherDeposit", Told::Nothing("poisoned")),
+    lie("together-not-run", "TogetherCancel", Told::Words(&[("\"state\":\"executed\"", "\"state\":\"cancelled\"")])),
+    lie("together-read-ahead", "TogetherRead", OTHER_COUNT),
 ];
 
 impl Lie {

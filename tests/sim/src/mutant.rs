@@ -3,6 +3,7 @@
 //! Invariant: a mutant has one name, on the command line and in the table of `tests/mutants.rs`.
 
 use crate::lies::{LIES, Lie};
+use crate::stored::{STORED, Stored};
 use semel_core::rules::Rule;
 
 macro_rules! twins {
@@ -26,8 +27,6 @@ macro_rules! twins {
 }
 
 twins! {
-    /// An acknowledged record leaves no tombstone.
-    NoTombstone = "no-tombstone",
     /// An acknowledgement says nothing of the last attempts that may still be under way.
     TombstoneWithoutUntil = "tombstone-without-until",
     /// The store says that a row is written before it is.
@@ -38,8 +37,6 @@ twins! {
     ForgetBeforeDelivery = "forget-before-delivery",
     /// Each attempt after the first has an id of its own.
     NewIdPerAttempt = "new-id-per-attempt",
-    /// An outcome without first-sent is let go of before its retention is over.
-    ExpiredEarly = "expired-early",
     /// A key goes by the shortest retention that it was ever set to.
     ShortestRetention = "shortest-retention",
     /// A key calls itself full one request too soon.
@@ -99,13 +96,18 @@ pub enum Mutant {
     Twin(Twin),
     /// A key says what is not so.
     Lie(&'static Lie),
+    /// A key stores what is not so.
+    Stored(&'static Stored),
 }
 
 impl Mutant {
     /// All that a run can find out.
     pub fn all() -> impl Iterator<Item = Self> {
         let rules = Rule::ALL.iter().copied().map(Self::Rule);
-        rules.chain(Twin::ALL.iter().copied().map(Self::Twin)).chain(LIES.iter().map(Self::Lie))
+        rules
+            .chain(Twin::ALL.iter().copied().map(Self::Twin))
+            .chain(LIES.iter().map(Self::Lie))
+            .chain(STORED.iter().map(Self::Stored))
     }
 
     /// The one of a name.
@@ -119,6 +121,7 @@ impl Mutant {
             Self::Rule(rule) => rule.name(),
             Self::Twin(twin) => twin.name(),
             Self::Lie(lie) => lie.name,
+            Self::Stored(stored) => stored.name,
         }
     }
 
@@ -126,7 +129,7 @@ impl Mutant {
     pub fn rule(self) -> Option<Rule> {
         match self {
             Self::Rule(rule) => Some(rule),
-            Self::Twin(_) | Self::Lie(_) => None,
+            Self::Twin(_) | Self::Lie(_) | Self::Stored(_) => None,
         }
     }
 }

@@ -11,20 +11,17 @@ use crate::lies;
 use crate::mutant::{Mutant, Twin};
 use crate::plan::Plan;
 use crate::snapshot::{Snapshot, effects_after};
+use crate::stored::{self, When};
 use fastrand::Rng;
 use semel_core::message::Method;
 use semel_core::server::router::{self, Route};
-use semel_core::server::{Access, Config, Gate, Sql, suspicion};
+use semel_core::server::{Access, Config, Gate, suspicion};
 use semel_support::{Call, Reply, START_MS, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Statements of a call, at most: a fault falls on one of them.
 const STATEMENTS_MAX: u64 = 14;
-
-/// What a key does that lets an outcome without first-sent go too soon.
-const LET_GO: &str = "UPDATE semel_records SET state = 6, executed = 1, fingerprint = NULL, status = NULL, headers = NULL, \
-     body = NULL, lapses_ms = at_ms + 600000 WHERE state = 1 AND first_sent_s IS NULL";
 
 /// One key.
 struct Keyed {
@@ -215,18 +212,10 @@ impl Server {
         }
         let was_holding = keyed.world.database.is_holding();
         let about = if letter.message.is_deposit() { "Deposit" } else { "" };
-        let mut exchange = keyed.exchange(letter, &call, principal);
+        let mut exchange = keyed.exchange(letter, &call, principal, mutant);
         exchange.reply = lies::told(mutant, about, exchange.reply);
         if let Some((_, times)) = trouble {
             *times -= u32::from(exchange.calls > 0).min(*times);
-        }
-        let tampers = match mutant {
-            Some(Mutant::Twin(Twin::NoTombstone)) => "DELETE FROM semel_records WHERE state = 5",
-            Some(Mutant::Twin(Twin::ExpiredEarly)) => LET_GO,
-            _ => "",
-        };
-        if !tampers.is_empty() && !exchange.after.rows.is_empty() {
-            drop(keyed.world.database.exec(tampers, &[]));
         }
         if exchange.has_crashed {
             turn.lost = std::mem::take(&mut keyed.held).into_iter().map(|held| held.letter).collect();
@@ -362,7 +351,7 @@ impl Keyed {
         std::mem::take(&mut self.held)
     }
 
-    fn exchange(&mut self, letter: Letter, call: &Call, principal: &str) -> Exchange {
+    fn exchange(&mut self, letter: Letter, call: &Call, principal: &str, mutant: Option<Mutant>) -> Exchange {
         let before = self.seen.clone();
         let (calls, panics) = (self.world.handler.calls.get(), self.world.handler.panics.get());
         let reply = self.world.send(call);
@@ -372,6 +361,7 @@ impl Keyed {
             self.world.restart();
             self.started_ms = self.world.wall_ms;
         }
+        stored::change(mutant, When::Deposit, &self.world.database);
         let after = Rc::new(Snapshot::of(&self.world.database, self.apart.as_deref()));
         self.seen = after.clone();
         let effects = if after.effects > before.effects {

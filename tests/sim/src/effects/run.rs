@@ -14,6 +14,7 @@ use super::outside::Outside;
 use crate::mutant::Mutant;
 use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
+use crate::stored::{self, When};
 use fastrand::Rng;
 use semel_core::header::unquoted;
 use semel_core::server::Config;
@@ -148,6 +149,7 @@ impl Run {
             self.now_ms = at_ms;
             self.happen(event);
         }
+        self.keys.iter().for_each(|keyed| stored::change(self.mutant, When::Sent, &keyed.world.database));
         let accounts: Vec<Account> = self.keys.iter().map(|keyed| Account::of(&keyed.world.database)).collect();
         if let Some(account) = accounts.iter().position(|account| account.waiting > 0) {
             return violation("unsettled", format!("at {account} something waits: {:?}", accounts[account]));

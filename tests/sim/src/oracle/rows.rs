@@ -65,8 +65,9 @@ impl Oracle {
                 Some(_) => {}
             }
         }
-        if after.rows.get(&own).is_some_and(|row| row.state == "acknowledged") && !before.rows.contains_key(&own) {
-            return violation("acknowledged", format!("{own} acknowledged itself"));
+        let state = after.state_of(&own);
+        if matches!(state, "acknowledged" | "expired") && !before.rows.contains_key(&own) {
+            return violation("left", format!("{own} is {state} from the beginning"));
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::lies;
 use crate::mutant::{Mutant, Twin};
 use crate::plan::Plan;
 use crate::snapshot::effects_after;
+use crate::stored::{self, When};
 use fastrand::Rng;
 use semel_core::id::Key;
 use semel_core::message::{Headers, Method};
@@ -366,6 +367,7 @@ impl Server {
             keyed.world.restart();
             keyed.died();
         }
+        stored::change(self.mutant, When::Session, &keyed.world.database);
         keyed.look();
         // With the object goes all that was held back.
         let is_lost = has_crashed && was_holding;

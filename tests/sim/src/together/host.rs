@@ -17,6 +17,7 @@ use crate::deposits::{Deposits, END, Trouble};
 use crate::mutant::Twin;
 use crate::oracle::Violation;
 use crate::snapshot::effects_after;
+use crate::stored::{self, When};
 use semel_core::server::{Config, suspicion};
 use semel_support::{Reply, START_MS, World};
 use std::collections::VecDeque;
@@ -256,6 +257,7 @@ impl Run {
             return self.end_object(if is_group { "as the commit of a group fails" } else { "as its commit fails" });
         }
         self.object.world.database.release();
+        stored::change(self.mutant, When::Commit, &self.object.world.database);
         let effects = effects_after(&self.object.world.database, None, self.oracle.durable());
         let dealt = std::mem::take(&mut self.object.dealt);
         self.oracle.committed(&dealt, &effects)?;
@@ -307,6 +309,7 @@ impl Run {
         object.waiting.clear();
         object.dealt.clear();
         object.world.restart();
+        stored::change(self.mutant, When::Ended, &object.world.database);
         self.oracle.ended(&effects_after(&self.object.world.database, None, self.oracle.durable()))
     }
 

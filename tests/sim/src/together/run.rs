@@ -14,6 +14,7 @@ use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
 use crate::snapshot::effects_after;
+use crate::stored::{self, When};
 use fastrand::Rng;
 use semel_support::{Call, Reply, START_S, get, post};
 use std::cell::Cell;
@@ -92,7 +93,7 @@ struct Wish {
 /// The run.
 pub struct Run {
     pub(super) options: Options,
-    mutant: Option<Mutant>,
+    pub(super) mutant: Option<Mutant>,
     pub(super) rng: Rng,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
@@ -147,6 +148,7 @@ impl Run {
         if let Some(number) = self.wishes.iter().position(|wish| !wish.is_done) {
             return violation("unsettled", format!("nobody has an answer to {number}"));
         }
+        stored::change(self.mutant, When::Together, &self.object.world.database);
         self.oracle.check_end(&effects_after(&self.object.world.database, None, 0))?;
         Ok(std::mem::take(&mut self.oracle.seen))
     }
@@ -272,8 +274,7 @@ impl Run {
 
     /// An answer leaves.
     pub(super) fn tell(&mut self, asked: &Rc<Asked>, reply: &Reply) -> Result<(), Violation> {
-        let about = if asked.errand == Errand::Deposit { "TogetherDeposit" } else { "" };
-        let reply = lies::told(self.mutant, about, reply.clone());
+        let reply = lies::told(self.mutant, &format!("Together{:?}", asked.errand), reply.clone());
         self.oracle.told(asked, &reply)?;
         if !self.happens_often(self.options.lose_answers) {
             self.later(WAY_MS_MAX, Event::Told(asked.clone(), Box::new(reply)));
