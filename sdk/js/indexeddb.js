@@ -43,8 +43,11 @@ export function indexedDbStore(name, durability, onstorelost) {
   /** No transaction begins over this connection any more; whether one would have. */
   const lose = (connecting) => opening === connecting && !(opening = undefined);
 
-  /** One transaction; `work` is given the rows, and may say what to resolve to once it is complete. `left`: so often is it made again if it fails. */
-  async function within(mode, work, left = 2) {
+  /**
+   * One transaction; `work` is given the rows, and may say what to resolve to once it is complete. `left`: so often is it made again if it fails. `lost`: what one
+   * before failed with that may have been committed all the same. Whatever the others fail with, that is told.
+   */
+  async function within(mode, work, left = 2, lost) {
     if (isClosed) throw new StoreError("store-failed", "closed");
     const connecting = (opening ??= connect(frame?.contentWindow ?? globalThis, name, () => lose(connecting), onstorelost));
     let database;
@@ -64,10 +67,11 @@ export function indexedDbStore(name, durability, onstorelost) {
       // It may be the connection. The next one costs little. "Connection to Indexed Database server lost. Refresh the page to try again": so says WebKit for as long as a
       // document lives once the process that keeps the rows has ended, as iOS ends it behind a page that is out of sight. To one that is made after that, as for a frame
       // that is put in its place again, it gives the next.
-      if (lose(connecting) && /server lost/.test(error.message)) globalThis.document?.head?.append((frame ??= document.createElement("iframe")));
+      if (/server lost/.test(error.message)) lost = error;
+      if (lose(connecting) && lost === error) globalThis.document?.head?.append((frame ??= document.createElement("iframe")));
       database?.close();
-      if (left && !(error instanceof StoreError)) return within(mode, work, left - 1);
-      throw storeError(error);
+      if (left && !(error instanceof StoreError)) return within(mode, work, left - 1, lost);
+      throw storeError(lost ?? error);
     } finally {
       clearTimeout(overdue);
     }

@@ -157,6 +157,48 @@ test("behind a transaction that does not end, what can't be stored is store-fail
   await page.tab.evaluate(() => semel.close());
 });
 
+// In a worker, which has no frame to go on with. The row is there, so that the next outbox sends it.
+for (const then of ["does not open", "fails otherwise"]) {
+  test(`what WebKit may have stored when it lost its process is not said never to run, though the store ${then} after that`, LIMIT, async (t) => {
+    const page = await opened(t);
+    const error = await page.tab.evaluate(async ([identity, then]) => {
+      const semel = await lab.outbox({ identity });
+      const lost = new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
+      const { transaction } = IDBDatabase.prototype;
+      // It is committed, and told of as lost.
+      IDBDatabase.prototype.transaction = function () {
+        const made = transaction.apply(this, arguments);
+        Object.defineProperty(made, "error", { value: lost });
+        Object.defineProperty(made, "oncomplete", { set: () => made.addEventListener("complete", () => made.onabort()) });
+        return made;
+      };
+      Object.defineProperty(document, "head", { value: null, configurable: true });
+      lab.connectBy(() => {
+        const request = { error: new DOMException("Internal error.", "UnknownError") };
+        if (then === "fails otherwise") setTimeout(() => request.onerror());
+        return request;
+      });
+      const { setTimeout: set } = window;
+      window.setTimeout = (callback, ms, ...rest) => set(callback, ms === 10_000 ? 100 : ms, ...rest);
+      const error = await lab.rejection(semel.fetch("/things", { method: "POST" }));
+      window.setTimeout = set;
+      IDBDatabase.prototype.transaction = transaction;
+      delete document.head;
+      lab.connectAgain();
+      await semel.close();
+      return error;
+    }, [page.identity, then]);
+    assert.deepEqual([error.code, page.sent], ["store-failed", []]);
+    await page.tab.evaluate(async (identity) => {
+      const { promise, resolve } = Promise.withResolvers();
+      const semel = await lab.outbox({ identity, onrecovered: resolve });
+      await promise;
+      await semel.close();
+    }, page.identity);
+    assert.deepEqual([error.executed, page.sent], ["unknown", ["/semel/v1/health", "/things"]]);
+  });
+}
+
 test("a database that does not open is store-blocked, and is let go if it opens later", LIMIT, async (t) => {
   const page = await opened(t);
   const blocked = await page.tab.evaluate(async ([name, identity]) => {
