@@ -21,6 +21,8 @@ pub(crate) type Rows = Vec<(String, Vec<u8>)>;
 #[derive(Debug)]
 struct Changing {
     ticket: u64,
+    /// Who made the request, as [`Client::maker_of`] says: it may not be in hand any more by the time that the store does it.
+    maker: String,
     change: Change,
     /// What it did, if the store's transaction commits.
     changed: Option<Changed>,
@@ -101,8 +103,7 @@ impl Host {
                 let (number, row) = (input.integer() as u64, input.optional(Reader::bytes));
                 input.end()?;
                 let changing = self.changes.get_mut(&number)?;
-                let maker = self.client.as_ref()?.maker_of(changing.ticket);
-                let (write, changed) = changing.change.apply(maker, row).ok()?;
+                let (write, changed) = changing.change.apply(&changing.maker, row).ok()?;
                 changing.changed = Some(changed);
                 write_row(&mut result, write);
             }
@@ -190,7 +191,8 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
         // The number of a change, and the row's id. With `7`, nobody waits for it.
         Action::Change { ticket, id, change } => {
             out.byte(if matches!(change, Change::Settle { .. }) { 7 } else { 0 });
-            changes.insert(number, Changing { ticket, change, changed: None });
+            let maker = client.maker_of(ticket).to_owned();
+            changes.insert(number, Changing { ticket, maker, change, changed: None });
             out.integer(number as i64);
             out.text(&id);
         }

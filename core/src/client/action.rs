@@ -20,8 +20,8 @@ pub enum Receiver {
 /// What the host is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Change the row of an id in one durable transaction: give [`Change::apply`] who made it, as [`super::Client::maker_of`] says in
-    /// that transaction, and what is there, and store what it returns.
+    /// Change the row of an id in one durable transaction: give [`Change::apply`] who made it, as [`super::Client::maker_of`] says as this
+    /// is polled (later, the client may be closed), and what is there, and store what it returns.
     /// Report by [`super::Client::changed`].
     Change {
         /// Whose.
