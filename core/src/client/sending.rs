@@ -75,6 +75,8 @@ impl Client {
                     // It was given up while this was under way: it can be cancelled still.
                     request.stage = Stage::Waiting { due_ms: now_ms };
                 } else {
+                    // Its key has no record of it; of one that it has under this id, another's answer may still have to be heard. So nothing is acknowledged.
+                    request.ends_by = Aim::Probe;
                     request.fail(&mut self.actions, ticket, failure);
                 }
             }

@@ -174,3 +174,23 @@ fn there_is_a_limit_to_the_acknowledgements_under_way_and_they_take_no_place_of_
     bench.request("x");
     assert_eq!((bench.sent.len(), bench.last().headers.get("idempotency-key")), (POSTS_MAX + 1, Some("\"x\"")));
 }
+
+/// Its key has a record of another request under this id, whose caller may still have to hear its answer.
+#[test]
+fn the_record_of_another_request_is_not_acknowledged_by_who_gives_up_its_own_of_that_id() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    let other = |bench: &Bench| problem(422, "fingerprint-mismatch", "no", "after-fix", bench.server_ms());
+    bench.answer(other(&bench));
+    bench.give_up(ticket);
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/cancel");
+    let members = [("state", "executed")].into_iter().collect();
+    bench.answer(from_object(Answer { members, ..status("executed") }, bench.server_ms()));
+    bench.pass(INTERVAL_MS);
+    bench.answer(other(&bench));
+    assert_eq!(bodies(&bench), ["fingerprint-mismatch"]);
+    let sent = bench.sent.len();
+    bench.pass(ACK_RIDE_MS);
+    assert_eq!((bench.sent.len(), bench.rows.len()), (sent, 0));
+}
