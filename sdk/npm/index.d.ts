@@ -229,8 +229,8 @@ export interface Options {
    */
   ids?: "uuid" | "hash" | undefined;
   salt?: Salt | undefined;
-  /** Instead of the runtime's `fetch`. */
-  fetch?: typeof globalThis.fetch | undefined;
+  /** Instead of the runtime's `fetch`: a change comes as a URL and what goes with it, a read as a `Request`. */
+  fetch?: ((input: string | Request, init: RequestInit) => Promise<Response>) | undefined;
   /** Instead of IndexedDB. */
   store?: Store | undefined;
   /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system, so that a power cut may lose a request, or have it sent again past what its key remembers; not in sessions. `memory`: lost with the page. Without effect where there is a `store`. */
@@ -365,8 +365,8 @@ export interface Session {
   close(): Promise<void>;
 }
 
-/** An outbox, bound to one worker and one identity. */
-export class Semel extends EventTarget {
+/** An outbox, bound to one worker and one identity. It is an `EventTarget`. */
+export class Semel {
   private constructor();
   /** Opens the outbox, and goes on with what was left unfinished. */
   static open(options: Options): Promise<Semel>;
@@ -418,12 +418,12 @@ export class Semel extends EventTarget {
   addEventListener<Type extends keyof SemelEventMap>(
     type: Type,
     listener: ((event: SemelEventMap[Type]) => void) | { handleEvent(event: SemelEventMap[Type]): void } | null,
-    options?: boolean | AddEventListenerOptions,
+    options?: Parameters<EventTarget["addEventListener"]>[2],
   ): void;
   removeEventListener<Type extends keyof SemelEventMap>(
     type: Type,
     listener: ((event: SemelEventMap[Type]) => void) | { handleEvent(event: SemelEventMap[Type]): void } | null,
-    options?: boolean | EventListenerOptions,
+    options?: Parameters<EventTarget["removeEventListener"]>[2],
   ): void;
 
   /**
@@ -433,3 +433,6 @@ export class Semel extends EventTarget {
    */
   close(): Promise<void>;
 }
+
+// Not by `extends`: what Cloudflare's types have for these two takes any name, and listeners for the names here are none of that.
+export interface Semel extends Omit<EventTarget, "addEventListener" | "removeEventListener"> {}

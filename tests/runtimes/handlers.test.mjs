@@ -43,6 +43,11 @@ test("the template is clean by wrangler's types and TypeScript, and so are the p
   assert.equal(await compile({ folder: transfers }), "", "the example of transfers");
 });
 
+test("a Worker may use the SDK too: by wrangler's types, which are neither a browser's nor Node's, its types are clean", LIMIT, async () => {
+  await copyFile(join(OWN, "client.ts"), join(template, "src/client.ts"));
+  assert.equal(await compile({ checksLibraries: true }), "");
+});
+
 test("what docs/handlers.md shows compiles", LIMIT, async () => {
   const blocks = [...(await readFile(join(ROOT, "docs/handlers.md"), "utf8")).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, block]) => block);
   assert.equal(blocks.length, 7);

@@ -42,7 +42,7 @@ test("what has another name in what is built is in no type", async () => {
 });
 
 test("the class has the members that its type has, and no more", async () => {
-  const [, body] = /export class Semel extends EventTarget \{\n([\s\S]*?)\n\}/.exec(await readFile(TYPES, "utf8"));
+  const [, body] = /export class Semel \{\n([\s\S]*?)\n\}/.exec(await readFile(TYPES, "utf8"));
   const declared = [...body.matchAll(/^ {2}(?:readonly )?(\w+)[(:<]/gm)].map(([, name]) => name);
   const semel = await Semel.open({ url: "https://worker.test", durability: "memory", fetch: () => new Promise(() => {}) });
   const members = new Set(Object.keys(semel));

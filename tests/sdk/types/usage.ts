@@ -63,6 +63,9 @@ const options: Options = {
   onpaused: null,
 };
 await Semel.open({ ...options, headers: new Headers(), fetch: async (_input, _init) => new Response() });
+// What is given to it is no more than these: one that takes no `URL` will do, and it needs nothing that a runtime's own has beside its call.
+const plain = async (input: string | Request, { method, signal }: RequestInit): Promise<Response> => new Response(`${method} ${input} ${signal?.aborted}`);
+await Semel.open({ ...options, fetch: plain });
 await Semel.open({ ...options, headers: () => new Headers(), store: { ...store, close: async () => {} }, durability: "memory" });
 
 // As fetch.
@@ -103,6 +106,11 @@ await Semel.open({ url: "https://api.example.com" }).catch((thrown: unknown) => 
   const code: StoreCode = thrown.code;
   console.log(code === "store-full", thrown.cause);
 });
+
+// It is an `EventTarget`.
+const target: EventTarget = semel;
+console.log(target.dispatchEvent(new Event("offline")));
+semel.addEventListener("settled", ({ detail }) => console.log(detail.status), { once: true });
 
 const pending: Pending[] = await semel.pending();
 for (const { requestId, method, url, attempts, state } of pending) {
