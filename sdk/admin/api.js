@@ -244,7 +244,9 @@ function refusalOf(response, semel, problem) {
   const { code = semel, title = code, detail, executed = "unknown", retry = "same-id" } = problem;
   const isDefinitive = retry === "never" || code === "not-seen";
   const isWorthRetrying = retry === "same-id" && !isDefinitive;
-  const message = detail && detail !== title ? `${title}: ${detail}` : title;
+  // Its title is for clients that make bodies themselves: what was asked for here is at fault, which the detail says.
+  const named = code === "body-invalid" ? "" : `${title}: `;
+  const message = detail && detail !== title ? `${named}${detail}` : title;
   const retryAfterMs = Number(response.headers.get("retry-after")) * 1000 || 0;
   return new AdminError(code, message, { status: response.status, executed, isDefinitive, isWorthRetrying, retryAfterMs });
 }

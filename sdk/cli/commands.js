@@ -46,7 +46,9 @@ export async function keys(session) {
   found.sort((one, other) => other.bytes - one.bytes).forEach(show);
   if (terminal.isJson) return;
   if (shown > 0) terminal.table(rows, [1, 2, 3]);
-  terminal.note(shown === 0 ? "There are no such keys." : `${number(shown)} of ${counted(total, "key")}`);
+  // Who looks right after something went wrong would take the bare answer for good: a key tells the registry up to a minute later, by default.
+  const none = state ? "There are no such keys, as they told the registry last. What changed within the last minute may not be there yet." : "There are no such keys.";
+  terminal.note(shown === 0 ? none : `${number(shown)} of ${counted(total, "key")}`);
 }
 
 /** `records`: what a key keeps of requests, in the order of their ids, or those in one state. */

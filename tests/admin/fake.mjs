@@ -284,7 +284,9 @@ const executed = (json) => ({ status: 200, semel: "executed", json });
 const nothingSent = () => problem(404, "not-found", "no effects leave this application");
 
 function problem(status, code, title, executed = "no", retry = status >= 500 || ["not-seen", "in-flight", "rate-limited"].includes(code) ? "same-id" : "after-fix") {
-  return { status, semel: code, json: { type: "about:blank", title, status, code, executed, retry } };
+  // Of that one the server has a title of its own, and says what is wrong beside it.
+  const said = code === "body-invalid" ? { title: "malformed body of a control request", detail: title } : { title };
+  return { status, semel: code, json: { type: "about:blank", ...said, status, code, executed, retry } };
 }
 
 function send(response, { status, semel, json }) {
