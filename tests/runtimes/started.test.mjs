@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { chmod, copyFile, cp, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { chmod, copyFile, cp, mkdir, readFile, readdir, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
@@ -172,6 +172,16 @@ for (const [name, ask] of Object.entries(examples)) {
     assert.ok((await readFile(join(folder, "wrangler.toml"), "utf8")).split("\n").length < LINES_MAX);
   });
 }
+
+test("examples/orders-typescript: its own tests pass, as npm runs them there", LIMIT, async () => {
+  const folder = await install("orders-typescript", "tested");
+  await symlink(join(DEPLOY, "node_modules/wrangler"), join(folder, "node_modules/wrangler"));
+  const { scripts } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
+  assert.equal(scripts.test, "node --test");
+  // Without the mark that this file has of its own runner: else those tests would tell that one, and print nothing.
+  const printed = await run(nodeForWrangler(), ["--test", "--test-reporter", "tap"], { cwd: folder, env: { ...environment(), NODE_TEST_CONTEXT: undefined } });
+  assert.match(printed, /^# pass 3$/m, printed);
+});
 
 test("examples/orders-rust: as it was built, started as the page says, a change that is sent twice happens once", LIMIT, async (t) => {
   const folder = join(checkout, "examples/orders-rust");

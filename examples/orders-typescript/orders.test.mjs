@@ -1,0 +1,55 @@
+// Tests of the handler, on the runtime that it is deployed to: started by wrangler, with a database that is gone afterwards.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Semel } from "semel";
+import { unstable_startWorker } from "wrangler";
+
+const worker = await unstable_startWorker({
+  config: fileURLToPath(new URL("wrangler.toml", import.meta.url)),
+  bindings: { SEMEL_OPEN: { type: "plain_text", value: "true" } },
+  dev: { persist: false, inspector: false, logLevel: "none", server: { hostname: "127.0.0.1", port: 0 } },
+});
+after(() => worker.dispose());
+const { origin } = await worker.url;
+
+/** Sends a change under an id. Each test has a shop of its own, so a key of its own. */
+async function send(id, path, body) {
+  const answer = await fetch(origin + path, { method: "POST", headers: { "idempotency-key": id }, body: JSON.stringify(body) });
+  return { status: answer.status, semel: answer.headers.get("semel-status"), text: await answer.text() };
+}
+
+const stockOf = async (shop) => (await (await fetch(`${origin}/shops/${shop}/stock/apple`)).json()).quantity;
+
+test("an order that is sent twice is made once, and answered the same", async () => {
+  await send("delivery", "/shops/one/deliveries", { item: "apple", quantity: 5 });
+  const [first, again] = [await send("order", "/shops/one/orders", { item: "apple", quantity: 2 }), await send("order", "/shops/one/orders", { item: "apple", quantity: 2 })];
+  assert.deepEqual(first, { status: 201, semel: "executed", text: '{"order":1,"left":3}' });
+  assert.deepEqual(again, { ...first, semel: "replayed" });
+  assert.equal(await stockOf("one"), 3);
+});
+
+test("what is not in stock is refused, and what is no order", async () => {
+  assert.equal((await send("too-many", "/shops/two/orders", { item: "apple", quantity: 1 })).status, 409);
+  // A handler that fails at it would have it sent again for ever: 500 `rolled-back`.
+  for (const [id, wrong] of ["", null, {}, { item: "apple", quantity: "1" }].entries()) assert.equal((await send(`wrong-${id}`, "/shops/two/orders", wrong)).status, 400);
+});
+
+test("through a network that loses the first answer to each request, the SDK makes every order once", async () => {
+  await send("delivery", "/shops/three/deliveries", { item: "apple", quantity: 10 });
+  const answered = new Set();
+  const lossy = async (input, init) => {
+    const answer = await fetch(input, init);
+    const id = init.headers.get("idempotency-key");
+    if (answered.has(id)) return answer;
+    answered.add(id);
+    throw new TypeError("the answer is lost");
+  };
+  const semel = await Semel.open({ url: origin, durability: "memory", retryIntervalMs: 10, fetch: lossy });
+  const order = { method: "POST", body: JSON.stringify({ item: "apple", quantity: 2 }) };
+  const answers = await Promise.all([1, 2, 3].map(() => semel.fetch("/shops/three/orders", order)));
+  await semel.close();
+  assert.deepEqual(answers.map(({ status }) => status), [201, 201, 201]);
+  assert.equal(await stockOf("three"), 4);
+});
