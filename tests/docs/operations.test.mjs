@@ -104,7 +104,7 @@ test("a crate elsewhere is told to pin what the checkout has", async () => {
 
 test("what an operator has to do, and to know before, has its section", () => {
   const sections = [...operations.matchAll(/^##+ (.*)$/gm)].map(([, title]) => title);
-  for (const title of ["First deploy", "A custom domain", "Settings", "Rotating keys", "Upgrade and roll back", "Back in time", "Backups", "What it costs", "Limits of one key", "Splitting a hot key", "What to watch"]) {
+  for (const title of ["First deploy", "A custom domain", "Settings", "Rotating keys", "Upgrade and roll back", "Back in time", "Backups", "A person's data", "To leave again", "What it costs", "Limits of one key", "Splitting a hot key", "What to watch"]) {
     assert.ok(sections.includes(title), title);
   }
 });
