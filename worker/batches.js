@@ -80,6 +80,7 @@ export class Batches {
         () => false,
       );
       if (isSuspect) {
+        wake();
         await sync();
         guarded(
           () => one(startedMs, true),

@@ -248,6 +248,8 @@ export class SemelObject extends DurableObject {
           () => undefined,
         );
       start(false);
+      // What it wrote may be the first of the key's, and the last.
+      this.#wake();
       await this.ctx.storage.sync();
       // Another object of the isolate may have crashed the module meanwhile, and with it what was known of this start.
       start(true);

@@ -21,8 +21,8 @@ const TRIES = 7;
 const GIVEN_UP_MS = 180_000;
 const KEY = "left-alone";
 
-async function start(t) {
-  const server = await serve((end) => t.after(end), "probe", { SEMEL_REPORT_SECONDS: "1", SEMEL_RETENTION_SECONDS: String(RETENTION_S) });
+async function start(t, retentionS = RETENTION_S) {
+  const server = await serve((end) => t.after(end), "probe", { SEMEL_REPORT_SECONDS: "1", SEMEL_RETENTION_SECONDS: String(retentionS) });
   const change = (options = {}) => server.send("POST", "/echo", { id: randomUUID(), key: `"${KEY}"`, ...options });
   return {
     server,
@@ -35,7 +35,7 @@ async function start(t) {
       const { records, tombstones } = (await server.admin("GET", `keys/${KEY}`)).json;
       return records + tombstones;
     },
-    isListed: async () => (await server.admin("GET", "keys")).json.keys.some(({ key }) => key === KEY),
+    isListed: async (name = KEY) => (await server.admin("GET", "keys")).json.keys.some(({ key }) => key === name),
   };
 }
 
@@ -66,6 +66,26 @@ test("what an object had set for an alarm that fails is done by the first alarm 
   // Also over the end of the process: the alarm is on disk.
   await server.restart();
   await until(isListed, "it comes again, and nobody has asked", 60_000);
+});
+
+test("what has ended its object at the first that came to its key is known to the registry, though nobody asks again", { timeout: 60_000 }, async (t) => {
+  const { server, change, isListed } = await start(t, 86_400);
+  const id = randomUUID();
+  const ways = {
+    "by-itself": () => server.send("POST", "/spin", { id, key: '"by-itself"' }),
+    "in-a-batch": () => server.send("POST", "/semel/v1/keys/in-a-batch/batch", { body: JSON.stringify([{ id, method: "POST", path: "/spin" }]) }),
+  };
+  for (const [key, send] of Object.entries(ways)) {
+    // What a start of the process costs is past.
+    assert.equal((await change()).semel, "executed");
+    const before = await server.cpu();
+    const sent = send().catch(() => {});
+    // Only the spinning takes so much, and its start is durable before that.
+    await until(async () => (await server.cpu()) > before + 0.5, "it spins");
+    await server.restart();
+    await sent;
+    await until(() => isListed(key), `the registry knows it: ${key}`);
+  }
 });
 
 if (process.env.SEMEL_ALARMS === "given-up") {

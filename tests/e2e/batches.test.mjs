@@ -79,7 +79,7 @@ test("what can't goes one by one, each with the room that is left, and nothing e
     const other = its.turns.together(() => its.log.push("another"));
     assert.deepEqual(await answer, [200, '["a","b","c"]']);
     await other;
-    assert.deepEqual(its.log, ["all", "wake", "shell", "look a", "run a", "wake", "look b", "sync", "durable", "count b", "run b", "wake", "sync", "durable", "look c", "run c", "wake", "another"]);
+    assert.deepEqual(its.log, ["all", "wake", "shell", "look a", "run a", "wake", "look b", "wake", "sync", "durable", "count b", "run b", "wake", "sync", "durable", "look c", "run c", "wake", "another"]);
     const most = (4 << 20) - 256 * 640;
     assert.deepEqual(rooms, [[most, false], [most - 10, true], [most - 20, true]]);
     t.mock.reset();

@@ -48,8 +48,10 @@ function object(t, engine = {}, sockets = []) {
 }
 
 test("what may have ended the object before is started durably, counted once more, and alone in its commit", async (t) => {
-  const { log, ask, object: its } = object(t, { is_suspect: (_, pathname) => pathname === "/one" });
+  const { log, ask, alarms, object: its } = object(t, { is_suspect: (_, pathname) => pathname === "/one" });
   const alone = ask();
+  await undefined;
+  assert.deepEqual([log.at(-1), alarms], ["sync", [NOW + 5_000]], "the alarm that its start makes necessary is in the commit of that");
   const other = its.ask("POST", "/other", "", "", undefined);
   assert.deepEqual(await alone, [200, "handled"]);
   await other;
