@@ -39,7 +39,12 @@ test("it asks for 4 MB every 125 requests, for 32 at most, and for more only aft
   const { made, ...classes } = runtime();
   const ask = await heldOn(t, classes);
   ask(125);
+  ask(124);
   assert.deepEqual(made.mb, [], "the first only marks when it began");
+  ask(1);
+  assert.deepEqual(made.mb, [4]);
+  ask(124);
+  assert.deepEqual(made.mb, [4]);
   ask(125 * 20);
   assert.deepEqual(made.mb, Array(8).fill(4));
   made.collections += 1;
