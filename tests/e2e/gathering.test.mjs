@@ -413,10 +413,11 @@ async function placed(t, key) {
 test("of those in one call each waits as long as its own client does, whoever of them came last", async (t) => {
   const { place, asked, pass } = await placed(t, "patient");
   const { leave } = place();
-  const [patient] = [place(50_000).told, place(5_000).told];
+  const [patient, impatient] = [place(50_000).told, place(5_000).told];
   await pass(20_000);
   asked[0].resolve([[[200, "one"], [200, "other"]], 7]);
   assert.deepEqual(await patient, [200, "one", 7]);
+  assert.equal(await Promise.race([impatient, turn("told nothing")]), "told nothing", "its request has ended by then");
   leave();
 });
 

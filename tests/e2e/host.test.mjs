@@ -245,6 +245,41 @@ test("of those that come together each is asked once; where any may have ended t
   }
 });
 
+test("what comes together during a commit is run as of when it is let go, is told how long that took, and waits with its bytes", async (t) => {
+  gatherBy(await natively("gathering.js"));
+  t.after(() => gatherBy(undefined));
+  const numbers = [];
+  const { object: its, ctx, ask } = object(t, { group: (_heads, _bodies, its) => (numbers.push(...its), [[200, "one"], [200, "two"]]) });
+  let durable;
+  ctx.storage.sync = () => new Promise((resolve) => (durable = resolve));
+  const commits = async () => {
+    await ask();
+    await turn();
+  };
+  const call = (body) => ["POST", "/one", "", "", body];
+  await commits();
+  const together = its.askAll([call(new Uint8Array(3)), call(new Uint8Array(4))]);
+  t.mock.timers.tick(500);
+  durable();
+  assert.deepEqual(await together, [[[200, "one"], [200, "two"]], 500]);
+  // A deadline may have passed meanwhile.
+  assert.deepEqual(numbers, [3, NOW, NOW + 500, 4, NOW, NOW + 500]);
+  const large = new Uint8Array(1 << 20);
+  const asked = Array.from({ length: 31 }, () => its.askAll([call(large)]));
+  await assert.rejects(Promise.race([its.askAll([call(large)]), turn("it waits")]), /too many requests wait at this key/);
+  durable();
+  assert.equal((await Promise.all(asked)).length, 31);
+});
+
+test("of those that come together no more are run once their answers have 4 MiB, and nothing is done of the others", async (t) => {
+  gatherBy(await natively("gathering.js"));
+  t.after(() => gatherBy(undefined));
+  const { object: its, log } = object(t, { group: () => undefined, handle: () => [200, "", new Uint8Array(2 << 20)] });
+  const [answers] = await its.askAll(Array.from({ length: 4 }, () => ["POST", "/one", "", "", new Uint8Array()]));
+  assert.deepEqual(answers.map((answer) => answer?.[0]), [200, 200, undefined, undefined]);
+  assert.equal(log.filter((what) => what === "handle").length, 2);
+});
+
 test("what comes along with a read in front of other code is done before it is read, and where that fails the read does", async (t) => {
   t.mock.method(console, "log", () => {});
   // The Worker's router is made once, of what this is then.
