@@ -436,3 +436,13 @@ test("what comes while others of its key are asked for goes together as well, th
   assert.deepEqual(await Promise.all(second), [[200, "one", 7], undefined], "of the other nothing was done");
   assert.equal(typeof place().leave, "function", "nothing is under way any more");
 });
+
+test("who comes to an end late, waited for no longer, leaves alone what is under way by then", async (t) => {
+  const { place, pass } = await placed(t, "late");
+  const late = place(1_000);
+  await pass(2_000);
+  const { leave } = place();
+  late.leave();
+  assert.equal(typeof place().told?.then, "function", "the second is under way, and the third goes with the next");
+  leave();
+});
