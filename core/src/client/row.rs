@@ -160,15 +160,6 @@ pub enum Changed {
 }
 
 impl Changed {
-    /// Of which worker and identity the row is.
-    pub fn outbox(&self) -> Option<&str> {
-        match self {
-            Self::Pending(entry) => Some(&entry.outbox),
-            Self::Settled(settled) => Some(&settled.outbox),
-            Self::Gone | Self::Withdrawn => None,
-        }
-    }
-
     /// What an attempt leaves with, after the transaction before it; `None`: its row is settled or gone, so none leaves.
     /// `known` is what the row said before.
     pub fn leave(&self, known: &Entry) -> Option<Entry> {

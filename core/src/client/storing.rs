@@ -84,9 +84,16 @@ impl Client {
 
     /// A request of another tab, for whose answer somebody waits here.
     fn watched(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
-        // What is somebody else's is none of theirs, whatever its id.
-        let is_own = |changed: &Changed| changed.outbox().is_none_or(|outbox| outbox == self.settings.outbox);
-        let changed = changed.map(|changed| if is_own(&changed) { changed } else { Changed::Gone });
+        // What is somebody else's is none of theirs, whatever its id; nor is what its maker has made anew under it.
+        let known = &request.entry;
+        let is_own = match &changed {
+            Some(Changed::Pending(entry)) => {
+                entry.outbox == self.settings.outbox && (known.owner.is_empty() || entry.draft == known.draft)
+            }
+            Some(Changed::Settled(settled)) => settled.outbox == self.settings.outbox,
+            _ => true,
+        };
+        let changed = if is_own { changed } else { Some(Changed::Gone) };
         match changed {
             Some(Changed::Settled(_) | Changed::Gone | Changed::Withdrawn) => {
                 return self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into());

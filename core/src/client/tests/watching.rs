@@ -287,6 +287,24 @@ fn what_was_made_for_another_identity_is_not_told() {
     assert!(stranger.sent.is_empty());
 }
 
+/// Its maker took it back before it left, and made another under its id.
+#[test]
+fn the_answer_to_what_was_made_anew_under_an_id_is_not_told_to_who_waited_for_what_was_there() {
+    let mut first = Bench::ready();
+    first.client.set_offline(first.now_ms, true);
+    let ticket = first.request("x");
+    let mut other = beside(&first);
+    other.request("x");
+    first.give_up(ticket);
+    assert_eq!((bodies(&first), first.rows.len()), (vec!["cancelled".to_owned()], 0));
+    first.client.request(first.now_ms, "x".into(), draft("anew"), false);
+    first.drive();
+    other.rows = first.rows.clone();
+    other.pass(INTERVAL_MS);
+    assert_eq!(bodies(&other), ["outcome-lost"]);
+    assert!(matches!(other.row("x"), Some(Row::Pending(entry)) if entry.draft.body == b"anew"));
+}
+
 /// A store that says it failed and did not.
 #[test]
 fn what_is_stored_under_an_id_is_what_is_sent_under_it() {
