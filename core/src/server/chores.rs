@@ -76,7 +76,7 @@ pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &m
     if after.sessions.is_due(instant.now_ms) {
         is_written |= after.sessions.page(sql, instant, retention_s)?;
     }
-    let swept = after.sweep.page(sql, instant.passed_s(), instant.now_ms, retention_s)?;
+    let swept = after.sweep.page(sql, (instant.passed_s(), after.forgets_s), instant.now_ms, retention_s)?;
     after.count.records += swept.change.records;
     after.count.tombstones += swept.change.tombstones;
     after.count.dispatched += swept.change.dispatched;

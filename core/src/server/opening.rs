@@ -99,7 +99,7 @@ impl Opening {
             let found = Sessions::load(sql, &totals, &meta, retention_s)?;
             clock_ms = clock_ms.max(found.clock_ms);
             sessions = found.sessions;
-            sweep = Sweep::starting(&totals, chunks_due_ms, forgotten_s, retention_s);
+            sweep = Sweep::starting(&totals, chunks_due_ms, forgotten_s.max(meta.forgets_s), retention_s);
             count.tombstones += packed_count + packed.settle(clock_ms);
         }
         Ok(Loaded {

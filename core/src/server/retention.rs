@@ -144,7 +144,10 @@ impl Sweep {
     }
 
     /// Sweeps one page. Call it in a transaction that also writes the fence.
-    pub fn page(&self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<Swept, SqlError> {
+    ///
+    /// `fences_s`: behind which all may leave; and all that say when they were first sent. What a key executes after it was told to forget, be it ahead of its
+    /// clock, says that it was first sent later, or does not say.
+    pub fn page(&self, sql: &dyn Sql, fences_s: (i64, i64), now_ms: i64, retention_s: i64) -> Result<Swept, SqlError> {
         let mut swept = Swept { next: self.clone(), change: Change::default(), is_written: false };
         if now_ms >= self.chunks_due_ms {
             let dropped = tombstones::drop_lapsed(sql, now_ms)?;
@@ -152,7 +155,7 @@ impl Sweep {
             swept.next.chunks_due_ms = dropped.next_due_ms;
         }
         if !self.above.is_empty() || now_ms >= self.due_ms {
-            swept.walk(sql, fence_s, now_ms, retention_s)?;
+            swept.walk(sql, fences_s, now_ms, retention_s)?;
         }
         Ok(swept)
     }
@@ -178,7 +181,13 @@ impl Sweep {
 
 impl Swept {
     /// Walks by a page of records.
-    fn walk(&mut self, sql: &dyn Sql, fence_s: i64, now_ms: i64, retention_s: i64) -> Result<(), SqlError> {
+    fn walk(
+        &mut self,
+        sql: &dyn Sql,
+        (fence_s, named_s): (i64, i64),
+        now_ms: i64,
+        retention_s: i64,
+    ) -> Result<(), SqlError> {
         let sweep = &mut self.next;
         if sweep.above.is_empty() {
             sweep.walked.0 = Walked { oldest_ms: sweep.walked.0.oldest_ms, ..Walked::default() };
@@ -187,6 +196,7 @@ impl Swept {
         let rows = rows::page(sql, &sweep.above, SWEEP_ROWS)?;
         let mut leaving = Vec::new();
         for (id, record) in &rows {
+            let fence_s = if record.first_sent_s.is_some() { fence_s.max(named_s) } else { fence_s };
             match fate(record, fence_s, now_ms, retention_s) {
                 Fate::Stays => {
                     sweep.passed(record, retention_s);

@@ -516,3 +516,25 @@ fn what_comes_after_a_forget_that_is_ahead_of_the_keys_clock_keeps_its_outcome()
         world.send(&call).is_problem(410, "outcome-expired", "yes", "never");
     }
 }
+
+/// The same, of what its key has executed before it was told, in the second in which its clock still is.
+#[test]
+fn what_ran_before_a_forget_that_is_ahead_of_the_keys_clock_is_forgotten_if_that_says_when_it_was_first_sent() {
+    let mut world = World::new();
+    world.pass_ms(200);
+    let before = change("before").first_sent_s(START_S);
+    world.send(&before).is_executed(200);
+    world.pass_ms(300);
+    world.forget(START_S + 1).expect("it forgets");
+    let after = change("after").first_sent_s(START_S + 1);
+    let first = world.send(&after);
+    first.is_executed(200);
+    let mut other = world.copy();
+    world.wake().expect("storage works");
+    // One that starts anew knows that there is something to do.
+    sweep(&mut other);
+    for mut world in [world, other] {
+        world.send(&before).is_problem(410, "forgotten", "unknown", "never");
+        world.send(&after).replays(&first);
+    }
+}
