@@ -172,6 +172,21 @@ fn an_answer_that_can_not_be_stored_is_asked_for_again_at_the_interval() {
 }
 
 #[test]
+fn an_answer_that_comes_while_nothing_of_the_storage_can_be_read_is_asked_for_again_at_the_interval() {
+    let (mut alice, mut bob, credit) = sent();
+    let reply = delivered(&mut bob, &credit);
+    // All of it fails, and what was known of it is forgotten with the first request that finds that out.
+    alice.database.fail_at("", u32::MAX);
+    assert_eq!(alice.send(&transfer("t2", &["bob"], 1)).status(), 503);
+    alice.sent(&credit, heard(&reply));
+    alice.database.calm();
+    assert_eq!(alice.send_next(), None, "it is not its time yet");
+    alice.pass_ms(1_000);
+    assert_eq!(drained(&mut alice, &mut bob), 2, "a take-over, and what it had no answer to");
+    assert_eq!(bob.balance(), 5);
+}
+
+#[test]
 fn what_is_refused_is_parked_and_those_behind_it_go_on_until_an_administrator_mends_it() {
     let (mut alice, mut bob) = two();
     for n in 1..=2 {

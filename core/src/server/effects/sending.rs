@@ -114,7 +114,7 @@ impl<H: Handler> Engine<H> {
         if !H::EMITS {
             return Ok(None);
         }
-        let now_ms = self.look_at_clock(sql, wall_ms)?;
+        let clock_ms = self.look_at_clock(sql, wall_ms);
         let outbox = &mut self.outbox.0;
         let Some(running) = outbox.lanes.get_mut(&number) else { return Ok(None) };
         let is_last = |last: &mut UnderWay| last.token == token || !holds(Rule::AnswerOfLast);
@@ -125,7 +125,8 @@ impl<H: Handler> Engine<H> {
         {
             heard = Heard::Nothing("its deadline was refused".to_owned());
         }
-        let settled = settle(sql, (now_ms, wall_ms), (number, under_way), running, heard);
+        let settled = clock_ms
+            .and_then(|now_ms| Ok((now_ms, settle(sql, (now_ms, wall_ms), (number, under_way), running, heard)?)));
         if settled.is_err() {
             // Whether it was committed is not known: what is stored is asked for once more, at the interval, however long storage fails.
             let acks = std::mem::take(&mut running.acks);
@@ -134,7 +135,7 @@ impl<H: Handler> Engine<H> {
         let (is_silent, at_ms) = (running.is_silent, running.not_before_ms);
         outbox.looks_again(is_silent, at_ms);
         match settled {
-            Ok(Settled { is_empty, is_parked }) => {
+            Ok((now_ms, Settled { is_empty, is_parked })) => {
                 if is_empty && outbox.lanes.len() > KEPT_LANES_MAX {
                     store::delete_lane(sql, number)?;
                     outbox.lanes.remove(&number);
