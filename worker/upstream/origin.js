@@ -18,9 +18,12 @@ const TIMEOUT_SECONDS_MAX = 600;
 /** What the engine can record. */
 const BODY_BYTES_MAX = 1 << 20;
 
-/** Of one connection, or of the client's own; or what has another method, path or host asked for than was granted. What begins with one of the others as well. */
+/**
+ * Of one connection, or of the client's own; or what has another method, path or host asked for than was granted, or, as `Proxy` by way of CGI, has the other
+ * side ask others through the client. What begins with one of the others as well.
+ */
 const KEPT_HERE = new Set(
-  "accept-encoding authorization client-ip connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer referer te trailer transfer-encoding true-client-ip upgrade via x-client-ip x-cluster-client-ip x-envoy-original-path x-host x-http-host-override x-http-method x-http-method-override x-method-override x-original-forwarded-for x-original-host x-original-method x-original-uri x-original-url x-rewrite-uri x-rewrite-url".split(" "),
+  "accept-encoding authorization client-ip connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer proxy referer te trailer transfer-encoding true-client-ip upgrade via x-client-ip x-cluster-client-ip x-envoy-original-path x-host x-http-host-override x-http-method x-http-method-override x-method-override x-original-forwarded-for x-original-host x-original-method x-original-uri x-original-url x-rewrite-uri x-rewrite-url".split(" "),
 );
 const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
 /** To many servers a name with `_`, and to some with any other sign, is the same as with `-`, so it stays here where that would. */
