@@ -3,7 +3,8 @@
 //!
 //! Invariants that are checked: of what was answered, each credit is there once; no money is made or lost; those of one account at another are
 //! in the order of its commits; and what was refused is parked, and nothing else. Where an administrator deletes the key that sends: of what it had to send
-//! before, some of the first are there, each once and in order; of what it sends afterwards all.
+//! before, some of the first are there, each once and in order; of what it sends afterwards all. Where an account is put back now and then: nothing is there
+//! twice, all that was made since the last time is there, or is parked as unknown, and only what went to that account before may be gone.
 
 use semel_core::server::Config;
 use semel_core::server::effects::{Heard, Sending};
@@ -36,11 +37,17 @@ impl Chance {
 const DELETED: usize = 0;
 /// So the numbers of its transfers begin after each deletion: they are told apart.
 const BEFORE_NEXT: i64 = 10_000;
+/// An account that may be put back. It only receives.
+const PUT_BACK: usize = ACCOUNTS - 1;
 
 struct Run {
     chance: Chance,
     /// What was to be sent to each account by [`DELETED`] before each of its deletions; `None`: it is not deleted.
     gone: Option<Vec<[Vec<i64>; ACCOUNTS]>>,
+    /// What [`PUT_BACK`] was at some time, once there is a copy; `None`: it is not put back.
+    copy: Option<Option<World<Bank>>>,
+    /// The last transfer that each account had made to it when it was put back; one for each time.
+    put_back: Vec<[i64; ACCOUNTS]>,
     worlds: Vec<World<Bank>>,
     /// What is under way: who sent it, and what.
     under_way: Vec<(usize, Sending)>,
@@ -66,6 +73,8 @@ impl Run {
         let mut run = Self {
             chance: Chance(seed),
             gone,
+            copy: None,
+            put_back: Vec::new(),
             worlds: worlds.collect(),
             under_way: Vec::new(),
             late: Vec::new(),
@@ -94,7 +103,7 @@ impl Run {
     }
 
     fn transfer(&mut self) {
-        let from = self.chance.below(ACCOUNTS);
+        let from = self.chance.below(if self.copy.is_some() { PUT_BACK } else { ACCOUNTS });
         let first = usize::from(self.gone.is_some());
         let to = (0..=self.chance.below(3)).map(|_| name(first + self.chance.below(ACCOUNTS - first)));
         let to: Vec<String> = to.collect();
@@ -123,6 +132,22 @@ impl Run {
         assert_eq!(world.send(&deposit.body(json!({ "amount": FIRST }).to_string())).status(), 200);
         let number = generation as i64 * BEFORE_NEXT;
         world.database.tamper(&format!("INSERT INTO transfers VALUES ({number}, 'nobody')"));
+    }
+
+    /// It is as it was when the copy was made, for which there is another now and then. What is on its way to it then has come to nothing.
+    fn put_back(&mut self) {
+        let is_new = self.chance.once_in(3);
+        let Some(copy) = &mut self.copy else { return };
+        let Some(was) = copy.take_if(|_| !is_new) else {
+            *copy = Some(self.worlds[PUT_BACK].copy());
+            return;
+        };
+        let wall_ms = std::mem::replace(&mut self.worlds[PUT_BACK], was).wall_ms;
+        self.worlds[PUT_BACK].wall_ms = wall_ms;
+        self.under_way.retain(|(_, sending)| account_of(sending) != PUT_BACK);
+        self.late.retain(|sending| account_of(sending) != PUT_BACK);
+        self.put_back
+            .push(std::array::from_fn(|from| self.sent_to(from, PUT_BACK).last().copied().unwrap_or_default()));
     }
 
     fn sent_to(&self, from: usize, to: usize) -> Vec<i64> {
@@ -182,6 +207,7 @@ impl Run {
             }
             14 if self.chance.once_in(4) => self.worlds[account].restart(),
             15 if self.gone.is_some() && self.chance.once_in(4) => self.delete(),
+            15 if self.copy.is_some() => self.put_back(),
             _ => self.worlds.iter_mut().for_each(|world| world.pass_ms(500)),
         }
     }
@@ -204,16 +230,49 @@ impl Run {
         }
     }
 
+    /// Those of one account that arrived at another.
+    fn credited(&self, from: usize, to: usize) -> Vec<i64> {
+        let sender = format!("\"accounts/{}\"", name(from));
+        let credits = format!("SELECT transfer FROM credits WHERE sender = '{sender}' ORDER BY at");
+        numbers_of(self.worlds[to].database.query(&credits))
+    }
+
+    fn check_put_back(&mut self, seed: u64) {
+        let last = self.put_back.last().copied().unwrap_or_default();
+        for (from, before) in last.iter().enumerate() {
+            let parked = "SELECT json_extract(CAST(body AS TEXT), '$.transfer'), executed FROM semel_effects_parked ORDER BY number";
+            let has_any = !self.sent_to(from, PUT_BACK).is_empty();
+            let parked = if has_any { self.worlds[from].database.query(parked) } else { Vec::new() };
+            assert!(parked.iter().all(|row| row[1] == Value::Text("unknown".to_owned())), "seed {seed}: {parked:?}");
+            let parked = numbers_of(parked);
+            assert!(
+                parked.len() <= self.put_back.len(),
+                "seed {seed}: from {from}, the first of those that wait: {parked:?}"
+            );
+            for to in 0..ACCOUNTS {
+                let (credited, sent) = (self.credited(from, to), self.sent_to(from, to));
+                assert!(
+                    credited.is_sorted_by(|one, next| one < next),
+                    "seed {seed}: from {from} to {to}, once and in order: {credited:?}"
+                );
+                let first = if to == PUT_BACK { *before } else { 0 };
+                let missing = sent.iter().filter(|number| **number > first && !credited.contains(number));
+                assert!(
+                    missing.clone().all(|number| parked.contains(number)),
+                    "seed {seed}: from {from} to {to}: {missing:?}"
+                );
+            }
+        }
+    }
+
     fn check(&mut self, seed: u64) {
         if self.gone.is_none() {
             let total: i64 = self.worlds.iter().map(World::balance).sum();
             assert_eq!(total, ACCOUNTS as i64 * FIRST, "seed {seed}: money");
         }
         for from in 0..ACCOUNTS {
-            for (to, other) in self.worlds.iter().enumerate() {
-                let sender = format!("\"accounts/{}\"", name(from));
-                let credits = format!("SELECT transfer FROM credits WHERE sender = '{sender}' ORDER BY at");
-                let mut credited = numbers_of(other.database.query(&credits));
+            for to in 0..ACCOUNTS {
+                let mut credited = self.credited(from, to);
                 for (generation, gone) in self.gone.iter().flatten().enumerate().filter(|_| from == DELETED) {
                     let next = (generation as i64 + 1) * BEFORE_NEXT;
                     let before: Vec<_> = credited.extract_if(.., |number| *number < next).collect();
@@ -263,4 +322,19 @@ fn no_money_is_made_or_lost_whatever_dies_and_whatever_is_lost() {
 fn a_key_that_is_deleted_now_and_then_sends_each_once_and_all_that_comes_after() {
     let deletions: usize = (0..15).map(|seed| run(seed, Some(Vec::new())).1).sum();
     assert!(deletions > 50, "{deletions} deletions");
+}
+
+#[test]
+fn an_account_that_is_put_back_now_and_then_gets_nothing_twice_and_all_that_comes_after() {
+    let times: usize = (0..15)
+        .map(|seed| {
+            let mut run = Run::new(seed, None);
+            run.copy = Some(None);
+            (0..STEPS).for_each(|_| run.step());
+            run.end();
+            run.check_put_back(seed);
+            run.put_back.len()
+        })
+        .sum();
+    assert!(times > 30, "put back {times} times");
 }
