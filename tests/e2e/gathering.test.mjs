@@ -8,7 +8,7 @@ import { after, test } from "node:test";
 import { setImmediate as turn, setTimeout as pause } from "node:timers/promises";
 import { deposit, load } from "../bench/load.mjs";
 import { until } from "./lossy.mjs";
-import { natively } from "./natively.mjs";
+import { given, natively } from "./natively.mjs";
 import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
@@ -445,4 +445,17 @@ test("who comes to an end late, waited for no longer, leaves alone what is under
   late.leave();
   assert.equal(typeof place().told?.then, "function", "the second is under way, and the third goes with the next");
   leave();
+});
+
+test("a call that does not come back is waited for no longer than any of those in it are", async (t) => {
+  const { place, pass } = await placed(t, "gone");
+  const ended = [];
+  given.waitUntil = (its) => its.then(() => ended.push("it is over"));
+  t.after(() => delete given.waitUntil);
+  place();
+  for (const waitMs of [5_000, 20_000]) place(waitMs);
+  await pass(19_000);
+  assert.deepEqual(ended, []);
+  await pass(2_000);
+  assert.deepEqual(ended, ["it is over"]);
 });

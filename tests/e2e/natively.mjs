@@ -4,14 +4,14 @@
 
 import { register } from "node:module";
 
-/** What a test puts there itself: `connect` of the runtime's sockets, and `glue`, what it calls of the wasm module; `registry`, `engine` and `router` are objects of that, or make one of what it is made of. */
+/** What a test puts there itself: `connect` of the runtime's sockets, `waitUntil`, if it looks at what is waited for, and `glue`, what it calls of the wasm module; `registry`, `engine` and `router` are objects of that, or make one of what it is made of. */
 export const given = (globalThis.given = { connect: undefined, glue: {} });
 /** As the runtime has it: what a property of a service is, where that is a method. */
 export const RpcStub = (globalThis.RpcStub = class {});
 
 const made = {
   "cloudflare:sockets": "export const connect = (...asked) => given.connect(...asked);",
-  "cloudflare:workers": "export const { RpcStub } = globalThis, env = {}, waitUntil = () => {}; export class DurableObject { constructor(ctx, env) { Object.assign(this, { ctx, env }); } }",
+  "cloudflare:workers": "export const { RpcStub } = globalThis, env = {}, waitUntil = (its) => given.waitUntil?.(its); export class DurableObject { constructor(ctx, env) { Object.assign(this, { ctx, env }); } }",
   "./semel_bg.wasm": "export default undefined;",
   "./semel.js":
     "export const initSync = () => {}, log_panics = initSync, __wbg_reset_state = () => given.glue.restarted?.(), wait_ms = (...asked) => given.glue.wait_ms(...asked), registry_shards = () => 2, young_ms = () => 60_000; " +
