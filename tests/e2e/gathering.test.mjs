@@ -99,10 +99,11 @@ test("what reads, has no id or is too large goes by itself whatever is under way
   t.after(() => delete globalThis.Cloudflare);
   const { placeOf } = await natively("gathering.js");
   const id = 'idempotency-key:"one"\n';
-  const place = ({ key = "a", method = "POST", lines = id, body = new Uint8Array() } = {}) => placeOf(key, () => ({ askAll: () => new Promise(() => {}) }), [method, "/echo", "", lines, body ?? undefined], Date.now() + 60_000);
+  const place = ({ key = "a", method = "POST", search = "", lines = id, body = new Uint8Array() } = {}) => placeOf(key, () => ({ askAll: () => new Promise(() => {}) }), [method, "/echo", search, lines, body ?? undefined], Date.now() + 60_000);
+  const rest = (1 << 20) - id.length;
   const leave = place()?.leave;
   assert.equal(typeof leave, "function", "the first goes by itself, and is known");
-  const alone = { GET: { method: "GET" }, HEAD: { method: "HEAD" }, "no id": { lines: "" }, large: { body: new Uint8Array(1 << 20) }, "too large to be read": { body: null } };
+  const alone = { GET: { method: "GET" }, HEAD: { method: "HEAD" }, "no id": { lines: "" }, large: { body: new Uint8Array(1 << 20) }, "large with its path": { body: new Uint8Array(rest - 4) }, "large with its query": { search: "?x", body: new Uint8Array(rest - 6) }, "too large to be read": { body: null } };
   for (const [what, call] of Object.entries(alone)) assert.equal(place(call), undefined, what);
   assert.equal(typeof place({ key: "b" }).leave, "function");
 });
