@@ -125,8 +125,7 @@ impl<H: Handler> Engine<H> {
         {
             heard = Heard::Nothing("its deadline was refused".to_owned());
         }
-        let settled = clock_ms
-            .and_then(|now_ms| Ok((now_ms, settle(sql, (now_ms, wall_ms), (number, under_way), running, heard)?)));
+        let settled = clock_ms.and_then(|now_ms| settle(sql, (now_ms, wall_ms), (number, under_way), running, heard));
         if settled.is_err() {
             // Whether it was committed is not known: what is stored is asked for once more, at the interval, however long storage fails.
             let acks = std::mem::take(&mut running.acks);
@@ -135,12 +134,12 @@ impl<H: Handler> Engine<H> {
         let (is_silent, at_ms) = (running.is_silent, running.not_before_ms);
         outbox.looks_again(is_silent, at_ms);
         match settled {
-            Ok((now_ms, Settled { is_empty, is_parked })) => {
+            Ok(Settled { is_empty, is_parked }) => {
                 if is_empty && outbox.lanes.len() > KEPT_LANES_MAX {
                     store::delete_lane(sql, number)?;
                     outbox.lanes.remove(&number);
                 }
-                Ok(is_parked.then(|| log::parked(now_ms, outbox.own.as_ref())))
+                Ok(is_parked.then(|| log::parked(wall_ms, outbox.own.as_ref())))
             }
             Err(error) => Err(error),
         }
