@@ -40,7 +40,7 @@ class World {
     for (let warm = 0; warm < 5; warm += 1) this.#next();
     this.lossy = this.oneOf(0, 0.15, 0.3);
     this.fails = this.oneOf(0, 0.05, 0.12);
-    this.says = this.oneOf(0, 0.05, 0.1);
+    this.loses = this.oneOf(0, 0.05, 0.1);
   }
 
   #next() {
@@ -94,7 +94,7 @@ class World {
         change(id, to);
         await this.pass(4);
         if (this.happens(0.06)) change(id, to);
-        if (this.happens(this.says)) throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
+        if (this.happens(this.loses)) throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
       },
       remove: async (ids, isDone) => {
         failing(this.fails);

@@ -81,6 +81,7 @@ async function play(world) {
       tabs[at] = await open();
     } else await world.pass(25);
   }
+  // A row that is stored once the last tab has loaded is found as that looks again, after five seconds: most are there by then.
   await sleep(100);
   world.isCalm = true;
   for (const { semel } of tabs) await semel.close();

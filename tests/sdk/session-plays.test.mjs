@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Semel } from "../../sdk/npm/node.js";
 import { CALM_MS_MAX, played } from "./playing.mjs";
 import { deposit, SessionStub } from "./session-stub.mjs";
@@ -40,8 +39,7 @@ async function play(world) {
 
   const call = async ({ tab, session }, body) => {
     const aborting = new AbortController();
-    const stops = world.happens(0.3);
-    if (stops) setTimeout(() => aborting.abort(aborted.add(body)), world.below(40));
+    if (world.happens(0.3)) setTimeout(() => aborting.abort(aborted.add(body)), world.below(40));
     // What has a header of its own goes alone, and not with others.
     const headers = world.happens(0.15) ? { "x-alone": body } : {};
     log.push(`${tab} calls ${body}`);
@@ -69,7 +67,6 @@ async function play(world) {
     } else if (what < 70 && tabs.length < TABS_MAX) tabs.push(await open());
     else await world.pass(25);
   }
-  await sleep(100);
   world.isCalm = true;
   for (const tab of tabs) await tab?.semel.close();
   world.living.clear();
